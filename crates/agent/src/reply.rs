@@ -96,7 +96,8 @@ impl ReplyRules<'_> {
 /// An id like `id` with this number, in the form that its provider reads.
 fn numbered(id: &str, number: usize) -> String {
     if id.is_empty() {
-        return format!("call_{number}");
+        // Mistral takes no other form.
+        return format!("call{number:05}");
     }
     // Kimi finds the name of the tool before the colon, and the number of the call behind it.
     if let Some((stem, digits)) = id.rsplit_once(':')
@@ -177,7 +178,7 @@ mod tests {
             (
                 &["a", "a", "", "", "a_2"][..],
                 &[][..],
-                &["a", "a_2", "call_3", "call_4", "a_2_5"][..],
+                &["a", "a_2", "call00003", "call00004", "a_2_5"][..],
             ),
             (&["x", "y"], &[], &["x", "y"]),
             (&["call_0", "call_1"], &["call_0"], &["call_0_2", "call_1"]),
@@ -189,6 +190,8 @@ mod tests {
             ),
             // Mistral takes nine letters and digits.
             (&["aB3xK9pQz"], &["aB3xK9pQz", "b"], &["aB3xK9pQ3"]),
+            (&["", ""], &["call00002"], &["call00003", "call00004"]),
+            (&["call00001"], &["call00001"], &["call00002"]),
         ] {
             assert_eq!(ids(reply, before), expected, "{reply:?} after {before:?}");
         }

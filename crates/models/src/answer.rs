@@ -40,6 +40,9 @@ pub(crate) trait Decoder {
     /// Takes the mark that ends a stream.
     fn end(&mut self) {}
 
+    /// Takes the end of an answer that came in one piece, which has all there is.
+    fn end_whole(&mut self) {}
+
     /// Whether the answer is there and only figures can still come: a stream that breaks then loses none of it.
     fn is_whole(&self) -> bool {
         false
@@ -105,7 +108,11 @@ pub(crate) fn take(
     event: &sse::Message,
     deltas: &dyn Deltas,
 ) -> Result<Flow, Failure> {
-    let data = event.data.trim();
+    let mut data = event.data.trim();
+    // A few relays send the name of the field twice.
+    while let Some(rest) = data.strip_prefix("data:") {
+        data = rest.trim_start();
+    }
     if data == DONE {
         decoder.end();
         return if decoder.is_whole() {
@@ -199,7 +206,12 @@ async fn read(
     loop {
         let event = match events.next().await {
             Ok(Some(event)) => event,
-            Ok(None) => break,
+            Ok(None) => {
+                if events.is_whole() {
+                    decoder.end_whole();
+                }
+                break;
+            }
             Err(_) if decoder.is_whole() => break,
             Err(error) => return Err(charged(error, &decoder, sent)),
         };

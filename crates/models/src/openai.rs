@@ -22,7 +22,7 @@ use crate::{
     media::Counting,
     provider::{Entry, InvalidSettings, Provider},
     transport::Transport,
-    wire::Text,
+    wire::{Object, Text},
 };
 
 pub(crate) use effort::level;
@@ -134,6 +134,14 @@ pub(crate) fn failure(error: &RawValue) -> Failure {
         code: Text<'a>,
         #[serde(borrow, default, rename = "type")]
         kind: Text<'a>,
+        #[serde(borrow, default)]
+        metadata: Object<Metadata<'a>>,
+    }
+    /// The words of the provider behind `OpenRouter`.
+    #[derive(Deserialize)]
+    struct Metadata<'a> {
+        #[serde(borrow, default)]
+        raw: Text<'a>,
     }
     let is_object = error.get().starts_with('{');
     let Some(told) = is_object.then(|| parse::<Told<'_>>(error.get()).ok()).flatten() else {
@@ -147,16 +155,19 @@ pub(crate) fn failure(error: &RawValue) -> Failure {
         .or_else(|| status_of(code))
         .or_else(|| status_of(&told.kind))
         .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let said = match (&*told.message, code) {
+    let mut said = match (&*told.message, code) {
         ("", "") => "no reason given".to_owned(),
         (said, "") => said.to_owned(),
         (said, code) => format!("{said} ({code})"),
     };
+    if let Some(metadata) = told.metadata.0.filter(|metadata| !metadata.raw.is_empty()) {
+        said = format!("{said}: {}", &*metadata.raw);
+    }
     Failure::Reported(status, said)
 }
 
 /// The status that a failure of this name has where it comes as an answer of its own.
-fn status_of(name: &str) -> Option<StatusCode> {
+pub(crate) fn status_of(name: &str) -> Option<StatusCode> {
     Some(match name {
         "context_length_exceeded" | "BadRequestError" | "content_filter" | "content_policy_violation" => {
             StatusCode::BAD_REQUEST
@@ -166,6 +177,7 @@ fn status_of(name: &str) -> Option<StatusCode> {
         "permission_error" => StatusCode::FORBIDDEN,
         "model_not_found" | "not_found_error" => StatusCode::NOT_FOUND,
         "rate_limit_exceeded" | "rate_limit_error" => StatusCode::TOO_MANY_REQUESTS,
+        "overloaded_error" => StatusCode::SERVICE_UNAVAILABLE,
         name if name.starts_with("invalid_") => StatusCode::BAD_REQUEST,
         _ => return None,
     })
@@ -183,8 +195,9 @@ pub(crate) fn tell_apart(content: &mut [Content], turn: usize) {
         let mut tries = 0_usize;
         while call.id.is_empty() || taken.contains(&call.id) {
             call.id = match tries {
-                0 => format!("call_{turn}_{number}"),
-                tries => format!("call_{turn}_{number}_{tries}"),
+                // Mistral takes nine letters and digits.
+                0 => format!("c{turn:05}{number:03}"),
+                tries => format!("c{turn:05}{number:03}{tries}"),
             };
             tries += 1;
         }

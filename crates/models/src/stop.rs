@@ -14,7 +14,8 @@ use crate::answer::Failure;
 pub(crate) fn reason(reason: &str) -> Result<Option<StopReason>, Failure> {
     let name = reason.trim().to_ascii_lowercase().replace(['-', ' '], "_");
     Ok(Some(match name.as_str() {
-        "" | "null" => return Ok(None),
+        // Some servers say in each chunk that it is not the last.
+        "" | "null" | "none" | "not_finished" | "in_progress" | "finish_reason_unspecified" => return Ok(None),
         "stop" | "end_turn" | "stop_sequence" | "stop_token" | "eos" | "eos_token" | "eot" | "end" | "complete" | "completed"
         | "finished" | "done" | "success" | "normal" => StopReason::EndTurn,
         // A token that ended the answer, such as `<|eot_id|>` or `</s>`.
@@ -26,15 +27,31 @@ pub(crate) fn reason(reason: &str) -> Result<Option<StopReason>, Failure> {
         | "pause_turn" => StopReason::MaxTokens,
         "refusal" | "content_filter" | "content_filtered" | "sensitive" | "safety" | "recitation" | "language" | "blocklist"
         | "prohibited_content" | "spii" | "image_safety" | "image_prohibited_content" | "image_recitation" | "model_armor"
-        | "guardrail_intervened" | "guardrails" | "moderation" | "blocked" => StopReason::Refusal,
+        | "error_toxic" | "guardrail_intervened" | "guardrails" | "moderation" | "blocked" => StopReason::Refusal,
         "error" | "abort" | "aborted" | "cancelled" | "canceled" | "timeout" | "network_error" | "server_error"
         | "internal_error" | "overloaded" | "insufficient_system_resource" => {
             let said = format!("the answer was broken off: {reason}");
             return Err(Failure::Reported(StatusCode::INTERNAL_SERVER_ERROR, said));
         }
         // `malformed_function_call`, `unexpected_tool_call`, `other`, and what is new.
+        // `endTurn`, `maxTokens`: read like the same words with lines between them.
+        _ if reason.contains(char::is_lowercase) && reason.contains(char::is_uppercase) => {
+            return self::reason(&with_lines(reason));
+        }
         _ => return Err(Failure::Garbled(format!("the model ended with {reason}"))),
     }))
+}
+
+/// A name such as `endTurn` as `end_turn`.
+fn with_lines(name: &str) -> String {
+    let mut lined = String::new();
+    for letter in name.trim().chars() {
+        if letter.is_uppercase() && !lined.is_empty() {
+            lined.push('_');
+        }
+        lined.extend(letter.to_lowercase());
+    }
+    lined
 }
 
 #[cfg(test)]
@@ -45,11 +62,11 @@ mod tests {
     fn every_reason_is_known_or_a_failure() {
         for (names, expected) in [
             (
-                "stop STOP end_turn stop_sequence stop-sequence eos eos_token </s> <|eot_id|> COMPLETE",
+                "stop STOP endTurn EndTurn stopSequence end_turn stop_sequence stop-sequence eos eos_token </s> <|eot_id|> COMPLETE",
                 StopReason::EndTurn,
             ),
             (
-                "tool_use tool_calls tool-calls function_call",
+                "tool_use toolUse toolCalls tool_calls tool-calls function_call",
                 StopReason::ToolUse,
             ),
             (
@@ -65,7 +82,14 @@ mod tests {
                 assert_eq!(reason(name), Ok(Some(expected)), "{name}");
             }
         }
-        for name in ["", " ", "null"] {
+        for name in [
+            "",
+            " ",
+            "null",
+            "NONE",
+            "not_finished",
+            "FINISH_REASON_UNSPECIFIED",
+        ] {
             assert_eq!(reason(name), Ok(None));
         }
         for name in ["error", "network_error", "insufficient_system_resource", "abort"] {

@@ -26,8 +26,12 @@ use sortie_net::{DecodedBody, EngineClient, send_patiently};
 use url::Url;
 
 pub(crate) use self::{events::Events, refusals::is_filtered};
-use self::{events::start_of, fields::RefusedFields, too_long::is_too_long};
-use crate::{estimate, json, provider::Provider};
+use self::{
+    events::{NoEvents, start_of},
+    fields::RefusedFields,
+    too_long::is_too_long,
+};
+use crate::{estimate, json, openai, provider::Provider};
 
 /// Most characters of a failure that are told.
 const TOLD_CHARS: usize = 500;
@@ -84,12 +88,15 @@ impl Transport {
             let body = self.refused.fitted(&whole);
             let sent_bytes = body.len();
             let response = self.send(body.clone()).await?;
-            if response.status().is_success() {
-                return Events::of(self, response, sent_bytes)
-                    .await
-                    .map_err(|error| charged(error, sent_bytes));
-            }
-            let (error, said) = self.refusal(response).await;
+            let (error, said) = if response.status().is_success() {
+                match Events::of(self, response, sent_bytes).await {
+                    Ok(events) => return Ok(events),
+                    Err(NoEvents::Broken(error)) => return Err(charged(error, sent_bytes)),
+                    Err(NoEvents::Refused(error, said)) => (error, said),
+                }
+            } else {
+                self.refusal(response).await
+            };
             let is_of_form = matches!(error.kind, ErrorKind::Request | ErrorKind::Server);
             if !is_of_form || !self.refused.learn(&body, &said) {
                 return Err(error);
@@ -286,10 +293,13 @@ impl ErrorBody {
         // Gemini wraps a failure of a stream into an array.
         let json = json.get(0).unwrap_or(&json);
         let find = |paths: &[&str]| paths.iter().find_map(|path| json.pointer(path)?.as_str());
+        let code = find(&["/error/code", "/error/type", "/code"]);
         let is_error = match json.get("error") {
             Some(Value::String(error)) => !error.is_empty(),
             Some(Value::Object(error)) => !error.is_empty(),
-            Some(_) | None => json.get("type").is_some_and(|kind| kind == "error"),
+            Some(_) | None => ["type", "object"]
+                .iter()
+                .any(|name| json.get(name).is_some_and(|kind| kind == "error")),
         };
         let statuses = [
             "/error/code",
@@ -305,16 +315,26 @@ impl ErrorBody {
                 .filter(|code| (400..600).contains(code))?;
             StatusCode::from_u16(u16::try_from(number).ok()?).ok()
         });
+        let named = || openai::status_of(code?).or_else(|| openai::status_of(find(&["/error/type"])?));
+        let told = || {
+            let status: StatusCode = code?.parse().ok()?;
+            (status.is_client_error() || status.is_server_error()).then_some(status)
+        };
+        let mut message = find(&["/error/message", "/error", "/message", "/detail", "/msg"])
+            .unwrap_or(&text)
+            .trim()
+            .to_owned();
+        // The words of the provider behind `OpenRouter`.
+        if let Some(raw) = find(&["/error/metadata/raw"]) {
+            message = format!("{message}: {}", Self::of(raw.as_bytes()).message);
+        }
         Self {
-            message: find(&["/error/message", "/error", "/message", "/detail"])
-                .unwrap_or(&text)
-                .trim()
-                .to_owned(),
-            code: find(&["/error/code", "/error/type"]).map(str::to_owned),
+            message,
+            code: code.map(str::to_owned),
             param: find(&["/error/param"]).map(str::to_owned),
             waits: wait::fields(json),
             is_error,
-            status,
+            status: status.or_else(told).or_else(named),
         }
     }
 }

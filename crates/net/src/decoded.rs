@@ -20,6 +20,8 @@ use crate::Error;
 const STEP_BYTES: usize = 32 * 1024;
 /// Maximum size of the header of a gzip member, in bytes: it may hold a name and a comment.
 const HEADER_BYTES: usize = 64 * 1024;
+/// Most bytes of a body in a row that yield nothing: a body of empty parts would otherwise be read without end.
+const MOST_SILENT_BYTES: usize = 1 << 20;
 /// First bytes of a gzip member.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Size of the checksum and the length behind a gzip member, in bytes.
@@ -126,6 +128,8 @@ struct Decoder {
     has_ended: bool,
     /// Whether a gzip member was decoded.
     has_member: bool,
+    /// Bytes of the body since the last piece.
+    silent: usize,
     step: Box<[u8]>,
 }
 
@@ -146,6 +150,7 @@ impl Decoder {
             unread: BytesMut::new(),
             has_ended: false,
             has_member: false,
+            silent: 0,
             step: vec![0; STEP_BYTES].into(),
         }
     }
@@ -161,6 +166,7 @@ impl Decoder {
                 Stage::Inflating(state) => {
                     let read = inflate(state, &self.unread, &mut self.step, MZFlush::None);
                     self.unread.advance(read.bytes_consumed);
+                    self.silent += read.bytes_consumed;
                     let has_moved = read.bytes_consumed + read.bytes_written > 0;
                     match read.status {
                         Ok(MZStatus::StreamEnd) => {
@@ -180,7 +186,11 @@ impl Decoder {
                         .get(..read.bytes_written)
                         .filter(|piece| !piece.is_empty())
                     {
+                        self.silent = 0;
                         return Ok(Some(Bytes::copy_from_slice(piece)));
+                    }
+                    if self.silent > MOST_SILENT_BYTES {
+                        return Err(Error::Undecodable);
                     }
                 }
                 Stage::Trailer => {
@@ -188,6 +198,7 @@ impl Decoder {
                         return Ok(None);
                     }
                     self.unread.advance(TRAILER_BYTES.min(self.unread.len()));
+                    self.silent += TRAILER_BYTES;
                     self.stage = Stage::Start;
                 }
                 Stage::Plain => {
@@ -292,6 +303,22 @@ mod tests {
         body.extend_from_slice(&compress_to_vec(content, 6));
         body.extend_from_slice(&[0; TRAILER_BYTES]);
         body
+    }
+
+    #[test]
+    fn a_body_without_content_ends() {
+        let members = gzip(0, b"", b"").repeat(200_000);
+        assert!(matches!(
+            decoded(Format::Gzip, &members, 65_536),
+            Err(Error::Undecodable)
+        ));
+        let blocks = [vec![0x78, 0x01], [0, 0, 0, 0xff, 0xff].repeat(300_000)].concat();
+        assert!(matches!(
+            decoded(Format::Deflate, &blocks, 65_536),
+            Err(Error::Undecodable)
+        ));
+        let few = [gzip(0, b"", b"").repeat(1_000), gzip(0, b"", b"one")].concat();
+        assert_eq!(decoded(Format::Gzip, &few, 65_536).unwrap(), b"one");
     }
 
     #[test]

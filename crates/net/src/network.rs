@@ -10,11 +10,16 @@ use std::{
     net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::Arc,
+    time::Duration,
 };
 
+use tokio::time::timeout;
 use url::Host;
 
 use crate::{Outbound, address::Reach, own::OwnAddresses, refused::Refused};
+
+/// Longest resolution of a name that a proxy resolves as well.
+const RESOLUTION: Duration = Duration::from_secs(2);
 
 /// Future that a resolver returns.
 pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'a>>;
@@ -98,7 +103,15 @@ impl Network {
     /// or where the operator has left that to the proxy.
     pub async fn judge_for_proxy(&self, host: &Host<String>, port: u16) -> Result<Vec<SocketAddr>, Refused> {
         let is_left_to_proxy = self.outbound.proxy_resolves || self.reach == Reach::Private;
-        match self.resolve(host, port).await {
+        // The resolvers of such networks may drop what they do not know.
+        let judged = timeout(RESOLUTION, self.resolve(host, port)).await;
+        let judged = judged.unwrap_or_else(|_late| {
+            Err(Refused::Unknown {
+                host: host.to_string(),
+                why: "its name server does not answer".to_owned(),
+            })
+        });
+        match judged {
             Err(Refused::Unknown { .. }) if is_left_to_proxy => Ok(Vec::new()),
             Err(Refused::Unknown { host, why }) => Err(Refused::Unjudged { host, why }),
             judged => judged,

@@ -233,7 +233,7 @@ async fn no_two_calls_of_a_run_share_an_id_after_a_resume_and_after_notes() {
     let model = Scripted::new(script.iter().cloned().map(Into::into).collect());
     let (outcome, recorder) = run_in(run(None), &model, &untouched(), &[]).await;
     assert_eq!(succeeded(&outcome), "ok");
-    let expected = ["get:0", "get:2", "call_3", "call_4"];
+    let expected = ["get:0", "get:2", "call00003", "call00004"];
     for kind in ["tool_start", "tool_end"] {
         assert_eq!(event_ids(&recorder, kind), expected, "{kind}");
     }

@@ -52,7 +52,7 @@ async fn a_call_written_as_text_is_made_and_goes_back_as_a_call() {
         assert_eq!(succeeded(&outcome), "ok");
         assert_eq!(probe.calls(), [1]);
         let sent = assistant(&model.transcripts()[1], 0);
-        let call = json!({"tool_call": {"id": "call_1", "name": "get", "arguments": "{\"n\":1}"}});
+        let call = json!({"tool_call": {"id": "call00001", "name": "get", "arguments": "{\"n\":1}"}});
         assert_eq!(sent.as_array().unwrap().last(), Some(&call));
         assert!(!sent.to_string().contains("<tool_call>"), "{sent}");
         assert!(!recorder.everything().contains("<tool_call>"));
@@ -67,7 +67,7 @@ async fn a_run_that_resumes_has_the_same_calls() {
     let (_, recorder) = run_in(first, &model, &untouched(), &[]).await;
     assert_eq!(
         recorder.steps(),
-        ["1 reply", "1 intent call_1", "1 result call_1"]
+        ["1 reply", "1 intent call00001", "1 result call00001"]
     );
     let sent = assistant(&model.transcripts()[1], 0);
     let is_reply = |entry: &Entry| matches!(entry.what, What::Reply { .. });

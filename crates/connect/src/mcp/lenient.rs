@@ -1,14 +1,16 @@
 //! Messages of servers that write JSON or the protocol nearly, read as what they mean.
 //!
 //! A message that is right is read once and costs nothing more. What is mended: halves of surrogate pairs, control
-//! characters in strings, `NaN` and `Infinity`, values that are nested too deep, and answers to the first message that
-//! lack what this client does not need.
+//! characters in strings, `NaN` and `Infinity`, values that are nested too deep, answers to the first message that lack
+//! what this client does not need, answers without `jsonrpc`, and ids of answers that are strings of digits.
+
+use std::collections::BTreeMap;
 
 use rmcp::model::{
     JsonRpcMessage, JsonRpcResponse, ProtocolVersion, RequestId, ServerJsonRpcMessage, ServerResult,
 };
 use serde::de::IgnoredAny;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value, json, value::RawValue};
 
 /// Nesting of values that is read, in levels. The JSON library reads 127, and the protocol's types take a few of them.
 const DEPTH: usize = 100;
@@ -21,11 +23,17 @@ pub(super) enum Reading {
     Mended(ServerJsonRpcMessage),
 }
 
+impl Reading {
+    fn message(self) -> ServerJsonRpcMessage {
+        match self {
+            Self::Plain(message) | Self::Mended(message) => message,
+        }
+    }
+}
+
 /// Reads a message.
 pub(super) fn read(text: &str) -> serde_json::Result<ServerJsonRpcMessage> {
-    reading(text).map(|read| match read {
-        Reading::Plain(message) | Reading::Mended(message) => message,
-    })
+    reading(text).map(Reading::message)
 }
 
 /// Reads a message as [`read`] does.
@@ -36,15 +44,18 @@ pub(super) fn reading(text: &str) -> serde_json::Result<Reading> {
             let bare = text.trim_start_matches('\u{feff}');
             let mended = mended(bare).or_else(|| (bare.len() < text.len()).then(|| bare.to_owned()));
             let message = serde_json::from_str(&mended.ok_or(error)?)?;
-            Ok(match completed(message) {
-                Reading::Plain(message) | Reading::Mended(message) => Reading::Mended(message),
-            })
+            Ok(Reading::Mended(completed(message).message()))
         }
     }
 }
 
-/// Fills in what the answer to the first message lacks.
-fn completed(message: ServerJsonRpcMessage) -> Reading {
+/// Fills in what the answer to the first message lacks, and makes the id of an answer a number where it can be one.
+fn completed(mut message: ServerJsonRpcMessage) -> Reading {
+    match &mut message {
+        JsonRpcMessage::Response(response) => response.id = numbered(response.id.clone()),
+        JsonRpcMessage::Error(error) => error.id = error.id.take().map(numbered),
+        JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => {}
+    }
     if let JsonRpcMessage::Response(JsonRpcResponse { jsonrpc, id, result }) = &message
         && let ServerResult::CustomResult(custom) = result
         && let Some(result) = handshake(&custom.0)
@@ -56,6 +67,16 @@ fn completed(message: ServerJsonRpcMessage) -> Reading {
         }));
     }
     Reading::Plain(message)
+}
+
+/// The number that an id stands for, as the ids of this client's requests are numbers. An id that is another string is
+/// left alone.
+fn numbered(id: RequestId) -> RequestId {
+    let number = match &id {
+        RequestId::String(digits) => digits.parse::<i64>().ok(),
+        RequestId::Number(_) => None,
+    };
+    number.map_or(id, RequestId::Number)
 }
 
 /// A result of `initialize` or `server/discover` with all that the protocol wants of one: the revision and whether there
@@ -96,7 +117,8 @@ fn handshake(result: &Value) -> Option<ServerResult> {
 }
 
 /// The request that a text without a readable message answers: the one that it names, else the only one that waits.
-/// `None` for a text that is no spoiled answer, such as a line of a log. One that repeats a request is no answer.
+/// `None` for a text that is no spoiled answer, such as a line of a log. One that repeats a request is no answer. An
+/// object that names no request has no other id, whatever its result holds.
 pub(super) fn spoiled_answer<'a>(
     text: &str,
     waiting: impl Iterator<Item = &'a RequestId>,
@@ -107,6 +129,10 @@ pub(super) fn spoiled_answer<'a>(
         return None;
     }
     let waiting: Vec<&RequestId> = waiting.collect();
+    let only = || waiting.first().copied().filter(|_| waiting.len() == 1);
+    if members(text).is_some_and(|members| is_nameless(&members)) {
+        return only();
+    }
     let (head, rest) = text.split_at_checked(outcome)?;
     let named = |part: &str| {
         let id = ids(part).find_map(|id| waiting.iter().find(|waits| ***waits == id).copied());
@@ -117,8 +143,49 @@ pub(super) fn spoiled_answer<'a>(
         ((None, true), _) => None,
         // A JSON text is what its server meant to write.
         _ if serde_json::from_str::<IgnoredAny>(text).is_ok() => None,
-        _ => waiting.first().copied().filter(|_| waiting.len() == 1),
+        _ => only(),
     }
+}
+
+/// The members of an object, unread.
+type Members<'a> = BTreeMap<String, &'a RawValue>;
+
+/// The members of the object that a text is.
+fn members(text: &str) -> Option<Members<'_>> {
+    serde_json::from_str(text.trim_start_matches('\u{feff}')).ok()
+}
+
+/// Whether an object is an answer that names no request.
+fn is_nameless(members: &Members<'_>) -> bool {
+    let has = |name: &str| members.contains_key(name);
+    has("jsonrpc")
+        && !has("method")
+        && (has("result") || has("error"))
+        && members.get("id").is_none_or(|id| id.get() == "null")
+}
+
+/// The text of an object that is an answer but for its version, as an answer whose version is right. `None` for another
+/// text: results and errors are objects, and a line of a log mostly has words there.
+fn with_version(text: &str) -> Option<String> {
+    let members = members(text)?;
+    if members.contains_key("method") {
+        return None;
+    }
+    let RequestId::Number(id) = numbered(serde_json::from_str(members.get("id")?.get()).ok()?) else {
+        return None;
+    };
+    let outcome = |name: &str| {
+        let value = members.get(name).map(|value| value.get());
+        value.filter(|value| *value != "null")
+    };
+    let (name, value) = match (outcome("result"), outcome("error")) {
+        (Some(result), None) => ("result", result),
+        (None, Some(error)) => ("error", error),
+        (Some(_), Some(_)) | (None, None) => return None,
+    };
+    value
+        .starts_with('{')
+        .then(|| format!(r#"{{"jsonrpc":"2.0","id":{id},"{name}":{value}}}"#))
 }
 
 /// The ids in a part of a text that is no JSON.
@@ -126,21 +193,26 @@ fn ids(part: &str) -> impl Iterator<Item = RequestId> {
     part.split("\"id\"").skip(1).filter_map(|behind| {
         let value = behind.trim_start().strip_prefix(':')?.trim_start();
         if let Some(string) = value.strip_prefix('"') {
-            return Some(RequestId::String(string.split('"').next()?.into()));
+            return Some(numbered(RequestId::String(string.split('"').next()?.into())));
         }
         let digits = value.split(|c: char| !c.is_ascii_digit()).next()?;
         digits.parse().ok().map(RequestId::Number)
     })
 }
 
-/// The message within a line, where something else is in front of it or behind it: programs print without line feeds.
+/// The answer within a line that is no message as a whole: an object that lacks `jsonrpc`, or a message with something
+/// else in front of it or behind it, as programs print without line feeds. Whether a request waits for it is not known.
 pub(super) fn within(line: &str) -> Option<ServerJsonRpcMessage> {
+    let whole = with_version(line).or_else(|| with_version(&mended(line)?));
+    if let Some(answer) = whole.and_then(|whole| read(&whole).ok()) {
+        return Some(answer);
+    }
     let (before, _) = line.split_once("{\"jsonrpc\"")?;
     let rest = line.get(before.len()..)?;
     let first = |text: &str| -> Option<ServerJsonRpcMessage> {
         serde_json::Deserializer::from_str(text).into_iter().next()?.ok()
     };
-    let message = first(rest).or_else(|| first(&mended(rest)?))?;
+    let message = completed(first(rest).or_else(|| first(&mended(rest)?))?).message();
     matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)).then_some(message)
 }
 
@@ -365,6 +437,19 @@ mod tests {
             ),
             (r#"{"jsonrpc":"2.0","result":{"id":"a","x":"#, None, Some(0)),
             (r#"{"jsonrpc":"2.0","id":9,"result":{"#, None, None),
+            (r#"{"jsonrpc":"2.0","id":"4","result":{"#, Some(1), None),
+            (r#"{"jsonrpc":"2.0","id":"4a","result":{"#, None, None),
+            (r#"{"jsonrpc":"2.0","id":null,"result":{}}"#, None, Some(0)),
+            (r#"{"jsonrpc":"2.0","result":{"id":3}}"#, None, Some(0)),
+            (r#"{"jsonrpc":"2.0","error":"no"}"#, None, Some(0)),
+            (r#"{"jsonrpc":"2.0","id":"a","result":{}}"#, None, None),
+            (
+                r#"{"jsonrpc":"2.0","result":{},"method":"notifications/a"}"#,
+                None,
+                None,
+            ),
+            (r#"{"jsonrpc":"2.0","level":"info"}"#, None, None),
+            (r#"{"msg":"jsonrpc","result":{}}"#, None, None),
             ("{'jsonrpc': '2.0', 'id': 3, 'result': {}}", None, Some(0)),
             (r#"  "jsonrpc": "2.0","#, None, Some(0)),
             (
@@ -397,6 +482,57 @@ mod tests {
         ] {
             assert!(within(line).is_none(), "{line}");
         }
+    }
+
+    /// The id of the answer within a line.
+    fn id_within(line: &str) -> Option<Value> {
+        let message = serde_json::to_value(within(line)?).unwrap();
+        message.get("id").cloned()
+    }
+
+    #[test]
+    fn an_object_that_is_an_answer_but_for_its_version_is_read() {
+        for line in [
+            r#"{"id":3,"result":{"x":"a\ud99c"}}"#,
+            r#"{"id":"3","error":{"code":-32000,"message":"no"}}"#,
+            r#" {"result":{"x":1},"error":null,"id":3.0}"#,
+            "\u{feff}{\"jsonrpc\":\"1.0\",\"id\":3,\"result\":{\"x\":NaN}}\r\n",
+        ] {
+            assert_eq!(id_within(line), Some(json!(3)), "{line}");
+        }
+        for line in [
+            r#"{"id":3,"result":{},"method":"tools/call"}"#,
+            r#"{"id":3,"result":{},"error":{"code":1,"message":"no"}}"#,
+            r#"{"id":3,"result":"done"}"#,
+            r#"{"id":3,"error":"timeout"}"#,
+            r#"{"id":3,"level":"info"}"#,
+            r#"{"id":"a","result":{}}"#,
+            r#"{"id":null,"result":{}}"#,
+            r#"{"result":{}}"#,
+            r#"[{"id":3,"result":{}}]"#,
+            r#"got {"id":3,"result":{}}"#,
+        ] {
+            assert!(within(line).is_none(), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_id_of_an_answer_that_is_a_string_of_digits_is_its_number() {
+        for (id, is) in [("\"3\"", json!(3)), ("3", json!(3)), ("\"3a\"", json!("3a"))] {
+            for outcome in [r#""result":{"x":1}"#, r#""error":{"code":1,"message":"no"}"#] {
+                let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#);
+                let whole = serde_json::to_value(read(&answer).unwrap()).unwrap();
+                assert_eq!(whole["id"], is, "{answer}");
+                assert_eq!(
+                    id_within(&format!("Loading… {answer}")),
+                    Some(is.clone()),
+                    "{answer}"
+                );
+            }
+        }
+        // The ids of a server's requests are its own.
+        let asked = read(r#"{"jsonrpc":"2.0","id":"3","method":"ping"}"#).unwrap();
+        assert_eq!(serde_json::to_value(asked).unwrap()["id"], "3");
     }
 
     proptest! {

@@ -227,8 +227,8 @@ impl Pipes {
         }
     }
 
-    /// Interprets a line that is no message: an answer with other text on its line, or the failure of the request that it
-    /// cannot be read as an answer to. `None` for anything else, such as a line of a log.
+    /// Interprets a line that is no message: an answer without `jsonrpc` or with other text on its line, or the failure
+    /// of the request that it cannot be read as an answer to. `None` for anything else, such as a line of a log.
     fn odd(&self, line: &[u8]) -> Option<ServerJsonRpcMessage> {
         let line = String::from_utf8_lossy(line);
         let line = self.watched.redactor.redact(&line);

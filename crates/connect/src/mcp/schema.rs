@@ -12,7 +12,7 @@
 //! - Gemini: "reference to undefined schema".
 //! - Ollama reads no schema that is `true`.
 
-use std::collections::HashSet;
+use std::{cell::Cell, collections::HashSet};
 
 use serde_json::{Map, Value, json};
 
@@ -24,6 +24,8 @@ const STATED_ANEW: [&str; 4] = ["type", "properties", "required", "discriminator
 const LEVELS: usize = 8;
 /// Most subschemas from which fields are taken: references may multiply them.
 const PARTS: usize = 200;
+/// Most subschemas of a schema that are mended: a text of the largest size has fewer, unless references multiply them.
+const SCHEMAS: usize = 4_000;
 /// Deepest nesting that is looked at; deeper schemas are refused.
 const DEPTH: usize = 64;
 /// Longest name of a property, in bytes.
@@ -61,6 +63,7 @@ pub(super) fn repaired(root: Value) -> Result<Repaired, &'static str> {
     let places = Places {
         now: schema.clone(),
         before: root,
+        left: Cell::new(SCHEMAS),
     };
     places.mend(&mut schema, DEPTH)?;
     let Value::Object(schema) = schema else {
@@ -373,12 +376,16 @@ fn unique(real: &str, names: &HashSet<String>) -> String {
 struct Places {
     now: Value,
     before: Value,
+    /// Number of schemas that may still be mended. References that are put in place multiply them.
+    left: Cell<usize>,
 }
 
 impl Places {
     /// Mends a schema and all that are in it.
     fn mend(&self, schema: &mut Value, depth: usize) -> Result<(), &'static str> {
         let depth = depth.checked_sub(1).ok_or("its schema is nested too deep")?;
+        let left = self.left.get().checked_sub(1).ok_or("its schema is too large")?;
+        self.left.set(left);
         // A shorthand such as `"name": "string"`, or what allows everything.
         if let Value::String(kind) = schema {
             *schema = type_named(kind).map_or_else(|| json!({}), |kind| json!({"type": kind}));

@@ -250,6 +250,20 @@ fn alternatives_that_multiply_are_refused() {
     assert_eq!(of(&schema).unwrap_err(), "its schema has too many alternatives");
 }
 
+#[test]
+fn references_that_multiply_when_they_are_put_in_place_are_refused() {
+    let mut parts = vec![json!({"properties": {"x": {"$ref": "#/allOf/1"}}})];
+    for part in 2..40 {
+        let next = json!({"$ref": format!("#/allOf/{part}")});
+        parts.push(json!({"properties": {"p": next, "q": next}}));
+    }
+    parts.push(json!({"properties": {"p": {}, "q": {}}}));
+    assert_eq!(
+        of(&json!({"allOf": parts})).unwrap_err(),
+        "its schema is too large"
+    );
+}
+
 fn any_schema() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -359,6 +359,26 @@ async fn an_answer_that_is_nearly_json_is_read_and_one_that_is_not_fails_its_cal
             Ok("a\u{fffd}b\n{\"x\":null}".to_owned()),
         ),
         (
+            format!(r#"{{"jsonrpc":"2.0","id":"ID","result":{result}}}"#),
+            Ok("a\u{fffd}b\n{\"x\":null}".to_owned()),
+        ),
+        (
+            format!(r#"{{"id":ID,"result":{result}}}"#),
+            Ok("a\u{fffd}b\n{\"x\":null}".to_owned()),
+        ),
+        (
+            r#"{"id":"ID","error":{"code":-32000,"message":"no such file"}}"#.to_owned(),
+            Err("the server says: no such file (-32000)".to_owned()),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":null,"result":{}}"#.to_owned(),
+            no_message(r#"{"jsonrpc":"2.0","id":null,"result":{}}"#),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","result":{}}"#.to_owned(),
+            no_message(r#"{"jsonrpc":"2.0","result":{}}"#),
+        ),
+        (
             r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"te"#.to_owned(),
             no_message(r#"{"jsonrpc":"2.0","id":"#),
         ),
@@ -368,6 +388,10 @@ async fn an_answer_that_is_nearly_json_is_read_and_one_that_is_not_fails_its_cal
         ),
         ("Processing tools/call".to_owned(), slow("Processing tools/call")),
         (r#"{"level":"info"}"#.to_owned(), slow(r#"{"level":"info"}"#)),
+        (
+            r#"{"id":777,"result":{}}"#.to_owned(),
+            slow(r#"{"id":777,"result":{}}"#),
+        ),
     ] {
         let answer = run.call("tools__t", &json!({"do": "print", "line": line})).await;
         match (&answer, &told) {

@@ -10,7 +10,7 @@ use sortie_agent::model::{Content, Deltas, Reply, StopReason, ToolCall, Usage};
 
 use crate::{
     answer::{CALLS, Decoder, Failure, Flow, parse},
-    stop,
+    openai, stop,
     wire::{Arguments, Count, Joined, List, Object, Piece, Text, Values},
 };
 
@@ -76,7 +76,7 @@ struct Event<'a> {
     #[serde(default)]
     usage: Object<WireUsage>,
     #[serde(borrow, default)]
-    error: Object<WireError<'a>>,
+    error: Option<&'a RawValue>,
     #[serde(borrow, default)]
     content: Values<'a>,
     #[serde(borrow, default)]
@@ -145,7 +145,7 @@ struct Delta<'a> {
     stop_reason: Text<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct WireError<'a> {
     #[serde(borrow, default, rename = "type")]
     kind: Text<'a>,
@@ -153,10 +153,45 @@ struct WireError<'a> {
     message: Text<'a>,
 }
 
+impl Delta<'_> {
+    /// The block that a part begins which has none.
+    fn begun(&self) -> Option<Block> {
+        if !self.text.is_empty() {
+            return Some(Block::Text(Joined::default()));
+        }
+        (!self.thinking.is_empty()).then(|| Block::Thinking {
+            thinking: Joined::default(),
+            signature: None,
+        })
+    }
+}
+
+/// The failure that an event tells: the error in it, or the event itself.
+fn failure(error: &RawValue) -> Failure {
+    let told = parse::<WireError<'_>>(error.get()).unwrap_or_default();
+    match status(&told.kind) {
+        Some(status) => Failure::Reported(status, format!("{}: {}", &*told.kind, &*told.message)),
+        None => match openai::failure(error) {
+            Failure::Reported(status, said) if !matches!(&*told.kind, "" | "None") => {
+                Failure::Reported(status, format!("{}: {said}", &*told.kind))
+            }
+            failure => failure,
+        },
+    }
+}
+
 impl Decoder for Message {
     fn take(&mut self, name: &str, data: &str, deltas: &dyn Deltas) -> Result<Flow, Failure> {
         let event: Event<'_> = parse(data)?;
-        let kind = if event.kind.is_empty() { name } else { &*event.kind };
+        let kind = match (&*event.kind, event.error) {
+            ("", Some(_)) => "error",
+            ("", None) => name,
+            (kind, _) => kind,
+        };
+        if kind == "error" {
+            return Err(failure(event.error.map_or_else(|| parse(data), Ok)?));
+        }
+        self.count(event.usage.0);
         match kind {
             "message_start" => {
                 if let Some(start) = event.message.0 {
@@ -164,7 +199,7 @@ impl Decoder for Message {
                     log_dropped(&start.input_transformations.0);
                 }
             }
-            "message" => self.take_whole(event, deltas)?,
+            "message" => self.take_whole(event.content, &event.stop_reason, deltas)?,
             "content_block_start" => {
                 if let Some(block) = event.content_block {
                     self.begin(event.index.get(), block, deltas)?;
@@ -176,7 +211,6 @@ impl Decoder for Message {
                 }
             }
             "message_delta" => {
-                self.count(event.usage.0);
                 if let Some(delta) = event.delta.0 {
                     self.stop_for(&delta.stop_reason)?;
                 }
@@ -185,18 +219,16 @@ impl Decoder for Message {
                 self.stopped = true;
                 return Ok(Flow::Done);
             }
-            "error" => {
-                let (kind, message) = event
-                    .error
-                    .0
-                    .map(|error| (error.kind.0, error.message.0))
-                    .unwrap_or_default();
-                return Err(Failure::Reported(status(&kind), format!("{kind}: {message}")));
-            }
             // `ping`, `content_block_stop`, and what is new.
             _ => {}
         }
         Ok(Flow::On)
+    }
+
+    fn end_whole(&mut self) {
+        if self.written > 0 || self.calls > 0 {
+            self.stopped = true;
+        }
     }
 
     /// With the reason to stop everything of the answer has come, also where the last event is missing.
@@ -277,12 +309,16 @@ impl Message {
         Ok(())
     }
 
-    fn take_whole(&mut self, message: Event<'_>, deltas: &dyn Deltas) -> Result<(), Failure> {
-        self.count(message.usage.0);
-        for (index, block) in (0..).zip(message.content.0) {
+    fn take_whole(
+        &mut self,
+        content: Values<'_>,
+        stop_reason: &str,
+        deltas: &dyn Deltas,
+    ) -> Result<(), Failure> {
+        for (index, block) in (0..).zip(content.0) {
             self.begin(index, block, deltas)?;
         }
-        self.stop_for(&message.stop_reason)
+        self.stop_for(stop_reason)
     }
 
     fn begin(&mut self, index: u64, raw: &RawValue, deltas: &dyn Deltas) -> Result<(), Failure> {
@@ -320,13 +356,34 @@ impl Message {
         Ok(())
     }
 
-    /// Adds a part to its block: the last one, where it does not say. A text whose block has not begun begins it.
+    /// Adds a part to its block: that of its index which can take it, or the last one that can, as some servers give parts
+    /// another index. A text or thinking whose block has not begun begins it.
     fn extend(&mut self, index: Count, delta: &Delta<'_>, deltas: &dyn Deltas) {
-        let is_own = |(own, _): &(u64, Block)| index.0.is_none_or(|index| index == *own);
-        let at = self.blocks.iter().rposition(is_own).unwrap_or_else(|| {
-            self.blocks.push((index.get(), Block::Text(Joined::default())));
-            self.blocks.len() - 1
-        });
+        let takes = |block: &Block| match block {
+            Block::Text(_) => !delta.text.is_empty(),
+            Block::ToolUse { .. } => !delta.partial_json.0.is_empty(),
+            Block::Thinking { .. } => !delta.thinking.is_empty() || delta.signature.is_some(),
+            Block::Redacted(_) | Block::Other => false,
+        };
+        let of_index = self.blocks.iter().rfind(|(own, _)| Some(*own) == index.0);
+        if matches!(of_index, Some((_, Block::Redacted(_) | Block::Other))) {
+            return;
+        }
+        let own = |(own, block): &(u64, Block)| index.0.is_none_or(|index| index == *own) && takes(block);
+        let any = |(_, block): &(u64, Block)| delta.text.is_empty() && takes(block);
+        let blocks = self.blocks.iter();
+        let found = blocks
+            .clone()
+            .rposition(own)
+            .or_else(|| blocks.clone().rposition(any));
+        let at = match (found, delta.begun()) {
+            (Some(at), _) => at,
+            (None, Some(block)) => {
+                self.blocks.push((index.get(), block));
+                self.blocks.len() - 1
+            }
+            (None, None) => return,
+        };
         let Some((_, block)) = self.blocks.get_mut(at) else {
             return;
         };
@@ -421,7 +478,7 @@ fn content(block: Block) -> Result<Option<Content>, Failure> {
 }
 
 /// The status that a failure has when it comes before the stream.
-fn status(kind: &str) -> StatusCode {
+fn status(kind: &str) -> Option<StatusCode> {
     let code = match kind {
         "invalid_request_error" => 400,
         "authentication_error" => 401,
@@ -430,9 +487,10 @@ fn status(kind: &str) -> StatusCode {
         "not_found_error" => 404,
         "request_too_large" => 413,
         "rate_limit_error" => 429,
+        "api_error" => 500,
         "timeout_error" => 504,
         "overloaded_error" => 529,
-        _ => 500,
+        _ => return None,
     };
-    StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    StatusCode::from_u16(code).ok()
 }

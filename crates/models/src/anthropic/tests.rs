@@ -490,7 +490,7 @@ fn a_kind_of_failure_without_a_name_is_one_of_the_provider() {
     let (failure, _) = decode(Message::new(true), stream.as_bytes(), &[]).unwrap_err();
     assert_eq!(
         failure,
-        Failure::Reported(StatusCode::INTERNAL_SERVER_ERROR, ": ".to_owned())
+        Failure::Reported(StatusCode::INTERNAL_SERVER_ERROR, "no reason given".to_owned())
     );
 }
 

@@ -148,7 +148,10 @@ impl<'a> Answer<'a> {
                 Err(failure) => return Err(failure),
             }
         }
-        chunk.error.map_or(Ok(()), |error| Err(openai::failure(error)))
+        let error = chunk
+            .error
+            .filter(|error| !matches!(error.get(), "\"\"" | "{}" | "false"));
+        error.map_or(Ok(()), |error| Err(openai::failure(error)))
     }
 
     fn take_delta(&mut self, delta: Delta<'_>, deltas: &dyn Deltas) -> Result<(), Failure> {
@@ -215,14 +218,17 @@ impl<'a> Answer<'a> {
     /// when its id is another one, or when the call in its place is whole already and it brings arguments of its own.
     fn continued(&self, piece: &CallPiece<'_>) -> Option<usize> {
         let last = || self.calls.len().checked_sub(1);
-        let at = match piece.index {
+        let named = piece.name.is_empty() && !piece.id.is_empty();
+        let same_id = || self.calls.iter().rposition(|call| named && call.id == piece.id);
+        let by_index = || match piece.index {
             Some(index) => {
                 let own = self.calls.iter().rposition(|call| call.index == Some(index));
                 let begins_nothing = piece.name.is_empty() && piece.id.is_empty();
                 own.or_else(|| begins_nothing.then(last).flatten())
             }
             None => last(),
-        }?;
+        };
+        let at = same_id().or_else(by_index)?;
         let call = self.calls.get(at)?;
         let other_id = !piece.id.is_empty() && !call.id.is_empty() && piece.id != call.id;
         let second = piece.has_arguments && call.end.is_whole();
@@ -239,6 +245,12 @@ impl Decoder for Answer<'_> {
     /// A few servers give no reason: their usage says that nothing is missing.
     fn end(&mut self) {
         if !self.counted.is_empty() && self.written_bytes() > 0 {
+            self.stopped.get_or_insert(StopReason::EndTurn);
+        }
+    }
+
+    fn end_whole(&mut self) {
+        if self.written_bytes() > 0 {
             self.stopped.get_or_insert(StopReason::EndTurn);
         }
     }

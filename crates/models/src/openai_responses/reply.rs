@@ -27,6 +27,8 @@ struct Event<'a> {
     #[serde(default)]
     output_index: Count,
     #[serde(borrow, default)]
+    item_id: Text<'a>,
+    #[serde(borrow, default)]
     item: Option<&'a RawValue>,
     #[serde(borrow, default)]
     part: Object<Part<'a>>,
@@ -43,6 +45,8 @@ struct Event<'a> {
 /// An item of the answer.
 #[derive(Deserialize)]
 struct Item<'a> {
+    #[serde(borrow, default)]
+    id: Text<'a>,
     #[serde(borrow, default, rename = "type")]
     kind: Text<'a>,
     #[serde(borrow, default)]
@@ -106,9 +110,17 @@ pub(super) struct Answer<'a> {
     stopped: Option<StopReason>,
 }
 
+/// Place of an event: that of its item in the answer, and the item's id.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    index: Count,
+    id: &'a str,
+}
+
 /// An item as far as it has come.
 #[derive(Debug)]
 struct Draft {
+    id: String,
     place: u64,
     kind: Kind,
     text: Joined,
@@ -143,6 +155,7 @@ impl Kind {
 impl Draft {
     fn new(place: u64, kind: Kind) -> Self {
         Self {
+            id: String::new(),
             place,
             kind,
             text: Joined::default(),
@@ -157,7 +170,11 @@ impl Draft {
 
     /// Takes what an item tells. What it tells replaces the pieces that came before.
     fn fill(&mut self, item: &Item<'_>) {
-        for (own, told) in [(&mut self.call_id, &item.call_id), (&mut self.name, &item.name)] {
+        for (own, told) in [
+            (&mut self.id, &item.id),
+            (&mut self.call_id, &item.call_id),
+            (&mut self.name, &item.name),
+        ] {
             if !told.is_empty() {
                 (**told).clone_into(own);
             }
@@ -228,7 +245,10 @@ impl<'a> Answer<'a> {
     fn take_event(&mut self, data: &str, deltas: &dyn Deltas) -> Result<(), Failure> {
         let event: Event<'_> = parse(data)?;
         self.bytes += event.delta.len();
-        let place = event.output_index;
+        let place = Place {
+            index: event.output_index,
+            id: &event.item_id,
+        };
         match &*event.kind {
             "response.output_text.delta" => {
                 let new = self.draft(place, Kind::Message)?.text.push(&event.delta);
@@ -258,12 +278,12 @@ impl<'a> Answer<'a> {
             "response.output_item.added" => {
                 if let Some(item) = event.item {
                     let item: Item<'_> = parse(item.get())?;
-                    self.begin(place.get(), Kind::of(&item.kind))?.fill(&item);
+                    self.begin(place.index.get(), Kind::of(&item.kind))?.fill(&item);
                 }
             }
             "response.output_item.done" => {
                 if let Some(item) = event.item {
-                    self.take_item(place, item)?;
+                    self.take_item(place.index, item)?;
                 }
             }
             kind @ ("response.completed"
@@ -294,14 +314,19 @@ impl<'a> Answer<'a> {
     }
 
     /// The unfinished item of this kind at this place: the last one, where the event does not say.
-    fn draft(&mut self, place: Count, kind: Kind) -> Result<&mut Draft, Failure> {
-        let found = self.items.iter().rposition(|item| {
-            item.pieces.is_none() && item.kind == kind && place.0.is_none_or(|place| place == item.place)
-        });
+    fn draft(&mut self, place: Place<'_>, kind: Kind) -> Result<&mut Draft, Failure> {
+        let open = |item: &Draft| item.pieces.is_none() && item.kind == kind;
+        let items = self.items.iter();
+        let of_id = |item: &Draft| open(item) && !place.id.is_empty() && item.id == place.id;
+        let at_index = |item: &Draft| open(item) && place.index.0.is_none_or(|index| index == item.place);
+        let found = items
+            .clone()
+            .rposition(of_id)
+            .or_else(|| items.clone().rposition(at_index));
         if let Some(at) = found {
             return self.item(at);
         }
-        self.begin(place.get(), kind)
+        self.begin(place.index.get(), kind)
     }
 
     fn begin(&mut self, place: u64, kind: Kind) -> Result<&mut Draft, Failure> {
@@ -318,7 +343,12 @@ impl<'a> Answer<'a> {
     }
 
     /// Takes the whole text of a message whose pieces have not come.
-    fn add_missing(&mut self, place: Count, text: &Piece<'_>, deltas: &dyn Deltas) -> Result<(), Failure> {
+    fn add_missing(
+        &mut self,
+        place: Place<'_>,
+        text: &Piece<'_>,
+        deltas: &dyn Deltas,
+    ) -> Result<(), Failure> {
         if text.is_empty() {
             return Ok(());
         }
@@ -332,9 +362,17 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    fn take_item(&mut self, place: Count, raw: &RawValue) -> Result<(), Failure> {
+    fn take_item(&mut self, index: Count, raw: &RawValue) -> Result<(), Failure> {
         let item: Item<'_> = parse(raw.get())?;
-        let draft = self.draft(place, Kind::of(&item.kind))?;
+        let kind = Kind::of(&item.kind);
+        let open = self
+            .items
+            .iter()
+            .filter(|item| item.pieces.is_none() && item.kind == kind);
+        // Some servers count the parts of an item from another place than its end.
+        let index = if open.count() == 1 { Count(None) } else { index };
+        let place = Place { index, id: &item.id };
+        let draft = self.draft(place, kind)?;
         draft.fill(&item);
         draft.finish(Some((&item, raw)))
     }
@@ -350,10 +388,22 @@ impl<'a> Answer<'a> {
             if let Some(error) = response.error {
                 return Err(openai::failure(error));
             }
-            // A few servers send their items only here.
-            if self.items.iter().all(|item| item.pieces.is_none()) {
-                for (place, item) in (0..).zip(&response.output.0) {
-                    self.take_item(Count(Some(place)), item)?;
+            // A few servers send their items, or some kinds of them, only here.
+            let is_done = |item: &Draft| item.pieces.is_some();
+            let done: Vec<Kind> = self
+                .items
+                .iter()
+                .filter(|item| is_done(item))
+                .map(|item| item.kind)
+                .collect();
+            let is_missing = |raw: &RawValue| -> Result<bool, Failure> {
+                Ok(!done.contains(&Kind::of(&parse::<Item<'_>>(raw.get())?.kind)))
+            };
+            {
+                for (index, item) in (0..).zip(&response.output.0) {
+                    if is_missing(item)? {
+                        self.take_item(Count(Some(index)), item)?;
+                    }
                 }
                 let has = |items: &[Draft], kind| {
                     items
@@ -434,6 +484,14 @@ impl Decoder for Answer<'_> {
         };
         self.items.sort_by_key(|item| item.place);
         let (mut content, mut thinking, mut refused) = (Vec::new(), Vec::new(), false);
+        let is_call = |item: &Draft| item.kind == Kind::Call;
+        let has_call = self
+            .items
+            .iter()
+            .any(|item| is_call(item) && item.pieces.is_some());
+        // Parts of a finished call that came under another place.
+        self.items
+            .retain(|item| item.pieces.is_some() || !is_call(item) || !item.name.is_empty() || !has_call);
         for mut item in self.items {
             if item.pieces.is_none() {
                 item.finish(None)?;

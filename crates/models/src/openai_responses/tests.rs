@@ -249,7 +249,7 @@ fn the_end_tells_whether_the_answer_is_whole() {
     }
     // A server that tells its items at the end only.
     let late = completed(&json!({"output": [message("x"), function_call("", "{}")]}));
-    assert_eq!(short(&read([late]).unwrap()), ["x", "shell({})#call_0_0"]);
+    assert_eq!(short(&read([late]).unwrap()), ["x", "shell({})#c00000000"]);
 }
 
 #[test]

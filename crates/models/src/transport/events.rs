@@ -20,6 +20,19 @@ const FAILURE_BYTES: usize = 64 << 10;
 const HEAD_BYTES: usize = 300;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
+/// Reason why an accepted request has no events.
+pub(super) enum NoEvents {
+    /// The answer is a refusal in disguise, with the words for it.
+    Refused(ModelError, String),
+    Broken(ModelError),
+}
+
+impl From<ModelError> for NoEvents {
+    fn from(error: ModelError) -> Self {
+        Self::Broken(error)
+    }
+}
+
 /// The events of one answer.
 pub(crate) struct Events<'a> {
     transport: &'a Transport,
@@ -43,11 +56,11 @@ impl<'a> Events<'a> {
         transport: &'a Transport,
         response: Response,
         sent_bytes: usize,
-    ) -> Result<Self, ModelError> {
+    ) -> Result<Self, NoEvents> {
         let (status, headers) = (response.status(), response.headers().clone());
         if let Some(coding) = unknown_coding(&headers) {
             let error = sortie_net::Error::Coding(coding);
-            return Err(ModelError::fatal(format!("the model's provider: {error}")));
+            return Err(ModelError::fatal(format!("the model's provider: {error}")).into());
         }
         let mut events = Self {
             transport,
@@ -61,10 +74,6 @@ impl<'a> Events<'a> {
             is_whole: false,
             has_ended: false,
         };
-        if is_page(&headers) {
-            let page = start_of(events.body).await;
-            return Err(transport.refusal_of(status, &headers, &page).0);
-        }
         // Blank lines before the first event keep the connection open.
         let first = loop {
             match events.chunk().await? {
@@ -74,7 +83,16 @@ impl<'a> Events<'a> {
             }
         };
         let text = first.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&first);
-        if matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) {
+        let begins_with = |bytes: &[u8]| {
+            text.trim_ascii_start()
+                .first()
+                .is_some_and(|first| bytes.contains(first))
+        };
+        if is_page(&headers) && begins_with(b"<") {
+            let page = [&first[..], &start_of(events.body).await].concat();
+            return Err(transport.refusal_of(status, &headers, &page).0.into());
+        }
+        if begins_with(b"{[") {
             let mut whole = first.to_vec();
             while let Some(chunk) = events.chunk().await? {
                 whole.extend_from_slice(&chunk);
@@ -87,11 +105,12 @@ impl<'a> Events<'a> {
     }
 
     /// Takes an answer that is JSON.
-    fn take_whole(&mut self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Result<(), ModelError> {
+    fn take_whole(&mut self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Result<(), NoEvents> {
         let told = ErrorBody::of(body);
         if told.is_error {
             let status = told.status.unwrap_or(status);
-            return Err(self.transport.refusal_of(status, headers, body).0);
+            let (error, said) = self.transport.refusal_of(status, headers, body);
+            return Err(NoEvents::Refused(error, said));
         }
         self.is_whole = true;
         let text = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
@@ -101,6 +120,11 @@ impl<'a> Events<'a> {
             last_id: Arc::from(""),
         });
         Ok(())
+    }
+
+    /// Whether the answer came as JSON in one piece.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// Size of the request in bytes.
@@ -172,7 +196,7 @@ pub(super) async fn start_of(mut body: DecodedBody) -> Vec<u8> {
     start
 }
 
-/// Whether a body is announced as a page for people: a wrong address, or a proxy's own answer.
+/// Whether a body is announced as a page for people: a wrong address, or a proxy's own answer. PHP announces everything so.
 fn is_page(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/html"))

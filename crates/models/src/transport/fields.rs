@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde_json::value::{RawValue, to_raw_value};
 
 /// Words of a refusal that is about a field itself, and not about its value.
-const UNKNOWN: [&str; 17] = [
+const UNKNOWN: [&str; 22] = [
     "unknown",
     "unrecognized",
     "unrecognised",
@@ -27,6 +27,11 @@ const UNKNOWN: [&str; 17] = [
     "unavailable",
     "not implemented",
     "instead",
+    "should not exist",
+    "not recognized",
+    "not accept",
+    "invalid parameter",
+    "deprecated",
 ];
 /// Without these there is no request, or no conversation.
 const NEEDED: [&str; 24] = [
@@ -187,7 +192,9 @@ fn refused_field(body: &[u8], said: &str) -> Option<String> {
     if named().any(|(name, _)| OF_CLIENTS.contains(&name.as_str())) {
         return None;
     }
-    let mut left_out = named().filter(|(name, _)| !NEEDED.contains(&name.as_str()));
+    // A refusal of a schema names the field that it is in.
+    let is_kept = |name: &str| NEEDED.contains(&name) || FOREIGN.contains(&name);
+    let mut left_out = named().filter(|(name, _)| !is_kept(name));
     let first = left_out.next()?;
     let innermost = left_out.fold(first, |best, next| if next.1 > best.1 { next } else { best });
     Some(innermost.0.clone())

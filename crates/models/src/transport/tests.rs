@@ -274,6 +274,22 @@ async fn a_failure_in_disguise_has_the_status_that_it_tells() {
         ),
         (r#"{"error":{"message":"no","code":403}}"#, Retry::Never),
         (r#"{"error":"no"}"#, Retry::Never),
+        (
+            r#"{"error":{"message":"Rate limit exceeded","type":"rate_limit_error"}}"#,
+            Retry::Soon { after: None },
+        ),
+        (
+            r#"{"error":{"message":"no","code":"429"}}"#,
+            Retry::Soon { after: None },
+        ),
+        (
+            r#"{"object":"error","message":"busy","code":503}"#,
+            Retry::Soon { after: None },
+        ),
+        (
+            r#"{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"{\"error\":{\"message\":\"prompt is too long: 213462 tokens > 200000 maximum\"}}"}}}"#,
+            Retry::Smaller,
+        ),
     ] {
         let error = refusal(Answer::whole("200 OK", json, body)).await;
         assert_eq!(error.retry, retry, "{body}");
@@ -390,7 +406,7 @@ async fn a_request_that_was_accepted_and_brought_nothing_costs_its_input() {
     let input = |error: &ModelError| error.usage.input_tokens;
     let json = "content-type: application/json\r\n";
     for (answer, expected) in [
-        (Answer::whole("200 OK", json, r#"{"error":"no"}"#), 1),
+        (Answer::whole("200 OK", json, r#"{"error":"no"}"#), 0),
         (Answer::whole("500 E", "", "x"), 0),
         (Answer::whole("400 E", json, r#"{"error":"no"}"#), 0),
         (Answer::whole("429 E", "", "x"), 0),

@@ -92,7 +92,34 @@ pub(super) fn is_too_long(status: StatusCode, said: &str) -> bool {
     if !matches!(status.as_u16(), 400 | 413 | 422 | 500) || is_rate_limit(said) {
         return false;
     }
-    status == StatusCode::PAYLOAD_TOO_LARGE || is_any_in(WORDINGS, said) || compares_tokens(said)
+    status == StatusCode::PAYLOAD_TOO_LARGE
+        || is_any_in(WORDINGS, said)
+        || compares_tokens(said)
+        || exceeds_window(said)
+}
+
+/// Whether a refusal says in words of its own that what is read is too long, without numbers.
+fn exceeds_window(said: &str) -> bool {
+    let said = said.to_ascii_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    let is_of_window = has(&["context"]) && has(&["window", "length", "size", "limit", "overflow"]);
+    let is_of_input = has(&[
+        "input tokens",
+        "input length",
+        "your prompt",
+        "the prompt",
+        "prompt is",
+    ]);
+    let is_over = has(&[
+        "exceed",
+        "overflow",
+        "too long",
+        "too large",
+        "longer than",
+        "larger than",
+    ]);
+    let is_of_answer = has(&["max_tokens:", "output tokens", "completion tokens"]);
+    (is_of_window || is_of_input) && is_over && !is_of_answer
 }
 
 /// Words for what is read, of which there can be too much.
@@ -132,8 +159,12 @@ const LEAST_WINDOW: u64 = 512;
 fn compares_tokens(said: &str) -> bool {
     let said = said.to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
-    let numbers = said.split(|c: char| !c.is_ascii_digit() && c != ',');
-    let counts = numbers.filter_map(|number| number.replace(',', "").parse::<u64>().ok());
+    let numbers = said.split(|c: char| !c.is_ascii_digit() && !matches!(c, ',' | 'k'));
+    let counts = numbers.filter_map(|number| {
+        let thousands = number.strip_suffix('k');
+        let count: u64 = thousands.unwrap_or(number).replace(',', "").parse().ok()?;
+        count.checked_mul(if thousands.is_some() { 1_000 } else { 1 })
+    });
     let large = counts
         .filter(|count| *count >= LEAST_WINDOW)
         .collect::<BTreeSet<_>>();
@@ -180,6 +211,13 @@ mod tests {
             "The prompt has 41,203 tokens, the model takes 32,768 at most.",
             "Sequence of 9000 tokens is over the window (8192)",
             "total tokens 70000 of the messages > limit 65536",
+            "Prompt is 131k tokens, the limit is 128k",
+            "Context length exceeded",
+            "Input exceeds context window",
+            "exceeded the model's context limit",
+            "context overflow",
+            "Your prompt is too large for this model (max 32768 tokens)",
+            "Input Tokens Exceeded: Number of input tokens exceeds maximum length. Please update the input to try again.",
             "The input token count (9000) plus max_tokens exceeds the limit of 8193 tokens",
         ] {
             assert!(is_too_long(StatusCode::BAD_REQUEST, said), "{said}");

@@ -18,6 +18,28 @@ const EPOCH_MILLIS: f64 = 1e12;
 /// Most bytes between the words that ask for a wait and its number.
 const WORDS_BETWEEN: usize = 32;
 
+/// Words that may stand there.
+const BETWEEN: [&str; 18] = [
+    "in",
+    "after",
+    "for",
+    "at",
+    "least",
+    "about",
+    "approximately",
+    "around",
+    "is",
+    "your",
+    "this",
+    "the",
+    "request",
+    "delay",
+    "again",
+    "of",
+    "another",
+    "time",
+];
+
 /// A field of a failure's body that may tell of a wait: its name and its value.
 pub(super) type Field = (String, String);
 
@@ -154,13 +176,18 @@ fn reset(all: &[Field], now: Option<SystemTime>) -> Option<Duration> {
 /// The wait that a message asks for, such as `Please try again in 1m2.5s` or `retry after 45 seconds`.
 pub(super) fn in_words(said: &str) -> Option<Duration> {
     let said = said.to_ascii_lowercase();
-    let phrases = ["try again", "retry", "reset", "wait"];
+    let phrases = ["try again", "retry", "retrydelay", "resets", "reset", "wait"];
     let ends = phrases
         .iter()
         .flat_map(|phrase| said.match_indices(phrase).map(|(at, found)| at + found.len()));
     ends.filter_map(|end| said.get(end..)).find_map(|rest| {
         let at = rest.find(|c: char| c.is_ascii_digit() || matches!(c, '.' | ';' | '\n'))?;
-        written_wait(rest.get(at..).filter(|_| at <= WORDS_BETWEEN)?)
+        let between = rest.get(..at).filter(|_| at <= WORDS_BETWEEN)?;
+        let mut words = between.split(|c: char| !c.is_ascii_alphabetic());
+        // `waiting` and `retries` ask for nothing.
+        let is_whole = words.next().is_some_and(str::is_empty);
+        let asks = is_whole && words.all(|word| word.is_empty() || BETWEEN.contains(&word));
+        written_wait(rest.get(at..).filter(|_| asks)?)
     })
 }
 
@@ -326,6 +353,11 @@ mod tests {
             ("Retry-After: 30", Some(30_000)),
             ("retryDelay: \"34s\"", Some(34_000)),
             ("retry after 60.", Some(60_000)),
+            (
+                "error sending request: Connection reset by peer (os error 104)",
+                None,
+            ),
+            ("Timed out waiting 600 seconds for the model to start", None),
             // Numbers of something else.
             ("Please try again later.", None),
             ("Please retry. It took 300s", None),

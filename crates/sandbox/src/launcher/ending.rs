@@ -12,52 +12,67 @@ use rustix::{
 };
 
 use super::{
-    priority::{self, Weighed},
+    priority::{self, Weighed, Weight},
     procs::{self, Process},
 };
 
 /// The longest pause between two looks for descendants that have not died yet.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
-/// Longest time for which processes wait for more weight before they are killed. The kernel changes ten sessions a second.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Pause between two tries to change the weight of a session.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Maximum number of processes by which a session is raised: the first may be reaped early.
+const MEMBERS: usize = 8;
 
-/// Prepares processes for their end on a busy machine: stops them, and gives their sessions the weight of the engine. A process
-/// gives its memory and files back itself, which takes one of the least weight minutes there.
-pub(super) fn hasten(ending: &[Process]) {
-    if priority::is_machine_busy() {
-        for process in ending {
-            procs::signal(process, Signal::STOP);
+/// Sessions whose processes are killed on a busy machine. A killed process gives its memory and files back itself, which takes
+/// one of the least weight minutes there, so these sessions are raised to the weight of the engine.
+#[derive(Debug, Default)]
+pub(super) struct Dying(Vec<Vec<Weight>>);
+
+impl Dying {
+    /// Returns the sessions of all processes that `find` finds, which are to be killed next.
+    pub(super) fn all(find: impl FnOnce() -> io::Result<Vec<Process>>) -> Self {
+        if !priority::is_machine_busy() {
+            return Self::default();
         }
-        raise_sessions(&procs::living().unwrap_or_default(), ending);
-    }
-}
-
-/// Gives the sessions of all processes that `find` finds the weight of the engine, on a busy machine.
-pub(super) fn hasten_all(find: impl FnOnce() -> io::Result<Vec<Process>>) {
-    if priority::is_machine_busy() {
         let all = find().unwrap_or_default();
-        raise_sessions(&all, &all);
+        Self::ending_with(&all, &all)
     }
-}
 
-/// Raises the sessions of which no process of `living` is missing in `ending`. One that goes on keeps its weight.
-fn raise_sessions(living: &[Process], ending: &[Process]) {
-    let ending: HashSet<&Process> = ending.iter().collect();
-    let own = procs::one(getpid()).and_then(|process| process.session());
-    let mut sessions: HashMap<Pid, Vec<&Process>> = HashMap::new();
-    for process in living {
-        if let Some(session) = process.session().filter(|session| Some(*session) != own) {
-            sessions.entry(session).or_default().push(process);
+    /// Returns the sessions that end with these processes, which are to be killed next.
+    pub(super) fn of(ending: &[Process]) -> Self {
+        if !priority::is_machine_busy() {
+            return Self::default();
         }
+        Self::ending_with(ending, &procs::living().unwrap_or_default())
     }
-    sessions.retain(|_, members| members.iter().all(|member| ending.contains(member)));
-    let began = Instant::now();
-    for member in sessions.values().filter_map(|members| members.first()) {
-        while priority::raise_session(member.pid) == Weighed::Later && began.elapsed() < PATIENCE {
-            thread::sleep(PAUSE);
+
+    /// A session that has further processes among `living` keeps its weight.
+    fn ending_with(ending: &[Process], living: &[Process]) -> Self {
+        let ending: HashSet<&Process> = ending.iter().collect();
+        let own = procs::one(getpid()).and_then(|process| process.session());
+        let mut sessions: HashMap<Pid, Vec<&Process>> = HashMap::new();
+        for process in living {
+            if let Some(session) = process.session().filter(|session| Some(*session) != own) {
+                sessions.entry(session).or_default().push(process);
+            }
         }
+        sessions.retain(|_, members| members.iter().all(|member| ending.contains(member)));
+        let weights = |members: Vec<&Process>| {
+            let members = members.iter().take(MEMBERS);
+            members.filter_map(|member| Weight::of(member.pid)).collect()
+        };
+        Self(sessions.into_values().map(weights).collect())
+    }
+
+    /// Raises as many sessions as the kernel lets us now: one in a tenth of a second, for all users together. To be called
+    /// until all processes are reaped. Returns whether any is left.
+    pub(super) fn raise(&mut self) -> bool {
+        while let Some(members) = self.0.last_mut() {
+            match members.last_mut().map(Weight::raise) {
+                Some(Weighed::Later) => return true,
+                Some(Weighed::Refused) => drop(members.pop()),
+                Some(Weighed::Done) | None => drop(self.0.pop()),
+            }
+        }
+        false
     }
 }
 
@@ -65,6 +80,7 @@ fn raise_sessions(living: &[Process], ending: &[Process]) {
 pub(super) fn end_all_descendants(limit: Duration) {
     let begin = Instant::now();
     let mut stopped = HashSet::new();
+    let mut dying = Dying::default();
     let mut pause = Duration::from_millis(1);
     while begin.elapsed() < limit && !reap_all() {
         let Ok(alive) = procs::living() else {
@@ -79,12 +95,14 @@ pub(super) fn end_all_descendants(limit: Duration) {
                 fresh = true;
             }
         }
-        if !fresh {
-            hasten(&alive);
+        if fresh {
+            dying = Dying::of(&alive);
+        } else {
             for process in &alive {
                 procs::signal(process, Signal::KILL);
             }
         }
+        dying.raise();
         thread::sleep(pause);
         // A process may take long to die, for instance to give back much memory.
         pause = if fresh {

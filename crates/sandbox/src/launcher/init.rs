@@ -24,7 +24,8 @@ use super::{
     Failure, Step,
     command::{self, Task, Ties},
     discard::Discard,
-    ending, identity, memory,
+    ending::{self, Dying},
+    identity, memory,
     piped::{self, Origin, PipedProcesses},
     procs::{self, Process},
     questions::Questions,
@@ -437,6 +438,7 @@ impl Init<'_> {
     fn end_processes(&mut self, find: impl Fn() -> io::Result<Vec<Process>>) {
         let began = Instant::now();
         let mut killed = HashSet::new();
+        let mut dying = Dying::default();
         let mut rounds_with_new = 0;
         let mut found_nothing = false;
         while rounds_with_new < KILL_ROUNDS && began.elapsed() < KILL_LIMIT {
@@ -456,13 +458,15 @@ impl Init<'_> {
                 continue;
             }
             found_nothing = false;
-            let mut any_new = false;
-            ending::hasten(&alive);
+            if alive.iter().any(|process| !killed.contains(&process.pid)) {
+                rounds_with_new += 1;
+                dying = Dying::of(&alive);
+            }
             for process in &alive {
                 procs::signal(process, Signal::KILL);
-                any_new |= killed.insert(process.pid);
+                killed.insert(process.pid);
             }
-            rounds_with_new += usize::from(any_new);
+            dying.raise();
             self.pause(Duration::from_millis(2));
             self.reap();
         }
@@ -478,9 +482,9 @@ impl Init<'_> {
 
     /// Kills everything but this process.
     fn end_everything(&mut self) {
-        ending::hasten(&procs::living().unwrap_or_default());
+        let mut dying = Dying::all(procs::living);
         if self.open.level != Level::Namespaces {
-            self.end_children();
+            self.end_children(&mut dying);
             ending::end_all_descendants(END_LIMIT);
             self.reap();
             return;
@@ -488,6 +492,7 @@ impl Init<'_> {
         // In one stroke for the kernel: nothing can be started in between.
         let _nothing_left = sys::kill_all();
         while self.anything_alive {
+            dying.raise();
             self.pause(Duration::from_millis(10));
             self.reap();
         }
@@ -495,7 +500,7 @@ impl Init<'_> {
 
     /// Ends the command itself and the processes that the engine talks to, whose status must not be reaped with all
     /// others'.
-    fn end_children(&mut self) {
+    fn end_children(&mut self, dying: &mut Dying) {
         loop {
             let command = self.current.as_ref().filter(|current| current.status.is_none());
             let mut waiting = self.piped.alive();
@@ -506,6 +511,7 @@ impl Init<'_> {
             for pid in waiting {
                 let _already_ended = kill_process(pid, Signal::KILL);
             }
+            dying.raise();
             self.pause(Duration::from_millis(10));
             self.reap();
         }

@@ -4,6 +4,7 @@ use std::{
     fs::{self, File},
     io::{self, Write},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    thread,
     time::Duration,
 };
 
@@ -18,7 +19,9 @@ use rustix::{
 };
 
 use super::{
-    Failure, Step, ending, identity, init, priority,
+    Failure, Step,
+    ending::{self, Dying},
+    identity, init, priority,
     procs::{self, Process},
     state::Inherited,
 };
@@ -27,6 +30,9 @@ use crate::{
     types::Level,
     wire::{self, Open, Request},
 };
+
+/// Pause between two tries to raise sessions of the dying.
+const PAUSE: Duration = Duration::from_millis(10);
 
 pub(super) fn run(socket: &OwnedFd) -> Result<(), Failure> {
     let _only_a_name = set_name(c"sortie-sandbox");
@@ -63,7 +69,7 @@ pub(super) fn run(socket: &OwnedFd) -> Result<(), Failure> {
         sys::exit_now(0);
     };
     drop(inherited);
-    wait_for(init, socket.as_fd())?;
+    wait_for(init, socket.as_fd(), open.level)?;
     if open.level != Level::Namespaces {
         ending::end_all_descendants(Duration::MAX);
     }
@@ -103,13 +109,13 @@ fn unshare_all() -> Result<(), Errno> {
 /// Returns the processes below init.
 fn below(init: Pid) -> io::Result<Vec<Process>> {
     // What is mounted at `/proc` shows this process, or the sandbox alone, in which init is the first.
-    let is_outside = procs::one(getpid()).is_some();
+    let is_outside = fs::read_link("/proc/self").is_ok();
     let first = if is_outside { init } else { Pid::INIT };
     Ok(procs::descendants(&procs::all()?, first))
 }
 
 /// Waits for init to end, and ends it when the engine hangs up.
-fn wait_for(init: Pid, socket: BorrowedFd<'_>) -> Result<(), Failure> {
+fn wait_for(init: Pid, socket: BorrowedFd<'_>, level: Level) -> Result<(), Failure> {
     let ended = pidfd_open(init, PidfdFlags::empty()).step("pidfd_open")?;
     loop {
         // Only the hang-up is of interest: what arrives is for init.
@@ -126,9 +132,16 @@ fn wait_for(init: Pid, socket: BorrowedFd<'_>) -> Result<(), Failure> {
             continue;
         }
         if ended.is_empty() {
-            ending::hasten_all(|| below(init));
+            // Without a pid namespace the others are killed later.
+            let mut dying = Dying::default();
+            if level == Level::Namespaces {
+                dying = Dying::all(|| below(init));
+            }
             // It may have ended by itself this moment.
             let _already_ended = kill_process(init, Signal::KILL);
+            while dying.raise() {
+                thread::sleep(PAUSE);
+            }
         }
         // With a pid namespace this returns only when everything in it is dead.
         loop {

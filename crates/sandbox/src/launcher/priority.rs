@@ -5,7 +5,8 @@
 //! (`kernel.sched_autogroup_enabled`); each session then has a nice value of its own.
 
 use std::{
-    fs,
+    fs::{self, File, OpenOptions},
+    io::Write as _,
     num::{NonZeroI32, NonZeroUsize},
     thread,
 };
@@ -51,16 +52,6 @@ pub(super) fn lower_session(member: Pid, further: bool) -> Weighed {
     weigh_session(member, nice)
 }
 
-/// Raises the weight of a session to that of the engine, through one of its processes.
-pub(super) fn raise_session(member: Pid) -> Weighed {
-    let number: NonZeroI32 = member.as_raw_nonzero();
-    let nice = format!(" nice {}\n", engine());
-    match fs::read_to_string(format!("/proc/{number}/autogroup")) {
-        Ok(weight) if !weight.ends_with(&nice) => weigh_session(member, engine()),
-        Ok(_) | Err(_) => Weighed::Done,
-    }
-}
-
 fn weigh_session(member: Pid, nice: i32) -> Weighed {
     let number: NonZeroI32 = member.as_raw_nonzero();
     match fs::write(format!("/proc/{number}/autogroup"), nice.to_string()) {
@@ -68,6 +59,33 @@ fn weigh_session(member: Pid, nice: i32) -> Weighed {
         Err(error) if Errno::from_io_error(&error) == Some(Errno::AGAIN) => Weighed::Later,
         Err(_) if !has_weights() => Weighed::Done,
         Err(_) => Weighed::Refused,
+    }
+}
+
+/// Weight of a session that is less than the engine's. It can be raised as long as the process by which it was opened is not
+/// reaped, also while that dies: its user may not open the file any more then.
+#[derive(Debug)]
+pub(super) struct Weight(File);
+
+impl Weight {
+    /// Opens the weight of the session of a process. `None` where it is as that of the engine, or may not be changed.
+    pub(super) fn of(member: Pid) -> Option<Self> {
+        let number: NonZeroI32 = member.as_raw_nonzero();
+        let path = format!("/proc/{number}/autogroup");
+        let is_less = !fs::read_to_string(&path)
+            .ok()?
+            .ends_with(&format!(" nice {}\n", engine()));
+        let opened = is_less.then(|| OpenOptions::new().write(true).open(path))?;
+        opened.ok().map(Self)
+    }
+
+    /// Raises the weight to that of the engine.
+    pub(super) fn raise(&mut self) -> Weighed {
+        match self.0.write_all(engine().to_string().as_bytes()) {
+            Ok(()) => Weighed::Done,
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::AGAIN) => Weighed::Later,
+            Err(_) => Weighed::Refused,
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Rules for the paths that an operator adds to what commands may read.
 
 use std::{
+    collections::VecDeque,
+    ffi::OsStr,
     fs,
     os::unix::fs::{FileTypeExt, PermissionsExt},
     path::{Component, Path, PathBuf},
@@ -8,6 +10,7 @@ use std::{
 
 use rustix::fs::{Access, access};
 
+use super::secrets;
 use crate::types::Error;
 
 const ITS_OWN: &str = "the sandbox has its own there";
@@ -62,9 +65,24 @@ const NEVER: &[(&str, &str)] = &[
 ];
 /// Folders of people, which are not shown whole.
 const OF_PEOPLE: &[&str] = &["/home", "/root"];
-/// Names of folders with keys of a person.
-const KEYS: &[&str] = &[".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".gcloud"];
-/// Files and folders that are looked at for a socket.
+/// Names of folders and files with keys of a person.
+const KEYS: &[&str] = &[
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".kube",
+    ".docker",
+    ".gcloud",
+    ".netrc",
+    ".git-credentials",
+    NPMRC,
+    ".pypirc",
+];
+/// Name of npm's settings. Packages come with such files as well.
+const NPMRC: &str = ".npmrc";
+/// Files and folders that are looked at for a socket or keys. The folder in which the number is exceeded is looked at
+/// whole.
 const MOST_ENTRIES: usize = 20_000;
 
 /// Checks that commands may be shown a path of the host, beside what they see anyway.
@@ -91,10 +109,14 @@ pub fn check_readable(path: &Path, data_dir: &Path) -> Result<(), String> {
     {
         return Err("the engine's data folder lies there; name another folder".to_owned());
     }
-    match socket_in(&target) {
-        Some(socket) => Err(format!(
+    match unfit_within(&target, MOST_ENTRIES) {
+        Some(Unfit::Socket(socket)) => Err(format!(
             "commands could reach a service of the host by the socket {}; name a folder without sockets",
             socket.display()
+        )),
+        Some(Unfit::Keys(keys)) => Err(format!(
+            "keys of a person lie there ({}); name a folder without them",
+            keys.display()
         )),
         None => Ok(()),
     }
@@ -114,30 +136,47 @@ fn forbidden(path: &Path) -> Option<String> {
     if OF_PEOPLE.iter().any(|folder| Path::new(folder).starts_with(path)) {
         return Some("the folders of the host's users lie there".to_owned());
     }
-    let of_keys = |part: Component<'_>| part.as_os_str().to_str().is_some_and(|name| KEYS.contains(&name));
     path.components()
-        .any(of_keys)
+        .any(|part| is_of_keys(part.as_os_str()))
         .then(|| "keys of a person lie there".to_owned())
 }
 
-/// The first socket at or below a path. Of a large folder only a part is looked at.
-fn socket_in(path: &Path) -> Option<PathBuf> {
+fn is_of_keys(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| KEYS.contains(&name))
+}
+
+/// A file or folder that commands are not to reach.
+enum Unfit {
+    Socket(PathBuf),
+    Keys(PathBuf),
+}
+
+/// The first socket at or below a path, or the first keys of a person below it. The path's own entries are all looked
+/// at. No folder is begun after `most` entries.
+fn unfit_within(path: &Path, most: usize) -> Option<Unfit> {
+    let kind = fs::symlink_metadata(path).ok()?.file_type();
+    if kind.is_socket() {
+        return Some(Unfit::Socket(path.to_owned()));
+    }
     let mut looked = 0;
-    let mut left = vec![path.to_owned()];
-    while let Some(path) = left.pop() {
-        looked += 1;
-        if looked > MOST_ENTRIES {
-            return None;
-        }
-        let Ok(kind) = fs::symlink_metadata(&path).map(|metadata| metadata.file_type()) else {
-            continue;
-        };
-        if kind.is_socket() {
-            return Some(path);
-        }
-        if kind.is_dir() {
-            let entries = fs::read_dir(&path).into_iter().flatten().flatten();
-            left.extend(entries.map(|entry| entry.path()));
+    // Breadth first, so that the bound leaves out what lies deepest.
+    let mut left = VecDeque::from([path.to_owned()]);
+    while looked <= most
+        && let Some(folder) = left.pop_front()
+    {
+        // A file has no entries.
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            looked += 1;
+            let path = entry.path();
+            let name = entry.file_name();
+            if is_of_keys(&name) && (name != NPMRC || secrets::is_npmrc_with_credential(&path)) {
+                return Some(Unfit::Keys(path));
+            }
+            match entry.file_type() {
+                Ok(kind) if kind.is_socket() => return Some(Unfit::Socket(path)),
+                Ok(kind) if kind.is_dir() => left.push_back(path),
+                Ok(_) | Err(_) => {}
+            }
         }
     }
     None
@@ -167,5 +206,31 @@ pub(crate) fn all_readable(paths: &[PathBuf]) -> Result<(), Error> {
                 "Let all users of the host read it (chmod -R o+rX), or take it out of sandbox.readable_paths"
                     .to_owned(),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_directly_in_a_folder_is_looked_at_whatever_its_size() {
+        let place = tempfile::tempdir().unwrap();
+        let inside = |name: &str| place.path().join(name);
+        for folder in ["beside/.ssh", "deep/a", "deep/b/c/.ssh"] {
+            fs::create_dir_all(inside(folder)).unwrap();
+        }
+        for number in 0..30 {
+            fs::write(inside(&format!("beside/{number}")), "").unwrap();
+            fs::write(inside(&format!("deep/a/{number}")), "").unwrap();
+        }
+        let found = |name: &str, most: usize| {
+            unfit_within(&inside(name), most).map(|unfit| match unfit {
+                Unfit::Keys(path) | Unfit::Socket(path) => path,
+            })
+        };
+        assert_eq!(found("beside", 10), Some(inside("beside/.ssh")));
+        assert_eq!(found("deep", 10), None);
+        assert_eq!(found("deep", 100), Some(inside("deep/b/c/.ssh")));
     }
 }

@@ -23,10 +23,19 @@ const CREDENTIALS: &[&str] = &[
     "apikey",
     "api_key",
     "api-key",
+    "access_key",
+    "access-key",
     "license",
     "credential",
     "private_key",
+    // In a URL. By itself `auth` turns something on.
+    "?auth=",
+    "&auth=",
+    "?auth[",
+    "&auth[",
 ];
+/// Last words of the name of a setting that is a credential. They are parts of many other words.
+const LAST_WORDS: &[&str] = &["pw", "pwd", "pat"];
 /// Starts of a line that is a comment, in any of the forms of such files.
 const COMMENTS: &[&str] = &["#", ";", "!", "//", "--", "<!--"];
 
@@ -75,8 +84,37 @@ fn sets_a_credential(line: &str) -> bool {
         line.match_indices(name).any(|(at, _)| {
             let rest = line.get(at..).unwrap_or_default();
             let value = rest.split_once(['=', ':']).map(|(_, value)| value);
-            value.is_some_and(|value| value.contains(|c: char| c.is_ascii_alphanumeric()))
+            value.is_some_and(has_value)
         })
+    }) || LAST_WORDS.iter().any(|word| {
+        line.match_indices(word).any(|(at, _)| {
+            let before = line.get(..at).unwrap_or_default();
+            let behind = line.get(at + word.len()..).unwrap_or_default();
+            // `$PWD` is the value of a variable.
+            let is_whole = !before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '$');
+            // The name may be quoted, and in brackets.
+            let behind = behind.trim_start_matches(['"', '\'', ']', ' ', '\t']);
+            is_whole && behind.strip_prefix(['=', ':']).is_some_and(has_value)
+        })
+    })
+}
+
+fn has_value(text: &str) -> bool {
+    text.contains(|c: char| c.is_ascii_alphanumeric())
+}
+
+/// Whether a `.npmrc` may hold a credential. Node.js and packages come with files of that name that hold none.
+pub(super) fn is_npmrc_with_credential(path: &Path) -> bool {
+    let is_searched =
+        fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MOST_BYTES);
+    let content = if is_searched { fs::read(path).ok() } else { None };
+    let Some(content) = content else {
+        return true;
+    };
+    String::from_utf8_lossy(&content).lines().any(|line| {
+        // The name of a setting of one registry begins with the two slashes of a comment.
+        let line = line.trim_start().trim_start_matches('/');
+        line.contains("_auth") || sets_a_credential(line)
     })
 }
 
@@ -109,6 +147,17 @@ mod tests {
             "javax.net.ssl.keyStorePassword = hunter2",
             "-----BEGIN RSA PRIVATE KEY-----",
             "blackfire.server_token: abc",
+            "mysqli.default_pw = hunter2",
+            "odbc.default_pw=\"hunter2\"",
+            "session.save_path = \"tcp://cache:6379?auth=hunter2\"",
+            "session.save_path = \"tcp://cache:6379?database=1&auth[]=runs&auth[]=hunter2\"",
+            "GITHUB_PAT=ghp_0123",
+            "AWS_ACCESS_KEY_ID=AKIA0123",
+            "fs.access-key: AKIA0123",
+            "pwd=hunter2",
+            "Server=db;Uid=runs;Pwd=hunter2;",
+            "$db['pw'] = 'hunter2'",
+            "\"db-pwd\": \"hunter2\"",
         ] {
             assert!(sets_a_credential(line), "{line}");
         }
@@ -122,8 +171,45 @@ mod tests {
             "url = https://example.com/a:b@c",
             "http.proxyHost=proxy.example",
             "the token of the compiler",
+            "mysqli.default_pw =",
+            ";odbc.default_pw    =  Not yet implemented",
+            "# GITHUB_PAT=ghp_0123",
+            "author=someone",
+            "auto_detect_line_endings = 1",
+            "auth = basic",
+            "mail.smtp.auth=true",
+            "url = https://example.com/?author=someone&authority=1",
+            "pattern=*.txt",
+            "path = /usr/share",
+            "PATH=$PWD:/usr/bin",
+            "compat = 1",
+            "cwd = /srv",
+            "pwdx = /usr/bin/pwdx",
+            "pw_min = 8",
+            "print pwd and go on",
         ] {
             assert!(!sets_a_credential(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn settings_of_npm_that_hold_a_credential_are_told_from_those_of_a_package() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join(".npmrc");
+        assert!(is_npmrc_with_credential(&path), "cannot be read");
+        for (content, holds_one) in [
+            ("", false),
+            (
+                "package-lock=false\nregistry=https://registry.npmjs.org/\n",
+                false,
+            ),
+            ("a=b\n//registry.npmjs.org/:_authToken=npm_0123\n", true),
+            ("_auth = cnVuczpodW50ZXIy", true),
+            ("//registry.example/:_password=aHVudGVyMg==", true),
+            ("proxy=http://user:hunter2@proxy.example:3128/", true),
+        ] {
+            fs::write(&path, content).unwrap();
+            assert_eq!(is_npmrc_with_credential(&path), holds_one, "{content}");
         }
     }
 }

@@ -79,9 +79,19 @@ fn paths_of_the_operator_that_cannot_be_shown_are_refused_with_the_reason() {
         .unwrap_or_else(|_| tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap());
     let root = place.path().canonicalize().unwrap();
     let data = root.join("data");
-    for folder in ["data/work", "tools", "served", ".ssh"] {
+    for folder in [
+        "data/work",
+        "tools/node",
+        "served",
+        ".ssh",
+        "person/.aws",
+        "of-npm/a",
+    ] {
         fs::create_dir_all(root.join(folder)).unwrap();
     }
+    // Node.js has such a file.
+    fs::write(root.join("tools/node/.npmrc"), "").unwrap();
+    fs::write(root.join("of-npm/a/.npmrc"), "//a.b/:_authToken=npm_0123\n").unwrap();
     fs::write(root.join("tools/file"), "").unwrap();
     let _listener = UnixListener::bind(root.join("served/socket")).unwrap();
     symlink("/etc", root.join("link")).unwrap();
@@ -107,7 +117,12 @@ fn paths_of_the_operator_that_cannot_be_shown_are_refused_with_the_reason() {
         ("/run".to_owned(), "sockets"),
         ("/home".to_owned(), "the folders of the host's users lie there"),
         (inside("link"), "/etc/shadow lies in it"),
-        (inside(".ssh"), "keys of a person lie there"),
+        (
+            inside(".ssh"),
+            "keys of a person lie there; name a file or folder",
+        ),
+        (inside("person"), "person/.aws); name a folder without them"),
+        (inside("of-npm"), "of-npm/a/.npmrc); name a folder without them"),
         (inside("data"), "the engine's data folder lies there"),
         (inside("data/work"), "the engine's data folder lies there"),
         (
@@ -119,4 +134,33 @@ fn paths_of_the_operator_that_cannot_be_shown_are_refused_with_the_reason() {
         let refused = check_readable(Path::new(&bad), &data).unwrap_err();
         assert!(refused.contains(reason), "{bad}: {refused}");
     }
+}
+
+#[test]
+fn keys_are_found_in_a_folder_beside_and_below_others() {
+    let place = tempfile::tempdir_in("/var/lib")
+        .unwrap_or_else(|_| tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap());
+    let root = place.path().canonicalize().unwrap();
+    let data = root.join("data");
+    for keys in [".netrc", ".git-credentials", ".pypirc", ".kube", ".docker"] {
+        for folder in [format!("at{keys}"), format!("below{keys}/a/b")] {
+            let (outer, folder) = (folder.split('/').next().unwrap(), root.join(&folder));
+            fs::create_dir_all(&folder).unwrap();
+            assert_eq!(check_readable(&root.join(outer), &data), Ok(()), "{outer}");
+            fs::write(folder.join(keys), "").unwrap();
+            let refused = check_readable(&root.join(outer), &data).unwrap_err();
+            assert_eq!(
+                refused,
+                format!(
+                    "keys of a person lie there ({}); name a folder without them",
+                    folder.join(keys).display()
+                )
+            );
+        }
+    }
+    // The name alone counts, wherever a link leads.
+    fs::create_dir(root.join("links")).unwrap();
+    symlink("nowhere", root.join("links/.ssh")).unwrap();
+    let refused = check_readable(&root.join("links"), &data).unwrap_err();
+    assert!(refused.contains("links/.ssh"), "{refused}");
 }

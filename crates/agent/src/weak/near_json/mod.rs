@@ -1,9 +1,9 @@
 //! JSON as models nearly write it, read where it has exactly one meaning.
 //!
-//! Read are raw control characters in strings, trailing commas, single quotes, names without quotes, the words of Python,
-//! half surrogate pairs (as U+FFFD), backslashes of regular expressions, and, where the text cannot be cut off, an end
-//! without its closing brackets. Anything else is refused with the field and the rule: a string with a bare quotation mark
-//! in it can be meant in two ways.
+//! Read are raw control characters in strings, trailing commas, single and typographic quotes, names without quotes,
+//! the words of Python, half surrogate pairs (as U+FFFD), backslashes of regular expressions, and, where the text cannot
+//! be cut off, an end without its closing brackets. Anything else is refused with the field and the rule: a string with
+//! a bare quotation mark in it can be meant in two ways.
 
 use std::fmt::{self, Write as _};
 
@@ -186,6 +186,20 @@ fn quoted(text: &str, at: usize) -> String {
         .to_owned()
 }
 
+/// Whether a string can begin with this character.
+fn is_quote(c: char) -> bool {
+    matches!(c, '"' | '\'' | '\u{201c}' | '\u{2018}')
+}
+
+/// The quotation mark that ends a string which begins with `open`.
+fn closing_quote(open: char) -> char {
+    match open {
+        '\u{201c}' => '\u{201d}',
+        '\u{2018}' => '\u{2019}',
+        straight => straight,
+    }
+}
+
 /// Parts of JSON that may come next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
@@ -229,7 +243,7 @@ impl<'t> Reader<'t> {
         match (next, c) {
             (Next::Value | Next::Item, '{') => self.open('}', Next::Name),
             (Next::Value | Next::Item, '[') => self.open(']', Next::Item),
-            (Next::Value | Next::Item, '"' | '\'') => {
+            (Next::Value | Next::Item, c) if is_quote(c) => {
                 self.separate();
                 self.string(c)?;
                 Ok(self.ended())
@@ -240,7 +254,7 @@ impl<'t> Reader<'t> {
                 Ok(self.ended())
             }
             (Next::Item, ']') | (Next::Name, '}') => Ok(self.close(c)),
-            (Next::Name, '"' | '\'') => self.name(c),
+            (Next::Name, c) if is_quote(c) => self.name(c),
             (Next::Name, c) if c.is_ascii_alphabetic() || matches!(c, '_' | '$') => self.name(c),
             (Next::Colon, ':') => {
                 self.at += 1;
@@ -301,7 +315,7 @@ impl<'t> Reader<'t> {
     fn name(&mut self, first: char) -> Result<Option<Next>, Unreadable> {
         self.separate();
         let from = self.out.len();
-        if matches!(first, '"' | '\'') {
+        if is_quote(first) {
             self.string(first)?;
         } else {
             let rest = self.rest();
@@ -337,14 +351,15 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// Reads a string between two of the quotation mark `quote`.
-    fn string(&mut self, quote: char) -> Result<(), Unreadable> {
-        self.at += 1;
+    /// Reads a string that begins with the quotation mark `open`.
+    fn string(&mut self, open: char) -> Result<(), Unreadable> {
+        let close = closing_quote(open);
+        self.at += open.len_utf8();
         self.out.push('"');
         let (mut has_plain, mut has_odd) = (false, None);
         loop {
             let rest = self.rest();
-            let special = |c: char| c == quote || c == '\\' || c == '"' || c < ' ';
+            let special = |c: char| c == close || c == open || c == '\\' || c == '"' || c < ' ';
             let Some(plain) = rest.find(special) else {
                 self.at = self.text.len();
                 return Err(self.cut());
@@ -360,7 +375,10 @@ impl<'t> Reader<'t> {
                     Escape::Plain => has_plain = true,
                     Escape::Odd => has_odd = Some(self.at),
                 },
-                c if c == quote => break,
+                c if c == close => break,
+                c if c == open => {
+                    return Err(self.refused("write a quotation mark within a string as \\\""));
+                }
                 '"' => {
                     self.at += 1;
                     self.out.push_str("\\\"");
@@ -376,7 +394,7 @@ impl<'t> Reader<'t> {
             self.at = at;
             return Err(self.refused("write a backslash within a string as \\\\"));
         }
-        self.at += 1;
+        self.at += close.len_utf8();
         self.out.push('"');
         Ok(())
     }

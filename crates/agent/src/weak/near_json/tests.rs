@@ -15,6 +15,15 @@ fn a_slip_with_one_meaning_is_read() {
             json!({"a": "it's \"b\"", "c": true, "d": null, "e": false}),
         ),
         ("{a: 1, $b_c-d: \"x\"}", json!({"a": 1, "$b_c-d": "x"})),
+        (
+            "{“a”: “echo \"b\" \\\"c\\\" it’s”, ‘d’: [‘e’, “é”]}",
+            json!({"a": "echo \"b\" \"c\" it’s", "d": ["e", "é"]}),
+        ),
+        // Within an ordinary string they are text.
+        (
+            "{\"a\": \"say “b” and ‘c’\", '“d”': '“'}",
+            json!({"a": "say “b” and ‘c’", "“d”": "“"}),
+        ),
         ("```json\n{\"a\": 1}\n```", json!({"a": 1})),
         ("```\n{\"a\": 1}```", json!({"a": 1})),
         (r#""{\"a\": \"b\"}""#, json!({"a": "b"})),
@@ -63,6 +72,7 @@ fn an_end_without_brackets_is_read_where_it_is_no_cut() {
         "{\"a\"",
         "{\"a\":",
         "{\"a\": \"b",
+        "{“a”: “b\"",
         "{\"a\": 1,",
         "{\"a\": [",
         "{\"a\": \"\\",
@@ -82,6 +92,14 @@ fn what_has_two_meanings_is_refused_with_its_field_and_the_rule() {
         ),
         (
             "{'a': 'it's'}",
+            "a: a string ends at its first bare quotation mark",
+        ),
+        (
+            "{“a”: “say “b”, “c”: 1}",
+            "a: write a quotation mark within a string as \\\"",
+        ),
+        (
+            "{‘a’: ‘it’s’}",
             "a: a string ends at its first bare quotation mark",
         ),
         (r#"{"a": "\d\t"}"#, "a: write a backslash within a string as \\\\"),
@@ -168,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_read_is_json(text in "[{}\\[\\]\"':,a1 \\\\nutTrue.`\n-]{0,40}") {
+    fn whatever_is_read_is_json(text in "[{}\\[\\]\"'“”‘’:,a1 \\\\nutTrue.`\n-]{0,40}") {
         for closing in [Closing::Required, Closing::Implied] {
             if let Ok(read) = object(&text, closing) {
                 prop_assert!(serde_json::from_str::<Value>(&read).unwrap().is_object());

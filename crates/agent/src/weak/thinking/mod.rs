@@ -1,7 +1,7 @@
 //! Thinking that stands between tags at the beginning of an answer, because the server does not take it out.
 //!
 //! Some chat templates write the opening tag themselves, so that the answer has only the closing one. Tags that the task
-//! itself speaks of belong to the answer.
+//! itself speaks of belong to the answer. The case of letters in tags does not count.
 
 use std::sync::{
     Arc,
@@ -10,8 +10,10 @@ use std::sync::{
 
 use crate::fence;
 
-/// Opening and closing tags of chat templates and of prompts.
-const TAGS: [(&str, &str); 9] = [
+/// The closing tag of gpt-oss. Other models end their answers with it, so that alone it ends no thinking.
+const END: &str = "<|end|>";
+/// Opening and closing tags of chat templates and of prompts. Without a closing one, a tag introduces the answer.
+const TAGS: [(&str, &str); 13] = [
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
     ("<reasoning>", "</reasoning>"),
@@ -21,6 +23,10 @@ const TAGS: [(&str, &str); 9] = [
     ("[THINK]", "[/THINK]"),
     ("◁think▷", "◁/think▷"),
     ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|channel|>analysis<|message|>", END),
+    ("<|start|>assistant", ""),
+    ("<|channel|>final<|message|>", ""),
 ];
 
 /// More bytes than a tag has.
@@ -49,7 +55,7 @@ pub(crate) struct Split<'t> {
 impl Tags {
     /// The tags in the answers to `prompt`.
     pub(crate) fn of(prompt: &str) -> Self {
-        let named = |tag: &str| prompt.contains(tag);
+        let named = |tag: &str| find(prompt, tag).is_some();
         let all = TAGS.iter().copied();
         Self {
             pairs: all
@@ -64,8 +70,12 @@ impl Tags {
         let (mut answer, mut from, mut to) = (text, None, 0);
         while let Some((open, close)) = self.opening(answer) {
             let body = answer.trim_start().get(open.len()..).unwrap_or_default();
+            if close.is_empty() {
+                answer = body.trim_start();
+                continue;
+            }
             from.get_or_insert(text.len() - body.len());
-            if let Some(at) = body.find(close) {
+            if let Some(at) = find(body, close) {
                 to = text.len() - body.len() + at;
                 answer = body.get(at + close.len()..).unwrap_or_default().trim_start();
                 continue;
@@ -85,50 +95,50 @@ impl Tags {
                 answer,
             };
         }
-        match self.closing(text) {
+        match self.closing(answer) {
             Some((at, close)) => {
                 self.is_closed_only.store(true, Ordering::Relaxed);
                 Split {
-                    thinking: text.get(..at).unwrap_or_default().trim(),
-                    answer: text.get(at + close.len()..).unwrap_or_default().trim_start(),
+                    thinking: answer.get(..at).unwrap_or_default().trim(),
+                    answer: answer.get(at + close.len()..).unwrap_or_default().trim_start(),
                 }
             }
-            None => Split {
-                thinking: "",
-                answer: text,
-            },
+            None => Split { thinking: "", answer },
         }
     }
 
     /// The pair of tags whose first one begins the text.
     fn opening(&self, text: &str) -> Option<(&'static str, &'static str)> {
         let text = text.trim_start();
-        self.pairs
-            .iter()
-            .copied()
-            .find(|(open, _)| text.starts_with(open))
+        self.pairs.iter().copied().find(|(open, _)| begins(text, open))
     }
 
     /// Whether the text can still begin with an opening tag, once more of it is there.
     fn may_open(&self, text: &str) -> bool {
         let text = text.trim_start();
-        self.pairs.iter().any(|(open, _)| open.starts_with(text))
+        self.pairs.iter().any(|(open, _)| begins(open, text))
+    }
+
+    /// The pairs whose closing tag ends thinking also without the opening one.
+    fn lone(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let pairs = self.pairs.iter().copied();
+        pairs.filter(|(_, close)| !close.is_empty() && *close != END)
     }
 
     /// The one closing tag whose opening tag the text does not have. A tag that is quoted, stands in code or between the
     /// words of a sentence is a word of the answer.
     fn closing(&self, text: &str) -> Option<(usize, &'static str)> {
-        if !self.pairs.iter().any(|(_, close)| text.contains(close)) {
+        if !self.lone().any(|(_, close)| find(text, close).is_some()) {
             return None;
         }
         let mut found = None;
         for (from, line) in fence::lines_outside(text) {
-            for (open, close) in &self.pairs {
-                if line.contains(open) {
-                    return None;
-                }
+            if self.pairs.iter().any(|(open, _)| find(line, open).is_some()) {
+                return None;
+            }
+            for (_, close) in self.lone() {
                 let (mut ticks, mut counted) = (0, 0);
-                for (at, _) in line.match_indices(close) {
+                for at in places(line, close) {
                     let before = line.get(..at).unwrap_or_default();
                     let behind = line.get(at + close.len()..).unwrap_or_default();
                     ticks += before.get(counted..).unwrap_or_default().matches('`').count();
@@ -140,12 +150,30 @@ impl Tags {
                     if found.is_some() || !ends_thinking(before, rest) {
                         return None;
                     }
-                    found = Some((from + at, *close));
+                    found = Some((from + at, close));
                 }
             }
         }
         found
     }
+}
+
+/// Whether `text` begins with `tag`, whatever the case of letters.
+fn begins(text: &str, tag: &str) -> bool {
+    text.get(..tag.len())
+        .is_some_and(|head| head.eq_ignore_ascii_case(tag))
+}
+
+/// The offsets of `tag` in `text`, whatever the case of letters. No tag begins with a letter.
+fn places<'t>(text: &'t str, tag: &'t str) -> impl Iterator<Item = usize> + 't {
+    let first = tag.chars().next().unwrap_or_default();
+    let found = text.match_indices(first).map(|(at, _)| at);
+    found.filter(move |at| begins(text.get(*at..).unwrap_or_default(), tag))
+}
+
+/// The first offset of `tag` in `text`, whatever the case of letters.
+fn find(text: &str, tag: &str) -> Option<usize> {
+    places(text, tag).next()
 }
 
 /// Whether a tag between these parts of its line is quoted.
@@ -227,6 +255,12 @@ impl AnswerText {
             }
             self.state = match self.state {
                 State::Before => match self.tags.opening(&self.held) {
+                    Some((open, "")) => {
+                        let behind = self.held.trim_start().get(open.len()..);
+                        self.held = behind.unwrap_or_default().to_owned();
+                        self.is_behind = true;
+                        State::Before
+                    }
                     Some((open, close)) => {
                         let white = self.held.len() - self.held.trim_start().len();
                         State::Thinking {
@@ -241,7 +275,7 @@ impl AnswerText {
                 },
                 State::Thinking { searched, close } => {
                     let rest = self.held.get(searched..).unwrap_or_default();
-                    let Some(at) = rest.find(close) else {
+                    let Some(at) = find(rest, close) else {
                         let last = self.held.len().saturating_sub(close.len());
                         self.state = State::Thinking {
                             searched: self.held.floor_char_boundary(last).max(searched),
@@ -257,11 +291,8 @@ impl AnswerText {
                 State::Unopened { .. } if self.tags.opening(&self.held).is_some() => State::Before,
                 State::Unopened { searched, tries } => {
                     let rest = self.held.get(searched..).unwrap_or_default();
-                    let found = self
-                        .tags
-                        .pairs
-                        .iter()
-                        .filter_map(|(_, close)| Some((rest.find(close)?, close.len())));
+                    let tags = self.tags.lone();
+                    let found = tags.filter_map(|(_, close)| Some((find(rest, close)?, close.len())));
                     let Some((at, length)) = found.min() else {
                         let last = self.held.len().saturating_sub(LONGEST_TAG);
                         self.state = State::Unopened {

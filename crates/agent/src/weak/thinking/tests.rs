@@ -20,7 +20,7 @@ fn shown(tags: &Tags, text: &str, size: usize) -> String {
 }
 
 /// Answers, their thinking, and what is left.
-const BLOCKS: [(&str, &str, &str); 13] = [
+const BLOCKS: [(&str, &str, &str); 21] = [
     ("<think>\nI add.\n</think>\n\n42", "I add.", "42"),
     ("\n <think>I add.</think>42", "I add.", "42"),
     ("<thinking>a</thinking>b", "a", "b"),
@@ -38,15 +38,37 @@ const BLOCKS: [(&str, &str, &str); 13] = [
     ("<think>", "", ""),
     ("<think>a</think>", "a", ""),
     ("<think>a</think>{\"total\": 1}", "a", "{\"total\": 1}"),
+    ("<Think>\nI add.\n</THINK>\n\n42", "I add.", "42"),
+    ("[think]é[/Think]b", "é", "b"),
+    ("<|START_THINKING|>I add.<|END_THINKING|>42", "I add.", "42"),
+    (
+        "<|channel|>analysis<|message|>I add.<|end|><|start|>assistant<|channel|>final<|message|>42",
+        "I add.",
+        "42",
+    ),
+    (
+        "<|channel|>analysis<|message|>I add.<|end|>\n<|channel|>final<|message|>42",
+        "I add.",
+        "42",
+    ),
+    ("<|start|>assistant<|channel|>final<|message|> 42", "", "42"),
+    (
+        "<think>a</think><|channel|>analysis<|message|>b\n</think>\nc",
+        "a",
+        "<|channel|>analysis<|message|>b\n</think>\nc",
+    ),
+    ("<|start|>assistant<think> is a tag.", "", "<think> is a tag."),
 ];
 
 /// Answers that have only the closing tag.
-const UNOPENED: [(&str, &str, &str); 6] = [
+const UNOPENED: [(&str, &str, &str); 8] = [
     ("I add.\n</think>\n\n42", "I add.", "42"),
     ("I add.</think>42", "I add.", "42"),
     ("I add.</think>\n42", "I add.", "42"),
     ("I add. </think>\n\n42", "I add.", "42"),
     ("</think>\n\n42", "", "42"),
+    ("I add.\n</Think>\n\n42", "I add.", "42"),
+    ("I add.<|END_THINKING|>42<|end|>", "I add.", "42<|end|>"),
     (
         "I see `</think>`.\n```\n</think>\n```\n</think>\n{}",
         "I see `</think>`.\n```\n</think>\n```",
@@ -55,7 +77,7 @@ const UNOPENED: [(&str, &str, &str); 6] = [
 ];
 
 /// Answers in which a tag is a word.
-const WORDS: [&str; 12] = [
+const WORDS: [&str; 17] = [
     "",
     "42",
     "The tag <think> begins it.",
@@ -67,6 +89,11 @@ const WORDS: [&str; 12] = [
     "It is called \"</think>\", and (</think>) ends it.",
     "a</think>b</think>c",
     "<thinker>a</thinker>",
+    "The tag <Think> begins it, </Think> ends it.",
+    "42<|end|>",
+    "<|channel|> is a token of gpt-oss.",
+    "<|channel|>analysis<|message|> begins it.",
+    "Behind <|end|> comes <|start|>assistant<|channel|>final<|message|>.",
     "Some say\n<think>\nno\n</think>\nand others yes.",
 ];
 
@@ -91,6 +118,10 @@ fn tags_that_the_task_speaks_of_belong_to_the_answer() {
     let tags = Tags::of("Answer as <reasoning>…</reasoning><answer>…</answer>.");
     assert_eq!(tags.split(text).answer, text);
     assert_eq!(tags.split("<think>a</think>b").answer, "b");
+    for task in ["What is <THINK> for?", "Write `<Think>`."] {
+        let text = "<think>a</think>b";
+        assert_eq!(Tags::of(task).split(text).answer, text, "{task}");
+    }
     assert_eq!(
         Tags::default().split("<think>a</think>b").answer,
         "<think>a</think>b"
@@ -137,6 +168,9 @@ fn parting_takes_time_linear_in_the_text() {
         "\n</think>",
         "<think>a</think>",
         "\"</think>\" ",
+        "</THINK",
+        "<|start|>assistant",
+        "<|channel|>analysis<|message|>a<|end|>",
         " ",
     ] {
         let text = part.repeat(30_000);
@@ -155,7 +189,7 @@ fn parting_takes_time_linear_in_the_text() {
 
 proptest! {
     #[test]
-    fn what_is_shown_is_the_answer(text in "(<think>|</think>|<think|\n|a| |`|<|/)*{0,20}", size in 1_usize..9) {
+    fn what_is_shown_is_the_answer(text in "(<think>|</think>|<THINK>|</Think>|<think|<\\|start\\|>assistant|<\\|end\\|>|\n|a| |`|<|/)*{0,20}", size in 1_usize..9) {
         let tags = tags();
         let whole = tags.split(&text).answer.to_owned();
         prop_assert!(text.ends_with(&whole));

@@ -1,8 +1,9 @@
 //! Calls of tools that a model wrote as text, because its server does not know the form that the model was trained with.
 //!
-//! All forms are one grammar: marks around one or more calls, and each call as a JSON object, as a name with its arguments
-//! behind it, as Python writes it, or as tags with a tag for each argument. A text is taken for calls only where it is calls to its end, all of
-//! tools of the run. What a code block or a sentence shows is none, and neither is a form that the task itself speaks of.
+//! All forms are one grammar: marks around one or more calls, and each call as a JSON object, as a name with its
+//! arguments behind it, as Python writes it, or as tags with a tag for each argument. A text is taken for calls only where
+//! it is calls to its end, or to results that the model made up, all of tools of the run. What a code block or a sentence
+//! shows is none, and neither is a form that the task itself speaks of.
 
 mod json;
 mod python;
@@ -58,7 +59,7 @@ const OPENING_TOKENS: [&str; 11] = [
     "<｜tool▁calls▁begin｜>",
     "<｜tool▁call▁begin｜>",
 ];
-const OTHER_TOKENS: [&str; 15] = [
+const OTHER_TOKENS: [&str; 22] = [
     "[/TOOL_CALLS]",
     "<|/tool_call|>",
     "</|tool_call|>",
@@ -70,11 +71,20 @@ const OTHER_TOKENS: [&str; 15] = [
     "<|eom_id|>",
     "<|eot_id|>",
     "<|im_end|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|eot|>",
+    "<|return|>",
+    "<|END_OF_TURN_TOKEN|>",
+    "<end_of_turn>",
+    "<eos>",
     "</s>",
     "<｜tool▁calls▁end｜>",
     "<｜tool▁call▁end｜>",
     "<｜end▁of▁sentence｜>",
 ];
+/// Tag of a result, which a model that goes on behind its calls makes up.
+const RESULT: &str = "<tool_response";
 /// Marks between the name of a tool and its arguments.
 const SEPARATORS: [&str; 8] = [
     "[ARGS]",
@@ -96,40 +106,70 @@ pub(crate) fn read(text: &str, task: &str, closing: Closing, find: Find<'_, '_>)
         closing,
         find,
         is_marked,
+        has_results: !task.contains(RESULT),
         calls: Vec::new(),
     };
-    for at in marked(text, task).take(TRIES) {
-        if let Some(calls) = scanner(at, true).calls() {
-            return Some(Written { at, calls });
-        }
-    }
     let at = text.len() - text.trim_start().len();
     let is_asked_for =
         || task.contains("name") && ["arguments", "parameters"].iter().any(|key| task.contains(key));
-    if !text.trim_start().starts_with(['{', '[']) || is_asked_for() {
-        return None;
+    if text.trim_start().starts_with(['{', '['])
+        && !is_asked_for()
+        && let Some(calls) = scanner(at, false).calls()
+    {
+        return Some(Written { at, calls });
     }
-    let calls = scanner(at, false).calls()?;
-    Some(Written { at, calls })
+    let mut places = marked(text, task).take(TRIES);
+    places.find_map(|at| {
+        let calls = scanner(at, true).calls()?;
+        Some(Written { at, calls })
+    })
 }
 
-/// The offsets at which calls can begin, in their order: at a tag that begins its line, or at a token.
+/// The offsets at which calls can begin, in their order: at a tag that begins its line or follows a sentence in it, or
+/// at a token. Each line has one at most.
 fn marked<'t>(text: &'t str, task: &'t str) -> impl Iterator<Item = usize> + 't {
     let tokens = OPENING_TOKENS.iter().filter(|token| !task.contains(**token));
     let tokens: Vec<&str> = tokens.copied().collect();
     fence::lines_outside(text).filter_map(move |(from, line)| {
-        let begin = line.len() - line.trim_start().len();
-        let tag = Tag::at(text, from + begin).filter(|tag| {
-            let is_opening = !tag.is_closing && (tag.is_wrapper() || tag.is_call());
-            is_opening && !task.contains(&format!("<{}", tag.name))
+        let tag = tag_in(text, from, line, task);
+        let token = tokens.iter().filter_map(|token| line.find(token)).min();
+        let token = token.filter(|at| {
+            let before = line.get(..*at).unwrap_or_default();
+            before.matches('`').count().is_multiple_of(2)
         });
-        if tag.is_some() {
-            return Some(from + begin);
-        }
-        let token = tokens.iter().filter_map(|token| line.find(token)).min()?;
-        let is_code = line.get(..token)?.matches('`').count() % 2 == 1;
-        (!is_code).then_some(from + token)
+        let first = tag.into_iter().chain(token).min()?;
+        Some(from + first)
     })
+}
+
+/// The offset in a line of the first tag that begins calls: at the beginning of the line, or behind the end of a
+/// sentence. In code, in a quoted line and behind the number of an item a tag is text. The line begins at the offset
+/// `from`.
+fn tag_in(text: &str, from: usize, line: &str, task: &str) -> Option<usize> {
+    let begin = line.len() - line.trim_start().len();
+    let is_quoted = line.trim_start().starts_with('>');
+    let word = line.find(char::is_alphabetic).filter(|_| !is_quoted);
+    let (mut ticks, mut counted) = (0, 0);
+    let mut places = line.match_indices('<').map(|(at, _)| at);
+    places.find(|at| {
+        let before = line.get(..*at).unwrap_or_default();
+        ticks += before.get(counted..).unwrap_or_default().matches('`').count();
+        counted = *at;
+        let is_code = ticks % 2 == 1;
+        let is_behind_words = word.is_some_and(|word| word < *at);
+        let is_place = *at == begin || is_behind_words && !is_code && ends_sentence(before);
+        is_place && Tag::at(text, from + at).is_some_and(|tag| begins_calls(&tag, task))
+    })
+}
+
+fn ends_sentence(text: &str) -> bool {
+    text.trim_end().ends_with(['.', ':', '!', '…', '。', '：', '！'])
+}
+
+/// Whether calls begin with this tag, and the task does not speak of it.
+fn begins_calls(tag: &Tag<'_>, task: &str) -> bool {
+    let is_opening = !tag.is_closing && (tag.is_wrapper() || tag.is_call());
+    is_opening && !task.contains(&format!("<{}", tag.name))
 }
 
 /// The length of the mark that begins here: a token, or a tag around calls.
@@ -152,6 +192,8 @@ struct Scanner<'t, 'f, 's> {
     find: Find<'f, 's>,
     /// Whether marks are around the calls. Without any, only whole JSON with the exact name of a tool is a call.
     is_marked: bool,
+    /// Whether a result behind a call is made up, as the task does not speak of any.
+    has_results: bool,
     calls: Vec<WrittenCall>,
 }
 
@@ -160,7 +202,7 @@ impl<'t, 's> Scanner<'t, '_, 's> {
         loop {
             self.skip_marks();
             let rest = self.rest();
-            if rest.is_empty() {
+            if rest.is_empty() || self.is_result(self.at) {
                 return (!self.calls.is_empty()).then_some(self.calls);
             }
             if self.is_python_list() {
@@ -200,12 +242,20 @@ impl<'t, 's> Scanner<'t, '_, 's> {
         }
     }
 
+    /// Whether a result that is made up begins at this offset.
+    fn is_result(&self, at: usize) -> bool {
+        let rest = self.text.get(at..).unwrap_or_default();
+        self.has_results && rest.starts_with(RESULT)
+    }
+
     /// The offset of the next mark, or the end of the text.
     fn next_mark(&self, from: usize) -> usize {
         let rest = self.text.get(from..).unwrap_or_default();
         let mut places = rest.match_indices(['<', '[']).map(|(at, _)| from + at);
         let is_mark = |at: &usize| {
-            mark_length(self.text, *at).is_some() || Tag::at(self.text, *at).is_some_and(|tag| tag.is_call())
+            mark_length(self.text, *at).is_some()
+                || self.is_result(*at)
+                || Tag::at(self.text, *at).is_some_and(|tag| tag.is_call() || tag.is_end_of_arguments())
         };
         places.find(is_mark).unwrap_or(self.text.len())
     }

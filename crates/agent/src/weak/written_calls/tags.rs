@@ -1,6 +1,6 @@
 //! Calls as tags: `<function=name><parameter=key>text</parameter></function>` and `<invoke name="name">…`, and the
 //! arguments of GLM between `<arg_key>` and `<arg_value>`. Arguments are text, read by the type that the tool's schema gives
-//! them.
+//! them. Between `<arguments>` they are JSON, behind the `<name>` of the tool.
 
 use serde_json::Value;
 
@@ -13,11 +13,12 @@ const TAG_BYTES: usize = 512;
 const PREFIXES: [&str; 4] = ["antml:", "minimax:", "seed:", "｜DSML｜"];
 
 /// Tags around calls.
-const WRAPPERS: [&str; 5] = [
+const WRAPPERS: [&str; 6] = [
     "tool_call",
     "tool_calls",
     "function_call",
     "function_calls",
+    "functioncall",
     "TOOLCALL",
 ];
 
@@ -82,6 +83,15 @@ impl<'t> Tag<'t> {
         }
     }
 
+    /// Whether JSON of arguments ends before it.
+    pub(super) fn is_end_of_arguments(&self) -> bool {
+        self.is_closing && self.is_arguments()
+    }
+
+    fn is_arguments(&self) -> bool {
+        matches!(self.name, "arguments" | "parameters") && self.value.is_none()
+    }
+
     fn is_argument(&self) -> bool {
         matches!(self.name, "parameter" | "param")
     }
@@ -98,8 +108,11 @@ fn attribute<'t>(attributes: &'t str, name: &str) -> Option<&'t str> {
 impl<'t> Scanner<'t, '_, '_> {
     /// Reads a call that begins with its tag.
     pub(super) fn tagged_call(&mut self) -> Option<()> {
-        let tag = Tag::at(self.text, self.at).filter(|tag| tag.is_call() && !tag.is_closing)?;
-        let (name, schema) = self.named(tag.value?)?;
+        let tag = Tag::at(self.text, self.at).filter(|tag| !tag.is_closing)?;
+        if tag.name == "name" {
+            return self.element_call(tag.end);
+        }
+        let (name, schema) = self.named(tag.value.filter(|_| tag.is_call())?)?;
         let schema = serde_json::from_str(schema).unwrap_or_default();
         self.at = tag.end;
         self.skip_white();
@@ -114,6 +127,39 @@ impl<'t> Scanner<'t, '_, '_> {
             self.at = tag.end;
         }
         Some(())
+    }
+
+    /// Reads a call whose name and whose arguments each stand between tags. The name begins at the offset `from`.
+    fn element_call(&mut self, from: usize) -> Option<()> {
+        let (name, rest) = self.text.get(from..)?.split_once("</name>")?;
+        let (name, _) = self.named(name.trim())?;
+        self.at = self.text.len() - rest.len();
+        self.skip_white();
+        if let Some(tag) = self.arguments_tag().filter(|tag| !tag.is_closing) {
+            self.at = tag.end;
+            self.skip_white();
+        }
+        let rest = self.rest();
+        let arguments = if rest.starts_with('{') {
+            self.json().unwrap_or_else(str::to_owned)
+        } else if rest.starts_with("</") {
+            "{}".to_owned()
+        } else if rest.is_empty() && self.closing == Closing::Required {
+            CUT_OFF.to_owned()
+        } else {
+            return None;
+        };
+        self.calls.push(WrittenCall { name, arguments });
+        self.skip_white();
+        if let Some(tag) = self.arguments_tag().filter(|tag| tag.is_closing) {
+            self.at = tag.end;
+        }
+        Some(())
+    }
+
+    /// The tag around JSON of arguments that begins here.
+    fn arguments_tag(&self) -> Option<Tag<'t>> {
+        Tag::at(self.text, self.at).filter(Tag::is_arguments)
     }
 
     /// Reads arguments, each between its tags, up to the closing tag of the call. Where one is not whole, the rest of the

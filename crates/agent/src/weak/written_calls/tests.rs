@@ -49,6 +49,12 @@ fn a_call_in_the_form_of_any_template_is_read() {
         "<tool_call>{\"name\": \"shell\", \"command\": \"ls\"}</tool_call>",
         "<tool_calls>[{\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}}]</tool_calls>",
         "<function_call>{\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}}</function_call>",
+        "<functioncall>{\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}}</functioncall>",
+        "<functioncall> {\"name\": \"shell\", \"arguments\": '{\"command\": \"ls\"}'} <|endoftext|>",
+        // Tags for the name and the arguments
+        "<tool_call><name>shell</name><arguments>{\"command\": \"ls\"}</arguments></tool_call>",
+        "<tool_call>\n<name>shell</name>\n<parameters>\n{\"command\": \"ls\"\n</parameters>\n</tool_call>",
+        "<tool_call><name>functions.shell</name><arguments>{\"command\": \"ls\"}</tool_call>",
         // Qwen3-Coder
         "<tool_call>\n<function=shell>\n<parameter=command>\nls\n</parameter>\n</function>\n</tool_call>",
         "<function=shell>\n<parameter=command>\nls\n</parameter>\n</function>\n</tool_call>",
@@ -124,6 +130,11 @@ fn values_have_the_types_of_the_schema() {
         ("<invoke name=\"docs__search\"></invoke>", json!({})),
         ("<tool_call>docs__search</tool_call>", json!({})),
         ("<tool_call>{\"name\": \"docs__search\"}</tool_call>", json!({})),
+        ("<tool_call><name>docs__search</name></tool_call>", json!({})),
+        (
+            "<tool_call><name>docs__search</name><arguments></arguments></tool_call>",
+            json!({}),
+        ),
     ] {
         assert_eq!(calls(text).unwrap().1[0].1, arguments, "{text}");
     }
@@ -135,6 +146,8 @@ fn several_calls_are_read_in_their_order() {
         "<tool_call>{\"name\": \"shell\", \"arguments\": {\"command\": \"a\"}}</tool_call>\n<tool_call>{\"name\": \"bash\", \"arguments\": {\"command\": \"b\"}}</tool_call>",
         "[TOOL_CALLS]shell[ARGS]{\"command\": \"a\"}[TOOL_CALLS]bash[ARGS]{\"command\": \"b\"}",
         "<function_calls><invoke name=\"shell\"><parameter name=\"command\">a</parameter></invoke><invoke name=\"bash\"><parameter name=\"command\">b</parameter></invoke></function_calls>",
+        "<tool_call><name>shell</name><arguments>{\"command\": \"a\"}</arguments></tool_call><tool_call><name>bash</name><arguments>{\"command\": \"b\"}</arguments></tool_call>",
+        "<functioncall> {\"name\": \"shell\", \"arguments\": {\"command\": \"a\"}}\n<functioncall> {\"name\": \"bash\", \"arguments\": {\"command\": \"b\"}}",
         "<|python_tag|>{\"name\": \"shell\", \"parameters\": {\"command\": \"a\"}}; {\"name\": \"bash\", \"parameters\": {\"command\": \"b\"}}",
     ] {
         let (_, calls) = calls(text).unwrap();
@@ -142,6 +155,114 @@ fn several_calls_are_read_in_their_order() {
             .map(|(name, command)| (name.to_owned(), json!({"command": command})));
         assert_eq!(calls, expected, "{text}");
     }
+}
+
+/// A call on one line, in the form of Hermes.
+const CALL: &str = "<tool_call>{\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}}</tool_call>";
+
+/// The call of [`CALL`] behind these words.
+fn ls_behind(said: &str) -> (String, Vec<(String, Value)>) {
+    let ls = ("shell".to_owned(), json!({"command": "ls"}));
+    (said.to_owned(), vec![ls])
+}
+
+#[test]
+fn a_token_that_ends_the_text_may_follow_a_call() {
+    for token in [
+        "<|endoftext|>",
+        "<|end_of_text|>",
+        "<|eot|>",
+        "<|eot_id|>",
+        "<|eom_id|>",
+        "<|im_end|>",
+        "<|return|>",
+        "<|end|>",
+        "<|END_OF_TURN_TOKEN|>",
+        "<end_of_turn>",
+        "<eos>",
+        "</s>",
+    ] {
+        for text in [
+            format!("{CALL}{token}"),
+            format!("{CALL}\n{token}\n"),
+            format!("{}{token}", CALL.replace("}}</tool_call>", "}")),
+        ] {
+            assert_eq!(calls(&text), Some(ls_behind("")), "{text}");
+        }
+        for text in [format!("42{token}"), format!("{CALL}{token} ends the answer.")] {
+            assert_eq!(read(&text), None, "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_call_may_follow_a_sentence_on_its_line() {
+    for said in [
+        "Let me look. ",
+        "Let me look.",
+        "  I look: ",
+        "Sure! ",
+        "Hm… ",
+        "I see `x`. ",
+        "It is a < b. ",
+        "First this.\nThen: ",
+        "好的。",
+    ] {
+        assert_eq!(calls(&format!("{said}{CALL}")), Some(ls_behind(said)), "{said}");
+    }
+    let coder = "I look. <function=shell><parameter=command>ls</parameter></function>";
+    assert_eq!(calls(coder), Some(ls_behind("I look. ")));
+    for said in [
+        "Hermes writes ",
+        "Is it ",
+        "It is called a \"call.\" ",
+        "Write `a. ",
+        "> Let me look. ",
+        "1. ",
+    ] {
+        let text = format!("{said}{CALL}");
+        assert_eq!(read(&text), None, "{text}");
+    }
+    let text = format!("It is so: {CALL} is a call.");
+    assert_eq!(read(&text), None, "{text}");
+    assert_eq!(
+        super::read(&text, "What is a <tool_call>?", Closing::Implied, &find),
+        None
+    );
+}
+
+#[test]
+fn a_result_that_the_model_made_up_is_dropped_behind_its_call() {
+    let result = "<tool_response>\nx.txt\n</tool_response>";
+    for call in [
+        CALL,
+        "<tool_call>{\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}",
+        "<function=shell><parameter=command>ls</parameter></function>",
+        "{\"name\": \"shell\", \"parameters\": {\"command\": \"ls\"}}",
+    ] {
+        for behind in [
+            "",
+            "\nThere is one file.",
+            "\n<tool_call>{\"name\": \"bash\", \"arguments\": {}}",
+        ] {
+            let text = format!("{call}\n{result}{behind}");
+            assert_eq!(calls(&text), Some(ls_behind("")), "{text}");
+        }
+    }
+    let written = CALL.replace("ls", "echo <tool_response>");
+    let (_, made) = calls(&written).unwrap();
+    assert_eq!(made[0].1, json!({"command": "echo <tool_response>"}));
+    for text in [
+        result.to_owned(),
+        format!("I look.\n{result}"),
+        format!("{CALL}\nIt gives:\n{result}"),
+        format!("```\n{CALL}\n{result}\n```"),
+    ] {
+        assert_eq!(read(&text), None, "{text}");
+    }
+    let text = format!("{CALL}\n{result}");
+    let task = "Where does <tool_response> stand?";
+    assert_eq!(super::read(&text, task, Closing::Implied, &find), None);
 }
 
 #[test]
@@ -166,6 +287,12 @@ fn a_text_that_is_no_call_stays() {
         "<tool_call>I call the shell</tool_call>".to_owned(),
         "<function=launch><parameter=command>ls</parameter></function>".to_owned(),
         "<invoke>shell</invoke>".to_owned(),
+        "<functioncall> is the tag of Glaive.".to_owned(),
+        "Glaive writes <functioncall> {\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}}".to_owned(),
+        "<functioncall> {\"name\": \"launch\", \"arguments\": {}}".to_owned(),
+        "<name>shell</name><arguments>{\"command\": \"ls\"}</arguments>".to_owned(),
+        "<tool_call><name>launch</name><arguments>{}</arguments></tool_call>".to_owned(),
+        "<tool_call><name>shell</name> is a tool</tool_call>".to_owned(),
         "{\"name\": \"bash\", \"parameters\": {\"command\": \"ls\"}}".to_owned(),
         "{\"name\": \"shell\"}".to_owned(),
         "{\"name\": \"shell\", \"parameters\": {}, \"price\": 3}".to_owned(),
@@ -220,6 +347,8 @@ fn a_call_that_is_not_whole_has_arguments_that_cannot_be_read() {
         "<tool_call>{\"name\": \"shell\", \"arg",
         "<|python_tag|>[shell(command=\"ls",
         "<|python_tag|>[shell(command=\"ls\"",
+        "<tool_call><name>shell</name><arguments>{\"command\": \"ls",
+        "<tool_call><name>shell</name><arguments>{\"command\": \"echo \"hi\"\"}</arguments></tool_call>",
     ] {
         let (_, calls) = calls(text).unwrap_or_else(|| panic!("{text}"));
         assert_eq!(calls, [("shell".to_owned(), Value::Null)], "{text}");
@@ -229,6 +358,8 @@ fn a_call_that_is_not_whole_has_arguments_that_cannot_be_read() {
         "<function=shell>",
         "<function=shell><parameter=command>ls</parameter>",
         "[TOOL_CALLS]shell",
+        "<tool_call><name>shell</name>",
+        "<tool_call><name>shell</name><arguments>",
     ] {
         let written = super::read(text, "", Closing::Required, &find).unwrap();
         assert!(
@@ -253,6 +384,12 @@ fn reading_takes_time_linear_in_the_text() {
         "{\"name\":",
         "[shell(",
         "<|python_tag|>[shell(command=1)]",
+        "<tool_call><name>",
+        "<tool_call><name>shell</name><arguments>{}",
+        "a. <tool_call>",
+        "`a. <b",
+        "1. <",
+        "<tool_response>",
     ] {
         let text = part.repeat(20_000);
         let _ = read(&text);
@@ -268,6 +405,7 @@ proptest! {
     fn no_text_panics(parts in proptest::collection::vec(prop_oneof![
         Just("<tool_call>"), Just("</tool_call>"), Just("<function=shell>"), Just("<parameter=command>"), Just("</parameter>"),
         Just("</function>"), Just("{\"name\": \"shell\", \"arguments\": {"), Just("}}"), Just("[TOOL_CALLS]"), Just("shell"), Just("[ARGS]"), Just("[shell("), Just("command="), Just(")]"),
+        Just("<name>"), Just("</name>"), Just("<arguments>"), Just("</arguments>"), Just("<functioncall>"), Just("<tool_response>"), Just("a. "),
         Just("<arg_key>"), Just("</arg_key>"), Just("<arg_value>"), Just("</arg_value>"), Just("\n"), Just("```"), Just("é"), Just("\""),
     ], 0..12)) {
         let text = parts.concat();

@@ -66,7 +66,7 @@ fn dialects() -> Vec<(&'static str, Vec<Value>, Vec<&'static str>)> {
         (
             "whole, without index or id",
             vec![json!([{"function": f("shell", "{}")}, {"function": f("shell", "{}")}])],
-            vec!["shell({})#call_0_0", "shell({})#call_0_1"],
+            vec!["shell({})#c00000000", "shell({})#c00000001"],
         ),
         (
             "in pieces, without index",
@@ -82,7 +82,7 @@ fn dialects() -> Vec<(&'static str, Vec<Value>, Vec<&'static str>)> {
                 json!([named(0, "x", f("shell", "{}"))]),
                 json!([named(1, "x", f("shell", "{}"))]),
             ],
-            vec!["shell({})#x", "shell({})#call_0_1"],
+            vec!["shell({})#x", "shell({})#c00000001"],
         ),
         (
             "another id for each piece",
@@ -109,7 +109,7 @@ fn dialects() -> Vec<(&'static str, Vec<Value>, Vec<&'static str>)> {
                 json!([{"index": 2, "id": "", "function": {"name": null, "arguments": null}}]),
                 json!([{"index": 3, "function": null}]),
             ],
-            vec![r#"shell({"n":1})#a"#, "read({ \n})#call_0_1"],
+            vec![r#"shell({"n":1})#a"#, "read({ \n})#c00000001"],
         ),
     ]
 }

@@ -20,7 +20,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
-    thread::{self, JoinHandle},
+    thread::{self, JoinHandle, Thread},
     time::Duration,
 };
 
@@ -29,7 +29,7 @@ use rusqlite::hooks::Wal;
 use super::{Connection, beside};
 use crate::{
     db::{
-        not_started, spawn,
+        spawn,
         tx::Tx as _,
         value::{Row, vals},
     },
@@ -374,6 +374,14 @@ fn copy(connection: &mut Connection, file: &File, before: Progress) -> Result<Op
 /// Copies the log, and has the disk written meanwhile. At the end it would have to write everything at once, and commits would
 /// wait for it: seconds for gigabytes.
 fn copy_and_write(connection: &mut Connection, file: &File) -> Result<Option<(u32, u32)>> {
+    /// Ends the writing also where the copy panics.
+    struct Copying<'a>(&'a AtomicBool, Thread);
+    impl Drop for Copying<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+            self.1.unpark();
+        }
+    }
     let is_copied = AtomicBool::new(false);
     thread::scope(|scope| {
         let writes = || {
@@ -383,13 +391,13 @@ fn copy_and_write(connection: &mut Connection, file: &File) -> Result<Option<(u3
             }
             Ok(())
         };
-        let writing = thread::Builder::new()
-            .name("store-write-out".to_owned())
-            .spawn_scoped(scope, writes)
-            .map_err(|error| not_started(&error))?;
+        let thread = thread::Builder::new().name("store-write-out".to_owned());
+        let Ok(writing) = thread.spawn_scoped(scope, writes) else {
+            return connection.copy_log();
+        };
+        let copying = Copying(&is_copied, writing.thread().clone());
         let copied = connection.copy_log();
-        is_copied.store(true, Ordering::Release);
-        writing.thread().unpark();
+        drop(copying);
         // The kernel tells of an error only once.
         writing.join().unwrap_or_else(|panic| resume_unwind(panic))?;
         copied
