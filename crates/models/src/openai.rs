@@ -126,6 +126,12 @@ pub(crate) fn object_schema(text: Option<&str>) -> Result<Option<&RawValue>, Mod
 
 /// A failure that the provider tells inside of its stream: `error` of a chunk, or a whole event.
 pub(crate) fn failure(error: &RawValue) -> Failure {
+    let (status, said) = told(error);
+    Failure::Reported(status, said)
+}
+
+/// The status and the words of such a failure.
+pub(crate) fn told(error: &RawValue) -> (StatusCode, String) {
     #[derive(Deserialize)]
     struct Told<'a> {
         #[serde(borrow, default)]
@@ -146,7 +152,7 @@ pub(crate) fn failure(error: &RawValue) -> Failure {
     let is_object = error.get().starts_with('{');
     let Some(told) = is_object.then(|| parse::<Told<'_>>(error.get()).ok()).flatten() else {
         let said = parse::<Text<'_>>(error.get()).unwrap_or_default();
-        return Failure::Reported(StatusCode::INTERNAL_SERVER_ERROR, said.0.into_owned());
+        return (StatusCode::INTERNAL_SERVER_ERROR, said.0.into_owned());
     };
     let code = &*told.code;
     let number = code.parse().ok().filter(|code| (400..600).contains(code));
@@ -163,7 +169,7 @@ pub(crate) fn failure(error: &RawValue) -> Failure {
     if let Some(metadata) = told.metadata.0.filter(|metadata| !metadata.raw.is_empty()) {
         said = format!("{said}: {}", &*metadata.raw);
     }
-    Failure::Reported(status, said)
+    (status, said)
 }
 
 /// The status that a failure of this name has where it comes as an answer of its own.

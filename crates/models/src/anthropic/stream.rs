@@ -169,15 +169,17 @@ impl Delta<'_> {
 /// The failure that an event tells: the error in it, or the event itself.
 fn failure(error: &RawValue) -> Failure {
     let told = parse::<WireError<'_>>(error.get()).unwrap_or_default();
-    match status(&told.kind) {
-        Some(status) => Failure::Reported(status, format!("{}: {}", &*told.kind, &*told.message)),
-        None => match openai::failure(error) {
-            Failure::Reported(status, said) if !matches!(&*told.kind, "" | "None") => {
-                Failure::Reported(status, format!("{}: {said}", &*told.kind))
-            }
-            failure => failure,
-        },
+    if let Some(status) = status(&told.kind) {
+        return Failure::Reported(status, format!("{}: {}", &*told.kind, &*told.message));
     }
+    let (status, said) = openai::told(error);
+    Failure::Reported(
+        status,
+        match &*told.kind {
+            "" | "None" => said,
+            kind => format!("{kind}: {said}"),
+        },
+    )
 }
 
 impl Decoder for Message {

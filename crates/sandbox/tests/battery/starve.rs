@@ -139,6 +139,10 @@ fn field(process: i32, number: usize) -> i32 {
 struct Spinners(Vec<std::process::Child>);
 
 impl Spinners {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "they load the machine, and are of no sandbox"
+    )]
     fn start(count: usize) -> Self {
         let start = || {
             std::process::Command::new("setsid")

@@ -80,7 +80,8 @@ pub(super) async fn scheduled(fixture: &Fixture, org: OrgId) -> ScheduleId {
 /// Fills the tables with [`ROWS`] rows of an organization.
 pub(super) async fn fill(fixture: &Fixture, org: OrgId) {
     let filled = fixture.store.db.write(move |tx: &mut dyn Tx| {
-        for first in (0..ROWS).step_by(PORTION.unsigned_abs() as usize) {
+        for portion in 0..ROWS / PORTION {
+            let first = portion * PORTION;
             for sql in FILL {
                 let added = tx.exec(sql, vals![org, schedule(), key(), first, first + PORTION])?;
                 assert_eq!(added, PORTION.unsigned_abs());
