@@ -377,6 +377,24 @@ impl<'a> Answer<'a> {
         draft.finish(Some((&item, raw)))
     }
 
+    /// Takes the items of a whole answer whose kinds have not come: a few servers send them, or some of them, only there.
+    fn take_missing(&mut self, output: &Values<'_>) -> Result<(), Failure> {
+        let finished = self.items.iter().filter(|item| item.pieces.is_some());
+        let finished: Vec<Kind> = finished.map(|item| item.kind).collect();
+        let mut taken = Vec::new();
+        for (index, item) in (0..).zip(&output.0) {
+            let kind = Kind::of(&parse::<Item<'_>>(item.get())?.kind);
+            if !finished.contains(&kind) {
+                self.take_item(Count(Some(index)), item)?;
+                taken.push(kind);
+            }
+        }
+        // What came of them before is in them.
+        self.items
+            .retain(|item| item.pieces.is_some() || !taken.contains(&item.kind));
+        Ok(())
+    }
+
     /// Takes the end of the answer. Its status is that of the event where the response tells none.
     fn take_response(&mut self, response: Option<Response<'_>>, status: &str) -> Result<(), Failure> {
         let mut reason = None;
@@ -388,32 +406,7 @@ impl<'a> Answer<'a> {
             if let Some(error) = response.error {
                 return Err(openai::failure(error));
             }
-            // A few servers send their items, or some kinds of them, only here.
-            let is_done = |item: &Draft| item.pieces.is_some();
-            let done: Vec<Kind> = self
-                .items
-                .iter()
-                .filter(|item| is_done(item))
-                .map(|item| item.kind)
-                .collect();
-            let is_missing = |raw: &RawValue| -> Result<bool, Failure> {
-                Ok(!done.contains(&Kind::of(&parse::<Item<'_>>(raw.get())?.kind)))
-            };
-            {
-                for (index, item) in (0..).zip(&response.output.0) {
-                    if is_missing(item)? {
-                        self.take_item(Count(Some(index)), item)?;
-                    }
-                }
-                let has = |items: &[Draft], kind| {
-                    items
-                        .iter()
-                        .any(|item| item.pieces.is_some() && item.kind == kind)
-                };
-                let kinds = [Kind::Message, Kind::Call].map(|kind| (kind, has(&self.items, kind)));
-                self.items
-                    .retain(|item| item.pieces.is_some() || !kinds.contains(&(item.kind, true)));
-            }
+            self.take_missing(&response.output)?;
             reason = response
                 .incomplete_details
                 .0

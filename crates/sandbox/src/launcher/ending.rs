@@ -27,7 +27,7 @@ const MEMBERS: usize = 8;
 pub(super) struct Dying(Vec<Vec<Weight>>);
 
 impl Dying {
-    /// Returns the sessions of all processes that `find` finds, which are to be killed next.
+    /// Returns the sessions of all processes that `find` finds, which are killed.
     pub(super) fn all(find: impl FnOnce() -> io::Result<Vec<Process>>) -> Self {
         if !priority::is_machine_busy() {
             return Self::default();
@@ -36,7 +36,7 @@ impl Dying {
         Self::ending_with(&all, &all)
     }
 
-    /// Returns the sessions that end with these processes, which are to be killed next.
+    /// Returns the sessions that end with these processes, which are killed.
     pub(super) fn of(ending: &[Process]) -> Self {
         if !priority::is_machine_busy() {
             return Self::default();
@@ -80,7 +80,7 @@ impl Dying {
 pub(super) fn end_all_descendants(limit: Duration) {
     let begin = Instant::now();
     let mut stopped = HashSet::new();
-    let mut dying = Dying::default();
+    let mut dying = None;
     let mut pause = Duration::from_millis(1);
     while begin.elapsed() < limit && !reap_all() {
         let Ok(alive) = procs::living() else {
@@ -95,14 +95,13 @@ pub(super) fn end_all_descendants(limit: Duration) {
                 fresh = true;
             }
         }
-        if fresh {
-            dying = Dying::of(&alive);
-        } else {
+        if !fresh {
+            // While they are stopped, and none ends.
+            dying.get_or_insert_with(|| Dying::of(&alive)).raise();
             for process in &alive {
                 procs::signal(process, Signal::KILL);
             }
         }
-        dying.raise();
         thread::sleep(pause);
         // A process may take long to die, for instance to give back much memory.
         pause = if fresh {

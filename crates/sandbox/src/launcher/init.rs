@@ -438,7 +438,7 @@ impl Init<'_> {
     fn end_processes(&mut self, find: impl Fn() -> io::Result<Vec<Process>>) {
         let began = Instant::now();
         let mut killed = HashSet::new();
-        let mut dying = Dying::default();
+        let mut dying = None;
         let mut rounds_with_new = 0;
         let mut found_nothing = false;
         while rounds_with_new < KILL_ROUNDS && began.elapsed() < KILL_LIMIT {
@@ -458,15 +458,16 @@ impl Init<'_> {
                 continue;
             }
             found_nothing = false;
-            if alive.iter().any(|process| !killed.contains(&process.pid)) {
-                rounds_with_new += 1;
-                dying = Dying::of(&alive);
-            }
+            let mut any_new = false;
             for process in &alive {
                 procs::signal(process, Signal::KILL);
-                killed.insert(process.pid);
+                any_new |= killed.insert(process.pid);
             }
-            dying.raise();
+            rounds_with_new += usize::from(any_new);
+            // Only once nothing new is found: what forks is to be killed as fast as it is found.
+            if !any_new {
+                dying.get_or_insert_with(|| Dying::of(&alive)).raise();
+            }
             self.pause(Duration::from_millis(2));
             self.reap();
         }
@@ -482,15 +483,19 @@ impl Init<'_> {
 
     /// Kills everything but this process.
     fn end_everything(&mut self) {
-        let mut dying = Dying::all(procs::living);
         if self.open.level != Level::Namespaces {
-            self.end_children(&mut dying);
+            let living = procs::living().unwrap_or_default();
+            for process in &living {
+                procs::signal(process, Signal::KILL);
+            }
+            self.end_children(&mut Dying::of(&living));
             ending::end_all_descendants(END_LIMIT);
             self.reap();
             return;
         }
         // In one stroke for the kernel: nothing can be started in between.
         let _nothing_left = sys::kill_all();
+        let mut dying = Dying::all(procs::living);
         while self.anything_alive {
             dying.raise();
             self.pause(Duration::from_millis(10));

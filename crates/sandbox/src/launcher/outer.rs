@@ -132,15 +132,14 @@ fn wait_for(init: Pid, socket: BorrowedFd<'_>, level: Level) -> Result<(), Failu
             continue;
         }
         if ended.is_empty() {
-            // Without a pid namespace the others are killed later.
-            let mut dying = Dying::default();
-            if level == Level::Namespaces {
-                dying = Dying::all(|| below(init));
-            }
             // It may have ended by itself this moment.
             let _already_ended = kill_process(init, Signal::KILL);
-            while dying.raise() {
-                thread::sleep(PAUSE);
+            // Without a pid namespace the others are killed later.
+            if level == Level::Namespaces {
+                let mut dying = Dying::all(|| below(init));
+                while dying.raise() {
+                    thread::sleep(PAUSE);
+                }
             }
         }
         // With a pid namespace this returns only when everything in it is dead.

@@ -78,7 +78,7 @@ fn server() -> Task {
         &[("index.html", "<p>hello</p>")],
     );
     request["timeout_seconds"] = 90.into();
-    let fetch = "python3 -c \"import urllib.request as u; print(u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:8123/index.html').read())\"";
+    let fetch = "curl --silent --fail --noproxy '*' http://127.0.0.1:8123/index.html";
     let background = format!(
         "(python3 -m http.server 8123 --bind 127.0.0.1 >server.log 2>&1 &) ; until {fetch}; do :; done"
     );
