@@ -69,8 +69,8 @@ fn completed(mut message: ServerJsonRpcMessage) -> Reading {
     Reading::Plain(message)
 }
 
-/// The number that an id stands for, as the ids of this client's requests are numbers. An id that is another string is
-/// left alone.
+/// Returns an id as a number if it is a string of digits, because the ids of this client's requests are numbers. Other ids
+/// stay as they are.
 fn numbered(id: RequestId) -> RequestId {
     let number = match &id {
         RequestId::String(digits) => digits.parse::<i64>().ok(),

@@ -76,7 +76,8 @@ impl Dying {
     }
 }
 
-/// Kills every descendant and reaps them all; for a subreaper without a pid namespace. Gives up after `limit`.
+/// Kills all descendants of this process and reaps them, for at most `limit`. This process has to be a subreaper. With a pid
+/// namespace the kernel does the same.
 pub(super) fn end_all_descendants(limit: Duration) {
     let begin = Instant::now();
     let mut stopped = HashSet::new();

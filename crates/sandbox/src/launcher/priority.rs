@@ -62,8 +62,8 @@ fn weigh_session(member: Pid, nice: i32) -> Weighed {
     }
 }
 
-/// Weight of a session that is less than the engine's. It can be raised as long as the process by which it was opened is not
-/// reaped, also while that dies: its user may not open the file any more then.
+/// Open file with the weight of a session, which is less than the engine's. The file of a dying process cannot be opened any
+/// more, but an open one can be written to until the process is reaped.
 #[derive(Debug)]
 pub(super) struct Weight(File);
 

@@ -28,7 +28,7 @@ const CREDENTIALS: &[&str] = &[
     "license",
     "credential",
     "private_key",
-    // In a URL. By itself `auth` turns something on.
+    // Parameters of a URL. A setting that is called `auth` is mostly a switch.
     "?auth=",
     "&auth=",
     "?auth[",

@@ -158,7 +158,7 @@ fn keys_are_found_in_a_folder_beside_and_below_others() {
             );
         }
     }
-    // The name alone counts, wherever a link leads.
+    // A link with such a name is refused as well, whatever it points to.
     fs::create_dir(root.join("links")).unwrap();
     symlink("nowhere", root.join("links/.ssh")).unwrap();
     let refused = check_readable(&root.join("links"), &data).unwrap_err();

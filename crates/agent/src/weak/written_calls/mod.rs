@@ -83,7 +83,7 @@ const OTHER_TOKENS: [&str; 22] = [
     "<｜tool▁call▁end｜>",
     "<｜end▁of▁sentence｜>",
 ];
-/// Tag of a result, which a model that goes on behind its calls makes up.
+/// Opening tag of a tool result. Some models write a result themselves after their calls.
 const RESULT: &str = "<tool_response";
 /// Marks between the name of a tool and its arguments.
 const SEPARATORS: [&str; 8] = [

@@ -371,8 +371,8 @@ fn copy(connection: &mut Connection, file: &File, before: Progress) -> Result<Op
     Ok(further)
 }
 
-/// Copies the log, and has the disk written meanwhile. At the end it would have to write everything at once, and commits would
-/// wait for it: seconds for gigabytes.
+/// Copies the log while a second thread calls `fsync`. A single `fsync` after the copy would write gigabytes at once, and
+/// commits would wait for it for seconds.
 fn copy_and_write(connection: &mut Connection, file: &File) -> Result<Option<(u32, u32)>> {
     /// Ends the writing also where the copy panics.
     struct Copying<'a>(&'a AtomicBool, Thread);
@@ -398,7 +398,7 @@ fn copy_and_write(connection: &mut Connection, file: &File) -> Result<Option<(u3
         let copying = Copying(&is_copied, writing.thread().clone());
         let copied = connection.copy_log();
         drop(copying);
-        // The kernel tells of an error only once.
+        // The kernel reports a failed write to one `fsync` only: the one after the copy may succeed all the same.
         writing.join().unwrap_or_else(|panic| resume_unwind(panic))?;
         copied
     })
