@@ -163,8 +163,10 @@ pub(crate) fn commands_after_the_limit_do_not_add_up(bed: &Bed) -> Section<'_> {
             before >> 20
         ));
         assert!(before < most, "{before} bytes, {largest_step} at once");
+        // A command answers for what it adds, however soon it ends; the next one does not.
+        assert_eq!(run.sh("mkdir more").await.exit, ExitKind::Disk);
         // Deleting many folders makes walks meet folders that vanish.
-        let finished = run.sh("rm -rf t* d*").await;
+        let finished = run.sh("rm -rf t* d* more").await;
         assert_eq!(finished.exit, ExitKind::Code(0), "{finished:?}");
         assert_eq!(run.sh("echo x > small").await.exit, ExitKind::Code(0));
         run.end().await;
