@@ -131,6 +131,16 @@ pub(crate) fn take(
             Ok(Flow::On)
         };
     }
+    // Nearly every event is one object, which is read once. A decoder reads all of a text before it changes: what is no
+    // JSON can be given to it again, mended or in parts.
+    if data.starts_with('{') {
+        let was_whole = decoder.is_whole();
+        match decoder.take(&event.event, data, deltas) {
+            Err(Failure::Unreadable(_)) if !json::is_json(data) => {}
+            Err(_) if was_whole => return Ok(Flow::On),
+            taken => return taken,
+        }
+    }
     let data = json::readable(data);
     let objects = match json::objects(&data) {
         Err(_) if decoder.is_whole() => return Ok(Flow::On),
