@@ -6,16 +6,18 @@
 use std::{
     borrow::Cow,
     fmt,
+    marker::PhantomData,
     ops::{Deref, RangeInclusive},
 };
 
 use serde::{
     Deserialize, Deserializer,
-    de::{Error, Visitor},
+    de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
 };
 use serde_json::value::RawValue;
 
-/// An object of this type; nothing where the value is no object.
+/// An object of this type; nothing where the value is no object. In its place, a number that no float holds and a text
+/// with half of a surrogate pair make the event unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Object<T>(pub(crate) Option<T>);
 
@@ -27,10 +29,66 @@ impl<T> Default for Object<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = <&RawValue>::deserialize(deserializer)?.get();
-        // Structures are read from arrays as well.
-        let object = raw.starts_with('{').then(|| serde_json::from_str(raw));
-        object.transpose().map(Self).map_err(D::Error::custom)
+        let List(objects) = deserializer.deserialize_any(Objects {
+            of_lists: false,
+            kind: PhantomData,
+        })?;
+        Ok(Self(objects.into_iter().next()))
+    }
+}
+
+/// Reads objects in one pass: most of an event is nested objects, and an answer has hundreds of events.
+struct Objects<T> {
+    /// Whether the objects of a list are wanted, too.
+    of_lists: bool,
+    kind: PhantomData<T>,
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Objects<T> {
+    type Value = List<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<List<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(|object| List(vec![object]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<List<T>, A::Error> {
+        if !self.of_lists {
+            while values.next_element::<IgnoredAny>()?.is_some() {}
+            return Ok(List::default());
+        }
+        let mut objects = Vec::new();
+        while let Some(Object(object)) = values.next_element()? {
+            objects.extend(object);
+        }
+        Ok(List(objects))
+    }
+
+    fn visit_unit<E>(self) -> Result<List<T>, E> {
+        Ok(List::default())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<List<T>, E> {
+        Ok(List::default())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<List<T>, E> {
+        Ok(List::default())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<List<T>, E> {
+        Ok(List::default())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<List<T>, E> {
+        Ok(List::default())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<List<T>, E> {
+        Ok(List::default())
     }
 }
 
@@ -67,13 +125,10 @@ impl<T> Default for List<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let values = Values::deserialize(deserializer)?.0.into_iter();
-        let objects = values.filter(|value| value.get().starts_with('{'));
-        let objects = objects.map(|value| serde_json::from_str(value.get()));
-        objects
-            .collect::<Result<_, _>>()
-            .map(Self)
-            .map_err(D::Error::custom)
+        deserializer.deserialize_any(Objects {
+            of_lists: true,
+            kind: PhantomData,
+        })
     }
 }
 
