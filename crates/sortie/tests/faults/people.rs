@@ -36,6 +36,8 @@ use crate::{Checked, world::seeded};
 const ROUNDS: usize = 2;
 /// Set to a number of rounds by the long form of this test.
 const ROUNDS_VARIABLE: &str = "SORTIE_DURABILITY_ROUNDS";
+/// Answers before a kill at least. A starved machine takes longer for them than the pause.
+const ANSWERS: usize = 150;
 /// Teams at once.
 const TEAMS: usize = 8;
 
@@ -147,10 +149,15 @@ impl Deployment {
     async fn round(&mut self, is_last: bool) -> Result<()> {
         let stop = Arc::<AtomicBool>::default();
         let mut load = JoinSet::new();
+        let answered = |ways: &Ways| ways.figures.answered.load(Ordering::Relaxed);
+        let before = answered(&self.ways);
         for team in std::mem::take(&mut self.teams) {
             load.spawn(team.act(Arc::clone(&stop)));
         }
         self.pause(800..2_500).await;
+        while answered(&self.ways) < before + ANSWERS {
+            self.pause(10..20).await;
+        }
         let nth = self.random.usize(..self.nodes.len());
         self.nodes[nth].node.kill()?;
         // The clients find out for themselves, and then nobody begins anything there.
