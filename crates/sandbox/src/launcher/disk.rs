@@ -144,12 +144,13 @@ impl DiskWatch {
         then.less(now).passes(self.left(self.used)) || self.hides(now)
     }
 
-    /// Looks at the folders at the end of a command, unless the last look was dear and is not long ago. At or above the
-    /// limit it always looks: the next command, which may be there to delete, is not ended for what this one added.
+    /// Looks at the folders at the end of a command, unless the last look was dear and is not long ago. It always looks
+    /// when the run is over its limit or may be: otherwise the next command, which may be there to delete, would be ended
+    /// for what this one added.
     pub(super) fn look_at_end(&mut self) -> Option<Broken> {
         let free = free_of(&self.work);
-        let is_near = self.used.passes(self.limit) || self.is_pressed(self.free, free);
-        if !is_near && self.looked.elapsed() < self.cost * SHARE {
+        let may_be_over = self.used.passes(self.limit) || self.is_pressed(self.free, free);
+        if !may_be_over && self.looked.elapsed() < self.cost * SHARE {
             return None;
         }
         self.free = free;

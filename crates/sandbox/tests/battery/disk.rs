@@ -163,7 +163,7 @@ pub(crate) fn commands_after_the_limit_do_not_add_up(bed: &Bed) -> Section<'_> {
             before >> 20
         ));
         assert!(before < most, "{before} bytes, {largest_step} at once");
-        // A command answers for what it adds, however soon it ends; the next one does not.
+        // A command is ended for what it adds above the limit, even if it takes only a moment.
         assert_eq!(run.sh("mkdir more").await.exit, ExitKind::Disk);
         // Deleting many folders makes walks meet folders that vanish.
         let finished = run.sh("rm -rf t* d* more").await;

@@ -156,6 +156,10 @@ impl Deployment {
         }
         self.pause(800..2_500).await;
         while answered(&self.ways) < before + ANSWERS {
+            // Before it is told to stop, a team ends only by a failure.
+            if let Some(ended) = load.try_join_next() {
+                ended??;
+            }
             self.pause(10..20).await;
         }
         let nth = self.random.usize(..self.nodes.len());
