@@ -22,10 +22,8 @@ pub struct MasterKeys {
 pub struct NodeKeys {
     /// The node's name.
     pub name: String,
-    /// IDs of the node's keys, the one that seals first; absent for nodes of an older version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub keys: Option<Vec<String>>,
+    /// IDs of the node's keys, the one that seals first.
+    pub keys: Vec<String>,
 }
 
 /// Number of values that are sealed with a key.

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-const PUBLIC: [&str; 11] = [
+const PUBLIC: [&str; 10] = [
     "list_models",
     "get_health",
     "get_readiness",
@@ -18,7 +18,6 @@ const PUBLIC: [&str; 11] = [
     "get_description",
     "finish_authorization",
     "finish_own_authorization",
-    "get_client_metadata",
     "get_own_client_metadata",
     "get_resource_metadata",
     "get_resource_metadata_of_path",

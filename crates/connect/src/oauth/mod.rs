@@ -133,7 +133,6 @@ pub struct Grant {
     /// Issuer of the authorization server that gave it, where it was discovered or named.
     pub issuer: Option<String>,
     /// Account that the tokens belong to, where the server names it.
-    #[serde(default)]
     pub account: Option<String>,
     #[serde(with = "exposed_option")]
     refresh_token: Option<Credential>,

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::leases::Leases;
 use crate::{
     cluster::lease_clock::LeaseClock,
-    credentials::master_keys::{ADDRESSED, check_master_keys},
+    credentials::master_keys::check_master_keys,
     error::Error,
     kit::{options::Options, random::random},
     runs::unretained::Unretained,
@@ -83,12 +83,6 @@ impl Identity {
     }
 }
 
-/// Returns the ids of the keys, with the mark that this version seals credentials with their addresses.
-fn announced(keys: &[MasterKey]) -> Vec<String> {
-    let ids = keys.iter().map(MasterKey::id);
-    ids.chain([ADDRESSED.to_owned()]).collect()
-}
-
 /// Returns the row of the node under a new identity. Its earlier identities are lost once this one is registered.
 fn new_node(
     options: &Options,
@@ -102,7 +96,7 @@ fn new_node(
         lease_until: leases.now() + options.lease,
         address: options.node_address.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        master_keys: Some(announced(&options.master_keys)),
+        master_keys: Some(options.master_keys.iter().map(MasterKey::id).collect()),
         draining_since,
     })
 }

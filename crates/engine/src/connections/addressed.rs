@@ -3,10 +3,6 @@
 //! The address of a connection is stored in clear, its credentials are sealed. The sealed text therefore names the
 //! address as well, and a credential does not open if its connection has another address now. An attacker who can write
 //! the database but has no master key cannot send the credential to another server.
-//!
-//! The address is a field of the sealed text, so that nodes of the version before can read the text: they ignore
-//! unknown fields. Texts of that version name no address. They open until the upgrade is complete ([`super::upgrade`]),
-//! and never again.
 
 use std::collections::BTreeMap;
 
@@ -27,9 +23,22 @@ use sortie_base::SealContext;
 pub(super) struct Addressed<T> {
     #[serde(flatten)]
     pub(super) value: T,
-    /// Absent in values that the version before has sealed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) address: Option<Address>,
+    pub(super) address: Address,
+}
+
+impl<T> Addressed<T> {
+    /// Returns the value. `Conflict` if it was sealed for another address.
+    pub(super) fn accept(self, address: &Address) -> Result<T, Error> {
+        if self.address == *address {
+            Ok(self.value)
+        } else {
+            Err(Error::Conflict(
+                "the credentials were saved for another address than the connection has in the database: save the \
+                 connection again"
+                    .to_owned(),
+            ))
+        }
+    }
 }
 
 /// Server or program of a credential: type, URL and command of its connection, as one text.
@@ -38,8 +47,7 @@ pub(super) struct Addressed<T> {
 pub(super) struct Address(String);
 
 impl Address {
-    /// Creates an address. Its form must not change, because it is compared with values that earlier versions have
-    /// sealed.
+    /// Creates an address. Its form must not change: it is compared with the addresses in sealed values.
     fn new(kind: ConnectionType, url: Option<&str>, command: Option<&[String]>) -> Self {
         Self(serde_json::json!([kind.as_str(), url, command]).to_string())
     }
@@ -81,15 +89,6 @@ pub(super) fn inline_addresses(definition: &str) -> Result<BTreeMap<String, Addr
         .collect())
 }
 
-/// Treatment of a credential that was sealed without its address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unaddressed {
-    /// The credential opens: a node of the version before may have written it.
-    Opens,
-    /// The credential is refused.
-    Refused,
-}
-
 /// Seal context of the credentials of a run's inline connections.
 pub(super) fn inline_at(run: &str, org: OrgId) -> SealContext<'_> {
     SealContext {
@@ -108,7 +107,7 @@ impl Connections {
         address: &Address,
         value: &T,
     ) -> Result<Vec<u8>, Error> {
-        let address = Some(address.clone());
+        let address = address.clone();
         self.seal(context, &Addressed { value, address }).await
     }
 
@@ -120,26 +119,7 @@ impl Connections {
         address: &Address,
         sealed: &[u8],
     ) -> Result<T, Error> {
-        self.accept(self.open(context, sealed)?, address)
-    }
-
-    /// Returns the value if it was sealed for this address.
-    pub(super) fn accept<T>(&self, found: Addressed<T>, address: &Address) -> Result<T, Error> {
-        match (found.address, self.unaddressed()) {
-            (Some(sealed), _) if sealed == *address => Ok(found.value),
-            (Some(_), _) => Err(Error::Conflict(
-                "the credentials were saved for another address than the connection has in the database: save the \
-                 connection again"
-                    .to_owned(),
-            )),
-            (None, Unaddressed::Opens) => Ok(found.value),
-            (None, Unaddressed::Refused) => Err(Error::Conflict(
-                "the credentials were sealed by an earlier version, without their address, and this node has seen the \
-                 upgrade complete: save the connection again. If a backup from before the upgrade was restored, an operator \
-                 has to remove the file `addresses.sealed` from the data folder and start the node again"
-                    .to_owned(),
-            )),
-        }
+        self.open::<Addressed<T>>(context, sealed)?.accept(address)
     }
 
     /// Seals the inline credentials of a run, each for the address of its connection in the run's definition.
@@ -155,7 +135,6 @@ impl Connections {
             let address = addresses.remove(name).ok_or_else(|| {
                 Error::Internal("credentials of a connection that the definition does not have".to_owned())
             })?;
-            let address = Some(address);
             all.insert(name, Addressed { value, address });
         }
         self.seal(inline_at(&run.to_string(), org), &all).await
@@ -163,49 +142,5 @@ impl Connections {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn definition(text: &str) -> ConnectionDefinition {
-        serde_json::from_str(text).unwrap()
-    }
-
-    #[test]
-    fn the_form_of_an_address_stays_for_what_is_sealed_with_it() {
-        for (text, address) in [
-            (
-                r#"{"type":"http","url":"https://a.example/v1","allowed_methods":["GET"]}"#,
-                r#"["http","https://a.example/v1",null]"#,
-            ),
-            (
-                r#"{"type":"mcp","command":["npx","x y"],"description":"d"}"#,
-                r#"["mcp",null,["npx","x y"]]"#,
-            ),
-        ] {
-            assert_eq!(Address::of(&definition(text)).0, address);
-        }
-        let inline: RunConnection =
-            serde_json::from_str(r#"{"type":"http","url":"https://a.example/v1"}"#).unwrap();
-        assert_eq!(
-            Address::of_inline(&inline).unwrap().0,
-            r#"["http","https://a.example/v1",null]"#
-        );
-        assert!(Address::of_inline(&RunConnection::default()).is_none());
-    }
-
-    #[test]
-    fn a_sealed_text_with_an_address_is_read_by_the_version_before_and_the_other_way_round() {
-        let old = r#"{"auth":"none","headers":{"X-Key":"hush"},"query":"k=v","env":{}}"#;
-        let secrets: Secrets = serde_json::from_str(old).unwrap();
-        let address = Some(Address("a".to_owned()));
-        let new = serde_json::to_string(&Addressed {
-            value: &secrets,
-            address,
-        })
-        .unwrap();
-        assert!(serde_json::from_str::<Secrets>(&new).unwrap() == secrets);
-        assert_eq!(serde_json::to_string(&secrets).unwrap(), old);
-        let read: Addressed<Secrets> = serde_json::from_str(old).unwrap();
-        assert!(read.value == secrets && read.address.is_none());
-    }
-}
+#[path = "addressed_tests.rs"]
+mod tests;

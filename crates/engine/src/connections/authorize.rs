@@ -16,7 +16,7 @@ use super::{
     addressed::Address,
     confirm::AwaitingConfirmation,
     definition_of,
-    flow::{changed, hash_of, issuer_at, pending_at},
+    flow::{changed, issuer_at, pending_at, state_hash},
     resolve::target,
     secrets::{AuthSecret, OAuthClient},
 };
@@ -28,10 +28,6 @@ const CALLBACK_PATH: &str = "/v1/oauth/callback";
 
 /// Path of the client metadata documents. The document of a connection is below it, under the tag of the connection.
 const CLIENT_DOCUMENTS_PATH: &str = "/v1/oauth/client-metadata";
-
-/// Prefix of a state that is hashed for a flow that waits for the browser. Nodes of earlier versions hash the state without a
-/// prefix. They do not find such a flow and refuse it, so no authorization goes without a confirmation.
-const STATE: &[u8] = b"sortie oauth state\0";
 
 /// Makes the engine's OAuth addresses from the base URL that clients use.
 pub(super) fn home(base_url: &str) -> Option<oauth::Home> {
@@ -66,7 +62,7 @@ impl Connections {
             .start(&target, &settings, home)
             .await
             .map_err(failure)?;
-        let state_hash = hash_of(STATE, started.pending.state.expose());
+        let state_hash = state_hash(started.pending.state.expose());
         let now = self.0.clock.now();
         let expires_at = now + Duration::from_secs(limits::AUTHORIZATION_SECONDS);
         let pending = self
@@ -134,24 +130,12 @@ impl Connections {
     }
 
     /// Issuer that authorized the connection as it is defined now; none before its first authorization.
-    pub(super) fn first_issuer(&self, org: OrgId, row: &ConnectionRow) -> Result<Option<String>, Error> {
+    fn first_issuer(&self, org: OrgId, row: &ConnectionRow) -> Result<Option<String>, Error> {
         let id = row.id.to_string();
-        if let Some(sealed) = &row.issuer {
-            return self.open(issuer_at(&id, org), sealed).map(Some);
-        }
-        // An older node stores the issuer with the tokens alone.
-        let Some(sealed) = &row.tokens else {
-            return Ok(None);
-        };
-        match self.tokens_of(org, row, sealed) {
-            Ok(held) => Ok(held.grant.issuer),
-            // Tokens that cannot be opened must not prevent a new authorization, which replaces them.
-            Err(error @ (Error::Conflict(_) | Error::Internal(_))) => {
-                tracing::warn!(%error, connection = %row.id, "cannot open the tokens of a connection; treating them as absent");
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
+        let sealed = row.issuer.as_ref();
+        sealed
+            .map(|sealed| self.open(issuer_at(&id, org), sealed))
+            .transpose()
     }
 
     /// Processes the answer that the browser brings, and stores its tokens until they are confirmed. Returns the facts for the
@@ -168,7 +152,7 @@ impl Connections {
         let [(_, state)] = states.as_slice() else {
             return Err(Error::Invalid("state: required, once".to_owned()));
         };
-        let state_hash = hash_of(STATE, state);
+        let state_hash = state_hash(state);
         let taken = self
             .0
             .store
@@ -211,24 +195,17 @@ impl Connections {
         }
     }
 
-    /// Client metadata of this engine for authorization servers; none where they could not fetch it. `tag` identifies a
-    /// connection's own redirect URI.
-    pub fn client_document(&self, tag: Option<&str>) -> Option<serde_json::Value> {
+    /// Client metadata of a connection for its authorization server; none where the server could not fetch it. `tag`
+    /// identifies the connection's own redirect URI.
+    pub fn client_document(&self, tag: &str) -> Option<serde_json::Value> {
         let home = self.0.home.as_ref()?;
         let documents = home.client_document.as_ref()?;
-        match tag {
-            Some(tag) if !oauth::is_tag(tag) => None,
-            Some(tag) => Some(oauth::client_document(
+        oauth::is_tag(tag).then(|| {
+            oauth::client_document(
                 &oauth::below(documents, tag),
                 &oauth::below(&home.redirect_uri, tag),
-            )),
-            None => {
-                // Older grants use this shared document as their client id.
-                let mut shared = documents.clone();
-                shared.set_path(&format!("{}.json", documents.path()));
-                Some(oauth::client_document(&shared, &home.redirect_uri))
-            }
-        }
+            )
+        })
     }
 }
 
@@ -236,20 +213,5 @@ fn failure(error: oauth::Error) -> Error {
     match error {
         oauth::Error::Refused(why) | oauth::Error::NeedsAuthorization(why) => Error::Conflict(why),
         oauth::Error::Unavailable(why) => Error::Unavailable(why),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use sha2::{Digest as _, Sha256};
-
-    use super::*;
-
-    /// A node of the version before hashes the state without a prefix. It would store the tokens without a confirmation.
-    #[test]
-    fn a_node_that_asks_for_no_confirmation_does_not_find_a_flow() {
-        let alone: [u8; 32] = Sha256::digest("state").into();
-        assert_ne!(hash_of(STATE, "state"), alone);
-        assert_ne!(hash_of(STATE, "state"), hash_of(b"another\0", "state"));
     }
 }

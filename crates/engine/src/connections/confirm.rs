@@ -19,7 +19,7 @@ use super::{
     Connections,
     addressed::Address,
     definition_of,
-    flow::{changed, hash_of, issuer_at, pending_at},
+    flow::{changed, confirmation_hash, issuer_at, pending_at},
     tokens::{Held, tokens_at},
 };
 use crate::{
@@ -27,9 +27,6 @@ use crate::{
     kit::{caller::Caller, random::random},
 };
 use sortie_base::hex;
-
-/// Begins the hashed text of the state of a flow that waits for its confirmation.
-const CONFIRMATION: &[u8] = b"sortie oauth confirmation\0";
 
 /// Letters of a code: consonants, so that no words come out and none is taken for a digit (RFC 8628, section 6.1).
 const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
@@ -114,7 +111,7 @@ impl Connections {
             code: Credential::new(shown(&code)),
             expires_at: now + Duration::from_secs(limits::AUTHORIZATION_SECONDS),
         };
-        let state_hash = hash_of(CONFIRMATION, state);
+        let state_hash = confirmation_hash(state);
         let returned = Returned {
             held: Held { grant, given_at: now },
             code,

@@ -6,10 +6,16 @@ use sortie_api::OrgId;
 use crate::error::Error;
 use sortie_base::SealContext;
 
-/// Hash that finds a row of a flow; `prefix` says which of its two rows.
-pub(super) fn hash_of(prefix: &[u8], state: &str) -> [u8; 32] {
+/// Returns the hash that finds the flow which waits for the browser with this state.
+pub(super) fn state_hash(state: &str) -> [u8; 32] {
+    Sha256::digest(state).into()
+}
+
+/// Returns the hash under which the tokens of a flow wait for their confirmation. A browser that comes again with the
+/// state must not find them.
+pub(super) fn confirmation_hash(state: &str) -> [u8; 32] {
     Sha256::new()
-        .chain_update(prefix)
+        .chain_update(b"sortie oauth confirmation\0")
         .chain_update(state)
         .finalize()
         .into()

@@ -16,16 +16,13 @@ mod programs;
 mod resolve;
 pub(crate) mod secrets;
 mod tokens;
-mod upgrade;
 
-pub(crate) use addressed::Unaddressed;
 pub(crate) use resolve::InlineSecrets;
 
 use std::{
     collections::HashMap,
     io,
-    path::PathBuf,
-    sync::{Arc, Mutex, Weak, atomic::AtomicBool},
+    sync::{Arc, Mutex, Weak},
     time::Instant,
 };
 
@@ -57,6 +54,9 @@ use crate::{
 };
 use sortie_base::{Clock, SealContext, SealError, Sealer};
 
+/// Text that the first node seals, so that the others can check their keys with it.
+const KEY_CHECK_TEXT: &[u8] = b"sortie";
+
 /// Maximum number of attempts to save a connection that others change at the same time.
 const PUT_TRIES: u32 = 5;
 
@@ -70,9 +70,6 @@ struct Inner {
     sealer: Sealer,
     /// Set once this node was found to have the keys of the database.
     sealer_fits: OnceCell<()>,
-    /// Whether credentials that were sealed without their address can be opened. True only during an upgrade.
-    opens_unaddressed: AtomicBool,
-    data_dir: PathBuf,
     reach: Reach,
     /// `Ok` if a connection may be a program, otherwise the rule that forbids it.
     programs: Result<(), String>,
@@ -125,8 +122,6 @@ impl Connections {
             clock: options.clock.clone(),
             sealer: Sealer::new(options.master_keys.clone()),
             sealer_fits: OnceCell::new(),
-            opens_unaddressed: AtomicBool::new(false),
-            data_dir: options.data_dir.clone(),
             reach,
             connector: Connector::new(&network, launcher).map_err(failed)?,
             programs,
@@ -336,14 +331,11 @@ impl Connections {
         context: SealContext<'_>,
         value: &(impl Serialize + Sync),
     ) -> Result<Vec<u8>, Error> {
-        self.seal_text(context, &to_sealed_json(value)?).await
-    }
-
-    async fn seal_text(&self, context: SealContext<'_>, text: &[u8]) -> Result<Vec<u8>, Error> {
+        let text = to_sealed_json(value)?;
         self.fits().await?;
         self.0
             .sealer
-            .seal(context, text, random()?)
+            .seal(context, &text, random()?)
             .map_err(sealing_failed)
     }
 
@@ -361,15 +353,10 @@ impl Connections {
         if !self.0.sealer.has_key() {
             return Err(sealing_failed(SealError::NoKey));
         }
-        let text = match self.unaddressed() {
-            // Nothing is sealed yet, and nodes of the version before are live.
-            Unaddressed::Opens => upgrade::INCOMPLETE,
-            Unaddressed::Refused => upgrade::COMPLETE,
-        };
         let mine = self
             .0
             .sealer
-            .seal(SEAL_CHECK, text, random()?)
+            .seal(SEAL_CHECK, KEY_CHECK_TEXT, random()?)
             .map_err(sealing_failed)?;
         let first = self.0.store.seal_check(mine).await?;
         self.0
@@ -469,11 +456,7 @@ impl io::Write for Length {
 
 /// Reads the stored half of a definition.
 fn definition_of(row: &ConnectionRow) -> Result<ConnectionDefinition, Error> {
-    definition_in(&row.definition)
-}
-
-fn definition_in(stored: &str) -> Result<ConnectionDefinition, Error> {
-    serde_json::from_str(stored)
+    serde_json::from_str(&row.definition)
         .map_err(|error| Error::Internal(format!("a stored connection cannot be read: {error}")))
 }
 

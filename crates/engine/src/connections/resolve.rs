@@ -152,7 +152,7 @@ impl Connections {
         for (name, sealed) in all {
             // Credentials of a connection that the definition does not name have no use.
             if let Some(address) = wanted.get(&name).and_then(Address::of_inline) {
-                let accepted = self.accept(sealed, &address).map_err(unreadable)?;
+                let accepted = sealed.accept(&address).map_err(unreadable)?;
                 secrets.insert(name, accepted);
             }
         }

@@ -43,8 +43,8 @@ const MARGIN_SECONDS: u64 = 60;
 const REST: Duration = Duration::from_mins(1);
 
 /// Reason why tokens that can be opened are not used.
-const UNFIT: &str = "the tokens were stored for another address than the connection has in the database, or by an earlier \
-                     version after the upgrade was complete: authorize it again";
+const UNFIT: &str =
+    "the tokens were stored for another address than the connection has in the database: authorize it again";
 
 /// A grant in the form that is sealed.
 #[derive(Serialize, Deserialize)]
@@ -172,7 +172,7 @@ impl Connections {
             let connections = self.clone();
             let held = Addressed {
                 value: held,
-                address: Some(address.clone()),
+                address: address.clone(),
             };
             let refresh = async move { connections.refresh(seen, held, give_up).await };
             let refresh = spawn_short(&self.0.tracker, refresh);

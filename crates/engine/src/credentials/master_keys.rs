@@ -29,7 +29,7 @@ pub(crate) const SEAL_CHECK: SealContext<'static> = SealContext {
 };
 
 /// Returns the seal context of a row in a sealed column.
-pub(crate) const fn seal_context(column: SealedColumn, row: &str, org: Option<OrgId>) -> SealContext<'_> {
+const fn seal_context(column: SealedColumn, row: &str, org: Option<OrgId>) -> SealContext<'_> {
     SealContext {
         table: column.table(),
         column: column.column(),
@@ -37,9 +37,6 @@ pub(crate) const fn seal_context(column: SealedColumn, row: &str, org: Option<Or
         org,
     }
 }
-
-/// Mark beside the ids of a node's keys: the node seals credentials with their addresses. The mark is no id of a key.
-pub(crate) const ADDRESSED: &str = "addressed";
 
 /// Values in one page. Those of each column are one transaction.
 const PAGE: u32 = 500;
@@ -133,8 +130,7 @@ impl Engine {
     /// hosted deployment has no organization, and is no caller.
     ///
     /// # Errors
-    /// `Conflict` while a node lacks the key, this node included, or does not publish its keys; `Invalid` for a cursor that no
-    /// page has returned.
+    /// `Conflict` while a node lacks the key, this node included; `Invalid` for a cursor that no page has returned.
     pub async fn reseal(&self, caller: Option<&Caller>, cursor: &str) -> Result<Reseal, Error> {
         let node = &self.0;
         let newest = node
@@ -148,13 +144,7 @@ impl Engine {
                 Error::Conflict("this node has no master key: give it one as SORTIE_MASTER_KEY".to_owned())
             })?;
         for other in self.nodes_keys().await? {
-            let Some(keys) = other.keys else {
-                return Err(Error::Conflict(format!(
-                    "node {} does not say which master keys it has: bring it to this version first",
-                    other.name
-                )));
-            };
-            if !keys.contains(&newest) {
+            if !other.keys.contains(&newest) {
                 return Err(Error::Conflict(format!(
                     "node {} does not have the master key {newest} and could not read what is sealed with it: give every \
                      node both keys first",
@@ -250,10 +240,7 @@ impl Engine {
             .into_iter()
             .map(|node| NodeKeys {
                 name: node.name,
-                keys: node.ids.map(|mut ids| {
-                    ids.retain(|id| id != ADDRESSED);
-                    ids
-                }),
+                keys: node.ids.unwrap_or_default(),
             })
             .collect())
     }

@@ -15,7 +15,6 @@ use crate::{
     Engine,
     callbacks::CallbackWorker,
     cluster::hints::{self, Channel},
-    connections::Unaddressed,
     error::Error,
     kit::{
         models::NO_LANGUAGE_MODEL,
@@ -81,7 +80,6 @@ impl Engine {
             },
             wake: cluster.wake.clone(),
         };
-        stores.connections.begin_upgrade(&cluster.identity.leases).await?;
         let node = Node {
             options: setup.options,
             metrics: setup.metrics,
@@ -147,17 +145,12 @@ impl Engine {
             let licensing = node.stores.licensing.clone();
             spawn_lasting(tracker, "license", licensing.keep_reading(closed.clone()));
         }
-        let connections = || node.stores.connections.clone();
+        let connections = node.stores.connections.clone();
         spawn_lasting(
             tracker,
             "authorizations",
-            connections().keep_forgetting(closed.clone()),
+            connections.keep_forgetting(closed.clone()),
         );
-        if connections().unaddressed() == Unaddressed::Opens {
-            let leases = node.cluster.identity.leases.clone();
-            let upgrade = connections().keep_upgrading(leases, closed.clone());
-            spawn_lasting(tracker, "connections-upgrade", upgrade);
-        }
         match node.options.serves {
             Serves::Everyone => {
                 if node.work.models.is_stopgap() {

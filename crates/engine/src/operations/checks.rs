@@ -15,7 +15,6 @@ use sortie_store::DatabaseInfo;
 
 use crate::{
     Engine,
-    connections::Unaddressed,
     credentials::master_keys::check_master_keys,
     error::Error,
     kit::{
@@ -156,31 +155,6 @@ impl Engine {
         // Checked each time: the database may have been restored under a running node.
         check_master_keys(self.store(), &self.0.options.master_keys).await?;
         let check = Check::new(name, Verdict::Ok, format!("{first} fits the database"));
-        if self.0.stores.connections.unaddressed() == Unaddressed::Opens {
-            return Ok(Check {
-                verdict: Verdict::Warning,
-                found: format!(
-                    "{first} fits the database, credentials are not sealed with their addresses yet"
-                ),
-                ..check
-            }
-            .hint("a node of an earlier version is at work: bring every node to this version"));
-        }
-        if let Some(file) = self.0.stores.connections.contradicted().await? {
-            return Ok(Check {
-                verdict: Verdict::Fault,
-                found: format!(
-                    "{first} fits the database; the database says that credentials are not sealed with their addresses yet, \
-                     and this node refuses such credentials"
-                ),
-                ..check
-            }
-            .hint(format!(
-                "if a backup from before the upgrade was restored, or a node of an earlier version was started since, remove \
-                 {} and start the node again; if not, somebody has changed the database",
-                file.display()
-            )));
-        }
         Ok(if others.is_empty() {
             check
         } else {

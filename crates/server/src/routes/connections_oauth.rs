@@ -229,25 +229,6 @@ fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Get the engine's client metadata
-///
-/// Describes this engine to authorization servers that read client ID metadata documents of OAuth, with the redirect
-/// URI that all connections share. Earlier authorizations use the address of this document as their client ID. 404
-/// unless the engine's address is https.
-#[utoipa::path(
-    get, path = "/v1/oauth/client-metadata.json", tag = "connections",
-    responses(
-        (status = 200, description = "The document.", body = serde_json::Value, example = json!({
-            "client_id": "https://sortie.example.com/v1/oauth/client-metadata.json", "client_name": "Sortie",
-            "redirect_uris": ["https://sortie.example.com/v1/oauth/callback"], "token_endpoint_auth_method": "none"
-        })),
-        (status = 404, description = "The engine's address is not https.", body = sortie_api::ErrorBody),
-    ),
-)]
-pub(crate) async fn get_client_metadata(State(app): State<Arc<App>>) -> ApiResult<Json<serde_json::Value>> {
-    metadata(&app, None)
-}
-
 /// Get the client metadata of a connection
 ///
 /// Describes this engine to the authorization server of one connection, with the redirect URI that only this connection
@@ -272,13 +253,9 @@ pub(crate) async fn get_own_client_metadata(
     State(app): State<Arc<App>>,
     Path(tag): Path<String>,
 ) -> ApiResult<Json<serde_json::Value>> {
-    metadata(&app, Some(&tag))
-}
-
-fn metadata(app: &App, tag: Option<&str>) -> ApiResult<Json<serde_json::Value>> {
     app.engine
         .connections()
-        .client_document(tag)
+        .client_document(&tag)
         .map(Json)
         .ok_or_else(|| ApiError::not_found("this engine has no https address that it could be known by"))
 }

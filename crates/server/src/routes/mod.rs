@@ -92,7 +92,6 @@ operations! {
     Member connections::list_known_services;
     Public connections_oauth::finish_authorization;
     Public connections_oauth::finish_own_authorization;
-    Public connections_oauth::get_client_metadata;
     Public connections_oauth::get_own_client_metadata;
     Member budgets::list_budgets;
     Member budgets::get_budget;

@@ -82,7 +82,7 @@ fn show(found: &MasterKeys, args: &InstallationArgs) -> Result<Exit> {
     if args.json {
         print_json(found)?;
     } else {
-        terminal::print(&text(found, &keys))?;
+        terminal::print(&text(&keys))?;
     }
     Ok(exit)
 }
@@ -120,11 +120,10 @@ fn keys(found: &MasterKeys) -> BTreeMap<&str, Key> {
         keys.entry(&sealed.key).or_default().values += sealed.values;
     }
     for node in &found.nodes {
-        let ids = node.keys.as_deref().unwrap_or_default();
-        if let Some(first) = ids.first() {
+        if let Some(first) = node.keys.first() {
             keys.entry(first).or_default().seals_on.push(node.name.clone());
         }
-        for id in ids {
+        for id in &node.keys {
             keys.entry(id).or_default().opens_on.push(node.name.clone());
         }
     }
@@ -132,18 +131,14 @@ fn keys(found: &MasterKeys) -> BTreeMap<&str, Key> {
         key.missing_on = found
             .nodes
             .iter()
-            .filter(|node| {
-                node.keys
-                    .as_ref()
-                    .is_some_and(|ids| !ids.iter().any(|has| has == id))
-            })
+            .filter(|node| !node.keys.iter().any(|has| has == id))
             .map(|node| node.name.clone())
             .collect();
     }
     keys
 }
 
-fn text(found: &MasterKeys, keys: &BTreeMap<&str, Key>) -> String {
+fn text(keys: &BTreeMap<&str, Key>) -> String {
     let mut rows = table::new(["KEY", "VALUES", "SEALS ON", "OPENS ON", ""]);
     for (id, key) in keys {
         rows.add_row([
@@ -154,13 +149,7 @@ fn text(found: &MasterKeys, keys: &BTreeMap<&str, Key>) -> String {
             terminal::harmless(&key.verdict()).into_owned(),
         ]);
     }
-    let silent = found.nodes.iter().filter(|node| node.keys.is_none()).map(|node| {
-        format!(
-            "node {} does not say which keys it has: it is of an older version\n",
-            terminal::harmless(&node.name)
-        )
-    });
-    table::text(&rows) + &silent.collect::<String>()
+    table::text(&rows)
 }
 
 fn listed(names: &[String]) -> String {
@@ -211,7 +200,7 @@ mod tests {
     fn each_key_says_what_may_become_of_it() {
         let node = |name: &str, keys: &[&str]| NodeKeys {
             name: name.to_owned(),
-            keys: Some(keys.iter().map(|key| (*key).to_owned()).collect()),
+            keys: keys.iter().map(|key| (*key).to_owned()).collect(),
         };
         let sealed = |key: &str| SealedValues {
             key: key.to_owned(),

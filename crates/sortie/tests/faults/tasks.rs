@@ -10,8 +10,7 @@ use tempfile::TempDir;
 /// Names the task that is to panic. Only builds for tests look at it.
 const PANIC_IN: &str = "SORTIE_TEST_PANIC_IN";
 
-/// Tasks and threads of a node of a hosted deployment on `SQLite`. The store has several threads of some kinds. The upgrade of
-/// connections is not among them: only a database of an earlier version starts it.
+/// Tasks and threads of a node of a hosted deployment on `SQLite`. The store has several threads of some kinds.
 const HOSTED: [&str; 25] = [
     "accounts",
     "authorizations",

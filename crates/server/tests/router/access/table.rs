@@ -80,12 +80,6 @@ pub(super) const CALLS: &[Call] = &[
         400,
     ),
     refused(
-        "get_client_metadata",
-        ("GET", "/v1/oauth/client-metadata.json"),
-        "",
-        404,
-    ),
-    refused(
         "get_own_client_metadata",
         ("GET", "/v1/oauth/client-metadata/0"),
         "",

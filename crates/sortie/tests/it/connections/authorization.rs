@@ -412,21 +412,6 @@ async fn a_way_back_that_is_not_ours_authorizes_nothing() -> Checked {
 async fn an_engine_with_an_https_address_says_who_it_is() -> Checked {
     let options = NodeOptions::default().env("SORTIE_ADVERTISE_URL", "https://sortie.example.com/");
     let node = node_with(Database::Sqlite, options).await?;
-    let document = node
-        .client()?
-        .anonymous()
-        .get("/v1/oauth/client-metadata.json")
-        .await?
-        .expect(200)?
-        .json()?;
-    assert_eq!(
-        document["client_id"],
-        "https://sortie.example.com/v1/oauth/client-metadata.json"
-    );
-    assert_eq!(
-        document["redirect_uris"],
-        json!(["https://sortie.example.com/v1/oauth/callback"])
-    );
     // Each connection has its own at each authorization server.
     let tag = "0123456789abcdef".repeat(2);
     let nobody = node.client()?.anonymous();
