@@ -78,7 +78,6 @@ mod tests {
 
     use futures_util::{FutureExt as _, StreamExt as _, stream};
     use http_body_util::BodyExt as _;
-    use serde::Deserialize;
     use serde_json::value::RawValue;
     use sortie_api::Timestamp;
     use sortie_engine::{Batch, Error, TextDelta};
@@ -89,12 +88,6 @@ mod tests {
         *,
     };
     use crate::{kit::BodyBudget, metrics::HttpMetrics};
-
-    /// A stream as a node of the version before sent it, with pieces of text and a heartbeat.
-    const RECORDED: &str = include_str!("../../../engine/src/cluster/peers/recorded/stream.txt");
-
-    /// Time without a message after which a stream has sent one heartbeat, and not yet another.
-    const ONE_HEARTBEAT: Duration = Duration::from_secs(16);
 
     fn encoded(message: Message) -> String {
         String::from_utf8(encode(&[message]).to_vec()).unwrap()
@@ -150,34 +143,6 @@ mod tests {
         assert_eq!(encode(&[]), "");
     }
 
-    #[derive(Deserialize)]
-    struct Record {
-        id: i64,
-        #[serde(rename = "type")]
-        kind: String,
-        data: Box<RawValue>,
-        created_at: Timestamp,
-    }
-
-    /// The message that a block of the recorded stream has the form of. None for the end of the stream.
-    fn message(block: &str) -> Option<Message> {
-        let line = |name: &str| block.lines().find_map(|line| line.strip_prefix(name));
-        let data = line("data: ")?;
-        Some(match line("event: ")? {
-            "message_delta" => Message::Delta(serde_json::from_str(data).unwrap()),
-            "done" => Message::Done(RawValue::from_string(data.to_owned()).unwrap().into()),
-            _ => {
-                let record: Record = serde_json::from_str(data).unwrap();
-                Message::Event(EventRow {
-                    seq: record.id,
-                    kind: record.kind,
-                    data: record.data.get().to_owned(),
-                    created_at: record.created_at,
-                })
-            }
-        })
-    }
-
     fn body(
         batches: impl futures_util::Stream<Item = Result<Arc<Batch>, Error>> + Send + 'static,
     ) -> EventStream {
@@ -194,16 +159,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_bytes_are_those_that_the_version_before_has_sent_for_the_same_messages() {
-        let blocks = RECORDED.split_inclusive("\n\n");
-        let batches = stream::iter(blocks).filter_map(async |block| {
-            if block.starts_with(": heartbeat\n") {
-                tokio::time::sleep(ONE_HEARTBEAT).await;
-            }
-            Some(Ok(Arc::new(Batch::new(vec![message(block)?]))))
-        });
+    async fn a_quiet_stream_has_a_heartbeat_before_its_next_message() {
+        let delta = |text: &str| {
+            Message::Delta(TextDelta {
+                text: text.to_owned(),
+                step: 1,
+            })
+        };
+        let run = RawValue::from_string("{}".to_owned()).unwrap();
+        let messages = [delta("a"), delta("b"), Message::Done(run.into())];
+        let batches = stream::iter(messages.clone())
+            .enumerate()
+            .then(async |(index, message)| {
+                if index == 1 {
+                    // Longer than the interval of one heartbeat, and shorter than two.
+                    tokio::time::sleep(Duration::from_secs(16)).await;
+                }
+                Ok(Arc::new(Batch::new(vec![message])))
+            });
         let sent = body(Box::pin(batches)).collect().await.unwrap().to_bytes();
-        assert_eq!(String::from_utf8(sent.to_vec()).unwrap(), RECORDED);
+        let [a, b, done] = messages.map(encoded);
+        let expected = format!(": connected\nretry: 2000\n{a}: heartbeat\n{b}{done}");
+        assert_eq!(String::from_utf8(sent.to_vec()).unwrap(), expected);
     }
 
     #[tokio::test]

@@ -6,9 +6,9 @@
 //! outcome of the run.
 
 mod passing;
-#[cfg(test)]
-mod recorded_tests;
 mod signature;
+#[cfg(test)]
+mod stream_tests;
 
 use std::{sync::Arc, time::Duration};
 

@@ -27,7 +27,7 @@ const VERSION: &str = "1";
 pub struct Peer {
     /// The organization.
     pub org: OrgId,
-    /// Subject of the client's credential. A node of an earlier version accepts a key alone.
+    /// Subject of the client's credential.
     pub by: By,
 }
 
@@ -175,23 +175,5 @@ mod tests {
             prop_assume!(changed != header);
             prop_assert_eq!(signer(&[1]).verify(REQUEST, &changed, NOW), None);
         }
-    }
-
-    /// Recorded from a node of the version before, whose master key was this one.
-    #[test]
-    fn a_signature_of_the_version_before_stays_valid_and_is_made_the_same() {
-        let request = (
-            "GET",
-            "/v1/runs/run_01m82wgka0fqtbq5j9yqfzybhg/events?after=0&deltas=true",
-        );
-        let at = Timestamp::from_micros(1_795_393_342_801_832);
-        let header = "1 1795393342801832 org_01m82wgk3xf0j9ztmdtbzhaa23 key_01m82wgk3xe7yaq2bnpy4vzq5v \
-                      a088d93a3367379c948b15d3a9e8d98fd6bb1e78eb8bba8d655eabb3cf8a2a63";
-        let peer = Peer {
-            org: "org_01m82wgk3xf0j9ztmdtbzhaa23".parse().unwrap(),
-            by: By::Key("key_01m82wgk3xe7yaq2bnpy4vzq5v".parse().unwrap()),
-        };
-        assert_eq!(signer(&[1]).verify(request, header, at), Some(peer));
-        assert_eq!(signer(&[1]).sign(request, peer, at).unwrap(), header);
     }
 }
