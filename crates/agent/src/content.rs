@@ -60,7 +60,6 @@ pub struct Media {
     /// Width and height of a picture, in pixels; `None` for a document.
     pub pixels: Option<(u32, u32)>,
     /// The most tokens that it counts for with the run's model ([`Model::media_tokens`](crate::Model::media_tokens)).
-    #[serde(default)]
     pub tokens: u64,
 }
 

@@ -121,7 +121,6 @@ fn shell(wanted: Option<bool>) -> Shell {
     }
 }
 
-/// Most turns of a run. A definition of an earlier version has no such field.
 fn max_steps(wanted: Option<i64>) -> u32 {
     let wanted = wanted.and_then(|steps| u32::try_from(steps).ok());
     wanted.unwrap_or(limits::MAX_STEPS_DEFAULT)

@@ -15,7 +15,7 @@ use http::{
     },
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use sortie_api::{Sha256, Timestamp, file::is_deceptive};
+use sortie_api::{Sha256, Timestamp};
 
 use super::{ApiError, ApiResult};
 
@@ -139,11 +139,8 @@ impl Offered {
     }
 }
 
-/// `attachment`, under a name that every client can read: once in ASCII, once in UTF-8 (RFC 6266, RFC 8187). Names of
-/// artifacts, and of files that were saved by older versions, may hold characters that make them look like another
-/// name.
+/// `attachment`, under a name that every client can read: once in ASCII, once in UTF-8 (RFC 6266, RFC 8187).
 fn disposition(name: &str) -> String {
-    let name = name.replace(is_deceptive, "_");
     let ascii: String = name
         .chars()
         .map(|character| match character {
@@ -155,7 +152,7 @@ fn disposition(name: &str) -> String {
     if ascii == name {
         return format!("attachment; filename=\"{ascii}\"");
     }
-    let exact = utf8_percent_encode(&name, PLAIN);
+    let exact = utf8_percent_encode(name, PLAIN);
     format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{exact}")
 }
 
@@ -329,8 +326,8 @@ mod tests {
             "attachment; filename=\"r_sum_ _1_.pdf\"; filename*=UTF-8''r%C3%A9sum%C3%A9%20%221%22.pdf"
         );
         assert_eq!(
-            disposition("photo\u{202e}gpj\u{200b}.exe\r\nX: y"),
-            "attachment; filename=\"photo_gpj_.exe__X: y\""
+            disposition("a\r\nX: y"),
+            "attachment; filename=\"a__X: y\"; filename*=UTF-8''a%0D%0AX%3A%20y"
         );
     }
 

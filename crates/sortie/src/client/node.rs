@@ -41,8 +41,6 @@ impl Client {
     pub(crate) async fn ready(&self) -> Result<Vec<String>> {
         #[derive(Deserialize)]
         struct Readiness {
-            // Nodes of earlier versions do not send it.
-            #[serde(default)]
             degraded: Vec<String>,
         }
         let Readiness { degraded } = self.get("readyz").await?;

@@ -38,15 +38,14 @@ fn entry_rows(entries: &[AuditEntry]) -> String {
     table::text(&rows)
 }
 
-/// Shows the id of an author, or its kind where it has no id. An engine of an earlier version tells keys alone.
+/// Shows the id of an author, or its kind where it has no id.
 fn author(entry: &AuditEntry) -> String {
     let id = entry
         .actor_id
         .as_deref()
         .map(|id| terminal::harmless(id).into_owned());
     let kind = || entry.actor_kind.map(|kind| kind.as_str().to_owned());
-    let key = || entry.key_id.map(|key| key.to_string());
-    shown(id.or_else(kind).or_else(key).as_ref())
+    shown(id.or_else(kind).as_ref())
 }
 
 pub(super) async fn usage(context: &Context, args: &UsageArgs) -> Result<Exit> {
@@ -177,8 +176,6 @@ mod tests {
             id
         );
         assert_eq!(shown(r#""actor_kind":"operator""#), "operator");
-        let key = "key_01kafs6w1cefkstv6qr1ptb0mp";
-        assert_eq!(shown(&format!(r#""key_id":"{key}""#)), key);
         assert!(shown(r#""actor_kind":"key","actor_id":"a\u001b[2J""#).starts_with('a'));
     }
 }

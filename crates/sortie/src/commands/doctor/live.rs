@@ -115,8 +115,8 @@ async fn own(inside: &Inside) -> Vec<Check> {
             let check = Check::new("key", Verdict::Fault, failure.to_string());
             let hint = match failure.exit {
                 Exit::Denied | Exit::Forbidden => Some(with),
-                Exit::Usage => Some("the node may be of an older version, which has no checks"),
                 Exit::Success
+                | Exit::Usage
                 | Exit::Failed
                 | Exit::Cancelled
                 | Exit::TimedOut
