@@ -147,15 +147,15 @@ async fn a_connection_is_authorized_and_its_tokens_are_renewed(database: Databas
         page.header("content-security-policy")?
             .contains("frame-ancestors 'none'")
     );
-    confirm(&client, &code(&page)?).await?.expect(200)?;
-    assert_eq!(status(&client).await?, "ready");
-    is_written_down(&client).await?;
-    // Good once.
+    // The state is good once, and does not find the tokens that wait for the code.
     client
         .anonymous()
         .get(&back)
         .await?
         .failure(400, "invalid_request")?;
+    confirm(&client, &code(&page)?).await?.expect(200)?;
+    assert_eq!(status(&client).await?, "ready");
+    is_written_down(&client).await?;
 
     service.give_tokens_for(3600);
     let (_, run) = client.complete(&call()).await?;
