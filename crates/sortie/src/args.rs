@@ -30,7 +30,7 @@ pub(crate) use self::{
     administration::{AuditArgs, Grace, KeysCommand, NodesCommand, UsageArgs},
     amount::Amount,
     budgets::BudgetsCommand,
-    connections::{ConnectionsCommand, PutArgs},
+    connections::{AuthKind, ConnectionsCommand, PutArgs},
     document::Document,
     files::{FileRef, FilesCommand},
     license::{LicenseArgs, LicenseCommand},
@@ -41,7 +41,10 @@ pub(crate) use self::{
     schedules::{Clearable, CreateScheduleArgs, ScheduleFields, SchedulesCommand, UpdateScheduleArgs},
     workflows::{PutWorkflows, WorkflowsCommand},
 };
-use crate::config::Flags;
+use crate::{
+    config::Flags,
+    render::{Render, maybe},
+};
 
 /// Runs AI agents on demand.
 #[derive(Debug, Parser)]
@@ -185,9 +188,8 @@ pub(crate) struct EngineArgs {
 /// A command that prints records.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) render: Render,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
 }
@@ -347,6 +349,25 @@ pub(crate) enum RunsCommand {
     },
 }
 
+impl WhichRuns {
+    /// The filters as the API takes them.
+    pub(crate) fn filters(&self) -> Vec<(&'static str, String)> {
+        given([
+            ("status", maybe(self.status)),
+            ("tag", self.tag.clone()),
+            ("schedule", maybe(self.schedule)),
+        ])
+    }
+}
+
+/// Returns the parameters that have a value.
+fn given<const N: usize>(pairs: [(&'static str, Option<String>); N]) -> Vec<(&'static str, String)> {
+    pairs
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
+}
+
 /// The roles that a key can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum KeyRole {
@@ -373,9 +394,8 @@ pub(crate) enum ConfigCommand {
     Check {
         /// The file to check [default: the one that `serve` would read]
         file: Option<PathBuf>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        render: Render,
     },
 }
 

@@ -1,45 +1,30 @@
-//! The engine's API as the command line uses it.
+//! Client of the engine API and, for operators, of the organization API.
 
-mod artifacts;
+mod call;
+mod content;
 mod files;
 mod following;
-mod master_key;
-mod node;
-mod operators;
 mod rate_limit;
-mod schedules;
-mod workflows;
 
 use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder, Response, header};
-use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Value, value::RawValue};
-use sortie_api::{
-    AuditEntry, AuditPage, Budget, BudgetScope, Connection, DeliveryAttempt, ErrorBody, ErrorCode, KeyId,
-    License, OrganizationInfo, PutBudget, Redelivery, Run, RunDefinition, RunId, RunPage,
-    connection::{Authorization, ConfirmAuthorization, ConfirmedAuthorization, ConnectionTest, KnownService},
-    key::{ApiKey, CreateKey, CreatedKey, RotateKey},
-    license::PutLicense,
-    limits,
-    model::ModelCatalog,
-    plain,
-    usage::Usage,
-};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+use sortie_api::{ErrorBody, ErrorCode, Run, RunId, limits, plain};
 use sortie_net::{EngineClient, Outbound, Timeouts, read_body};
+use sortie_server::Api;
 use url::Url;
 
 use self::rate_limit::retry_after;
 pub(crate) use self::{
-    artifacts::Content,
+    call::{Call, delete, get, patch, post, post_json, put},
+    content::Content,
     files::{passing_name, refs},
     following::Followed,
-    node::InstallationApi,
     rate_limit::waits,
-    workflows::UsedDefinition,
 };
 use crate::{
-    args::{Name, WhichRuns},
     config::Environment,
     connect::is_this_machine,
     failure::{Exit, Failure, Result},
@@ -51,16 +36,17 @@ const ANSWER_BYTES: usize = 640 << 20;
 /// Silence after which a connection counts as lost. A stream sends a heartbeat every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(45);
 
-/// A client of one engine with one key.
+/// Client of one API with one key.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     http: EngineClient,
     base: Url,
+    api: Api,
     key: Option<String>,
 }
 
 impl Client {
-    /// A client of the engine at `base`, which the caller has from `from` (for messages).
+    /// Makes a client of the engine API at `base`. Messages name `from` as the source of the address.
     pub(crate) fn new(base: &str, from: &str, key: Option<String>) -> Result<Self> {
         let wrong =
             |rule: &str| Failure::usage(format!("{from} {base}: not the address of an engine: {rule}"));
@@ -91,7 +77,12 @@ impl Client {
         };
         let http = EngineClient::through(&outbound, timeouts)
             .map_err(|error| Failure::internal(format!("the HTTP client cannot be made: {error}")))?;
-        Ok(Self { http, base, key })
+        Ok(Self {
+            http,
+            base,
+            api: Api::Engine,
+            key,
+        })
     }
 
     /// Returns a client of this engine with another key.
@@ -102,18 +93,33 @@ impl Client {
         }
     }
 
+    /// Turns this into a client of the organization API, for the operator of a hosted deployment.
+    pub(crate) fn for_operator(self) -> Self {
+        Self {
+            api: Api::Organization,
+            ..self
+        }
+    }
+
+    pub(crate) fn api(&self) -> Api {
+        self.api
+    }
+
     /// Whether requests carry a key.
     pub(crate) fn has_key(&self) -> bool {
         self.key.is_some()
     }
 
+    fn url(&self, path: &str) -> Result<Url> {
+        let joined = self.base.join(path);
+        joined.map_err(|error| Failure::usage(format!("{}: {error}", self.base)))
+    }
+
     fn request(&self, method: Method, path: &str) -> Result<RequestBuilder> {
-        let wrong = |text: String| Failure::usage(format!("{}: {text}", self.base));
-        let url = self.base.join(path).map_err(|error| wrong(error.to_string()))?;
         let request = self
             .http
-            .request(method, &url)
-            .map_err(|error| wrong(error.to_string()))?;
+            .request(method, &self.url(path)?)
+            .map_err(|error| Failure::usage(format!("{}: {error}", self.base)))?;
         Ok(match &self.key {
             Some(key) => request.bearer_auth(key),
             None => request,
@@ -187,7 +193,9 @@ impl Client {
         let body = read_body(response, ANSWER_BYTES)
             .await
             .map_err(|error| Failure::unavailable(format!("the answer broke off: {error}")))?;
-        serde_json::from_slice(&body).map_err(|error| {
+        // An answer without a body, such as that of a deletion, reads as `()`.
+        let body = if body.is_empty() { b"null" } else { body.as_ref() };
+        serde_json::from_slice(body).map_err(|error| {
             Failure::unavailable(format!(
                 "{} answers what this version cannot read: {}",
                 self.base,
@@ -196,21 +204,60 @@ impl Client {
         })
     }
 
-    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
-        let request = self.request(Method::GET, path)?;
-        self.read(self.send(request).await?).await
-    }
-
-    async fn post<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        body: Option<&(impl Serialize + Sync)>,
-    ) -> Result<T> {
-        let mut request = self.request(Method::POST, path)?;
-        if let Some(body) = body {
+    /// Makes a call and reads its answer.
+    pub(crate) async fn ask<T: DeserializeOwned>(&self, call: Call<'_, impl Serialize + Sync>) -> Result<T> {
+        let mut request = self.request(call.method, &call.path)?;
+        if let Some(body) = call.body {
             request = request.json(body);
         }
         self.read(self.send(request).await?).await
+    }
+
+    /// Reads a list page by page: all entries that the filters let through, or the first `limit` of them.
+    pub(crate) async fn pages<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        filters: &[(&'static str, String)],
+        limit: Option<u32>,
+    ) -> Result<Vec<T>> {
+        let (mut items, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let mut query = filters.to_vec();
+            if let Some(limit) = limit {
+                let left = limit.saturating_sub(u32::try_from(items.len()).unwrap_or(u32::MAX));
+                if left == 0 {
+                    return Ok(items);
+                }
+                query.push(("limit", left.min(limits::PAGE).to_string()));
+            }
+            if !cursor.is_empty() {
+                query.push(("cursor", cursor));
+            }
+            let page: Page<T> = self.ask(get(path_of(path, &query))).await?;
+            items.extend(page.items);
+            if page.next_cursor.is_empty() {
+                return Ok(items);
+            }
+            cursor = page.next_cursor;
+        }
+    }
+
+    /// Returns the address of what is below `path` under these names, which it encodes.
+    pub(crate) fn below<'a>(&self, path: &str, names: impl IntoIterator<Item = &'a str>) -> Result<String> {
+        let mut url = self.url(path)?;
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.extend(names);
+        }
+        Ok(url.into())
+    }
+
+    /// Returns the path of an operation on all nodes of a database.
+    pub(crate) fn on_all_nodes(&self, path: &str) -> String {
+        let root = match self.api {
+            Api::Engine => "v1/admin",
+            Api::Organization => "v1/operator",
+        };
+        format!("{root}/{path}")
     }
 
     /// Creates a run, or returns the one that was created with the same key. `request` has the form of a `RunRequest`.
@@ -221,206 +268,48 @@ impl Client {
         self.read(self.send(post.json(request)).await?).await
     }
 
-    /// Returns a run with its output. An output that can be read once is read by this: the caller must print it.
-    pub(crate) async fn get_run(&self, id: RunId) -> Result<Run> {
-        self.get(&format!("v1/runs/{id}")).await
-    }
-
     /// Returns a run without its output, which stays readable.
     pub(crate) async fn look_at_run(&self, id: RunId) -> Result<Run> {
-        self.get(&format!("v1/runs/{id}?output=false")).await
-    }
-
-    /// The newest of these runs, page by page.
-    pub(crate) async fn list_runs(&self, which: &WhichRuns) -> Result<Vec<Run>> {
-        let mut runs: Vec<Run> = Vec::new();
-        let mut cursor = String::new();
-        loop {
-            let left = which
-                .limit
-                .saturating_sub(u32::try_from(runs.len()).unwrap_or(u32::MAX));
-            if left == 0 {
-                return Ok(runs);
-            }
-            let path = page_path(which, left.min(limits::PAGE), &cursor);
-            let page: RunPage = self.get(&path).await?;
-            runs.extend(page.items);
-            if page.next_cursor.is_empty() {
-                return Ok(runs);
-            }
-            cursor = page.next_cursor;
-        }
+        self.ask(get(format!("v1/runs/{id}?output=false"))).await
     }
 
     pub(crate) async fn cancel_run(&self, id: RunId) -> Result<Run> {
-        self.post(&format!("v1/runs/{id}/cancel"), None::<&()>).await
+        self.ask(post(format!("v1/runs/{id}/cancel"))).await
     }
 
-    pub(crate) async fn run_definition(&self, id: RunId) -> Result<RunDefinition> {
-        self.get(&format!("v1/runs/{id}/definition")).await
+    /// Returns the time on the clock of the node, as it answers. Needs no key.
+    pub(crate) async fn time(&self) -> Result<Option<String>> {
+        let request = self.request(Method::GET, "healthz")?;
+        let response = self.send(request).await?;
+        let date = response.headers().get(header::DATE);
+        Ok(date.and_then(|date| date.to_str().ok()).map(str::to_owned))
     }
 
-    pub(crate) async fn list_deliveries(&self, id: RunId) -> Result<Vec<DeliveryAttempt>> {
-        self.get(&format!("v1/runs/{id}/deliveries")).await
-    }
-
-    pub(crate) async fn redeliver_run(&self, id: RunId) -> Result<Redelivery> {
-        self.post(&format!("v1/runs/{id}/deliveries"), None::<&()>).await
-    }
-
-    pub(crate) async fn models(&self) -> Result<ModelCatalog> {
-        self.get("v1/models").await
-    }
-
-    pub(crate) async fn list_keys(&self) -> Result<Vec<ApiKey>> {
-        self.get("v1/admin/keys").await
-    }
-
-    pub(crate) async fn create_key(&self, key: &CreateKey) -> Result<CreatedKey> {
-        self.post("v1/admin/keys", Some(key)).await
-    }
-
-    pub(crate) async fn rotate_key(&self, id: KeyId, request: &RotateKey) -> Result<CreatedKey> {
-        self.post(&format!("v1/admin/keys/{id}/rotate"), Some(request))
-            .await
-    }
-
-    /// The organization, the role and the id of the key in use.
-    pub(crate) async fn me(&self) -> Result<OrganizationInfo> {
-        self.get("v1/me").await
-    }
-
-    /// The newest entries of the audit log that the filters let through, page by page, at most `limit`.
-    pub(crate) async fn list_audit(
-        &self,
-        filters: &[(&'static str, String)],
-        limit: u32,
-    ) -> Result<Vec<AuditEntry>> {
-        let mut entries: Vec<AuditEntry> = Vec::new();
-        let mut cursor = String::new();
-        loop {
-            let left = limit.saturating_sub(u32::try_from(entries.len()).unwrap_or(u32::MAX));
-            if left == 0 {
-                return Ok(entries);
-            }
-            let mut query = filters.to_vec();
-            query.push(("limit", left.min(limits::PAGE).to_string()));
-            query.extend((!cursor.is_empty()).then_some(("cursor", cursor)));
-            let page: AuditPage = self.get(&path_of("v1/admin/audit", &query)).await?;
-            entries.extend(page.items);
-            if page.next_cursor.is_empty() {
-                return Ok(entries);
-            }
-            cursor = page.next_cursor;
+    /// Checks that the node takes runs now. Returns the parts of it that do not work and without which it still takes runs.
+    /// The error has the reason why it takes none. Needs no key.
+    pub(crate) async fn ready(&self) -> Result<Vec<String>> {
+        #[derive(Deserialize)]
+        struct Readiness {
+            degraded: Vec<String>,
         }
-    }
-
-    /// Returns the usage; `query` has the days and the dimensions.
-    pub(crate) async fn usage(&self, query: &[(&'static str, String)]) -> Result<Usage> {
-        self.get(&path_of("v1/admin/usage", query)).await
-    }
-
-    pub(crate) async fn license(&self) -> Result<License> {
-        self.get("v1/admin/license").await
-    }
-
-    pub(crate) async fn put_license(&self, put: &PutLicense) -> Result<License> {
-        let request = self.request(Method::PUT, "v1/admin/license")?;
-        self.read(self.send(request.json(put)).await?).await
-    }
-
-    pub(crate) async fn delete_license(&self) -> Result<()> {
-        let request = self.request(Method::DELETE, "v1/admin/license")?;
-        self.send(request).await.map(drop)
-    }
-
-    pub(crate) async fn delete_key(&self, id: KeyId) -> Result<()> {
-        let request = self.request(Method::DELETE, &format!("v1/admin/keys/{id}"))?;
-        self.send(request).await.map(drop)
-    }
-
-    pub(crate) async fn list_connections(&self) -> Result<Vec<Connection>> {
-        self.get("v1/connections").await
-    }
-
-    pub(crate) async fn get_connection(&self, name: &Name) -> Result<Connection> {
-        self.get(&format!("v1/connections/{name}")).await
-    }
-
-    /// Saves a connection: its definition as it was given, for the engine to judge.
-    pub(crate) async fn put_connection(&self, name: &Name, definition: &Value) -> Result<Connection> {
-        let request = self.request(Method::PUT, &format!("v1/connections/{name}"))?;
-        self.read(self.send(request.json(definition)).await?).await
-    }
-
-    pub(crate) async fn delete_connection(&self, name: &Name) -> Result<()> {
-        let request = self.request(Method::DELETE, &format!("v1/connections/{name}"))?;
-        self.send(request).await.map(drop)
-    }
-
-    pub(crate) async fn test_connection(&self, name: &Name) -> Result<ConnectionTest> {
-        self.post(&format!("v1/connections/{name}/test"), None::<&()>)
-            .await
-    }
-
-    pub(crate) async fn authorize_connection(&self, name: &Name) -> Result<Authorization> {
-        self.post(&format!("v1/connections/{name}/oauth"), None::<&()>)
-            .await
-    }
-
-    pub(crate) async fn confirm_authorization(
-        &self,
-        name: &Name,
-        code: &str,
-    ) -> Result<ConfirmedAuthorization> {
-        let code = ConfirmAuthorization {
-            code: code.to_owned(),
-        };
-        self.post(&format!("v1/connections/{name}/oauth/confirm"), Some(&code))
-            .await
-    }
-
-    pub(crate) async fn known_services(&self) -> Result<Vec<KnownService>> {
-        self.get("v1/connections/catalog").await
-    }
-
-    pub(crate) async fn list_budgets(&self) -> Result<Vec<Budget>> {
-        self.get("v1/budgets").await
-    }
-
-    pub(crate) async fn put_budget(&self, scope: &BudgetScope, put: &PutBudget) -> Result<Budget> {
-        let request = self.request(Method::PUT, &format!("v1/budgets/{scope}"))?;
-        self.read(self.send(request.json(put)).await?).await
-    }
-
-    pub(crate) async fn delete_budget(&self, scope: &BudgetScope) -> Result<()> {
-        let request = self.request(Method::DELETE, &format!("v1/budgets/{scope}"))?;
-        self.send(request).await.map(drop)
+        let Readiness { degraded } = self.ask(get("readyz")).await?;
+        Ok(degraded)
     }
 }
 
-fn page_path(which: &WhichRuns, limit: u32, cursor: &str) -> String {
-    let path = "v1/runs?".to_owned();
-    let start = path.len();
-    let mut query = url::form_urlencoded::Serializer::for_suffix(path, start);
-    query.append_pair("limit", &limit.to_string());
-    if let Some(status) = which.status {
-        query.append_pair("status", status.as_str());
-    }
-    if let Some(tag) = &which.tag {
-        query.append_pair("tag", tag);
-    }
-    if let Some(schedule) = which.schedule {
-        query.append_pair("schedule", &schedule.to_string());
-    }
-    if !cursor.is_empty() {
-        query.append_pair("cursor", cursor);
-    }
-    query.finish()
+/// Page of a list.
+#[derive(Deserialize)]
+struct Page<T> {
+    items: Vec<T>,
+    /// Position of the next page; empty on the last one.
+    next_cursor: String,
 }
 
-/// A path with its query.
-fn path_of(path: &str, query: &[(&'static str, String)]) -> String {
+/// Returns a path with its query.
+pub(crate) fn path_of(path: &str, query: &[(&'static str, String)]) -> String {
+    if query.is_empty() {
+        return path.to_owned();
+    }
     let path = format!("{path}?");
     let start = path.len();
     url::form_urlencoded::Serializer::for_suffix(path, start)
@@ -438,6 +327,7 @@ mod tests {
     use sortie_api::RunStatus;
 
     use super::*;
+    use crate::args::WhichRuns;
 
     /// Gives one answer to each connection and returns what was asked, in order.
     pub(super) async fn engine(listener: TcpListener, answers: Vec<String>) -> Vec<String> {
@@ -517,32 +407,62 @@ mod tests {
             let (listener, client) = client().await;
             // Longer than anybody waits.
             let refused = refusal(status, code).replace("retry-after: 7", "retry-after: 7200");
-            let (_, answer) = tokio::join!(engine(listener, vec![refused]), client.models());
-            let failure = answer.map(|_| ()).unwrap_err();
+            let (_, answer) = tokio::join!(
+                engine(listener, vec![refused]),
+                client.ask::<()>(get("v1/models"))
+            );
+            let failure = answer.unwrap_err();
             assert_eq!(failure.exit, exit, "{status}");
             assert!(failure.to_string().ends_with(words), "{failure}");
         }
     }
 
-    #[test]
-    fn a_page_is_asked_for_with_all_its_filters() {
+    /// Returns the first line of a request for the second page of a list of runs, of which `limit` are wanted.
+    async fn second_page_of(which: &WhichRuns) -> String {
+        let (listener, client) = client().await;
+        let answers = vec![
+            answer(r#"{"items":[1,2],"next_cursor":"a+b/="}"#),
+            answer(r#"{"items":[3],"next_cursor":""}"#),
+        ];
+        let filters = which.filters();
+        let (asked, found) = tokio::join!(
+            engine(listener, answers),
+            client.pages::<u8>("v1/runs", &filters, Some(which.limit))
+        );
+        assert_eq!(found.unwrap(), [1, 2, 3]);
+        asked[1].lines().next().unwrap().to_owned()
+    }
+
+    #[tokio::test]
+    async fn a_page_is_asked_for_with_all_its_filters() {
         let all = WhichRuns {
             status: None,
             tag: None,
             schedule: None,
             limit: 20,
         };
-        assert_eq!(page_path(&all, 20, ""), "v1/runs?limit=20");
+        assert_eq!(
+            second_page_of(&all).await,
+            "GET /v1/runs?limit=18&cursor=a%2Bb%2F%3D HTTP/1.1"
+        );
         let some = WhichRuns {
             status: Some(RunStatus::TimedOut),
             tag: Some("a&b".to_owned()),
             schedule: "sched_01kafs6w1cefkstv6qr1ptb0mp".parse().ok(),
-            limit: 20,
+            limit: 500,
         };
         assert_eq!(
-            page_path(&some, 100, "a+b/="),
-            "v1/runs?limit=100&status=timed_out&tag=a%26b&schedule=sched_01kafs6w1cefkstv6qr1ptb0mp&cursor=a%2Bb%2F%3D"
+            second_page_of(&some).await,
+            "GET /v1/runs?status=timed_out&tag=a%26b&schedule=sched_01kafs6w1cefkstv6qr1ptb0mp&limit=100\
+             &cursor=a%2Bb%2F%3D HTTP/1.1"
         );
+    }
+
+    #[tokio::test]
+    async fn a_name_in_an_address_is_encoded() {
+        let (_, client) = client().await;
+        let path = client.below("v1/files", ["a b/c?d#e", "content"]).unwrap();
+        assert!(path.ends_with("/v1/files/a%20b%2Fc%3Fd%23e/content"), "{path}");
     }
 
     #[test]

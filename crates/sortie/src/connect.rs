@@ -283,16 +283,18 @@ impl Connection {
         }
     }
 
-    /// Ends the connection after its command. A command that left at once leaves other commands to themselves.
-    pub(crate) async fn close_after(self, done: &Result<Exit>) {
-        match done {
+    /// Does `work` with the connection, then closes it.
+    pub(crate) async fn during<T>(mut self, work: impl AsyncFnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let done = work(&mut self).await;
+        match &done {
             Err(failure) if failure.exit == Exit::Left => self.leave().await,
             Ok(_) | Err(_) => self.close().await,
         }
+        done
     }
 
     /// Stops the engine where it is this process's own, as soon as no other command shares it.
-    pub(crate) async fn close(self) {
+    async fn close(self) {
         let node = match self.engine {
             EngineOwner::Own(node) => node,
             EngineOwner::Shared { sharing, .. } => return drop(sharing),
@@ -329,7 +331,7 @@ impl Connection {
     }
 
     /// Stops the engine at once where it is this process's own. Another command that shares it goes on by itself.
-    pub(crate) async fn leave(self) {
+    async fn leave(self) {
         if let EngineOwner::Own(node) = self.engine {
             at_once(node).await;
         }
@@ -344,7 +346,8 @@ async fn at_once(node: Box<Node>) {
     }
 }
 
-fn random_name() -> Result<String> {
+/// Returns a name that no other command makes.
+pub(crate) fn random_name() -> Result<String> {
     let random = getrandom::u64()
         .and_then(|first| Ok((first, getrandom::u64()?)))
         .map_err(|error| Failure::internal(format!("the kernel gives no random bytes: {error}")))?;

@@ -24,6 +24,12 @@ pub(crate) enum Format {
     JsonLines,
 }
 
+impl Format {
+    pub(crate) fn of(is_json: bool) -> Self {
+        if is_json { Self::JsonLines } else { Self::Text }
+    }
+}
+
 /// Effect of an interruption by the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnInterrupt {
@@ -191,9 +197,9 @@ impl View {
         match self.format {
             Format::JsonLines => print_json_line(run),
             Format::Text => {
-                let answer = run.output.as_ref().or(self.answer.as_ref());
-                if let Some(answer) = answer {
-                    print_answer(answer)?;
+                let output = run.output.as_ref().or(self.answer.as_ref());
+                if let Some(output) = output {
+                    terminal::print(&answer(output))?;
                 } else if let (Some(true), Some(until)) = (run.output_available, run.output_expires_at) {
                     terminal::note(&format!(
                         "the answer is held until {until}, to be read once: `sortie runs get {}` prints it",
@@ -253,19 +259,17 @@ fn print_json_line<T: serde::Serialize>(value: &T) -> Result<()> {
     Ok(terminal::print_line(&line)?)
 }
 
-/// Prints an answer: as it is for a file or a program, harmless for a terminal, and with a last newline.
-pub(crate) fn print_answer(output: &str) -> Result<()> {
+/// Returns an answer as it is printed: as it is for a file or a program, harmless for a terminal, and with a last newline.
+pub(crate) fn answer(output: &str) -> String {
     use std::io::IsTerminal as _;
 
-    let text = if std::io::stdout().is_terminal() {
-        terminal::harmless(output)
+    let mut text = if std::io::stdout().is_terminal() {
+        terminal::harmless(output).into_owned()
     } else {
-        output.into()
+        output.to_owned()
     };
-    if text.ends_with('\n') || text.is_empty() {
-        terminal::print(&text)?;
-    } else {
-        terminal::print_line(&text)?;
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
     }
-    Ok(())
+    text
 }

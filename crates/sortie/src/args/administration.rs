@@ -9,7 +9,8 @@ use sortie_api::{
     usage::{Day, UsageDimension},
 };
 
-use super::{EngineArgs, InstallationArgs, KeyRole, ListArgs, number::at_least_one};
+use super::{EngineArgs, InstallationArgs, KeyRole, ListArgs, given, number::at_least_one};
+use crate::render::maybe;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
@@ -157,14 +158,13 @@ pub(crate) struct AuditArgs {
 impl AuditArgs {
     /// The filters as the API takes them.
     pub(crate) fn filters(&self) -> Vec<(&'static str, String)> {
-        let filters = [
+        given([
             ("action", self.action.clone()),
             ("target", self.target.clone()),
-            ("key", self.key.map(|key| key.to_string())),
-            ("since", self.since.map(|at| at.to_string())),
-            ("until", self.until.map(|at| at.to_string())),
-        ];
-        given(filters)
+            ("key", maybe(self.key)),
+            ("since", maybe(self.since)),
+            ("until", maybe(self.until)),
+        ])
     }
 }
 
@@ -188,18 +188,11 @@ impl UsageArgs {
     pub(crate) fn query(&self) -> Vec<(&'static str, String)> {
         let by: Vec<&str> = self.by.iter().map(|dimension| dimension.as_str()).collect();
         given([
-            ("from", self.from.map(|day| day.to_string())),
-            ("to", self.to.map(|day| day.to_string())),
+            ("from", maybe(self.from)),
+            ("to", maybe(self.to)),
             ("by", Some(by.join(","))),
         ])
     }
-}
-
-fn given<const N: usize>(pairs: [(&'static str, Option<String>); N]) -> Vec<(&'static str, String)> {
-    pairs
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value?)))
-        .collect()
 }
 
 #[cfg(test)]

@@ -6,13 +6,13 @@ use clap::{Args, Subcommand, ValueEnum};
 use sortie_server::Api;
 
 use super::{EngineArgs, NodeArgs};
+use crate::render::Render;
 
 /// Address of the engine, or of the organization API of a hosted deployment, and the form of the answer.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct InstallationArgs {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) render: Render,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
     #[arg(

@@ -4,13 +4,13 @@ use clap::{Args, Subcommand};
 use sortie_api::{OrgId, PaymentId};
 
 use super::{Amount, number::whole};
+use crate::render::Render;
 
 /// Address of the organization API, and the form of the answer.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct OperatorArgs {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) render: Render,
     #[arg(
         long,
         value_name = "URL",

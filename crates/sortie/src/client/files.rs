@@ -1,21 +1,22 @@
-//! Saved files: their records, and their content in and out, piece by piece.
+//! Saved files: their addresses, and uploads piece by piece.
 
-use std::path::Path;
+use std::{future::ready, path::Path};
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use reqwest::{Body, Method, RequestBuilder, header};
 use sortie_api::{
-    File, FileId, FilePage,
-    file::{RenameFile, check_name, is_deceptive},
-    limits, plain,
+    File, FileId,
+    file::{check_name, is_deceptive},
+    plain,
 };
 use tokio::io::AsyncReadExt as _;
-use url::Url;
+use tokio_util::io::ReaderStream;
 
-use super::{Client, Content, rate_limit::wait_out};
+use super::{Client, delete, rate_limit::wait_out};
 use crate::{
     args::FileRef,
+    connect::random_name,
     failure::{Failure, Result},
 };
 
@@ -23,50 +24,13 @@ use crate::{
 const PIECE: usize = 256 * 1024;
 
 impl Client {
-    /// The newest files, page by page, at most `limit`.
-    pub(crate) async fn list_files(&self, limit: u32) -> Result<Vec<File>> {
-        let mut files: Vec<File> = Vec::new();
-        let mut cursor = String::new();
-        loop {
-            let left = limit.saturating_sub(u32::try_from(files.len()).unwrap_or(u32::MAX));
-            if left == 0 {
-                return Ok(files);
-            }
-            let limit = left.min(limits::PAGE);
-            let after = if cursor.is_empty() {
-                String::new()
-            } else {
-                format!("&cursor={cursor}")
-            };
-            let page: FilePage = self.get(&format!("v1/files?limit={limit}{after}")).await?;
-            files.extend(page.items);
-            if page.next_cursor.is_empty() {
-                return Ok(files);
-            }
-            cursor = page.next_cursor;
-        }
-    }
-
-    pub(crate) async fn get_file(&self, file: &FileRef) -> Result<File> {
-        let request = self.request(Method::GET, &file_path(file, "")?)?;
-        self.read(self.send(request).await?).await
-    }
-
-    /// The content, to be read from the answer.
-    pub(crate) async fn file_content(&self, file: &FileRef) -> Result<Content> {
-        let request = self.request(Method::GET, &file_path(file, "content")?)?;
-        Ok(Content(self.send(request).await?))
-    }
-
-    pub(crate) async fn rename_file(&self, file: &FileRef, name: String) -> Result<File> {
-        let request = self.request(Method::PATCH, &file_path(file, "")?)?;
-        self.read(self.send(request.json(&RenameFile { name })).await?)
-            .await
+    /// Returns the address of a file by its id or name.
+    pub(crate) fn file(&self, file: &FileRef) -> Result<String> {
+        self.below("v1/files", [file.as_str()])
     }
 
     pub(crate) async fn delete_file(&self, file: &FileRef) -> Result<()> {
-        let request = self.request(Method::DELETE, &file_path(file, "")?)?;
-        self.send(request).await.map(drop)
+        self.ask(delete(self.file(file)?)).await
     }
 
     /// Saves a file of this machine under a name. It is read while it is sent.
@@ -101,19 +65,6 @@ impl Client {
     }
 }
 
-/// `v1/files/…`, the name encoded.
-fn file_path(file: &FileRef, below: &str) -> Result<String> {
-    let wrong = || Failure::internal("the address of the engine takes no path");
-    let mut url: Url = "http://host/v1/files/".parse().map_err(|_| wrong())?;
-    let mut segments = url.path_segments_mut().map_err(|()| wrong())?;
-    segments.pop_if_empty().push(file.as_str());
-    if !below.is_empty() {
-        segments.push(below);
-    }
-    drop(segments);
-    Ok(url.path().trim_start_matches('/').to_owned())
-}
-
 /// A form with a name and a file.
 struct Form {
     boundary: String,
@@ -123,10 +74,7 @@ struct Form {
 
 impl Form {
     fn new(name: &str) -> Result<Self> {
-        let random = getrandom::u64()
-            .and_then(|first| Ok((first, getrandom::u64()?)))
-            .map_err(|error| Failure::internal(format!("the kernel gives no random bytes: {error}")))?;
-        let boundary = format!("sortie-{:016x}{:016x}", random.0, random.1);
+        let boundary = random_name()?;
         let head = format!(
             "--{boundary}\r\nContent-Disposition: form-data; name=\"name\"\r\n\r\n{name}\r\n\
              --{boundary}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"file\"\r\n\r\n"
@@ -149,31 +97,11 @@ impl Form {
             .saturating_add(self.tail.len() as u64)
     }
 
-    /// The form around the first `length` bytes of the file. A file that became shorter meanwhile breaks the request.
+    /// Returns the form around the first `length` bytes of the file. A file that became shorter meanwhile breaks the request.
     fn body(self, file: tokio::fs::File, length: u64) -> Body {
-        let content = stream::try_unfold((file, length), |(mut file, left)| async move {
-            let wanted = usize::try_from(left).unwrap_or(PIECE).min(PIECE);
-            let mut piece = vec![0; wanted];
-            let read = if wanted == 0 {
-                0
-            } else {
-                file.read(&mut piece).await?
-            };
-            if read == 0 {
-                return Ok::<_, std::io::Error>(None);
-            }
-            piece.truncate(read);
-            Ok(Some((
-                Bytes::from(piece),
-                (file, left.saturating_sub(read as u64)),
-            )))
-        });
-        let (head, tail) = (self.head, self.tail);
-        let all = futures_util::StreamExt::chain(stream::once(async { Ok(head) }), content);
-        Body::wrap_stream(futures_util::StreamExt::chain(
-            all,
-            stream::once(async { Ok(tail) }),
-        ))
+        let content = ReaderStream::with_capacity(file.take(length), PIECE);
+        let text = |bytes| stream::once(ready(Ok::<_, std::io::Error>(bytes)));
+        Body::wrap_stream(text(self.head).chain(content).chain(text(self.tail)))
     }
 }
 

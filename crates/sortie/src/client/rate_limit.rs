@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
     use crate::client::{
-        InstallationApi,
+        get,
         tests::{answer, client, engine, refusal},
     };
 
@@ -125,9 +125,9 @@ mod tests {
             .replace("said so", words);
         let (_, found) = tokio::join!(
             engine(listener, vec![refused]),
-            client.master_keys(InstallationApi::Engine)
+            client.ask::<()>(get("v1/models"))
         );
-        assert_eq!(found.map(|_| ()).unwrap_err().to_string(), words);
+        assert_eq!(found.unwrap_err().to_string(), words);
     }
 
     #[tokio::test]
@@ -135,9 +135,9 @@ mod tests {
         let (listener, client) = client().await;
         let (_, found) = tokio::join!(
             engine(listener, vec![refused(7200)]),
-            client.master_keys(InstallationApi::Engine)
+            client.ask::<()>(get("v1/models"))
         );
-        let failure = found.map(|_| ()).unwrap_err().to_string();
+        let failure = found.unwrap_err().to_string();
         assert!(failure.ends_with("retry in 7200 s"), "{failure}");
     }
 }

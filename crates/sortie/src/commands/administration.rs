@@ -1,83 +1,44 @@
-//! `sortie audit`, `sortie usage`: what administrators look at.
+//! `sortie audit`, `sortie usage`: changes and costs, for administrators.
 
 use sortie_api::{
     AuditEntry,
     usage::{Usage, UsageDimension, UsageFigures, UsageRow},
 };
 
-use super::{Context, print_json, table};
+use super::Context;
 use crate::{
     args::{AuditArgs, UsageArgs},
+    client::{get, path_of},
     failure::{Exit, Result},
-    terminal,
+    render::{Field, Record, grid, maybe, some},
 };
 
-pub(super) async fn audit(context: &Context, args: &AuditArgs) -> Result<Exit> {
-    let connection = context.records(&args.list.engine).await?;
-    let entries = connection.client.list_audit(&args.filters(), args.limit).await;
-    connection.close().await;
-    let entries = entries?;
-    if args.list.json {
-        return print_json(&entries);
-    }
-    terminal::print(&entry_rows(&entries))?;
-    Ok(Exit::Success)
+impl Record for AuditEntry {
+    const COLUMNS: &'static [Field<Self>] = &[
+        ("AT", |entry| some(entry.at)),
+        ("ACTION", |entry| some(&entry.action)),
+        ("TARGET", |entry| some(&entry.target)),
+        ("AUTHOR", author),
+        ("ADDRESS", |entry| maybe(entry.address.as_ref())),
+    ];
 }
 
-fn entry_rows(entries: &[AuditEntry]) -> String {
-    let mut rows = table::new(["AT", "ACTION", "TARGET", "AUTHOR", "ADDRESS"]);
-    for entry in entries {
-        rows.add_row([
-            entry.at.to_string(),
-            entry.action.clone(),
-            terminal::harmless(&entry.target).into_owned(),
-            author(entry),
-            shown(entry.address.as_ref()),
-        ]);
-    }
-    table::text(&rows)
-}
-
-/// Shows the id of an author, or its kind where it has no id.
-fn author(entry: &AuditEntry) -> String {
-    let id = entry
-        .actor_id
-        .as_deref()
-        .map(|id| terminal::harmless(id).into_owned());
+/// Returns the id of an author, or its kind if it has no id.
+fn author(entry: &AuditEntry) -> Option<String> {
     let kind = || entry.actor_kind.map(|kind| kind.as_str().to_owned());
-    shown(id.or_else(kind).as_ref())
+    entry.actor_id.clone().or_else(kind)
 }
 
-pub(super) async fn usage(context: &Context, args: &UsageArgs) -> Result<Exit> {
-    let connection = context.records(&args.list.engine).await?;
-    let usage = connection.client.usage(&args.query()).await;
-    connection.close().await;
-    let usage = usage?;
-    if args.list.json {
-        return print_json(&usage);
-    }
-    terminal::print(&usage_rows(&usage))?;
-    Ok(Exit::Success)
+pub(super) async fn audit(context: &Context, args: &AuditArgs) -> Result<Exit> {
+    let (path, filters) = ("v1/admin/audit", args.filters());
+    context
+        .pages::<AuditEntry>(&args.list, path, &filters, Some(args.limit))
+        .await
 }
 
-fn usage_rows(usage: &Usage) -> String {
-    let figures = |figures: &UsageFigures| {
-        let used = &figures.usage;
-        [
-            figures.runs.to_string(),
-            figures.succeeded.to_string(),
-            figures.cost_micros.to_string(),
-            used.input_tokens.to_string(),
-            used.output_tokens.to_string(),
-            used.cache_read_tokens.to_string(),
-            used.cache_write_tokens.to_string(),
-            used.model_calls.to_string(),
-            used.tool_calls.to_string(),
-        ]
-    };
-    let mut headings: Vec<String> = usage.by.iter().map(|by| by.as_str().to_uppercase()).collect();
-    headings.extend(
-        [
+impl Record for Usage {
+    fn text(&self) -> String {
+        let figures = [
             "RUNS",
             "SUCCEEDED",
             "COST",
@@ -87,44 +48,57 @@ fn usage_rows(usage: &Usage) -> String {
             "CACHE-WRITE",
             "CALLS",
             "TOOLS",
-        ]
-        .map(str::to_owned),
-    );
-    let mut rows = table::new([""; 0]);
-    rows.set_header(headings);
-    for row in &usage.rows {
-        let mut cells: Vec<String> = usage.by.iter().map(|by| dimension(row, *by)).collect();
-        cells.extend(figures(&row.figures()));
-        rows.add_row(cells);
+        ];
+        let dimensions = self.by.iter().map(|by| by.as_str().to_uppercase());
+        let headings = dimensions.chain(figures.map(str::to_owned));
+        let row = |row: &UsageRow| {
+            let dimensions = self.by.iter().map(|by| dimension(row, *by));
+            dimensions.chain(figures_of(&row.figures())).collect()
+        };
+        let first = self.by.first().map(|_| some("total"));
+        let blank = self.by.iter().skip(1).map(|_| None);
+        let totals: Vec<_> = first
+            .into_iter()
+            .chain(blank)
+            .chain(figures_of(&self.totals))
+            .collect();
+        grid(headings, self.rows.iter().map(row).chain([totals]))
     }
-    let mut totals: Vec<String> = usage.by.iter().map(|_| "-".to_owned()).collect();
-    if let Some(first) = totals.first_mut() {
-        "total".clone_into(first);
-    }
-    totals.extend(figures(&usage.totals));
-    rows.add_row(totals);
-    table::text(&rows)
 }
 
-fn dimension(row: &UsageRow, by: UsageDimension) -> String {
+fn figures_of(figures: &UsageFigures) -> [Option<String>; 9] {
+    let used = &figures.usage;
+    [
+        some(figures.runs),
+        some(figures.succeeded),
+        some(figures.cost_micros),
+        some(used.input_tokens),
+        some(used.output_tokens),
+        some(used.cache_read_tokens),
+        some(used.cache_write_tokens),
+        some(used.model_calls),
+        some(used.tool_calls),
+    ]
+}
+
+fn dimension(row: &UsageRow, by: UsageDimension) -> Option<String> {
     match by {
-        UsageDimension::Day => shown(row.day.as_ref()),
-        UsageDimension::Workflow => shown(row.workflow.as_ref()),
-        UsageDimension::Model => row
-            .model
-            .as_deref()
-            .map_or_else(|| "-".to_owned(), |model| terminal::harmless(model).into_owned()),
-        UsageDimension::Key => shown(row.key_id.as_ref()),
+        UsageDimension::Day => maybe(row.day),
+        UsageDimension::Workflow => row.workflow.clone(),
+        UsageDimension::Model => row.model.clone(),
+        UsageDimension::Key => maybe(row.key_id),
     }
 }
 
-fn shown(value: Option<&impl ToString>) -> String {
-    value.map_or_else(|| "-".to_owned(), ToString::to_string)
+pub(super) async fn usage(context: &Context, args: &UsageArgs) -> Result<Exit> {
+    let path = path_of("v1/admin/usage", &args.query());
+    context.one::<Usage>(&args.list, get(path)).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::render::table;
 
     #[test]
     fn usage_is_a_table_that_ends_with_its_sums() {
@@ -138,7 +112,7 @@ mod tests {
                 "model_calls": 4, "tool_calls": 7}}
         }))
         .unwrap();
-        let text = usage_rows(&usage);
+        let text = usage.text();
         let words: Vec<Vec<&str>> = text
             .lines()
             .map(|line| line.split_whitespace().collect())
@@ -153,7 +127,7 @@ mod tests {
     fn an_entry_of_the_engine_itself_has_no_key() {
         let entry = serde_json::json!([{"id": "aud_01kafs6w1cefkstv6qr1ptb0mp", "at": "2026-11-20T21:30:00.000Z",
             "action": "key.create", "target": "x\u{1b}[2J"}]);
-        let text = entry_rows(&serde_json::from_value::<Vec<AuditEntry>>(entry).unwrap());
+        let text = table(&serde_json::from_value::<Vec<AuditEntry>>(entry).unwrap());
         let line: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!((line[1], line[3], line[4]), ("key.create", "-", "-"));
         assert!(!text.contains('\u{1b}'));
@@ -165,7 +139,7 @@ mod tests {
             let entry = format!(
                 r#"[{{"id":"aud_01kafs6w1cefkstv6qr1ptb0mp","at":"2026-11-20T21:30:00.000Z","action":"a.b","target":"x",{author}}}]"#
             );
-            let text = entry_rows(&serde_json::from_str::<Vec<AuditEntry>>(&entry).unwrap());
+            let text = table(&serde_json::from_str::<Vec<AuditEntry>>(&entry).unwrap());
             assert!(!text.contains('\u{1b}'));
             let line = text.lines().nth(1).unwrap();
             line.split_whitespace().nth(3).unwrap().to_owned()

@@ -12,54 +12,54 @@ use sha2::{Digest, Sha256};
 use sortie_api::{Artifact, RunId, plain};
 use sortie_sandbox::RelPath;
 
-use super::{Context, print_json, table};
+use super::Context;
 use crate::{
     args::artifacts::ArtifactsArgs,
-    client::{Client, Content},
+    client::{Client, Content, get},
     failure::{Exit, Failure, Result},
+    render::{Field, Record, some},
     terminal,
 };
 
+impl Record for Artifact {
+    const COLUMNS: &'static [Field<Self>] = &[
+        ("PATH", |artifact| some(&artifact.path)),
+        ("SIZE", |artifact| some(artifact.size)),
+        ("TYPE", |artifact| some(&artifact.content_type)),
+        ("SHA256", |artifact| some(artifact.sha256)),
+    ];
+}
+
 pub(super) async fn artifacts(context: &Context, args: &ArtifactsArgs) -> Result<Exit> {
-    let connection = context.records(&args.list.engine).await?;
-    let done = show(&connection.client, args).await;
-    connection.close().await;
-    done
+    let list = &args.list;
+    context.call(list, async |client| show(client, args).await).await
 }
 
 async fn show(client: &Client, args: &ArtifactsArgs) -> Result<Exit> {
     if let Some(path) = &args.path {
-        let mut content = client.run_artifact(args.run, path).await?;
+        let mut content = content(client, args.run, path).await?;
         while let Some(bytes) = content.next().await? {
             terminal::print_content(&bytes)?;
         }
         return Ok(Exit::Success);
     }
-    let artifacts = client.run_artifacts(args.run).await?;
-    if let Some(folder) = &args.download {
-        for artifact in &artifacts {
-            download(client, args.run, artifact, folder).await?;
-        }
-        return Ok(Exit::Success);
+    let artifacts: Vec<Artifact> = client.ask(get(all(args.run))).await?;
+    let Some(folder) = &args.download else {
+        return args.list.render.list(&artifacts);
+    };
+    for artifact in &artifacts {
+        download(client, args.run, artifact, folder).await?;
     }
-    if args.list.json {
-        return print_json(&artifacts);
-    }
-    terminal::print(&rows(&artifacts))?;
     Ok(Exit::Success)
 }
 
-fn rows(artifacts: &[Artifact]) -> String {
-    let mut rows = table::new(["PATH", "SIZE", "TYPE", "SHA256"]);
-    for artifact in artifacts {
-        rows.add_row([
-            terminal::harmless(&artifact.path).into_owned(),
-            artifact.size.to_string(),
-            terminal::harmless(&artifact.content_type).into_owned(),
-            artifact.sha256.to_string(),
-        ]);
-    }
-    table::text(&rows)
+fn all(run: RunId) -> String {
+    format!("v1/runs/{run}/artifacts")
+}
+
+async fn content(client: &Client, run: RunId, path: &str) -> Result<Content> {
+    let path = client.below(&all(run), path.split('/'))?;
+    client.content(&path).await
 }
 
 /// Saves one artifact below `folder`.
@@ -74,7 +74,7 @@ async fn download(client: &Client, run: RunId, artifact: &Artifact, folder: &Pat
     let path = RelPath::new(&artifact.path).map_err(|rule| failed(&format!("its path {rule}")))?;
     let place = folder.join(path.as_str());
     let file = create(folder, &path).map_err(|error| failed(&plain::io(&error)))?;
-    let content = client.run_artifact(run, &artifact.path).await?;
+    let content = content(client, run, &artifact.path).await?;
     if let Err(failure) = fill(file, content, artifact).await {
         std::fs::remove_file(&place).map_err(|error| failed(&plain::io(&error)))?;
         return Err(failure);
@@ -125,6 +125,7 @@ fn create(folder: &Path, path: &RelPath) -> std::io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::render::table;
 
     fn artifact(path: &str) -> Artifact {
         serde_json::from_value(serde_json::json!({
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_list_is_a_plain_table_without_control_characters() {
-        let text = rows(&[artifact("a/report.md"), artifact("nasty\u{1b}[2J")]);
+        let text = table(&[artifact("a/report.md"), artifact("nasty\u{1b}[2J")]);
         assert!(
             text.contains("a/report.md  3") && !text.contains('\u{1b}'),
             "{text:?}"

@@ -1,6 +1,6 @@
 //! `sortie config`: the documentation of the configuration, and what is in effect.
 
-use super::{Context, print_json};
+use super::Context;
 use crate::{
     args::ConfigCommand,
     config::{Config, DEFAULT_FILE, SandboxPolicy},
@@ -14,8 +14,11 @@ use crate::{
 
 pub(super) fn execute(context: &Context, command: ConfigCommand) -> Result<Exit> {
     match command {
-        ConfigCommand::Default => terminal::print(DEFAULT_FILE)?,
-        ConfigCommand::Check { file, json } => {
+        ConfigCommand::Default => {
+            terminal::print(DEFAULT_FILE)?;
+            Ok(Exit::Success)
+        }
+        ConfigCommand::Check { file, render } => {
             let mut flags = context.flags.clone();
             flags.file = file.or(flags.file);
             let config = Config::load(&flags, &context.environment, SandboxPolicy::Required)?;
@@ -24,11 +27,7 @@ pub(super) fn execute(context: &Context, command: ConfigCommand) -> Result<Exit>
                 .map_err(|error| Failure::new(Exit::Configuration, error.to_string()))?;
             Telemetry::check(&config)?;
             check_payments(&config)?;
-            if json {
-                return print_json(&config.to_json());
-            }
-            terminal::print(&config.to_toml())?;
+            render.answer(&config.to_json(), |_| Ok(terminal::print(&config.to_toml())?))
         }
     }
-    Ok(Exit::Success)
 }

@@ -2,163 +2,139 @@
 //!
 //! A credential is read from standard input or from the environment and goes into the request, nowhere else.
 
-use std::{io::Read as _, path::Path};
+use std::{io::stdin, iter, path::Path};
 
 use serde_json::{Map, Value, json};
 use sortie_api::{
     Connection, ConnectionStatus,
-    connection::{AuthType, ConfirmedAuthorization, ConnectionTest, ConnectionType},
-    limits, plain,
+    connection::{
+        AuthType, Authorization, ConfirmAuthorization, ConfirmedAuthorization, ConnectionTest,
+        ConnectionType, KnownService,
+    },
+    limits,
 };
 
-use super::{Context, print_json, table};
+use super::Context;
 use crate::{
-    args::{ConnectionsCommand, ListArgs, Name, PutArgs},
-    client::Client,
+    args::{AuthKind, ConnectionsCommand, ListArgs, Name, PutArgs},
+    client::{Client, delete, get, post, post_json, put},
     config::Environment,
+    connect,
     failure::{Exit, Failure, Result},
+    input::{self, DEFINITION_BYTES, STDIN},
     prompt,
+    render::{Field, Record, lines_but, print_json, some},
     terminal::{self, harmless},
 };
-
-/// The largest definition that is read: every field at its limit fits.
-const DEFINITION_BYTES: u64 = 1 << 20;
 
 /// Number of codes that `authorize` asks for: the engine takes no more for one authorization.
 const CODE_TRIES: u32 = 5;
 
+fn path(name: &Name, rest: &str) -> String {
+    format!("v1/connections/{name}{rest}")
+}
+
 pub(super) async fn execute(context: &Context, command: ConnectionsCommand) -> Result<Exit> {
     match command {
-        ConnectionsCommand::List(args) => list(context, &args).await,
-        ConnectionsCommand::Get { name, list } => get(context, &name, &list).await,
-        ConnectionsCommand::Put(args) => put(context, &args).await,
+        ConnectionsCommand::List(args) => context.list::<Connection>(&args, get("v1/connections")).await,
+        ConnectionsCommand::Get { name, list } => {
+            context.one::<Connection>(&list, get(path(&name, ""))).await
+        }
+        ConnectionsCommand::Put(args) => save(context, &args).await,
         ConnectionsCommand::Delete { name, engine } => {
-            let connection = context.records(&engine).await?;
-            let deleted = connection.client.delete_connection(&name).await;
-            connection.close().await;
-            deleted?;
-            terminal::note(&format!("connection {name} is deleted"));
-            Ok(Exit::Success)
+            let note = |(): &()| format!("connection {name} is deleted");
+            context.done(&engine, delete(path(&name, "")), note).await
         }
         ConnectionsCommand::Test { name, list } => test(context, &name, &list).await,
         ConnectionsCommand::Authorize { name, list } => authorize(context, &name, &list).await,
-        ConnectionsCommand::Confirm { name, code, list } => confirm(context, &name, &code, &list).await,
-        ConnectionsCommand::Catalog(args) => catalog(context, &args).await,
+        ConnectionsCommand::Confirm { name, code, list } => {
+            let confirm = async |client: &Client| present(client, &name, &code, &list).await;
+            context.call(&list, confirm).await
+        }
+        ConnectionsCommand::Catalog(args) => {
+            context
+                .list::<KnownService>(&args, get("v1/connections/catalog"))
+                .await
+        }
     }
 }
 
-async fn list(context: &Context, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let all = connection.client.list_connections().await;
-    connection.close().await;
-    let all = all?;
-    if args.json {
-        return print_json(&all);
-    }
-    let mut rows = table::new(["CONNECTION", "TYPE", "AUTH", "STATUS", "LEADS TO"]);
-    for one in &all {
-        rows.add_row([
-            one.name.clone(),
-            one.kind.to_string(),
-            one.auth.kind.to_string(),
-            one.status.to_string(),
-            leads_to(one),
-        ]);
-    }
-    terminal::print(&table::text(&rows))?;
-    Ok(Exit::Success)
+impl Record for Connection {
+    const COLUMNS: &'static [Field<Self>] = &[
+        ("CONNECTION", |connection| some(&connection.name)),
+        ("TYPE", |connection| some(connection.kind)),
+        ("AUTH", |connection| some(connection.auth.kind)),
+        ("STATUS", |connection| some(connection.status)),
+        ("LEADS TO", |connection| some(leads_to(connection))),
+    ];
+    const LINES: &'static [Field<Self>] = &[
+        ("connection", |connection| some(&connection.name)),
+        ("type", |connection| some(connection.kind)),
+        ("leads to", |connection| some(leads_to(connection))),
+        ("auth", |connection| some(connection.auth.kind)),
+        ("headers", |connection| joined(&connection.headers)),
+        ("env", |connection| joined(&connection.env)),
+        ("allowed", |connection| {
+            let allowed = connection.allowed_methods.as_ref();
+            Some(allowed.or(connection.allowed_tools.as_ref())?.join(", "))
+        }),
+        ("about", |connection| connection.description.clone()),
+        ("status", |connection| some(connection.status)),
+        ("error", |connection| connection.error.clone()),
+        ("created", |connection| some(connection.created_at)),
+        ("updated", |connection| some(connection.updated_at)),
+    ];
+}
+
+fn joined(items: &[String]) -> Option<String> {
+    (!items.is_empty()).then(|| items.join(", "))
 }
 
 fn leads_to(connection: &Connection) -> String {
-    let text = match (&connection.url, &connection.command) {
+    match (&connection.url, &connection.command) {
         (Some(url), _) => url.clone(),
         (None, Some(command)) => command.join(" "),
         (None, None) => String::new(),
-    };
-    harmless(&text).into_owned()
-}
-
-async fn get(context: &Context, name: &Name, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let found = connection.client.get_connection(name).await;
-    connection.close().await;
-    shown(&found?, args)
-}
-
-fn shown(connection: &Connection, args: &ListArgs) -> Result<Exit> {
-    if args.json {
-        return print_json(connection);
     }
-    terminal::print(&details(connection, connection.status.as_str()))?;
-    Ok(Exit::Success)
 }
 
-fn details(connection: &Connection, status: &str) -> String {
-    let joined = |items: &[String]| (!items.is_empty()).then(|| items.join(", "));
-    let allowed = connection
-        .allowed_methods
-        .as_deref()
-        .or(connection.allowed_tools.as_deref());
-    let lines = [
-        ("connection", Some(connection.name.clone())),
-        ("type", Some(connection.kind.to_string())),
-        ("leads to", Some(leads_to(connection))),
-        ("auth", Some(connection.auth.kind.to_string())),
-        ("headers", joined(&connection.headers)),
-        ("env", joined(&connection.env)),
-        ("allowed", allowed.map(|items| items.join(", "))),
-        ("about", connection.description.clone()),
-        ("status", Some(status.to_owned())),
-        ("error", connection.error.clone()),
-        ("created", Some(connection.created_at.to_string())),
-        ("updated", Some(connection.updated_at.to_string())),
+impl Record for KnownService {
+    const COLUMNS: &'static [Field<Self>] = &[
+        ("SERVICE", |service| some(&service.name)),
+        ("TYPE", |service| some(service.kind)),
+        ("AUTH", |service| some(service.auth.kind)),
+        ("LEADS TO", |service| some(&service.url)),
     ];
-    lines
-        .into_iter()
-        .filter_map(|(name, value)| Some(format!("{name:<10} {}\n", harmless(&value?))))
-        .collect()
 }
 
-async fn put(context: &Context, args: &PutArgs) -> Result<Exit> {
+async fn save(context: &Context, args: &PutArgs) -> Result<Exit> {
     let definition = match &args.file {
         Some(path) => read_definition(path)?,
         None => definition(args, &context.environment, || {
             match prompt::hidden("credential: ", limits::CREDENTIAL_BYTES)? {
                 Some(typed) => Ok(typed),
-                None => secret_of(&mut std::io::stdin()),
+                None => secret_of(&mut stdin()),
             }
         })?,
     };
-    let connection = context.records(&args.list.engine).await?;
-    let saved = connection.client.put_connection(&args.name, &definition).await;
-    connection.close().await;
-    let saved = saved?;
-    match saved.status {
-        ConnectionStatus::NeedsAuthorization => terminal::note(&format!(
-            "it needs a person: sortie connections authorize {}",
-            args.name
-        )),
-        // A save does not ask the server: whether the address and the credential work is unknown.
-        ConnectionStatus::Ready if !args.list.json => {
-            let status = format!("saved, not tested: run `sortie connections test {}`", args.name);
-            terminal::print(&details(&saved, &status))?;
-            return Ok(Exit::Success);
-        }
-        ConnectionStatus::Ready | ConnectionStatus::Error => {}
+    let name = &args.name;
+    let save = put(path(name, ""), &definition);
+    let saved: Connection = context.ask(&args.list, save).await?;
+    if saved.status == ConnectionStatus::NeedsAuthorization {
+        terminal::note(&format!("it needs a person: sortie connections authorize {name}"));
     }
-    shown(&saved, &args.list)
+    args.list.render.answer(&saved, |saved| {
+        // A save does not ask the server: whether the address and the credential work is unknown.
+        let untested = format!("saved, not tested: run `sortie connections test {name}`");
+        let untested = Some(untested).filter(|_| saved.status == ConnectionStatus::Ready);
+        let text = lines_but(saved, |heading| untested.clone().filter(|_| heading == "status"));
+        Ok(terminal::print(&text)?)
+    })
 }
 
-/// A definition in JSON or TOML.
+/// Reads a definition in JSON or TOML.
 fn read_definition(path: &Path) -> Result<Value> {
-    let name = path.display();
-    let text = if path == Path::new("-") {
-        read_text(&mut std::io::stdin(), "standard input")?
-    } else {
-        let mut file = std::fs::File::open(path)
-            .map_err(|error| Failure::usage(format!("{name}: cannot be read: {}", plain::io(&error))))?;
-        read_text(&mut file, &name.to_string())?
-    };
+    let (name, text) = input::file_or_stdin(path, &mut stdin(), DEFINITION_BYTES)?;
     // Errors of either parser repeat what they stumbled over, which may be a credential.
     if text.trim_start().starts_with('{') {
         return serde_json::from_str(&text)
@@ -170,55 +146,44 @@ fn read_definition(path: &Path) -> Result<Value> {
         .ok_or_else(|| Failure::usage(format!("{name}: neither a JSON object nor TOML")))
 }
 
-/// A text of at most [`DEFINITION_BYTES`]; `name` is where it comes from, for messages.
-pub(super) fn read_text(source: &mut impl std::io::Read, name: &str) -> Result<String> {
-    let mut text = String::new();
-    source
-        .take(DEFINITION_BYTES + 1)
-        .read_to_string(&mut text)
-        .map_err(|error| Failure::usage(format!("{name}: cannot be read: {}", plain::io(&error))))?;
-    if text.len() as u64 > DEFINITION_BYTES {
-        return Err(Failure::usage(format!(
-            "{name}: larger than {DEFINITION_BYTES} bytes"
-        )));
-    }
-    Ok(text)
-}
-
-/// The definition that the flags describe, with its credential from where they say.
+/// Returns the definition that the flags describe, with its credential from where they say.
 fn definition(
     args: &PutArgs,
     environment: &Environment,
     ask: impl FnOnce() -> Result<String>,
 ) -> Result<Value> {
-    let kind = if args.mcp {
-        ConnectionType::Mcp
+    let (kind, allowed) = if args.mcp {
+        (ConnectionType::Mcp, "allowed_tools")
     } else {
-        ConnectionType::Http
+        (ConnectionType::Http, "allowed_methods")
     };
-    let mut definition = Map::new();
-    let mut set = |name: &str, value: Value| definition.insert(name.to_owned(), value);
-    set("type", json!(kind));
-    set("url", json!(args.target));
-    if !args.headers.is_empty() {
-        set("headers", headers(&args.headers, environment)?);
+    let auth = if args.auth == AuthKind::None {
+        Value::Null
+    } else {
+        auth_of(args.auth.into(), args, environment, ask)?
+    };
+    Ok(given(json!({
+        "type": kind,
+        "url": args.target,
+        "headers": headers(&args.headers, environment)?,
+        (allowed): args.allow,
+        "description": args.description,
+        "auth": auth,
+    })))
+}
+
+/// Removes the fields that are not given.
+fn given(mut fields: Value) -> Value {
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    };
+    if let Some(fields) = fields.as_object_mut() {
+        fields.retain(|_, value| !is_empty(value));
     }
-    if !args.allow.is_empty() {
-        let field = if args.mcp {
-            "allowed_tools"
-        } else {
-            "allowed_methods"
-        };
-        set(field, json!(args.allow));
-    }
-    if let Some(description) = &args.description {
-        set("description", json!(description));
-    }
-    let auth = AuthType::from(args.auth);
-    if auth != AuthType::None {
-        set("auth", auth_of(auth, args, environment, ask)?);
-    }
-    Ok(Value::Object(definition))
+    fields
 }
 
 pub(super) fn variable(environment: &Environment, name: &str) -> Result<String> {
@@ -245,22 +210,6 @@ fn auth_of(
     environment: &Environment,
     ask: impl FnOnce() -> Result<String>,
 ) -> Result<Value> {
-    let mut auth = Map::new();
-    auth.insert("type".to_owned(), json!(kind));
-    let given = [
-        ("name", &args.auth_name),
-        ("username", &args.username),
-        ("client_id", &args.client_id),
-        ("issuer", &args.issuer),
-    ];
-    for (field, value) in given {
-        if let Some(value) = value {
-            auth.insert(field.to_owned(), json!(value));
-        }
-    }
-    if !args.scopes.is_empty() {
-        auth.insert("scopes".to_owned(), json!(args.scopes));
-    }
     let field = match kind {
         AuthType::Bearer => "token",
         AuthType::Basic => "password",
@@ -273,15 +222,20 @@ fn auth_of(
         None if kind == AuthType::OAuth => None,
         None => Some(ask()?),
     };
-    if let Some(secret) = secret {
-        auth.insert(field.to_owned(), secret.into());
-    }
-    Ok(auth.into())
+    Ok(given(json!({
+        "type": kind,
+        "name": args.auth_name,
+        "username": args.username,
+        "client_id": args.client_id,
+        "issuer": args.issuer,
+        "scopes": args.scopes,
+        (field): secret,
+    })))
 }
 
 /// The credential on standard input, without the end of its line.
-fn secret_of(stdin: &mut impl std::io::Read) -> Result<String> {
-    let text = read_text(stdin, "standard input")?;
+fn secret_of(input: &mut impl std::io::Read) -> Result<String> {
+    let text = input::text(input, STDIN, DEFINITION_BYTES)?;
     let secret = text.trim_end_matches(['\r', '\n']);
     if secret.len() > limits::CREDENTIAL_BYTES {
         return Err(Failure::usage("standard input: larger than a credential may be"));
@@ -290,53 +244,45 @@ fn secret_of(stdin: &mut impl std::io::Read) -> Result<String> {
 }
 
 async fn test(context: &Context, name: &Name, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let found = connection.client.test_connection(name).await;
-    connection.close().await;
-    let found = found?;
-    if args.json {
-        print_json(&found)?;
-    } else {
-        terminal::print(&findings(&found))?;
-    }
+    let found: ConnectionTest = context.ask(args, post(path(name, "/test"))).await?;
+    args.render.one(&found)?;
     Ok(match found.status {
         ConnectionStatus::Ready => Exit::Success,
         ConnectionStatus::NeedsAuthorization | ConnectionStatus::Error => Exit::Failed,
     })
 }
 
-fn findings(found: &ConnectionTest) -> String {
-    let tools = found
-        .tools
-        .iter()
-        .flatten()
-        .map(|tool| format!("  {}\n", harmless(tool)));
-    let first = format!(
-        "{}: {} ({} ms)\n",
-        found.status,
-        harmless(&found.detail),
-        found.duration_ms
-    );
-    std::iter::once(first).chain(tools).collect()
+impl Record for ConnectionTest {
+    fn text(&self) -> String {
+        let tools = self.tools.iter().flatten();
+        let first = format!(
+            "{}: {} ({} ms)\n",
+            self.status,
+            harmless(&self.detail),
+            self.duration_ms
+        );
+        iter::once(first)
+            .chain(tools.map(|tool| format!("  {}\n", harmless(tool))))
+            .collect()
+    }
 }
 
 async fn authorize(context: &Context, name: &Name, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    if connection.own_sandbox().is_some() {
-        connection.close().await;
-        return Err(Failure::usage(
-            "the browser comes back to an engine that stays: start one with `sortie serve`, or name one by --url",
-        ));
-    }
-    let done = begin(&connection.client, name, args).await;
-    connection.close().await;
-    done
+    let authorize = async |connection: &mut connect::Connection| {
+        if connection.own_engine().is_some() {
+            return Err(Failure::usage(
+                "the browser comes back to an engine that stays: start one with `sortie serve`, or name one by --url",
+            ));
+        }
+        begin(&connection.client, name, args).await
+    };
+    context.with(args, authorize).await
 }
 
 /// Begins an authorization, and confirms it where somebody is there to type the code.
 async fn begin(client: &Client, name: &Name, args: &ListArgs) -> Result<Exit> {
-    let begun = client.authorize_connection(name).await?;
-    if args.json {
+    let begun: Authorization = client.ask(post(path(name, "/oauth"))).await?;
+    if args.render.is_json() {
         return print_json(&begun);
     }
     terminal::print_line(&harmless(&begun.authorization_url))?;
@@ -367,53 +313,28 @@ fn is_mistyped(failure: &Failure) -> bool {
     failure.exit == Exit::Usage && failure.to_string().starts_with("code: ")
 }
 
-async fn confirm(context: &Context, name: &Name, code: &str, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let done = present(&connection.client, name, code, args).await;
-    connection.close().await;
-    done
-}
-
 /// Presents the code of the page.
 async fn present(client: &Client, name: &Name, code: &str, args: &ListArgs) -> Result<Exit> {
-    let confirmed = client.confirm_authorization(name, code).await?;
-    if args.json {
-        return print_json(&confirmed);
-    }
-    terminal::print_line(&harmless(&outcome(&confirmed)))?;
-    Ok(Exit::Success)
-}
-
-/// The sentence that names the account, as far as it is known.
-fn outcome(confirmed: &ConfirmedAuthorization) -> String {
-    let account = match (&confirmed.account, &confirmed.issuer) {
-        (Some(account), Some(issuer)) => format!(" as {account} at {issuer}"),
-        (Some(account), None) => format!(" as {account}"),
-        (None, Some(issuer)) => format!(" at {issuer}"),
-        (None, None) => String::new(),
+    let code = ConfirmAuthorization {
+        code: code.to_owned(),
     };
-    format!("connection {} is authorized{account}", confirmed.connection)
+    let confirm = post_json(path(name, "/oauth/confirm"), &code);
+    let confirmed: ConfirmedAuthorization = client.ask(confirm).await?;
+    args.render.one(&confirmed)
 }
 
-async fn catalog(context: &Context, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let services = connection.client.known_services().await;
-    connection.close().await;
-    let services = services?;
-    if args.json {
-        return print_json(&services);
+impl Record for ConfirmedAuthorization {
+    /// Returns a sentence that names the account, as far as it is known.
+    fn text(&self) -> String {
+        let account = match (&self.account, &self.issuer) {
+            (Some(account), Some(issuer)) => format!(" as {account} at {issuer}"),
+            (Some(account), None) => format!(" as {account}"),
+            (None, Some(issuer)) => format!(" at {issuer}"),
+            (None, None) => String::new(),
+        };
+        let sentence = format!("connection {} is authorized{account}\n", self.connection);
+        harmless(&sentence).into_owned()
     }
-    let mut rows = table::new(["SERVICE", "TYPE", "AUTH", "LEADS TO"]);
-    for service in services {
-        rows.add_row([
-            harmless(&service.name).into_owned(),
-            service.kind.to_string(),
-            service.auth.kind.to_string(),
-            harmless(&service.url).into_owned(),
-        ]);
-    }
-    terminal::print(&table::text(&rows))?;
-    Ok(Exit::Success)
 }
 
 #[cfg(test)]
@@ -534,13 +455,14 @@ mod tests {
     #[test]
     fn a_confirmed_authorization_names_its_account() {
         let outcome = |account: Option<&str>, issuer: Option<&str>| {
-            outcome(&ConfirmedAuthorization {
+            let confirmed = ConfirmedAuthorization {
                 connection: "crm".to_owned(),
                 status: ConnectionStatus::Ready,
                 account: account.map(str::to_owned),
                 issuer: issuer.map(str::to_owned),
                 scope: None,
-            })
+            };
+            confirmed.text().trim_end().to_owned()
         };
         let url = "https://auth.example.com";
         assert_eq!(outcome(None, None), "connection crm is authorized");
@@ -564,6 +486,6 @@ mod tests {
             "updated_at": "2026-11-20T21:31:00.000Z"
         }))
         .unwrap();
-        insta::assert_snapshot!(details(&connection, "error"));
+        insta::assert_snapshot!(connection.text());
     }
 }

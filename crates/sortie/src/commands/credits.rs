@@ -1,19 +1,59 @@
 //! `sortie credits` and `sortie admin`: credits of the organizations of a hosted deployment, refunds, and the check of their
 //! ledger.
 
-use sortie_api::billing::{Balance, LedgerDifference, MoveCredits, MovementKind, Payment, RefundPayment};
-
-use super::{Context, operators::client, print_json, table};
-use crate::{
-    args::{AdminCommand, Amount, CreditsCommand, OperatorArgs},
-    failure::{Exit, Failure, Result},
-    terminal,
+use sortie_api::{
+    OrgId,
+    billing::{Balance, LedgerCheck, LedgerDifference, MoveCredits, MovementKind, Payment, RefundPayment},
 };
+
+use super::Context;
+use crate::{
+    args::{AdminCommand, Amount, CreditsCommand},
+    client::{Client, get, path_of, post_json},
+    failure::{Exit, Failure, Result},
+    render::{Field, Record, some},
+};
+
+impl Record for Balance {
+    const COLUMNS: &'static [Field<Self>] = &[
+        ("BALANCE", |credits| some(Amount(credits.balance_micros))),
+        ("RESERVED", |credits| some(Amount(credits.reserved_micros.get()))),
+        ("AVAILABLE", |credits| {
+            some(Amount(credits.available_micros.get()))
+        }),
+    ];
+}
+
+impl Record for Payment {
+    const COLUMNS: &'static [Field<Self>] = &[
+        ("PAYMENT", |payment| some(payment.id)),
+        ("CENTS", |payment| some(payment.amount_cents)),
+        ("REFUNDED", |payment| some(payment.refunded_cents)),
+        ("DISPUTED", |payment| some(payment.disputed_cents)),
+    ];
+}
+
+impl Record for LedgerCheck {
+    /// Returns a line for each difference.
+    fn text(&self) -> String {
+        self.differences.iter().map(line).collect()
+    }
+
+    fn note(&self) -> Option<String> {
+        some(format!(
+            "checked {} organizations and {} runs",
+            self.organizations, self.runs
+        ))
+    }
+}
+
+fn path(organization: OrgId) -> String {
+    format!("v1/operator/organizations/{organization}/credits")
+}
 
 pub(super) async fn credits(context: &Context, command: CreditsCommand) -> Result<Exit> {
     match command {
         CreditsCommand::Grant(args) => {
-            let client = client(context, &args.operator)?;
             let movement = MoveCredits {
                 amount_micros: args.amount.0,
                 kind: if args.correct {
@@ -24,8 +64,8 @@ pub(super) async fn credits(context: &Context, command: CreditsCommand) -> Resul
                 reason: args.reason,
                 reference: args.reference,
             };
-            let balance = client.move_credits(args.organization, &movement).await?;
-            show(&balance, &args.operator)
+            let grant = post_json(path(args.organization), &movement);
+            context.one::<Balance>(&args.operator, grant).await
         }
         CreditsCommand::Refund {
             payment,
@@ -37,69 +77,20 @@ pub(super) async fn credits(context: &Context, command: CreditsCommand) -> Resul
                 amount_cents,
                 reference,
             };
-            let refunded = client(context, &operator)?
-                .refund_payment(payment, &request)
-                .await?;
-            show_payment(&refunded, &operator)
+            let refund = post_json(format!("v1/operator/payments/{payment}/refund"), &request);
+            context.one::<Payment>(&operator, refund).await
         }
         CreditsCommand::Show {
             organization,
             operator,
-        } => {
-            let balance = client(context, &operator)?.operated_credits(organization).await?;
-            show(&balance, &operator)
-        }
+        } => context.one::<Balance>(&operator, get(path(organization))).await,
     }
-}
-
-fn show(balance: &Balance, args: &OperatorArgs) -> Result<Exit> {
-    if args.json {
-        return print_json(balance);
-    }
-    let mut rows = table::new(["BALANCE", "RESERVED", "AVAILABLE"]);
-    rows.add_row([
-        Amount(balance.balance_micros).to_string(),
-        Amount(balance.reserved_micros.get()).to_string(),
-        Amount(balance.available_micros.get()).to_string(),
-    ]);
-    terminal::print(&table::text(&rows))?;
-    Ok(Exit::Success)
-}
-
-fn show_payment(payment: &Payment, args: &OperatorArgs) -> Result<Exit> {
-    if args.json {
-        return print_json(payment);
-    }
-    let mut rows = table::new(["PAYMENT", "CENTS", "REFUNDED", "DISPUTED"]);
-    rows.add_row([
-        payment.id.to_string(),
-        payment.amount_cents.to_string(),
-        payment.refunded_cents.to_string(),
-        payment.disputed_cents.to_string(),
-    ]);
-    terminal::print(&table::text(&rows))?;
-    Ok(Exit::Success)
 }
 
 pub(super) async fn admin(context: &Context, command: AdminCommand) -> Result<Exit> {
-    match command {
-        AdminCommand::CheckLedger(operator) => check_ledger(context, &operator).await,
-    }
-}
-
-async fn check_ledger(context: &Context, args: &OperatorArgs) -> Result<Exit> {
-    let checked = client(context, args)?.check_ledger().await?;
-    if args.json {
-        print_json(&checked)?;
-    } else {
-        for difference in &checked.differences {
-            terminal::print_line(&line(difference))?;
-        }
-        terminal::note(&format!(
-            "checked {} organizations and {} runs",
-            checked.organizations, checked.runs
-        ));
-    }
+    let AdminCommand::CheckLedger(args) = command;
+    let checked = context.call(&args, check_ledger).await?;
+    args.render.one(&checked)?;
     match checked.differences.len() {
         0 => Ok(Exit::Success),
         1 => Err(Failure::new(Exit::Failed, "the ledger differs in one place")),
@@ -110,11 +101,26 @@ async fn check_ledger(context: &Context, args: &OperatorArgs) -> Result<Exit> {
     }
 }
 
+/// Checks the ledger of all organizations, page by page.
+async fn check_ledger(client: &Client) -> Result<LedgerCheck> {
+    let path = "v1/operator/ledger/check";
+    let mut all: LedgerCheck = client.ask(get(path)).await?;
+    while !all.next_cursor.is_empty() {
+        let query = [("cursor", std::mem::take(&mut all.next_cursor))];
+        let page: LedgerCheck = client.ask(get(path_of(path, &query))).await?;
+        all.organizations += page.organizations;
+        all.runs += page.runs;
+        all.differences.extend(page.differences);
+        all.next_cursor = page.next_cursor;
+    }
+    Ok(all)
+}
+
 fn line(difference: &LedgerDifference) -> String {
     let run = difference.run_id.map(|run| format!(" {run}"));
     let payment = difference.payment_id.map(|payment| format!(" {payment}"));
     format!(
-        "{}{} {}: expected {} micros, found {}",
+        "{}{} {}: expected {} micros, found {}\n",
         difference.organization_id,
         run.or(payment).unwrap_or_default(),
         difference.rule,

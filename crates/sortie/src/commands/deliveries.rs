@@ -1,65 +1,48 @@
-//! `sortie runs deliveries` and `redeliver`: what came of a run's callback.
+//! `sortie runs deliveries` and `redeliver`: the attempts to deliver a run's callback.
 
-use sortie_api::{DeliveryAttempt, RunId};
+use sortie_api::{DeliveryAttempt, Redelivery, RunId};
 
-use super::{Context, print_json, table};
+use super::Context;
 use crate::{
     args::ListArgs,
+    client::{get, post},
     failure::{Exit, Result},
-    terminal,
+    render::{Field, Record, maybe, some},
 };
 
-pub(super) async fn list(context: &Context, run: RunId, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let attempts = connection.client.list_deliveries(run).await;
-    connection.close().await;
-    let attempts = attempts?;
-    if args.json {
-        return print_json(&attempts);
-    }
-    terminal::print(&rows(&attempts))?;
-    Ok(Exit::Success)
+impl Record for DeliveryAttempt {
+    const COLUMNS: &'static [Field<Self>] = &[
+        ("ATTEMPT", |attempt| some(attempt.attempt)),
+        ("AT", |attempt| some(attempt.at)),
+        ("STATUS", |attempt| maybe(attempt.status)),
+        ("MS", |attempt| some(attempt.duration_ms)),
+        ("NEXT", |attempt| maybe(attempt.next_at)),
+        ("ERROR", |attempt| attempt.error.clone()),
+    ];
 }
 
-fn rows(attempts: &[DeliveryAttempt]) -> String {
-    let mut rows = table::new(["ATTEMPT", "AT", "STATUS", "MS", "NEXT", "ERROR"]);
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    for attempt in attempts {
-        rows.add_row([
-            attempt.attempt.to_string(),
-            attempt.at.to_string(),
-            or_dash(attempt.status.map(|status| status.to_string())),
-            attempt.duration_ms.to_string(),
-            or_dash(attempt.next_at.map(|at| at.to_string())),
-            or_dash(
-                attempt
-                    .error
-                    .as_deref()
-                    .map(|error| terminal::harmless(error).into_owned()),
-            ),
-        ]);
-    }
-    table::text(&rows)
+fn path(run: RunId) -> String {
+    format!("v1/runs/{run}/deliveries")
+}
+
+pub(super) async fn list(context: &Context, run: RunId, args: &ListArgs) -> Result<Exit> {
+    context.list::<DeliveryAttempt>(args, get(path(run))).await
 }
 
 pub(super) async fn redeliver(context: &Context, run: RunId, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let redelivery = connection.client.redeliver_run(run).await;
-    connection.close().await;
-    let redelivery = redelivery?;
-    if args.json {
-        return print_json(&redelivery);
-    }
-    terminal::note(&format!(
-        "the callback of {run} is sent again, as attempt {}",
-        redelivery.attempt
-    ));
-    Ok(Exit::Success)
+    let note = |redelivery: &Redelivery| {
+        format!(
+            "the callback of {run} is sent again, as attempt {}",
+            redelivery.attempt
+        )
+    };
+    context.done(args, post(path(run)), note).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::render::table;
 
     #[test]
     fn attempts_are_a_plain_table() {
@@ -69,6 +52,6 @@ mod tests {
             {"attempt": 2, "at": "2026-11-20T21:30:25.110Z", "status": 204, "duration_ms": 31}
         ]))
         .unwrap();
-        insta::assert_snapshot!(rows(&attempts));
+        insta::assert_snapshot!(table(&attempts));
     }
 }

@@ -22,10 +22,10 @@ use self::{
     live::Inside,
     network::network,
 };
-use super::{Context, operators, print_json};
+use super::{Context, operators};
 use crate::{
     args::DoctorArgs,
-    client::{Client, InstallationApi},
+    client::Client,
     config::{Config, HostedSettings, SandboxPolicy},
     connect::{is_this_machine, named_engine},
     data_dir::{DataDir, Purpose, RunningEngine},
@@ -86,11 +86,9 @@ pub(super) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Exit>
         sandbox: found,
         checks,
     };
-    if args.target.json {
-        print_json(&report)?;
-    } else {
-        terminal::print(&text(&report, context.terminal))?;
-    }
+    args.target.render.answer(&report, |report| {
+        Ok(terminal::print(&text(report, context.terminal))?)
+    })?;
     Ok(if report.healthy {
         Exit::Success
     } else {
@@ -156,7 +154,6 @@ fn engine_to_ask(context: &Context, args: &DoctorArgs, config: &Config) -> Resul
     Ok(Some(Target {
         inside: Inside {
             client: client.clone(),
-            api: InstallationApi::Engine,
             providers: args.providers,
             no_key,
         },
@@ -192,8 +189,7 @@ fn deployment_to_ask(
     Ok(Target {
         client: Client::new(&url, from, None)?,
         inside: Inside {
-            client: Client::new(&org_url, from, key)?,
-            api: InstallationApi::Organization,
+            client: Client::new(&org_url, from, key)?.for_operator(),
             providers,
             no_key,
         },

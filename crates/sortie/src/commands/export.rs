@@ -2,22 +2,21 @@
 
 use std::{fs::File, io::Write as _};
 
-use sortie_api::{Event, Run, RunId, plain};
+use sortie_api::{Event, Run, RunDefinition, RunId, model::ModelCatalog, plain};
 
 use super::Context;
 use crate::{
     args::export::ExportArgs,
     cassette::{self, Texts},
-    client::{Client, Followed},
+    client::{Client, Followed, get},
     failure::{Exit, Failure, Result},
     terminal,
 };
 
 pub(super) async fn export(context: &Context, args: &ExportArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let made = cassette(&connection.client, args).await;
-    connection.close().await;
-    let lines = made?;
+    let lines = context
+        .call(&args.engine, async |client| cassette(client, args).await)
+        .await?;
     let Some(path) = &args.output else {
         terminal::print(&lines)?;
         return Ok(Exit::Success);
@@ -43,9 +42,10 @@ async fn cassette(client: &Client, args: &ExportArgs) -> Result<String> {
             run.id
         )));
     }
-    let definition = client.run_definition(args.run).await?;
+    let path = format!("v1/runs/{}/definition", args.run);
+    let definition: RunDefinition = client.ask(get(path)).await?;
     let (events, run) = events(client, args.run).await?;
-    let catalog = client.models().await?;
+    let catalog: ModelCatalog = client.ask(get("v1/models")).await?;
     let texts = if args.no_content {
         Texts::Masked
     } else {

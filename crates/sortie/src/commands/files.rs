@@ -6,61 +6,65 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sortie_api::{File, plain};
+use sortie_api::{File, file::RenameFile, plain};
 
-use super::{Context, print_json, table};
+use super::Context;
 use crate::{
-    args::{FileRef, FilesCommand, ListArgs},
-    client::Client,
+    args::{FileRef, FilesCommand},
+    client::{Client, get, patch},
     failure::{Exit, Failure, Result},
+    render::{Field, Record, some},
     terminal,
 };
+
+impl Record for File {
+    const COLUMNS: &'static [Field<Self>] = &[
+        ("FILE", |file| some(file.id)),
+        ("SIZE", |file| some(file.size)),
+        ("TYPE", |file| some(&file.content_type)),
+        ("CREATED", |file| some(file.created_at)),
+        ("NAME", |file| some(&file.name)),
+    ];
+}
 
 pub(super) async fn execute(context: &Context, command: FilesCommand) -> Result<Exit> {
     match command {
         FilesCommand::List { limit, list } => {
-            let connection = context.records(&list.engine).await?;
-            let files = connection.client.list_files(limit).await;
-            connection.close().await;
-            show_all(&files?, &list)
+            context.pages::<File>(&list, "v1/files", &[], Some(limit)).await
         }
         FilesCommand::Get { file, list } => {
-            let connection = context.records(&list.engine).await?;
-            let found = connection.client.get_file(&file).await;
-            connection.close().await;
-            show(&found?, &list)
+            let found = context.call(&list, async |client| record(client, &file).await);
+            list.render.one(&found.await?)
         }
         FilesCommand::Upload { path, name, list } => {
             let name = match name {
                 Some(name) => name,
                 None => own_name(&path)?,
             };
-            let connection = context.records(&list.engine).await?;
-            let saved = connection.client.upload(&path, &name).await;
-            connection.close().await;
-            show(&saved?, &list)
+            let saved = context.call(&list, async |client| client.upload(&path, &name).await);
+            list.render.one(&saved.await?)
         }
         FilesCommand::Download { file, output, engine } => {
-            let connection = context.records(&engine).await?;
-            let done = download(&connection.client, &file, output).await;
-            connection.close().await;
-            done
+            let download = async |client: &Client| download(client, &file, output).await;
+            context.call(&engine, download).await
         }
         FilesCommand::Rename { file, name, list } => {
-            let connection = context.records(&list.engine).await?;
-            let renamed = connection.client.rename_file(&file, name).await;
-            connection.close().await;
-            show(&renamed?, &list)
+            let name = RenameFile { name };
+            let rename = async |client: &Client| client.ask(patch(client.file(&file)?, &name)).await;
+            let renamed: File = context.call(&list, rename).await?;
+            list.render.one(&renamed)
         }
         FilesCommand::Delete { file, engine } => {
-            let connection = context.records(&engine).await?;
-            let deleted = connection.client.delete_file(&file).await;
-            connection.close().await;
-            deleted?;
+            let delete = async |client: &Client| client.delete_file(&file).await;
+            context.call(&engine, delete).await?;
             terminal::note(&format!("{} is deleted", terminal::harmless(file.as_str())));
             Ok(Exit::Success)
         }
     }
+}
+
+async fn record(client: &Client, file: &FileRef) -> Result<File> {
+    client.ask(get(client.file(file)?)).await
 }
 
 fn own_name(path: &Path) -> Result<String> {
@@ -68,31 +72,6 @@ fn own_name(path: &Path) -> Result<String> {
         .and_then(|name| name.to_str())
         .map(str::to_owned)
         .ok_or_else(|| Failure::usage(format!("{}: give it a name with --name", path.display())))
-}
-
-fn show(file: &File, list: &ListArgs) -> Result<Exit> {
-    if list.json {
-        return print_json(file);
-    }
-    show_all(std::slice::from_ref(file), list)
-}
-
-fn show_all(files: &[File], list: &ListArgs) -> Result<Exit> {
-    if list.json {
-        return print_json(&files);
-    }
-    let mut rows = table::new(["FILE", "SIZE", "TYPE", "CREATED", "NAME"]);
-    for file in files {
-        rows.add_row([
-            file.id.to_string(),
-            file.size.to_string(),
-            terminal::harmless(&file.content_type).into_owned(),
-            file.created_at.to_string(),
-            terminal::harmless(&file.name).into_owned(),
-        ]);
-    }
-    terminal::print(&table::text(&rows))?;
-    Ok(Exit::Success)
 }
 
 /// Target of downloaded bytes.
@@ -110,7 +89,7 @@ async fn download(client: &Client, file: &FileRef, output: Option<PathBuf>) -> R
     let path = if let Some(path) = output {
         path
     } else {
-        let name = PathBuf::from(client.get_file(file).await?.name);
+        let name = PathBuf::from(record(client, file).await?.name);
         if name.exists() {
             return Err(Failure::usage(format!(
                 "{} is there already; --output says where it may go",
@@ -119,7 +98,8 @@ async fn download(client: &Client, file: &FileRef, output: Option<PathBuf>) -> R
         }
         name
     };
-    let mut content = client.file_content(file).await?;
+    let address = client.below("v1/files", [file.as_str(), "content"])?;
+    let mut content = client.content(&address).await?;
     let mut target = Target::open(&path)?;
     let written = async {
         while let Some(piece) = content.next().await? {

@@ -3,19 +3,21 @@
 use std::path::PathBuf;
 
 use sortie_api::{
-    KeyId, Mode,
-    key::{CreateKey, CreatedKey, RotateKey},
+    KeyId, Mode, OrganizationInfo,
+    key::{ApiKey, CreateKey, CreatedKey, RotateKey},
     secret::{SELF_HOSTED_KEY, Secret},
 };
 use sortie_engine::{Clock, Error, create_key_offline};
 
-use super::{Context, print_json, table};
+use super::Context;
 use crate::{
     args::{Grace, KeysCommand, ListArgs},
+    client::{delete, get, post_json},
     connect::{Connection, database_exists},
     data_dir::{DataDir, NodeKey, Owner},
     failure::{Exit, Failure, Result},
     node::open_store,
+    render::{Field, Record, some},
     terminal,
 };
 
@@ -34,31 +36,54 @@ pub(super) async fn execute(context: &Context, command: KeysCommand) -> Result<E
                 role: Some(role.into()),
                 expires_at: expiry.from(Clock::system().now()),
             };
-            let created = if offline {
-                create_offline(context, request, database_url.as_deref()).await?
-            } else {
-                create(context, &request, &list).await?
-            };
-            show(&created, list.json)
+            if offline {
+                let created = create_offline(context, request, database_url.as_deref()).await?;
+                return list.render.one(&created);
+            }
+            let create = post_json("v1/admin/keys", &request);
+            context.one::<CreatedKey>(&list, create).await
         }
-        KeysCommand::List(args) => list(context, &args).await,
+        KeysCommand::List(args) => context.list::<ApiKey>(&args, get("v1/admin/keys")).await,
         KeysCommand::Rotate { key, grace, list } => rotate(context, key, grace, &list).await,
         KeysCommand::Revoke { key, engine } => {
-            let connection = context.records(&engine).await?;
-            let revoked = connection.client.delete_key(key).await;
-            connection.close().await;
-            revoked?;
-            terminal::note(&format!("{key} is revoked"));
-            Ok(Exit::Success)
+            let note = |(): &()| format!("{key} is revoked");
+            context
+                .done(&engine, delete(format!("v1/admin/keys/{key}")), note)
+                .await
         }
     }
 }
 
-async fn create(context: &Context, request: &CreateKey, args: &ListArgs) -> Result<CreatedKey> {
-    let connection = context.records(&args.engine).await?;
-    let created = connection.client.create_key(request).await;
-    connection.close().await;
-    created
+impl Record for ApiKey {
+    const COLUMNS: &'static [Field<Self>] = &[
+        ("KEY", |key| some(key.id)),
+        ("ROLE", |key| some(key.role)),
+        ("CREATED", |key| some(key.created_at)),
+        ("EXPIRES", |key| {
+            Some(
+                key.expires_at
+                    .map_or_else(|| "never".to_owned(), |at| at.to_string()),
+            )
+        }),
+        ("NAME", |key| some(&key.name)),
+    ];
+}
+
+impl Record for CreatedKey {
+    fn text(&self) -> String {
+        format!("{}\n", self.key)
+    }
+
+    fn note(&self) -> Option<String> {
+        let until = self
+            .expires_at
+            .map_or_else(String::new, |at| format!(", works until {at}"));
+        let name = terminal::harmless(&self.name);
+        some(format!(
+            "{} key {} made for {name}{until}; it is shown this once",
+            self.role, self.id
+        ))
+    }
 }
 
 /// Creates a key in the database of a stopped engine.
@@ -101,58 +126,13 @@ async fn create_offline(
         })
 }
 
-fn show(created: &CreatedKey, as_json: bool) -> Result<Exit> {
-    if as_json {
-        return print_json(created);
-    }
-    terminal::print_line(&created.key)?;
-    let until = created
-        .expires_at
-        .map_or_else(String::new, |at| format!(", works until {at}"));
-    terminal::note(&format!(
-        "{} key {} made for {}{until}; it is shown this once",
-        created.role,
-        created.id,
-        terminal::harmless(&created.name)
-    ));
-    Ok(Exit::Success)
-}
-
-async fn list(context: &Context, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let keys = connection.client.list_keys().await;
-    connection.close().await;
-    let keys = keys?;
-    if args.json {
-        return print_json(&keys);
-    }
-    let mut rows = table::new(["KEY", "ROLE", "CREATED", "EXPIRES", "NAME"]);
-    for key in keys {
-        rows.add_row([
-            key.id.to_string(),
-            key.role.to_string(),
-            key.created_at.to_string(),
-            key.expires_at
-                .map_or_else(|| "never".to_owned(), |at| at.to_string()),
-            terminal::harmless(&key.name).into_owned(),
-        ]);
-    }
-    terminal::print(&table::text(&rows))?;
-    Ok(Exit::Success)
-}
-
 /// Rotates a key; where the data folder holds its secret, the file gets the new one.
 async fn rotate(context: &Context, key: KeyId, grace: Option<Grace>, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let rotated = rotate_on(&connection, key, grace).await;
-    connection.close().await;
-    let (rotated, kept) = rotated?;
+    let work = async |connection: &mut Connection| rotate_on(connection, key, grace).await;
+    let (rotated, kept) = context.with(args, work).await?;
     // Whatever became of the file: nobody sees it again.
-    if args.json {
-        print_json(&rotated)?;
-    } else {
-        terminal::print_line(&rotated.key)?;
-    }
+    args.render
+        .answer(&rotated, |rotated| Ok(terminal::print_line(&rotated.key)?))?;
     let until = rotated
         .previous_until
         .map_or_else(String::new, |at| format!("; the one before works until {at}"));
@@ -187,7 +167,8 @@ async fn rotate_on(
         && let Some(held) = held_key(data_dir)
         && let Ok(held) = Secret::parse(SELF_HOSTED_KEY, &held)
     {
-        let id = match client.with_key(held.expose().to_owned()).me().await {
+        let me = client.with_key(held.expose().to_owned());
+        let id = match me.ask::<OrganizationInfo>(get("v1/me")).await {
             Ok(me) => me.key_id,
             // It is no key of this engine any more.
             Err(failure) if matches!(failure.exit, Exit::Denied | Exit::Forbidden) => None,
@@ -201,7 +182,8 @@ async fn rotate_on(
     let request = RotateKey {
         grace_seconds: grace.map(Grace::seconds),
     };
-    let rotated = client.rotate_key(key, &request).await?;
+    let path = format!("v1/admin/keys/{key}/rotate");
+    let rotated: CreatedKey = client.ask(post_json(path, &request)).await?;
     let kept = folder.map(|data_dir| {
         let secret = Secret::parse(SELF_HOSTED_KEY, &rotated.key).map_err(|error| {
             Failure::internal(format!("cannot read the key in the engine's answer: {error}"))

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use sortie_api::master_key::{MasterKeys, Reseal};
 
-use super::{Context, print_json, table};
+use super::Context;
 use crate::{
     args::{InstallationArgs, MasterKeyCommand},
-    client::{Client, InstallationApi},
+    client::{Client, get, path_of, post},
     failure::{Exit, Result},
+    render::{Record, grid, some},
     terminal,
 };
 
@@ -20,17 +21,12 @@ pub(super) async fn execute(context: &Context, command: MasterKeyCommand) -> Res
 }
 
 async fn status(context: &Context, args: &InstallationArgs) -> Result<Exit> {
-    let (connection, api) = context.installation(args).await?;
-    let found = connection.client.master_keys(api).await;
-    connection.close().await;
-    show(&found?, args)
+    let found = context.call(args, master_keys).await?;
+    show(&found, args)
 }
 
 async fn reseal(context: &Context, args: &InstallationArgs) -> Result<Exit> {
-    let (connection, api) = context.installation(args).await?;
-    let done = everything(&connection.client, api).await;
-    connection.close().await;
-    let (done, found) = done?;
+    let (done, found) = context.call(args, reseal_all).await?;
     terminal::note(&format!(
         "{} values looked at, {} sealed again, {} left to who wrote them at the same time, {} that do not open",
         done.looked_at, done.resealed, done.changed_meanwhile, done.unreadable
@@ -55,11 +51,28 @@ fn left_to_seal(done: &Reseal, found: &MasterKeys) -> i64 {
     others.max(done.unreadable)
 }
 
-/// Every page, and then what there is.
-async fn everything(client: &Client, api: InstallationApi) -> Result<(Reseal, MasterKeys)> {
-    let mut done = client.reseal(api, "").await?;
+/// Returns the keys and the number of values that each seals: all pages as one.
+async fn master_keys(client: &Client) -> Result<MasterKeys> {
+    let path = client.on_all_nodes("master-key");
+    let mut found: MasterKeys = client.ask(get(&path)).await?;
+    while !found.next_cursor.is_empty() {
+        let query = [("cursor", std::mem::take(&mut found.next_cursor))];
+        let page: MasterKeys = client.ask(get(path_of(&path, &query))).await?;
+        found.sealed.extend(page.sealed);
+        found.next_cursor = page.next_cursor;
+    }
+    Ok(found)
+}
+
+/// Seals every page again, then returns the sums and the state after it.
+async fn reseal_all(client: &Client) -> Result<(Reseal, MasterKeys)> {
+    let path = client.on_all_nodes("master-key/reseal");
+    let page = async |cursor: String| -> Result<Reseal> {
+        client.ask(post(path_of(&path, &[("cursor", cursor)]))).await
+    };
+    let mut done = page(String::new()).await?;
     while !done.next_cursor.is_empty() {
-        let page = client.reseal(api, &done.next_cursor).await?;
+        let page = page(done.next_cursor).await?;
         done = Reseal {
             looked_at: done.looked_at + page.looked_at,
             resealed: done.resealed + page.resealed,
@@ -68,23 +81,17 @@ async fn everything(client: &Client, api: InstallationApi) -> Result<(Reseal, Ma
             next_cursor: page.next_cursor,
         };
     }
-    Ok((done, client.master_keys(api).await?))
+    Ok((done, master_keys(client).await?))
 }
 
 /// Fails where something is sealed that a node cannot open.
 fn show(found: &MasterKeys, args: &InstallationArgs) -> Result<Exit> {
-    let keys = keys(found);
-    let exit = if keys.values().any(Key::is_lost) {
+    args.render.one(found)?;
+    Ok(if keys(found).values().any(Key::is_lost) {
         Exit::Failed
     } else {
         Exit::Success
-    };
-    if args.json {
-        print_json(found)?;
-    } else {
-        terminal::print(&text(&keys))?;
-    }
-    Ok(exit)
+    })
 }
 
 /// Key, and the facts known of it.
@@ -138,26 +145,24 @@ fn keys(found: &MasterKeys) -> BTreeMap<&str, Key> {
     keys
 }
 
-fn text(keys: &BTreeMap<&str, Key>) -> String {
-    let mut rows = table::new(["KEY", "VALUES", "SEALS ON", "OPENS ON", ""]);
-    for (id, key) in keys {
-        rows.add_row([
-            (*id).to_owned(),
-            key.values.to_string(),
-            terminal::harmless(&listed(&key.seals_on)).into_owned(),
-            terminal::harmless(&listed(&key.opens_on)).into_owned(),
-            terminal::harmless(&key.verdict()).into_owned(),
-        ]);
+impl Record for MasterKeys {
+    fn text(&self) -> String {
+        let keys = keys(self);
+        let rows = keys.iter().map(|(id, key)| {
+            [
+                some(id),
+                some(key.values),
+                listed(&key.seals_on),
+                listed(&key.opens_on),
+                some(key.verdict()),
+            ]
+        });
+        grid(["KEY", "VALUES", "SEALS ON", "OPENS ON", ""], rows)
     }
-    table::text(&rows)
 }
 
-fn listed(names: &[String]) -> String {
-    if names.is_empty() {
-        "-".to_owned()
-    } else {
-        names.join(", ")
-    }
+fn listed(names: &[String]) -> Option<String> {
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 #[cfg(test)]

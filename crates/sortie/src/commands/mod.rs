@@ -4,6 +4,7 @@ mod administration;
 mod artifacts;
 mod backup;
 mod budgets;
+mod call;
 mod config;
 mod connections;
 mod credits;
@@ -24,21 +25,18 @@ mod run;
 mod runs;
 mod schedules;
 mod serve;
-mod table;
 mod workflows;
 
 use std::path::PathBuf;
 
 use clap::CommandFactory as _;
-use sortie_api::json;
 
 use crate::{
-    args::{Cli, Command, EngineArgs, InstallationArgs},
-    client::InstallationApi,
+    args::{Cli, Command, NodeArgs},
     config::{Config, Environment, Flags, SandboxPolicy},
-    connect::{Connection, Need, named_engine},
-    failure::{Exit, Failure, Result},
+    failure::{Exit, Result},
     logging::{self, Verbosity},
+    render::print_json,
     terminal::{self, Terminal},
 };
 
@@ -93,7 +91,7 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
 }
 
 impl Context {
-    /// The configuration for a command that talks to an engine, with the log turned down.
+    /// Returns the configuration for a command that talks to an engine. The log has errors only.
     fn client_config(&self, flags: &Flags) -> Result<Config> {
         let config = Config::load(flags, &self.environment, SandboxPolicy::Strongest)?;
         logging::start(&config, Verbosity::Errors, self.terminal)?;
@@ -105,35 +103,10 @@ impl Context {
         Ok(Config::data_dir(&self.flags, &self.environment)?)
     }
 
-    /// An engine for a command that reads or changes records.
-    async fn records(&self, args: &EngineArgs) -> Result<Connection> {
-        let config = self.client_config(&self.flags)?;
-        Connection::open(args, &config, &self.environment, Need::Records).await
+    /// Returns the configuration for a command that may start an engine with these flags.
+    fn node_config(&self, args: &NodeArgs) -> Result<Config> {
+        let mut flags = self.flags.clone();
+        args.add_to(&mut flags);
+        self.client_config(&flags)
     }
-
-    /// The API with the operations on all nodes: that of a hosted deployment for its operator, else that of an engine.
-    async fn installation(&self, args: &InstallationArgs) -> Result<(Connection, InstallationApi)> {
-        if let Some((url, from)) = operators::deployment(self, args)? {
-            let client = operators::client_at(self, &url, from)?;
-            return Ok((Connection::remote(client, None), InstallationApi::Organization));
-        }
-        let config = self.client_config(&self.flags)?;
-        if config.hosted.is_some() && named_engine(&args.engine, &self.environment).is_none() {
-            return Err(operators::no_deployment());
-        }
-        let connection = Connection::open(&args.engine, &config, &self.environment, Need::Records).await?;
-        Ok((connection, InstallationApi::Engine))
-    }
-}
-
-/// Prints a value as JSON, indented for people where they look.
-fn print_json<T: serde::Serialize + ?Sized>(value: &T) -> Result<Exit> {
-    let text = if std::io::IsTerminal::is_terminal(&std::io::stdout()) {
-        serde_json::to_string_pretty(value)
-    } else {
-        json::to_line(value)
-    };
-    let text = text.map_err(|error| Failure::internal(error.to_string()))?;
-    terminal::print_line(&text)?;
-    Ok(Exit::Success)
 }

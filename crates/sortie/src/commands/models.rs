@@ -1,47 +1,46 @@
-//! `sortie models`: what runs can use, and what it costs.
+//! `sortie models`: the models that runs can use, and their prices.
 
-use sortie_api::Micros;
+use sortie_api::{Micros, model::ModelCatalog};
 
-use super::{Context, print_json, table};
+use super::Context;
 use crate::{
     args::ListArgs,
+    client::get,
     failure::{Exit, Result},
-    terminal,
+    render::{Record, grid, some},
 };
 
+impl Record for ModelCatalog {
+    fn text(&self) -> String {
+        let headings = [
+            "MODEL",
+            "PROVIDER",
+            "CONTEXT",
+            "INPUT/MTOK",
+            "OUTPUT/MTOK",
+            "CAPABILITIES",
+        ];
+        let rows = self.models.iter().map(|model| {
+            let is_default = model.id == self.default_model;
+            [
+                some(format!(
+                    "{}{}",
+                    model.id,
+                    if is_default { " (default)" } else { "" }
+                )),
+                some(&model.provider),
+                some(model.context_window),
+                some(price(model.prices.input_micros_per_mtok)),
+                some(price(model.prices.output_micros_per_mtok)),
+                some(model.capabilities.join(", ")),
+            ]
+        });
+        grid(headings, rows)
+    }
+}
+
 pub(super) async fn list(context: &Context, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let catalog = connection.client.models().await;
-    connection.close().await;
-    let catalog = catalog?;
-    if args.json {
-        return print_json(&catalog);
-    }
-    let mut rows = table::new([
-        "MODEL",
-        "PROVIDER",
-        "CONTEXT",
-        "INPUT/MTOK",
-        "OUTPUT/MTOK",
-        "CAPABILITIES",
-    ]);
-    for model in &catalog.models {
-        let default = if model.id == catalog.default_model {
-            " (default)"
-        } else {
-            ""
-        };
-        rows.add_row([
-            format!("{}{default}", model.id),
-            model.provider.clone(),
-            model.context_window.to_string(),
-            price(model.prices.input_micros_per_mtok),
-            price(model.prices.output_micros_per_mtok),
-            model.capabilities.join(", "),
-        ]);
-    }
-    terminal::print(&table::text(&rows))?;
-    Ok(Exit::Success)
+    context.one::<ModelCatalog>(args, get("v1/models")).await
 }
 
 fn price(micros: Micros) -> String {

@@ -1,49 +1,30 @@
 //! `sortie nodes`: the nodes of the engine.
 
-use super::{Context, print_json, table};
+use sortie_api::node::Node;
+
+use super::Context;
 use crate::{
-    args::{InstallationArgs, NodesCommand},
+    args::NodesCommand,
+    client::{Client, get},
     failure::{Exit, Result},
-    terminal,
+    render::{Field, Record, some},
 };
 
-pub(super) async fn execute(context: &Context, command: NodesCommand) -> Result<Exit> {
-    match command {
-        NodesCommand::List(args) => list(context, &args).await,
-    }
+impl Record for Node {
+    const COLUMNS: &'static [Field<Self>] = &[
+        ("NODE", |node| some(&node.name)),
+        ("STATE", |node| some(node.state.as_str())),
+        ("RUNS", |node| some(node.runs_at_work)),
+        ("VERSION", |node| node.version.clone()),
+        ("STARTED", |node| some(node.started_at)),
+        ("LEASE UNTIL", |node| some(node.lease_until)),
+        ("ADDRESS", |node| node.address.clone()),
+    ];
 }
 
-async fn list(context: &Context, args: &InstallationArgs) -> Result<Exit> {
-    let (connection, api) = context.installation(args).await?;
-    let nodes = connection.client.list_nodes(api).await;
-    connection.close().await;
-    let nodes = nodes?;
-    if args.json {
-        return print_json(&nodes);
-    }
-    let mut rows = table::new([
-        "NODE",
-        "STATE",
-        "RUNS",
-        "VERSION",
-        "STARTED",
-        "LEASE UNTIL",
-        "ADDRESS",
-    ]);
-    for node in nodes {
-        rows.add_row([
-            terminal::harmless(&node.name).into_owned(),
-            node.state.as_str().to_owned(),
-            node.runs_at_work.to_string(),
-            node.version.unwrap_or_else(|| "-".to_owned()),
-            node.started_at.to_string(),
-            node.lease_until.to_string(),
-            node.address.map_or_else(
-                || "-".to_owned(),
-                |address| terminal::harmless(&address).into_owned(),
-            ),
-        ]);
-    }
-    terminal::print(&table::text(&rows))?;
-    Ok(Exit::Success)
+pub(super) async fn execute(context: &Context, command: NodesCommand) -> Result<Exit> {
+    let NodesCommand::List(args) = command;
+    let list = async |client: &Client| client.ask(get(client.on_all_nodes("nodes"))).await;
+    let nodes: Vec<Node> = context.call(&args, list).await?;
+    args.render.list(&nodes)
 }

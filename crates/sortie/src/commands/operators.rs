@@ -1,17 +1,24 @@
 //! `sortie organizations` and `sortie users`: commands of the operator of a hosted deployment.
 
-use sortie_api::operator::{CreateUser, OperatedOrganization, OperatedUser, ResetLink, SuspendOrganization};
+use sortie_api::{
+    OrgId, UserId,
+    operator::{CreateUser, CreatedUser, OperatedOrganization, OperatedUser, ResetLink, SuspendOrganization},
+};
 
-use super::{Context, print_json, table};
+use super::Context;
 use crate::{
     args::{InstallationArgs, OperatorArgs, OrganizationsCommand, UserArgs, UsersCommand},
-    client::Client,
+    client::{Client, delete, get, post, post_json},
     config::Environment,
     connect::{is_this_machine, named_engine},
     data_dir::{DataDir, NodeKey},
     failure::{Exit, Failure, Result},
+    render::{Field, Record, maybe, some},
     terminal,
 };
+
+const ORGANIZATIONS: &str = "v1/operator/organizations";
+const USERS: &str = "v1/operator/users";
 
 /// Variable with the address of the organization API.
 const ORG_URL: &str = "SORTIE_ORG_URL";
@@ -19,25 +26,69 @@ const ORG_URL: &str = "SORTIE_ORG_URL";
 /// Variable with the operator's key.
 const OPERATOR_KEY: &str = "SORTIE_OPERATOR_KEY";
 
+impl Record for OperatedOrganization {
+    const COLUMNS: &'static [Field<Self>] = &[
+        ("ORGANIZATION", |organization| some(organization.id)),
+        ("MEMBERS", |organization| some(organization.members)),
+        ("STORED", |organization| some(organization.stored_bytes)),
+        ("OWNER", |organization| {
+            maybe(organization.owner.as_ref().map(|owner| &owner.email))
+        }),
+        ("SUSPENDED", suspension),
+        ("NAME", |organization| some(&organization.name)),
+    ];
+}
+
+fn suspension(organization: &OperatedOrganization) -> Option<String> {
+    let at = organization.suspended_at?;
+    Some(match (organization.deleted_at, &organization.suspension_reason) {
+        (Some(deleted), _) => format!("deleted {deleted}"),
+        (None, Some(reason)) => format!("{at} ({reason})"),
+        (None, None) => at.to_string(),
+    })
+}
+
+impl Record for OperatedUser {
+    const COLUMNS: &'static [Field<Self>] = &[
+        ("USER", |user| some(user.id)),
+        ("CREATED", |user| some(user.created_at)),
+        ("VERIFIED", |user| {
+            some(if user.email_verified { "yes" } else { "no" })
+        }),
+        ("DISABLED", |user| maybe(user.disabled_at)),
+        ("EMAIL", |user| some(&user.email)),
+        ("NAME", |user| some(&user.name)),
+    ];
+}
+
+impl Record for ResetLink {
+    fn text(&self) -> String {
+        format!("{}\n", self.url)
+    }
+
+    fn note(&self) -> Option<String> {
+        some(format!(
+            "the link works once, until {}; it is shown this once",
+            self.expires_at
+        ))
+    }
+}
+
 pub(super) async fn organizations(context: &Context, command: OrganizationsCommand) -> Result<Exit> {
+    let path = |organization: OrgId, rest: &str| format!("{ORGANIZATIONS}/{organization}{rest}");
     match command {
         OrganizationsCommand::List(operator) => {
-            let found = client(context, &operator)?.operated_organizations().await?;
-            if operator.json {
-                return print_json(&found);
-            }
-            print_organizations(&found)
+            context
+                .pages::<OperatedOrganization>(&operator, ORGANIZATIONS, &[], None)
+                .await
         }
         OrganizationsCommand::Show {
             organization,
             operator,
         } => {
-            let client = client(context, &operator)?;
-            let found = client.operated_organization(organization).await?;
-            if operator.json {
-                return print_json(&found);
-            }
-            print_organizations(&[found])
+            context
+                .one::<OperatedOrganization>(&operator, get(path(organization, "")))
+                .await
         }
         OrganizationsCommand::Suspend {
             organization,
@@ -45,88 +96,74 @@ pub(super) async fn organizations(context: &Context, command: OrganizationsComma
             cancel,
             operator,
         } => {
-            let client = client(context, &operator)?;
             let request = SuspendOrganization { reason, cancel };
-            let suspended = client.suspend_organization(organization, &request).await?;
-            if operator.json {
-                return print_json(&suspended);
-            }
-            terminal::note(&format!("{organization} is suspended"));
-            Ok(Exit::Success)
+            let suspend = post_json(path(organization, "/suspend"), &request);
+            let note = |_: &OperatedOrganization| format!("{organization} is suspended");
+            context.done(&operator, suspend, note).await
         }
         OrganizationsCommand::Resume {
             organization,
             operator,
         } => {
-            let client = client(context, &operator)?;
-            let resumed = client.resume_organization(organization).await?;
-            if operator.json {
-                return print_json(&resumed);
-            }
-            terminal::note(&format!("{organization} is not suspended any more"));
-            Ok(Exit::Success)
+            let note = |_: &OperatedOrganization| format!("{organization} is not suspended any more");
+            context
+                .done(&operator, post(path(organization, "/resume")), note)
+                .await
         }
     }
 }
 
 pub(super) async fn users(context: &Context, command: UsersCommand) -> Result<Exit> {
     match command {
-        UsersCommand::List(operator) => {
-            let found = client(context, &operator)?.operated_users().await?;
-            if operator.json {
-                return print_json(&found);
-            }
-            print_users(&found)
-        }
+        UsersCommand::List(operator) => context.pages::<OperatedUser>(&operator, USERS, &[], None).await,
         UsersCommand::Create {
             email,
             name,
             operator,
         } => {
-            let client = client(context, &operator)?;
-            let created = client.create_user(&CreateUser { email, name }).await?;
-            if operator.json {
-                return print_json(&created);
-            }
-            terminal::note(&format!("created {}", created.user.id));
-            print_link(&created.reset_link)
+            let request = CreateUser { email, name };
+            let created: CreatedUser = context.ask(&operator, post_json(USERS, &request)).await?;
+            operator.render.answer(&created, |created| {
+                terminal::note(&format!("created {}", created.user.id));
+                operator.render.one(&created.reset_link).map(drop)
+            })
         }
         UsersCommand::Disable(args) => {
-            let (client, user) = person(context, &args).await?;
-            let disabled = client.disable_user(user).await?;
-            if args.operator.json {
-                return print_json(&disabled);
-            }
-            terminal::note(&format!("{user} cannot sign in any more"));
-            Ok(Exit::Success)
+            let user = user(context, &args).await?;
+            let note = |_: &OperatedUser| format!("{user} cannot sign in any more");
+            let disable = post(format!("{USERS}/{user}/disable"));
+            context.done(&args.operator, disable, note).await
         }
         UsersCommand::Enable(args) => {
-            let (client, user) = person(context, &args).await?;
-            let enabled = client.enable_user(user).await?;
-            if args.operator.json {
-                return print_json(&enabled);
-            }
-            terminal::note(&format!("{user} can sign in again"));
-            Ok(Exit::Success)
+            let user = user(context, &args).await?;
+            let note = |_: &OperatedUser| format!("{user} can sign in again");
+            let enable = post(format!("{USERS}/{user}/enable"));
+            context.done(&args.operator, enable, note).await
         }
         UsersCommand::Unlink(args) => {
-            let (client, user) = person(context, &args).await?;
-            let unlinked = client.unlink_user(user).await?;
-            if args.operator.json {
-                return print_json(&unlinked);
-            }
-            terminal::note(&format!("{user} has no identity at a provider any more"));
-            Ok(Exit::Success)
+            let user = user(context, &args).await?;
+            let note = |_: &OperatedUser| format!("{user} has no identity at a provider any more");
+            let unlink = delete(format!("{USERS}/{user}/identities"));
+            context.done(&args.operator, unlink, note).await
         }
         UsersCommand::ResetLink(args) => {
-            let (client, user) = person(context, &args).await?;
-            let link = client.reset_link(user).await?;
-            if args.operator.json {
-                return print_json(&link);
-            }
-            print_link(&link)
+            let user = user(context, &args).await?;
+            let reset = post(format!("{USERS}/{user}/reset-link"));
+            context.one::<ResetLink>(&args.operator, reset).await
         }
     }
+}
+
+/// Finds a person by the id or the email address.
+async fn user(context: &Context, args: &UserArgs) -> Result<UserId> {
+    if let Ok(id) = args.user.parse() {
+        return Ok(id);
+    }
+    let filter = [("email", args.user.clone())];
+    let find = async |client: &Client| client.pages(USERS, &filter, None).await;
+    let found: Vec<OperatedUser> = context.call(&args.operator, find).await?;
+    let user = found.first().map(|user| user.id);
+    user.ok_or_else(|| Failure::usage("no person has this email address"))
 }
 
 /// A client with the operator's key, of the named node or else of that of the data folder.
@@ -190,7 +227,7 @@ pub(super) fn client_at(context: &Context, url: &str, from: &str) -> Result<Clie
         );
         return Err(Failure::new(Exit::Denied, rule));
     };
-    Client::new(url, from, Some(key))
+    Ok(Client::new(url, from, Some(key))?.for_operator())
 }
 
 /// The operator's key for the deployment at this address. The key of the data folder does not leave the machine.
@@ -202,65 +239,4 @@ pub(super) fn operator_key(context: &Context, url: &str) -> Result<Option<String
         return Ok(None);
     }
     DataDir::new(&context.data_dir()?).key(NodeKey::Operator)
-}
-
-async fn person(context: &Context, args: &UserArgs) -> Result<(Client, sortie_api::UserId)> {
-    let client = client(context, &args.operator)?;
-    let user = client.operated_user(&args.user).await?;
-    Ok((client, user))
-}
-
-/// Prints the address of a page to standard output, and its end beside it.
-fn print_link(link: &ResetLink) -> Result<Exit> {
-    terminal::print_line(&link.url)?;
-    terminal::note(&format!(
-        "the link works once, until {}; it is shown this once",
-        link.expires_at
-    ));
-    Ok(Exit::Success)
-}
-
-fn print_organizations(organizations: &[OperatedOrganization]) -> Result<Exit> {
-    let mut rows = table::new(["ORGANIZATION", "MEMBERS", "STORED", "OWNER", "SUSPENDED", "NAME"]);
-    for organization in organizations {
-        let owner = organization.owner.as_ref();
-        let suspended = organization.suspended_at.map_or_else(
-            || "-".to_owned(),
-            |at| match (organization.deleted_at, &organization.suspension_reason) {
-                (Some(deleted), _) => format!("deleted {deleted}"),
-                (None, Some(reason)) => format!("{at} ({})", terminal::harmless(reason)),
-                (None, None) => at.to_string(),
-            },
-        );
-        rows.add_row([
-            organization.id.to_string(),
-            organization.members.to_string(),
-            organization.stored_bytes.to_string(),
-            owner.map_or_else(
-                || "-".to_owned(),
-                |owner| terminal::harmless(&owner.email).into_owned(),
-            ),
-            suspended,
-            terminal::harmless(&organization.name).into_owned(),
-        ]);
-    }
-    terminal::print(&table::text(&rows))?;
-    Ok(Exit::Success)
-}
-
-fn print_users(users: &[OperatedUser]) -> Result<Exit> {
-    let mut rows = table::new(["USER", "CREATED", "VERIFIED", "DISABLED", "EMAIL", "NAME"]);
-    for user in users {
-        rows.add_row([
-            user.id.to_string(),
-            user.created_at.to_string(),
-            if user.email_verified { "yes" } else { "no" }.to_owned(),
-            user.disabled_at
-                .map_or_else(|| "-".to_owned(), |at| at.to_string()),
-            terminal::harmless(&user.email).into_owned(),
-            terminal::harmless(&user.name).into_owned(),
-        ]);
-    }
-    terminal::print(&table::text(&rows))?;
-    Ok(Exit::Success)
 }

@@ -4,31 +4,30 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 use sortie_api::{limits, plain};
 
-use super::{Context, connections::read_text, run};
+use super::{Context, connections::variable, run};
 use crate::{
     args::ReplayArgs,
-    client::UsedDefinition,
+    client::get,
     config::Environment,
     connect::Connection,
-    failure::Exit,
-    failure::{Failure, Result},
+    failure::{Exit, Failure, Result},
     follow::Format,
+    input::{self, DEFINITION_BYTES},
     prompt,
 };
 
 pub(super) async fn replay(context: &Context, args: ReplayArgs) -> Result<Exit> {
-    let mut flags = context.flags.clone();
-    args.node.add_to(&mut flags);
-    let config = context.client_config(&flags)?;
+    let config = context.node_config(&args.node)?;
     let given = given(&args, &context.environment)?;
     let need = run::need(args.attendance);
-    let mut connection = Connection::open(&args.engine, &config, &context.environment, need).await?;
-    let done = on(&mut connection, context, &args, given).await;
-    connection.close_after(&done).await;
-    done
+    let connection = Connection::open(&args.engine, &config, &context.environment, need).await?;
+    connection
+        .during(async |connection| on(connection, context, &args, given).await)
+        .await
 }
 
 async fn on(
@@ -37,7 +36,8 @@ async fn on(
     args: &ReplayArgs,
     given: BTreeMap<String, String>,
 ) -> Result<Exit> {
-    let used = connection.client.used_definition(args.run).await?;
+    let path = format!("v1/runs/{}/definition", args.run);
+    let used: UsedDefinition = connection.client.ask(get(path)).await?;
     if let Some(sandbox) = connection.own_sandbox().filter(|_| uses_commands(&used)) {
         run::check_sandbox(sandbox)?;
     }
@@ -45,12 +45,16 @@ async fn on(
         prompt::hidden(&format!("{connection}: {field}: "), limits::CREDENTIAL_BYTES)
     };
     let request = completed(used, args.max_cost, given, ask)?;
-    let format = if args.json {
-        Format::JsonLines
-    } else {
-        Format::Text
-    };
-    run::start(connection, context, &request, (args.attendance, format)).await
+    let form = (args.attendance, Format::of(args.json));
+    run::start(connection, context, &request, form).await
+}
+
+/// Definition that a run used, field by field: values stay as they are written.
+#[derive(Debug, Deserialize)]
+struct UsedDefinition {
+    request: BTreeMap<String, Box<RawValue>>,
+    /// Inline connections that were stored without their credentials.
+    requires_credentials: Vec<String>,
 }
 
 fn uses_commands(used: &UsedDefinition) -> bool {
@@ -72,16 +76,11 @@ fn given(args: &ReplayArgs, environment: &Environment) -> Result<BTreeMap<String
         }
     };
     for credential in &args.credentials {
-        let name = credential.from.display().to_string();
-        let mut file = std::fs::File::open(&credential.from)
-            .map_err(|error| Failure::usage(format!("{name}: cannot be read: {}", plain::io(&error))))?;
-        add(&credential.connection, read_text(&mut file, &name)?)?;
+        let text = input::file(&credential.from, DEFINITION_BYTES)?;
+        add(&credential.connection, text)?;
     }
     for credential in &args.credentials_env {
-        let text = environment
-            .get(&credential.from)
-            .ok_or_else(|| Failure::usage(format!("the variable {} is not set", credential.from)))?;
-        add(&credential.connection, text.to_owned())?;
+        add(&credential.connection, variable(environment, &credential.from)?)?;
     }
     Ok(given)
 }

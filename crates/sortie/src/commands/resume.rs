@@ -1,11 +1,14 @@
 //! `sortie runs resume`: runs that nobody works on, because the command that had their engine was killed.
 
-use sortie_api::{Run, RunId, RunStatus, node::NodeState};
+use sortie_api::{
+    Run, RunId, RunStatus,
+    node::{Node, NodeState},
+};
 
 use super::{Context, run};
 use crate::{
     args::{WhichRuns, resume::ResumeArgs},
-    client::InstallationApi,
+    client::{Client, get},
     connect::{Connection, NAME_AN_ENGINE, Need, database_exists, named_engine},
     data_dir::{DataDir, Occupancy, Purpose},
     failure::{Exit, Failure, Result},
@@ -18,9 +21,7 @@ use crate::{
 const UNFINISHED: [RunStatus; 3] = [RunStatus::Running, RunStatus::Starting, RunStatus::Queued];
 
 pub(super) async fn resume(context: &Context, args: &ResumeArgs) -> Result<Exit> {
-    let mut flags = context.flags.clone();
-    args.node.add_to(&mut flags);
-    let config = context.client_config(&flags)?;
+    let config = context.node_config(&args.node)?;
     let data_dir = DataDir::new(&config.data_dir);
     if named_engine(&args.engine, &context.environment).is_none() {
         match data_dir.occupancy()? {
@@ -31,10 +32,10 @@ pub(super) async fn resume(context: &Context, args: &ResumeArgs) -> Result<Exit>
             Occupancy::Starting | Occupancy::Engine(_) => {}
         }
     }
-    let mut connection = Connection::open(&args.engine, &config, &context.environment, Need::Work).await?;
-    let done = on(&mut connection, context, args).await;
-    connection.close_after(&done).await;
-    done
+    let connection = Connection::open(&args.engine, &config, &context.environment, Need::Work).await?;
+    connection
+        .during(async |connection| on(connection, context, args).await)
+        .await
 }
 
 async fn on(connection: &mut Connection, context: &Context, args: &ResumeArgs) -> Result<Exit> {
@@ -57,11 +58,7 @@ async fn on(connection: &mut Connection, context: &Context, args: &ResumeArgs) -
     engine.resume(runs.iter().copied());
     let mut exit = Exit::Success;
     for id in runs {
-        let format = if args.json {
-            Format::JsonLines
-        } else {
-            Format::Text
-        };
+        let format = Format::of(args.json);
         let view = View::new(format, context.terminal);
         if format == Format::Text {
             view.note(&format!("{id} goes on"));
@@ -93,14 +90,8 @@ async fn left(connection: &Connection, named: &[RunId]) -> Result<Vec<RunId>> {
                 schedule: None,
                 limit: u32::MAX,
             };
-            runs.extend(
-                connection
-                    .client
-                    .list_runs(&which)
-                    .await?
-                    .into_iter()
-                    .map(|run| run.id),
-            );
+            let unfinished = list_runs(&connection.client, &which).await?;
+            runs.extend(unfinished.into_iter().map(|run| run.id));
         }
     }
     let mut left = connection.unattended(runs).await?;
@@ -109,6 +100,11 @@ async fn left(connection: &Connection, named: &[RunId]) -> Result<Vec<RunId>> {
         Some(id) => Err(Failure::usage(format!("{id}: an engine works on it"))),
         None => Ok(left),
     }
+}
+
+/// Returns the newest of these runs.
+pub(super) async fn list_runs(client: &Client, which: &WhichRuns) -> Result<Vec<Run>> {
+    client.pages("v1/runs", &which.filters(), Some(which.limit)).await
 }
 
 /// Returns the sentence for runs that nobody works on.
@@ -136,7 +132,8 @@ pub(super) async fn print_unattended(connection: &Connection, runs: &[Run]) -> R
             terminal::note(&nobody_works_on(&left));
         }
     } else if connection.is_of_another_command() {
-        let nodes = match connection.client.list_nodes(InstallationApi::Engine).await {
+        let client = &connection.client;
+        let nodes = match client.ask::<Vec<Node>>(get(client.on_all_nodes("nodes"))).await {
             Err(failure) if failure.exit == Exit::Forbidden => return Ok(()),
             nodes => nodes?,
         };

@@ -31,9 +31,7 @@ use crate::{
 };
 
 pub(super) async fn run(context: &Context, args: RunArgs) -> Result<Exit> {
-    let mut flags = context.flags.clone();
-    args.node.add_to(&mut flags);
-    let config = context.client_config(&flags)?;
+    let config = context.node_config(&args.node)?;
     let mut request = request(&args)?;
     if args.prompt.as_deref() != Some("-") {
         add_piped(&mut request, piped::text()?)?;
@@ -41,10 +39,9 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<Exit> {
     let need = need(args.attendance);
     let refusal = refusal(&request, &config);
     let opened = Connection::open_unless(refusal, &args.engine, &config, &context.environment, need);
-    let mut connection = opened.await?;
-    let done = with_files(&mut connection, context, &args, &mut request).await;
-    connection.close_after(&done).await;
-    done
+    let connection = opened.await?;
+    let work = async |connection: &mut Connection| with_files(connection, context, &args, &mut request).await;
+    connection.during(work).await
 }
 
 /// Returns the message with which an engine of this configuration would refuse the request for want of a language model. A
@@ -106,12 +103,8 @@ async fn on(
         Some(sandbox) => check_sandbox(sandbox)?,
         None => {}
     }
-    let format = if args.json {
-        Format::JsonLines
-    } else {
-        Format::Text
-    };
-    start(connection, context, request, (args.attendance, format)).await
+    let form = (args.attendance, Format::of(args.json));
+    start(connection, context, request, form).await
 }
 
 /// Starts a run and stays with it as it is told to. `request` has the form of a `RunRequest`.

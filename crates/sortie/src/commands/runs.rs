@@ -1,22 +1,26 @@
 //! `sortie runs`: what was run, and what came of it.
 
-use sortie_api::{Run, RunId, RunStatus, RunUsage};
+use std::iter::once;
 
-use super::{Context, artifacts, deliveries, export, print_json, replay, resume, table};
+use sortie_api::{Run, RunDefinition, RunId, RunStatus, RunUsage};
+
+use super::{Context, artifacts, deliveries, export, replay, resume};
 use crate::{
     args::{EngineArgs, ListArgs, RunsCommand, WhichRuns},
+    client::{get, post},
     connect::Connection,
     failure::{Exit, Failure, Result},
     follow::{self, Format, OnInterrupt, View},
     interruption::interruption,
-    terminal,
+    render::{Field, Record, lines, maybe, print_json, some},
+    terminal::harmless,
 };
 
 pub(super) async fn execute(context: &Context, command: RunsCommand) -> Result<Exit> {
     match command {
-        RunsCommand::List { which, list } => list_runs(context, &which, &list).await,
-        RunsCommand::Get { run, list } => get_run(context, run, &list).await,
-        RunsCommand::Cancel { run, list } => cancel_run(context, run, &list).await,
+        RunsCommand::List { which, list: args } => list(context, &which, &args).await,
+        RunsCommand::Get { run, list } => show(context, run, &list).await,
+        RunsCommand::Cancel { run, list } => cancel(context, run, &list).await,
         RunsCommand::Resume(args) => resume::resume(context, &args).await,
         RunsCommand::Events { run, after, list } => events(context, run, after, &list).await,
         RunsCommand::Replay(args) => replay::replay(context, *args).await,
@@ -28,102 +32,69 @@ pub(super) async fn execute(context: &Context, command: RunsCommand) -> Result<E
     }
 }
 
-async fn list_runs(context: &Context, which: &WhichRuns, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let done = list_on(&connection, which, args).await;
-    connection.close().await;
-    done
-}
+impl Record for Run {
+    const COLUMNS: &'static [Field<Self>] = &[
+        ("RUN", |run| some(run.id)),
+        ("STATUS", |run| some(run.status)),
+        ("CREATED", |run| some(run.created_at)),
+        ("SECONDS", seconds),
+        ("COST", |run| some(run.cost_micros)),
+    ];
+    const LINES: &'static [Field<Self>] = &[
+        ("run", |run| some(run.id)),
+        ("status", |run| some(run.status)),
+        ("error", |run| run.error.clone()),
+        ("created", |run| some(run.created_at)),
+        ("started", |run| maybe(run.started_at)),
+        ("finished", |run| maybe(run.finished_at)),
+        ("cost", |run| {
+            some(format!("{} of {}", run.cost_micros, run.max_cost_micros))
+        }),
+        ("usage", |run| run.usage.as_ref().map(usage)),
+        ("workflow", |run| run.workflow.clone()),
+        ("schedule", |run| maybe(run.schedule_id)),
+        ("tags", |run| (!run.tags.is_empty()).then(|| run.tags.join(", "))),
+        ("output", unretained_output),
+    ];
 
-async fn list_on(connection: &Connection, which: &WhichRuns, args: &ListArgs) -> Result<Exit> {
-    let runs = connection.client.list_runs(which).await?;
-    let exit = if args.json {
-        print_json(&runs)?
-    } else {
-        terminal::print(&rows(&runs))?;
-        Exit::Success
-    };
-    resume::print_unattended(connection, &runs).await?;
-    Ok(exit)
-}
-
-fn rows(runs: &[Run]) -> String {
-    let mut rows = table::new(["RUN", "STATUS", "CREATED", "SECONDS", "COST"]);
-    for run in runs {
-        rows.add_row([
-            run.id.to_string(),
-            run.status.to_string(),
-            run.created_at.to_string(),
-            seconds(run).unwrap_or_else(|| "-".to_owned()),
-            run.cost_micros.to_string(),
-        ]);
+    /// Returns the lines, the artifacts and the answer.
+    fn text(&self) -> String {
+        let artifacts = self.artifacts.iter().map(|artifact| {
+            let path = harmless(&artifact.path);
+            format!("{:<9} {path} ({} bytes)\n", "artifact", artifact.size)
+        });
+        let answer = self
+            .output
+            .iter()
+            .map(|output| format!("\n{}", follow::answer(output)));
+        once(lines(self)).chain(artifacts).chain(answer).collect()
     }
-    table::text(&rows)
+}
+
+async fn list(context: &Context, which: &WhichRuns, args: &ListArgs) -> Result<Exit> {
+    let show = async |connection: &mut Connection| {
+        let runs = resume::list_runs(&connection.client, which).await?;
+        args.render.list(&runs)?;
+        resume::print_unattended(connection, &runs).await?;
+        Ok(Exit::Success)
+    };
+    context.with(args, show).await
+}
+
+/// Shows a run. An output that can be read once is read by this.
+async fn show(context: &Context, id: RunId, args: &ListArgs) -> Result<Exit> {
+    let show = async |connection: &mut Connection| {
+        let run: Run = connection.client.ask(get(format!("v1/runs/{id}"))).await?;
+        args.render.one(&run)?;
+        resume::print_unattended(connection, &[run]).await?;
+        Ok(Exit::Success)
+    };
+    context.with(args, show).await
 }
 
 fn seconds(run: &Run) -> Option<String> {
     let took = run.finished_at?.since(run.started_at?);
     Some(format!("{}.{:03}", took.as_secs(), took.subsec_millis()))
-}
-
-async fn get_run(context: &Context, id: RunId, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let done = get_on(&connection, id, args).await;
-    connection.close().await;
-    done
-}
-
-async fn get_on(connection: &Connection, id: RunId, args: &ListArgs) -> Result<Exit> {
-    let run = connection.client.get_run(id).await?;
-    let exit = if args.json {
-        print_json(&run)?
-    } else {
-        terminal::print(&details(&run))?;
-        if let Some(output) = &run.output {
-            terminal::print_line("")?;
-            follow::print_answer(output)?;
-        }
-        Exit::Success
-    };
-    resume::print_unattended(connection, std::slice::from_ref(&run)).await?;
-    Ok(exit)
-}
-
-fn details(run: &Run) -> String {
-    let time = |at: Option<sortie_api::Timestamp>| at.map(|at| at.to_string());
-    let lines = [
-        ("run", Some(run.id.to_string())),
-        ("status", Some(run.status.to_string())),
-        (
-            "error",
-            run.error
-                .as_deref()
-                .map(|error| terminal::harmless(error).into_owned()),
-        ),
-        ("created", Some(run.created_at.to_string())),
-        ("started", time(run.started_at)),
-        ("finished", time(run.finished_at)),
-        (
-            "cost",
-            Some(format!("{} of {}", run.cost_micros, run.max_cost_micros)),
-        ),
-        ("usage", run.usage.as_ref().map(usage)),
-        ("workflow", run.workflow.clone()),
-        ("schedule", run.schedule_id.map(|id| id.to_string())),
-        (
-            "tags",
-            (!run.tags.is_empty()).then(|| terminal::harmless(&run.tags.join(", ")).into_owned()),
-        ),
-        ("output", unretained_output(run)),
-    ];
-    let lines = lines
-        .into_iter()
-        .filter_map(|(name, value)| Some(format!("{name:<9} {}\n", value?)));
-    let artifacts = run.artifacts.iter().map(|artifact| {
-        let path = terminal::harmless(&artifact.path);
-        format!("{:<9} {path} ({} bytes)\n", "artifact", artifact.size)
-    });
-    lines.chain(artifacts).collect()
 }
 
 /// Returns the state of the output of a run with zero data retention, which can be read once.
@@ -148,27 +119,21 @@ fn usage(used: &RunUsage) -> String {
     )
 }
 
-async fn cancel_run(context: &Context, id: RunId, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let run = connection.client.cancel_run(id).await;
-    connection.close().await;
-    let run = run?;
-    if args.json {
-        return print_json(&run);
-    }
-    terminal::note(&if run.status == RunStatus::Cancelled {
-        format!("{id} is cancelled")
-    } else {
-        format!("{id} had ended already: {}", run.status)
-    });
-    Ok(Exit::Success)
+async fn cancel(context: &Context, id: RunId, args: &ListArgs) -> Result<Exit> {
+    let note = |run: &Run| {
+        if run.status == RunStatus::Cancelled {
+            format!("{id} is cancelled")
+        } else {
+            format!("{id} had ended already: {}", run.status)
+        }
+    };
+    let cancel = post(format!("v1/runs/{id}/cancel"));
+    context.done(args, cancel, note).await
 }
 
 async fn events(context: &Context, id: RunId, after: i64, args: &ListArgs) -> Result<Exit> {
-    let mut connection = context.records(&args.engine).await?;
-    let done = events_on(&mut connection, context, (id, after), args).await;
-    connection.close().await;
-    done
+    let show = async |connection: &mut Connection| events_on(connection, context, (id, after), args).await;
+    context.with(args, show).await
 }
 
 async fn events_on(
@@ -181,12 +146,7 @@ async fn events_on(
     if !connection.works_on_nothing() {
         resume::print_unattended(connection, &[run]).await?;
     }
-    let format = if args.json {
-        Format::JsonLines
-    } else {
-        Format::Text
-    };
-    let view = View::new(format, context.terminal);
+    let view = View::new(Format::of(args.render.is_json()), context.terminal);
     let on_interrupt = (OnInterrupt::Leave, interruption());
     let run = follow::follow(connection, id, after, view, on_interrupt).await?;
     if run.status.is_final() {
@@ -197,15 +157,14 @@ async fn events_on(
 }
 
 async fn definition(context: &Context, id: RunId, engine: &EngineArgs) -> Result<Exit> {
-    let connection = context.records(engine).await?;
-    let definition = connection.client.run_definition(id).await;
-    connection.close().await;
-    print_json(&definition?)
+    let definition = get(format!("v1/runs/{id}/definition"));
+    print_json(&context.ask::<RunDefinition>(engine, definition).await?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::render::table;
 
     fn runs() -> Vec<Run> {
         serde_json::from_value(serde_json::json!([
@@ -223,16 +182,16 @@ mod tests {
 
     #[test]
     fn the_list_is_a_plain_table() {
-        insta::assert_snapshot!(rows(&runs()));
+        insta::assert_snapshot!(table(&runs()));
     }
 
     #[test]
     fn an_empty_list_has_its_headings() {
-        assert_eq!(rows(&[]).split_whitespace().next(), Some("RUN"));
+        assert_eq!(table::<Run>(&[]).split_whitespace().next(), Some("RUN"));
     }
 
     #[test]
     fn a_run_shows_what_it_has() {
-        insta::assert_snapshot!(runs().iter().map(details).collect::<Vec<_>>().join("\n"));
+        insta::assert_snapshot!(runs().iter().map(Record::text).collect::<Vec<_>>().join("\n"));
     }
 }

@@ -1,47 +1,142 @@
 //! `sortie schedules`: workflows that are started on a timetable.
 
 use sortie_api::{
-    Fire, Schedule, ScheduleId, Timestamp,
+    Fire, Run, Schedule, ScheduleId, Timestamp,
     request::Callback,
-    schedule::{CreateSchedule, FireTrigger, UpdateSchedule},
+    schedule::{CreateSchedule, FireTrigger, NextFire, UpdateSchedule},
 };
 
-use super::{Context, connections::variable, print_json, run::json, table};
+use super::{Context, connections::variable, run::json};
 use crate::{
     args::{Clearable, CreateScheduleArgs, ListArgs, ScheduleFields, SchedulesCommand, UpdateScheduleArgs},
+    client::{delete, get, patch, post, post_json},
     config::Environment,
     failure::{Exit, Result},
-    terminal::{self, harmless},
+    render::{Field, Record, maybe, some},
+    terminal,
 };
+
+const SCHEDULES: &str = "v1/schedules";
+
+fn path(schedule: ScheduleId, rest: &str) -> String {
+    format!("{SCHEDULES}/{schedule}{rest}")
+}
+
+impl Record for Schedule {
+    const COLUMNS: &'static [Field<Self>] = &[
+        ("SCHEDULE", |schedule| some(schedule.id)),
+        ("WORKFLOW", |schedule| some(&schedule.workflow)),
+        ("NEXT RUN", |schedule| {
+            Some(
+                schedule
+                    .next_run_at
+                    .map_or_else(|| "off".to_owned(), |at| at.to_string()),
+            )
+        }),
+        ("CRON", |schedule| some(&schedule.cron)),
+        ("ZONE", |schedule| some(&schedule.timezone)),
+        ("NAME", |schedule| schedule.name.clone()),
+    ];
+    const LINES: &'static [Field<Self>] = &[
+        ("schedule", |schedule| some(schedule.id)),
+        ("name", |schedule| schedule.name.clone()),
+        ("workflow", |schedule| some(&schedule.workflow)),
+        ("cron", |schedule| some(&schedule.cron)),
+        ("timezone", |schedule| some(&schedule.timezone)),
+        ("enabled", |schedule| some(schedule.enabled)),
+        ("overlap", |schedule| some(schedule.overlap)),
+        ("catch-up", |schedule| {
+            some(format!("{} s", schedule.catch_up_window_seconds))
+        }),
+        ("jitter", |schedule| {
+            let seconds = schedule.jitter_seconds;
+            (seconds > 0).then(|| format!("{seconds} s"))
+        }),
+        ("paused", |schedule| maybe(schedule.paused_until)),
+        ("failures", |schedule| {
+            let most = schedule.max_consecutive_failures?;
+            some(format!("off after {most} in a row"))
+        }),
+        ("budget", |schedule| maybe(schedule.max_cost_micros)),
+        ("callback", |schedule| some(&schedule.callback.as_ref()?.url)),
+        ("input", |schedule| some(schedule.input.as_ref()?.get())),
+        ("next run", |schedule| maybe(schedule.next_run_at)),
+        ("last run", |schedule| maybe(schedule.last_run_at)),
+        ("run", |schedule| maybe(schedule.last_run_id)),
+        ("error", |schedule| schedule.last_error.clone()),
+    ];
+}
+
+impl Record for NextFire {
+    const COLUMNS: &'static [Field<Self>] = &[
+        ("INSTANT", |next| some(next.instant)),
+        ("RUN AT", |next| some(next.run_at)),
+    ];
+}
+
+impl Record for Fire {
+    const COLUMNS: &'static [Field<Self>] = &[
+        ("INSTANT", |fire| some(fire.instant)),
+        ("BY", |fire| {
+            some(match fire.trigger {
+                FireTrigger::Timetable => "timetable",
+                FireTrigger::Manual => "hand",
+            })
+        }),
+        ("OUTCOME", |fire| some(fire.outcome.as_str())),
+        ("RUN", |fire| maybe(fire.run_id)),
+        ("WHY", |fire| {
+            match (&fire.reason, fire.instants, fire.last_instant) {
+                (Some(reason), Some(instants), Some(last)) => {
+                    some(format!("{reason} ({instants} occurrences to {last})"))
+                }
+                (reason, _, _) => reason.clone(),
+            }
+        }),
+    ];
+}
 
 pub(super) async fn execute(context: &Context, command: SchedulesCommand) -> Result<Exit> {
     match command {
-        SchedulesCommand::List(args) => list(context, &args).await,
-        SchedulesCommand::Get { schedule, list } => get(context, schedule, &list).await,
-        SchedulesCommand::Create(args) => create(context, &args).await,
+        SchedulesCommand::List(args) => context.pages::<Schedule>(&args, SCHEDULES, &[], None).await,
+        SchedulesCommand::Get { schedule, list } => {
+            context.one::<Schedule>(&list, get(path(schedule, ""))).await
+        }
+        SchedulesCommand::Create(args) => {
+            let request = new(&args, &context.environment)?;
+            let create = post_json(SCHEDULES, &request);
+            context.one::<Schedule>(&args.list, create).await
+        }
         SchedulesCommand::Update(args) => {
-            let patch = patch(&args, &context.environment)?;
-            update(context, args.schedule, &patch, &args.list).await
+            let changes = changes(&args, &context.environment)?;
+            update(context, args.schedule, &changes, &args.list).await
         }
         SchedulesCommand::Delete { schedule, engine } => {
-            let connection = context.records(&engine).await?;
-            let deleted = connection.client.delete_schedule(schedule).await;
-            connection.close().await;
-            deleted?;
-            terminal::note(&format!("schedule {schedule} is deleted"));
-            Ok(Exit::Success)
+            let note = |(): &()| format!("schedule {schedule} is deleted");
+            context.done(&engine, delete(path(schedule, "")), note).await
         }
-        SchedulesCommand::Trigger { schedule, list } => trigger(context, schedule, &list).await,
+        SchedulesCommand::Trigger { schedule, list } => {
+            let trigger = post(path(schedule, "/trigger"));
+            let run: Run = context.ask(&list, trigger).await?;
+            list.render
+                .answer(&run, |run| Ok(terminal::print_line(&run.id.to_string())?))
+        }
         SchedulesCommand::Next {
             schedule,
             count,
             list,
-        } => next(context, (schedule, count), &list).await,
+        } => {
+            let next = get(path(schedule, &format!("/next?count={count}")));
+            context.list::<NextFire>(&list, next).await
+        }
         SchedulesCommand::Fires {
             schedule,
             limit,
             list,
-        } => fires(context, (schedule, limit), &list).await,
+        } => {
+            let fires = path(schedule, "/fires");
+            context.pages::<Fire>(&list, &fires, &[], Some(limit)).await
+        }
         SchedulesCommand::Pause {
             schedule,
             until,
@@ -51,102 +146,14 @@ pub(super) async fn execute(context: &Context, command: SchedulesCommand) -> Res
     }
 }
 
-async fn list(context: &Context, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let all = connection.client.list_schedules().await;
-    connection.close().await;
-    let all = all?;
-    if args.json {
-        return print_json(&all);
-    }
-    terminal::print(&rows(&all))?;
-    Ok(Exit::Success)
-}
-
-fn rows(all: &[Schedule]) -> String {
-    let mut rows = table::new(["SCHEDULE", "WORKFLOW", "NEXT RUN", "CRON", "ZONE", "NAME"]);
-    for one in all {
-        rows.add_row([
-            one.id.to_string(),
-            one.workflow.clone(),
-            one.next_run_at
-                .map_or_else(|| "off".to_owned(), |at| at.to_string()),
-            harmless(&one.cron).into_owned(),
-            one.timezone.clone(),
-            harmless(one.name.as_deref().unwrap_or("-")).into_owned(),
-        ]);
-    }
-    table::text(&rows)
-}
-
-async fn get(context: &Context, id: ScheduleId, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let schedule = connection.client.get_schedule(id).await;
-    connection.close().await;
-    shown(&schedule?, args)
-}
-
-fn shown(schedule: &Schedule, args: &ListArgs) -> Result<Exit> {
-    if args.json {
-        return print_json(schedule);
-    }
-    terminal::print(&details(schedule))?;
-    Ok(Exit::Success)
-}
-
-fn details(schedule: &Schedule) -> String {
-    let time = |at: Option<Timestamp>| at.map(|at| at.to_string());
-    let lines = [
-        ("schedule", Some(schedule.id.to_string())),
-        ("name", schedule.name.clone()),
-        ("workflow", Some(schedule.workflow.clone())),
-        ("cron", Some(schedule.cron.clone())),
-        ("timezone", Some(schedule.timezone.clone())),
-        ("enabled", Some(schedule.enabled.to_string())),
-        ("overlap", Some(schedule.overlap.to_string())),
-        (
-            "catch-up",
-            Some(format!("{} s", schedule.catch_up_window_seconds)),
-        ),
-        (
-            "jitter",
-            Some(schedule.jitter_seconds)
-                .filter(|seconds| *seconds > 0)
-                .map(|seconds| format!("{seconds} s")),
-        ),
-        ("paused", time(schedule.paused_until)),
-        (
-            "failures",
-            schedule
-                .max_consecutive_failures
-                .map(|most| format!("off after {most} in a row")),
-        ),
-        ("budget", schedule.max_cost_micros.map(|cost| cost.to_string())),
-        (
-            "callback",
-            schedule.callback.as_ref().map(|callback| callback.url.clone()),
-        ),
-        (
-            "input",
-            schedule.input.as_ref().map(|input| input.get().to_owned()),
-        ),
-        ("next run", time(schedule.next_run_at)),
-        ("last run", time(schedule.last_run_at)),
-        ("run", schedule.last_run_id.map(|run| run.to_string())),
-        ("error", schedule.last_error.clone()),
-    ];
-    lines
-        .into_iter()
-        .filter_map(|(name, value)| Some(format!("{name:<9} {}\n", harmless(&value?))))
-        .collect()
-}
-
-async fn create(context: &Context, args: &CreateScheduleArgs) -> Result<Exit> {
-    let request = new(args, &context.environment)?;
-    let connection = context.records(&args.list.engine).await?;
-    let made = connection.client.create_schedule(&request).await;
-    connection.close().await;
-    shown(&made?, &args.list)
+async fn update(
+    context: &Context,
+    schedule: ScheduleId,
+    changes: &UpdateSchedule,
+    args: &ListArgs,
+) -> Result<Exit> {
+    let update = patch(path(schedule, ""), changes);
+    context.one::<Schedule>(args, update).await
 }
 
 fn new(args: &CreateScheduleArgs, environment: &Environment) -> Result<CreateSchedule> {
@@ -184,7 +191,7 @@ fn callback(fields: &ScheduleFields, environment: &Environment) -> Result<Option
 }
 
 /// Returns the changes: given fields are set, cleared ones are `null`, all others stay.
-fn patch(args: &UpdateScheduleArgs, environment: &Environment) -> Result<UpdateSchedule> {
+fn changes(args: &UpdateScheduleArgs, environment: &Environment) -> Result<UpdateSchedule> {
     let fields = &args.fields;
     let clears = |field: Clearable| args.clear.contains(&field);
     macro_rules! set {
@@ -227,84 +234,16 @@ fn resume() -> UpdateSchedule {
     }
 }
 
-async fn update(context: &Context, id: ScheduleId, patch: &UpdateSchedule, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let changed = connection.client.update_schedule(id, patch).await;
-    connection.close().await;
-    shown(&changed?, args)
-}
-
-async fn trigger(context: &Context, id: ScheduleId, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let run = connection.client.trigger_schedule(id).await;
-    connection.close().await;
-    let run = run?;
-    if args.json {
-        return print_json(&run);
-    }
-    terminal::print_line(&run.id.to_string())?;
-    Ok(Exit::Success)
-}
-
-async fn next(context: &Context, (id, count): (ScheduleId, u32), args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let next = connection.client.next_fires(id, count).await;
-    connection.close().await;
-    let next = next?;
-    if args.json {
-        return print_json(&next);
-    }
-    let mut rows = table::new(["INSTANT", "RUN AT"]);
-    for one in next {
-        rows.add_row([one.instant.to_string(), one.run_at.to_string()]);
-    }
-    terminal::print(&table::text(&rows))?;
-    Ok(Exit::Success)
-}
-
-async fn fires(context: &Context, (id, limit): (ScheduleId, u32), args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let fires = connection.client.list_fires(id, limit).await;
-    connection.close().await;
-    let fires = fires?;
-    if args.json {
-        return print_json(&fires);
-    }
-    terminal::print(&history(&fires))?;
-    Ok(Exit::Success)
-}
-
-fn history(fires: &[Fire]) -> String {
-    let mut rows = table::new(["INSTANT", "BY", "OUTCOME", "RUN", "WHY"]);
-    for fire in fires {
-        let by = match fire.trigger {
-            FireTrigger::Timetable => "timetable",
-            FireTrigger::Manual => "hand",
-        };
-        let why = match (&fire.reason, fire.instants, fire.last_instant) {
-            (Some(reason), Some(instants), Some(last)) => {
-                format!("{reason} ({instants} occurrences to {last})")
-            }
-            (reason, _, _) => reason.clone().unwrap_or_else(|| "-".to_owned()),
-        };
-        rows.add_row([
-            fire.instant.to_string(),
-            by.to_owned(),
-            fire.outcome.as_str().to_owned(),
-            fire.run_id.map_or_else(|| "-".to_owned(), |run| run.to_string()),
-            harmless(&why).into_owned(),
-        ]);
-    }
-    table::text(&rows)
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::{
+        args::{Cli, Command},
+        render::table,
+    };
 
     fn environment() -> Environment {
         [("HOOK".to_owned(), "hush".to_owned())].into_iter().collect()
@@ -318,7 +257,7 @@ mod tests {
         };
         match command {
             SchedulesCommand::Create(args) => serde_json::to_value(new(&args, &environment()).unwrap()),
-            SchedulesCommand::Update(args) => serde_json::to_value(patch(&args, &environment()).unwrap()),
+            SchedulesCommand::Update(args) => serde_json::to_value(changes(&args, &environment()).unwrap()),
             SchedulesCommand::Pause { until, .. } => serde_json::to_value(pause(until)),
             SchedulesCommand::Resume { .. } => serde_json::to_value(resume()),
             other @ (SchedulesCommand::List(_)
@@ -406,7 +345,7 @@ mod tests {
              "recorded_at": "2026-11-20T09:00:00.000Z"}
         ]))
         .unwrap();
-        insta::assert_snapshot!(history(&fires));
+        insta::assert_snapshot!(table(&fires));
     }
 
     #[test]
@@ -418,6 +357,6 @@ mod tests {
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
         }))
         .unwrap();
-        insta::assert_snapshot!(format!("{}\n{}", details(&schedule), rows(&[schedule])));
+        insta::assert_snapshot!(format!("{}\n{}", schedule.text(), table(&[schedule])));
     }
 }

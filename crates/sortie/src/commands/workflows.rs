@@ -2,14 +2,17 @@
 
 use std::{collections::BTreeSet, io::Read, path::Path};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 use sortie_api::{Timestamp, WorkflowSummary, limits, plain};
 
-use super::{Context, print_json, table};
+use super::Context;
 use crate::{
     args::{ListArgs, Name, PutWorkflows, WorkflowsCommand},
+    client::{Client, delete, get, put},
     failure::{Exit, Failure, Result},
+    input,
+    render::{Field, Record, lines, some},
     terminal::{self, harmless},
     texts,
 };
@@ -17,9 +20,9 @@ use crate::{
 /// The fields of a record that the engine gives it: a record that was printed can be put again.
 const GIVEN: [&str; 3] = ["revision", "created_at", "updated_at"];
 
-/// Record as `sortie workflows get` prints it.
-#[derive(Debug, Deserialize)]
-struct Record {
+/// Workflow as `sortie workflows get` prints it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Workflow {
     name: String,
     prompt: String,
     #[serde(default)]
@@ -31,59 +34,57 @@ struct Record {
     updated_at: Timestamp,
 }
 
+impl Record for WorkflowSummary {
+    const COLUMNS: &'static [Field<Self>] = &[
+        ("WORKFLOW", |workflow| some(&workflow.name)),
+        ("WHAT IT DOES", |workflow| {
+            some(workflow.description.as_ref()?.lines().next()?)
+        }),
+    ];
+}
+
+impl Record for Workflow {
+    const LINES: &'static [Field<Self>] = &[
+        ("workflow", |workflow| some(&workflow.name)),
+        ("about", |workflow| workflow.description.clone()),
+        ("model", |workflow| workflow.model.clone()),
+        ("revision", |workflow| some(workflow.revision)),
+        ("created", |workflow| some(workflow.created_at)),
+        ("updated", |workflow| some(workflow.updated_at)),
+    ];
+
+    fn text(&self) -> String {
+        format!("{}\n{}\n", lines(self), harmless(self.prompt.trim_end()))
+    }
+}
+
+fn path(name: &Name) -> String {
+    format!("v1/workflows/{name}")
+}
+
 pub(super) async fn execute(context: &Context, command: WorkflowsCommand) -> Result<Exit> {
     match command {
-        WorkflowsCommand::List(args) => list(context, &args).await,
-        WorkflowsCommand::Get { name, list } => get(context, &name, &list).await,
-        WorkflowsCommand::Put(args) => put(context, &args).await,
+        WorkflowsCommand::List(args) => {
+            let path = "v1/workflows?detail=true";
+            context.list::<WorkflowSummary>(&args, get(path)).await
+        }
+        WorkflowsCommand::Get { name, list } => show(context, &name, &list).await,
+        WorkflowsCommand::Put(args) => put_all(context, &args).await,
         WorkflowsCommand::Delete { name, engine } => {
-            let connection = context.records(&engine).await?;
-            let deleted = connection.client.delete_workflow(&name).await;
-            connection.close().await;
-            deleted?;
-            terminal::note(&format!("workflow {name} is deleted"));
-            Ok(Exit::Success)
+            let note = |(): &()| format!("workflow {name} is deleted");
+            context.done(&engine, delete(path(&name)), note).await
         }
     }
 }
 
-async fn list(context: &Context, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let all = connection.client.list_workflows().await;
-    connection.close().await;
-    let all = all?;
-    if args.json {
-        return print_json(&all);
-    }
-    terminal::print(&rows(&all))?;
-    Ok(Exit::Success)
+/// Shows a workflow. JSON is the engine's own text, so that values stay as they were written.
+async fn show(context: &Context, name: &Name, args: &ListArgs) -> Result<Exit> {
+    let record: Box<RawValue> = context.ask(args, get(path(name))).await?;
+    args.render
+        .answer(&record, |record| Ok(terminal::print(&read(record)?.text())?))
 }
 
-fn rows(all: &[WorkflowSummary]) -> String {
-    let mut rows = table::new(["WORKFLOW", "WHAT IT DOES"]);
-    for one in all {
-        let description = one.description.as_deref().unwrap_or("-");
-        let first = description.lines().next().unwrap_or("-");
-        rows.add_row([one.name.clone(), harmless(first).into_owned()]);
-    }
-    table::text(&rows)
-}
-
-async fn get(context: &Context, name: &Name, args: &ListArgs) -> Result<Exit> {
-    let connection = context.records(&args.engine).await?;
-    let record = connection.client.get_workflow(name).await;
-    connection.close().await;
-    let record = record?;
-    if args.json {
-        return print_json(&record);
-    }
-    let record = read(&record)?;
-    terminal::print(&details(&record))?;
-    terminal::print_line(&format!("\n{}", harmless(record.prompt.trim_end())))?;
-    Ok(Exit::Success)
-}
-
-fn read(record: &RawValue) -> Result<Record> {
+fn read(record: &RawValue) -> Result<Workflow> {
     serde_json::from_str(record.get()).map_err(|error| {
         Failure::unavailable(format!(
             "the engine sent a workflow that cannot be read: {}",
@@ -92,49 +93,23 @@ fn read(record: &RawValue) -> Result<Record> {
     })
 }
 
-fn details(record: &Record) -> String {
-    let lines = [
-        ("workflow", Some(record.name.clone())),
-        ("about", record.description.clone()),
-        ("model", record.model.clone()),
-        ("revision", Some(record.revision.to_string())),
-        ("created", Some(record.created_at.to_string())),
-        ("updated", Some(record.updated_at.to_string())),
-    ];
-    lines
-        .into_iter()
-        .filter_map(|(name, value)| Some(format!("{name:<9} {}\n", harmless(&value?))))
-        .collect()
-}
-
-async fn put(context: &Context, args: &PutWorkflows) -> Result<Exit> {
+async fn put_all(context: &Context, args: &PutWorkflows) -> Result<Exit> {
     // Nothing is sent before everything was read.
     let all = files(args)?;
-    let connection = context.records(&args.list.engine).await?;
-    let mut put = Ok(Exit::Success);
-    for workflow in &all {
-        let saved = connection
-            .client
-            .put_workflow(&workflow.name, &workflow.definition)
-            .await;
-        put = saved
-            .map_err(|failure| Failure::new(failure.exit, format!("{}: {failure}", workflow.place)))
-            .and_then(|record| saved_is_told(&record, args));
-        if put.is_err() {
-            break;
+    let put_all = async |client: &Client| {
+        for workflow in &all {
+            let saved = client.ask(put(path(&workflow.name), &workflow.definition)).await;
+            let record: Box<RawValue> = saved
+                .map_err(|failure| Failure::new(failure.exit, format!("{}: {failure}", workflow.place)))?;
+            args.list.render.answer(&record, |record| {
+                let Workflow { name, revision, .. } = read(record)?;
+                terminal::note(&format!("workflow {name} is saved, revision {revision}"));
+                Ok(())
+            })?;
         }
-    }
-    connection.close().await;
-    put
-}
-
-fn saved_is_told(record: &RawValue, args: &PutWorkflows) -> Result<Exit> {
-    if args.list.json {
-        return print_json(record);
-    }
-    let Record { name, revision, .. } = read(record)?;
-    terminal::note(&format!("workflow {name} is saved, revision {revision}"));
-    Ok(Exit::Success)
+        Ok(Exit::Success)
+    };
+    context.call(&args.list, put_all).await
 }
 
 /// A workflow to put, and the file it is from.
@@ -170,21 +145,8 @@ fn files(args: &PutWorkflows) -> Result<Vec<FromFile>> {
 
 fn from_file(path: &Path, name: Option<Name>, stdin: &mut impl Read) -> Result<FromFile> {
     let from_stdin = path == Path::new("-");
-    let place = if from_stdin {
-        "standard input".to_owned()
-    } else {
-        path.display().to_string()
-    };
+    let (place, text) = input::file_or_stdin(path, stdin, limits::BODY_BYTES)?;
     let wrong = |what: String| Failure::usage(format!("{place}: {what}"));
-    let text = if from_stdin {
-        text_of(stdin)
-    } else {
-        std::fs::File::open(path).and_then(|mut file| text_of(&mut file))
-    };
-    let text = text.map_err(|error| wrong(format!("cannot be read: {}", plain::io(&error))))?;
-    if text.len() > limits::BODY_BYTES {
-        return Err(wrong(format!("larger than {} bytes", limits::BODY_BYTES)));
-    }
     let ending = if from_stdin {
         Some("json")
     } else {
@@ -226,13 +188,6 @@ fn named(text: &str) -> std::result::Result<Name, &'static str> {
     text.parse()
 }
 
-fn text_of(source: &mut impl Read) -> std::io::Result<String> {
-    let limit = u64::try_from(limits::BODY_BYTES).unwrap_or(u64::MAX);
-    let mut text = String::new();
-    source.take(limit.saturating_add(1)).read_to_string(&mut text)?;
-    Ok(text)
-}
-
 fn toml(text: &str) -> std::result::Result<Map<String, Value>, String> {
     texts::toml(text)
         .map_err(|rule| format!("not TOML: {rule}"))?
@@ -269,6 +224,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::render::table;
 
     struct Folder(tempfile::TempDir);
 
@@ -385,7 +341,7 @@ mod tests {
             files: vec![folder.file("a.toml", ""), folder.file("b.toml", "name = 'a'")],
             name: name.map(|name| name.parse().unwrap()),
             list: ListArgs {
-                json: false,
+                render: crate::render::Render::default(),
                 engine: crate::args::EngineArgs { url: None },
             },
         };
@@ -416,14 +372,14 @@ mod tests {
             output_schema: None,
         });
         assert_eq!(
-            rows(&all),
+            table(&all),
             "WORKFLOW      WHAT IT DOES\na             -\ndaily-report  Yesterday's sales\u{fffd}[2J.\n"
         );
         let record = json!({"name": "a", "prompt": "x", "model": "runbook", "revision": 2,
             "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-21T08:00:00.000Z", "tags": []});
-        let record: Record = serde_json::from_value(record).unwrap();
+        let record: Workflow = serde_json::from_value(record).unwrap();
         assert_eq!(
-            details(&record),
+            lines(&record),
             "workflow  a\nmodel     runbook\nrevision  2\ncreated   2026-11-20T21:30:00.000Z\nupdated   2026-11-21T08:00:00.000Z\n"
         );
     }

@@ -3,13 +3,14 @@
 use jiff::fmt::rfc2822::DateTimeParser;
 use sortie_api::{
     Timestamp,
-    check::{Check, Verdict},
+    check::{Check, NodeChecks, Verdict},
 };
 use sortie_engine::Clock;
+use sortie_server::Api;
 use url::Url;
 
 use crate::{
-    client::{Client, InstallationApi},
+    client::{Client, get, path_of},
     connect::is_this_machine,
     failure::{Exit, Failure, Result},
 };
@@ -23,7 +24,6 @@ const TOO_MUCH_SKEW: i64 = 30;
 pub(super) struct Inside {
     /// Client with the key, if there is one.
     pub(super) client: Client,
-    pub(super) api: InstallationApi,
     /// Whether the node asks the providers of models as well.
     pub(super) providers: bool,
     /// Reason why the key of the data folder cannot be used.
@@ -81,12 +81,12 @@ fn readiness(ready: Result<Vec<String>>, own: &[Check]) -> Option<Check> {
 /// Returns the checks that the node makes of itself, where the key may read them.
 async fn own(inside: &Inside) -> Vec<Check> {
     let client = &inside.client;
-    let (set, with) = match inside.api {
-        InstallationApi::Engine => (
+    let (set, with) = match client.api() {
+        Api::Engine => (
             "set SORTIE_API_KEY to a key with the role admin",
             "use a key with the role admin",
         ),
-        InstallationApi::Organization => (
+        Api::Organization => (
             "set SORTIE_OPERATOR_KEY to the content of operator.key",
             "use the operator's key",
         ),
@@ -105,7 +105,8 @@ async fn own(inside: &Inside) -> Vec<Check> {
         ];
     }
     let query = [("providers", inside.providers.to_string())];
-    match client.checks(inside.api, &query).await {
+    let path = path_of(&client.on_all_nodes("checks"), &query);
+    match client.ask::<NodeChecks>(get(path)).await {
         Ok(found) => {
             let mut checks = vec![version(&found.version)];
             checks.extend(found.checks);
@@ -113,24 +114,8 @@ async fn own(inside: &Inside) -> Vec<Check> {
         }
         Err(failure) => {
             let check = Check::new("key", Verdict::Fault, failure.to_string());
-            let hint = match failure.exit {
-                Exit::Denied | Exit::Forbidden => Some(with),
-                Exit::Success
-                | Exit::Usage
-                | Exit::Failed
-                | Exit::Cancelled
-                | Exit::TimedOut
-                | Exit::Interrupted
-                | Exit::Unavailable
-                | Exit::Internal
-                | Exit::Configuration
-                | Exit::Unpaid
-                | Exit::Left => None,
-            };
-            vec![match hint {
-                Some(hint) => check.hint(hint),
-                None => check,
-            }]
+            let is_denied = matches!(failure.exit, Exit::Denied | Exit::Forbidden);
+            vec![if is_denied { check.hint(with) } else { check }]
         }
     }
 }
