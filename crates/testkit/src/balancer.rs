@@ -19,7 +19,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::client::{Client, PATIENCE};
+use crate::{Client, PATIENCE};
 
 /// Interval of the probes of each node.
 pub const PROBE: Duration = Duration::from_millis(50);

@@ -19,7 +19,7 @@ use sha2::Sha256;
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
-    client::PATIENCE,
+    PATIENCE,
     serve::{ANY, Serving},
 };
 

@@ -1,6 +1,6 @@
 //! An HTTP client for tests: one connection per request, answers as they came, nothing retried and nothing hidden.
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
@@ -13,10 +13,10 @@ use serde_json::Value;
 use sortie_api::{ErrorBody, Event, File, Run, RunStatus};
 use tokio::{net::TcpStream, task::JoinSet, time::timeout};
 
-use crate::sse::{Item, Message, Parser};
-
-/// No single answer and no single message of a stream takes longer in a healthy node.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+use crate::{
+    PATIENCE,
+    sse::{Item, Message, Parser},
+};
 
 /// A client of one node with one credential, or none.
 #[derive(Clone, Debug)]

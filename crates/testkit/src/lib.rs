@@ -2,7 +2,8 @@
 //! sees bytes as they come, and the peers a node talks to (a model server, a callback receiver), scripted.
 //!
 //! Nothing here knows the engine from inside: everything goes through the HTTP API, signals and files. Waiting
-//! is for an event, a line of the log or the end of a process, never for a length of time.
+//! is for an event, a line of the log or the end of a process, never for a length of time. Where nothing reports a state,
+//! [`until`] looks for it.
 
 pub mod anthropic;
 pub mod application;
@@ -21,6 +22,7 @@ pub mod identity;
 pub mod mail;
 pub mod model;
 pub mod node;
+mod patience;
 pub mod peers;
 pub mod pgbouncer;
 pub mod ports;
@@ -63,6 +65,7 @@ pub use identity::ScriptedProvider;
 pub use mail::{MailAnswer, MailSink, ReceivedMail};
 pub use model::ScriptedModel;
 pub use node::{History, LogOnDrop, Node, NodeOptions};
+pub use patience::{PATIENCE, until, until_within};
 pub use pgbouncer::{Pgbouncer, PoolMode};
 pub use postgres_server::{PostgresServer, Shutdown};
 pub use proxy::{Passage, Proxy};

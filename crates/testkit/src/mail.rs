@@ -18,7 +18,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{client::PATIENCE, serve::ANY};
+use crate::{PATIENCE, serve::ANY};
 
 /// Answer to one mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

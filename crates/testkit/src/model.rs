@@ -18,8 +18,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::{
-    client::PATIENCE,
-    responses,
+    PATIENCE, responses,
     rules::{self, Counted, output_tokens},
     script::{Answer, Refusal, Script, Streaming},
     serve::Serving,

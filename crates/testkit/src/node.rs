@@ -30,10 +30,12 @@ pub use self::{
     options::{DefaultModel, LogOnDrop, NodeOptions},
 };
 use crate::{
-    client::{Client, PATIENCE},
+    PATIENCE,
+    client::Client,
     database::{Database, Records, SQLITE_FILE},
     postgres_statements::execute,
     sqlite_file::{file_as_sql, file_rows},
+    until,
 };
 
 /// Variable with the model of runs that name none.
@@ -175,19 +177,13 @@ impl Node {
 
     async fn wait_until_ready(&self) -> Result<()> {
         let client = Client::new(self.address()?, None);
-        let ready = async {
-            while !client
-                .get("/readyz")
-                .await
-                .is_ok_and(|answer| answer.status == 200)
-            {
-                // The socket is open already; what is left is a node that says itself that it is not ready yet.
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        timeout(PATIENCE, ready)
-            .await
-            .context("the node does not become ready")
+        until(
+            "the node to be ready",
+            async || Ok(client.get("/readyz").await),
+            |answer| answer.as_ref().is_ok_and(|answer| answer.status == 200),
+        )
+        .await??;
+        Ok(())
     }
 
     fn command(&self) -> Command {

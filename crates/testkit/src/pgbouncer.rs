@@ -3,14 +3,16 @@
 use std::{
     net::{SocketAddr, TcpListener},
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
-use crate::postgres_server::{OWNER, as_owner, give_to_owner};
+use crate::{
+    postgres_server::{OWNER, as_owner, give_to_owner},
+    until,
+};
 
 /// Time for which a session keeps a connection to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +30,6 @@ pub struct Pgbouncer {
     address: SocketAddr,
     _folder: TempDir,
 }
-
-/// Longest time until it takes connections.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Pgbouncer {
     /// Starts a pooler in front of the server; `None` where the program is not installed.
@@ -67,11 +66,8 @@ impl Pgbouncer {
             address,
             _folder: folder,
         };
-        let begun = Instant::now();
-        while TcpStream::connect(address).await.is_err() {
-            ensure!(begun.elapsed() < PATIENCE, "pgbouncer takes no connections");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let connect = async || Ok(TcpStream::connect(address).await);
+        until("pgbouncer to take connections", connect, Result::is_ok).await??;
         Ok(Some(pooler))
     }
 

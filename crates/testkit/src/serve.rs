@@ -9,7 +9,7 @@ use std::{
 use axum::Router;
 use tokio::{net::TcpListener, task::JoinSet};
 
-use crate::client::PATIENCE;
+use crate::PATIENCE;
 
 /// A free port of the loopback address.
 pub(crate) const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);

@@ -46,7 +46,7 @@ pub use shared::StripeRequest;
 pub use subscriptions::SubscriptionChange;
 pub use webhooks::{WebhookDelivery, WebhookMode, WebhookOrder, signature};
 
-use crate::{client::PATIENCE, serve::ANY};
+use crate::{PATIENCE, serve::ANY};
 use failure::Failure;
 use faults::Faults;
 use idempotency::Keys;

@@ -150,7 +150,7 @@ async fn webhook_of_payment(received: &Received) -> (String, Bytes) {
         serde_json::from_slice::<Value>(body).unwrap()["type"] == "payment_intent.succeeded"
     };
     let came = all.wait_for(|all| all.iter().any(|one| is_payment(&one)));
-    let came = tokio::time::timeout(sortie_testkit::client::PATIENCE, came).await;
+    let came = tokio::time::timeout(sortie_testkit::PATIENCE, came).await;
     let came = came.unwrap().unwrap();
     came.iter().find(is_payment).unwrap().clone()
 }

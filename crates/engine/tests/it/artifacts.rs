@@ -3,7 +3,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures_util::StreamExt;
@@ -15,6 +15,7 @@ use sortie_api::{
 };
 use sortie_engine::{Caller, Clock, Deltas, Engine, Error, Hop, Options};
 use sortie_store::{Actor, Created, Store};
+use sortie_testkit::{PATIENCE, until};
 use tempfile::TempDir;
 
 const START: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
@@ -94,14 +95,6 @@ fn contents(folder: &Path) -> usize {
         .sum()
 }
 
-async fn until(mut is_so: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !is_so().await {
-        assert!(Instant::now() < deadline, "it does not come");
-        tokio::task::yield_now().await;
-    }
-}
-
 #[tokio::test]
 async fn the_same_content_is_stored_once_and_read_by_every_path() {
     let dir = tempfile::tempdir().unwrap();
@@ -149,7 +142,9 @@ async fn content_goes_with_the_last_that_refers_to_it() {
     // The run goes at the next start; its content belongs to the file as well.
     clock.set(START + DAY * 31);
     let second = engine(&dir, clock.clone()).await;
-    until(async || second.store().get_run(org, run.id).await.is_err()).await;
+    let look = async || Ok(second.store().get_run(org, run.id).await);
+    let gone = until("the deletion of the run", look, Result::is_err).await;
+    gone.unwrap().unwrap_err();
     clock.set(START + DAY * 32);
     assert_eq!(second.sweep_contents().await.unwrap(), 0);
     assert_eq!(contents(&blobs), 1);
@@ -227,7 +222,9 @@ async fn kinds(engine: &Engine, org: OrgId, run: &Run) -> Vec<String> {
 
 /// Returns once the run waits for the storage.
 async fn waits(engine: &Engine, org: OrgId, run: &Run) -> Run {
-    until(async || kinds(engine, org, run).await.iter().any(|kind| kind == "retry")).await;
+    let look = async || Ok(kinds(engine, org, run).await);
+    let retries = |kinds: &Vec<String>| kinds.iter().any(|kind| kind == "retry");
+    until("a retry", look, retries).await.unwrap();
     let waiting = engine.store().get_run(org, run.id).await.unwrap();
     assert_eq!(waiting.status, RunStatus::Running);
     waiting
@@ -251,7 +248,10 @@ async fn a_run_whose_outputs_are_not_taken_waits_without_a_slot_and_without_cost
     let run = create(&engine, org, leaves_a_file()).await;
     let cost = waits(&engine, org, &run).await.cost_micros;
     // The storage answers, and takes nothing of the organization.
-    until(async || engine.degraded() == ["storage"]).await;
+    let degraded = async || Ok(engine.degraded());
+    until("a degraded storage", degraded, |parts| *parts == ["storage"])
+        .await
+        .unwrap();
     // The only slot is free.
     let other = request(json!({"prompt": "other", "shell": false}));
     let other = create(&engine, org, other).await;
@@ -293,8 +293,9 @@ async fn a_run_that_waits_for_the_storage_is_cancelled_and_settled() {
     let run = create(&engine, org, leaves_a_file()).await;
     let cost = waits(&engine, org, &run).await.cost_micros;
     engine.cancel_run(org, run.id).await.unwrap();
-    until(async || !engine.store().get_run(org, run.id).await.unwrap().billing_pending).await;
-    let run = engine.store().get_run(org, run.id).await.unwrap();
+    let look = async || Ok(engine.store().get_run(org, run.id).await?);
+    let settled = until("the settlement", look, |run| !run.billing_pending).await;
+    let run = settled.unwrap();
     assert_eq!((run.status, run.cost_micros), (RunStatus::Cancelled, cost));
     engine.shutdown().await;
 }
@@ -334,9 +335,7 @@ async fn outputs_are_stored_after_a_downtime_that_is_longer_than_the_wait() {
     waits(&first, org, &run).await;
     // The run is handed over at once: it does not use the grace period.
     let stopping = first.shutdown_within(HOUR);
-    tokio::time::timeout(Duration::from_secs(20), stopping)
-        .await
-        .unwrap();
+    tokio::time::timeout(PATIENCE, stopping).await.unwrap();
     drop(first);
     blocked.unblock();
     clock.set(START + 2 * HOUR);

@@ -9,10 +9,8 @@ use sortie_api::{
 };
 use sortie_engine::{Batch, Caller, Clock, Deltas, Engine, Error, Hop, Message, Options, Polls};
 use sortie_store::{Actor, Created, Store};
-use sortie_testkit::postgres::TestDatabase;
+use sortie_testkit::{PATIENCE, postgres::TestDatabase, until};
 use tempfile::TempDir;
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Prompt of a run that goes on until the end of its test.
 const WAITING: &str = "```wait 600000\n```";
@@ -172,18 +170,14 @@ impl Rig {
 
     /// Waits until the worker of a cancelled run has stopped, which then reports the cost of the run.
     async fn until_stopped(&self, run: RunId) {
-        let stopped = async {
-            loop {
-                let run = self.outside.get_run(self.org(), run).await.unwrap();
-                assert_eq!(run.status, RunStatus::Cancelled);
-                if !run.billing_pending {
-                    return;
-                }
-                // Nothing tells of the settlement.
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+        let look = async || {
+            let run = self.outside.get_run(self.org(), run).await?;
+            assert_eq!(run.status, RunStatus::Cancelled);
+            Ok(run)
         };
-        comes(stopped).await;
+        until("the settlement", look, |run| !run.billing_pending)
+            .await
+            .unwrap();
     }
 }
 

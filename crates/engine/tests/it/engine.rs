@@ -12,6 +12,7 @@ use sortie_api::{
 };
 use sortie_engine::{Batch, Caller, Clock, Deltas, Engine, Error, Hop, Message, Options, Serves};
 use sortie_store::{Actor, Created, Store};
+use sortie_testkit::until;
 use tempfile::TempDir;
 
 mod left;
@@ -110,6 +111,12 @@ impl Rig {
 
     async fn status(&self, run: &Run) -> Run {
         self.engine.store().get_run(self.org, run.id).await.unwrap()
+    }
+
+    async fn until_at_work(&self, run: &Run) {
+        let look = async || Ok(self.status(run).await);
+        let at_work = until("the start", look, |run| run.status == RunStatus::Running).await;
+        at_work.unwrap();
     }
 
     async fn finished(&self, request: Value) -> (Vec<String>, Run) {
@@ -287,9 +294,7 @@ async fn shut_down_under_a_run(rig: &Rig) -> Run {
 async fn shut_down_under(rig: &Rig, run: Run) -> Run {
     let following = rig.follow(&run, 0);
     let shutdown = async {
-        while rig.status(&run).await.status != RunStatus::Running {
-            tokio::task::yield_now().await;
-        }
+        rig.until_at_work(&run).await;
         rig.engine.shutdown().await;
     };
     let _both = futures_util::join!(following, shutdown);
@@ -495,9 +500,7 @@ async fn a_cancelled_run_is_settled_by_its_worker() {
     })
     .await;
     let run = rig.create(prompt(WAITS)).await.unwrap();
-    while rig.status(&run).await.status != RunStatus::Running {
-        tokio::task::yield_now().await;
-    }
+    rig.until_at_work(&run).await;
     assert!(
         rig.engine
             .cancel_run(rig.org, run.id)
@@ -506,10 +509,9 @@ async fn a_cancelled_run_is_settled_by_its_worker() {
             .run
             .billing_pending
     );
-    while rig.status(&run).await.billing_pending {
-        tokio::task::yield_now().await;
-    }
-    let settled = rig.status(&run).await;
+    let look = async || Ok(rig.status(&run).await);
+    let settled = until("the settlement", look, |run| !run.billing_pending).await;
+    let settled = settled.unwrap();
     assert_eq!(settled.status, RunStatus::Cancelled);
     assert!(settled.cost_micros > Micros::ZERO && settled.cost_micros <= settled.max_cost_micros);
     // The worker counts behind its last write, and is done before the node has stopped.
@@ -568,9 +570,7 @@ async fn a_known_idempotency_key_answers_its_run_whatever_the_body_says() {
 async fn a_position_beyond_the_last_event_of_a_working_run_sees_what_follows() {
     let rig = Rig::start().await;
     let run = rig.create(prompt("```wait 60000\n```")).await.unwrap();
-    while rig.status(&run).await.status != RunStatus::Running {
-        tokio::task::yield_now().await;
-    }
+    rig.until_at_work(&run).await;
     let mut stream = rig
         .engine
         .follow(&caller(rig.org), run.id, (1_000, Deltas::Off), Hop::First)

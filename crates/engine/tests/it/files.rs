@@ -8,6 +8,7 @@ use sortie_api::{
 };
 use sortie_engine::{Caller, Clock, Engine, Error, Options, Serves};
 use sortie_store::{Actor, Store};
+use sortie_testkit::until;
 
 const START: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
 const HOUR: Duration = Duration::from_hours(1);
@@ -121,20 +122,15 @@ async fn storage_that_does_not_work_refuses_uploads_and_leaves_the_node_ready_fo
     let refused = rig.upload("a", b"x").await;
     assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
     // The failure has the storage asked at once.
-    until(|| rig.engine.degraded() == ["storage"]).await;
+    let degraded = async || Ok(rig.engine.degraded());
+    until("a degraded storage", degraded, |parts| *parts == ["storage"])
+        .await
+        .unwrap();
     rig.engine.ready().await.unwrap();
     std::fs::create_dir(&staging).unwrap();
-    until(|| rig.engine.degraded().is_empty()).await;
+    until("the storage", degraded, Vec::is_empty).await.unwrap();
     rig.upload("a", b"x").await.unwrap();
     rig.engine.shutdown().await;
-}
-
-async fn until(is_so: impl Fn() -> bool) {
-    let deadline = std::time::Instant::now() + Duration::from_secs(20);
-    while !is_so() {
-        assert!(std::time::Instant::now() < deadline, "it does not come");
-        tokio::task::yield_now().await;
-    }
 }
 
 #[tokio::test]

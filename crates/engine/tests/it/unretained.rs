@@ -10,6 +10,7 @@ use sortie_api::{
 };
 use sortie_engine::{Caller, Clock, Deltas, Engine, Error, Hop, Options};
 use sortie_store::{Actor, Created, NewRun, Store};
+use sortie_testkit::until;
 use tempfile::TempDir;
 
 struct Rig {
@@ -169,27 +170,11 @@ async fn events_are_there_for_five_minutes_and_the_output_for_an_hour() {
     rig.pass(Duration::from_secs(1));
     assert_eq!(rig.get(unread).await.output, None);
     // The store is told at the next look.
-    while rig
-        .engine
-        .store()
-        .get_run(rig.org, unread)
-        .await
-        .unwrap()
-        .output_available
-        == Some(true)
-    {
-        tokio::task::yield_now().await;
-    }
-    while rig
-        .engine
-        .store()
-        .content_holder(rig.org, unread)
-        .await
-        .unwrap()
-        .is_some()
-    {
-        tokio::task::yield_now().await;
-    }
+    let stored = async || Ok(rig.engine.store().get_run(rig.org, unread).await?);
+    let is_gone = |run: &Run| run.output_available != Some(true);
+    until("the end of the output", stored, is_gone).await.unwrap();
+    let holder = async || Ok(rig.engine.store().content_holder(rig.org, unread).await?);
+    until("no holder", holder, Option::is_none).await.unwrap();
     let run = rig.get(unread).await;
     assert_eq!(
         (run.output, run.output_available, run.output_expires_at),
@@ -269,9 +254,10 @@ async fn a_run_that_waits_when_its_node_stops_ends_with_it_and_is_counted() {
         runs.push(run.id);
     }
     let status = async |run| rig.engine.store().get_run(rig.org, run).await.unwrap().status;
-    while status(runs[0]).await != RunStatus::Running && status(runs[1]).await != RunStatus::Running {
-        tokio::task::yield_now().await;
-    }
+    let look = async || Ok([status(runs[0]).await, status(runs[1]).await]);
+    until("a run at work", look, |both| both.contains(&RunStatus::Running))
+        .await
+        .unwrap();
     rig.engine.shutdown().await;
     for run in runs {
         assert_eq!(status(run).await, RunStatus::Interrupted);
@@ -314,18 +300,9 @@ async fn a_reader_that_goes_away_while_the_store_is_told_leaves_the_output_for_t
     assert!(reader.is_err(), "{reader:?}");
     drop(lock);
     // What the reader has told the store takes place without him.
-    let is_told = async || {
-        !rig.engine
-            .store()
-            .get_run(rig.org, id)
-            .await
-            .unwrap()
-            .output_available
-            .unwrap()
-    };
-    while !is_told().await {
-        tokio::task::yield_now().await;
-    }
+    let stored = async || Ok(rig.engine.store().get_run(rig.org, id).await?);
+    let is_told = |run: &Run| run.output_available == Some(false);
+    until("the read to be stored", stored, is_told).await.unwrap();
     let outputs = [rig.get(id).await.output, rig.get(id).await.output];
     assert_eq!(outputs, [Some("for the next".to_owned()), None]);
 }
@@ -346,20 +323,9 @@ async fn a_run_whose_client_goes_away_while_it_is_recorded_goes_on() {
         before: None,
         limit: 10,
     };
-    let found = loop {
-        let found = rig
-            .engine
-            .store()
-            .list_runs(rig.org, filter.clone())
-            .await
-            .unwrap()
-            .items;
-        if let [listed] = &found[..] {
-            break listed.run.id;
-        }
-        tokio::task::yield_now().await;
-    };
-    assert_eq!(rig.get(found).await.output.as_deref(), Some("goes on"));
+    let listed = async || Ok(rig.engine.store().list_runs(rig.org, filter.clone()).await?.items);
+    let found = until("the run", listed, |found| found.len() == 1).await.unwrap();
+    assert_eq!(rig.get(found[0].run.id).await.output.as_deref(), Some("goes on"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -368,13 +334,12 @@ async fn a_run_that_the_store_gives_this_node_and_that_is_not_in_its_memory_is_e
     let recorded_late = rig.held_by(rig.node().await);
     let id = recorded_late.id;
     rig.engine.store().create_run(recorded_late).await.unwrap();
-    let run = loop {
-        let run = rig.get(id).await;
-        if run.status.is_final() {
-            break run;
-        }
-        tokio::task::yield_now().await;
-    };
+    let run = until(
+        "the end",
+        async || Ok(rig.get(id).await),
+        |run| run.status.is_final(),
+    );
+    let run = run.await.unwrap();
     assert_eq!((run.status, run.billing_pending), (RunStatus::Interrupted, false));
 }
 
@@ -385,18 +350,9 @@ async fn a_node_that_is_declared_lost_and_lives_still_hands_its_outputs_out() {
     let lost = rig.node().await;
     rig.engine.store().deregister_node(lost, BEGINNING).await.unwrap();
     // The node makes itself known again with its next heartbeat.
-    let holder = async || {
-        rig.engine
-            .store()
-            .content_holder(rig.org, id)
-            .await
-            .unwrap()
-            .unwrap()
-    };
-    while holder().await.is_lost {
-        tokio::task::yield_now().await;
-    }
-    assert_ne!(holder().await.node, lost);
+    let look = async || Ok(rig.engine.store().content_holder(rig.org, id).await?.unwrap());
+    let holder = until("the node", look, |holder| !holder.is_lost).await.unwrap();
+    assert_ne!(holder.node, lost);
     assert_eq!(rig.get(id).await.output.as_deref(), Some("still here"));
 }
 
@@ -447,12 +403,8 @@ async fn an_output_whose_node_is_lost_is_unavailable_and_not_called_gone() {
         (RunStatus::Succeeded, Some(true))
     );
     rig.pass(Duration::from_hours(1));
-    let run = loop {
-        match get().await {
-            Ok(listed) => break listed.run,
-            Err(Error::Unavailable(_)) => tokio::task::yield_now().await,
-            Err(error) => panic!("{error}"),
-        }
-    };
+    let is_answer = |answer: &Result<_, Error>| !matches!(answer, Err(Error::Unavailable(_)));
+    let answer = until("an answer", async || Ok(get().await), is_answer).await;
+    let run = answer.unwrap().unwrap().run;
     assert_eq!((run.output, run.output_available), (None, Some(false)));
 }

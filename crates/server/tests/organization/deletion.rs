@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sortie_api::{Role, key::CreateKey};
+use sortie_api::{Role, RunStatus, key::CreateKey};
 use sortie_engine::Caller;
 use sortie_store::Actor;
-use sortie_testkit::{Client, http::Method};
+use sortie_testkit::{Client, http::Method, until};
 
 use crate::{
     access::key,
@@ -51,16 +51,11 @@ async fn erased(rig: &Rig) {
     // The job began at once. The run at work is settled a moment after its cancellation.
     rig.clock.set(AT + LATER);
     let store = rig.accounts.store();
-    while !store
-        .deleted_organizations(None, 10)
-        .await
-        .unwrap()
-        .items
-        .is_empty()
-    {
+    let look = async || {
         rig.engine.erase_deleted();
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        Ok(store.deleted_organizations(None, 10).await?.items)
+    };
+    until("the erasure", look, Vec::is_empty).await.unwrap();
 }
 
 async fn the_owner_deletes_an_organization_by_its_name() {
@@ -212,9 +207,10 @@ async fn everything_of_a_deleted_organization_is_refused_and_erased() {
     let run = key.post("/v1/runs", &run).await.unwrap().expect(202).unwrap();
     let id = run.json().unwrap()["id"].as_str().unwrap().parse().unwrap();
     let store = rig.accounts.store();
-    while store.get_run(rig.ours, id).await.unwrap().status == sortie_api::RunStatus::Queued {
-        tokio::task::yield_now().await;
-    }
+    let look = async || Ok(store.get_run(rig.ours, id).await?.status);
+    until("the start", look, |status| *status != RunStatus::Queued)
+        .await
+        .unwrap();
     for client in [&key, &token] {
         rig.soon(200, async || client.get("/v1/me").await.unwrap()).await;
     }

@@ -1,8 +1,11 @@
 //! The operator's operations: who may call them, suspension, and accounts of people.
 
 use serde_json::{Value, json};
-use sortie_api::secret::{OPERATOR_KEY, Secret};
-use sortie_testkit::{Client, http::Method};
+use sortie_api::{
+    RunStatus,
+    secret::{OPERATOR_KEY, Secret},
+};
+use sortie_testkit::{Client, http::Method, until};
 
 use crate::{organizations::send, rig::Rig};
 
@@ -196,14 +199,15 @@ async fn runs_at_work_are_cancelled_where_the_operator_asks_for_it() {
             .unwrap();
         run.status
     };
-    while status().await == sortie_api::RunStatus::Queued {
-        tokio::task::yield_now().await;
-    }
+    let look = async || Ok(status().await);
+    until("the start", look, |status| *status != RunStatus::Queued)
+        .await
+        .unwrap();
     let path = format!("/v1/operator/organizations/{}/suspend", rig.ours);
     ask(&operator, Method::POST, &path, json!({})).await;
     assert!(!status().await.is_final(), "a run at work ends normally");
     ask(&operator, Method::POST, &path, json!({"cancel": true})).await;
-    assert_eq!(status().await, sortie_api::RunStatus::Cancelled);
+    assert_eq!(status().await, RunStatus::Cancelled);
     rig.end().await;
 }
 

@@ -1,11 +1,6 @@
 //! Hosted servers on free ports, with people and two organizations.
 
-use std::{
-    net::SocketAddr,
-    path::Path,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use sortie_accounts::{Accounts, SignUp};
 use sortie_api::{
@@ -20,7 +15,7 @@ use sortie_store::{
     Actor, Appended, Audit, NewLedgerEntry, NewOrganization, NewPerson, NewSession, OpenOptions, SessionKind,
     SignIn, Store,
 };
-use sortie_testkit::{Answer, Balancer, Client, StripeDouble, postgres::TestDatabase};
+use sortie_testkit::{Answer, Balancer, Client, StripeDouble, postgres::TestDatabase, until};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -40,9 +35,6 @@ const NO_PASSWORD: &str =
 
 /// Time for which a node keeps who a credential belongs to.
 const KEPT: Duration = Duration::from_millis(300);
-
-/// Time for which a test waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Nodes of one deployment with the organizations `ours` and `theirs`.
 pub(crate) struct Rig {
@@ -266,27 +258,20 @@ impl Rig {
 
     /// Asks until every node answers with this status. A single node does so at once, because it has made the change. Other
     /// nodes may keep for [`KEPT`] who a credential belongs to.
+    #[expect(clippy::future_not_send, reason = "a test awaits it on one thread")]
     pub(crate) async fn soon(&self, status: u16, ask: impl AsyncFn() -> Answer) -> Answer {
         let nodes = Setting::current().nodes();
-        let (begun, mut in_a_row) = (Instant::now(), 0);
-        loop {
+        let mut in_a_row = 0;
+        let look = async || {
             let answer = ask().await;
-            if answer.status == status {
-                in_a_row += 1;
-                if in_a_row == nodes {
-                    return answer;
-                }
-                continue;
-            }
-            assert!(
-                nodes > 1 && begun.elapsed() < PATIENCE,
-                "{}: {}",
-                answer.status,
-                answer.text()
-            );
-            in_a_row = 0;
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+            let is_so = answer.status == status;
+            assert!(nodes > 1 || is_so, "{}: {}", answer.status, answer.text());
+            in_a_row = if is_so { in_a_row + 1 } else { 0 };
+            Ok((in_a_row, answer))
+        };
+        let what = format!("{status} of every node");
+        let answered = until(&what, look, |(in_a_row, _)| *in_a_row == nodes).await;
+        answered.unwrap().1
     }
 
     /// Stops the server and waits until it has ended.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sortie_api::{DeliveryAttempt, Redelivery};
-use sortie_testkit::CallbackReceiver;
+use sortie_testkit::{CallbackReceiver, until};
 
 use crate::rig::{Rig, plain, waiting};
 
@@ -22,17 +22,10 @@ async fn attempts(rig: &Rig, id: &str) -> Vec<DeliveryAttempt> {
 
 /// The attempts once there are so many: they are written down behind the answer of the receiver.
 async fn attempts_made(rig: &Rig, id: &str, count: usize) -> Vec<DeliveryAttempt> {
-    tokio::time::timeout(crate::rig::PATIENCE, async {
-        loop {
-            let made = attempts(rig, id).await;
-            if made.len() >= count {
-                return made;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-    })
-    .await
-    .expect("the attempts are written down")
+    let look = async || Ok(attempts(rig, id).await);
+    until("the attempts", look, |made| made.len() >= count)
+        .await
+        .unwrap()
 }
 
 #[tokio::test]

@@ -6,16 +6,17 @@ use proptest::{prelude::*, strategy::ValueTree as _};
 use serde_json::{Value, json};
 use sortie_api::{File, Mode};
 use sortie_testkit::{
-    Answer, Bytes, Client,
+    Answer, Bytes, Client, PATIENCE,
     client::BOUNDARY,
     http::{HeaderValue, Method},
+    until,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
 };
 
-use crate::rig::{PATIENCE, Rig, options};
+use crate::rig::{Rig, options};
 
 /// Every file below the folder of the engine's content.
 fn stored(rig: &Rig) -> Vec<std::path::PathBuf> {
@@ -417,23 +418,12 @@ async fn a_client_that_goes_away_in_the_middle_leaves_nothing_behind() {
         format!("--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"half\"\r\n\r\n");
     stream.write_all(part.as_bytes()).await.unwrap();
     stream.write_all(&vec![7; 3_000_000]).await.unwrap();
-    let there = async {
-        while stored(&rig).is_empty() {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, there)
+    let look = async || Ok(stored(&rig));
+    until("the upload", look, |stored| !stored.is_empty())
         .await
-        .expect("the upload is being staged");
+        .unwrap();
     drop(stream);
-    let gone = async {
-        while !stored(&rig).is_empty() {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, gone)
-        .await
-        .expect("nothing is left of it");
+    until("the end of the upload", look, Vec::is_empty).await.unwrap();
     assert_eq!(
         rig.member.get("/v1/files").await.unwrap().json().unwrap(),
         json!([])

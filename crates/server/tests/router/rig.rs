@@ -11,13 +11,10 @@ use sortie_base::spawn_short;
 use sortie_engine::{Engine, MasterKey};
 use sortie_server::Options;
 use sortie_store::{Actor, Audit, NewKey, NewLedgerEntry, Store};
-use sortie_testkit::Client;
+use sortie_testkit::{Client, PATIENCE};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-
-/// Time for which a test waits for an event that must come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Master key of the engine.
 pub(crate) const MASTER_KEY: [u8; 32] = [7; 32];

@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use sortie_testkit::client::Next;
+use sortie_testkit::{PATIENCE, client::Next};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
 };
 
-use crate::rig::{PATIENCE, Rig, waiting};
+use crate::rig::{Rig, waiting};
 
 #[tokio::test]
 async fn open_streams_and_idle_connections_do_not_hold_the_stop_up() {

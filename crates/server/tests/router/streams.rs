@@ -7,13 +7,13 @@ use sortie_api::Mode;
 use sortie_base::Clock;
 use sortie_server::Options;
 use sortie_testkit::{
-    Bytes, Client,
+    Bytes, Client, PATIENCE,
     client::{EventStream, Next},
     http::Method,
     sse::Item,
 };
 
-use crate::rig::{PATIENCE, Rig, options, waiting};
+use crate::rig::{Rig, options, waiting};
 
 /// A stream that has begun.
 async fn open(client: &Client, run: &str) -> EventStream {

@@ -6,16 +6,21 @@ use serde_json::{Value, json};
 use sortie_api::{Run, limits::BODY_BYTES};
 use sortie_server::Options;
 use sortie_testkit::{
-    Bytes,
+    Bytes, PATIENCE,
     http::{HeaderValue, Method},
     processes::in_use,
+    until_within,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpSocket, TcpStream},
 };
 
-use crate::rig::{PATIENCE, Rig, options, plain};
+use crate::rig::{Rig, options, plain};
+
+/// Time for a connection to be closed. A client that does not read is closed after 30 seconds, and an idle one after a
+/// minute.
+const CLOSES: Duration = Duration::from_secs(20);
 
 /// Refused requests: their line and headers, and their status.
 fn refused(key: &str) -> [(String, u16); 4] {
@@ -84,7 +89,7 @@ async fn a_refusal_of_a_long_body_closes_its_connection_and_says_so() {
         let (seen, headers, body) = answer(&mut stream).await;
         assert_eq!(seen, status, "{body}");
         assert!(headers.contains("connection: close"), "{headers}");
-        let ended = tokio::time::timeout(PATIENCE, stream.read(&mut [0])).await;
+        let ended = tokio::time::timeout(CLOSES, stream.read(&mut [0])).await;
         assert_eq!(ended.unwrap().unwrap(), 0, "{head}");
     }
     let head = refused(&rig.member_key)[0]
@@ -121,12 +126,11 @@ async fn metric(rig: &Rig, name: &str) -> u64 {
     line.trim().parse().unwrap()
 }
 
-/// Waits until so many connections are open, with a pause between two looks: each takes the processor from what is waited
-/// for.
-async fn until(rig: &Rig, is_so: fn(u64) -> bool) {
-    while !is_so(metric(rig, "sortie_connections_open").await) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+/// Waits until so many connections are open.
+async fn until_open(rig: &Rig, limit: Duration, count: u64) {
+    let look = async || Ok(metric(rig, "sortie_connections_open").await);
+    let open = until_within(limit, "other connections", look, |open| *open == count).await;
+    open.unwrap();
 }
 
 /// A client that has asked for this path and reads nothing. Its receive buffer holds 4 KiB.
@@ -161,8 +165,7 @@ async fn a_client_that_does_not_read_is_closed() {
     let mut stream = asked(&rig, "/v1/workflows/large").await;
     stream.readable().await.unwrap();
     // The connection that asks is the other one.
-    let closed = until(&rig, |open| open <= 1);
-    tokio::time::timeout(PATIENCE, closed).await.unwrap();
+    until_open(&rig, CLOSES, 1).await;
     let mut answer = Vec::new();
     let _broken_off = stream.read_to_end(&mut answer).await;
     assert!(answer.len() < 4 << 20, "{}", answer.len());
@@ -177,8 +180,7 @@ async fn unread(rig: &Rig, paths: &[String; 2]) -> Vec<TcpStream> {
     for client in &clients {
         client.readable().await.unwrap();
     }
-    let closed = until(rig, |open| open <= 1);
-    tokio::time::timeout(3 * PATIENCE, closed).await.unwrap();
+    until_open(rig, 3 * CLOSES, 1).await;
     clients
 }
 
@@ -274,8 +276,7 @@ async fn metrics_tell_the_open_connections_and_the_reserved_descriptors() {
     for _ in 0..3 {
         idle.push(TcpStream::connect(rig.address).await.unwrap());
     }
-    let counted = until(&rig, |open| open == 4);
-    tokio::time::timeout(PATIENCE, counted).await.unwrap();
+    until_open(&rig, PATIENCE, 4).await;
     drop(idle);
     let limit = sortie_engine::Descriptors::of_process().limit.unwrap();
     assert_eq!(
@@ -302,7 +303,7 @@ async fn a_refusal_of_a_body_that_cannot_be_read_closes_its_connection_and_says_
         let (seen, headers, body) = answer(&mut stream).await;
         assert_eq!(seen, 400, "{body}");
         assert!(headers.contains("connection: close"), "{headers}");
-        let ended = tokio::time::timeout(PATIENCE, stream.read(&mut [0])).await;
+        let ended = tokio::time::timeout(CLOSES, stream.read(&mut [0])).await;
         assert_eq!(ended.unwrap().unwrap(), 0, "{chunks}");
     }
 }
@@ -317,7 +318,7 @@ async fn the_preface_of_http_2_closes_the_connection() {
         .await
         .unwrap();
     let mut answer = Vec::new();
-    let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+    let ended = tokio::time::timeout(CLOSES, stream.read_to_end(&mut answer)).await;
     ended.unwrap().unwrap();
     assert!(answer.is_empty());
 }
@@ -364,7 +365,7 @@ async fn a_malformed_request_is_refused_with_a_body_and_an_id() {
         ] {
             assert!(headers.contains(header), "{shown}: {headers}");
         }
-        let ended = tokio::time::timeout(PATIENCE, stream.read(&mut [0])).await;
+        let ended = tokio::time::timeout(CLOSES, stream.read(&mut [0])).await;
         assert_eq!(ended.unwrap().unwrap(), 0, "{shown}");
     }
 }
@@ -385,6 +386,6 @@ async fn the_refusal_of_a_request_too_many_says_so_as_well() {
     assert_eq!(seen, 429);
     assert!(headers.contains("connection: close"), "{headers}");
     // The rest does not come: the connection is closed all the same.
-    let ended = tokio::time::timeout(Duration::from_secs(10), stream.read(&mut [0])).await;
+    let ended = tokio::time::timeout(CLOSES, stream.read(&mut [0])).await;
     assert_eq!(ended.unwrap().unwrap(), 0);
 }

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use sortie_api::{Event, Run, RunStatus};
 use sortie_testkit::{
     client::{data, kinds, status_of},
-    processes,
+    processes::{self, InUse},
+    until, until_within,
 };
 
 mod cancelled;
@@ -379,26 +380,16 @@ async fn number(world: &World, sql: &str) -> Result<i64> {
 
 /// Waits until nothing is under way any more.
 async fn settled(world: &World) -> Checked {
-    let open = [
-        "SELECT count(*) AS n FROM queue",
-        "SELECT count(*) AS n FROM run WHERE billing_pending <> 0 OR outcome IS NULL",
-        "SELECT count(*) AS n FROM budget_hold",
-        "SELECT count(*) AS n FROM journal",
-        "SELECT count(*) AS n FROM delivery WHERE due_at IS NOT NULL",
-    ];
-    let deadline = Instant::now() + SETTLING;
-    for sql in open {
-        while number(world, sql).await? != 0 {
-            if Instant::now() > deadline {
-                let table = sql.replace("count(*) AS n", "*");
-                bail!(
-                    "left: {sql}: {:?}",
-                    world.nodes[0].rows(&format!("{table} LIMIT 5")).await?
-                );
-            }
-            // Nothing tells of the last of it.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+    for open in [
+        "queue",
+        "run WHERE billing_pending <> 0 OR outcome IS NULL",
+        "budget_hold",
+        "journal",
+        "delivery WHERE due_at IS NOT NULL",
+    ] {
+        let some = format!("SELECT * FROM {open} LIMIT 5");
+        let look = async || world.nodes[0].rows(&some).await;
+        until_within(SETTLING, &format!("the end of {open}"), look, Vec::is_empty).await?;
     }
     Ok(())
 }
@@ -499,31 +490,17 @@ async fn callbacks(world: &World, orders: &[Order], report: &mut Report) -> Chec
 
 /// Nothing is left of runs on the host: no process, no directory, no staged content.
 async fn host(world: &World) -> Checked {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        let alive = world.left_alive();
-        if alive.is_empty() {
-            break;
-        }
-        let lines: Vec<String> = alive
-            .iter()
-            .map(|process| processes::command_line(*process))
-            .collect();
-        ensure!(Instant::now() < deadline, "left alive: {alive:?} {lines:?}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let look = async || {
+        let alive = world.left_alive().into_iter();
+        let described = alive.map(|process| (process, processes::command_line(process)));
+        Ok(described.collect::<Vec<_>>())
+    };
+    until("the end of all processes", look, Vec::is_empty).await?;
     for node in &world.nodes {
         let folder = node.data_dir().to_owned();
         // That of a run which another node has ended is looked for every ten seconds.
-        let deadline = Instant::now() + Duration::from_secs(30);
-        loop {
-            let left = entries(&folder.join("work"))?;
-            if left.is_empty() {
-                break;
-            }
-            ensure!(Instant::now() < deadline, "left of runs: {left:?}");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        let look = async || entries(&folder.join("work"));
+        until("the removal of all directories", look, Vec::is_empty).await?;
         for staging in [
             folder.join("blobs/staging"),
             folder.join("staging"),
@@ -549,23 +526,18 @@ fn entries(folder: &Path) -> Result<Vec<String>> {
 
 /// Checks that the surviving nodes have no more in use than before, but for a bound.
 async fn levels(world: &World) -> Checked {
-    let deadline = Instant::now() + Duration::from_secs(40);
     for node in &world.nodes {
         let pid = node.pid()?;
         let Some((_, before)) = world.levels.iter().find(|(known, _)| *known == pid) else {
             continue;
         };
-        loop {
-            let now = processes::in_use(pid)?;
-            if now.memory <= before.memory + MORE_MEMORY
+        let is_as_before = |now: &InUse| {
+            now.memory <= before.memory + MORE_MEMORY
                 && now.descriptors <= before.descriptors + MORE_DESCRIPTORS
-            {
-                break;
-            }
-            ensure!(Instant::now() < deadline, "in use {now:?}, before {before:?}");
-            // Idle connections close by and by.
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
+        };
+        // Idle connections close by and by.
+        let look = async || processes::in_use(pid);
+        until(&format!("not more than {before:?}"), look, is_as_before).await?;
     }
     Ok(())
 }

@@ -12,9 +12,8 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use sortie_api::{Timestamp, usage::Day};
 use sortie_base::Clock;
-use sortie_testkit::{Bytes, Client, Database, Node, NodeOptions, http::Method};
+use sortie_testkit::{Bytes, Client, Database, Node, NodeOptions, http::Method, until};
 use tempfile::TempDir;
-use tokio::time::timeout;
 
 use crate::{
     Checked,
@@ -156,18 +155,9 @@ async fn later_schedule(client: &Client, now: Timestamp) -> Checked {
 
 /// Waits until the process has logged this text so many times since its log was `before` long.
 async fn logged(node: &Node, (before, times): (usize, usize), text: &str) -> Checked {
-    let seen = async {
-        while node
-            .log()
-            .get(before..)
-            .is_none_or(|log| log.matches(text).count() < times)
-        {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(Duration::from_secs(30), seen)
-        .await
-        .with_context(|| format!("the log does not say {text:?} {times} times"))
+    let look = async || Ok(node.log().get(before..).unwrap_or_default().matches(text).count());
+    until(&format!("{text:?} in the log"), look, |count| *count >= times).await?;
+    Ok(())
 }
 
 /// Reads everything that a wrong clock could change: the runs, the occurrences and the state of schedules, and the hours

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 use sortie_api::{Event, Run};
-use sortie_testkit::{Client, client::Next, http::HeaderValue};
+use sortie_testkit::{Client, client::Next, http::HeaderValue, until};
 use tokio::{task::JoinSet, time::timeout};
 
 use crate::world::{Doors, World};
@@ -208,11 +208,8 @@ impl Load {
                 let number = format!("warm{nth}n{}", warm.len());
                 let mut order = Order::of(kind, &mut world.random, &number, (&world.token, &callback));
                 let client = world.nodes[nth].client()?;
-                let deadline = Instant::now() + AFTERWARDS;
-                while let Err(error) = order.ask(&client).await {
-                    ensure!(Instant::now() < deadline, "{}: {error:#}", order.key);
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
+                let ask = async || Ok(order.ask(&client).await);
+                until(&format!("an answer to {number}"), ask, Result::is_ok).await??;
                 warm.push(order);
             }
         }

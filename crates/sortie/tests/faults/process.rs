@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::Value;
-use sortie_testkit::{Database, Signal};
+use sortie_testkit::{Database, Signal, until};
 
 use crate::{
     Checked,
@@ -91,18 +91,20 @@ async fn taken_over(world: &mut World, load: &Load) -> Checked {
 /// Stops a node that holds runs of which some end by themselves, some node of those that do: says which one, and what
 /// it holds.
 async fn stopped_at_work(world: &mut World, load: &Load) -> Result<(usize, BTreeMap<String, i64>)> {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
+    let is_wanted = |held: &BTreeMap<String, i64>| held.keys().any(|run| load.ends(run));
+    let look = async || {
         let nth = world.some_node();
         world.nodes[nth].signal(Signal::STOP)?;
         let held = holds(world, nth).await?;
-        if held.keys().any(|run| load.ends(run)) {
-            return Ok((nth, held));
+        if !is_wanted(&held) {
+            world.nodes[nth].signal(Signal::CONT)?;
         }
-        world.nodes[nth].signal(Signal::CONT)?;
-        ensure!(Instant::now() < deadline, "no node ever held a run that ends");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        Ok((nth, held))
+    };
+    until("a node that holds a run that ends", look, |(_, held)| {
+        is_wanted(held)
+    })
+    .await
 }
 
 fn quoted(runs: &BTreeMap<String, i64>) -> String {
@@ -154,41 +156,25 @@ async fn fenced(world: &World, nth: usize, held: &BTreeMap<String, i64>) -> Chec
     let left = format!(
         "SELECT queue.run_id FROM queue JOIN node ON node.id = queue.node_id WHERE node.name = '{name}'"
     );
-    let begun = Instant::now();
-    while !world.nodes[0].rows(&left).await?.is_empty() {
-        ensure!(
-            begun.elapsed() < Duration::from_mins(1),
-            "not taken over: {held:?}"
-        );
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let look = async || world.nodes[0].rows(&left).await;
+    until("the takeover", look, Vec::is_empty).await?;
     // Those that wait to be cancelled go on; all others come to their end.
     let done = format!(
         "SELECT id, last_event FROM run WHERE id IN ({}) AND outcome IS NOT NULL",
         quoted(held)
     );
-    let mut ended = positions(world, &done).await?;
     let waited = Instant::now();
-    while ended.len() < held.len() && (ended.is_empty() || waited.elapsed() < Duration::from_secs(6)) {
-        ensure!(
-            waited.elapsed() < Duration::from_mins(1),
-            "none has ended: {held:?}"
-        );
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        ended = positions(world, &done).await?;
-    }
+    let look = async || positions(world, &done).await;
+    let have_ended = |ended: &BTreeMap<String, i64>| {
+        ended.len() == held.len() || (!ended.is_empty() && waited.elapsed() > Duration::from_secs(6))
+    };
+    until("an end of a run", look, have_ended).await?;
     let silent = positions(world, &done).await?;
     world.nodes[nth].signal(Signal::CONT)?;
     // It has found out once it is known under a new identity.
     let alive = format!("SELECT name FROM node WHERE name = '{name}' AND ended_at IS NULL");
-    let woken = Instant::now();
-    while world.nodes[0].rows(&alive).await?.is_empty() {
-        ensure!(
-            woken.elapsed() < Duration::from_secs(30),
-            "the node does not come back"
-        );
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let look = async || world.nodes[0].rows(&alive).await;
+    until("the node to come back", look, |rows| !rows.is_empty()).await?;
     // What it still has under way would be written by now.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let after = positions(world, &done).await?;

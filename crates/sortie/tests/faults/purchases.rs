@@ -24,6 +24,7 @@ use sortie_testkit::{
     Database, HostedNode, NodeOptions, StripeDouble,
     http::{HeaderValue, Method},
     stripe::{WebhookMode, signature},
+    until,
 };
 use tokio::task::JoinSet;
 
@@ -52,10 +53,6 @@ const THREE_MINUTES: Duration = Duration::from_mins(3);
 const A_DAY: Duration = Duration::from_mins(23 * 60 + 10);
 /// Acts of the bank at the end that no webhook tells of.
 const UNHEARD: usize = 40;
-/// Time for which the nodes may work on what is due.
-const PATIENCE: Duration = Duration::from_mins(1);
-/// Pause before the next look at the books.
-const AGAIN: Duration = Duration::from_millis(100);
 
 /// Columns with the times that something waits for, and the rows that have them. The age of an automatic purchase decides
 /// when it is given up; that of a page stands in its request to Stripe.
@@ -223,11 +220,8 @@ impl Shop {
 
         self.pause(800..2_500).await;
         // A busy machine needs longer until there is a load to be killed under.
-        let begun = Instant::now();
-        while self.answered() < answered + ANSWERS {
-            ensure!(begun.elapsed() < PATIENCE, "the nodes hardly answer");
-            tokio::time::sleep(AGAIN).await;
-        }
+        let look = async || Ok(self.answered() - answered);
+        until("a load", look, |answers| *answers >= ANSWERS).await?;
         let nth = self.kill()?;
         // The clients find out for themselves, and then nobody begins anything there.
         self.pause(0..100).await;
@@ -312,21 +306,17 @@ impl Shop {
     /// Waits until the nodes have done what was due, and compares the books with those of the double.
     async fn catch_up(&mut self, time: Time) -> Result<()> {
         self.wake().await?;
-        let deadline = Instant::now() + PATIENCE;
-        loop {
+        let look = async || {
             // The bank has answered everything by now.
             self.bank.settle_all();
-            let compared = match self.left(time).await? {
+            Ok(match self.left(time).await? {
                 // A purchase may begin between the two.
                 None => self.compare().await,
                 Some(left) => Err(anyhow!(left)),
-            };
-            match compared {
-                Ok(()) => return Ok(()),
-                Err(error) if Instant::now() >= deadline => return Err(error.context(time.as_str())),
-                Err(_) => tokio::time::sleep(AGAIN).await,
-            }
-        }
+            })
+        };
+        let what = format!("the books to agree {}", time.as_str());
+        until(&what, look, Result::is_ok).await?
     }
 
     /// Prints the figures. An error where there was hardly any load.

@@ -2,11 +2,9 @@
 
 mod rolling;
 
-use std::time::{Duration, Instant};
-
 use anyhow::{Context as _, ensure};
 use sortie_api::{RunStatus, node::NodeState};
-use sortie_testkit::{Client, Database, NodeOptions};
+use sortie_testkit::{Client, Database, NodeOptions, until};
 
 use crate::{
     Checked,
@@ -93,16 +91,9 @@ async fn the_nodes_are_listed_with_their_state_and_their_runs() -> Checked {
     assert_eq!(listed[0]["address"], first.url()?);
 
     first.terminate()?;
-    let begun = Instant::now();
-    loop {
-        let listed = nodes(&there).await?;
-        if listed[0] == name("a", NodeState::Draining, 1) {
-            break;
-        }
-        ensure!(begun.elapsed() < Duration::from_secs(10), "{listed:?}");
-        // Nothing tells of the signal's arrival.
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let look = async || nodes(&there).await;
+    let draining = name("a", NodeState::Draining, 1);
+    until("the node to drain", look, |listed| listed[0] == draining).await?;
     // It is not ready, and serves on.
     here.get("/readyz").await?.failure(503, "unavailable")?;
     let answer = here.get("/healthz").await?.expect(200)?;
@@ -112,16 +103,9 @@ async fn the_nodes_are_listed_with_their_state_and_their_runs() -> Checked {
         RunStatus::Succeeded
     );
     ensure!(first.ended().await?.success());
-    let begun = Instant::now();
-    loop {
-        let listed = nodes(&there).await?;
-        if listed == [name("b", NodeState::Ready, 1)] {
-            return Ok(());
-        }
-        ensure!(begun.elapsed() < Duration::from_secs(10), "{listed:?}");
-        // Nothing tells of the takeover.
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let taken_over = [name("b", NodeState::Ready, 1)];
+    until("the takeover", look, |listed| *listed == taken_over).await?;
+    Ok(())
 }
 
 /// The node was silent for too long, as after a pause of its machine: it starts again, and nothing is wrong.

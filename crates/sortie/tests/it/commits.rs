@@ -7,9 +7,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use sortie_api::{Run, RunStatus};
 use sortie_testkit::{
-    Client, CommitFault, CommitProxy, Database, Node, NodeOptions, Records, Which,
+    Client, CommitFault, CommitProxy, Database, Node, NodeOptions, PATIENCE, Records, Which,
     client::{data, status_of},
     http::HeaderValue,
+    until,
 };
 
 use crate::{
@@ -23,8 +24,6 @@ const FAULTS: [CommitFault; 3] = [
     CommitFault::LostAfter,
     CommitFault::Late(LATE),
 ];
-/// Longest time that a run of these tests may need to end.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Statements that tell the transactions apart.
 const CREATE: &str = "INSERT INTO run (";
@@ -90,16 +89,11 @@ impl Behind {
 
     /// Waits until the run has ended, by its record.
     async fn ended(&self, id: &str) -> Result<String> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let sql = format!("SELECT outcome FROM run WHERE id = '{id}' AND outcome IS NOT NULL");
-            if let Some(row) = self.node.rows(&sql).await?.first() {
-                return Ok(row["outcome"].as_str().unwrap_or_default().to_owned());
-            }
-            ensure!(Instant::now() < deadline, "{id} does not end");
-            // An event stream of content that is lost tells nothing.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        // An event stream of content that is lost tells nothing.
+        let sql = format!("SELECT outcome FROM run WHERE id = '{id}' AND outcome IS NOT NULL");
+        let look = async || self.node.rows(&sql).await;
+        let rows = until(&format!("the end of {id}"), look, |rows| !rows.is_empty()).await?;
+        Ok(rows[0]["outcome"].as_str().unwrap_or_default().to_owned())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     process::{Command, Output},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, Result, ensure};
@@ -11,6 +11,7 @@ use sortie_api::{Event, Micros, Run, RunStatus, Timestamp};
 use sortie_testkit::{
     Client, Node,
     client::{data, status_of},
+    until,
 };
 
 /// The time of the host, which its nodes have as well.
@@ -55,16 +56,8 @@ pub(crate) async fn at_work(client: &Client) -> Result<Run> {
 
 /// The run once its cost is settled: a run cancelled under its worker is pending until the worker has reported.
 pub(crate) async fn settled(client: &Client, id: &str) -> Result<Run> {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        let run = client.run(id).await?;
-        if !run.billing_pending {
-            return Ok(run);
-        }
-        ensure!(Instant::now() < deadline, "not settled: {run:?}");
-        // No event tells of the settlement.
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let look = async || client.run(id).await;
+    until("the settlement", look, |run| !run.billing_pending).await
 }
 
 /// A run but for what settles after its end.

@@ -1,14 +1,10 @@
 //! Licenses from the signing key of a hosted deployment to the refused run of a self-hosted engine (`docs/LICENSES.md`).
 
-use std::{
-    io::Write as _,
-    process::Stdio,
-    time::{Duration, Instant},
-};
+use std::{io::Write as _, process::Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use sortie_testkit::{Database, HostedNode, Node, NodeOptions};
+use sortie_testkit::{Database, HostedNode, Node, NodeOptions, until};
 
 use crate::{
     Checked, both_databases,
@@ -17,9 +13,6 @@ use crate::{
 };
 
 both_databases![an_engine_is_licensed_by_a_hosted_deployment];
-
-/// Time in which another node learns of a license, with what a busy machine adds.
-const LEARNS: Duration = Duration::from_secs(20);
 
 /// Hosted deployment that issues licenses, with an organization.
 struct Issuer {
@@ -170,9 +163,10 @@ async fn an_engine_is_licensed_by_a_hosted_deployment(database: Database) -> Che
 
 /// Creates runs at a node until the answer has this status.
 async fn learns(node: &Node, status: u16) -> Checked {
-    let begun = Instant::now();
-    while create(node).await? != status {
-        ensure!(begun.elapsed() < LEARNS, "the node does not learn of the license");
-    }
+    let create = async || create(node).await;
+    until("the node to learn of the license", create, |answered| {
+        *answered == status
+    })
+    .await?;
     Ok(())
 }

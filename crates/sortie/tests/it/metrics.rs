@@ -36,6 +36,7 @@ both_databases![
 ];
 
 /// Reading of the metrics: every series with its value, as it is written.
+#[derive(Debug)]
 pub(crate) struct Reading {
     pub(crate) text: String,
     series: BTreeMap<String, f64>,
@@ -104,16 +105,12 @@ impl Reading {
 
 /// Readings until one is as it should be, in all that is asked of it: what has happened comes into them bit by bit.
 /// What is in the database is looked up at most once a second.
-async fn until(client: &Client, wanted: impl Fn(&Reading) -> Result<()>) -> Result<Reading> {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
+async fn until(client: &Client, wanted: impl Fn(&Reading) -> Result<()> + Send + Sync) -> Result<Reading> {
+    let look = async || {
         let reading = Reading::of(client).await?;
-        match wanted(&reading) {
-            Ok(()) => return Ok(reading),
-            Err(unlike) if Instant::now() > deadline => return Err(unlike),
-            Err(_yet) => tokio::time::sleep(Duration::from_millis(50)).await,
-        }
-    }
+        Ok(wanted(&reading).map(|()| reading))
+    };
+    sortie_testkit::until("the figures", look, Result::is_ok).await?
 }
 
 /// Text that only the organization may read.
@@ -414,19 +411,14 @@ async fn a_database_that_does_not_answer_leaves_the_rest_to_read() -> Checked {
     let before = until(&client, is_up).await?;
     ensure!(before.has("sortie_callbacks_waiting"), "{}", before.text);
     let watching = async {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        loop {
+        let look = async || {
             let began = Instant::now();
             let reading = Reading::of(&client).await?;
             ensure!(began.elapsed() < LOCKED / 2, "{:?}", began.elapsed());
-            if reading.get("sortie_store_up")? == 0.0 {
-                return Ok(reading);
-            }
-            ensure!(Instant::now() < deadline, "the lock was not noticed");
-        }
-    };
-    let watching = async {
-        let reading: Result<Reading> = watching.await;
+            Ok(reading)
+        };
+        let is_down = |reading: &Reading| reading.has_all(&[("sortie_store_up", 0.0)]).is_ok();
+        let reading = sortie_testkit::until("the lock to be noticed", look, is_down).await;
         // Who holds the lock need not go on.
         node.meddle(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \

@@ -1,10 +1,8 @@
 //! `/v1/schedules`, and `sortie schedules`.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use sortie_testkit::{Bytes, Client, Database, http::Method};
+use sortie_testkit::{Bytes, Client, Database, http::Method, until};
 
 use crate::{
     Checked, both_databases,
@@ -132,18 +130,14 @@ async fn a_schedule_starts_its_workflow_when_its_minute_has_come(database: Datab
         .await?;
     node.restart().await?;
     let client = node.client()?;
-    let deadline = Instant::now() + Duration::from_secs(30);
-    let fire = loop {
-        let fires = client.get(&path).await?.expect(200)?.json()?;
-        let mut items = fires["items"].as_array().into_iter().flatten();
-        // Where a further minute has passed, the earlier one is told as coalesced.
-        if let Some(started) = items.find(|fire| fire["outcome"] == "started") {
-            break started.clone();
-        }
-        ensure!(Instant::now() < deadline, "no occurrence came: {fires}");
-        // No event tells of a schedule.
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    let look = async || client.get(&path).await?.expect(200)?.json();
+    // Where a further minute has passed, the earlier one is told as coalesced.
+    let started = |fires: &Value| {
+        let mut items = fires["items"].as_array()?.iter();
+        items.find(|fire| fire["outcome"] == "started").cloned()
     };
+    let fires = until("an occurrence", look, |fires| started(fires).is_some()).await?;
+    let fire = started(&fires).context("none has started")?;
     assert_eq!(fire["trigger"], json!("timetable"));
     ensure!(
         fire["instant"].as_str() < made["next_run_at"].as_str() || fire["instant"] == made["next_run_at"],

@@ -6,13 +6,15 @@ mod make;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sortie_api::{Budget, Run, RunStatus};
-use sortie_testkit::{CallbackReceiver, Database, Node, NodeOptions, Service, http::HeaderValue};
+use sortie_testkit::{
+    CallbackReceiver, Database, Node, NodeOptions, Service, http::HeaderValue, until_within,
+};
 
 use self::fixture::{Beside, ensure_kept, get, start, whole};
 use crate::{Checked, both_databases, connections::calls, kit::finals};
@@ -211,20 +213,14 @@ async fn schedules_of_the_version_before_fire(database: Database) -> Checked {
         .find(|answer| answer.path == path)
         .context("the fires")?;
     let known = known.body["items"].as_array().map_or(0, Vec::len);
-    let deadline = Instant::now() + Duration::from_secs(90);
-    let fire = loop {
-        let fires = get(&client, &path).await?.json()?;
-        let items = fires["items"].as_array().cloned().unwrap_or_default();
-        let started = |fire: &&Value| fire["outcome"] == "started";
-        if items.len() > known
-            && let Some(fire) = items.iter().find(started)
-        {
-            break fire.clone();
-        }
-        ensure!(Instant::now() < deadline, "no occurrence came");
-        // No event tells of a schedule.
-        tokio::time::sleep(Duration::from_millis(50)).await;
+    let look = async || get(&client, &path).await?.json();
+    let started = |fires: &Value| {
+        let items = fires["items"].as_array().filter(|items| items.len() > known)?;
+        items.iter().find(|fire| fire["outcome"] == "started").cloned()
     };
+    let came = |fires: &Value| started(fires).is_some();
+    let fires = until_within(Duration::from_secs(90), "an occurrence", look, came).await?;
+    let fire = started(&fires).context("none has started")?;
     let (_, run) = client
         .finished(fire["run_id"].as_str().unwrap_or_default())
         .await?;

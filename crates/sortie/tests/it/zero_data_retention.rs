@@ -6,8 +6,6 @@ mod commands;
 pub(crate) mod nodes;
 mod nothing_is_stored;
 
-use std::time::{Duration, Instant};
-
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use sortie_api::{Run, RunStatus};
@@ -15,6 +13,7 @@ use sortie_testkit::{
     Client, Database, NodeOptions,
     client::{data, kinds},
     http::HeaderValue,
+    until,
 };
 
 use crate::{
@@ -50,16 +49,8 @@ async fn at_work(client: &Client) -> anyhow::Result<String> {
 
 /// Returns a run whose node was lost once a sweep has ended it. A node is ready before its first sweep.
 async fn swept(client: &Client, id: &str) -> anyhow::Result<Run> {
-    let begun = Instant::now();
-    loop {
-        let run = client.run(id).await?;
-        if run.status.is_final() {
-            return Ok(run);
-        }
-        ensure!(begun.elapsed() < Duration::from_mins(1), "{run:?}");
-        // Nothing tells of the sweep.
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let look = async || client.run(id).await;
+    until("the sweep", look, |run| run.status.is_final()).await
 }
 
 /// Returns the fields of a run that concern its output.

@@ -5,18 +5,15 @@ use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::{Child, Stdio},
-    time::Duration,
 };
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
+use sortie_testkit::PATIENCE;
 use tempfile::TempDir;
 use tokio::{sync::watch, time::timeout};
 
 use crate::peer;
-
-/// Time for which a test waits for spans.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A collector at work; dropping it ends it.
 pub(crate) struct Collector {

@@ -1,7 +1,5 @@
 //! The real binary with its content in a store that speaks S3, which `scripts/peers` installs.
 
-use std::time::{Duration, Instant};
-
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 use sortie_api::RunStatus;
@@ -9,6 +7,7 @@ use sortie_testkit::{
     Bytes, Database, Gateway, GatewayFault, HostedNode, Node, NodeOptions,
     http::{HeaderValue, Method, StatusCode},
     s3::{BUCKET, S3},
+    until,
 };
 
 pub(crate) fn options(store: &S3) -> NodeOptions {
@@ -118,11 +117,12 @@ async fn the_files_of_a_deleted_organization_go_from_a_store_that_speaks_s3() ->
         .send(Method::DELETE, &path, body.into())
         .await?
         .expect(204)?;
-    let begun = Instant::now();
-    while keys(gone).await? > 0 {
-        ensure!(begun.elapsed() < PATIENCE, "content is left");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until(
+        "the deletion of the content",
+        async || keys(gone).await,
+        |left| *left == 0,
+    )
+    .await?;
     assert_eq!(keys(kept).await?, 2);
     Ok(())
 }
@@ -146,11 +146,8 @@ async fn a_store_that_is_away_for_seconds_costs_no_run_its_files_and_stops_none_
         .complete(&json!({"prompt": "```sh\necho other\n```"}))
         .await?;
     assert_eq!(other.status, RunStatus::Succeeded, "{:?}", other.error);
-    let begun = Instant::now();
-    while gateway.faulted() < TRIED_AGAIN {
-        ensure!(begun.elapsed() < PATIENCE, "the store was not tried again");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    let tries = async || Ok(gateway.faulted());
+    until("more tries", tries, |tries| *tries >= TRIED_AGAIN).await?;
     let state = client.get("/readyz").await?.expect(200)?.json()?;
     assert_eq!(state, json!({"status": "ok", "degraded": ["storage"]}));
     gateway.set([]);
@@ -190,29 +187,20 @@ impl Hanging {
 
     /// Returns once the second part hangs; from then on requests go through.
     async fn hangs(&self) -> Result<()> {
-        let begun = Instant::now();
-        while self.gateway.faulted() == 0 {
-            ensure!(begun.elapsed() < PATIENCE, "no part was sent");
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        let parts = async || Ok(self.gateway.faulted());
+        until("the second part", parts, |parts| *parts > 0).await?;
         self.gateway.set([]);
         assert_eq!(self.store.uploads().await?.len(), 1);
         Ok(())
     }
 
     async fn is_aborted(&self) -> Result<()> {
-        let begun = Instant::now();
-        while !self.store.uploads().await?.is_empty() {
-            ensure!(begun.elapsed() < PATIENCE, "the upload was not aborted");
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        let uploads = async || self.store.uploads().await;
+        until("the end of the upload", uploads, Vec::is_empty).await?;
         ensure!(self.store.keys().await?.is_empty(), "there is content");
         Ok(())
     }
 }
-
-/// Far below the minutes after which a request that hangs is given up.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn a_client_that_goes_away_in_the_middle_of_an_upload_leaves_no_parts() -> Result<()> {

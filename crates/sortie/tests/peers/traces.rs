@@ -9,6 +9,7 @@ use sortie_testkit::{
     Bytes, CallbackReceiver, Client, Database, Node, NodeOptions, ScriptedModel,
     http::{HeaderValue, Method},
     model::Turn,
+    until,
 };
 use tempfile::NamedTempFile;
 
@@ -278,19 +279,13 @@ async fn the_run_of_a_schedule_begins_a_trace() -> Result<()> {
     )
     .await?;
     node.restart().await?;
-    let mut lines = Vec::new();
-    let begun = std::time::Instant::now();
-    while lines.is_empty() {
-        ensure!(
-            begun.elapsed() < std::time::Duration::from_secs(100),
-            "the schedule starts nothing"
-        );
-        // Nobody tells of a trace whose id is not known yet.
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        lines = collector.all();
-        lines.retain(|span| span["name"] == "schedule.fire");
-    }
-    let fire = &lines[0];
+    let look = async || {
+        let fires = collector.all().into_iter();
+        Ok(fires
+            .filter(|span| span["name"] == "schedule.fire")
+            .collect::<Vec<_>>())
+    };
+    let fire = &until("a span of the schedule", look, |fires| !fires.is_empty()).await?[0];
     assert_eq!(
         (&fire["parent_span_id"], &fire["attributes"]["schedule.id"]),
         (&"".into(), &made["id"])

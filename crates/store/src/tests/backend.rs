@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures_util::future::{join, join_all};
-use sortie_testkit::{Proxy, postgres::TestDatabase};
+use sortie_testkit::{Proxy, postgres::TestDatabase, until};
 use tokio::{sync::oneshot, task::JoinSet};
 
 use super::{both, fixture::Fixture, settings::options};
@@ -44,9 +44,8 @@ both! {
         assert!(poll_fn(|context| Poll::Ready(command.as_mut().poll(context).is_pending())).await);
         drop(command);
         drop(go_on);
-        while fixture.count("SELECT turn FROM dispatch").await != 77 {
-            tokio::task::yield_now().await;
-        }
+        let look = async || Ok(fixture.count("SELECT turn FROM dispatch").await);
+        until("the command", look, |turn| *turn == 77).await.unwrap();
     }
 
     async fn a_commit_whose_answer_is_lost_takes_place_and_is_told_as_unavailable(fixture: &Fixture) {
@@ -417,9 +416,8 @@ async fn a_server_that_accepts_no_writes_is_refused_until_it_does() {
     };
     assert!(told.contains("read-only"), "{told}");
     set("off").await;
-    while fixture.store.ping().await.is_err() {
-        tokio::task::yield_now().await;
-    }
+    let look = async || Ok(fixture.store.ping().await);
+    until("the database", look, Result::is_ok).await.unwrap().unwrap();
 }
 
 #[tokio::test]

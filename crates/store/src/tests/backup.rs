@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
-use sortie_testkit::postgres::TestDatabase;
+use sortie_testkit::{postgres::TestDatabase, until};
 
 use super::fixture::Fixture;
 use crate::{DatabaseCopy, Error, OpenOptions, Referrer, Store};
@@ -97,10 +97,8 @@ async fn a_long_reader_holds_no_writer_up() {
         fixture.queued(org).await;
         // A command that waits for a reader has a limit of five seconds.
         assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
-        while checkpoints() == before {
-            // Nothing tells of it.
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let look = async || Ok(checkpoints());
+        until("a checkpoint", look, |now| *now != before).await.unwrap();
     }
 }
 

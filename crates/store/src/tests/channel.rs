@@ -1,14 +1,10 @@
 //! The channel between nodes.
 
-use std::time::Duration;
-
-use sortie_testkit::postgres::TestDatabase;
+use sortie_testkit::{PATIENCE, postgres::TestDatabase};
 use tokio::sync::mpsc::Receiver;
 
 use super::fixture::Fixture;
 use crate::{ChannelMessage, LONGEST_HINT, Speaker, Store, db::vals};
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Opens a store of its own on the database, as another node does, and listens with it.
 async fn node(database: &TestDatabase) -> (Store, Speaker, Receiver<ChannelMessage>) {

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use sortie_testkit::Database;
+use sortie_testkit::{Database, PATIENCE, until};
 
 use super::{fixture::Fixture, settings};
 use crate::{
@@ -78,13 +78,9 @@ async fn most_of_the_log_is_copied_before_it_is_full() {
     }
     assert!(fixture.pages_of_log() < 4_000);
     // No command comes any more.
-    let copied = async {
-        while fixture.pages_of_database() < 2_500 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let copied = tokio::time::timeout(Duration::from_secs(30), copied).await;
-    copied.expect("the log is copied");
+    let look = async || Ok(fixture.pages_of_database());
+    let copied = until("the copy of the log", look, |pages| *pages >= 2_500).await;
+    copied.unwrap();
 }
 
 #[tokio::test]
@@ -108,7 +104,7 @@ async fn a_log_behind_a_reader_that_has_ended_is_copied_by_the_thread_and_cut_wh
             fixture.write_a_hundred_pages().await;
         }
     };
-    let cut = tokio::time::timeout(Duration::from_secs(30), writes).await;
+    let cut = tokio::time::timeout(PATIENCE, writes).await;
     cut.expect("the log is cut");
     assert!(fixture.pages_of_database() > 20_000);
     assert!(fixture.store.db.faults().most_copied_by_writer() <= 4_000);
@@ -118,13 +114,9 @@ async fn a_log_behind_a_reader_that_has_ended_is_copied_by_the_thread_and_cut_wh
 async fn a_log_behind_a_reader_that_has_ended_is_emptied_while_no_command_comes() {
     let fixture = checkpointed_after(Duration::from_millis(10)).await;
     fixture.grow_log(12_000).await;
-    let emptied = async {
-        while fixture.pages_of_log() > 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let emptied = tokio::time::timeout(Duration::from_secs(30), emptied).await;
-    emptied.expect("the log is emptied");
+    let look = async || Ok(fixture.pages_of_log());
+    let emptied = until("an empty log", look, |pages| *pages == 0).await;
+    emptied.unwrap();
     assert!(fixture.pages_of_database() > 12_000);
     assert!(fixture.store.db.faults().most_copied_by_writer() <= 4_000);
 }
@@ -146,13 +138,9 @@ async fn commits_of_another_process_stay_while_the_file_of_the_log_is_cut() {
     other.execute_batch(settings).unwrap();
     let before = rows(&other);
     let cut_to = async |pages: u64| {
-        let cut = async {
-            while fixture.pages_of_log() > pages {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        let cut = tokio::time::timeout(Duration::from_mins(1), cut).await;
-        cut.expect("the file is cut");
+        let look = async || Ok(fixture.pages_of_log());
+        let cut = until("a shorter log", look, |log| *log <= pages).await;
+        cut.unwrap();
     };
     cut_to(39_000).await;
     // More than the length that the file is cut to.

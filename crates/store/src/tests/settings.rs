@@ -1,14 +1,11 @@
 //! Stores and databases that tests begin with.
 
-use std::time::Duration;
-
-use sortie_testkit::{Database, postgres::TestDatabase};
+use sortie_testkit::{Database, PATIENCE, postgres::TestDatabase};
 
 use crate::{OpenOptions, Store, UrgentLimits};
 
 /// Settings of stores of tests. No urgent command is given up: the machine may be under load.
 pub(super) fn options(connections: u32) -> OpenOptions {
-    const PATIENCE: Duration = Duration::from_mins(1);
     OpenOptions {
         connections,
         urgent: UrgentLimits {

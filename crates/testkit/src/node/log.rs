@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use tokio::{sync::watch, time::timeout};
 
-use crate::client::PATIENCE;
+use crate::PATIENCE;
 
 /// Both output streams of a process, line by line, as they come.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use tokio::{
 };
 use url::{Position, Url};
 
-use crate::{Client, client::PATIENCE};
+use crate::{Client, PATIENCE};
 
 /// Attempts at a delivery, and the pause after the first. Stripe doubles its pauses for three days.
 const ATTEMPTS: u32 = 6;

@@ -1,7 +1,7 @@
 use sortie_api::EmailDelivery;
 use sortie_base::{MasterKey, Sealer};
 use sortie_store::NewMail;
-use sortie_testkit::MailAnswer;
+use sortie_testkit::{MailAnswer, until};
 
 use super::*;
 use crate::mail::{
@@ -215,17 +215,9 @@ async fn a_connection_serves_several_mails() {
     for count in 1..=3 {
         rig.queue(ANN).await;
         sink.wait_for(count).await.unwrap();
-        while rig
-            .accounts
-            .store()
-            .claim_mails(rig.clock.now(), HOUR, 0)
-            .await
-            .unwrap()
-            .1
-            .is_some()
-        {
-            tokio::task::yield_now().await;
-        }
+        let store = rig.accounts.store();
+        let look = async || Ok(store.claim_mails(rig.clock.now(), HOUR, 0).await?.1);
+        until("no mail to be left", look, Option::is_none).await.unwrap();
     }
     mailer.stop().await;
     let connections: Vec<usize> = sink.all().iter().map(|mail| mail.connection).collect();

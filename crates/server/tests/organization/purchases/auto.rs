@@ -1,12 +1,11 @@
 //! Automatic purchases over the API: their settings, what is shown of them, and the purchase that follows a run.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use sortie_testkit::{
     Answer, Bytes,
     http::Method,
     stripe::{Call, Card},
+    until,
 };
 
 use super::{Shop, session};
@@ -131,15 +130,9 @@ async fn low_credits_are_bought_for_and_the_status_is_shown() {
         .wait_for_requests(Call::CreateIntent, 1)
         .await
         .unwrap();
-    let credited = async {
-        while shop.billing().await["auto_topup"]["last_topup_status"] != "succeeded" {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), credited)
-        .await
-        .unwrap();
-    let billing = shop.billing().await;
+    let look = async || Ok(shop.billing().await);
+    let is_credited = |billing: &Value| billing["auto_topup"]["last_topup_status"] == "succeeded";
+    let billing = until("the top-up", look, is_credited).await.unwrap();
     assert_eq!(billing["balance_micros"], CREDITS + 55_000_000, "{billing}");
     assert_eq!(shop.double.requests(Call::CreateIntent).len(), 1);
     let payments = shop.payments("").await;

@@ -1,15 +1,12 @@
 //! Costs of cancelled runs. Their time is counted from the claim to the cancellation, on the clock of the database where it
 //! has one.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use sortie_api::RunStatus;
-use sortie_testkit::Client;
+use sortie_api::{Run, RunStatus};
+use sortie_testkit::{Client, until_within};
 
 use super::{CLOCKS, SETTLING};
 use crate::{
@@ -19,16 +16,10 @@ use crate::{
 
 /// Waits until the run is settled, if it was cancelled: it may have further events until then.
 pub(super) async fn until_settled(client: &Client, id: &str) -> Checked {
-    let deadline = Instant::now() + SETTLING;
-    loop {
-        let run = client.run(id).await?;
-        if run.status != RunStatus::Cancelled || !run.billing_pending {
-            return Ok(());
-        }
-        ensure!(Instant::now() < deadline, "not settled: {run:?}");
-        // Nothing tells of the settlement.
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let look = async || client.run(id).await;
+    let is_settled = |run: &Run| run.status != RunStatus::Cancelled || !run.billing_pending;
+    until_within(SETTLING, "the settlement", look, is_settled).await?;
+    Ok(())
 }
 
 /// Checks that each cancelled run costs what its events show and its time.

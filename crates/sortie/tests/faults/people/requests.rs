@@ -13,15 +13,13 @@ use std::{
 use anyhow::{Result, bail, ensure};
 use serde_json::Value;
 use sortie_testkit::{
-    Answer, Browser, Bytes, Client,
+    Answer, Browser, Bytes, Client, PATIENCE,
     browser::{FORM, encoded},
     http::{HeaderValue, Method},
 };
 
 use crate::world::Doors;
 
-/// Time in which some node has to answer.
-const PATIENCE: Duration = Duration::from_mins(1);
 /// Pause before the next attempt.
 const PAUSE: Duration = Duration::from_millis(20);
 

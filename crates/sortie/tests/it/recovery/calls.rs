@@ -25,6 +25,7 @@ use sortie_testkit::{
     http::{Method, Uri},
     model::Turn,
     serve::Serving,
+    until,
 };
 use tokio::sync::watch;
 
@@ -261,10 +262,8 @@ async fn a_killed_run_needs_only_the_model_calls_that_were_not_complete(database
         let request = json!({"prompt": "Look around.", "shell": false});
         ids.push(client.create(&request).await?.id.to_string());
     }
-    while model.asked(1) < AT_ONCE {
-        // Nothing tells of a request that has arrived at somebody else.
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let look = async || Ok(model.asked(1));
+    until("the second calls", look, |asked| *asked >= AT_ONCE).await?;
     for id in &ids {
         recorded_first_step(&node, id).await?;
     }

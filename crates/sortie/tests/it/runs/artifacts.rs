@@ -6,9 +6,10 @@ use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use sortie_api::{Event, Run, RunStatus};
 use sortie_testkit::{
-    Bytes, Client, Database,
+    Client, Database,
     client::{data, kinds},
-    http::{HeaderValue, Method},
+    http::HeaderValue,
+    until,
 };
 
 use crate::{
@@ -307,15 +308,9 @@ async fn what_a_run_made_is_stored_once_the_storage_is_back() -> Checked {
     fs::write(&blobs, "in the way")?;
     let client = node.client()?;
     let id = client.create(&commands(&[REPORT])).await?.id.to_string();
-    let deadline = std::time::Instant::now() + Duration::from_secs(30);
-    while client.get("/readyz").await?.expect(200)?.json()?["degraded"] != json!(["storage"]) {
-        ensure!(
-            std::time::Instant::now() < deadline,
-            "nothing says that the storage is away"
-        );
-        // No event tells of the state of the storage.
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let look = async || client.get("/readyz").await?.expect(200)?.json();
+    let is_away = |state: &Value| state["degraded"] == json!(["storage"]);
+    until("the storage to be away", look, is_away).await?;
     assert_eq!(client.run(&id).await?.status, RunStatus::Running);
     fs::remove_file(&blobs)?;
     fs::rename(&elsewhere, &blobs)?;
@@ -344,11 +339,7 @@ async fn a_run_whose_time_is_over_goes_with_its_artifacts(database: Database) ->
 
 /// Waits until the retention job has come to it.
 async fn gone(client: &Client, path: &str) -> Checked {
-    let deadline = std::time::Instant::now() + Duration::from_secs(20);
-    while client.send(Method::GET, path, Bytes::new()).await?.status == 200 {
-        ensure!(std::time::Instant::now() < deadline, "{path} is still there");
-        // No event tells of a deletion.
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let look = async || client.get(path).await;
+    until("the deletion", look, |answer| answer.status != 200).await?;
     Ok(())
 }

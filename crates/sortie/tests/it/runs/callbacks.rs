@@ -5,14 +5,14 @@ mod receivers;
 use std::{
     io::Write as _,
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use sortie_api::{DeliveryAttempt, RunStatus, Timestamp};
 use sortie_testkit::{
-    CallbackReceiver, Client, Database, Node, NodeOptions, callback::Delivery, http::StatusCode,
+    CallbackReceiver, Client, Database, Node, NodeOptions, callback::Delivery, http::StatusCode, until,
 };
 
 use crate::{
@@ -75,28 +75,19 @@ async fn attempts(client: &Client, id: &str) -> Result<Vec<DeliveryAttempt>> {
 
 /// The attempts once there are so many. No event tells of them.
 async fn attempts_made(client: &Client, id: &str, count: usize) -> Result<Vec<DeliveryAttempt>> {
-    let deadline = Instant::now() + Duration::from_secs(50);
-    loop {
-        let made = attempts(client, id).await?;
-        if made.len() >= count {
-            return Ok(made);
-        }
-        ensure!(Instant::now() < deadline, "not {count} attempts: {made:?}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let look = async || attempts(client, id).await;
+    until(&format!("{count} attempts"), look, |made| made.len() >= count).await
 }
 
 /// Waits until a run's callback is known to be taken.
 async fn taken(client: &Client, id: &str) -> Checked {
-    let deadline = Instant::now() + Duration::from_secs(50);
-    loop {
-        let made = attempts(client, id).await?;
-        if made.last().is_some_and(|last| last.status == Some(204)) {
-            return Ok(());
-        }
-        ensure!(Instant::now() < deadline, "not taken: {made:?}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let look = async || attempts(client, id).await;
+    let is_taken = |last: &DeliveryAttempt| last.status == Some(204);
+    until("the callback to be taken", look, |made| {
+        made.last().is_some_and(is_taken)
+    })
+    .await?;
+    Ok(())
 }
 
 /// The signature as Python's standard library computes it.

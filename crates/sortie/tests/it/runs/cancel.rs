@@ -1,15 +1,12 @@
 //! `POST /v1/runs/{id}/cancel` (`docs/RUNS.md#cancel`).
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::{fs, time::Duration};
 
 use anyhow::{Context, ensure};
 use futures_util::future::try_join_all;
 use serde_json::json;
 use sortie_api::RunStatus;
-use sortie_testkit::{Database, NodeOptions};
+use sortie_testkit::{Database, NodeOptions, until};
 
 use crate::{
     Checked, both_databases,
@@ -57,9 +54,8 @@ async fn cancel_kills_the_command_that_runs() -> Checked {
 }
 
 /// Waits until the number of processes with this argument is as wanted.
-async fn wait_for_processes(argument: &str, wanted: impl Fn(usize) -> bool) -> Checked {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
+async fn wait_for_processes(argument: &str, is_wanted: fn(usize) -> bool) -> Checked {
+    let look = async || {
         let mut count = 0;
         for entry in fs::read_dir("/proc")?.flatten() {
             let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -68,13 +64,10 @@ async fn wait_for_processes(argument: &str, wanted: impl Fn(usize) -> bool) -> C
                 arguments.next() == Some(b"sleep") && arguments.next() == Some(argument.as_bytes()),
             );
         }
-        if wanted(count) {
-            return Ok(());
-        }
-        ensure!(Instant::now() < deadline, "still {count} processes");
-        // The process table tells nobody when it changes.
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+        Ok(count)
+    };
+    until("the number of processes", look, |count| is_wanted(*count)).await?;
+    Ok(())
 }
 
 async fn cancel_of_a_queued_run_ends_it_before_it_starts(database: Database) -> Checked {

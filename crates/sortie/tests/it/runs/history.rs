@@ -1,12 +1,12 @@
 //! A long history, as the load program makes it: its runs are runs like others for lists, usage, the audit log and the
 //! retention.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use sortie_api::{Run, RunPage, ScheduleId, Timestamp};
-use sortie_testkit::{Bytes, Client, Database, History, NodeOptions, http::Method};
+use sortie_testkit::{Bytes, Client, Database, History, NodeOptions, http::Method, until};
 
 use crate::{Checked, both_databases, kit::plain, node_with};
 
@@ -87,12 +87,8 @@ async fn a_history_is_listed_counted_and_deleted(database: Database) -> Checked 
     let log = get("/v1/admin/audit?action=test.rare").await?;
     assert_eq!(log["items"].as_array().map(Vec::len), Some(1));
 
-    let begun = Instant::now();
-    while !node.has_counted_history().await? {
-        ensure!(begun.elapsed().as_secs() < 30, "the usage is not counted");
-        // Nothing tells of the count.
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let look = async || node.has_counted_history().await;
+    until("the count of the usage", look, |is_counted| *is_counted).await?;
     node.stop().await?;
     node.set_env("SORTIE_RETENTION_DAYS", "1");
     node.restart().await?;

@@ -6,15 +6,14 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sortie_testkit::{
-    Answer, Client, Database, Node, NodeOptions, Records, client::PATIENCE, http::HeaderValue,
-    postgres::TestDatabase, sqlite_file::file_from_sql,
+    Answer, Client, Database, Node, NodeOptions, Records, http::HeaderValue, postgres::TestDatabase,
+    sqlite_file::file_from_sql, until,
 };
 use tempfile::TempDir;
 
@@ -126,15 +125,10 @@ pub(super) async fn start(database: Database, also: &str) -> Result<(Node, Besid
 pub(super) async fn get(client: &Client, path: &str) -> Result<Answer> {
     let json = HeaderValue::from_static("application/json");
     let client = client.clone().with_header("accept", json);
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let answer = client.get(path).await?;
-        if answer.status != 503 || Instant::now() > deadline {
-            return answer.expect(200);
-        }
-        // No event tells of a lost node.
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let look = async || client.get(path).await;
+    until(path, look, |answer| answer.status != 503)
+        .await?
+        .expect(200)
 }
 
 /// The body of [`get`], with the items of all pages where it is a page.

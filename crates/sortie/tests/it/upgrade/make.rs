@@ -1,11 +1,13 @@
 //! Makes the fixtures with the binary of an earlier version: `scripts/upgrade-fixture BINARY`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use sortie_engine::Clock;
-use sortie_testkit::{Bytes, CallbackReceiver, Client, Database, Node, Service, http::HeaderValue};
+use sortie_testkit::{
+    Bytes, CallbackReceiver, Client, Database, Node, Service, http::HeaderValue, until_within,
+};
 
 use super::{
     SECRET,
@@ -181,18 +183,12 @@ impl Maker {
         let id = text(&made, "id")?;
         self.names("schedule", id);
         let path = format!("/v1/schedules/{id}/fires");
-        let deadline = Instant::now() + Duration::from_secs(90);
-        let run = loop {
-            let fires = get(&self.admin, &path).await?.json()?;
-            if let Some(run) = fires["items"][0]["run_id"].as_str() {
-                break run.to_owned();
-            }
-            ensure!(Instant::now() < deadline, "the schedule does not fire");
-            // No event tells of a schedule.
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        };
-        self.admin.finished(&run).await?;
-        self.names("scheduled", &run);
+        let look = async || get(&self.admin, &path).await?.json();
+        let has_run = |fires: &Value| fires["items"][0]["run_id"].is_string();
+        let fires = until_within(Duration::from_secs(90), "the schedule", look, has_run).await?;
+        let run = text(&fires["items"][0], "run_id")?;
+        self.admin.finished(run).await?;
+        self.names("scheduled", run);
         Ok(())
     }
 

@@ -1,11 +1,9 @@
 //! `docs/ZERO-DATA-RETENTION.md#reading-it`: with a callback, the output goes to its receiver and to nobody else.
 
-use std::time::{Duration, Instant};
-
 use anyhow::ensure;
 use serde_json::{Value, json};
-use sortie_api::RunStatus;
-use sortie_testkit::{Database, callback::CallbackReceiver};
+use sortie_api::{Run, RunStatus};
+use sortie_testkit::{Database, callback::CallbackReceiver, until};
 
 use super::{held, nodes::two, unretained, waiting};
 use crate::{Checked, both_databases, node};
@@ -34,13 +32,8 @@ async fn the_receiver_gets_the_output_and_a_read_leaves_it_in_place(database: Da
     ensure!(delivery.refused.is_none(), "{delivery:?}");
     assert_eq!(delivery.body["output"], "for the receiver");
     assert_eq!(delivery.body["status"], "succeeded");
-    let begun = Instant::now();
-    while held(&client.run(&id).await?) != (None, Some(false), false) {
-        ensure!(begun.elapsed() < Duration::from_secs(10), "it is still held");
-        // Nothing tells when the answer of the receiver was written down.
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    let delivered = client.run(&id).await?;
+    let is_free = |run: &Run| held(run) == (None, Some(false), false);
+    let delivered = until("the receiver's answer", async || client.run(&id).await, is_free).await?;
     ensure!(delivered.output_read_at > delivered.finished_at, "{delivered:?}");
     // Sent again, it is without the output.
     client

@@ -1,10 +1,10 @@
 //! Runs without retention through another node than the one that has their content.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::ensure;
-use sortie_api::RunStatus;
-use sortie_testkit::{Database, Node, NodeOptions, Signal, client::kinds, http::HeaderValue};
+use sortie_api::{Run, RunStatus};
+use sortie_testkit::{Database, Node, NodeOptions, Signal, client::kinds, http::HeaderValue, until};
 
 use super::{at_work, held, swept, unretained};
 use crate::{
@@ -143,18 +143,15 @@ async fn an_output_outlives_that_its_node_is_declared_lost() -> Checked {
     let listed = there.list("").await?.remove(0);
     assert_eq!(held(&listed), (None, Some(true), true));
     first.signal(Signal::CONT)?;
-    let begun = Instant::now();
-    let run = loop {
+    let look = async || {
         let answer = there.get(&format!("/v1/runs/{id}")).await?;
-        if answer.status == 200 {
-            break answer.read::<sortie_api::Run>()?;
+        if answer.status != 200 {
+            answer.failure(503, "unavailable")?;
         }
-        answer.failure(503, "unavailable")?;
-        ensure!(begun.elapsed().as_secs() < 60, "the node does not come back");
-        // Nothing tells when the node has made itself known again.
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        Ok(answer)
     };
-    assert_eq!(held(&run), (Some("still here"), Some(false), false));
+    let answer = until("the node to come back", look, |answer| answer.status == 200).await?;
+    assert_eq!(held(&answer.read()?), (Some("still here"), Some(false), false));
     assert_eq!(held(&here.run(&id).await?), (None, Some(false), false));
     Ok(())
 }
@@ -168,9 +165,12 @@ async fn a_run_whose_client_goes_away_before_its_commit_goes_on() -> Checked {
     let creating = async {
         let locks = "SELECT pid FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted \
                      AND relation = 'unretained'::regclass";
-        while first.rows(locks).await?.is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until(
+            "the lock",
+            async || first.rows(locks).await,
+            |rows| !rows.is_empty(),
+        )
+        .await?;
         let request = unretained("goes on");
         let created = tokio::time::timeout(Duration::from_millis(400), client.create(&request)).await;
         ensure!(created.is_err(), "the database is locked: {created:?}");
@@ -179,16 +179,10 @@ async fn a_run_whose_client_goes_away_before_its_commit_goes_on() -> Checked {
     let (locked, given_up) = futures_util::join!(locked, creating);
     locked?;
     given_up?;
-    let begun = Instant::now();
-    let run = loop {
-        let listed = client.list("").await?;
-        if let Some(run) = listed.first().filter(|run| run.status.is_final()) {
-            break run.clone();
-        }
-        ensure!(begun.elapsed().as_secs() < 20, "{listed:?}");
-        // Nobody knows the id of the run, so nobody can follow it.
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    };
+    // Nobody knows the id of the run, so nobody can follow it.
+    let ended = |listed: &Vec<Run>| listed.first().is_some_and(|run| run.status.is_final());
+    let listed = until("the end of the run", async || client.list("").await, ended).await?;
+    let run = &listed[0];
     assert_eq!(run.status, RunStatus::Succeeded);
     assert_eq!(
         client.run(&run.id.to_string()).await?.output.as_deref(),
