@@ -1,6 +1,6 @@
 //! Audit log: author, action, target, time and client address of each change. The transaction of the change writes the entry.
 
-use sortie_api::{ActorKind, AuditEntry, AuditId, KeyId, OrgId, Timestamp};
+use sortie_api::{ActorKind, AuditEntry, AuditId, OrgId, Timestamp};
 
 use crate::{
     Found, Store,
@@ -29,15 +29,14 @@ pub struct Audit {
 /// Returns the statement that writes an entry.
 pub(crate) fn record(audit: &Audit) -> Stmt<'_> {
     Stmt::new(
-        "INSERT INTO audit (org_id, at, id, action, target, key_id, address, request_id, actor_kind, actor_id, \
-         user_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+        "INSERT INTO audit (org_id, at, id, action, target, address, request_id, actor_kind, actor_id, user_id) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
         vals![
             audit.org,
             audit.at,
             audit.id,
             audit.action,
             audit.target.as_str(),
-            audit.actor.key(),
             audit.actor.address.map(|address| address.to_string()),
             audit.actor.request_id.as_deref(),
             audit.actor.by.map(|by| by.kind().as_str()),
@@ -68,11 +67,11 @@ macro_rules! list {
     };
     ($bounds:expr, $order:expr) => {
         concat!(
-            "SELECT id, at, action, target, key_id, address, request_id, actor_kind, actor_id, user_id FROM audit \
+            "SELECT id, at, action, target, address, request_id, actor_kind, actor_id, user_id FROM audit \
              WHERE org_id = $1 AND ",
             $bounds,
             " AND action = COALESCE($6, action) AND target = COALESCE($7, target) \
-             AND COALESCE(key_id, '') = COALESCE($8, key_id, '') ORDER BY ",
+             AND COALESCE(actor_id, '') = COALESCE($8, actor_id, '') ORDER BY ",
             $order,
             "at DESC, id DESC LIMIT $5"
         )
@@ -101,9 +100,8 @@ type Position = (Timestamp, AuditId);
 
 /// Query of the entries by a person among the newest 10,000 of an organization. An index by person would have to be built
 /// over the whole log.
-pub(crate) const OF_PERSON: &str = "SELECT id, at, action, target, key_id, address, request_id, actor_kind, actor_id, \
-     user_id FROM (SELECT id, at, action, target, key_id, address, request_id, actor_kind, actor_id, user_id FROM audit \
-     WHERE org_id = $1 ORDER BY at DESC, id DESC LIMIT 10000) newest WHERE user_id = $2 LIMIT $3";
+pub(crate) const OF_PERSON: &str = "SELECT id, at, action, target, address, request_id, actor_kind, actor_id, user_id \
+     FROM (SELECT id, at, action, target, address, request_id, actor_kind, actor_id, user_id FROM audit WHERE org_id = $1 ORDER BY at DESC, id DESC LIMIT 10000) newest WHERE user_id = $2 LIMIT $3";
 
 impl Store {
     /// Returns entries of the audit log, newest first.
@@ -140,8 +138,8 @@ fn ways(filter: &AuditFilter) -> Vec<Way<'_>> {
         of: target.into(),
     }));
     ways.extend(filter.key.map(|key| Way {
-        list: list!(of "key_id", "$8"),
-        entry: entry!("key_id"),
+        list: list!(of "actor_id", "$8"),
+        entry: entry!("actor_id"),
         of: key.into(),
     }));
     ways.extend(filter.action.as_deref().map(|action| Way {
@@ -216,24 +214,21 @@ fn rarest(tx: &mut dyn Tx, ways: &[Way<'_>], within: &[Val<'_>]) -> Result<(&'st
 }
 
 pub(crate) fn entry_from(row: &Row) -> Result<AuditEntry> {
-    let key_id = row.opt_parse::<KeyId>(4)?;
-    // Nodes of earlier versions write `key_id` and leave the kind and the id of the author empty.
-    let by_key = || key_id.map(|_| ActorKind::Key);
-    let id_of_key = || key_id.map(|id| id.to_string());
+    // A kind that only a later version knows is left out.
+    let actor_kind = row.opt_text(6)?.and_then(|kind| kind.parse().ok());
+    let actor_id = row.opt_text(7)?;
     Ok(AuditEntry {
         id: row.parse(0)?,
         at: row.time(1)?,
         action: row.text(2)?.to_owned(),
         target: row.text(3)?.to_owned(),
-        // A kind that only a later version knows is left out.
-        actor_kind: row
-            .opt_text(7)?
-            .and_then(|kind| kind.parse().ok())
-            .or_else(by_key),
-        actor_id: row.opt_text(8)?.map(str::to_owned).or_else(id_of_key),
-        key_id,
-        user_id: row.opt_parse(9)?,
-        address: row.opt_parse(5)?,
-        request_id: row.opt_text(6)?.map(str::to_owned),
+        actor_kind,
+        actor_id: actor_id.map(str::to_owned),
+        key_id: actor_id
+            .filter(|_| actor_kind == Some(ActorKind::Key))
+            .and_then(|id| id.parse().ok()),
+        user_id: row.opt_parse(8)?,
+        address: row.opt_parse(4)?,
+        request_id: row.opt_text(5)?.map(str::to_owned),
     })
 }

@@ -167,7 +167,7 @@ impl Metrics {
                 Tail::Credit(_, change) if change.held > 0 => {
                     self.credit_holds.inc();
                 }
-                Tail::Credit(..) | Tail::Window(..) | Tail::Allowance(_) | Tail::Release(_) => {}
+                Tail::Credit(..) | Tail::Window(..) | Tail::Allowance(_) => {}
             }
         }
     }

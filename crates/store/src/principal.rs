@@ -88,7 +88,7 @@ impl By {
     }
 }
 
-/// The id, or `operator`. Nodes of earlier versions write the id of a key in the same places.
+/// The id, or `operator`.
 impl fmt::Display for By {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -19,8 +19,7 @@ use sha2::Sha256;
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
-    PATIENCE,
-    serve::{ANY, Serving},
+    PATIENCE, serve::Serving,
 };
 
 /// Maximum age of a signature, in seconds.
@@ -60,11 +59,6 @@ struct Shared {
 impl CallbackReceiver {
     /// Starts a receiver that shares `secret` with the sender.
     pub async fn start(secret: &str) -> io::Result<Self> {
-        Self::start_at(ANY, secret).await
-    }
-
-    /// Starts a receiver at an address, for callbacks that were asked for before.
-    pub async fn start_at(address: SocketAddr, secret: &str) -> io::Result<Self> {
         let (sender, received) = watch::channel(Vec::new());
         let answers = Arc::new(Mutex::new(VecDeque::new()));
         let held = Arc::new(watch::Sender::new(false));
@@ -78,7 +72,7 @@ impl CallbackReceiver {
             .route("/", post(receive))
             .with_state(Arc::new(shared));
         Ok(Self {
-            server: Serving::start_at(address, router).await?,
+            server: Serving::start(router).await?,
             received,
             answers,
             held,

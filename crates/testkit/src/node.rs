@@ -34,7 +34,7 @@ use crate::{
     client::Client,
     database::{Database, Records, SQLITE_FILE},
     postgres_statements::execute,
-    sqlite_file::{file_as_sql, file_rows},
+    sqlite_file::file_rows,
     until,
 };
 
@@ -110,9 +110,7 @@ impl Node {
         let data = tempfile::Builder::new()
             .prefix("sortie-test-")
             .tempdir_in(parent)?;
-        if let Some(from) = &options.data_from {
-            copy(from, data.path())?;
-        } else if let Records::InDataFolder { copy_of: Some(file) } = &records {
+        if let Records::InDataFolder { copy_of: Some(file) } = &records {
             fs::copy(file, data.path().join(SQLITE_FILE))
                 .with_context(|| format!("cannot copy {}", file.display()))?;
         }
@@ -369,15 +367,6 @@ impl Node {
         self.records.address(self.data_dir())
     }
 
-    /// The records of this node as SQL statements that make them again. The node must be down.
-    pub fn records_as_sql(&self) -> Result<String> {
-        ensure!(self.process.is_none(), "the node is up");
-        match &self.records {
-            Records::InDataFolder { .. } => file_as_sql(&self.data_dir().join(SQLITE_FILE)),
-            Records::Shared(database) => database.as_sql(),
-        }
-    }
-
     /// The process id; an error when it is down.
     pub fn pid(&self) -> Result<u32> {
         Ok(self.process.as_ref().context("the node is down")?.child.id())
@@ -501,21 +490,6 @@ pub fn binary_command(binary: &Path) -> Command {
     command.env(DEFAULT_MODEL, "runbook");
     command.env("SORTIE_SANDBOX_MINIMUM", "landlock");
     command
-}
-
-/// Copies what a folder holds into another one.
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let copied = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            fs::create_dir_all(&copied)?;
-            copy(&entry.path(), &copied)?;
-        } else {
-            fs::copy(entry.path(), copied)?;
-        }
-    }
-    Ok(())
 }
 
 /// The address in a line such as `listening on http://127.0.0.1:8080`.

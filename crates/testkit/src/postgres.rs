@@ -23,7 +23,6 @@ use tokio_postgres::{NoTls, error::SqlState};
 
 use crate::{
     Database,
-    postgres_server::programs,
     postgres_statements::{execute, rows},
     sqlite_file::file_rows,
     template::{copy_sqlite_template, versioned},
@@ -186,30 +185,6 @@ impl TestDatabase {
         let (dumped, closed) = tokio::join!(dumping, connection);
         closed.context("the connection to the test server broke")?;
         dumped
-    }
-
-    /// The database as statements that make it again, on a server of any version that the store takes.
-    pub fn as_sql(&self) -> Result<String> {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a program of the server's own, on its database"
-        )]
-        let dumped = process::Command::new(programs()?.join("pg_dump"))
-            .args(["--inserts", "--no-owner", "--no-privileges", "--no-comments"])
-            .arg(self.url())
-            .output()?;
-        ensure!(
-            dumped.status.success(),
-            "pg_dump: {}",
-            String::from_utf8_lossy(&dumped.stderr)
-        );
-        // Settings and commands of the client differ from version to version, and none is needed.
-        let dumped = String::from_utf8(dumped.stdout)?;
-        let lines = dumped.lines().filter(|line| {
-            let of_client = ["SET ", "\\", "--", "SELECT pg_catalog.set_config("];
-            !line.is_empty() && !of_client.iter().any(|start| line.starts_with(start))
-        });
-        Ok(lines.flat_map(|line| [line, "\n"]).collect())
     }
 
     /// Runs statements on it, on a connection of its own.

@@ -9,7 +9,6 @@ use std::{
     collections::HashMap,
     fmt::Write as _,
     io,
-    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -32,7 +31,7 @@ use http::{
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::serve::{ANY, Serving};
+use crate::serve::Serving;
 
 /// A request that reached the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,11 +95,6 @@ fn refresh(number: u32) -> String {
 impl Service {
     /// Starts it on a free port.
     pub async fn start() -> io::Result<Self> {
-        Self::start_at(ANY).await
-    }
-
-    /// Starts it at an address, for connections that were saved with it.
-    pub async fn start_at(address: SocketAddr) -> io::Result<Self> {
         let shared = Arc::new(Mutex::new(Shared::default()));
         let router = Router::new()
             .route("/authorize", get(authorize))
@@ -112,14 +106,9 @@ impl Service {
             .fallback(any(api))
             .with_state(Arc::clone(&shared));
         Ok(Self {
-            server: Serving::start_at(address, router).await?,
+            server: Serving::start(router).await?,
             shared,
         })
-    }
-
-    /// Takes the place of a service that has issued tokens so many times.
-    pub fn has_granted(&self, times: u32) {
-        lock(&self.shared).newest = times;
     }
 
     /// `http://127.0.0.1:PORT`.

@@ -30,11 +30,6 @@ pub(crate) fn file_rows(file: &Path, sql: &str) -> Result<Vec<Value>> {
     Ok(all)
 }
 
-/// Makes a `SQLite` file of the statements that [`file_as_sql`] wrote.
-pub fn file_from_sql(file: &Path, sql: &str) -> Result<()> {
-    Ok(Connection::open(file)?.execute_batch(sql)?)
-}
-
 /// Runs statements that add many rows to a `SQLite` file. No node is on it, and nobody misses what a power cut would lose.
 pub(crate) fn file_bulk(file: &Path, sql: &str) -> Result<()> {
     let file = Connection::open(file)?;
@@ -45,32 +40,4 @@ pub(crate) fn file_bulk(file: &Path, sql: &str) -> Result<()> {
 /// Writes what [`file_bulk`] has added to the disk. Otherwise the first commit of a node waits until the system has done that.
 pub(crate) fn file_to_disk(file: &Path) -> Result<()> {
     Ok(std::fs::File::open(file)?.sync_all()?)
-}
-
-/// A `SQLite` file as statements that make it again. No node is on it.
-pub(crate) fn file_as_sql(file: &Path) -> Result<String> {
-    let file = Connection::open(file)?;
-    let texts = |sql: &str| -> Result<Vec<String>> {
-        let mut statement = file.prepare(sql)?;
-        let rows = statement.query_map((), |row| row.get(0))?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
-    };
-    // Nobody may make the tables of SQLite itself, such as its statistics.
-    let schema = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%'";
-    let mut statements = vec!["PRAGMA foreign_keys = OFF".to_owned(), "BEGIN".to_owned()];
-    statements.extend(texts(&format!("{schema} AND type = 'table' ORDER BY name"))?);
-    for table in texts(
-        "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql IS NOT NULL AND name NOT LIKE 'sqlite%' ORDER BY name",
-    )? {
-        let columns = texts(&format!(
-            "SELECT 'quote(' || name || ')' FROM pragma_table_info('{table}')"
-        ))?;
-        let values = columns.join(" || ', ' || ");
-        statements.extend(texts(&format!(
-            "SELECT 'INSERT INTO {table} VALUES (' || {values} || ')' FROM {table}"
-        ))?);
-    }
-    statements.extend(texts(&format!("{schema} AND type <> 'table' ORDER BY name"))?);
-    statements.push("COMMIT;\n".to_owned());
-    Ok(statements.join(";\n"))
 }

@@ -61,7 +61,7 @@ fn folder() -> Result<PathBuf> {
 
 /// Returns the name of a template with the start of the SHA-256 of all migrations, in hexadecimal.
 pub(crate) fn versioned(template: &str) -> Result<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/migrations");
     let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut files = entries
         .map(|entry| Ok(entry?.path()))

@@ -383,7 +383,6 @@ async fn settled(world: &World) -> Checked {
     for open in [
         "queue",
         "run WHERE billing_pending <> 0 OR outcome IS NULL",
-        "budget_hold",
         "journal",
         "delivery WHERE due_at IS NOT NULL",
     ] {
@@ -423,7 +422,7 @@ async fn records(world: &World, orders: &[Order]) -> Checked {
             "SELECT count(*) AS n FROM budget_window WHERE held_micros <> 0",
             0,
         ),
-        ("SELECT count(*) AS n FROM run WHERE budgeted = 0", 0),
+        ("SELECT count(*) AS n FROM run WHERE holds IS NULL", 0),
         (
             "SELECT count(*) AS n FROM run WHERE cost_micros > max_cost_micros",
             0,

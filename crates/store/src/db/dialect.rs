@@ -8,7 +8,7 @@ pub(crate) enum Dialect {
 }
 
 /// Token, its `SQLite` text, its `PostgreSQL` text.
-const TOKENS: [(&str, &str, &str); 25] = [
+const TOKENS: [(&str, &str, &str); 24] = [
     // Compared byte by byte on both: identifiers sort by their creation time, whatever the locale.
     ("{TEXT}", "TEXT", "TEXT COLLATE \"C\""),
     ("{BLOB}", "BLOB", "BYTEA"),
@@ -84,14 +84,6 @@ const TOKENS: [(&str, &str, &str); 25] = [
          FOR EACH ROW EXECUTE FUNCTION auto_topup_consent_is_append_only();\n\
          CREATE TRIGGER auto_topup_consent_truncate BEFORE TRUNCATE ON auto_topup_consent \
          FOR EACH STATEMENT EXECUTE FUNCTION auto_topup_consent_is_append_only()",
-    ),
-    // Runs by outcome, without those that have none.
-    (
-        "{INDEX_OF_FINAL_RUNS}",
-        "DROP INDEX run_outcome;\n\
-         CREATE INDEX run_outcome ON run (org_id, outcome, created_at, id) \
-         WHERE outcome IS NOT NULL AND created_at >= 0",
-        "SELECT 1",
     ),
     // When tables are cleaned of dead rows.
     (

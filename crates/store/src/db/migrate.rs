@@ -16,7 +16,7 @@ use crate::{
     types::{Error, Result},
 };
 
-/// Migration from a file of the folder `migrations`.
+/// Migration from a file of the folder `crates/store/migrations`.
 pub(super) struct Migration {
     pub(super) version: i64,
     pub(super) name: &'static str,
@@ -25,203 +25,11 @@ pub(super) struct Migration {
 }
 
 /// Every migration, in order. A migration is never edited once it is released: a change is a new file.
-pub(super) const MIGRATIONS: &[Migration] = &[
-    Migration {
-        version: 1,
-        name: "runs",
-        text: include_str!("../../../../migrations/0001_runs.sql"),
-    },
-    Migration {
-        version: 2,
-        name: "journal",
-        text: include_str!("../../../../migrations/0002_journal.sql"),
-    },
-    Migration {
-        version: 3,
-        name: "connections",
-        text: include_str!("../../../../migrations/0003_connections.sql"),
-    },
-    Migration {
-        version: 4,
-        name: "run_details",
-        text: include_str!("../../../../migrations/0004_run_details.sql"),
-    },
-    Migration {
-        version: 5,
-        name: "workflows",
-        text: include_str!("../../../../migrations/0005_workflows.sql"),
-    },
-    Migration {
-        version: 6,
-        name: "schedules",
-        text: include_str!("../../../../migrations/0006_schedules.sql"),
-    },
-    Migration {
-        version: 7,
-        name: "files",
-        text: include_str!("../../../../migrations/0007_files.sql"),
-    },
-    Migration {
-        version: 8,
-        name: "artifacts",
-        text: include_str!("../../../../migrations/0008_artifacts.sql"),
-    },
-    Migration {
-        version: 9,
-        name: "callbacks",
-        text: include_str!("../../../../migrations/0009_callbacks.sql"),
-    },
-    Migration {
-        version: 10,
-        name: "zero_data_retention",
-        text: include_str!("../../../../migrations/0010_zero_data_retention.sql"),
-    },
-    Migration {
-        version: 11,
-        name: "administration",
-        text: include_str!("../../../../migrations/0011_administration.sql"),
-    },
-    Migration {
-        version: 12,
-        name: "budgets",
-        text: include_str!("../../../../migrations/0012_budgets.sql"),
-    },
-    Migration {
-        version: 13,
-        name: "rate_limits",
-        text: include_str!("../../../../migrations/0013_rate_limits.sql"),
-    },
-    Migration {
-        version: 14,
-        name: "trace_context",
-        text: include_str!("../../../../migrations/0014_trace_context.sql"),
-    },
-    Migration {
-        version: 15,
-        name: "cluster",
-        text: include_str!("../../../../migrations/0015_cluster.sql"),
-    },
-    Migration {
-        version: 16,
-        name: "master_keys",
-        text: include_str!("../../../../migrations/0016_master_keys.sql"),
-    },
-    Migration {
-        version: 17,
-        name: "clocks",
-        text: include_str!("../../../../migrations/0017_clocks.sql"),
-    },
-    Migration {
-        version: 18,
-        name: "confirmed_authorizations",
-        text: include_str!("../../../../migrations/0018_confirmed_authorizations.sql"),
-    },
-    Migration {
-        version: 19,
-        name: "actors",
-        text: include_str!("../../../../migrations/0019_actors.sql"),
-    },
-    Migration {
-        version: 20,
-        name: "people",
-        text: include_str!("../../../../migrations/0020_people.sql"),
-    },
-    Migration {
-        version: 21,
-        name: "hosted",
-        text: include_str!("../../../../migrations/0021_hosted.sql"),
-    },
-    Migration {
-        version: 22,
-        name: "organization_deletion",
-        text: include_str!("../../../../migrations/0022_organization_deletion.sql"),
-    },
-    Migration {
-        version: 23,
-        name: "credits",
-        text: include_str!("../../../../migrations/0023_credits.sql"),
-    },
-    Migration {
-        version: 24,
-        name: "licences",
-        text: include_str!("../../../../migrations/0024_licences.sql"),
-    },
-    Migration {
-        version: 25,
-        name: "purchases",
-        text: include_str!("../../../../migrations/0025_purchases.sql"),
-    },
-    Migration {
-        version: 26,
-        name: "subscriptions",
-        text: include_str!("../../../../migrations/0026_subscriptions.sql"),
-    },
-    Migration {
-        version: 27,
-        name: "final_runs",
-        text: include_str!("../../../../migrations/0027_final_runs.sql"),
-    },
-    Migration {
-        version: 28,
-        name: "challenges",
-        text: include_str!("../../../../migrations/0028_challenges.sql"),
-    },
-    Migration {
-        version: 29,
-        name: "late_runs",
-        text: include_str!("../../../../migrations/0029_late_runs.sql"),
-    },
-    Migration {
-        version: 30,
-        name: "autovacuum",
-        text: include_str!("../../../../migrations/0030_autovacuum.sql"),
-    },
-    Migration {
-        version: 31,
-        name: "installation",
-        text: include_str!("../../../../migrations/0031_installation.sql"),
-    },
-    Migration {
-        version: 32,
-        name: "consents",
-        text: include_str!("../../../../migrations/0032_consents.sql"),
-    },
-    Migration {
-        version: 33,
-        name: "holds",
-        text: include_str!("../../../../migrations/0033_holds.sql"),
-    },
-    Migration {
-        version: 34,
-        name: "refunds",
-        text: include_str!("../../../../migrations/0034_refunds.sql"),
-    },
-    Migration {
-        version: 35,
-        name: "ledger_sums",
-        text: include_str!("../../../../migrations/0035_ledger_sums.sql"),
-    },
-    Migration {
-        version: 36,
-        name: "usage_months",
-        text: include_str!("../../../../migrations/0036_usage_months.sql"),
-    },
-    Migration {
-        version: 37,
-        name: "retention_clock",
-        text: include_str!("../../../../migrations/0037_retention_clock.sql"),
-    },
-    Migration {
-        version: 38,
-        name: "counted_blobs",
-        text: include_str!("../../../../migrations/0038_counted_blobs.sql"),
-    },
-    Migration {
-        version: 39,
-        name: "output_read",
-        text: include_str!("../../../../migrations/0039_output_read.sql"),
-    },
-];
+pub(super) const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "initial",
+    text: include_str!("../../migrations/0001_initial.sql"),
+}];
 
 /// Creates the table of applied migrations.
 pub(super) const RECORD_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration \
@@ -398,12 +206,9 @@ mod tests {
         let words: Vec<&str> = statement.split(' ').collect();
         let is_new = |table: &str| made.iter().any(|made| made == table);
         match &words[..] {
-            // Older nodes do not know the ledger, nor the consents. The index changes on SQLite alone, which one process has at a time. Nobody
-            // waits for a change of when tables are vacuumed.
+            // The first migration has the triggers. Nobody waits for a change of when tables are vacuumed.
             ["CREATE", "TABLE" | "INDEX", ..]
-            | [
-                "{APPEND_ONLY_LEDGER}" | "{APPEND_ONLY_CONSENTS}" | "{INDEX_OF_FINAL_RUNS}" | "{AUTOVACUUM}",
-            ] => None,
+            | ["{APPEND_ONLY_LEDGER}" | "{APPEND_ONLY_CONSENTS}" | "{AUTOVACUUM}"] => None,
             ["CREATE", "UNIQUE", "INDEX", _, "ON", table, ..] => {
                 // Older nodes leave a new column empty, so such an index does not concern their rows.
                 let on_new_column = made.iter().any(|made| {
@@ -452,10 +257,6 @@ mod tests {
     fn broken(text: &str) -> Vec<(String, &'static str)> {
         against(text, breaks_older_nodes)
     }
-
-    /// Last migration from the time when every table was small. Later migrations run on tables of millions of rows while other
-    /// nodes write to them.
-    const WHILE_SMALL: i64 = 16;
 
     /// Tables with rows for every run, event or file. A new table that grows like these belongs here.
     const LARGE: [&str; 17] = [
@@ -515,12 +316,10 @@ mod tests {
     }
 
     #[test]
-    fn no_later_migration_holds_up_older_nodes_at_a_large_table() {
+    fn no_migration_holds_up_older_nodes_at_a_large_table() {
         for migration in MIGRATIONS {
-            if migration.version > WHILE_SMALL {
-                let found = against(migration.text, holds_up_older_nodes);
-                assert_eq!(found, [], "{}: docs/STORAGE.md, \"Migrations\"", migration.name);
-            }
+            let found = against(migration.text, holds_up_older_nodes);
+            assert_eq!(found, [], "{}: docs/STORAGE.md, \"Migrations\"", migration.name);
         }
         // Every table of the list exists.
         let made: Vec<String> = MIGRATIONS
@@ -598,7 +397,7 @@ mod tests {
 
     #[test]
     fn every_file_of_the_folder_is_in_the_binary() {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations");
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
         let mut files: Vec<String> = std::fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -14,8 +14,6 @@ use crate::licenses::MonthlyRuns;
 /// is locked after those listed before it.
 #[derive(Clone, Debug)]
 pub(crate) enum Tail {
-    /// Run whose holds are deleted. Other tails of its command give their amounts back.
-    Release(RunId),
     /// Settled run whose cost is entered into the ledger. Another tail of its command takes the amount from the balance.
     Charge(Charge),
     /// Amounts to add to a window of a budget.
@@ -92,7 +90,7 @@ impl CreditChange {
     }
 }
 
-/// Primary key of a window of a budget. The order of keys is the order of locks, in this version and in earlier ones.
+/// Primary key of a window of a budget. The order of keys is the order of locks, in every version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WindowKey {
     pub(crate) org: OrgId,
@@ -181,7 +179,6 @@ pub(crate) struct AllowanceChange {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sums {
     windows: BTreeMap<WindowKey, WindowChange>,
-    released: BTreeSet<RunId>,
     charged: BTreeSet<RunId>,
     credits: BTreeMap<OrgId, CreditChange>,
     allowances: BTreeMap<Timestamp, AllowanceChange>,
@@ -197,7 +194,6 @@ impl Sums {
                     Entry::Vacant(entry) => drop(entry.insert(change.clone())),
                     Entry::Occupied(mut entry) => entry.get_mut().add(change),
                 },
-                Tail::Release(run) => drop(sums.released.insert(*run)),
                 Tail::Charge(charge) => drop(sums.charged.insert(charge.run)),
                 Tail::Credit(org, change) => sums.credits.entry(*org).or_default().add(*change),
                 Tail::Allowance(allowed) => sums.count_run(*allowed),
@@ -219,11 +215,6 @@ impl Sums {
     /// Changes of windows.
     pub(crate) fn windows(&self) -> &BTreeMap<WindowKey, WindowChange> {
         &self.windows
-    }
-
-    /// Runs whose holds are deleted.
-    pub(crate) fn released(&self) -> &BTreeSet<RunId> {
-        &self.released
     }
 
     /// Runs whose costs are entered into the ledger.
@@ -251,7 +242,7 @@ impl Tail {
             (SharedRow::Credit(row), Self::Credit(org, _)) => row == org,
             (
                 SharedRow::Window(_) | SharedRow::Allowance(_) | SharedRow::Credit(_),
-                Self::Release(_) | Self::Charge(_) | Self::Window(..) | Self::Allowance(_) | Self::Credit(..),
+                Self::Charge(_) | Self::Window(..) | Self::Allowance(_) | Self::Credit(..),
             ) => false,
         })
     }

@@ -4,15 +4,16 @@
 //! A hold names its window. The transaction that settles the run gives it back there, even if the period has
 //! ended or the budget was changed or deleted.
 //!
-//! On `SQLite` the row of the run has its holds, in `run.holds`. On PostgreSQL they are rows of `budget_hold`: a node of the
-//! version before, which knows only these, may settle the run.
+//! The row of the run has its holds, in `run.holds`. Where a statement costs no round trip, the budgets are read before that
+//! row is added. Elsewhere the statement that adds it reads them.
 
-use sortie_api::{BudgetPeriod, BudgetScope, RunId, Timestamp};
+use serde::Deserialize;
+use sortie_api::{BudgetPeriod, BudgetScope, Timestamp};
 
 use super::{allowance, credit, windows::over_budget};
 use crate::{
     db::{
-        Row, Stmt, Tx,
+        Row, Tx,
         known_budgets::KnownBudget,
         tail::{Room, Tail, WindowChange, WindowKey},
         vals,
@@ -32,7 +33,7 @@ pub(crate) fn scopes(run: &NewRun) -> [Option<BudgetScope>; 4] {
 }
 
 /// Texts of the scopes, always four: the scope of the organization fills the missing ones.
-fn scope_texts(run: &NewRun) -> [String; 4] {
+pub(crate) fn scope_texts(run: &NewRun) -> [String; 4] {
     scopes(run).map(|scope| scope.unwrap_or(BudgetScope::Organization).to_string())
 }
 
@@ -81,7 +82,8 @@ pub(crate) fn find(tx: &mut dyn Tx, run: &NewRun) -> Result<Vec<Hold>> {
         ),
         vals![run.org, day, month, all, workflow, schedule, key],
     )?;
-    let holds = read(&rows, run)?;
+    let holds = rows.iter().map(|row| FoundBudget::read(row)?.hold(run));
+    let holds = holds.collect::<Result<Vec<_>>>()?;
     remember(tx, run, &holds);
     Ok(holds)
 }
@@ -138,44 +140,70 @@ pub(crate) fn text(holds: &[Hold]) -> Result<Option<String>> {
         .map_err(|error| Error::Corrupt(error.to_string()))
 }
 
-/// Adds a hold for every budget that applies to a new run. [`read`] takes the rows. Goes before the run, whose row says whether
-/// it has holds.
-pub(crate) fn insert(run: &NewRun) -> Result<Stmt<'_>> {
-    let [all, workflow, schedule, key] = scope_texts(run);
-    Ok(Stmt::new(
-        "INSERT INTO budget_hold (run_id, org_id, scope, since, starts_at, held_micros) \
-         SELECT $1, b.org_id, b.scope, b.since, \
-         CASE b.period WHEN 'day' THEN CAST($3 AS BIGINT) ELSE CAST($4 AS BIGINT) END, CAST($5 AS BIGINT) \
-         FROM budget b WHERE b.org_id = $2 AND b.scope IN ($6, $7, $8, $9) \
-         RETURNING scope, since, \
-         (SELECT b.limit_micros FROM budget b WHERE b.org_id = budget_hold.org_id AND b.scope = budget_hold.scope), \
-         (SELECT b.period FROM budget b WHERE b.org_id = budget_hold.org_id AND b.scope = budget_hold.scope), \
-         (SELECT w.starts_at FROM budget_window w WHERE w.org_id = budget_hold.org_id AND w.scope = budget_hold.scope \
-           AND w.since = budget_hold.since AND w.starts_at = budget_hold.starts_at)",
-        vals![
-            run.id,
-            run.org,
-            start(BudgetPeriod::Day, run.created_at)?,
-            start(BudgetPeriod::Month, run.created_at)?,
-            run.max_cost,
-            all,
-            workflow,
-            schedule,
-            key
-        ],
-    ))
+/// Query for a JSON array with an array of these columns of every budget `b` that applies to a run, NULL if there is none. The
+/// organization is `$2`, the four [`scope_texts`] follow from `$23` on.
+macro_rules! select_budgets {
+    ($columns:literal) => {
+        concat!(
+            "(SELECT CAST({JSON_ROWS}({JSON_ROW}(",
+            $columns,
+            ")) AS TEXT) FROM budget b WHERE b.org_id = $2 AND b.scope IN ($23, $24, $25, $26))"
+        )
+    };
+}
+pub(crate) use select_budgets;
+
+/// Value of `run.holds` in the statement that adds a run, which has the beginning of the day as `$21` and that of the month
+/// as `$22`.
+macro_rules! select_holds {
+    () => {
+        $crate::money::holds::select_budgets!(
+            "b.scope, b.since, CASE b.period WHEN 'day' THEN CAST($21 AS BIGINT) ELSE CAST($22 AS BIGINT) END"
+        )
+    };
+}
+pub(crate) use select_holds;
+
+/// What that statement returns: one column for [`read_added`].
+macro_rules! select_added {
+    () => {
+        $crate::money::holds::select_budgets!(
+            "b.scope, b.since, b.limit_micros, b.period, (SELECT w.starts_at FROM budget_window w \
+             WHERE w.org_id = b.org_id AND w.scope = b.scope AND w.since = b.since AND w.starts_at = \
+             CASE b.period WHEN 'day' THEN CAST($21 AS BIGINT) ELSE CAST($22 AS BIGINT) END)"
+        )
+    };
+}
+pub(crate) use select_added;
+
+/// Reads the holds of a run from the row that the statement which has added it returned.
+pub(crate) fn read_added(row: &Row, run: &NewRun) -> Result<Vec<Hold>> {
+    let Some(budgets) = row.opt_text(0)? else {
+        return Ok(Vec::new());
+    };
+    let corrupt = |error: serde_json::Error| Error::Corrupt(error.to_string());
+    let budgets: Vec<FoundBudget> = serde_json::from_str(budgets).map_err(corrupt)?;
+    budgets.into_iter().map(|found| found.hold(run)).collect()
 }
 
-/// Reads the rows of [`find`] or [`insert`].
-pub(crate) fn read(rows: &[Row], run: &NewRun) -> Result<Vec<Hold>> {
-    let holds = rows.iter().map(|row| {
-        let (window, mut room) = window_of(row, run)?;
-        if row.opt_time(4)?.is_none() {
-            room.begins_after = Some(previous(row.parse(3)?, window.starts_at)?);
+/// Budget that applies to a run. The columns of [`select_window`] and [`select_added`].
+#[derive(Deserialize)]
+struct FoundBudget(String, i64, i64, BudgetPeriod, Option<i64>);
+
+impl FoundBudget {
+    fn read(row: &Row) -> Result<Self> {
+        let scope = row.text(0)?.to_owned();
+        Ok(Self(scope, row.int(1)?, row.int(2)?, row.parse(3)?, row.opt_int(4)?))
+    }
+
+    fn hold(self, run: &NewRun) -> Result<Hold> {
+        let Self(scope, since, limit, period, exists) = self;
+        let (window, mut room) = window_of(run, scope, since, limit, period)?;
+        if exists.is_none() {
+            room.begins_after = Some(previous(period, window.starts_at)?);
         }
         Ok(Hold { window, room })
-    });
-    holds.collect()
+    }
 }
 
 /// Takes the amount of a run from the windows of its holds, at the end of the transaction.
@@ -183,19 +211,6 @@ pub(crate) fn take(tx: &mut dyn Tx, run: &NewRun, holds: Vec<Hold>) {
     for Hold { window, room } in holds {
         tx.tail(Tail::Window(window, WindowChange::hold(run.max_cost.get(), room)));
     }
-}
-
-/// Removes the holds of a run that was not created.
-pub(crate) fn forget(run: RunId) -> Stmt<'static> {
-    Stmt::new("DELETE FROM budget_hold WHERE run_id = $1", vals![run])
-}
-
-/// Deletes the holds of the runs `ids`, a JSON array. Their amounts are given back by the same transaction.
-pub(super) fn delete(ids: &str) -> Stmt<'_> {
-    Stmt::new(
-        "DELETE FROM budget_hold WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END}",
-        vals![ids],
-    )
 }
 
 /// Refuses a run that does not fit in its budgets, that its license does not allow, or that the credits do not cover, by
@@ -228,9 +243,9 @@ fn budget_refusal(tx: &mut dyn Tx, run: &NewRun) -> Result<Option<Error>> {
     let [all, workflow, schedule, key] = scope_texts(run);
     let rows = tx.query_all(
         "SELECT b.scope, b.since, b.limit_micros, b.period, \
-         COALESCE((SELECT w.held_micros + w.spent_micros FROM budget_window w \
+         (SELECT w.held_micros + w.spent_micros FROM budget_window w \
            WHERE w.org_id = b.org_id AND w.scope = b.scope AND w.since = b.since AND w.starts_at = \
-           CASE b.period WHEN 'day' THEN CAST($2 AS BIGINT) ELSE CAST($3 AS BIGINT) END), 0) \
+           CASE b.period WHEN 'day' THEN CAST($2 AS BIGINT) ELSE CAST($3 AS BIGINT) END) \
          FROM budget b WHERE b.org_id = $1 AND b.scope IN ($4, $5, $6, $7)",
         vals![
             run.org,
@@ -244,8 +259,9 @@ fn budget_refusal(tx: &mut dyn Tx, run: &NewRun) -> Result<Option<Error>> {
     )?;
     let mut refused = Vec::new();
     for row in &rows {
-        let ((key, room), used) = (window_of(row, run)?, row.int(4)?);
-        if used.saturating_add(run.max_cost.get()) > room.limit {
+        let FoundBudget(scope, since, limit, period, used) = FoundBudget::read(row)?;
+        let ((key, room), used) = (window_of(run, scope, since, limit, period)?, used.unwrap_or(0));
+        if used.saturating_add(run.max_cost.get()) > limit {
             refused.push((key, room, used));
         }
     }
@@ -266,18 +282,17 @@ fn previous(period: BudgetPeriod, starts_at: Timestamp) -> Result<Timestamp> {
 }
 
 /// The window of a budget in which a run counts, and its limit.
-fn window_of(row: &Row, run: &NewRun) -> Result<(WindowKey, Room)> {
-    let period = row.parse(3)?;
+fn window_of(run: &NewRun, scope: String, since: i64, limit: i64, period: BudgetPeriod) -> Result<(WindowKey, Room)> {
     let (starts_at, resets_at) = window(period, run.created_at)?;
     let room = Room {
-        limit: row.int(2)?,
+        limit,
         begins_after: None,
         resets_at,
     };
     let key = WindowKey {
         org: run.org,
-        scope: row.text(0)?.to_owned(),
-        since: row.int(1)?,
+        scope,
+        since,
         starts_at,
     };
     Ok((key, room))

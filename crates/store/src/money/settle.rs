@@ -48,23 +48,20 @@ pub(crate) use within_reserved;
 
 /// Columns that [`settle`] reads from a statement on `run` that settles. `$cost` is the cost before it was cut.
 ///
-/// The last two are the holds of the run, a JSON array of `[scope, since, starts_at]`: those in its row, or those in
-/// `budget_hold`. NULL if the run was created without.
+/// The last one has the holds of the run, a JSON array of `[scope, since, starts_at]`. NULL if no budget applies to it.
 macro_rules! settled_columns {
     ($($cost:tt)+) => {
         concat!(
             "org_id, id, billing_pending, max_cost_micros, reserved_micros, cost_micros, ",
             $($cost)+,
-            " - cost_micros, holds, CASE WHEN budgeted = 1 AND holds IS NULL THEN \
-             (SELECT CAST({JSON_ROWS}({JSON_ROW}(h.scope, h.since, h.starts_at)) AS TEXT) FROM budget_hold h \
-             WHERE h.run_id = run.id) END"
+            " - cost_micros, holds"
         )
     };
 }
 pub(crate) use settled_columns;
 
 /// Number of [`settled_columns`].
-pub(crate) const SETTLED_COLUMNS: usize = 9;
+pub(crate) const SETTLED_COLUMNS: usize = 8;
 
 /// Place of the [`settled_columns`] in the answers to a batch.
 #[derive(Clone, Copy, Debug)]
@@ -105,8 +102,8 @@ struct SettledRun<'a> {
     cost: i64,
     /// Micros by which the cost exceeded what was reserved.
     excess: i64,
-    in_row: Option<&'a str>,
-    in_table: Option<&'a str>,
+    /// Windows of the budgets in which the run held its maximum cost, as JSON.
+    holds: Option<&'a str>,
 }
 
 impl<'a> SettledRun<'a> {
@@ -118,8 +115,7 @@ impl<'a> SettledRun<'a> {
             reserved: row.opt_int(column + 4)?,
             cost: row.int(column + 5)?,
             excess: row.int(column + 6)?,
-            in_row: row.opt_text(column + 7)?,
-            in_table: row.opt_text(column + 8)?,
+            holds: row.opt_text(column + 7)?,
         })
     }
 
@@ -134,7 +130,7 @@ impl<'a> SettledRun<'a> {
                 }));
             }
         }
-        let Some(holds) = self.in_row.or(self.in_table) else {
+        let Some(holds) = self.holds else {
             return Ok(());
         };
         let holds: Vec<(String, i64, i64)> =
@@ -147,9 +143,6 @@ impl<'a> SettledRun<'a> {
                 starts_at: Timestamp::from_micros(starts_at),
             };
             tx.tail(Tail::Window(key, WindowChange::settle(self.max_cost, self.cost)));
-        }
-        if self.in_table.is_some() {
-            tx.tail(Tail::Release(self.id));
         }
         Ok(())
     }

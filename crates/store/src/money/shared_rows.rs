@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sortie_api::OrgId;
 
-use super::{allowance, credit, holds, ledger, windows};
+use super::{allowance, credit, ledger, windows};
 use crate::{
     db::{
         Stmt, Tx,
@@ -96,7 +96,6 @@ impl Writers {
 
 /// JSON arrays of identifiers.
 struct Ids {
-    released: String,
     charged: String,
     /// Organizations whose credits move.
     moved: String,
@@ -105,7 +104,6 @@ struct Ids {
 impl Ids {
     fn of(sums: &Sums) -> Result<Self> {
         Ok(Self {
-            released: json(sums.released())?,
             charged: json(sums.charged())?,
             moved: json(sums.credits().keys())?,
         })
@@ -120,9 +118,6 @@ fn json<'a, T: Serialize + 'a>(ids: impl IntoIterator<Item = &'a T>) -> Result<S
 /// Statements for these sums in the order of locks, each with the shared row that it must find.
 fn steps<'a>(sums: &'a Sums, ids: &'a Ids, writers: Writers) -> Vec<(Option<SharedRow>, Stmt<'a>)> {
     let mut steps = Vec::new();
-    if !sums.released().is_empty() {
-        steps.push((None, holds::delete(&ids.released)));
-    }
     for (key, change) in sums.windows() {
         let row = SharedRow::Window(key.clone());
         steps.push((Some(row), windows::statement(key, change, writers)));

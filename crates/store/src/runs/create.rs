@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use sortie_api::{Micros, Run, RunId, RunStatus, Timestamp, TraceContext};
+use sortie_api::{BudgetPeriod, Micros, Run, RunId, RunStatus, Timestamp, TraceContext};
 
 use super::{OF_ITS_NODE, run_columns, run_with_output, select_runs, status_event};
 use crate::{
     Store,
     db::{
-        Stmt, Tx,
+        Stmt, Tx, Val,
         tail::{CreditChange, Tail},
         vals,
     },
@@ -78,17 +78,12 @@ fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created>
         .then(|| serde_json::to_string(&run.labels.tags))
         .transpose()
         .map_err(|error| Error::Corrupt(error.to_string()))?;
-    let (found, mut statements) = if tx.is_local() {
-        (Some(holds::find(tx, run)?), Vec::new())
-    } else {
-        (None, vec![holds::insert(run)?])
-    };
-    let place = match &found {
-        Some(found) => Holds::InRow(holds::text(found)?),
-        None => Holds::InTable,
-    };
-    statements.extend([
-        row(run, tags.as_deref(), &place),
+    let found = if tx.is_local() { Some(holds::find(tx, run)?) } else { None };
+    let mut statements = vec![
+        match &found {
+            Some(found) => row_with(run, tags.as_deref(), holds::text(found)?),
+            None => row_with_found(run, tags.as_deref())?,
+        },
         Stmt::new(
             "{INSERT} INTO queue (run_id, org_id, enqueued_at, node_id) \
              SELECT id, org_id, created_at, CAST($2 AS BIGINT) FROM run WHERE id = $1 \
@@ -96,7 +91,7 @@ fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created>
              RETURNING (SELECT o.usage_until FROM organization o WHERE o.id = queue.org_id)",
             vals![run.id, unretained.map(|_| OF_ITS_NODE)],
         ),
-    ]);
+    ];
     statements.extend(match &run.definition {
         Definition::Stored(definition) => stored(run, definition, events),
         Definition::Unretained(unretained) => held_by(run, unretained),
@@ -115,13 +110,14 @@ fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created>
         statements.push(named(run));
     }
     let mut answers = tx.batch(&statements)?.into_iter();
-    let held = match found {
-        Some(held) => held,
-        None => holds::read(&answers.next().unwrap_or_default().rows, run)?,
-    };
-    let inserted = answers.next().map_or(0, |answer| answer.affected);
+    let added = answers.next().unwrap_or_default();
     let queued = answers.next().unwrap_or_default();
-    if inserted == 1 {
+    if added.affected == 1 {
+        let held = match (found, added.rows.first()) {
+            (Some(held), _) => held,
+            (None, Some(row)) => holds::read_added(row, run)?,
+            (None, None) => Vec::new(),
+        };
         let usage_until = queued.rows.first().ok_or(Error::Suspended)?.time(0)?;
         if run.created_at < usage_until {
             // Its part of the usage is counted: the clock of another node is ahead, or this command has waited for long.
@@ -134,9 +130,6 @@ fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created>
             Payment::Credit => tx.tail(Tail::Credit(run.org, CreditChange::hold(run.max_cost.get()))),
         }
         return Ok(Created::New(new_run(run)));
-    }
-    if matches!(place, Holds::InTable) && !held.is_empty() {
-        tx.batch(&[holds::forget(run.id)])?;
     }
     let existing = if tx.is_local() {
         tx.batch(&[named(run)])?.pop()
@@ -158,59 +151,73 @@ fn named(run: &NewRun) -> Stmt<'_> {
     )
 }
 
-/// Place of the holds of a new run.
-enum Holds {
-    /// The row of the run, as the text of [`holds::text`].
-    InRow(Option<String>),
-    /// Rows of `budget_hold`, added before the row of the run.
-    InTable,
+/// Statement that adds a run, with this value of `holds` and this end. The parameters up to `$20` are [`row`].
+macro_rules! insert_run {
+    ($holds:expr, $end:expr) => {
+        concat!(
+            "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
+             cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags, \
+             callback_host, zero_data_retention, surcharge_percent, traceparent, tracestate, started_by, reserved_micros, \
+             holds) VALUES ($1, $2, $3, 0, CAST($20 AS BIGINT), $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
+             $16, $17, $18, $19, ",
+            $holds,
+            ") ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
+            $end
+        )
+    };
 }
 
-/// Statement that adds the row of a run. `tags` is a JSON array.
-fn row<'a>(run: &'a NewRun, tags: Option<&'a str>, holds: &'a Holds) -> Stmt<'a> {
-    let (in_row, has_holds) = match holds {
-        Holds::InRow(text) => (text.as_deref(), Some(i64::from(text.is_some()))),
-        Holds::InTable => (None, None),
-    };
+/// Statement that adds the row of a run which holds this. `tags` is a JSON array, `holds` the text of [`holds::text`].
+fn row_with<'a>(run: &'a NewRun, tags: Option<&'a str>, holds: Option<String>) -> Stmt<'a> {
+    let mut params = row(run, tags);
+    params.push(holds.into());
+    Stmt::new(insert_run!("$21", ""), params)
+}
+
+/// Statement that adds the row of a run and reads its budgets. [`holds::read_added`] takes what it returns.
+fn row_with_found<'a>(run: &'a NewRun, tags: Option<&'a str>) -> Result<Stmt<'a>> {
+    let mut params = row(run, tags);
+    params.extend(vals![
+        holds::start(BudgetPeriod::Day, run.created_at)?,
+        holds::start(BudgetPeriod::Month, run.created_at)?
+    ]);
+    params.extend(holds::scope_texts(run).map(Val::from));
+    let sql = insert_run!(
+        holds::select_holds!(),
+        concat!(" RETURNING ", holds::select_added!())
+    );
+    Ok(Stmt::new(sql, params))
+}
+
+fn row<'a>(run: &'a NewRun, tags: Option<&'a str>) -> Vec<Val<'a>> {
     let (labels, unretained) = (&run.labels, run.definition.unretained());
     let reserved = match run.payment {
         Payment::Free => None,
         Payment::Credit => Some(run.max_cost),
     };
     let events = i64::try_from(run.payment.first_statuses().len()).unwrap_or(i64::MAX);
-    Stmt::new(
-        "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
-             cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags, \
-             callback_host, zero_data_retention, surcharge_percent, traceparent, tracestate, started_by, reserved_micros, \
-             budgeted, holds) VALUES ($1, $2, $3, 0, CAST($20 AS BIGINT), $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, \
-             COALESCE(CAST($21 AS BIGINT), \
-               CASE WHEN (SELECT h.scope FROM budget_hold h WHERE h.run_id = $1 LIMIT 1) IS NULL THEN 0 ELSE 1 END), $22) \
-             ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
-        vals![
-            run.id,
-            run.org,
-            RunStatus::Queued,
-            run.created_at,
-            run.max_cost,
-            run.timeout_seconds,
-            run.idempotency_key.as_deref(),
-            labels.workflow.as_deref(),
-            labels.schedule,
-            labels.model.as_deref(),
-            labels.key(),
-            tags,
-            run.callback.as_ref().map(|callback| callback.host.as_str()),
-            i64::from(unretained.is_some()),
-            unretained.map_or(0, |unretained| unretained.surcharge_percent),
-            run.trace.as_ref().map(TraceContext::traceparent),
-            run.trace.as_ref().and_then(TraceContext::tracestate),
-            labels.by.map(|by| by.to_string()),
-            reserved,
-            events,
-            has_holds,
-            in_row
-        ],
-    )
+    vals![
+        run.id,
+        run.org,
+        RunStatus::Queued,
+        run.created_at,
+        run.max_cost,
+        run.timeout_seconds,
+        run.idempotency_key.as_deref(),
+        labels.workflow.as_deref(),
+        labels.schedule,
+        labels.model.as_deref(),
+        labels.key(),
+        tags,
+        run.callback.as_ref().map(|callback| callback.host.as_str()),
+        i64::from(unretained.is_some()),
+        unretained.map_or(0, |unretained| unretained.surcharge_percent),
+        run.trace.as_ref().map(TraceContext::traceparent),
+        run.trace.as_ref().and_then(TraceContext::tracestate),
+        labels.by.map(|by| by.to_string()),
+        reserved,
+        events
+    ]
 }
 
 /// Statements that store the content of a run.

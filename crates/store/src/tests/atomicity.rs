@@ -45,7 +45,6 @@ const TABLES: &[&str] = &[
     "SELECT org_id, scope, limit_micros, period, since, updated_at FROM budget ORDER BY org_id, scope",
     "SELECT org_id, scope, since, starts_at, held_micros, spent_micros FROM budget_window \
          ORDER BY org_id, scope, since, starts_at",
-    "SELECT run_id, scope, since, starts_at, held_micros FROM budget_hold ORDER BY run_id, scope",
     "SELECT org_id, balance_micros, reserved_micros, suspended, topup_below_micros FROM credit ORDER BY org_id",
     "SELECT org_id, threshold_cents, failures, paused_until FROM auto_topup ORDER BY org_id",
     "SELECT id, org_id, at, consent_text FROM auto_topup_consent ORDER BY id",

@@ -68,21 +68,6 @@ both! {
         }
     }
 
-    async fn an_entry_of_a_node_of_an_earlier_version_names_its_key(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let key = fixture.key(org, Role::Admin).await;
-        let actor = Actor { by: Some(By::Key(key.id)), ..Actor::default() };
-        let audit = Audit { actor, ..fixture.audit(org) };
-        fixture.store.create_key(fixture.new_key(org, Role::Member), audit).await.unwrap();
-        let written = fixture.store.list_audit(org, page(1)).await.unwrap().items;
-        // An earlier version knows neither column.
-        let forget = |tx: &mut dyn Tx| {
-            tx.exec("UPDATE audit SET actor_kind = NULL, actor_id = NULL", vals![])
-        };
-        fixture.store.db.write(move |tx| forget(tx).map(drop)).await.unwrap();
-        assert_eq!(fixture.store.list_audit(org, page(1)).await.unwrap().items, written);
-    }
-
     async fn an_entry_of_a_later_version_is_read_without_its_kind(fixture: &Fixture) {
         let org = fixture.org().await;
         fixture.store.create_key(fixture.new_key(org, Role::Member), fixture.audit(org)).await.unwrap();

@@ -70,7 +70,7 @@ async fn looked_at(database: &TestDatabase) {
         let looked_at = Store::inspect(url).await.unwrap();
         assert_eq!(looked_at.migration, migration);
         let rows = database
-            .rows("SELECT MAX(version) AS newest FROM migration")
+            .rows("SELECT COALESCE(MAX(version), 0) AS newest FROM migration")
             .await
             .unwrap();
         assert_eq!(rows[0]["newest"], migration);

@@ -58,7 +58,7 @@ const FILL: [&str; 3] = [
     "INSERT INTO run_tag (org_id, tag, created_at, run_id) SELECT $1, 'nightly', r.created_at, r.id FROM run r \
      WHERE r.schedule_id = $2 AND r.key_id = $3 AND r.created_at >= 1795132800000000 + CAST($4 AS BIGINT) * 1000000 \
      AND r.created_at < 1795132800000000 + CAST($5 AS BIGINT) * 1000000",
-    "INSERT INTO audit (org_id, at, id, action, target, key_id) SELECT $1, r.created_at, REPLACE(r.id, 'run', 'aud'), 'a.put', 't', $3 \
+    "INSERT INTO audit (org_id, at, id, action, target, actor_id) SELECT $1, r.created_at, REPLACE(r.id, 'run', 'aud'), 'a.put', 't', $3 \
      FROM run r WHERE r.schedule_id = $2 AND r.created_at >= 1795132800000000 + CAST($4 AS BIGINT) * 1000000 \
      AND r.created_at < 1795132800000000 + CAST($5 AS BIGINT) * 1000000",
 ];
@@ -146,7 +146,7 @@ const CHOICES: [&str; 13] = [
     "queue_node",
     "audit_action",
     "audit_target",
-    "audit_key",
+    "audit_actor",
     "audit_pkey",
     "run_tag_pkey",
 ];
@@ -255,15 +255,15 @@ async fn the_audit_log_is_read_by_its_indexes(fixture: Fixture) {
     reads(&fixture, audit(None, None, None), &["audit_pkey"]).await;
     reads(&fixture, audit(Some("a.get"), None, None), &["audit_action"]).await;
     reads(&fixture, audit(None, Some("u"), None), &["audit_target"]).await;
-    reads(&fixture, audit(None, None, Some(key())), &["audit_key"]).await;
+    reads(&fixture, audit(None, None, Some(key())), &["audit_actor"]).await;
     // With several filters the log is read by the rarest.
-    let by_key = ["audit_key", "audit_action", "audit_key"];
+    let by_key = ["audit_actor", "audit_action", "audit_actor"];
     reads(&fixture, audit(Some("a.put"), None, Some(key())), &by_key).await;
-    let by_action = ["audit_key", "audit_action", "audit_action"];
+    let by_action = ["audit_actor", "audit_action", "audit_action"];
     reads(&fixture, audit(Some("a.get"), None, Some(key())), &by_action).await;
     let by_target = ["audit_target", "audit_action", "audit_target"];
     reads(&fixture, audit(Some("a.put"), Some("u"), None), &by_target).await;
-    let by_target = ["audit_target", "audit_key", "audit_action", "audit_target"];
+    let by_target = ["audit_target", "audit_actor", "audit_action", "audit_target"];
     reads(&fixture, audit(Some("a.put"), Some("u"), Some(key())), &by_target).await;
 }
 

@@ -229,7 +229,7 @@ both! {
         change(fixture, "UPDATE audit SET action = 'a.get' WHERE (at / 1000000) % 2 = 0").await;
         let other: KeyId = "key_01kafs6w1cefkstv6qr1ptb0mm".parse().unwrap();
         let rekey = move |tx: &mut dyn Tx| {
-            tx.exec("UPDATE audit SET key_id = $1 WHERE (at / 1000000) % 2 = 1", vals![other])
+            tx.exec("UPDATE audit SET actor_id = $1 WHERE (at / 1000000) % 2 = 1", vals![other])
         };
         fixture.store.db.write(rekey).await.unwrap();
         let mut filter = AuditFilter {
@@ -245,7 +245,7 @@ both! {
         let page = fixture.store.list_audit(org, filter.clone()).await.unwrap();
         assert_eq!((page.items.len(), page.stopped_at), (0, None));
         // A key that made few changes is read to the end at once.
-        change(fixture, "UPDATE audit SET key_id = 'key_01kafs6w1cefkstv6qr1ptb0mk', action = 'a.get' WHERE at < 1795132800000000 + 5000000").await;
+        change(fixture, "UPDATE audit SET actor_id = 'key_01kafs6w1cefkstv6qr1ptb0mk', action = 'a.get' WHERE at < 1795132800000000 + 5000000").await;
         filter = AuditFilter {
             action: Some("a.get".to_owned()),
             key: Some("key_01kafs6w1cefkstv6qr1ptb0mk".parse().unwrap()),

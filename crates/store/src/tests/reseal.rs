@@ -75,7 +75,7 @@ fn instead(row: &SealedRow, new: &[u8]) -> Resealed {
 
 /// Columns of the migrations that hold sealed values, as `table.column`: columns of bytes that are no digest.
 fn columns_of_the_migrations() -> Vec<String> {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
     let mut found = Vec::new();
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .unwrap()

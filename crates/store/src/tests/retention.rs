@@ -146,10 +146,10 @@ both! {
 
     async fn every_table_with_rows_of_a_run_is_known_to_retention(fixture: &Fixture) {
         let mut known: BTreeSet<String> = retention::tables().into_iter().map(str::to_owned).collect();
-        // A settled run has left two of these tables. The history of a schedule expires by its own age. The
+        // A settled run has left the queue. The history of a schedule expires by its own age. The
         // timer of schedules forgets replaced runs that have ended or were deleted. The ledger keeps its charges. A run that
         // is still to be counted is not deleted.
-        known.extend(["queue", "budget_hold", "fire", "replaced_run", "ledger", "late_run"].map(str::to_owned));
+        known.extend(["queue", "fire", "replaced_run", "ledger", "late_run"].map(str::to_owned));
         assert_eq!(tables_of_runs(fixture).await, known);
     }
 

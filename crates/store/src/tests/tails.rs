@@ -268,9 +268,8 @@ both! {
         fixture.budget(org, &workflow(), 1_000_000).await;
         for guarded in guards(fixture) {
             let mut failed = 0;
-            // Eight creates have five statements each, four on SQLite, and their tails two more. A fault in a tail costs
-            // another try.
-            let own = if fixture.store.db.is_shared() { 40 } else { 32 };
+            // Eight creates have four statements each, and their tails two more. A fault in a tail costs another try.
+            let own = 32;
             for statement in 1..=own + 4 {
                 fixture.store.db.faults().guard(guarded);
                 fixture.store.db.faults().fail_statement(statement);
@@ -292,7 +291,7 @@ both! {
                 assert_eq!(fixture.holds().await, 2 * made);
                 assert_eq!(fixture.count(HELD).await, 2 * 7 * made);
             }
-            assert_faults_fail(fixture, failed, guarded, if fixture.store.db.is_shared() { 36 } else { 28 });
+            assert_faults_fail(fixture, failed, guarded, 28);
         }
     }
 
@@ -534,17 +533,14 @@ fn windows_are_written_before_allowances_and_each_row_that_is_missed_is_named() 
         [hold("b", Some(at(0))), hold("a", None), hold("c", Some(at(0)))],
         [(5, 7), (3, 9), (5, 8)].map(|(start, most)| Tail::Allowance(month(start, most))),
     );
-    for released in [0, 2] {
-        let runs = (0..released).map(|run| Tail::Release(sortie_api::RunId::new(at(run), [0; 10])));
-        let tails: Vec<Tail> = months.iter().chain(&windows).cloned().chain(runs).collect();
-        let sums = Sums::of(&tails);
-        let missed = shared_rows::write(&mut Missing, &sums).unwrap().missed;
-        let mut expected: Vec<SharedRow> = ["a", "b", "c"].map(|scope| SharedRow::Window(key(scope))).into();
-        expected.extend([3, 5].map(|start| SharedRow::Allowance(at(start))));
-        assert_eq!(missed, expected);
-        // Runs of one month add up, and the lower limit holds.
-        let second = sums.allowances()[&at(5)];
-        assert_eq!((second.runs, second.allowed.most), (2, 7));
-        assert!(months[0].is_for(&missed) && !months[0].is_for(&missed[..4]));
-    }
+    let tails: Vec<Tail> = months.iter().chain(&windows).cloned().collect();
+    let sums = Sums::of(&tails);
+    let missed = shared_rows::write(&mut Missing, &sums).unwrap().missed;
+    let mut expected: Vec<SharedRow> = ["a", "b", "c"].map(|scope| SharedRow::Window(key(scope))).into();
+    expected.extend([3, 5].map(|start| SharedRow::Allowance(at(start))));
+    assert_eq!(missed, expected);
+    // Runs of one month add up, and the lower limit holds.
+    let second = sums.allowances()[&at(5)];
+    assert_eq!((second.runs, second.allowed.most), (2, 7));
+    assert!(months[0].is_for(&missed) && !months[0].is_for(&missed[..4]));
 }

@@ -15,8 +15,6 @@ pub struct NodeOptions {
     pub log: LogOnDrop,
     /// The folder that the data folder is made in, instead of the system's for temporary ones.
     pub data_parent: Option<PathBuf>,
-    /// A folder whose files the data folder has before the first start.
-    pub data_from: Option<PathBuf>,
     /// Address of the shared database for this node, where a proxy stands in front of it.
     pub database_url: Option<String>,
     /// Address of the API; any free port where there is none.

@@ -72,7 +72,7 @@ pub(super) fn open(url: &str, options: OpenOptions, reports: &Reports) -> Result
     let urgent_link = link.urgent(options.urgent.connection);
     let [session, urgent_session] = refuse_transaction_pooling(&link)?;
     let urgent_session = link.prepared(urgent_session)?.with_limit(urgent_link.answer());
-    let session = apply_migrations(link.prepared(session)?, &link)?;
+    let session = apply_migrations(link.prepared(session)?, &link, migrate::MIGRATIONS)?;
     let [queue, urgent, lists, scans] = std::array::from_fn(|_| Arc::new(Queue::default()));
     #[cfg(test)]
     let faults = Arc::new(crate::db::fault::Faults::default());
@@ -200,8 +200,8 @@ fn refuse_unsuitable_database(session: &mut PgSession) -> Result<()> {
     Ok(())
 }
 
-/// Applies missing migrations. Returns a session that is ready for commands.
-fn apply_migrations(mut session: PgSession, link: &Link) -> Result<PgSession> {
+/// Applies those of the `known` migrations that are missing. Returns a session that is ready for commands.
+fn apply_migrations(mut session: PgSession, link: &Link, known: &[Migration]) -> Result<PgSession> {
     // A migration may take longer than a command, and may wait for another node's migration.
     session.control(
         "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
@@ -211,7 +211,7 @@ fn apply_migrations(mut session: PgSession, link: &Link) -> Result<PgSession> {
     refuse_unsuitable_database(&mut session)?;
     session.control(migrate::RECORD_TABLE)?;
     let applied = Pipeline::reader(&mut session).query_all(migrate::APPLIED, vals![])?;
-    for migration in migrate::pending(migrate::MIGRATIONS, &applied)? {
+    for migration in migrate::pending(known, &applied)? {
         apply(migration, &mut session)?;
     }
     session.control(MIGRATION_UNLOCK)?;
@@ -249,9 +249,58 @@ fn apply(migration: &Migration, session: &mut PgSession) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use sortie_testkit::postgres::TestDatabase;
+    use tokio::task::JoinSet;
 
     use super::*;
+    use crate::Store;
+
+    /// Time that is longer than a command waits for a lock.
+    const LONG: Duration = Duration::from_secs(5);
+
+    /// A dump reads every table in one transaction. The migration of a newer version waits for the dump, and no command
+    /// waits for the migration.
+    #[tokio::test]
+    async fn a_migration_that_waits_for_a_dump_holds_up_nobody() {
+        let database = TestDatabase::postgres().await.unwrap();
+        let store = Store::open(database.url()).await.unwrap();
+        let (dump, connection) = tokio_postgres::connect(database.url(), tokio_postgres::NoTls)
+            .await
+            .unwrap();
+        let mut connections = JoinSet::new();
+        connections.spawn(connection);
+        dump.batch_execute("BEGIN; LOCK TABLE dispatch IN ACCESS SHARE MODE")
+            .await
+            .unwrap();
+        let url = database.url().to_owned();
+        let newer = thread::spawn(move || {
+            let link = Link::new(&url)?;
+            let session = link.connect(&Arc::new(connect::runtime()?))?;
+            let next = Migration {
+                version: 2,
+                name: "next",
+                text: "ALTER TABLE dispatch ADD COLUMN later BIGINT",
+            };
+            let [initial] = migrate::MIGRATIONS else { panic!("more than one migration") };
+            apply_migrations(session, &link, &[Migration { ..*initial }, next]).map(drop)
+        });
+        let begun = Instant::now();
+        while begun.elapsed() < LONG {
+            let write = |tx: &mut dyn Tx| tx.exec("UPDATE dispatch SET turn = turn", vals![]);
+            assert_eq!(store.db.write(write).await.unwrap(), 1);
+            let read = |tx: &mut dyn Tx| tx.query_one("SELECT turn FROM dispatch", vals![]);
+            store.db.read(read).await.unwrap();
+        }
+        assert!(!newer.is_finished(), "it does not wait for the dump");
+        dump.batch_execute("COMMIT").await.unwrap();
+        newer.join().unwrap().unwrap();
+        let read = |tx: &mut dyn Tx| tx.query_one("SELECT COUNT(later) FROM dispatch", vals![]);
+        assert_eq!(store.db.read(read).await.unwrap().int(0).unwrap(), 0);
+        let recorded = "SELECT CAST(COUNT(*) AS TEXT) AS v FROM migration WHERE version = 2";
+        assert_eq!(database.value(recorded).await.unwrap(), "1");
+    }
 
     #[tokio::test]
     async fn a_session_from_before_a_fail_over_is_not_used() {

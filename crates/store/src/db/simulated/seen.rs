@@ -114,8 +114,9 @@ impl SimulatedServer {
     /// Returns every budget window, with the sum of the holds that name it.
     pub fn budgets(&self) -> Result<Vec<SeenBudget>> {
         let rows = self.database().query(
-            "SELECT w.held_micros, (SELECT COALESCE(SUM(h.held_micros), 0) FROM budget_hold h \
-             WHERE h.org_id = w.org_id AND h.scope = w.scope AND h.since = w.since AND h.starts_at = w.starts_at), \
+            "SELECT w.held_micros, (SELECT COALESCE(SUM(r.max_cost_micros), 0) FROM run r \
+             WHERE r.org_id = w.org_id AND r.billing_pending = 1 \
+             AND r.holds LIKE '%[\"' || w.scope || '\",' || w.since || ',' || w.starts_at || ']%'), \
              w.spent_micros FROM budget_window w ORDER BY w.scope",
         )?;
         rows.iter()

@@ -16,7 +16,7 @@ use crate::{
 const ROWS: [(&str, &str, &str); 10] = [
     ("audit", "audit", "1000000 250000 1 1"),
     ("audit", "audit_action", "1000000 250000 10000 1 1"),
-    ("audit", "audit_key", "500000 125000 5000 1 1"),
+    ("audit", "audit_actor", "500000 125000 5000 1 1"),
     ("audit", "audit_target", "1000000 250000 100 1 1"),
     ("run", "run", "2000000 1"),
     ("run", "run_idempotency", "1000000 500000 1"),
