@@ -164,7 +164,7 @@ macro_rules! select_holds {
 }
 pub(crate) use select_holds;
 
-/// What that statement returns: one column for [`read_added`].
+/// Column that this statement returns, for [`read_added`].
 macro_rules! select_added {
     () => {
         $crate::money::holds::select_budgets!(

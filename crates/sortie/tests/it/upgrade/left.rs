@@ -1,4 +1,4 @@
-//! What a node leaves behind when it is killed, and what it answered before.
+//! Records that a node leaves behind when it is killed, with the answers it gave before.
 
 use std::collections::BTreeMap;
 
