@@ -4,7 +4,7 @@ use sortie_api::{ActorKind, AuditEntry, AuditId, OrgId, Timestamp};
 
 use crate::{
     Found, Store,
-    db::{Row, Stmt, Turn, Tx, Val, vals},
+    db::{Row, Stmt, Turn, Tx, Val, insert, vals},
     principal::By,
     types::{Actor, AuditFilter, Result},
 };
@@ -28,22 +28,18 @@ pub struct Audit {
 
 /// Returns the statement that writes an entry.
 pub(crate) fn record(audit: &Audit) -> Stmt<'_> {
-    Stmt::new(
-        "INSERT INTO audit (org_id, at, id, action, target, address, request_id, actor_kind, actor_id, user_id) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-        vals![
-            audit.org,
-            audit.at,
-            audit.id,
-            audit.action,
-            audit.target.as_str(),
-            audit.actor.address.map(|address| address.to_string()),
-            audit.actor.request_id.as_deref(),
-            audit.actor.by.map(|by| by.kind().as_str()),
-            audit.actor.by.and_then(By::id),
-            audit.actor.user
-        ],
-    )
+    insert!("audit", {
+        "org_id": audit.org,
+        "at": audit.at,
+        "id": audit.id,
+        "action": audit.action,
+        "target": audit.target.as_str(),
+        "address": audit.actor.address.map(|address| address.to_string()),
+        "request_id": audit.actor.request_id.as_deref(),
+        "actor_kind": audit.actor.by.map(|by| by.kind().as_str()),
+        "actor_id": audit.actor.by.and_then(By::id),
+        "user_id": audit.actor.user,
+    })
 }
 
 /// Maximum number of entries of an index that one command looks at to find entries that meet several conditions.
@@ -59,8 +55,19 @@ macro_rules! list {
     (of $column:literal, $value:literal) => {
         list!(
             concat!(
-                "(", $column, ", at, id) >= (", $value, ", $2, $9) AND ", $column, " >= ", $value,
-                " AND (", $column, ", at, id) < (", $value, ", $3, $4)"
+                "(",
+                $column,
+                ", at, id) >= (",
+                $value,
+                ", $2, $9) AND ",
+                $column,
+                " >= ",
+                $value,
+                " AND (",
+                $column,
+                ", at, id) < (",
+                $value,
+                ", $3, $4)"
             ),
             concat!($column, " DESC, ")
         )

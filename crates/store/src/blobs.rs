@@ -24,7 +24,7 @@ use sortie_api::{BlobId, OrgId, Sha256, Timestamp};
 
 use crate::{
     Found, Store,
-    db::{Row, Stmt, Tx, batch, readable, vals},
+    db::{Row, Stmt, Tx, batch, insert, readable, vals},
     types::{Error, Result},
 };
 
@@ -237,20 +237,14 @@ fn reserve(tx: &mut dyn Tx, new: &NewBlob) -> Result<BlobId> {
         &[
             // Another try after a commit whose answer was lost.
             Stmt::new("SELECT 1 FROM blob WHERE id = $1", vals![new.id]),
-            Stmt::new(
-                "INSERT INTO blob (id, org_id, sha256, size, created_at, check_at) \
-                 VALUES ($1, $2, $3, $4, $5, $6) \
-                 ON CONFLICT (org_id, sha256) WHERE doomed_at IS NULL \
-                 DO UPDATE SET check_at = excluded.check_at RETURNING id, counted",
-                vals![
-                    new.id,
-                    new.org,
-                    new.sha256.as_bytes().as_slice(),
-                    new.size,
-                    new.at,
-                    new.check_at
-                ],
-            ),
+            insert!("blob", {
+            "id": new.id,
+            "org_id": new.org,
+            "sha256": new.sha256.as_bytes().as_slice(),
+            "size": new.size,
+            "created_at": new.at,
+            "check_at": new.check_at,
+        }, " ON CONFLICT (org_id, sha256) WHERE doomed_at IS NULL DO UPDATE SET check_at = excluded.check_at RETURNING id, counted"),
         ],
     )?;
     let row = reserved.rows.first().ok_or(Error::NotFound)?;

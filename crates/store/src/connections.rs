@@ -9,40 +9,42 @@ use sortie_api::{ConnectionId, ConnectionStatus, OrgId, Timestamp};
 use crate::{
     Audit, SeenTokens, Store,
     audit::record,
-    db::{Row, Stmt, Tx, vals},
+    db::{ReadRow, Stmt, Tx, row, vals},
     organizations::lock,
     types::{Error, Result, unless},
 };
 
-/// Saved connection as it is stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConnectionRow {
-    /// Id of the connection.
-    pub id: ConnectionId,
-    /// Name, unique in the organization.
-    pub name: String,
-    /// JSON of a `ConnectionDefinition` without secrets.
-    pub definition: String,
-    /// Sealed credentials.
-    pub credentials: Vec<u8>,
-    /// Sealed OAuth tokens.
-    pub tokens: Option<Vec<u8>>,
-    /// Number of changes of `tokens`.
-    pub tokens_version: i64,
-    /// Sealed issuer of the authorization server that authorized the connection last.
-    pub issuer: Option<Vec<u8>>,
-    /// Sealed challenge of the server since the last authorization.
-    pub challenge: Option<Vec<u8>>,
-    /// Status of the connection.
-    pub status: ConnectionStatus,
-    /// Reason why the connection cannot be used.
-    pub error: Option<String>,
-    /// Number of changes of the definition.
-    pub revision: i64,
-    /// Creation time.
-    pub created_at: Timestamp,
-    /// Time of the last change of the definition.
-    pub updated_at: Timestamp,
+row! {
+    /// Saved connection as it is stored.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ConnectionRow {
+        /// Id of the connection.
+        pub id: ConnectionId = "id",
+        /// Name, unique in the organization.
+        pub name: String = "name",
+        /// JSON of a `ConnectionDefinition` without secrets.
+        pub definition: String = "definition",
+        /// Sealed credentials.
+        pub credentials: Vec<u8> = "credentials",
+        /// Sealed OAuth tokens.
+        pub tokens: Option<Vec<u8>> = "tokens",
+        /// Number of changes of `tokens`.
+        pub tokens_version: i64 = "tokens_version",
+        /// Sealed issuer of the authorization server that authorized the connection last.
+        pub issuer: Option<Vec<u8>> = "issuer",
+        /// Sealed challenge of the server since the last authorization.
+        pub challenge: Option<Vec<u8>> = "challenge",
+        /// Status of the connection.
+        pub status: ConnectionStatus = "status",
+        /// Reason why the connection cannot be used.
+        pub error: Option<String> = "error",
+        /// Number of changes of the definition.
+        pub revision: i64 = "revision",
+        /// Creation time.
+        pub created_at: Timestamp = "created_at",
+        /// Time of the last change of the definition.
+        pub updated_at: Timestamp = "updated_at",
+    }
 }
 
 impl ConnectionRow {
@@ -90,14 +92,6 @@ const TAKEN: Error = Error::Conflict("the name is taken");
 /// Error if the connection was changed or deleted.
 pub(crate) const CHANGED: Error = Error::Conflict("the connection was changed");
 
-/// Columns that [`connection_from`] reads, in this order.
-macro_rules! connection_columns {
-    () => {
-        "id, name, definition, credentials, tokens, tokens_version, status, error, revision, created_at, updated_at, issuer, \
-         challenge"
-    };
-}
-
 impl Store {
     /// Saves a new connection. Returns false if the name is taken; `Conflict` if the organization has `most`
     /// connections already.
@@ -132,14 +126,14 @@ impl Store {
         self.db
             .read(move |tx| {
                 let row = tx.query_one(
-                    concat!(
+                    constcat::concat!(
                         "SELECT ",
-                        connection_columns!(),
+                        ConnectionRow::COLUMNS,
                         " FROM connection WHERE org_id = $1 AND name = $2"
                     ),
                     vals![org, name.as_str()],
                 )?;
-                connection_from(&row)
+                ConnectionRow::read(&row)
             })
             .await
     }
@@ -149,14 +143,14 @@ impl Store {
         self.db
             .read(move |tx| {
                 let row = tx.query_one(
-                    concat!(
+                    constcat::concat!(
                         "SELECT ",
-                        connection_columns!(),
+                        ConnectionRow::COLUMNS,
                         " FROM connection WHERE id = $2 AND org_id = $1"
                     ),
                     vals![org, id],
                 )?;
-                connection_from(&row)
+                ConnectionRow::read(&row)
             })
             .await
     }
@@ -172,15 +166,15 @@ impl Store {
         self.db
             .read(move |tx| {
                 tx.query_all(
-                    concat!(
+                    constcat::concat!(
                         "SELECT ",
-                        connection_columns!(),
+                        ConnectionRow::COLUMNS,
                         " FROM connection WHERE org_id = $1 AND name > $2 ORDER BY org_id, name LIMIT $3"
                     ),
                     vals![org, after.as_str(), limit],
                 )?
                 .iter()
-                .map(connection_from)
+                .map(ConnectionRow::read)
                 .collect()
             })
             .await
@@ -192,15 +186,15 @@ impl Store {
         self.db
             .read(move |tx| {
                 tx.query_all(
-                    concat!(
+                    constcat::concat!(
                         "SELECT ",
-                        connection_columns!(),
+                        ConnectionRow::COLUMNS,
                         " FROM connection WHERE org_id = $1 AND name {IN}SELECT value FROM {JSON_EACH}($2){END}"
                     ),
                     vals![org, names.as_str()],
                 )?
                 .iter()
-                .map(connection_from)
+                .map(ConnectionRow::read)
                 .collect()
             })
             .await
@@ -359,22 +353,4 @@ fn delete(tx: &mut dyn Tx, org: OrgId, name: &str, audit: &Audit) -> Result<()> 
         record(audit),
     ])
     .map(drop)
-}
-
-fn connection_from(row: &Row) -> Result<ConnectionRow> {
-    Ok(ConnectionRow {
-        id: row.parse(0)?,
-        name: row.text(1)?.to_owned(),
-        definition: row.text(2)?.to_owned(),
-        credentials: row.blob(3)?.to_vec(),
-        tokens: row.opt_blob(4)?.map(<[u8]>::to_vec),
-        tokens_version: row.int(5)?,
-        status: row.parse(6)?,
-        error: row.opt_text(7)?.map(str::to_owned),
-        revision: row.int(8)?,
-        created_at: row.time(9)?,
-        updated_at: row.time(10)?,
-        issuer: row.opt_blob(11)?.map(<[u8]>::to_vec),
-        challenge: row.opt_blob(12)?.map(<[u8]>::to_vec),
-    })
 }

@@ -14,7 +14,7 @@ use sortie_api::{DeliveryAttempt, OrgId, RunId, Timestamp, TraceContext, limits}
 
 use crate::{
     Store,
-    db::{Row, Stmt, Tx, batch, readable, vals},
+    db::{Row, Stmt, Tx, batch, insert, readable, vals},
     runs::trace_from,
     types::{Error, NewCallback, NodeId, Result},
 };
@@ -356,19 +356,15 @@ fn record(tx: &mut dyn Tx, made: &MadeAttempt) -> Result<()> {
             vals![made.run, made.claim, next_at, made.number, failures],
         )
         .exactly(1, Error::Fenced),
-        Stmt::new(
-            "INSERT INTO delivery_attempt (run_id, attempt, at, status, error, duration_ms, next_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7)",
-            vals![
-                made.run,
-                made.number,
-                made.at,
-                made.status.map(u32::from),
-                made.error.as_deref(),
-                made.duration_ms,
-                next_at
-            ],
-        ),
+        insert!("delivery_attempt", {
+            "run_id": made.run,
+            "attempt": made.number,
+            "at": made.at,
+            "status": made.status.map(u32::from),
+            "error": made.error.as_deref(),
+            "duration_ms": made.duration_ms,
+            "next_at": next_at,
+        }),
     ];
     let oldest = made.number.saturating_sub(limits::CALLBACK_ATTEMPTS);
     if oldest > 0 {

@@ -5,7 +5,7 @@ use sortie_api::{BlobId, File, FileId, OrgId, Sha256, Timestamp};
 use crate::{
     Audit, Store, audit,
     blobs::{count_again, defer_check, ids_of, json, sha256, uncount},
-    db::{Row, Stmt, Tx, batch, vals},
+    db::{Row, Stmt, Tx, batch, insert, vals},
     organizations::lock,
     types::{Error, Result},
 };
@@ -165,20 +165,16 @@ fn create(tx: &mut dyn Tx, new: &NewFile, audit: &Audit) -> Result<()> {
         &[
             lock(new.org),
             defer_check(new.org, new.blob, new.check_at),
-            Stmt::new(
-                "INSERT INTO file (id, org_id, name, blob_id, size, sha256, content_type, created_at) \
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (org_id, name) DO NOTHING",
-                vals![
-                    new.id,
-                    new.org,
-                    new.name.as_str(),
-                    new.blob,
-                    new.size,
-                    new.sha256.as_bytes().as_slice(),
-                    new.content_type.as_str(),
-                    new.at
-                ],
-            )
+            insert!("file", {
+            "id": new.id,
+            "org_id": new.org,
+            "name": new.name.as_str(),
+            "blob_id": new.blob,
+            "size": new.size,
+            "sha256": new.sha256.as_bytes().as_slice(),
+            "content_type": new.content_type.as_str(),
+            "created_at": new.at,
+        }, " ON CONFLICT (org_id, name) DO NOTHING")
             .exactly(1, TAKEN),
             audit::record(audit),
         ],

@@ -7,7 +7,7 @@ use sortie_api::{RunId, Timestamp};
 
 use crate::{
     Store,
-    db::{Row, Stmt, Tx, batch, vals},
+    db::{Row, Stmt, Tx, batch, insert, vals},
     runs::{adopt_content, forget_answers_of_earlier},
     types::{Error, Heartbeat, NewNode, NodeId, NodeRow, Result, SeenLease},
 };
@@ -165,20 +165,16 @@ fn register(tx: &mut dyn Tx, node: &NewNode, held: &str) -> Result<()> {
                 "UPDATE node SET ended_at = $2 WHERE name = $1 AND ended_at IS NULL",
                 vals![node.name.as_str(), node.started_at],
             ),
-            Stmt::new(
-                "INSERT INTO node (id, name, started_at, lease_until, address, version, master_keys, draining_since) \
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-                vals![
-                    node.id,
-                    node.name.as_str(),
-                    node.started_at,
-                    node.lease_until,
-                    node.address.as_deref(),
-                    node.version.as_str(),
-                    master_keys.as_deref(),
-                    node.draining_since
-                ],
-            ),
+            insert!("node", {
+                "id": node.id,
+                "name": node.name.as_str(),
+                "started_at": node.started_at,
+                "lease_until": node.lease_until,
+                "address": node.address.as_deref(),
+                "version": node.version.as_str(),
+                "master_keys": master_keys.as_deref(),
+                "draining_since": node.draining_since,
+            }),
             adopt_content(node.id, held),
             forget_answers_of_earlier(node),
         ],

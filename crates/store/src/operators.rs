@@ -5,7 +5,7 @@ use sortie_api::{OrgId, Timestamp, UserId};
 use crate::{
     Audit, Store,
     audit::record,
-    db::{Answer, Row, Stmt, vals},
+    db::{Answer, ReadRow, Row, Stmt, row, vals},
     people::{
         one_time::{self, NewOneTime},
         persons::{self, NewPerson, TAKEN},
@@ -40,21 +40,23 @@ pub struct OperatedOrganization {
     pub stored_bytes: i64,
 }
 
-/// Person as the operator sees them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OperatedPerson {
-    /// ID of the person.
-    pub id: UserId,
-    /// Email address as the person typed it.
-    pub email: String,
-    /// Name that others see.
-    pub name: String,
-    /// Time of the sign-up.
-    pub created_at: Timestamp,
-    /// Time at which the person proved that the address is theirs.
-    pub email_verified_at: Option<Timestamp>,
-    /// Time since which the person cannot sign in; none for everybody else.
-    pub disabled_at: Option<Timestamp>,
+row! {
+    /// Person as the operator sees them.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct OperatedPerson {
+        /// ID of the person.
+        pub id: UserId = "id",
+        /// Email address as the person typed it.
+        pub email: String = "email",
+        /// Name that others see.
+        pub name: String = "name",
+        /// Time of the sign-up.
+        pub created_at: Timestamp = "created_at",
+        /// Time at which the person proved that the address is theirs.
+        pub email_verified_at: Option<Timestamp> = "email_verified_at",
+        /// Time since which the person cannot sign in; none for everybody else.
+        pub disabled_at: Option<Timestamp> = "disabled_at",
+    }
 }
 
 /// Columns that [`organization_from`] reads, in its order.
@@ -65,13 +67,6 @@ macro_rules! organization_columns {
          (SELECT p.email FROM membership m JOIN person p ON p.id = m.user_id WHERE m.org_id = o.id AND m.role = 'owner'), \
          (SELECT COUNT(*) FROM membership m WHERE m.org_id = o.id), \
          COALESCE((SELECT s.bytes FROM organization_storage s WHERE s.org_id = o.id), 0) FROM organization o WHERE "
-    };
-}
-
-/// Columns that [`operated_from`] reads, in its order.
-macro_rules! person_columns {
-    () => {
-        "id, email, name, created_at, email_verified_at, disabled_at"
     };
 }
 
@@ -141,8 +136,12 @@ impl Store {
         let email_key = email_key.to_owned();
         self.db
             .read(move |tx| {
-                operated_from(&tx.query_one(
-                    concat!("SELECT ", person_columns!(), " FROM person WHERE email_key = $1"),
+                OperatedPerson::read(&tx.query_one(
+                    constcat::concat!(
+                        "SELECT ",
+                        OperatedPerson::COLUMNS,
+                        " FROM person WHERE email_key = $1"
+                    ),
                     vals![email_key.as_str()],
                 )?)
             })
@@ -153,8 +152,8 @@ impl Store {
     pub async fn operated_person_by_id(&self, user: UserId) -> Result<OperatedPerson> {
         self.db
             .read(move |tx| {
-                operated_from(&tx.query_one(
-                    concat!("SELECT ", person_columns!(), " FROM person WHERE id = $1"),
+                OperatedPerson::read(&tx.query_one(
+                    constcat::concat!("SELECT ", OperatedPerson::COLUMNS, " FROM person WHERE id = $1"),
                     vals![user],
                 )?)
             })
@@ -167,15 +166,15 @@ impl Store {
         self.db
             .read(move |tx| {
                 tx.query_all(
-                    concat!(
+                    constcat::concat!(
                         "SELECT ",
-                        person_columns!(),
+                        OperatedPerson::COLUMNS,
                         " FROM person WHERE id > $1 AND deleted_at IS NULL ORDER BY id LIMIT $2"
                     ),
                     vals![after.as_str(), limit],
                 )?
                 .iter()
-                .map(operated_from)
+                .map(OperatedPerson::read)
                 .collect()
             })
             .await
@@ -207,9 +206,9 @@ impl Store {
             .write(move |tx| {
                 let mut statements = vec![
                     Stmt::new(
-                        concat!(
+                        constcat::concat!(
                             "UPDATE person SET disabled_at = COALESCE(disabled_at, $2) WHERE id = $1 RETURNING ",
-                            person_columns!()
+                            OperatedPerson::COLUMNS
                         ),
                         vals![user, at],
                     )
@@ -228,9 +227,9 @@ impl Store {
             .write(move |tx| {
                 let mut statements = vec![
                     Stmt::new(
-                        concat!(
+                        constcat::concat!(
                             "UPDATE person SET disabled_at = NULL WHERE id = $1 RETURNING ",
-                            person_columns!()
+                            OperatedPerson::COLUMNS
                         ),
                         vals![user],
                     )
@@ -251,9 +250,9 @@ impl Store {
             .write(move |tx| {
                 let mut statements = vec![
                     Stmt::new(
-                        concat!(
+                        constcat::concat!(
                             "UPDATE person SET name = name WHERE id = $1 RETURNING ",
-                            person_columns!()
+                            OperatedPerson::COLUMNS
                         ),
                         vals![user],
                     )
@@ -271,7 +270,7 @@ impl Store {
 /// Reads the person that the first statement of a batch returned.
 fn first_person(answers: &[Answer]) -> Result<OperatedPerson> {
     let row = answers.first().and_then(|answer| answer.rows.first());
-    operated_from(row.ok_or(Error::NotFound)?)
+    OperatedPerson::read(row.ok_or(Error::NotFound)?)
 }
 
 fn organization_from(row: &Row) -> Result<OperatedOrganization> {
@@ -287,16 +286,5 @@ fn organization_from(row: &Row) -> Result<OperatedOrganization> {
         owner: owner.zip(address),
         members: row.int(8)?,
         stored_bytes: row.int(9)?,
-    })
-}
-
-fn operated_from(row: &Row) -> Result<OperatedPerson> {
-    Ok(OperatedPerson {
-        id: row.parse(0)?,
-        email: row.text(1)?.to_owned(),
-        name: row.text(2)?.to_owned(),
-        created_at: row.time(3)?,
-        email_verified_at: row.opt_time(4)?,
-        disabled_at: row.opt_time(5)?,
     })
 }

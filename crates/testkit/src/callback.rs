@@ -18,9 +18,7 @@ use serde_json::Value;
 use sha2::Sha256;
 use tokio::{sync::watch, time::timeout};
 
-use crate::{
-    PATIENCE, serve::Serving,
-};
+use crate::{PATIENCE, serve::Serving};
 
 /// Maximum age of a signature, in seconds.
 const OLDEST_SECONDS: u64 = 300;

@@ -149,7 +149,9 @@ async fn create(is_unretained: bool) -> Checked {
             "made twice"
         );
         settled(&client, &again.id.to_string()).await?;
-        let held = behind.number("SELECT count(*) FROM budget_window WHERE held_micros <> 0").await?;
+        let held = behind
+            .number("SELECT count(*) FROM budget_window WHERE held_micros <> 0")
+            .await?;
         ensure!(held == 0, "{fault:?}: a budget is still held");
     }
     Ok(())

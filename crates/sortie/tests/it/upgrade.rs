@@ -100,10 +100,11 @@ async fn credentials_open(client: &Client, service: &Service) -> Checked {
     let received = service.received();
     let bearer = format!("Bearer {SECRET}");
     ensure!(
-        received
-            .iter()
-            .any(|one| one.headers.get("authorization").is_some_and(|value| *value == bearer)
-                && one.headers["x-key"] == SECRET),
+        received.iter().any(|one| one
+            .headers
+            .get("authorization")
+            .is_some_and(|value| *value == bearer)
+            && one.headers["x-key"] == SECRET),
         "no call of api"
     );
     // The access token had expired, and the refresh token that was saved gave the next one.

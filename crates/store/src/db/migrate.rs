@@ -200,9 +200,9 @@ mod tests {
             .collect()
     }
 
-    /// Returns the reason why a statement would break nodes of the version before. `made` has the tables and columns that the
+    /// Returns the reason why a statement would break running nodes. `made` has the tables and columns that the
     /// same migration makes.
-    fn breaks_older_nodes(statement: &str, made: &[String]) -> Option<&'static str> {
+    fn breaks_running_nodes(statement: &str, made: &[String]) -> Option<&'static str> {
         let words: Vec<&str> = statement.split(' ').collect();
         let is_new = |table: &str| made.iter().any(|made| made == table);
         match &words[..] {
@@ -210,20 +210,20 @@ mod tests {
             ["CREATE", "TABLE" | "INDEX", ..]
             | ["{APPEND_ONLY_LEDGER}" | "{APPEND_ONLY_CONSENTS}" | "{AUTOVACUUM}"] => None,
             ["CREATE", "UNIQUE", "INDEX", _, "ON", table, ..] => {
-                // Older nodes leave a new column empty, so such an index does not concern their rows.
+                // Running nodes leave a new column empty, so such an index does not concern their rows.
                 let on_new_column = made.iter().any(|made| {
                     made.strip_prefix(&format!("{table}."))
                         .is_some_and(|column| statement.ends_with(&format!("WHERE {column} IS NOT NULL")))
                 });
-                (!is_new(table) && !on_new_column).then_some("what older nodes write may break the index")
+                (!is_new(table) && !on_new_column).then_some("what running nodes write may break the index")
             }
             ["ALTER", "TABLE", _, "ADD", "COLUMN", _, rest @ ..] => {
                 let rest = rest.join(" ");
                 (rest.contains("NOT NULL") && !rest.contains("DEFAULT"))
-                    .then_some("older nodes insert rows without the column")
+                    .then_some("running nodes insert rows without the column")
             }
             ["INSERT", "INTO", table, ..] => {
-                (!is_new(table)).then_some("rows that older nodes do not expect")
+                (!is_new(table)).then_some("rows that running nodes do not expect")
             }
             _ => Some("not an expansion"),
         }
@@ -255,7 +255,7 @@ mod tests {
     }
 
     fn broken(text: &str) -> Vec<(String, &'static str)> {
-        against(text, breaks_older_nodes)
+        against(text, breaks_running_nodes)
     }
 
     /// Tables with rows for every run, event or file. A new table that grows like these belongs here.
@@ -286,7 +286,7 @@ mod tests {
         column is added as `ADD COLUMN name TYPE`, with no more than a constant as DEFAULT (and NOT NULL) behind it";
 
     /// Returns the reason why a statement would block other nodes for a time that grows with the size of a large table.
-    fn holds_up_older_nodes(statement: &str, made: &[String]) -> Option<&'static str> {
+    fn holds_up_running_nodes(statement: &str, made: &[String]) -> Option<&'static str> {
         let is_large =
             |table: &str| LARGE.contains(&table) && !made.iter().any(|made_here| made_here == table);
         let is_constant = |value: &str| value.parse::<i64>().is_ok() || is_quoted(value);
@@ -316,9 +316,9 @@ mod tests {
     }
 
     #[test]
-    fn no_migration_holds_up_older_nodes_at_a_large_table() {
+    fn no_migration_holds_up_running_nodes_at_a_large_table() {
         for migration in MIGRATIONS {
-            let found = against(migration.text, holds_up_older_nodes);
+            let found = against(migration.text, holds_up_running_nodes);
             assert_eq!(found, [], "{}: docs/STORAGE.md, \"Migrations\"", migration.name);
         }
         // Every table of the list exists.
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_hold_up_older_nodes_is_seen() {
+    fn what_would_hold_up_running_nodes_is_seen() {
         for text in [
             "CREATE INDEX run_model ON run (model);",
             "CREATE UNIQUE INDEX run_more ON run (more) WHERE more IS NOT NULL;",
@@ -347,7 +347,7 @@ mod tests {
             "ALTER TABLE run ALTER COLUMN model TYPE BIGINT;",
             "ALTER TABLE run SET UNLOGGED;",
         ] {
-            assert_eq!(against(text, holds_up_older_nodes).len(), 1, "{text}");
+            assert_eq!(against(text, holds_up_running_nodes).len(), 1, "{text}");
         }
         for text in [
             "ALTER TABLE run ADD COLUMN later BIGINT;",
@@ -356,19 +356,19 @@ mod tests {
             "CREATE INDEX node_name ON node (name);",
             "CREATE TABLE later (id BIGINT NOT NULL PRIMARY KEY);\nCREATE INDEX later_id ON later (id);",
         ] {
-            assert_eq!(against(text, holds_up_older_nodes), [], "{text}");
+            assert_eq!(against(text, holds_up_running_nodes), [], "{text}");
         }
     }
 
     #[test]
-    fn every_migration_leaves_older_nodes_their_tables() {
+    fn every_migration_leaves_running_nodes_their_tables() {
         for migration in MIGRATIONS {
             assert_eq!(broken(migration.text), [], "{}", migration.name);
         }
     }
 
     #[test]
-    fn what_would_break_older_nodes_is_seen() {
+    fn what_would_break_running_nodes_is_seen() {
         for text in [
             "DROP TABLE run;",
             "ALTER TABLE run RENAME COLUMN status TO state;",

@@ -14,6 +14,7 @@ pub(crate) mod job;
 pub(crate) mod known_budgets;
 mod migrate;
 mod postgres;
+pub(crate) mod rows;
 mod sessions;
 #[cfg(feature = "simulation")]
 pub(crate) mod simulated;
@@ -41,6 +42,7 @@ pub(crate) use self::{
     migrate::{
         newest as newest_migration, newest_known as newest_known_migration, recorded as recorded_migration,
     },
+    rows::{ReadRow, insert, row},
     sqlite::{copy as copy_sqlite, open_copy as open_sqlite_copy},
     tx::{Answer, Stmt, Tx, batch},
     value::{Row, Val, readable, vals},

@@ -149,7 +149,7 @@ pub(crate) use vals;
 pub(crate) struct Row(pub(in crate::db) Vec<Val<'static>>);
 
 impl Row {
-    fn get(&self, column: usize) -> Result<&Val<'static>> {
+    pub(super) fn get(&self, column: usize) -> Result<&Val<'static>> {
         self.0
             .get(column)
             .ok_or_else(|| Error::Corrupt(format!("the row has no column {column}")))

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Store,
     audit::{Audit, record},
-    db::{Row, Stmt, Tx, batch, vals},
+    db::{Row, Stmt, Tx, batch, insert, vals},
     organizations::lock,
     types::{Error, Result},
 };
@@ -135,22 +135,17 @@ fn create(tx: &mut dyn Tx, new: &NewDeployment, audit: &Audit) -> Result<Deploym
         ));
     }
     tx.batch(&[
-        Stmt::new(
-            "INSERT INTO deployment (id, org_id, name, machine_id, serial, monthly_runs, created_by, created_at, \
-             expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) \
-             ON CONFLICT (org_id, machine_id) WHERE ended_at IS NULL DO NOTHING",
-            vals![
-                new.id,
-                new.org,
-                new.name.as_str(),
-                new.machine_id.as_str(),
-                new.serial.as_str(),
-                entitlement.monthly_runs,
-                new.created_by,
-                new.created_at,
-                entitlement.period_end
-            ],
-        )
+        insert!("deployment", {
+            "id": new.id,
+            "org_id": new.org,
+            "name": new.name.as_str(),
+            "machine_id": new.machine_id.as_str(),
+            "serial": new.serial.as_str(),
+            "monthly_runs": entitlement.monthly_runs,
+            "created_by": new.created_by,
+            "created_at": new.created_at,
+            "expires_at": entitlement.period_end,
+        }, " ON CONFLICT (org_id, machine_id) WHERE ended_at IS NULL DO NOTHING")
         .exactly(1, Error::Conflict("the installation has a deployment already")),
         record(audit),
     ])?;

@@ -8,7 +8,7 @@ use sortie_api::{
 use crate::{
     Store,
     audit::{Audit, record},
-    db::{Row, Stmt, vals},
+    db::{Row, Stmt, insert, vals},
     organizations::lock,
     types::Result,
 };
@@ -85,21 +85,15 @@ impl Store {
 }
 
 fn upsert(put: &PutEntitlement) -> Stmt<'_> {
-    Stmt::new(
-        "INSERT INTO entitlement (org_id, source, monthly_runs, deployments, state, period_end, updated_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (org_id) DO UPDATE SET \
-         source = excluded.source, monthly_runs = excluded.monthly_runs, deployments = excluded.deployments, \
-         state = excluded.state, period_end = excluded.period_end, updated_at = excluded.updated_at",
-        vals![
-            put.org,
-            EntitlementSource::Operator.as_str(),
-            put.monthly_runs,
-            put.deployments,
-            EntitlementState::Active.as_str(),
-            put.period_end,
-            put.at
-        ],
-    )
+    insert!("entitlement", {
+            "org_id": put.org,
+            "source": EntitlementSource::Operator.as_str(),
+            "monthly_runs": put.monthly_runs,
+            "deployments": put.deployments,
+            "state": EntitlementState::Active.as_str(),
+            "period_end": put.period_end,
+            "updated_at": put.at,
+        }, " ON CONFLICT (org_id) DO UPDATE SET source = excluded.source, monthly_runs = excluded.monthly_runs, deployments = excluded.deployments, state = excluded.state, period_end = excluded.period_end, updated_at = excluded.updated_at")
 }
 
 /// Statement that reads the entitlements of an organization, for [`in_effect`].

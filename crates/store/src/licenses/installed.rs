@@ -5,28 +5,30 @@ use sortie_api::{DeploymentId, OrgId, Timestamp};
 use crate::{
     Store,
     audit::{Audit, record},
-    db::{Row, Stmt, vals},
+    db::{ReadRow, Stmt, row, vals},
     money::allowance::used,
     types::{Error, Result},
 };
 
-/// License that is installed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InstalledLicense {
-    /// Number of the token.
-    pub serial: String,
-    /// Deployment that the license is for.
-    pub deployment: DeploymentId,
-    /// Organization that has the license.
-    pub organization: OrgId,
-    /// Name of the deployment.
-    pub name: String,
-    /// Runs in a calendar month.
-    pub monthly_runs: i64,
-    /// End of the license, without the grace.
-    pub expires_at: Timestamp,
-    /// Time of the installation.
-    pub installed_at: Timestamp,
+row! {
+    /// License that is installed.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct InstalledLicense {
+        /// Number of the token.
+        pub serial: String = "serial",
+        /// Deployment that the license is for.
+        pub deployment: DeploymentId = "deployment_id",
+        /// Organization that has the license.
+        pub organization: OrgId = "organization",
+        /// Name of the deployment.
+        pub name: String = "name",
+        /// Runs in a calendar month.
+        pub monthly_runs: i64 = "monthly_runs",
+        /// End of the license, without the grace.
+        pub expires_at: Timestamp = "expires_at",
+        /// Time of the installation.
+        pub installed_at: Timestamp = "installed_at",
+    }
 }
 
 /// License with its use.
@@ -38,20 +40,17 @@ pub struct LicenseUse {
     pub used: i64,
 }
 
-/// Columns that [`license_from`] reads, in its order.
-macro_rules! columns {
-    () => {
-        "serial, deployment_id, organization, name, monthly_runs, expires_at, installed_at"
-    };
-}
-
 impl Store {
     /// System: reads the license of the engine.
     pub async fn license(&self) -> Result<Option<InstalledLicense>> {
         self.db
             .read(|tx| {
-                let sql = concat!("SELECT ", columns!(), " FROM license WHERE id = 1");
-                tx.query_opt(sql, vals![])?.as_ref().map(license_from).transpose()
+                let sql =
+                    constcat::concat!("SELECT ", InstalledLicense::COLUMNS, " FROM license WHERE id = 1");
+                tx.query_opt(sql, vals![])?
+                    .as_ref()
+                    .map(InstalledLicense::read)
+                    .transpose()
             })
             .await
     }
@@ -60,12 +59,13 @@ impl Store {
     pub async fn license_use(&self, month: Timestamp) -> Result<Option<LicenseUse>> {
         self.db
             .read(move |tx| {
-                let sql = concat!("SELECT ", columns!(), " FROM license WHERE id = 1");
+                let sql =
+                    constcat::concat!("SELECT ", InstalledLicense::COLUMNS, " FROM license WHERE id = 1");
                 let Some(row) = tx.query_opt(sql, vals![])? else {
                     return Ok(None);
                 };
                 Ok(Some(LicenseUse {
-                    license: license_from(&row)?,
+                    license: InstalledLicense::read(&row)?,
                     used: used(tx, month)?,
                 }))
             })
@@ -113,16 +113,4 @@ impl Store {
             })
             .await
     }
-}
-
-fn license_from(row: &Row) -> Result<InstalledLicense> {
-    Ok(InstalledLicense {
-        serial: row.text(0)?.to_owned(),
-        deployment: row.parse(1)?,
-        organization: row.parse(2)?,
-        name: row.text(3)?.to_owned(),
-        monthly_runs: row.int(4)?,
-        expires_at: row.time(5)?,
-        installed_at: row.time(6)?,
-    })
 }

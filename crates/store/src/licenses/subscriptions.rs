@@ -8,7 +8,7 @@ use sortie_api::{OrgId, Timestamp, deployment::EntitlementState};
 use crate::{
     Store,
     audit::{Audit, record},
-    db::{Row, Stmt, Tx, batch, vals},
+    db::{Row, Stmt, Tx, batch, insert, vals},
     organizations::lock,
     types::{Error, Result},
 };
@@ -190,25 +190,18 @@ fn next(
 }
 
 fn upsert(org: OrgId, row: &SubscriptionRow, at: Timestamp) -> Stmt<'_> {
-    Stmt::new(
-        "INSERT INTO subscription (org_id, id, plan, monthly_runs, deployments, state, period_end, renews, revision, \
-         updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (org_id) DO UPDATE SET id = excluded.id, \
-         plan = excluded.plan, monthly_runs = excluded.monthly_runs, deployments = excluded.deployments, \
-         state = excluded.state, period_end = excluded.period_end, renews = excluded.renews, \
-         revision = excluded.revision, updated_at = excluded.updated_at",
-        vals![
-            org,
-            row.id.as_str(),
-            row.plan.name.as_str(),
-            row.plan.monthly_runs,
-            row.plan.deployments,
-            row.state.as_str(),
-            row.period_end,
-            i64::from(row.renews),
-            row.revision,
-            at
-        ],
-    )
+    insert!("subscription", {
+            "org_id": org,
+            "id": row.id.as_str(),
+            "plan": row.plan.name.as_str(),
+            "monthly_runs": row.plan.monthly_runs,
+            "deployments": row.plan.deployments,
+            "state": row.state.as_str(),
+            "period_end": row.period_end,
+            "renews": i64::from(row.renews),
+            "revision": row.revision,
+            "updated_at": at,
+        }, " ON CONFLICT (org_id) DO UPDATE SET id = excluded.id, plan = excluded.plan, monthly_runs = excluded.monthly_runs, deployments = excluded.deployments, state = excluded.state, period_end = excluded.period_end, renews = excluded.renews, revision = excluded.revision, updated_at = excluded.updated_at")
 }
 
 /// Refuses the command while Stripe goes on to charge the organization for licenses.

@@ -193,7 +193,13 @@ struct FoundBudget(String, i64, i64, BudgetPeriod, Option<i64>);
 impl FoundBudget {
     fn read(row: &Row) -> Result<Self> {
         let scope = row.text(0)?.to_owned();
-        Ok(Self(scope, row.int(1)?, row.int(2)?, row.parse(3)?, row.opt_int(4)?))
+        Ok(Self(
+            scope,
+            row.int(1)?,
+            row.int(2)?,
+            row.parse(3)?,
+            row.opt_int(4)?,
+        ))
     }
 
     fn hold(self, run: &NewRun) -> Result<Hold> {
@@ -282,7 +288,13 @@ fn previous(period: BudgetPeriod, starts_at: Timestamp) -> Result<Timestamp> {
 }
 
 /// The window of a budget in which a run counts, and its limit.
-fn window_of(run: &NewRun, scope: String, since: i64, limit: i64, period: BudgetPeriod) -> Result<(WindowKey, Room)> {
+fn window_of(
+    run: &NewRun,
+    scope: String,
+    since: i64,
+    limit: i64,
+    period: BudgetPeriod,
+) -> Result<(WindowKey, Room)> {
     let (starts_at, resets_at) = window(period, run.created_at)?;
     let room = Room {
         limit,

@@ -5,7 +5,7 @@ use sortie_api::{AuditId, GrantId, OrgId, Role, Timestamp, UserId};
 use crate::{
     Audit, Store,
     audit::record,
-    db::{Row, Stmt, Tx, vals},
+    db::{Row, Stmt, Tx, insert, vals},
     people::persons,
     types::{Actor, Error, Result},
 };
@@ -108,17 +108,13 @@ impl Store {
                     )
                     .exactly(1, TOO_MANY),
                     insert(&new).exactly(1, NOT_ALLOWED),
-                    Stmt::new(
-                        "INSERT INTO oauth_code (hash, grant_id, redirect_uri, challenge, expires_at) \
-                         VALUES ($1, $2, $3, $4, $5)",
-                        vals![
-                            new.code_hash.as_slice(),
-                            new.id,
-                            new.redirect_uri.as_str(),
-                            new.challenge.as_str(),
-                            new.code_expires_at
-                        ],
-                    ),
+                    insert!("oauth_code", {
+            "hash": new.code_hash.as_slice(),
+            "grant_id": new.id,
+            "redirect_uri": new.redirect_uri.as_str(),
+            "challenge": new.challenge.as_str(),
+            "expires_at": new.code_expires_at,
+        }),
                     record(&audit),
                 ])
                 .map(drop)

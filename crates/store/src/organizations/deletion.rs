@@ -1,8 +1,7 @@
 //! Deletion of an organization by its owner.
 //!
 //! The command ends everything that gives access, and marks the organization. Its runs, files and settings are deleted
-//! later, in batches ([`erasure`](super::erasure)). A deleted organization is suspended too, so that it gets no runs, on
-//! nodes of earlier versions as well.
+//! later, in batches ([`erasure`](super::erasure)). A deleted organization is suspended too, so that it gets no runs.
 
 use sortie_api::{OrgId, Role, Timestamp, UserId};
 

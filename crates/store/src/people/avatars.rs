@@ -5,7 +5,7 @@ use sortie_api::{Timestamp, UserId};
 use super::persons;
 use crate::{
     Store,
-    db::{Row, Stmt, vals},
+    db::{Row, Stmt, insert, vals},
     types::{Error, Result},
 };
 
@@ -75,16 +75,11 @@ pub(super) fn hash_from(row: &Row, column: usize) -> Result<[u8; 32]> {
 }
 
 fn put(user: UserId, avatar: &Avatar) -> Stmt<'_> {
-    Stmt::new(
-        "INSERT INTO avatar (user_id, content_type, bytes, sha256, updated_at) VALUES ($1, $2, $3, $4, $5) \
-         ON CONFLICT (user_id) DO UPDATE SET content_type = excluded.content_type, bytes = excluded.bytes, \
-         sha256 = excluded.sha256, updated_at = excluded.updated_at",
-        vals![
-            user,
-            avatar.content_type.as_str(),
-            avatar.bytes.as_slice(),
-            avatar.sha256.as_slice(),
-            avatar.updated_at
-        ],
-    )
+    insert!("avatar", {
+            "user_id": user,
+            "content_type": avatar.content_type.as_str(),
+            "bytes": avatar.bytes.as_slice(),
+            "sha256": avatar.sha256.as_slice(),
+            "updated_at": avatar.updated_at,
+        }, " ON CONFLICT (user_id) DO UPDATE SET content_type = excluded.content_type, bytes = excluded.bytes, sha256 = excluded.sha256, updated_at = excluded.updated_at")
 }

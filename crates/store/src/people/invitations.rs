@@ -7,7 +7,7 @@ use super::persons;
 use crate::{
     Audit, NewMail, Store,
     audit::record,
-    db::{Row, Stmt, vals},
+    db::{ReadRow, Row, Stmt, row, vals},
     mail,
     organizations::lock,
     types::{Error, Result},
@@ -42,21 +42,23 @@ pub struct NewInvitation {
     pub expires_at: Timestamp,
 }
 
-/// Invitation as its organization sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvitationRow {
-    /// ID of the invitation.
-    pub id: InvitationId,
-    /// Email address as the inviting person typed it.
-    pub email: String,
-    /// Role of the person once the invitation is accepted.
-    pub role: Role,
-    /// Person who invites.
-    pub invited_by: UserId,
-    /// Time of the creation.
-    pub created_at: Timestamp,
-    /// End of the invitation.
-    pub expires_at: Timestamp,
+row! {
+    /// Invitation as its organization sees it.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct InvitationRow {
+        /// ID of the invitation.
+        pub id: InvitationId = "i.id",
+        /// Email address as the inviting person typed it.
+        pub email: String = "i.email",
+        /// Role of the person once the invitation is accepted.
+        pub role: Role = "i.role",
+        /// Person who invites.
+        pub invited_by: UserId = "i.invited_by",
+        /// Time of the creation.
+        pub created_at: Timestamp = "i.created_at",
+        /// End of the invitation.
+        pub expires_at: Timestamp = "i.expires_at",
+    }
 }
 
 /// Invitation behind a token.
@@ -72,13 +74,6 @@ pub struct Invited {
     pub organization: String,
     /// True while the operator has suspended the organization.
     pub suspended: bool,
-}
-
-/// Columns that [`invitation_from`] reads, in its order.
-macro_rules! columns {
-    () => {
-        "i.id, i.email, i.role, i.invited_by, i.created_at, i.expires_at"
-    };
 }
 
 impl Store {
@@ -117,15 +112,15 @@ impl Store {
         self.db
             .read(move |tx| {
                 tx.query_all(
-                    concat!(
+                    constcat::concat!(
                         "SELECT ",
-                        columns!(),
+                        InvitationRow::COLUMNS,
                         " FROM invitation i WHERE i.org_id = $1 AND i.expires_at > $2 ORDER BY i.org_id, i.email_key"
                     ),
                     vals![org, at],
                 )?
                 .iter()
-                .map(invitation_from)
+                .map(InvitationRow::read)
                 .collect()
             })
             .await
@@ -136,9 +131,9 @@ impl Store {
         self.db
             .read(move |tx| {
                 tx.query_opt(
-                    concat!(
+                    constcat::concat!(
                         "SELECT ",
-                        columns!(),
+                        InvitationRow::COLUMNS,
                         ", i.email_key, i.org_id, o.name, o.suspended_at FROM invitation i \
                          JOIN organization o ON o.id = i.org_id WHERE i.hash = $1 AND i.expires_at > $2"
                     ),
@@ -251,20 +246,9 @@ fn insert(new: &NewInvitation, most: u32) -> Stmt<'_> {
     )
 }
 
-fn invitation_from(row: &Row) -> Result<InvitationRow> {
-    Ok(InvitationRow {
-        id: row.parse(0)?,
-        email: row.text(1)?.to_owned(),
-        role: row.parse(2)?,
-        invited_by: row.parse(3)?,
-        created_at: row.time(4)?,
-        expires_at: row.time(5)?,
-    })
-}
-
 fn invited_from(row: &Row) -> Result<Invited> {
     Ok(Invited {
-        invitation: invitation_from(row)?,
+        invitation: InvitationRow::read(row)?,
         email_key: row.text(6)?.to_owned(),
         org: row.parse(7)?,
         organization: row.text(8)?.to_owned(),

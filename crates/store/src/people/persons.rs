@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Store,
-    db::{Row, Stmt, batch, vals},
+    db::{ReadRow, Row, Stmt, batch, insert, row, vals},
     types::{Error, Result},
 };
 
@@ -37,23 +37,25 @@ pub struct NewPerson {
     pub created_at: Timestamp,
 }
 
-/// Account of a person, without the password.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PersonRow {
-    /// ID of the person.
-    pub id: UserId,
-    /// Email address as the person typed it.
-    pub email: String,
-    /// Name that others see.
-    pub name: String,
-    /// Time of the sign-up.
-    pub created_at: Timestamp,
-    /// Time at which the person proved that the address is theirs.
-    pub email_verified_at: Option<Timestamp>,
-    /// Time since which a sign-in needs a second factor.
-    pub second_factor_since: Option<Timestamp>,
-    /// SHA-256 of the person's picture.
-    pub avatar: Option<Vec<u8>>,
+row! {
+    /// Account of a person, without the password.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct PersonRow {
+        /// ID of the person.
+        pub id: UserId = "id",
+        /// Email address as the person typed it.
+        pub email: String = "email",
+        /// Name that others see.
+        pub name: String = "name",
+        /// Time of the sign-up.
+        pub created_at: Timestamp = "created_at",
+        /// Time at which the person proved that the address is theirs.
+        pub email_verified_at: Option<Timestamp> = "email_verified_at",
+        /// Time since which a sign-in needs a second factor.
+        pub second_factor_since: Option<Timestamp> = "totp_since",
+        /// SHA-256 of the person's picture.
+        pub avatar: Option<Vec<u8>> = "(SELECT a.sha256 FROM avatar a WHERE a.user_id = person.id)",
+    }
 }
 
 /// Account that a sign-in names, with its password.
@@ -97,25 +99,17 @@ impl std::fmt::Debug for PasswordChange {
     }
 }
 
-/// Columns that [`person_from`] reads, in its order.
-macro_rules! columns {
-    () => {
-        "id, email, name, created_at, email_verified_at, totp_since, \
-         (SELECT a.sha256 FROM avatar a WHERE a.user_id = person.id)"
-    };
-}
-
 /// Query of the account of an address.
-const BY_ADDRESS: &str = concat!(
+const BY_ADDRESS: &str = constcat::concat!(
     "SELECT ",
-    columns!(),
+    PersonRow::COLUMNS,
     ", password, disabled_at, totp FROM person WHERE email_key = $1"
 );
 
 /// Query of the account of a person.
-pub(super) const BY_ID: &str = concat!(
+pub(super) const BY_ID: &str = constcat::concat!(
     "SELECT ",
-    columns!(),
+    PersonRow::COLUMNS,
     ", password, disabled_at, totp FROM person WHERE id = $1"
 );
 
@@ -189,10 +183,10 @@ impl Store {
         let name = name.to_owned();
         self.db
             .write(move |tx| {
-                person_from(&tx.query_one(
-                    concat!(
+                PersonRow::read(&tx.query_one(
+                    constcat::concat!(
                         "UPDATE person SET name = $2 WHERE id = $1 AND deleted_at IS NULL RETURNING ",
-                        columns!()
+                        PersonRow::COLUMNS
                     ),
                     vals![user, name.as_str()],
                 )?)
@@ -219,18 +213,14 @@ impl Store {
 }
 
 pub(crate) fn insert(person: &NewPerson) -> Stmt<'_> {
-    Stmt::new(
-        "INSERT INTO person (id, email, email_key, name, password, created_at) VALUES ($1, $2, $3, $4, $5, $6) \
-         ON CONFLICT (email_key) DO NOTHING",
-        vals![
-            person.id,
-            person.email.as_str(),
-            person.email_key.as_str(),
-            person.name.as_str(),
-            person.password.as_str(),
-            person.created_at
-        ],
-    )
+    insert!("person", {
+            "id": person.id,
+            "email": person.email.as_str(),
+            "email_key": person.email_key.as_str(),
+            "name": person.name.as_str(),
+            "password": person.password.as_str(),
+            "created_at": person.created_at,
+        }, " ON CONFLICT (email_key) DO NOTHING")
 }
 
 /// Locks a person until the end of the transaction: behind the organizations of the command, and before the tokens, the
@@ -262,21 +252,9 @@ pub(super) fn set_password(change: &PasswordChange) -> Stmt<'_> {
     .exactly(1, CHANGED)
 }
 
-pub(crate) fn person_from(row: &Row) -> Result<PersonRow> {
-    Ok(PersonRow {
-        id: row.parse(0)?,
-        email: row.text(1)?.to_owned(),
-        name: row.text(2)?.to_owned(),
-        created_at: row.time(3)?,
-        email_verified_at: row.opt_time(4)?,
-        second_factor_since: row.opt_time(5)?,
-        avatar: row.opt_blob(6)?.map(<[u8]>::to_vec),
-    })
-}
-
 pub(super) fn account_from(row: &Row) -> Result<Account> {
     Ok(Account {
-        person: person_from(row)?,
+        person: PersonRow::read(row)?,
         password: row.text(7)?.to_owned(),
         disabled_at: row.opt_time(8)?,
         totp: row.opt_blob(9)?.map(<[u8]>::to_vec),

@@ -78,7 +78,11 @@ fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created>
         .then(|| serde_json::to_string(&run.labels.tags))
         .transpose()
         .map_err(|error| Error::Corrupt(error.to_string()))?;
-    let found = if tx.is_local() { Some(holds::find(tx, run)?) } else { None };
+    let found = if tx.is_local() {
+        Some(holds::find(tx, run)?)
+    } else {
+        None
+    };
     let mut statements = vec![
         match &found {
             Some(found) => row_with(run, tags.as_deref(), holds::text(found)?),

@@ -6,7 +6,7 @@ use sortie_api::{OrgId, Run, RunId, ScheduleId, Timestamp, schedule::FireOutcome
 use super::{ScheduleState, replaced::replace};
 use crate::{
     Audit, Store, audit,
-    db::{Stmt, Tx, vals},
+    db::{Stmt, Tx, insert, vals},
     runs::create_new,
     types::{Error, NewRun, Result},
 };
@@ -105,21 +105,17 @@ fn record(tx: &mut dyn Tx, fires: &Fires) -> Result<Option<Run>> {
 }
 
 fn insert(schedule: ScheduleId, row: &FireRow) -> Stmt<'_> {
-    Stmt::new(
-        "INSERT INTO fire (schedule_id, instant, occasion, last_instant, instants, outcome, reason, run_id, recorded_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-        vals![
-            schedule,
-            row.instant,
-            row.occasion.as_str(),
-            row.last_instant,
-            row.instants,
-            row.outcome.as_str(),
-            row.reason.as_deref(),
-            row.run,
-            row.recorded_at
-        ],
-    )
+    insert!("fire", {
+        "schedule_id": schedule,
+        "instant": row.instant,
+        "occasion": row.occasion.as_str(),
+        "last_instant": row.last_instant,
+        "instants": row.instants,
+        "outcome": row.outcome.as_str(),
+        "reason": row.reason.as_deref(),
+        "run_id": row.run,
+        "recorded_at": row.recorded_at,
+    })
 }
 
 fn trigger(tx: &mut dyn Tx, schedule: ScheduleId, run: &NewRun) -> Result<Run> {

@@ -172,7 +172,8 @@ impl Left {
     /// A schedule that is due each minute, and one that is disabled.
     async fn schedules(&mut self) -> Checked {
         let disabled = json!({"workflow": "report", "cron": "30 7 * * MON-FRI", "timezone": "Europe/Berlin", "enabled": false, "name": "rest"});
-        let due = json!({"workflow": "report", "cron": "* * * * *", "overlap": "allow", "name": "each minute"});
+        let due =
+            json!({"workflow": "report", "cron": "* * * * *", "overlap": "allow", "name": "each minute"});
         for (name, body) in [("disabled", disabled), ("schedule", due)] {
             let made = self.admin.post("/v1/schedules", &body).await?;
             let made = made.expect(201)?.json()?;

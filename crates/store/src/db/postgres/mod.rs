@@ -283,7 +283,9 @@ mod tests {
                 name: "next",
                 text: "ALTER TABLE dispatch ADD COLUMN later BIGINT",
             };
-            let [initial] = migrate::MIGRATIONS else { panic!("more than one migration") };
+            let [initial] = migrate::MIGRATIONS else {
+                panic!("more than one migration")
+            };
             apply_migrations(session, &link, &[Migration { ..*initial }, next]).map(drop)
         });
         let begun = Instant::now();

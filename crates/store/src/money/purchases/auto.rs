@@ -11,13 +11,13 @@ use sortie_api::{ConsentId, OrgId, Timestamp, TopupId, TopupKind, TopupState, Us
 
 use super::{
     accounts::SavedCard,
-    topups::{TopupMove, TopupRow, lock_order, move_to, topup_columns, topup_from},
+    topups::{TopupMove, TopupRow, lock_order, move_to},
 };
 use crate::{
     Store,
     audit::{Audit, record},
     db::{
-        Row, Stmt, Tx, batch,
+        ReadRow, Row, Stmt, Tx, batch, insert,
         tail::{CreditChange, Tail},
         vals,
     },
@@ -287,12 +287,12 @@ impl Store {
                         wait_for_end(begin.org),
                         insert(&begin),
                         Stmt::new(
-                            concat!("SELECT ", topup_columns!(), " FROM topup WHERE id = $1"),
+                            constcat::concat!("SELECT ", TopupRow::COLUMNS, " FROM topup WHERE id = $1"),
                             vals![begin.id],
                         ),
                     ],
                 )?;
-                row.rows.first().map(topup_from).transpose()
+                row.rows.first().map(TopupRow::read).transpose()
             })
             .await
     }
@@ -379,22 +379,18 @@ fn save(new: &NewAutoTopup) -> Stmt<'_> {
 }
 
 fn keep_consent(new: &NewAutoTopup) -> Stmt<'_> {
-    Stmt::new(
-        "INSERT INTO auto_topup_consent (id, org_id, consent_by, at, threshold_cents, amount_cents, payment_method, \
-         card_brand, card_last4, consent_text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-        vals![
-            new.consent,
-            new.org,
-            new.consent_by,
-            new.consent_at,
-            new.threshold_cents,
-            new.amount_cents,
-            new.card.payment_method.as_str(),
-            new.card.brand.as_str(),
-            new.card.last4.as_str(),
-            new.consent_text.as_str()
-        ],
-    )
+    insert!("auto_topup_consent", {
+        "id": new.consent,
+        "org_id": new.org,
+        "consent_by": new.consent_by,
+        "at": new.consent_at,
+        "threshold_cents": new.threshold_cents,
+        "amount_cents": new.amount_cents,
+        "payment_method": new.card.payment_method.as_str(),
+        "card_brand": new.card.brand.as_str(),
+        "card_last4": new.card.last4.as_str(),
+        "consent_text": new.consent_text.as_str(),
+    })
 }
 
 /// Waits for a transaction that ends the purchase under way. PostgreSQL lets an insertion wait for it as well, and then

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Store,
     audit::{Audit, record},
-    db::{Row, Stmt, Tx, batch, readable, vals},
+    db::{ReadRow, Stmt, Tx, batch, readable, row, vals},
     money::ledger::{Appended, NewLedgerEntry, append},
     types::{Error, Result},
 };
@@ -48,34 +48,29 @@ pub struct PaidTopup {
     pub audit: Audit,
 }
 
-/// Payment as it is recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PaymentRow {
-    /// ID of the payment.
-    pub id: PaymentId,
-    /// Organization that has paid.
-    pub org: OrgId,
-    /// Order that was paid.
-    pub topup: TopupId,
-    /// Payment intent.
-    pub intent: String,
-    /// Charge of the intent.
-    pub charge: Option<String>,
-    /// Amount in cents.
-    pub amount_cents: i64,
-    /// Cents that were refunded.
-    pub refunded_cents: i64,
-    /// Cents that are disputed.
-    pub disputed_cents: i64,
-    /// Time of the payment.
-    pub created_at: Timestamp,
-}
-
-/// Columns that [`payment_from`] reads.
-macro_rules! payment_columns {
-    () => {
-        "id, org_id, topup_id, intent_id, charge_id, amount_cents, refunded_cents, disputed_cents, created_at"
-    };
+row! {
+    /// Payment as it is recorded.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct PaymentRow {
+        /// ID of the payment.
+        pub id: PaymentId = "id",
+        /// Organization that has paid.
+        pub org: OrgId = "org_id",
+        /// Order that was paid.
+        pub topup: TopupId = "topup_id",
+        /// Payment intent.
+        pub intent: String = "intent_id",
+        /// Charge of the intent.
+        pub charge: Option<String> = "charge_id",
+        /// Amount in cents.
+        pub amount_cents: i64 = "amount_cents",
+        /// Cents that were refunded.
+        pub refunded_cents: i64 = "refunded_cents",
+        /// Cents that are disputed.
+        pub disputed_cents: i64 = "disputed_cents",
+        /// Time of the payment.
+        pub created_at: Timestamp = "created_at",
+    }
 }
 
 impl Store {
@@ -116,9 +111,9 @@ impl Store {
                 let mut found = None;
                 if let Some(intent) = &intent {
                     found = tx.query_opt(
-                        concat!(
+                        constcat::concat!(
                             "SELECT ",
-                            payment_columns!(),
+                            PaymentRow::COLUMNS,
                             " FROM payment WHERE intent_id = $1"
                         ),
                         vals![intent.as_str()],
@@ -126,15 +121,15 @@ impl Store {
                 }
                 if let (None, Some(charge)) = (&found, &charge) {
                     found = tx.query_opt(
-                        concat!(
+                        constcat::concat!(
                             "SELECT ",
-                            payment_columns!(),
+                            PaymentRow::COLUMNS,
                             " FROM payment WHERE charge_id = $1"
                         ),
                         vals![charge.as_str()],
                     )?;
                 }
-                found.as_ref().map(payment_from).transpose()
+                found.as_ref().map(PaymentRow::read).transpose()
             })
             .await
     }
@@ -152,16 +147,16 @@ impl Store {
         self.db
             .read(move |tx| {
                 tx.query_all(
-                    concat!(
+                    constcat::concat!(
                         "SELECT ",
-                        payment_columns!(),
+                        PaymentRow::COLUMNS,
                         " FROM payment WHERE org_id = $1 AND (created_at, id) < ($2, $3) \
                          ORDER BY created_at DESC, id DESC LIMIT $4"
                     ),
                     vals![org, at, id.as_str(), limit],
                 )?
                 .iter()
-                .map(payment_from)
+                .map(PaymentRow::read)
                 .collect()
             })
             .await
@@ -178,15 +173,15 @@ impl Store {
             .write(move |tx| {
                 let due = tx.query_all(
                     // The condition on `compare_at` appears a second time, to be checked again if another node was faster.
-                    concat!(
+                    constcat::concat!(
                         "UPDATE payment SET compare_at = $2 WHERE id {IN}SELECT p.id FROM payment p \
                          WHERE p.compare_at >= 0 AND p.compare_at <= $1 ORDER BY p.compare_at, p.id LIMIT $3{END} \
                          AND compare_at <= $1 RETURNING ",
-                        payment_columns!()
+                        PaymentRow::COLUMNS
                     ),
                     vals![at, at + lease, limit],
                 )?;
-                Ok(readable(&due, "payment", payment_from))
+                Ok(readable(&due, "payment", PaymentRow::read))
             })
             .await
     }
@@ -207,10 +202,10 @@ impl Store {
 
 fn payment_with(tx: &mut dyn Tx, id: PaymentId) -> Result<PaymentRow> {
     let row = tx.query_one(
-        concat!("SELECT ", payment_columns!(), " FROM payment WHERE id = $1"),
+        constcat::concat!("SELECT ", PaymentRow::COLUMNS, " FROM payment WHERE id = $1"),
         vals![id],
     )?;
-    payment_from(&row)
+    PaymentRow::read(&row)
 }
 
 fn credit(tx: &mut dyn Tx, paid: &PaidTopup) -> Result<Appended> {
@@ -291,19 +286,5 @@ fn entry(paid: &PaidTopup) -> Result<NewLedgerEntry> {
         topup: Some(paid.topup.to_string()),
         user: None,
         at: paid.audit.at,
-    })
-}
-
-pub(super) fn payment_from(row: &Row) -> Result<PaymentRow> {
-    Ok(PaymentRow {
-        id: row.parse(0)?,
-        org: row.parse(1)?,
-        topup: row.parse(2)?,
-        intent: row.text(3)?.to_owned(),
-        charge: row.opt_text(4)?.map(str::to_owned),
-        amount_cents: row.int(5)?,
-        refunded_cents: row.int(6)?,
-        disputed_cents: row.int(7)?,
-        created_at: row.time(8)?,
     })
 }

@@ -7,7 +7,7 @@ use sortie_api::{OrgId, Timestamp, TopupId, TopupKind, TopupState, UserId};
 use crate::{
     Store,
     audit::{Audit, record},
-    db::{Row, Stmt, Tx, batch, readable, vals},
+    db::{ReadRow, Stmt, Tx, batch, readable, row, vals},
     organizations::lock,
     types::{Error, Result},
 };
@@ -39,35 +39,37 @@ pub struct NewTopup {
     pub check_at: Timestamp,
 }
 
-/// Order as it is recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TopupRow {
-    /// ID of the order.
-    pub id: TopupId,
-    /// Organization that buys.
-    pub org: OrgId,
-    /// Kind of the order.
-    pub kind: TopupKind,
-    /// Amount in cents.
-    pub amount_cents: i64,
-    /// State of the order.
-    pub state: TopupState,
-    /// Checkout session.
-    pub session: Option<String>,
-    /// Payment intent.
-    pub intent: Option<String>,
-    /// Whether the card is saved.
-    pub save_card: bool,
-    /// Card that an automatic purchase charges.
-    pub payment_method: Option<String>,
-    /// Person who buys.
-    pub created_by: Option<UserId>,
-    /// Time of the order.
-    pub created_at: Timestamp,
-    /// Number of looks at Stripe. The record of a look must carry it.
-    pub checks: i64,
-    /// Customer of Stripe that the organization is.
-    pub customer: Option<String>,
+row! {
+    /// Order as it is recorded.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct TopupRow {
+        /// ID of the order.
+        pub id: TopupId = "id",
+        /// Organization that buys.
+        pub org: OrgId = "org_id",
+        /// Kind of the order.
+        pub kind: TopupKind = "kind",
+        /// Amount in cents.
+        pub amount_cents: i64 = "amount_cents",
+        /// State of the order.
+        pub state: TopupState = "state",
+        /// Checkout session.
+        pub session: Option<String> = "session_id",
+        /// Payment intent.
+        pub intent: Option<String> = "intent_id",
+        /// Whether the card is saved.
+        pub save_card: bool = "save_card",
+        /// Card that an automatic purchase charges.
+        pub payment_method: Option<String> = "payment_method",
+        /// Person who buys.
+        pub created_by: Option<UserId> = "created_by",
+        /// Time of the order.
+        pub created_at: Timestamp = "created_at",
+        /// Number of looks at Stripe. The record of a look must carry it.
+        pub checks: i64 = "checks",
+        /// Customer of Stripe that the organization is.
+        pub customer: Option<String> = "(SELECT b.customer FROM billing_account b WHERE b.org_id = topup.org_id)",
+    }
 }
 
 /// Move of an order to another state.
@@ -84,15 +86,6 @@ pub struct TopupMove {
     /// Reason, for people.
     pub error: Option<String>,
 }
-
-/// Columns that [`topup_from`] reads.
-macro_rules! topup_columns {
-    () => {
-        "id, org_id, kind, amount_cents, state, session_id, intent_id, save_card, payment_method, created_by, created_at, \
-         checks, (SELECT b.customer FROM billing_account b WHERE b.org_id = topup.org_id)"
-    };
-}
-pub(super) use topup_columns;
 
 impl Store {
     /// Records an order of a person. [`TOO_MANY_OPEN`] if the organization has `most` checkouts that are not paid.
@@ -120,10 +113,10 @@ impl Store {
         self.db
             .read(move |tx| {
                 let row = tx.query_one(
-                    concat!("SELECT ", topup_columns!(), " FROM topup WHERE id = $1"),
+                    constcat::concat!("SELECT ", TopupRow::COLUMNS, " FROM topup WHERE id = $1"),
                     vals![id],
                 )?;
-                topup_from(&row)
+                TopupRow::read(&row)
             })
             .await
     }
@@ -134,11 +127,11 @@ impl Store {
         self.db
             .read(move |tx| {
                 tx.query_opt(
-                    concat!("SELECT ", topup_columns!(), " FROM topup WHERE session_id = $1"),
+                    constcat::concat!("SELECT ", TopupRow::COLUMNS, " FROM topup WHERE session_id = $1"),
                     vals![session.as_str()],
                 )?
                 .as_ref()
-                .map(topup_from)
+                .map(TopupRow::read)
                 .transpose()
             })
             .await
@@ -150,15 +143,15 @@ impl Store {
             .write(move |tx| {
                 let due = tx.query_all(
                     // The condition on `check_at` appears a second time, to be checked again if another node was faster.
-                    concat!(
+                    constcat::concat!(
                         "UPDATE topup SET check_at = $2, checks = checks + 1 \
                          WHERE id {IN}SELECT t.id FROM topup t WHERE t.check_at >= 0 AND t.check_at <= $1 \
                          ORDER BY t.check_at, t.id LIMIT $3{END} AND check_at <= $1 RETURNING ",
-                        topup_columns!()
+                        TopupRow::COLUMNS
                     ),
                     vals![at, at + lease, limit],
                 )?;
-                Ok(readable(&due, "purchase", topup_from))
+                Ok(readable(&due, "purchase", TopupRow::read))
             })
             .await
     }
@@ -227,22 +220,4 @@ pub(super) fn move_to(tx: &mut dyn Tx, change: &TopupMove) -> Result<bool> {
         )],
     )?;
     Ok(moved.affected == 1)
-}
-
-pub(super) fn topup_from(row: &Row) -> Result<TopupRow> {
-    Ok(TopupRow {
-        id: row.parse(0)?,
-        org: row.parse(1)?,
-        kind: row.parse(2)?,
-        amount_cents: row.int(3)?,
-        state: row.parse(4)?,
-        session: row.opt_text(5)?.map(str::to_owned),
-        intent: row.opt_text(6)?.map(str::to_owned),
-        save_card: row.int(7)? != 0,
-        payment_method: row.opt_text(8)?.map(str::to_owned),
-        created_by: row.opt_parse(9)?,
-        created_at: row.time(10)?,
-        checks: row.int(11)?,
-        customer: row.opt_text(12)?.map(str::to_owned),
-    })
 }

@@ -1,0 +1,243 @@
+//! Rows whose columns are declared once: [`row!`] makes a struct, the text of its columns and its reader from one list, and
+//! [`insert!`] a statement with its values from another.
+
+use std::net::IpAddr;
+
+use sortie_api::{
+    AuditId, BlobId, BudgetPeriod, ConnectionId, ConnectionStatus, DeploymentId, FileId, GrantId,
+    InvitationId, MailId, Micros, OrgId, PaymentId, Role, RunId, RunStatus, ScheduleId, SessionId, Timestamp,
+    TopupId, TopupKind, TopupState, UserId,
+    id::{ConsentId, KeyId, RefundOrderId},
+};
+
+use super::value::{Row, Val};
+use crate::types::{Error, NodeId, Result};
+
+/// Type of a column.
+pub(crate) trait Column: Sized {
+    /// Converts a value. `None` if the value is of another kind or form.
+    fn from_value(value: &Val<'static>) -> Option<Self>;
+}
+
+impl Column for i64 {
+    fn from_value(value: &Val<'static>) -> Option<Self> {
+        match value {
+            Val::Int(number) => Some(*number),
+            Val::Null | Val::Text(_) | Val::Blob(_) => None,
+        }
+    }
+}
+
+impl Column for bool {
+    fn from_value(value: &Val<'static>) -> Option<Self> {
+        i64::from_value(value).map(|number| number != 0)
+    }
+}
+
+impl Column for Timestamp {
+    fn from_value(value: &Val<'static>) -> Option<Self> {
+        i64::from_value(value).map(Self::from_micros)
+    }
+}
+
+impl Column for Micros {
+    fn from_value(value: &Val<'static>) -> Option<Self> {
+        Self::try_from(i64::from_value(value)?).ok()
+    }
+}
+
+impl Column for NodeId {
+    fn from_value(value: &Val<'static>) -> Option<Self> {
+        i64::from_value(value).map(Self)
+    }
+}
+
+impl Column for Vec<u8> {
+    fn from_value(value: &Val<'static>) -> Option<Self> {
+        match value {
+            Val::Blob(bytes) => Some(bytes.to_vec()),
+            Val::Null | Val::Int(_) | Val::Text(_) => None,
+        }
+    }
+}
+
+impl<const N: usize> Column for [u8; N] {
+    fn from_value(value: &Val<'static>) -> Option<Self> {
+        match value {
+            Val::Blob(bytes) => bytes.as_ref().try_into().ok(),
+            Val::Null | Val::Int(_) | Val::Text(_) => None,
+        }
+    }
+}
+
+impl<T: Column> Column for Option<T> {
+    fn from_value(value: &Val<'static>) -> Option<Self> {
+        match value {
+            Val::Null => Some(None),
+            Val::Int(_) | Val::Text(_) | Val::Blob(_) => T::from_value(value).map(Some),
+        }
+    }
+}
+
+/// Types that are stored as their text.
+macro_rules! texts {
+    ($($kind:ty)+) => {$(
+        impl Column for $kind {
+            fn from_value(value: &Val<'static>) -> Option<Self> {
+                match value {
+                    Val::Text(text) => text.parse().ok(),
+                    Val::Null | Val::Int(_) | Val::Blob(_) => None,
+                }
+            }
+        }
+    )+};
+}
+
+texts!(String IpAddr RunId OrgId KeyId ScheduleId ConnectionId FileId AuditId BlobId UserId SessionId MailId GrantId
+    InvitationId DeploymentId ConsentId TopupId PaymentId RefundOrderId RunStatus BudgetPeriod Role TopupKind TopupState ConnectionStatus);
+
+/// A row that [`row!`] has declared.
+pub(crate) trait ReadRow: Sized {
+    /// Columns of a SELECT, in the order of the fields.
+    const COLUMNS: &'static str;
+
+    /// Reads the columns of a row from number `first` on.
+    fn read_from(row: &Row, first: usize) -> Result<Self>;
+
+    /// Reads a row that has these columns alone.
+    fn read(row: &Row) -> Result<Self> {
+        Self::read_from(row, 0)
+    }
+}
+
+impl Row {
+    /// Reads the column with this number. `column` is its text in the SELECT, for the error.
+    pub(crate) fn column<T: Column>(&self, number: usize, column: &str) -> Result<T> {
+        T::from_value(self.get(number)?)
+            .ok_or_else(|| Error::Corrupt(format!("{column} is not a {}", std::any::type_name::<T>())))
+    }
+}
+
+/// Declares a struct, each field with its column in a SELECT.
+macro_rules! row {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis struct $name:ident {
+            $($(#[$field_attribute:meta])* $field_visibility:vis $field:ident: $kind:ty = $column:literal),+ $(,)?
+        }
+    ) => {
+        $(#[$attribute])*
+        $visibility struct $name {
+            $($(#[$field_attribute])* $field_visibility $field: $kind,)+
+        }
+
+        impl $crate::db::rows::ReadRow for $name {
+            const COLUMNS: &'static str = $crate::db::rows::joined!($($column),+);
+
+            fn read_from(row: &$crate::db::Row, first: usize) -> $crate::types::Result<Self> {
+                let mut numbers = first..;
+                let mut number = || numbers.next().unwrap_or(usize::MAX);
+                Ok(Self { $($field: row.column(number(), $column)?,)+ })
+            }
+        }
+    };
+}
+pub(crate) use row;
+
+/// Joins literals with commas.
+macro_rules! joined {
+    ($first:literal $(, $rest:literal)*) => {
+        concat!($first $(, ", ", $rest)*)
+    };
+}
+pub(crate) use joined;
+
+/// Statement that inserts a row: each column with its value, and the end of the statement.
+macro_rules! insert {
+    ($table:literal, { $($column:literal: $value:expr),+ $(,)? } $(, $end:expr)?) => {{
+        const SQL: &str = constcat::concat!(
+            "INSERT INTO ",
+            $table,
+            " (",
+            $crate::db::rows::joined!($($column),+),
+            ") VALUES (",
+            $crate::db::rows::placeholders([$($column),+].len()),
+            ")",
+            $($end,)?
+        );
+        $crate::db::Stmt::new(SQL, $crate::db::vals![$($value),+])
+    }};
+}
+pub(crate) use insert;
+
+/// The first placeholders of a statement, at most 40.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "called in constants alone, where a wrong index does not compile"
+)]
+pub(crate) const fn placeholders(count: usize) -> &'static str {
+    const ALL: &str = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, \
+        $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, ";
+    let (mut end, mut seen) = (0, 0);
+    while seen < count {
+        // A statement with more columns fails to compile here.
+        assert!(end < ALL.len(), "more than 40 columns");
+        if ALL.as_bytes()[end] == b',' {
+            seen += 1;
+        }
+        end += 1;
+    }
+    ALL.split_at(end - 1).0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    row! {
+        #[derive(Debug, PartialEq)]
+        struct Sample {
+            id: i64 = "s.id",
+            name: Option<String> = "s.name",
+            is_new: bool = "COALESCE(s.new, 0)",
+        }
+    }
+
+    fn values(name: Val<'static>) -> Row {
+        Row(vec![Val::Null, Val::Int(7), name, Val::Int(1)])
+    }
+
+    #[test]
+    fn a_row_is_read_from_the_columns_of_its_declaration() {
+        assert_eq!(Sample::COLUMNS, "s.id, s.name, COALESCE(s.new, 0)");
+        let read = Sample::read_from(&values(Val::from("a")), 1);
+        let expected = Sample {
+            id: 7,
+            name: Some("a".to_owned()),
+            is_new: true,
+        };
+        assert_eq!(read, Ok(expected));
+        assert_eq!(
+            Sample::read_from(&values(Val::Null), 1).map(|row| row.name),
+            Ok(None)
+        );
+    }
+
+    #[test]
+    fn an_error_names_the_column() {
+        let wrong = Sample::read_from(&values(Val::Int(3)), 1).unwrap_err();
+        assert!(wrong.to_string().contains("s.name is not a"), "{wrong}");
+        assert!(Sample::read(&Row(vec![Val::Int(1)])).is_err());
+    }
+
+    #[test]
+    fn an_insert_has_a_placeholder_for_each_column() {
+        let statement = insert!("t", { "a": 1_i64, "b": "x" }, " ON CONFLICT DO NOTHING");
+        assert_eq!(
+            statement.sql,
+            "INSERT INTO t (a, b) VALUES ($1, $2) ON CONFLICT DO NOTHING"
+        );
+        assert_eq!(statement.params, vec![Val::Int(1), Val::from("x")]);
+        assert!(placeholders(40).ends_with("$39, $40"));
+    }
+}
