@@ -1,5 +1,5 @@
 # Each target stands alone on a machine with Rust and make: it installs what it lacks, or says what to install.
-.PHONY: demo test fmt lint snap bench soak durability faults simulate fuzz deploy deb image ci
+.PHONY: demo test fmt lint snap bench bench-against soak durability faults simulate fuzz deploy deb image ci
 
 demo: ## Build, start an engine on its embedded default and run an agent on real input
 	scripts/demo
@@ -25,6 +25,9 @@ snap: ## Take over the snapshots that changed, after a look at the diff
 
 bench: ## Measure this machine and the engine on both databases; writes bench/RESULTS.md
 	scripts/bench
+
+bench-against: ## Compare with an earlier commit in turn: make bench-against REV=v1.0.0 ONLY=tool-free
+	scripts/bench-against $(REV) $(if $(ONLY),--only $(ONLY))
 
 soak: ## Mixed work for 30 minutes on each database; writes CSV files and pictures into bench/soak
 	scripts/soak
