@@ -74,7 +74,7 @@ mod tests {
 
     /// A recorder that is behind at the first entry and not at the next.
     #[derive(Default)]
-    struct Behind(std::sync::Mutex<Vec<u32>>);
+    struct Behind(parking_lot::Mutex<Vec<u32>>);
 
     impl Sink for Behind {
         fn record(&self, _event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
@@ -86,7 +86,7 @@ mod tests {
                 if entry.step == 1 {
                     tokio::task::yield_now().await;
                 }
-                self.0.lock().unwrap().push(entry.step);
+                self.0.lock().push(entry.step);
                 Ok(())
             })
         }
@@ -112,6 +112,6 @@ mod tests {
         let entry = |step| journal_writer.write(step, What::Trimmed { turns: 0 });
         let (first, second) = join(entry(1), entry(2)).await;
         assert!(first.is_ok() && second.is_ok());
-        assert_eq!(*sink.0.lock().unwrap(), [1, 2]);
+        assert_eq!(*sink.0.lock(), [1, 2]);
     }
 }

@@ -3,11 +3,10 @@
 
 use std::{
     pin::pin,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use sortie_api::{
     EventType, Micros,
@@ -183,7 +182,7 @@ impl<'a> Meter<'a> {
 
     fn budget(&self) -> MutexGuard<'_, Budget> {
         // The budget is plain numbers, each changed in one assignment: a panic elsewhere leaves them whole.
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+        self.budget.lock()
     }
 }
 

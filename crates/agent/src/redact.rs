@@ -11,10 +11,12 @@ use std::{
     borrow::Cow,
     ops::Range,
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
+
+use parking_lot::RwLock;
 
 use self::{
     decode::Tail,
@@ -96,12 +98,12 @@ impl Redactor {
             return None;
         }
         // A panic elsewhere leaves the list as it was before or after one change.
-        let known = self.shared.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.shared.known.read();
         known.search.clone()
     }
 
     fn know(&self, secrets: impl Iterator<Item = String>) {
-        let mut known = self.shared.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.shared.known.write();
         let before = known.secrets.len();
         for secret in secrets.filter(|secret| !secret.is_empty()) {
             if !known.secrets.contains(&secret) {

@@ -3,9 +3,8 @@
 //! A run without credentials has nothing to redact: its events pass unchanged. Thinking between tags is removed from the
 //! text that the model is writing.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use futures_util::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::value::{RawValue, to_raw_value};
 use sortie_api::{
     Artifact, EventType, Micros,
@@ -78,7 +77,7 @@ impl<'a> RedactingSink<'a> {
 
     fn writing(&self) -> MutexGuard<'_, Writing> {
         // A panic elsewhere leaves at worst a text that lacks a piece.
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writing.lock()
     }
 
     fn text(&self, text: String) -> String {
@@ -303,18 +302,12 @@ mod tests {
 
     impl Sink for Told {
         fn record(&self, event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
-            self.0
-                .lock()
-                .unwrap()
-                .push(serde_json::to_string(&event).unwrap());
+            self.0.lock().push(serde_json::to_string(&event).unwrap());
             Box::pin(async { Ok(()) })
         }
 
         fn journal(&self, entry: Entry) -> BoxFuture<'_, Result<(), Stopped>> {
-            self.0
-                .lock()
-                .unwrap()
-                .push(serde_json::to_string(&entry).unwrap());
+            self.0.lock().push(serde_json::to_string(&entry).unwrap());
             Box::pin(async { Ok(()) })
         }
 
@@ -454,7 +447,7 @@ mod tests {
             };
             shown.journal(entry).await.unwrap();
         }
-        let told = told.0.into_inner().unwrap();
+        let told = told.0.into_inner();
         assert_eq!(told.len(), events().len() + entries().len());
         for told in told {
             assert!(told.contains("[redacted]") && !told.contains(SECRET), "{told}");

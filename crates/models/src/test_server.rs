@@ -1,9 +1,8 @@
 //! For tests: a provider that answers with exactly the bytes a test wants, and keeps what it was asked.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
 
 use serde_json::Value;
 use sortie_agent::{
@@ -150,7 +149,7 @@ impl Server {
             for answer in answers {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let request = read_request(&mut stream).await;
-                kept.lock().unwrap().push(request);
+                kept.lock().push(request);
                 give(&mut stream, &answer).await;
             }
         })
@@ -165,7 +164,7 @@ impl Server {
             drop(listener);
             for answer in answers {
                 let request = read_request(&mut stream).await;
-                kept.lock().unwrap().push(request);
+                kept.lock().push(request);
                 give(&mut stream, &answer).await;
             }
         })
@@ -196,17 +195,17 @@ impl Server {
 
     /// The number of requests so far.
     pub(crate) fn requests(&self) -> usize {
-        self.asked.lock().unwrap().len()
+        self.asked.lock().len()
     }
 
     /// The head of the request of this number, in lower case.
     pub(crate) fn head(&self, number: usize) -> String {
-        self.asked.lock().unwrap()[number].0.to_ascii_lowercase()
+        self.asked.lock()[number].0.to_ascii_lowercase()
     }
 
     /// The body of the request of this number.
     pub(crate) fn body(&self, number: usize) -> Value {
-        serde_json::from_slice(&self.asked.lock().unwrap()[number].1).unwrap()
+        serde_json::from_slice(&self.asked.lock()[number].1).unwrap()
     }
 }
 
@@ -327,22 +326,22 @@ pub(crate) struct RecordedDeltas(Mutex<Vec<String>>, Mutex<usize>);
 
 impl RecordedDeltas {
     pub(crate) fn pieces(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
+        self.0.lock().clone()
     }
 
     /// Bytes of what was written besides.
     pub(crate) fn unseen(&self) -> usize {
-        *self.1.lock().unwrap()
+        *self.1.lock()
     }
 }
 
 impl Deltas for RecordedDeltas {
     fn text(&self, piece: &str) {
-        self.0.lock().unwrap().push(piece.to_owned());
+        self.0.lock().push(piece.to_owned());
     }
 
     fn written(&self, bytes: usize) {
-        *self.1.lock().unwrap() += bytes;
+        *self.1.lock() += bytes;
     }
 }
 

@@ -9,11 +9,9 @@
     reason = "a test fails by panicking, and its table is short"
 )]
 
-use std::{
-    fmt::Write as _,
-    path::PathBuf,
-    sync::{Arc, Mutex},
-};
+use std::{fmt::Write as _, path::PathBuf, sync::Arc};
+
+use parking_lot::Mutex;
 
 use futures_util::future::BoxFuture;
 use serde_json::{json, value::RawValue};
@@ -107,7 +105,7 @@ impl Reader {
 
     fn usage(&self, request: &Request<'_>, output_tokens: u64) -> Usage {
         let parts = self.parts(request);
-        let mut seen = self.seen.lock().unwrap();
+        let mut seen = self.seen.lock();
         let same = parts
             .iter()
             .zip(seen.iter())
@@ -154,7 +152,7 @@ impl Model for Reader {
         request: Request<'a>,
         _deltas: &'a dyn Deltas,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
-        let mut calls = self.calls.lock().unwrap();
+        let mut calls = self.calls.lock();
         *calls += 1;
         let notes = matches!(request.transcript.last(), Some(Turn::User(text)) if text.starts_with("The conversation has become"));
         let (content, output_tokens) = if notes || request.tool_use == ToolUse::Never {
@@ -241,7 +239,7 @@ struct Recorded {
 
 impl Sink for Recorded {
     fn record(&self, event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
-        self.kinds.lock().unwrap().push(event.kind());
+        self.kinds.lock().push(event.kind());
         Box::pin(async { Ok(()) })
     }
 
@@ -254,7 +252,7 @@ impl Sink for Recorded {
     }
 
     fn spent(&self, cost: Micros, _at: Instant) {
-        *self.cost.lock().unwrap() = cost;
+        *self.cost.lock() = cost;
     }
 }
 
@@ -365,13 +363,13 @@ async fn simulate(case: Case, infos: &[ModelInfo]) -> Ended {
     };
     let recorded = Recorded::default();
     let outcome = sortie_agent::run(spec, &model, &mut workspace(), &recorded).await;
-    let cost = recorded.cost.lock().unwrap().get();
-    let kinds = recorded.kinds.lock().unwrap();
+    let cost = recorded.cost.lock().get();
+    let kinds = recorded.kinds.lock();
     assert!(cost <= i64::try_from(max).unwrap(), "{case:?} cost {cost}");
     Ended {
         outcome,
         spent_percent: cost * 100 / i64::try_from(max).unwrap(),
-        calls: *model.calls.lock().unwrap(),
+        calls: *model.calls.lock(),
         notes: kinds.iter().filter(|kind| **kind == "context_compacted").count(),
     }
 }

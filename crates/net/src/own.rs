@@ -7,9 +7,11 @@ use std::{
     fs, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     os::fd::OwnedFd,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use rustix::{
     io::Errno,
@@ -81,7 +83,7 @@ impl OwnAddresses {
         match self {
             Self::Given(addresses) => addresses.contains(&ip),
             Self::Current(current) => {
-                let mut current = current.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut current = current.lock();
                 let is_stale = current.has_changed() || current.read_at.is_none();
                 (is_stale && current.read().is_err()) || current.addresses.contains(&ip)
             }
@@ -276,7 +278,7 @@ mod tests {
         let OwnAddresses::Current(current) = &own else {
             panic!("the addresses of this machine")
         };
-        assert!(current.lock().unwrap().changes.is_some());
+        assert!(current.lock().changes.is_some());
         let [four, six] = ["8.8.4.4", "2a00:1450::5"].map(|ip| ip.parse::<IpAddr>().unwrap());
         ip("link set lo up");
         for _ in 0..20 {
@@ -289,7 +291,7 @@ mod tests {
             ip("addr del 2a00:1450::5/128 dev lo");
         }
         // A route to somewhere else is no reason to read anything.
-        let read_at = || current.lock().unwrap().read_at;
+        let read_at = || current.lock().read_at;
         own.contain(four);
         let before = read_at();
         ip("route add 203.0.113.0/24 dev lo");
@@ -304,7 +306,7 @@ mod tests {
         let OwnAddresses::Current(current) = &own else {
             panic!("the addresses of this machine")
         };
-        current.lock().unwrap().changes = None;
+        current.lock().changes = None;
         let four = "8.8.4.4".parse().unwrap();
         ip("link set lo up");
         ip("addr add 8.8.4.4/32 dev lo");

@@ -8,8 +8,10 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     path::PathBuf,
     process::Stdio,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
+
+use parking_lot::Mutex;
 
 use tokio::{
     process::{Child, Command},
@@ -80,12 +82,12 @@ impl ForkServer {
 
     /// Has another process started for the next sandbox, unless that was done already.
     pub(crate) fn replace(&self, server: &Arc<Running>) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         running.take_if(|known| Arc::ptr_eq(known, server));
     }
 
     fn running(&self) -> Result<Arc<Running>, Error> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         if let Some(server) = &*running {
             return Ok(Arc::clone(server));
         }

@@ -13,8 +13,10 @@ use std::{
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixListener},
     },
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use rustix::thread::CapabilitySet;
 
@@ -108,7 +110,7 @@ impl Pool {
     }
 
     fn acquire(&self) -> io::Result<RunUid> {
-        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut blocks = self.blocks.lock();
         if let Some(uid) = blocks.iter().find_map(Block::acquire) {
             return Ok(uid);
         }
@@ -134,7 +136,7 @@ impl Pool {
 
 impl Block {
     fn slots(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots.lock()
     }
 
     /// A free id, round robin: each rests as long as possible before another run gets it.
@@ -231,7 +233,7 @@ mod tests {
         let mut held: Vec<_> = (0..=BLOCK).map(|_| pool.acquire().unwrap()).collect();
         let distinct: BTreeSet<_> = held.iter().map(RunUid::uid).collect();
         assert_eq!(distinct.len(), held.len());
-        assert_eq!(pool.blocks.lock().unwrap().len(), 2);
+        assert_eq!(pool.blocks.lock().len(), 2);
 
         let other = Pool::new(candidates);
         let theirs = other.acquire().unwrap();

@@ -5,11 +5,13 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use anyhow::{Context, Result};
 use tokio::{
@@ -42,7 +44,7 @@ struct Nodes {
 
 impl Nodes {
     fn known(&self) -> MutexGuard<'_, Vec<(SocketAddr, bool)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// The next one that is ready.

@@ -1,10 +1,8 @@
 //! A browser without script: it keeps cookies, sends the forms of pages, and follows no redirect by itself.
 
-use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
@@ -70,7 +68,7 @@ impl Browser {
     }
 
     fn cookies(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
-        self.cookies.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cookies.lock()
     }
 
     /// Sets a cookie.

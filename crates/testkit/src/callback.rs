@@ -5,9 +5,11 @@ use std::{
     collections::VecDeque,
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
+
+use parking_lot::Mutex;
 
 use anyhow::{Context, Result, ensure};
 use axum::{Router, extract::State, routing::post};
@@ -94,10 +96,7 @@ impl CallbackReceiver {
 
     /// The next deliveries are answered with these statuses, each once; then 204 again.
     pub fn answer_with(&self, statuses: impl IntoIterator<Item = StatusCode>) {
-        self.answers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend(statuses);
+        self.answers.lock().extend(statuses);
     }
 
     /// From here on nobody is answered, until [`release`](Self::release).
@@ -155,11 +154,7 @@ async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: By
     // An error would mean that the receiver is gone, and nobody waits for its answer.
     let mut held = shared.held.subscribe();
     drop(held.wait_for(|held| !held).await);
-    let next = shared
-        .answers
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .pop_front();
+    let next = shared.answers.lock().pop_front();
     let good = if genuine {
         StatusCode::NO_CONTENT
     } else {

@@ -4,13 +4,9 @@
 //! The proxy reads the message framing of the protocol, and of the messages only what it needs: the text of simple queries, the texts of
 //! prepared statements, and which of those a transaction uses. Connections are not encrypted.
 
-use std::{
-    collections::HashMap,
-    io,
-    net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -60,7 +56,7 @@ struct Shared {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The fault of the commit that has come now, of a transaction with these statements.

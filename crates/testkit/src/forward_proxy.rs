@@ -5,8 +5,10 @@ use std::{
     collections::HashMap,
     io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
+
+use parking_lot::Mutex;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use tokio::{
@@ -73,7 +75,7 @@ impl ForwardProxy {
     /// Leads what asks for `target`, a host and a port, to a peer.
     #[must_use]
     pub fn leading(self, target: &str, peer: SocketAddr) -> Self {
-        let mut peers = self.shared.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut peers = self.shared.peers.lock();
         peers.insert(target.to_owned(), peer);
         drop(peers);
         self
@@ -86,20 +88,20 @@ impl ForwardProxy {
 
     /// Returns what each connection has asked for first: `CONNECT host:port`, `GET http://host/path`, `SOCKS host:port`.
     pub fn asked(&self) -> Vec<String> {
-        let asked = self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = self.shared.asked.lock();
         asked.clone()
     }
 }
 
 impl Shared {
     fn record(&self, asked: String) {
-        let mut all = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.asked.lock();
         all.push(asked);
     }
 
     async fn connect(&self, target: &str) -> io::Result<TcpStream> {
         let peer = {
-            let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+            let peers = self.peers.lock();
             peers.get(target).copied()
         };
         TcpStream::connect(peer.ok_or(io::ErrorKind::HostUnreachable)?).await

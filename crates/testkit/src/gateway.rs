@@ -6,11 +6,13 @@ use std::{
     io,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use axum::{
     Router,
@@ -106,8 +108,8 @@ impl Gateway {
 }
 
 impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<GatewayFault>> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, VecDeque<GatewayFault>> {
+        self.faults.lock()
     }
 
     fn next(&self) -> GatewayFault {

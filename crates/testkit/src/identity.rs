@@ -1,10 +1,8 @@
 //! An identity provider as a script: it signs in whom the test names, and makes the mistakes that the test asks for.
 
-use std::{
-    collections::HashMap,
-    io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, io, sync::Arc};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use axum::{
@@ -280,7 +278,7 @@ fn encoded(bytes: &[u8]) -> String {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 /// Lays members over an object; null takes one away.

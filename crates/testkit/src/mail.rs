@@ -1,12 +1,8 @@
 //! A mail server: it keeps what it takes, answers as it is told, and sends nothing on.
 
-use std::{
-    collections::VecDeque,
-    fmt::Write as _,
-    io,
-    net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::VecDeque, fmt::Write as _, io, net::SocketAddr, sync::Arc};
+
+use parking_lot::Mutex;
 
 use anyhow::{Context, Result};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -188,11 +184,7 @@ impl MailSink {
 
     /// The next mails are answered with these, each once; those after them are taken.
     pub fn answer_with(&self, answers: impl IntoIterator<Item = MailAnswer>) {
-        self.shared
-            .answers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend(answers);
+        self.shared.answers.lock().extend(answers);
     }
 
     /// The mails that were taken so far.
@@ -335,7 +327,7 @@ impl Session {
 
     /// Takes the next answer of the script, if it is one for this step.
     fn next_if(&self, fits: impl FnOnce(&MailAnswer) -> bool) -> Option<MailAnswer> {
-        let mut answers = self.shared.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = self.shared.answers.lock();
         let fits = answers.front().is_some_and(fits);
         let next = if fits { answers.pop_front() } else { None };
         if matches!(next, Some(MailAnswer::Sender(_) | MailAnswer::Recipient(_))) {

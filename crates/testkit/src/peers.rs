@@ -7,12 +7,11 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        mpsc::{Receiver, channel},
-    },
+    sync::mpsc::{Receiver, channel},
     time::{Duration, Instant},
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -98,7 +97,7 @@ impl Peer {
     }
 
     fn lines(&self) -> MutexGuard<'_, Receiver<String>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lines.lock()
     }
 
     /// Waits for the next line. An error where the peer ends or stays silent.

@@ -5,11 +5,13 @@ use std::{
     io,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -49,7 +51,7 @@ struct Shared {
 
 impl Shared {
     fn upstream(&self) -> MutexGuard<'_, SocketAddr> {
-        self.upstream.lock().unwrap_or_else(PoisonError::into_inner)
+        self.upstream.lock()
     }
 }
 

@@ -4,10 +4,12 @@ use std::{
     collections::VecDeque,
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
@@ -105,14 +107,14 @@ impl Script {
 
     /// The number of answers that nobody has asked for yet; zero for a driver.
     pub(crate) fn left(&self) -> usize {
-        match &*self.source.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*self.source.lock() {
             Source::Queue(turns) => turns.len(),
             Source::Driver(_) => 0,
         }
     }
 
     pub(crate) fn rules(&self) -> MutexGuard<'_, Rules> {
-        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rules.lock()
     }
 
     /// Keeps a request, checks it, and takes the next answer once its delay is over.
@@ -175,7 +177,7 @@ impl Script {
     }
 
     fn take(&self, request: &Value) -> Option<Turn> {
-        match &mut *self.source.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &mut *self.source.lock() {
             Source::Queue(turns) => turns.pop_front(),
             Source::Driver(driver) => Some(driver(request)),
         }

@@ -5,12 +5,9 @@
 //! `/guarded/scoped` only whom the person gave the scope `write`, `/mcp` speaks MCP. `/authorize` agrees at once and sends the browser back; `/token` checks PKCE. `/guarded` can be
 //! discovered as a protected resource, `/register` takes any client.
 
-use std::{
-    collections::HashMap,
-    fmt::Write as _,
-    io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, fmt::Write as _, io, sync::Arc};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use axum::{
     Router,
@@ -81,7 +78,7 @@ struct Shared {
 type Known = State<Arc<Mutex<Shared>>>;
 
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+    shared.lock()
 }
 
 fn access(number: u32) -> String {

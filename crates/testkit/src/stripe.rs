@@ -25,12 +25,9 @@ mod subscriptions;
 mod tests;
 mod webhooks;
 
-use std::{
-    io,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
 
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::Value;

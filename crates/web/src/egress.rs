@@ -14,9 +14,11 @@ mod watched;
 
 use std::{
     convert::Infallible,
-    sync::{Arc, Mutex, atomic::AtomicU64},
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -187,10 +189,7 @@ async fn connection(proxy: Arc<Proxy>, stream: TcpStream) {
         // The run's own doing, or its command was ended: nothing for the operator.
         tracing::debug!(%error, "a connection to the egress proxy broke");
     }
-    let tunnel = match tunnel.lock() {
-        Ok(mut tunnel) => tunnel.take(),
-        Err(poisoned) => poisoned.into_inner().take(),
-    };
+    let tunnel = tunnel.lock().take();
     if let Some(tunnel) = tunnel {
         proxy.tunnel(tunnel).await;
     }

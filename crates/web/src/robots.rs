@@ -4,11 +4,9 @@
 
 mod rules;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use http::{HeaderMap, Method, header::ACCEPT};
 use sortie_net::{BodyEnd, Client, Policy, read_head};
@@ -108,7 +106,7 @@ impl Robots {
     }
 
     fn sites(&self) -> MutexGuard<'_, Sites> {
-        self.sites.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sites.lock()
     }
 
     fn known(&self, site: &Origin) -> Option<Answer> {

@@ -3,11 +3,9 @@
 //! A connection is kept for the next mail only after an exchange that ended well. One that was cut off in the middle is
 //! closed: the answer to an earlier command must never pass for that to a later one.
 
-use std::{
-    io,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{io, time::Duration};
+
+use parking_lot::Mutex;
 
 use lettre::transport::smtp::{
     Error as SmtpError,
@@ -124,13 +122,13 @@ impl Smtp {
     }
 
     fn take(&self) -> Option<AsyncSmtpConnection> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         idle.retain(|(_, since)| since.elapsed() < IDLE);
         idle.pop().map(|(connection, _)| connection)
     }
 
     fn keep(&self, connection: AsyncSmtpConnection) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         if idle.len() < KEPT {
             idle.push((connection, Instant::now()));
         }

@@ -3,10 +3,9 @@
 //! Whoever finds a document that is recent enough waits for nobody. One request fetches a missing one, and everybody who waits
 //! for it gets its result. A failure counts for a few seconds, so that a provider that is silent holds up each sign-in once.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use sortie_api::Timestamp;
 use sortie_base::Clock;
@@ -82,7 +81,7 @@ impl<T: Clone> KeptDocument<T> {
     }
 
     fn last(&self) -> MutexGuard<'_, Last<T>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock()
     }
 }
 

@@ -3,10 +3,9 @@
 //! The operator names the provider, so that its address may be private or this machine's own. Requests follow no redirect,
 //! and take a bounded part of an answer in a bounded time.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -111,7 +110,7 @@ impl Provider {
     }
 
     fn client(&self) -> Fetched<Client> {
-        let mut known = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.client.lock();
         if let Some(client) = &*known {
             return Ok(client.clone());
         }

@@ -208,12 +208,12 @@ mod tests {
         let slots = slots(2, 3);
         let running = Arc::new(AtomicUsize::new(0));
         let (release, blocked) = mpsc::channel::<()>();
-        let blocked = Arc::new(std::sync::Mutex::new(blocked));
+        let blocked = Arc::new(parking_lot::Mutex::new(blocked));
         let work = || {
             let (running, blocked) = (Arc::clone(&running), Arc::clone(&blocked));
             slots.run(move || {
                 let most = running.fetch_add(1, Ordering::SeqCst) + 1;
-                blocked.lock().unwrap().recv().unwrap();
+                blocked.lock().recv().unwrap();
                 running.fetch_sub(1, Ordering::SeqCst);
                 Ok(most)
             })

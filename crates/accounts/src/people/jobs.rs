@@ -2,9 +2,8 @@
 //!
 //! The queue is bounded, and a stopped node drops what is left in it: the person asks again.
 
-use std::sync::{Mutex, PoisonError};
-
 use futures_util::{StreamExt as _, stream};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::applicant::CheckedApplicant;
@@ -54,13 +53,7 @@ impl Jobs {
 impl Accounts {
     /// Does the jobs behind the answers. Runs until it is dropped; a second call returns at once.
     pub async fn run_jobs(&self) {
-        let waiting = self
-            .0
-            .jobs
-            .waiting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let waiting = self.0.jobs.waiting.lock().take();
         let Some(mut waiting) = waiting else {
             return;
         };
@@ -74,7 +67,7 @@ impl Accounts {
     pub(crate) async fn run_waiting_jobs(&self) {
         loop {
             let job = {
-                let mut waiting = self.0.jobs.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut waiting = self.0.jobs.waiting.lock();
                 waiting.as_mut().and_then(|waiting| waiting.try_recv().ok())
             };
             match job {

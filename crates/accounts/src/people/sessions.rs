@@ -4,12 +4,9 @@
 //! this node stops at once; other nodes accept it for five seconds at most. The end of a session is part of its look-up and
 //! holds on every node at that moment.
 
-use std::{
-    collections::HashMap,
-    net::IpAddr,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, net::IpAddr, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use sortie_api::{
     Mode, OrgId, SessionId, UserId,
@@ -209,7 +206,7 @@ impl Lookups {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

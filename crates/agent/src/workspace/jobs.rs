@@ -5,11 +5,9 @@
 
 mod streams;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use sortie_sandbox::{Capture, Error, ExitKind, Process, Released, StreamOutput};
 use tokio::{task::JoinSet, time::Instant};
@@ -223,7 +221,7 @@ impl Job {
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic elsewhere leaves the state as it was before or after one change.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn ended(&self, end: JobEnd, left: Left) {

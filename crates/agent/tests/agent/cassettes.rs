@@ -3,12 +3,9 @@
 //! A cassette is written by `sortie runs export`. Its model says what was said, its tools answer what was answered, as
 //! long as it took. An output that the record has cut is filled up to its length.
 
-use std::{
-    collections::VecDeque,
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, path::Path, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
 
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
@@ -189,14 +186,11 @@ impl Player {
     }
 
     fn next(&self) -> Option<Say> {
-        self.says
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop_front()
+        self.says.lock().pop_front()
     }
 
     fn left(&self) -> usize {
-        self.says.lock().unwrap().len()
+        self.says.lock().len()
     }
 
     fn reply(&self, say: Say) -> Result<Reply, ModelError> {
@@ -301,7 +295,7 @@ impl Recorded {
         for result in std::mem::take(&mut cassette.results) {
             let tool = tools.iter_mut().find(|tool| tool.name == replayed(&result.tool));
             if let Some(tool) = tool {
-                tool.outputs.get_mut().unwrap().push_back(result);
+                tool.outputs.get_mut().push_back(result);
             }
         }
         tools
@@ -334,7 +328,7 @@ impl Tool for Recorded {
         _context: Context<'a>,
     ) -> BoxFuture<'a, Result<ToolContent, ToolError>> {
         Box::pin(async move {
-            let next = self.outputs.lock().unwrap().pop_front();
+            let next = self.outputs.lock().pop_front();
             let recorded =
                 next.unwrap_or_else(|| panic!("{} is called more often than was recorded", self.name));
             tokio::time::sleep(Duration::from_millis(recorded.duration_ms)).await;

@@ -1,10 +1,8 @@
 //! The file tools as models use them by habit: absolute paths, names of other tools, pictures, ignored files.
 
-use std::{
-    fs::File,
-    path::Path,
-    sync::{Arc, Mutex},
-};
+use std::{fs::File, path::Path, sync::Arc};
+
+use parking_lot::Mutex;
 
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -427,16 +425,16 @@ async fn the_file_tools_wait_where_there_is_no_descriptor() {
                     std::fs::write(dir.join("a/there.txt"), "one\ntwo\n").unwrap();
                 },
                 |_| {
-                    *held.lock().unwrap() = all_but(room);
+                    *held.lock() = all_but(room);
                     vec![(tool, arguments)]
                 },
             );
             let (told, ()) = tokio::join!(called, async {
-                while held.lock().unwrap().is_empty() {
+                while held.lock().is_empty() {
                     tokio::task::yield_now().await;
                 }
                 tokio::time::sleep(4 * PAUSE).await;
-                held.lock().unwrap().clear();
+                held.lock().clear();
             });
             let texts = told.texts();
             assert!(

@@ -1,11 +1,9 @@
 //! A run that goes on after its worker died: nothing is done twice that must not be, nothing is forgotten, nothing is
 //! asked of the model again.
 
-use std::{
-    collections::VecDeque,
-    path::Path,
-    sync::{Arc, Mutex},
-};
+use std::{collections::VecDeque, path::Path, sync::Arc};
+
+use parking_lot::Mutex;
 
 use futures_util::future::BoxFuture;
 use proptest::prelude::*;
@@ -70,7 +68,7 @@ impl Follower {
     }
 
     fn left(&self) -> usize {
-        self.script.lock().unwrap().len()
+        self.script.lock().len()
     }
 }
 
@@ -91,12 +89,8 @@ impl Model for Follower {
         let reply = if asks_for_notes(&request) {
             says("What was done so far.")
         } else {
-            *self.shown.lock().unwrap() = format!("{:?}", request.transcript);
-            self.script
-                .lock()
-                .unwrap()
-                .pop_front()
-                .expect("the script goes on")
+            *self.shown.lock() = format!("{:?}", request.transcript);
+            self.script.lock().pop_front().expect("the script goes on")
         };
         Box::pin(async { Ok(reply) })
     }
@@ -229,7 +223,7 @@ async fn attempt_in(
     let outcome = run_ruled(with(probes, journal), &ruled, &mut workspace, &recorder).await;
     workspace.close().await.unwrap();
     assert_eq!(ruled.bound(), 0, "thinking was sent behind a change");
-    let shown = model.shown.lock().unwrap().clone();
+    let shown = model.shown.lock().clone();
     Ran {
         outcome,
         recorder,

@@ -6,11 +6,9 @@ mod probe;
 mod rules;
 mod running;
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
 
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json, value::RawValue};
@@ -118,19 +116,19 @@ impl Recorder {
 
     /// Returns the entries of the journal.
     pub(crate) fn entries(&self) -> Vec<Entry> {
-        self.journal.lock().unwrap().clone()
+        self.journal.lock().clone()
     }
 
     /// Returns the events and entries that are left where the first `stored` of them, in their order, were stored.
     pub(crate) fn cut(&self, stored: usize) -> (Vec<(&'static str, Value)>, Vec<Entry>) {
-        let before = self.events_before.lock().unwrap().clone();
+        let before = self.events_before.lock().clone();
         // The entry with the index `n` is behind `n` entries and the events before it.
         let entries = before
             .iter()
             .enumerate()
             .take_while(|(index, events)| index + **events < stored);
         let entries = entries.count();
-        let events = self.events.lock().unwrap();
+        let events = self.events.lock();
         let kept = events
             .iter()
             .take(stored - entries.min(stored))
@@ -161,7 +159,7 @@ impl Recorder {
 
     /// Returns the number of entries at each request for durability.
     pub(crate) fn made_durable(&self) -> Vec<usize> {
-        self.durable.lock().unwrap().clone()
+        self.durable.lock().clone()
     }
 
     /// Returns everything that was reported, as text.
@@ -171,23 +169,18 @@ impl Recorder {
             .iter()
             .map(|entry| serde_json::to_string(entry).unwrap())
             .collect();
-        let events = self.events.lock().unwrap();
+        let events = self.events.lock();
         format!("{events:?}\n{}\n{}", journal.join("\n"), self.deltas())
     }
 
     /// The types of all events, in order.
     pub(crate) fn kinds(&self) -> Vec<&'static str> {
-        self.events
-            .lock()
-            .unwrap()
-            .iter()
-            .map(|(kind, _)| *kind)
-            .collect()
+        self.events.lock().iter().map(|(kind, _)| *kind).collect()
     }
 
     /// The data of all events of a type.
     pub(crate) fn data(&self, kind: &str) -> Vec<Value> {
-        let events = self.events.lock().unwrap();
+        let events = self.events.lock();
         events
             .iter()
             .filter(|(k, _)| *k == kind)
@@ -197,31 +190,26 @@ impl Recorder {
 
     /// The cost that was told last.
     pub(crate) fn last_spent(&self) -> i64 {
-        self.spent.lock().unwrap().last().map_or(-1, |spent| spent.get())
+        self.spent.lock().last().map_or(-1, |spent| spent.get())
     }
 
     pub(crate) fn spent(&self) -> Vec<i64> {
-        self.spent
-            .lock()
-            .unwrap()
-            .iter()
-            .map(|spent| spent.get())
-            .collect()
+        self.spent.lock().iter().map(|spent| spent.get()).collect()
     }
 
     /// Models of the calls whose usage was clamped, in order.
     pub(crate) fn clamped(&self) -> Vec<String> {
-        self.clamped.lock().unwrap().clone()
+        self.clamped.lock().clone()
     }
 
     pub(crate) fn deltas(&self) -> String {
-        self.deltas.lock().unwrap().clone()
+        self.deltas.lock().clone()
     }
 }
 
 impl Sink for Recorder {
     fn record(&self, event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
-        let mut events = self.events.lock().unwrap();
+        let mut events = self.events.lock();
         let refused = self.refuse_from.is_some_and(|from| events.len() >= from);
         if !refused {
             events.push((event.kind(), serde_json::to_value(&event).unwrap()));
@@ -230,37 +218,37 @@ impl Sink for Recorder {
     }
 
     fn journal(&self, entry: Entry) -> BoxFuture<'_, Result<(), Stopped>> {
-        let mut journal = self.journal.lock().unwrap();
+        let mut journal = self.journal.lock();
         let refused = self.refuse_entries_from.is_some_and(|from| journal.len() >= from);
         if !refused {
             journal.push(entry);
-            let events = self.events.lock().unwrap().len();
-            self.events_before.lock().unwrap().push(events);
+            let events = self.events.lock().len();
+            self.events_before.lock().push(events);
         }
         Box::pin(async move { if refused { Err(Stopped) } else { Ok(()) } })
     }
 
     fn durable(&self) -> BoxFuture<'_, Result<(), Stopped>> {
-        let written = self.journal.lock().unwrap().len();
-        self.durable.lock().unwrap().push(written);
+        let written = self.journal.lock().len();
+        self.durable.lock().push(written);
         Box::pin(async { Ok(()) })
     }
 
     fn spent(&self, cost: Micros, _at: tokio::time::Instant) {
-        self.spent.lock().unwrap().push(cost);
+        self.spent.lock().push(cost);
     }
 
     fn charged(&self, call: EventType) {
-        let mut events = self.events.lock().unwrap();
+        let mut events = self.events.lock();
         events.push((call.kind(), serde_json::to_value(&call).unwrap()));
     }
 
     fn usage_clamped(&self, model: &str) {
-        self.clamped.lock().unwrap().push(model.to_owned());
+        self.clamped.lock().push(model.to_owned());
     }
 
     fn message_delta(&self, _step: u32, text: &str) {
-        self.deltas.lock().unwrap().push_str(text);
+        self.deltas.lock().push_str(text);
     }
 }
 
@@ -365,11 +353,11 @@ impl Scripted {
 
     /// The transcripts that it was shown.
     pub(crate) fn transcripts(&self) -> Vec<Vec<Turn>> {
-        self.transcripts.lock().unwrap().clone()
+        self.transcripts.lock().clone()
     }
 
     pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+        self.asked.lock().clone()
     }
 }
 
@@ -395,20 +383,15 @@ impl Model for Scripted {
                 texts.join("|")
             }
         };
-        self.transcripts.lock().unwrap().push(request.transcript.to_vec());
-        self.asked.lock().unwrap().push(Asked {
+        self.transcripts.lock().push(request.transcript.to_vec());
+        self.asked.lock().push(Asked {
             first_message: request.task.first_message().into_owned(),
             max_tokens: request.max_tokens,
             tool_use: request.tool_use,
             tools: request.tools.iter().map(|tool| tool.name.to_owned()).collect(),
             last,
         });
-        let line = self
-            .script
-            .lock()
-            .unwrap()
-            .pop_front()
-            .expect("the script goes on");
+        let line = self.script.lock().pop_front().expect("the script goes on");
         Box::pin(async move {
             if !line.deltas.is_empty() {
                 deltas.text(line.deltas);

@@ -1,6 +1,8 @@
 //! Conversations longer than the model's window.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use futures_util::future::BoxFuture;
 use serde_json::json;
@@ -58,7 +60,7 @@ fn strict(window: u64, turns: u32, bytes: usize) -> Strict {
 
 impl Strict {
     fn reply(&self, request: &Request<'_>) -> Result<Reply, ModelError> {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         let text = format!("{}{:?}", request.task.prompt, request.transcript);
         let tokens = text.len() as u64 / 4;
         state.largest = state.largest.max(tokens + request.max_tokens);
@@ -157,7 +159,7 @@ async fn five_hundred_turns_with_large_outputs_stay_within_window_and_memory() {
     };
     let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
     assert_eq!(succeeded(&outcome), "done");
-    let state = model.state.lock().unwrap();
+    let state = model.state.lock();
     assert_eq!(state.asked, 501);
     assert!(state.largest <= 100_000, "{}", state.largest);
     assert!(state.held < 500_000, "{} bytes are held", state.held);
@@ -218,7 +220,7 @@ async fn a_model_that_thinks_may_think_before_it_summarizes() {
         model.info.capabilities = vec![capability.to_owned()];
         let (outcome, _) = run_in(with_get("Go on."), &model, &untouched(), &[]).await;
         assert_eq!(succeeded(&outcome), "done");
-        assert_eq!(model.state.lock().unwrap().summary_tokens, tokens);
+        assert_eq!(model.state.lock().summary_tokens, tokens);
     }
 }
 
@@ -348,7 +350,7 @@ async fn a_task_that_does_not_fit_into_the_window_is_not_sent() {
             && why.ends_with(" tokens of 10000"),
         "{why}"
     );
-    assert_eq!(model.state.lock().unwrap().asked, 0);
+    assert_eq!(model.state.lock().asked, 0);
     assert!(recorder.kinds().is_empty());
 }
 
@@ -359,7 +361,7 @@ async fn a_large_task_does_not_make_every_turn_a_summary() {
         let (outcome, recorder) = run_in(with_get(&"word ".repeat(words)), &model, &untouched(), &[]).await;
         assert_eq!(succeeded(&outcome), "done");
         let compacted = recorder.data("context_compacted").len();
-        let summaries = model.state.lock().unwrap().summaries;
+        let summaries = model.state.lock().summaries;
         assert!(compacted <= 3 && summaries <= 1, "{compacted} {summaries}");
     }
 }
@@ -370,7 +372,7 @@ async fn an_answer_is_asked_for_within_what_the_window_has_left() {
     model.info.max_output_tokens = 9_000;
     let (outcome, _) = run_in(with_get(&"word ".repeat(3_000)), &model, &untouched(), &[]).await;
     assert_eq!(succeeded(&outcome), "done");
-    let largest = model.state.lock().unwrap().largest;
+    let largest = model.state.lock().largest;
     assert!(largest > 5_000 && largest <= 10_000, "{largest}");
 }
 

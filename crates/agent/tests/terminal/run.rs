@@ -1,10 +1,8 @@
 //! Runs a case of the table: an agent whose model makes the calls of the case.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
 
 use futures_util::future::BoxFuture;
 use sortie_agent::{
@@ -59,9 +57,9 @@ impl Model for Caller {
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         if let Some(Turn::ToolResults(results)) = request.transcript.last() {
             let told = results.iter().map(|result| result.content.text().into_owned());
-            self.told.lock().unwrap().extend(told);
+            self.told.lock().extend(told);
         }
-        let call = self.calls.lock().unwrap().pop_front();
+        let call = self.calls.lock().pop_front();
         let (content, stop_reason) = match call {
             None => (Content::Text("done".to_owned()), StopReason::EndTurn),
             Some(call) => (
@@ -180,7 +178,7 @@ async fn told(case: &Case, backend: Arc<dyn Backend>, root: &std::path::Path) ->
     let _answer = run(spec(), &model, &mut workspace, &Nowhere).await;
     workspace.close().await.unwrap();
     assert!(!root.join("run").exists(), "the directory is gone");
-    model.told.into_inner().unwrap()
+    model.told.into_inner()
 }
 
 /// Need of a case that only some levels of sandboxes give. Every other need is a program.

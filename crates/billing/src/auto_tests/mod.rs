@@ -10,11 +10,13 @@ mod stops;
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU8, Ordering},
     },
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use sortie_api::{
     Credential, LedgerKind, MailId, OrgId, SessionId, Timestamp, TopupState, UserId, auto_topup::PutAutoTopup,
@@ -54,7 +56,7 @@ impl NoticeWriter for Notices {
     fn write(&self, owner: &OwnerRow, organization: &str, notice: &PaymentNotice) -> Option<NewMail> {
         static WRITTEN: AtomicU8 = AtomicU8::new(0);
         assert_eq!((owner.email.as_str(), organization), ("ann@example.com", "Plum"));
-        self.0.lock().unwrap().push(notice.clone());
+        self.0.lock().push(notice.clone());
         let number = WRITTEN.fetch_add(1, Ordering::SeqCst);
         Some(NewMail {
             id: MailId::new(AT, [number; 10]),
@@ -277,7 +279,7 @@ impl Rig {
     }
 
     fn notices(&self) -> Vec<PaymentNotice> {
-        self.notices.0.lock().unwrap().clone()
+        self.notices.0.lock().clone()
     }
 
     /// Begins a purchase without sending it, as a node does that is killed then.

@@ -8,7 +8,7 @@
 use std::{
     collections::HashSet,
     io,
-    sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -92,7 +92,7 @@ pub(super) struct Watched {
     program: Mutex<Box<dyn Program>>,
     lost: Lost,
     /// The last line of standard output since the last request, where it was no message.
-    stray: StdMutex<String>,
+    stray: parking_lot::Mutex<String>,
 }
 
 impl Watched {
@@ -103,7 +103,7 @@ impl Watched {
 
     fn unanswered(&self, limit: Duration) -> String {
         let how = format!("did not answer within {} s", limit.as_secs());
-        let stray = self.stray.lock().unwrap_or_else(PoisonError::into_inner);
+        let stray = self.stray.lock();
         if stray.is_empty() {
             return how;
         }
@@ -111,7 +111,7 @@ impl Watched {
     }
 
     fn note_stray(&self, line: &str) {
-        *self.stray.lock().unwrap_or_else(PoisonError::into_inner) = text::line(line, STRAY_BYTES);
+        *self.stray.lock() = text::line(line, STRAY_BYTES);
     }
 
     /// Returns the reason why the program cannot be talked to any more, once it is known.
@@ -197,7 +197,7 @@ impl Pipes {
                 redactor,
                 program: Mutex::new(process.program),
                 lost: Lost::default(),
-                stray: StdMutex::default(),
+                stray: parking_lot::Mutex::default(),
             }),
         }
     }

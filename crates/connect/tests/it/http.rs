@@ -1,9 +1,11 @@
 //! HTTP connections: what goes out, what is refused, what comes back.
 
 use std::sync::{
-    Arc, Mutex,
+    Arc,
     atomic::{AtomicUsize, Ordering},
 };
+
+use parking_lot::Mutex;
 
 use axum::{
     Router,
@@ -367,7 +369,6 @@ impl Tokens for Rotating {
         Box::pin(async move {
             self.given
                 .lock()
-                .unwrap()
                 .push(refused.map(|token| token.expose().to_owned()));
             Ok(secret(if refused.is_none() {
                 "stale-token"
@@ -409,10 +410,7 @@ async fn a_refused_access_token_is_renewed_once_and_both_are_hidden() {
         .await
         .unwrap();
     assert!(told.ends_with("you sent Bearer [redacted]"), "{told}");
-    assert_eq!(
-        *tokens.given.lock().unwrap(),
-        [None, Some("stale-token".to_owned())]
-    );
+    assert_eq!(*tokens.given.lock(), [None, Some("stale-token".to_owned())]);
     let told = run
         .call("api__request", &json!({"method": "GET", "path": "bad"}))
         .await
@@ -421,11 +419,7 @@ async fn a_refused_access_token_is_renewed_once_and_both_are_hidden() {
         told.starts_with("HTTP 401") && told.ends_with("you sent Bearer [redacted]"),
         "{told}"
     );
-    assert_eq!(
-        tokens.given.lock().unwrap().len(),
-        4,
-        "one renewal for each request"
-    );
+    assert_eq!(tokens.given.lock().len(), 4, "one renewal for each request");
 }
 
 #[tokio::test]

@@ -2,11 +2,13 @@
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use axum::{
     Router,
@@ -62,7 +64,7 @@ struct Seen {
 
 impl Seen {
     fn posted(&self, method: &str) -> Vec<Value> {
-        let posted = self.posted.lock().unwrap();
+        let posted = self.posted.lock();
         let messages = posted.iter().map(|(_, _, message)| message);
         messages
             .filter(|message| message["method"] == method)
@@ -73,11 +75,11 @@ impl Seen {
 
 async fn open(State(seen): State<Arc<Seen>>, headers: HeaderMap) -> Response {
     seen.opened.fetch_add(1, Ordering::SeqCst);
-    seen.opening.lock().unwrap().push(headers);
+    seen.opening.lock().push(headers);
     let (send, receive) = mpsc::unbounded_channel();
     send.send(format!(": hello\n\nevent: endpoint\ndata: {}\n\n", seen.endpoint))
         .unwrap();
-    *seen.stream.lock().unwrap() = Some(send);
+    *seen.stream.lock() = Some(send);
     let body = stream::unfold(receive, |mut receive| async move {
         let text = receive.recv().await?;
         Some((Ok::<_, std::io::Error>(text), receive))
@@ -94,7 +96,6 @@ async fn take(
     let message: Value = serde_json::from_slice(&body).unwrap();
     seen.posted
         .lock()
-        .unwrap()
         .push((headers, uri.to_string(), message.clone()));
     let reply = match message["method"].as_str() {
         Some("initialize") => Reply::Result(json!({
@@ -110,7 +111,7 @@ async fn take(
         }
         _ => Reply::Nothing,
     };
-    let mut stream = seen.stream.lock().unwrap();
+    let mut stream = seen.stream.lock();
     let sent = match reply {
         Reply::Result(result) => {
             let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
@@ -176,7 +177,7 @@ async fn a_server_is_listed_and_called_over_its_stream() {
     let calls = run.recorder.calls();
     assert_eq!((calls[0].path.as_str(), calls[0].status), ("write", Some(202)));
     assert!(calls[0].bytes > 50 && calls[0].bytes < 200, "{}", calls[0].bytes);
-    let stream = server.seen.stream.lock().unwrap().clone().unwrap();
+    let stream = server.seen.stream.lock().clone().unwrap();
     run.opened.close().await;
     stream.closed().await;
 }
@@ -196,9 +197,9 @@ async fn credentials_go_with_the_stream_and_with_every_message_and_come_back_hid
             .get("authorization")
             .is_some_and(|v| v == "Bearer tok-secret-1")
     };
-    let opened = server.seen.opening.lock().unwrap();
+    let opened = server.seen.opening.lock();
     assert!(!opened.is_empty() && opened.iter().all(has_key));
-    let posted = server.seen.posted.lock().unwrap();
+    let posted = server.seen.posted.lock();
     assert!(
         posted.len() == 4
             && posted
@@ -215,7 +216,7 @@ async fn an_endpoint_with_a_credential_of_the_url_in_it_is_used_as_it_is() {
     url.set_query(Some("key=key-0123456789abcdef01"));
     let run = Run::open(&[mcp(url)]).await.unwrap();
     assert_eq!(run.call("tools__read", &json!({})).await.as_deref(), Ok("here"));
-    let posted = server.seen.posted.lock().unwrap();
+    let posted = server.seen.posted.lock();
     assert!(!posted.is_empty());
     for (_, uri, _) in posted.iter() {
         assert_eq!(uri, "/message?key=key-0123456789abcdef01");
@@ -244,7 +245,7 @@ async fn an_endpoint_of_another_origin_gets_nothing() {
                 "the server names an endpoint of another origin than the connection has".to_owned()
             )
         );
-        assert!(server.seen.posted.lock().unwrap().is_empty());
+        assert!(server.seen.posted.lock().is_empty());
     }
     assert_eq!(reached.load(Ordering::SeqCst), 0);
 }

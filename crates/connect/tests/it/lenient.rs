@@ -1,6 +1,8 @@
 //! MCP servers that leave parts of the protocol out, put calls off or want another authorization.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use axum::{
     Router,
@@ -128,7 +130,7 @@ async fn a_call_that_is_put_off_with_a_state_alone_is_made_again_with_it() {
         assert_eq!(told.as_deref(), Ok("done with {\"a\":1}"));
     }
     let states: Vec<Value> = {
-        let requests = script.seen.requests.lock().unwrap();
+        let requests = script.seen.requests.lock();
         let calls = requests.iter().filter(|(_, body)| body["method"] == "tools/call");
         calls
             .map(|(_, body)| body["params"]["requestState"].clone())
@@ -235,7 +237,7 @@ impl Tokens for Keeping {
     }
 
     fn challenged<'a>(&'a self, _: &'a Credential, challenge: Challenge) -> BoxFuture<'a, ()> {
-        self.challenges.lock().unwrap().push(challenge);
+        self.challenges.lock().push(challenge);
         Box::pin(async {})
     }
 }
@@ -276,16 +278,16 @@ async fn a_challenge_of_a_call_is_kept_and_told() {
         "{told}"
     );
     assert!(!told.contains("not known"), "{told}");
-    assert_eq!(tokens.challenges.lock().unwrap().len(), 1);
-    let kept = tokens.challenges.lock().unwrap().remove(0);
+    assert_eq!(tokens.challenges.lock().len(), 1);
+    let kept = tokens.challenges.lock().remove(0);
     assert!(
         kept.wants_scope() && kept.scope.as_deref() == Some("a b"),
         "{kept:?}"
     );
     run.call("tools__other", &json!({})).await.unwrap_err();
-    assert!(tokens.challenges.lock().unwrap().is_empty());
+    assert!(tokens.challenges.lock().is_empty());
     run.call("tools__never", &json!({})).await.unwrap_err();
-    let kept = tokens.challenges.lock().unwrap().remove(0);
+    let kept = tokens.challenges.lock().remove(0);
     assert_eq!(kept.resource_metadata.as_deref(), Some("https://a.b/m"));
 
     let script = Script::handling(OLDER, |_, _| Some(challenging(StatusCode::FORBIDDEN, WANTS))).await;

@@ -1,9 +1,11 @@
 //! MCP connections with servers that behave.
 
 use std::sync::{
-    Arc, Mutex,
+    Arc,
     atomic::{AtomicUsize, Ordering},
 };
+
+use parking_lot::Mutex;
 
 use axum::{
     body::Body,
@@ -244,7 +246,7 @@ struct Renewing {
 impl Tokens for Renewing {
     fn token<'a>(&'a self, refused: Option<&'a Credential>) -> BoxFuture<'a, Result<Credential, TokenError>> {
         Box::pin(async move {
-            let mut renewed = self.renewed.lock().unwrap();
+            let mut renewed = self.renewed.lock();
             *renewed |= refused.is_some();
             Ok(secret(if *renewed { "good-token" } else { "stale-token" }))
         })
@@ -340,7 +342,7 @@ async fn a_call_that_breaks_off_is_made_again_only_where_it_only_reads() {
         |request, seen| {
             // The first call of each breaks off after it was carried out.
             let name = request["params"]["name"].as_str().unwrap();
-            let requests = seen.requests.lock().unwrap();
+            let requests = seen.requests.lock();
             let before = requests
                 .iter()
                 .filter(|(_, body)| body["params"]["name"] == name)

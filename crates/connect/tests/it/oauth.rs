@@ -3,7 +3,9 @@
 mod issuers;
 mod scopes;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use axum::{
     Router,
@@ -50,17 +52,13 @@ async fn answer(
 ) -> Response {
     let path = uri.path().to_owned();
     let body = String::from_utf8(body.to_vec()).unwrap();
-    documents
-        .asked
-        .lock()
-        .unwrap()
-        .push((path.clone(), headers, body));
-    let found = documents.at.lock().unwrap().get(&path).cloned();
+    documents.asked.lock().push((path.clone(), headers, body));
+    let found = documents.at.lock().get(&path).cloned();
     match found {
         Some((status, Value::String(text))) => (StatusCode::from_u16(status).unwrap(), text).into_response(),
         Some((status, value)) => (StatusCode::from_u16(status).unwrap(), value.to_string()).into_response(),
         None if path == "/mcp" => {
-            let challenge = documents.challenge.lock().unwrap().clone();
+            let challenge = documents.challenge.lock().clone();
             (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response()
         }
         None => StatusCode::NOT_FOUND.into_response(),
@@ -81,7 +79,7 @@ impl World {
             _serving: Serving::on(listener, router),
         };
         let base = &world.base;
-        *world.documents.challenge.lock().unwrap() = format!(
+        *world.documents.challenge.lock() = format!(
             "Bearer resource_metadata=\"{base}/.well-known/oauth-protected-resource/mcp\", scope=\"tools\""
         );
         world.set(
@@ -117,17 +115,16 @@ impl World {
         self.documents
             .at
             .lock()
-            .unwrap()
             .insert(path.to_owned(), (status, document));
     }
 
     fn remove(&self, path: &str) {
-        self.documents.at.lock().unwrap().remove(path).unwrap();
+        self.documents.at.lock().remove(path).unwrap();
     }
 
     /// The form or JSON that a path was sent last.
     fn sent(&self, path: &str) -> (HeaderMap, String) {
-        let asked = self.documents.asked.lock().unwrap();
+        let asked = self.documents.asked.lock();
         let (_, headers, body) = asked.iter().rfind(|(at, _, _)| at == path).unwrap();
         (headers.clone(), body.clone())
     }
@@ -325,7 +322,7 @@ async fn a_callback_that_is_not_ours_is_refused_and_nothing_is_sent() {
         error,
         Error::NeedsAuthorization("the authorization server says access_denied no thanks".to_owned())
     );
-    let asked = world.documents.asked.lock().unwrap();
+    let asked = world.documents.asked.lock();
     assert!(!asked.is_empty() && asked.iter().all(|(path, _, _)| path != "/token"));
 }
 
@@ -414,7 +411,7 @@ async fn a_challenge_that_leads_to_a_file_or_a_metadata_service_is_refused() {
         ("no url", "names no URL"),
     ] {
         let world = World::new().await;
-        *world.documents.challenge.lock().unwrap() = format!("Bearer resource_metadata=\"{url}\"");
+        *world.documents.challenge.lock() = format!("Bearer resource_metadata=\"{url}\"");
         is_refused(&world, why).await;
     }
 }
@@ -423,7 +420,7 @@ async fn a_challenge_that_leads_to_a_file_or_a_metadata_service_is_refused() {
 async fn what_real_servers_do_differently_is_tolerated() {
     // The resource's metadata only at the path form, without a word in the challenge.
     let world = World::new().await;
-    *world.documents.challenge.lock().unwrap() = "Bearer".to_owned();
+    *world.documents.challenge.lock() = "Bearer".to_owned();
     world.grant().await;
     // Or only at the root.
     world.remove("/.well-known/oauth-protected-resource/mcp");
@@ -454,7 +451,7 @@ async fn what_real_servers_do_differently_is_tolerated() {
     metadata["scopes_supported"] = json!(["openid", "offline_access"]);
     metadata["authorization_response_iss_parameter_supported"] = json!(false);
     world.set("/tenant/.well-known/openid-configuration", metadata);
-    *world.documents.challenge.lock().unwrap() = "Bearer scope=\"tools\"".to_owned();
+    *world.documents.challenge.lock() = "Bearer scope=\"tools\"".to_owned();
     let started = world.start().await.unwrap();
     assert_eq!(
         parameter(&started.authorization_url, "scope").as_deref(),

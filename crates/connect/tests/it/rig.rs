@@ -1,9 +1,8 @@
 //! Foundations of the tests: a server on a free port, a recorder of events, and calls of tools by name.
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-};
+use std::{net::SocketAddr, sync::Arc};
+
+use parking_lot::Mutex;
 
 use axum::Router;
 use futures_util::future::BoxFuture;
@@ -54,7 +53,7 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     pub(crate) fn calls(&self) -> Vec<ConnectionCall> {
-        let events = self.events.lock().unwrap();
+        let events = self.events.lock();
         let calls = events.iter().map(|event| {
             let EventType::ConnectionCall(call) = event else {
                 panic!("{} is recorded", event.kind());
@@ -67,7 +66,7 @@ impl Recorder {
 
 impl Sink for Recorder {
     fn record(&self, event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
-        self.events.lock().unwrap().push(event);
+        self.events.lock().push(event);
         Box::pin(async { Ok(()) })
     }
 

@@ -1,9 +1,11 @@
 //! A scripted MCP server over streamable HTTP: of the newest revision or an older one, with what a test wants it to do.
 
 use std::sync::{
-    Arc, Mutex,
+    Arc,
     atomic::{AtomicUsize, Ordering},
 };
+
+use parking_lot::Mutex;
 
 use axum::{
     Router,
@@ -37,7 +39,7 @@ pub(crate) struct Seen {
 
 impl Seen {
     pub(crate) fn count(&self, method: &str) -> usize {
-        let requests = self.requests.lock().unwrap();
+        let requests = self.requests.lock();
         requests
             .iter()
             .filter(|(_, body)| body["method"] == method)
@@ -45,7 +47,7 @@ impl Seen {
     }
 
     pub(crate) fn header(&self, method: &str, name: &str) -> Option<String> {
-        let requests = self.requests.lock().unwrap();
+        let requests = self.requests.lock();
         let (headers, _) = requests.iter().rfind(|(_, body)| body["method"] == method)?;
         Some(headers.get(name)?.to_str().unwrap().to_owned())
     }
@@ -118,12 +120,7 @@ async fn answer(
     }
     let request: Value = serde_json::from_slice(&body).unwrap_or_default();
     let session = headers.get("mcp-session-id").cloned();
-    server
-        .seen
-        .requests
-        .lock()
-        .unwrap()
-        .push((headers, request.clone()));
+    server.seen.requests.lock().push((headers, request.clone()));
     match (request["method"].as_str(), server.era) {
         (Some("server/discover"), Era::Modern) => {
             let found = json!({

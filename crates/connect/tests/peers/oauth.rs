@@ -1,9 +1,8 @@
 //! The OAuth flow, from discovery to a renewed token, with authorization servers of others.
 
-use std::{
-    path::Path,
-    sync::{Arc, Mutex},
-};
+use std::{path::Path, sync::Arc};
+
+use parking_lot::Mutex;
 
 use axum::{
     Router,
@@ -67,7 +66,7 @@ struct Kept(Mutex<Grant>);
 impl Tokens for Kept {
     fn token<'a>(&'a self, refused: Option<&'a Credential>) -> BoxFuture<'a, Result<Credential, TokenError>> {
         Box::pin(async move {
-            let grant = self.0.lock().unwrap().clone();
+            let grant = self.0.lock().clone();
             if refused.is_none_or(|refused| refused.expose() != grant.access_token.expose()) {
                 return Ok(grant.access_token);
             }
@@ -75,7 +74,7 @@ impl Tokens for Kept {
                 .refresh(&grant)
                 .await
                 .map_err(|error| TokenError::NeedsAuthorization(error.to_string()))?;
-            *self.0.lock().unwrap() = renewed.clone();
+            *self.0.lock() = renewed.clone();
             Ok(renewed.access_token)
         })
     }
@@ -115,14 +114,14 @@ async fn fastmcp_is_discovered_registered_with_authorized_called_and_renewed() {
     assert_eq!(who, json!({"token": "[redacted]", "scopes": ["read"]}));
     let failed = run.call("peer__fail", &json!({})).await.unwrap_err();
     assert!(failed.contains("it went wrong"), "{failed}");
-    let before = tokens.0.lock().unwrap().access_token.expose().to_owned();
+    let before = tokens.0.lock().access_token.expose().to_owned();
     assert_eq!(
         run.call("peer__forget", &json!({})).await.as_deref(),
         Ok("forgotten")
     );
     let who: Value = serde_json::from_str(&run.call("peer__who", &json!({})).await.unwrap()).unwrap();
     assert_eq!(who["token"], "[redacted]", "the renewed token is hidden, too");
-    assert_ne!(tokens.0.lock().unwrap().access_token.expose(), before);
+    assert_ne!(tokens.0.lock().access_token.expose(), before);
     let cut = run.call("peer__big", &json!({"kib": 100})).await.unwrap();
     assert!(cut.len() < 33 * 1024, "{}", cut.len());
 }
@@ -164,7 +163,7 @@ fn answer(request: &Request, own: &Url, takes: &Mutex<Option<String>>, issuer: &
     if request.uri().path() == "/.well-known/oauth-protected-resource/api" {
         let metadata = json!({
             "resource": own.as_str(),
-            "authorization_servers": [issuer.lock().unwrap().clone()],
+            "authorization_servers": [issuer.lock().clone()],
             "scopes_supported": ["read"]
         });
         return ([(header::CONTENT_TYPE, "application/json")], metadata.to_string()).into_response();
@@ -173,11 +172,7 @@ fn answer(request: &Request, own: &Url, takes: &Mutex<Option<String>>, issuer: &
         .headers()
         .get(header::AUTHORIZATION)
         .map(|value| value.to_str().unwrap().to_owned());
-    let wanted = takes
-        .lock()
-        .unwrap()
-        .clone()
-        .map(|token| format!("Bearer {token}"));
+    let wanted = takes.lock().clone().map(|token| format!("Bearer {token}"));
     if sent.is_some() && sent == wanted {
         return "welcome".into_response();
     }
@@ -204,7 +199,7 @@ fn provider(resource: &Url) -> Peer {
 async fn an_openid_provider_is_discovered_registered_with_authorized_and_renewed() {
     let api = Api::start().await;
     let provider = provider(&api.url);
-    *api.issuer.lock().unwrap() = provider.url("").as_str().trim_end_matches('/').to_owned();
+    *api.issuer.lock() = provider.url("").as_str().trim_end_matches('/').to_owned();
     let target = Target::Http {
         url: api.url.clone(),
         allowed_methods: None,
@@ -227,7 +222,7 @@ async fn an_openid_provider_is_discovered_registered_with_authorized_and_renewed
     // With the first token refused, the connection goes on with a renewed one.
     let grant = authorize(&target, &Settings::default()).await;
     let kept = Arc::new(Kept(Mutex::new(grant)));
-    *api.takes.lock().unwrap() = Some("another".to_owned());
+    *api.takes.lock() = Some("another".to_owned());
     let connection = Connection {
         name: "peer".to_owned(),
         target,
@@ -241,8 +236,8 @@ async fn an_openid_provider_is_discovered_registered_with_authorized_and_renewed
         .await
         .unwrap_err();
     assert!(told.starts_with("HTTP 401"), "{told}");
-    let current = kept.0.lock().unwrap().access_token.expose().to_owned();
-    *api.takes.lock().unwrap() = Some(current);
+    let current = kept.0.lock().access_token.expose().to_owned();
+    *api.takes.lock() = Some(current);
     let told = run
         .call("peer__request", &json!({"method": "GET"}))
         .await

@@ -15,11 +15,9 @@ mod lanes;
 mod shares;
 mod worker;
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
@@ -180,7 +178,7 @@ impl DeliveryHints {
     }
 
     fn hinted(&self) -> MutexGuard<'_, Hinted> {
-        self.waiting.hinted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.hinted.lock()
     }
 
     /// A delivery of this organization to this host is due.

@@ -3,11 +3,9 @@
 //! A node is declared lost after its lease has not changed for the duration of a lease. Neither a step of a clock nor a
 //! wait in a queue can cause that for a node that renews its lease.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use sortie_api::Timestamp;
 use sortie_store::{NodeId, SeenLease};
@@ -42,7 +40,7 @@ impl Leases {
     }
 
     fn table(&self) -> MutexGuard<'_, LeaseTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     /// Records a renewal of the node's own lease by a request sent at `sent_at`, and the other leases in its answer.

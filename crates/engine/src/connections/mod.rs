@@ -22,9 +22,11 @@ pub(crate) use resolve::InlineSecrets;
 use std::{
     collections::HashMap,
     io,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Weak},
     time::Instant,
 };
+
+use parking_lot::Mutex;
 
 use serde::{Serialize, de::DeserializeOwned};
 use sortie_api::{

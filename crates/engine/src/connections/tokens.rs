@@ -7,7 +7,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -192,7 +192,7 @@ impl Connections {
     }
 
     fn lock_of(&self, id: ConnectionId) -> Arc<tokio::sync::Mutex<()>> {
-        let mut all = self.0.refreshes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.refreshes.lock();
         if let Some(lock) = all.get(&id).and_then(Weak::upgrade) {
             return lock;
         }

@@ -4,11 +4,9 @@
 //! revoked or rotated on this node stops at once; other nodes accept it for five seconds at most. The end of a credential
 //! is part of its look-up and holds on every node at that moment.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use sha2::{Digest as _, Sha256};
 use sortie_api::{
@@ -213,7 +211,7 @@ impl Principals {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 
     /// Returns the kept principal of a credential, or else [`Kept::forgotten`] of this moment.

@@ -1,11 +1,9 @@
 //! Slots for uploads, shared among organizations and among the credentials of each: whoever holds slots for long leaves
 //! some to others.
 
-use std::{
-    pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use sortie_api::OrgId;
 use sortie_store::By;
@@ -82,7 +80,7 @@ impl Uploads {
     }
 
     fn held(&self) -> MutexGuard<'_, Vec<Holder>> {
-        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.held.lock()
     }
 }
 

@@ -3,10 +3,9 @@
 //! A node keeps the license in memory, so a node without one runs no statement for it. The count of the month is in the
 //! database alone: the transaction of each run writes it.
 
-use std::{
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::RwLock;
 
 use sha2::{Digest as _, Sha256};
 use sortie_api::{
@@ -53,7 +52,7 @@ impl Licensing {
 
     /// Allowance of a run that is created at `now`. None without a license.
     pub(crate) fn allowance(&self, now: Timestamp) -> Option<Allowance> {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let current = self.current.read();
         let license = current.as_ref()?;
         if license.expires_at + GRACE <= now {
             return Some(Allowance::Ended(license.expires_at));
@@ -97,7 +96,7 @@ impl Licensing {
 
     async fn take_over(&self) -> Result<(), sortie_store::Error> {
         let found = self.store.license().await?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = found;
+        *self.current.write() = found;
         Ok(())
     }
 
@@ -316,7 +315,7 @@ mod tests {
         let licensing = Licensing::new(crate::testing::store_in(&dir).await, Mode::SelfHosted);
         assert_eq!(licensing.allowance(at(0)), None);
         let license = in_use(0, 7, at(0)).license;
-        *licensing.current.write().unwrap() = Some(license);
+        *licensing.current.write() = Some(license);
         let just_before = Timestamp::from_micros(at(14).as_micros() - 1);
         let Some(Allowance::Monthly(allowed)) = licensing.allowance(just_before) else {
             panic!("the grace has not ended");

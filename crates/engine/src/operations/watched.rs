@@ -3,10 +3,9 @@
 //! The database is queried at most once a second, regardless of the number of scrapes. If it does not answer in time,
 //! the scrape takes that long and its figures are left out: old figures are never returned.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use prometheus_client::{
     collector::Collector,
@@ -65,7 +64,7 @@ struct DatabaseSample {
 
 impl LastSample {
     fn get(&self) -> MutexGuard<'_, Sample> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -3,10 +3,12 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use sortie_api::RunId;
 use tokio::sync::{Notify, watch};
@@ -75,7 +77,7 @@ pub(crate) struct ActiveRun {
 
 impl Active {
     fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, Entry>> {
-        self.0.runs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.runs.lock()
     }
 
     /// Adds a run. An earlier attempt at it that is still at work is stopped.

@@ -10,8 +10,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use sortie_api::{RunId, RunStatus};
 use sortie_store::Fence;
@@ -52,7 +54,7 @@ impl Witness {
     }
 
     fn record(&self) -> MutexGuard<'_, Record> {
-        self.0.record.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.record.lock()
     }
 
     /// A rule is broken.

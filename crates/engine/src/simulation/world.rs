@@ -2,9 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use sortie_api::{Micros, OrgId, RunId, Timestamp};
 use sortie_store::{
@@ -115,7 +117,7 @@ impl World {
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
-        self.0.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.slots.lock()
     }
 
     pub(super) fn server(&self) -> &SimulatedServer {

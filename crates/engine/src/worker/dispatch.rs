@@ -4,11 +4,9 @@
 //! jittered poll is the fallback for lost hints of other nodes. A run stays on the node that created it while that node
 //! has a free slot: only without one are other nodes notified, so that they do not all try to claim each run.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use sortie_api::RunId;
 use sortie_store::{Claim, Store};
@@ -51,7 +49,7 @@ struct Lists {
 
 impl OwnRuns {
     fn lists(&self) -> MutexGuard<'_, Lists> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(crate) fn add(&self, run: RunId) {

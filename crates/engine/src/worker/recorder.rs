@@ -3,11 +3,9 @@
 //! The agent waits for the database only if it is far ahead, or if it asks for its entries to be durable. A batch that
 //! is still pending when the run ends goes into the finishing transaction, so that a run without tools needs no append.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use futures_util::future::BoxFuture;
 use sortie_agent::{BudgetSpec, Sink, Stopped, journal::Entry};
@@ -246,7 +244,7 @@ impl Recorder {
     }
 
     fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock()
     }
 
     /// Continues a journal that has this many entries.

@@ -2,7 +2,7 @@ mod answers;
 mod bent;
 mod extras;
 
-use std::{collections::HashSet, net::SocketAddr, sync::Mutex};
+use std::{collections::HashSet, net::SocketAddr};
 
 use axum::{Router, extract::ConnectInfo, routing::post};
 use serde_json::{Value, json, value::RawValue};
@@ -510,10 +510,10 @@ async fn a_failure_says_whether_it_may_be_tried_again_and_nothing_of_the_key() {
 
 #[tokio::test]
 async fn calls_one_after_the_other_use_one_connection() {
-    let seen = Arc::new(Mutex::new(HashSet::new()));
+    let seen = Arc::new(parking_lot::Mutex::new(HashSet::new()));
     let from = Arc::clone(&seen);
     let answer = move |ConnectInfo(address): ConnectInfo<SocketAddr>| async move {
-        from.lock().unwrap().insert(address);
+        from.lock().insert(address);
         let events = [END_TURN, USAGE, "[DONE]"].map(|event| Ok::<_, std::io::Error>(stream([event])));
         let body = axum::body::Body::from_stream(futures_util::stream::iter(events));
         ([("content-type", "text/event-stream")], body)
@@ -532,7 +532,7 @@ async fn calls_one_after_the_other_use_one_connection() {
             .await
             .unwrap();
     }
-    assert_eq!(seen.lock().unwrap().len(), 1);
+    assert_eq!(seen.lock().len(), 1);
 }
 
 fn provider(base: &str) -> Provider {

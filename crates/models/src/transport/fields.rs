@@ -1,9 +1,8 @@
 //! Fields of a request that its server does not know: left out, or sent by their other name, once it has said so.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
 
 use bytes::Bytes;
 use serde_json::value::{RawValue, to_raw_value};
@@ -106,7 +105,7 @@ type Fields<'a> = BTreeMap<String, &'a RawValue>;
 impl RefusedFields {
     /// The body as the server takes it.
     pub(super) fn fitted(&self, body: &Bytes) -> Bytes {
-        let refused = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let refused = self.0.lock().clone();
         if refused.is_empty() {
             return body.clone();
         }
@@ -122,7 +121,7 @@ impl RefusedFields {
         let Some(name) = refused_field(body, said) else {
             return false;
         };
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         let is_known = |name: &str| known.iter().any(|field| field.name == name);
         if is_known(&name) {
             return false;

@@ -5,10 +5,12 @@ use std::{
     net::SocketAddr,
     path::PathBuf,
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex, mpsc},
+    sync::{Arc, mpsc},
     thread,
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use serde_json::Value;
 use sortie_agent::model::{Deltas, Model, Request, Task, ToolDefinition, ToolUse, Turn};
@@ -105,7 +107,7 @@ impl Peer {
                         // Nobody listens any more once the first one was found.
                         let _ = found.send(address);
                     }
-                    let mut log = log.lock().unwrap();
+                    let mut log = log.lock();
                     log.push_str(&line);
                     log.push('\n');
                 }
@@ -119,7 +121,7 @@ impl Peer {
         };
         let Ok(address) = addresses.recv_timeout(PATIENCE) else {
             drop(peer);
-            return Err(log.lock().unwrap().clone());
+            return Err(log.lock().clone());
         };
         peer.address = address;
         Ok(peer)
@@ -205,12 +207,12 @@ pub(crate) struct Streamed(Mutex<String>);
 
 impl Streamed {
     pub(crate) fn text(&self) -> String {
-        self.0.lock().unwrap().clone()
+        self.0.lock().clone()
     }
 }
 
 impl Deltas for Streamed {
     fn text(&self, piece: &str) {
-        self.0.lock().unwrap().push_str(piece);
+        self.0.lock().push_str(piece);
     }
 }

@@ -12,10 +12,12 @@ use std::{
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
+
+use parking_lot::Mutex;
 
 use rustix::{
     fs::{CWD, Mode, OFlags, openat},
@@ -155,7 +157,7 @@ impl Hierarchy {
     }
 
     fn retry_removals(&self) {
-        let left = std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner));
+        let left = std::mem::take(&mut *self.left.lock());
         for group in &left {
             self.remove(group);
         }
@@ -168,10 +170,7 @@ impl Hierarchy {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(_busy) => {
                 kill_members(group);
-                self.left
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(group.to_owned());
+                self.left.lock().push(group.to_owned());
             }
         }
     }

@@ -7,11 +7,13 @@
 use std::{
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use axum::body::{Body, HttpBody};
 use bytes::Bytes;
@@ -95,7 +97,7 @@ impl Requests {
     }
 
     fn answers(&self) -> MutexGuard<'_, Answers> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.answers.lock()
     }
 }
 

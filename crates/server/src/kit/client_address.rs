@@ -5,8 +5,10 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
+
+use parking_lot::Mutex;
 
 use http::{HeaderMap, HeaderName, header::FORWARDED};
 use ipnet::IpNet;
@@ -62,7 +64,7 @@ impl TrustedProxies {
     /// Checks whether a peer that is not trusted forwards requests.
     pub(crate) fn check(&self) -> Check {
         let name = "proxies";
-        let ignored = self.0.ignored.lock().unwrap_or_else(PoisonError::into_inner);
+        let ignored = self.0.ignored.lock();
         if ignored.is_empty() {
             let found = match self.0.networks.len() {
                 0 => "none is trusted, and no peer forwards requests".to_owned(),
@@ -81,7 +83,7 @@ impl TrustedProxies {
 
     /// Remembers a peer that forwards requests and is not trusted. Logs the first one.
     fn ignore(&self, peer: IpAddr) {
-        let mut ignored = self.0.ignored.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ignored = self.0.ignored.lock();
         if ignored.contains(&peer) || ignored.len() == REMEMBERED {
             return;
         }
@@ -193,6 +195,6 @@ mod tests {
         for number in 0..100 {
             ask(&format!("192.0.2.{number}"), Some(FORWARDED));
         }
-        assert_eq!(proxies.0.ignored.lock().unwrap().len(), REMEMBERED);
+        assert_eq!(proxies.0.ignored.lock().len(), REMEMBERED);
     }
 }

@@ -6,10 +6,9 @@
 //!
 //! A request with a wrong credential counts against the rate limit of its network, and is refused with 429 beyond it.
 
-use std::{
-    collections::HashSet,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::HashSet;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use sortie_api::secret::Presented;
 
@@ -60,7 +59,7 @@ impl CredentialThrottle {
     /// Locks the unknown credentials of this window. A later window looks them up again: a restored database may know
     /// them.
     fn unknown(&self, now_seconds: u64) -> MutexGuard<'_, Unknown> {
-        let mut unknown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unknown = self.0.lock();
         let window = now_seconds / WINDOW_SECONDS;
         if unknown.window != window {
             unknown.window = window;

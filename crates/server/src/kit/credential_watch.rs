@@ -9,11 +9,13 @@ use std::{
     collections::HashMap,
     convert::Infallible,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use axum::extract::FromRequestParts;
 use futures_util::{StreamExt as _, stream};
@@ -180,6 +182,6 @@ impl CredentialWatch {
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<Asked, Weak<Streams>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }

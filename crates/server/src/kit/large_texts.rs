@@ -7,8 +7,10 @@
 use std::{
     collections::{HashMap, VecDeque},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use sortie_api::OrgId;
@@ -143,7 +145,7 @@ impl LargeTexts {
     }
 
     fn texts(&self) -> MutexGuard<'_, Texts> {
-        self.0.texts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.texts.lock()
     }
 }
 

@@ -6,10 +6,12 @@ use std::{
     collections::BTreeMap,
     future::Future,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
+
+use parking_lot::Mutex;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -75,7 +77,7 @@ impl Counts {
     /// for too long.
     fn time_left(&self) -> Option<Duration> {
         let all = self.all();
-        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = self.window.lock();
         if all.saturating_sub(window.before) >= WINDOW_BYTES {
             *window = Window {
                 before: all,
@@ -86,7 +88,7 @@ impl Counts {
     }
 
     fn has_waited(&self, time: Duration) {
-        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = self.window.lock();
         window.waited = window.waited.saturating_add(time);
     }
 }

@@ -4,10 +4,12 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use axum::{
     body::{Body, HttpBody},
@@ -70,7 +72,7 @@ impl UnreadBody {
 
     /// Reads a short rest. Otherwise `response` closes its connection.
     pub(crate) async fn finish(self, response: &mut Response) {
-        let rest = std::mem::take(&mut *self.rest.lock().unwrap_or_else(PoisonError::into_inner));
+        let rest = std::mem::take(&mut *self.rest.lock());
         let is_read = match rest {
             Rest::Nothing => true,
             Rest::Broken => false,
@@ -113,7 +115,7 @@ struct Watched {
 
 impl Watched {
     fn leave(&self, rest: Rest) {
-        *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = rest;
+        *self.rest.lock() = rest;
     }
 }
 

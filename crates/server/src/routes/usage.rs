@@ -1,9 +1,8 @@
 //! `GET /v1/admin/usage`: what runs have cost and used, by day and by what they were started from.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, sync::Arc};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use axum::{extract::State, response::Response};
 use sortie_api::{
@@ -140,7 +139,7 @@ impl ReadRows {
 
 impl UsageRows {
     fn read_rows(&self) -> MutexGuard<'_, Option<ReadRows>> {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+        self.read.lock()
     }
 }
 

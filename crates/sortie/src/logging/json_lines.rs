@@ -84,7 +84,7 @@ fn parsed(fields: &str) -> Result<Fields, fmt::Error> {
 mod tests {
     use std::{
         io::{self, Write},
-        sync::{Arc, Mutex},
+        sync::Arc,
     };
 
     use tracing_subscriber::{fmt, layer::SubscriberExt as _};
@@ -92,11 +92,11 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct Kept(Arc<parking_lot::Mutex<Vec<u8>>>);
 
     impl Write for Kept {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
+            self.0.lock().write(bytes)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -112,7 +112,7 @@ mod tests {
             .event_format(JsonLines)
             .with_writer(move || writer.clone());
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), work);
-        let bytes = kept.0.lock().unwrap().clone();
+        let bytes = kept.0.lock().clone();
         let lines = String::from_utf8(bytes).unwrap();
         lines
             .lines()

@@ -3,11 +3,13 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant, UNIX_EPOCH},
 };
+
+use parking_lot::Mutex;
 
 use opentelemetry::{Array, Context, Value};
 use opentelemetry_sdk::{
@@ -76,7 +78,7 @@ impl Count {
 
     /// Returns the number of lost spans to log at `now`, if any.
     fn to_tell(&self, now: Instant) -> Option<usize> {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         let is_due = told.is_none_or(|told| now.saturating_duration_since(told) >= TELL_EVERY);
         let lost = if is_due {
             self.lost.swap(0, Ordering::Relaxed)

@@ -3,11 +3,13 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
@@ -304,8 +306,8 @@ impl Load {
     }
 }
 
-fn lock(orders: &Orders) -> std::sync::MutexGuard<'_, Vec<Order>> {
-    orders.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(orders: &Orders) -> parking_lot::MutexGuard<'_, Vec<Order>> {
+    orders.lock()
 }
 
 /// Runs a client: it places one order after another until it is told to stop.

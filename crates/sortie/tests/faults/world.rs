@@ -7,12 +7,14 @@ use std::{
     net::SocketAddr,
     path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
     time::Duration,
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use anyhow::{Context, Result};
 use sha2::{Digest as _, Sha256};
@@ -67,7 +69,7 @@ impl Doors {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(usize, SocketAddr)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Opens the door of a node.
@@ -90,7 +92,7 @@ impl Doors {
     /// A client of some node that is up; none where none is.
     pub(crate) fn any(&self, random: &mut fastrand::Rng) -> Option<Client> {
         let address = self.address(random)?;
-        let key = self.1.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let key = self.1.lock().clone();
         Some(Client::new(address, Some(key)))
     }
 }
@@ -161,9 +163,9 @@ impl Watch {
 }
 
 fn look(pids: &Mutex<Vec<u32>>, seen: &Mutex<BTreeSet<Process>>) {
-    let pids = pids.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let pids = pids.lock().clone();
     let found = processes::descendants(&pids);
-    seen.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
+    seen.lock().extend(found);
 }
 
 impl Drop for Watch {
@@ -307,7 +309,7 @@ impl World {
             self.nodes.push(node);
             self.open(nth)?;
         }
-        *self.doors.1.lock().unwrap_or_else(PoisonError::into_inner) = key.unwrap_or_default();
+        *self.doors.1.lock() = key.unwrap_or_default();
         Ok(())
     }
 
@@ -320,7 +322,7 @@ impl World {
     }
 
     fn pids(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.watch.pids.lock().unwrap_or_else(PoisonError::into_inner)
+        self.watch.pids.lock()
     }
 
     /// From here on no client begins anything at this node.
@@ -367,12 +369,7 @@ impl World {
     /// node that is up.
     pub(crate) fn left_alive(&self) -> Vec<Process> {
         let mut nodes: BTreeSet<u32> = self.nodes.iter().filter_map(|node| node.pid().ok()).collect();
-        let seen = self
-            .watch
-            .seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let seen = self.watch.seen.lock().clone();
         let mut alive: BTreeSet<Process> = seen
             .into_iter()
             .filter(|process| processes::is_alive(*process))

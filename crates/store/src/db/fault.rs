@@ -8,11 +8,12 @@
 use std::{
     collections::BTreeSet,
     sync::{
-        Mutex,
         atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering},
         mpsc,
     },
 };
+
+use parking_lot::Mutex;
 
 use tokio::sync::oneshot;
 
@@ -75,7 +76,7 @@ impl Faults {
     pub(crate) fn pause(&self, after: usize) -> (oneshot::Receiver<()>, mpsc::Sender<()>) {
         let (reached, is_reached) = oneshot::channel();
         let (told, go_on) = mpsc::channel();
-        *self.pause.lock().expect("no test panics under the lock") = Some(Pause {
+        *self.pause.lock() = Some(Pause {
             after,
             reached,
             go_on,
@@ -85,12 +86,12 @@ impl Faults {
 
     /// Forgets a pause that was not taken. Whoever waits for it is told by an error.
     pub(crate) fn forget_pause(&self) {
-        *self.pause.lock().expect("no test panics under the lock") = None;
+        *self.pause.lock() = None;
     }
 
     /// Takes the requested pause, if it lies within a batch of `count` statements.
     fn stop(&self, count: usize) -> Option<Pause> {
-        let mut pause = self.pause.lock().expect("no test panics under the lock");
+        let mut pause = self.pause.lock();
         pause.take_if(|pause| pause.after < count)
     }
 
@@ -108,12 +109,12 @@ impl Faults {
 
     /// Makes this number of further groups run in savepoints on `SQLite`, whatever was spoiled before.
     pub(crate) fn guard(&self, groups: u32) {
-        *self.guarded.lock().expect("no test panics under the lock") = Some(groups);
+        *self.guarded.lock() = Some(groups);
     }
 
     /// Takes the number of groups that are to run in savepoints, if a test has set it.
     pub(crate) fn take_guarded(&self) -> Option<u32> {
-        self.guarded.lock().expect("no test panics under the lock").take()
+        self.guarded.lock().take()
     }
 
     /// Number of batches that commands have run since the last call of this function.
@@ -148,24 +149,24 @@ impl Faults {
 
     /// Returns every statement that was run so far.
     pub(crate) fn statements(&self) -> BTreeSet<&'static str> {
-        self.seen.lock().expect("no test panics under the lock").clone()
+        self.seen.lock().clone()
     }
 
     /// Keeps the statements that are run from now on, with their parameters.
     pub(crate) fn watch(&self) {
-        *self.watched.lock().expect("no test panics under the lock") = Some(Vec::new());
+        *self.watched.lock() = Some(Vec::new());
     }
 
     /// Returns the statements that were run since [`watch`](Self::watch), in order, and keeps no more.
     pub(crate) fn watched(&self) -> Vec<Ran> {
-        let watched = self.watched.lock().expect("no test panics under the lock").take();
+        let watched = self.watched.lock().take();
         watched.unwrap_or_default()
     }
 
     fn record(&self, statements: &[Stmt<'_>]) {
-        let mut seen = self.seen.lock().expect("no test panics under the lock");
+        let mut seen = self.seen.lock();
         seen.extend(statements.iter().map(|statement| statement.sql));
-        let mut watched = self.watched.lock().expect("no test panics under the lock");
+        let mut watched = self.watched.lock();
         if let Some(watched) = &mut *watched {
             watched.extend(statements.iter().map(|statement| {
                 let params = statement.params.iter().cloned().map(Val::into_owned);

@@ -12,10 +12,11 @@ use std::{
     collections::VecDeque,
     fmt, mem,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Mutex, MutexGuard, PoisonError},
     thread::{self, Thread},
     time::{Duration, Instant},
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use sortie_api::OrgId;
 use tokio::sync::oneshot;
@@ -237,7 +238,7 @@ impl fmt::Debug for Queue {
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
         // No code that can panic runs under the lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Number of waiting jobs.

@@ -25,10 +25,12 @@ mod value;
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     thread::JoinHandle,
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use prometheus_client::registry::Registry;
 use sortie_api::OrgId;
@@ -333,11 +335,7 @@ impl Db {
             None => Ok(None),
             Some(Link::Postgres(link)) => {
                 let ends = postgres::open_channel(link.as_ref().clone())?;
-                self.inner
-                    .threads
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(ends.thread);
+                self.inner.threads.lock().push(ends.thread);
                 Ok(Some((ends.say, ends.heard)))
             }
             #[cfg(feature = "simulation")]
@@ -364,12 +362,7 @@ impl Db {
                 queues.push(Arc::clone(queue));
             }
         }
-        let threads = self
-            .inner
-            .threads
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len();
+        let threads = self.inner.threads.lock().len();
         let figures = LiveFigures {
             queues,
             threads,
@@ -402,10 +395,7 @@ impl Drop for Inner {
         self.reads.close();
         self.lists.close();
         self.scans.close();
-        let threads = self
-            .threads
-            .get_mut()
-            .map_or_else(|poisoned| std::mem::take(poisoned.into_inner()), std::mem::take);
+        let threads = std::mem::take(self.threads.get_mut());
         for thread in threads {
             // The panic of one of them would have ended the process.
             let _ended = thread.join();

@@ -3,8 +3,7 @@
 //! The transaction that creates a run counts it, in the tail. So the count is that of the month's runs, whatever is killed,
 //! and no number of runs that come together exceeds the allowance. A run without a license has no statement for it.
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use sortie_api::Timestamp;
 
 use super::refusals::is_recent;
@@ -26,7 +25,7 @@ pub(crate) struct UsedUp(Mutex<Option<(MonthlyRuns, Timestamp)>>);
 impl UsedUp {
     /// Remembers the refusal of a run that was created at `at`.
     pub(crate) fn add(&self, allowed: MonthlyRuns, at: Timestamp) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((allowed, at));
+        *self.0.lock() = Some((allowed, at));
     }
 
     /// Whether the run is likely to be refused, so that a read comes first.
@@ -35,7 +34,7 @@ impl UsedUp {
             None => false,
             Some(Allowance::Ended(_)) => true,
             Some(Allowance::Monthly(allowed)) => {
-                let recent = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                let recent = *self.0.lock();
                 recent.is_some_and(|(used, at)| used == allowed && is_recent(at, run.created_at))
             }
         }

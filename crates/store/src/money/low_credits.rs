@@ -3,10 +3,9 @@
 //! The transaction that moves credits finds out as it writes the row, and the organization is noted after the commit. Nobody
 //! reads for it. A note is a hint: it is lost with the process, and the credits may have grown meanwhile.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeSet, sync::Arc};
+
+use parking_lot::Mutex;
 
 use sortie_api::OrgId;
 use tokio::sync::Notify;
@@ -30,23 +29,13 @@ impl LowCredits {
         if organizations.peek().is_none() {
             return;
         }
-        let mut noted = self
-            .0
-            .organizations
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.0.organizations.lock();
         noted.extend(organizations);
         self.0.added.notify_one();
     }
 
     fn take(&self) -> BTreeSet<OrgId> {
-        std::mem::take(
-            &mut *self
-                .0
-                .organizations
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        )
+        std::mem::take(&mut *self.0.organizations.lock())
     }
 }
 

@@ -4,11 +4,9 @@
 //! credits of its organization have just refused is therefore compared with them by a read first, and written in a
 //! transaction of its own.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use sortie_api::{BudgetScope, Micros, OrgId, Timestamp};
 
@@ -42,7 +40,7 @@ struct Refused {
 
 impl Refusals {
     fn lock(&self) -> MutexGuard<'_, HashMap<(OrgId, Limit), Refused>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Remembers the refusal of a run that was created at `at`. Refusals may arrive in another order than the runs.

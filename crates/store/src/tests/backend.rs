@@ -4,10 +4,12 @@ use std::{
     future::poll_fn,
     os::unix::fs::PermissionsExt,
     path::PathBuf,
-    sync::{Arc, Mutex, mpsc},
+    sync::{Arc, mpsc},
     task::Poll,
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use futures_util::future::{join, join_all};
 use sortie_testkit::{Proxy, postgres::TestDatabase, until};
@@ -343,10 +345,10 @@ pub(super) async fn hold_up(
         let db = store.db.clone();
         let mut command = Box::pin(async move {
             let wait = move |_: &mut dyn Tx| {
-                if let Some(started) = started.lock().unwrap().take() {
+                if let Some(started) = started.lock().take() {
                     started.send(()).unwrap();
                 }
-                let gone = blocked.lock().unwrap().recv();
+                let gone = blocked.lock().recv();
                 assert_eq!(gone, Err(mpsc::RecvError));
                 Ok(())
             };
@@ -368,7 +370,7 @@ async fn an_urgent_command_passes_those_that_wait_for_the_writing_thread() {
     let note = |name: &'static str| {
         let done = Arc::clone(&done);
         move |_: &mut dyn Tx| {
-            done.lock().unwrap().push(name);
+            done.lock().push(name);
             Ok(())
         }
     };
@@ -377,7 +379,7 @@ async fn an_urgent_command_passes_those_that_wait_for_the_writing_thread() {
     // The futures are polled in this order: the urgent command is sent last.
     let (waiting, (urgent, ())) = join(waiting, join(urgent, async { drop(release) })).await;
     assert!(waiting.iter().chain([&urgent]).all(Result::is_ok));
-    assert_eq!(done.lock().unwrap()[0], "urgent");
+    assert_eq!(done.lock()[0], "urgent");
     join_all(held_up).await;
 }
 

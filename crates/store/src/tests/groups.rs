@@ -2,9 +2,11 @@
 //! command does not affect the others.
 
 use std::sync::{
-    Arc, Mutex,
+    Arc,
     atomic::{AtomicBool, AtomicI64, Ordering},
 };
+
+use parking_lot::Mutex;
 
 use futures_util::{
     FutureExt as _,
@@ -229,13 +231,13 @@ async fn several_give_up_early_where_they_would_wait_for_a_lock() {
     let outcomes = all_at_once(&fixture, 64, 0, move |tx, number| {
         add(tx, number, 0)?;
         let row = tx.query_one("SELECT current_setting('lock_timeout')", vals![])?;
-        seen.lock().unwrap().push(row.text(0)?.to_owned());
+        seen.lock().push(row.text(0)?.to_owned());
         Ok(())
     })
     .await;
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
     let early = |limits: &[String]| limits.iter().filter(|limit| *limit == "50ms").count();
-    assert!(early(&limits.lock().unwrap()) > 32);
+    assert!(early(&limits.lock()) > 32);
     // A setting of one transaction does not outlast it.
     let alone = fixture.store.db.write_own(0, |tx| {
         let row = tx.query_one("SELECT current_setting('lock_timeout')", vals![])?;

@@ -260,13 +260,13 @@ both! {
         let org = fixture.org().await;
         let run = fixture.queued(org).await;
         let (go_on, waits) = std::sync::mpsc::channel::<()>();
-        let waits = std::sync::Arc::new(std::sync::Mutex::new(waits));
+        let waits = std::sync::Arc::new(parking_lot::Mutex::new(waits));
         let scan = || {
             let waits = std::sync::Arc::clone(&waits);
             fixture.store.db.scan(Turn::Organization(org), move |tx| {
                 tx.query_one("SELECT 1", vals![])?;
                 // The sender is dropped once the others are done.
-                Ok(waits.lock().map(|waits| waits.recv()).is_ok())
+                Ok(waits.lock().recv().is_err())
             })
         };
         let scans = futures_util::future::join_all((0..16).map(|_| scan()));

@@ -3,9 +3,11 @@
 use std::{
     io::{BufRead, BufReader, Read},
     process::Child,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     thread,
 };
+
+use parking_lot::Mutex;
 
 use anyhow::{Context, Result, ensure};
 use tokio::{sync::watch, time::timeout};
@@ -36,7 +38,7 @@ impl Log {
                     .split(b'\n')
                     .map_while(std::result::Result::ok)
                 {
-                    let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut lines = lines.lock();
                     lines.push(String::from_utf8_lossy(&line).into_owned());
                     told.send_replace(lines.len());
                 }
@@ -46,7 +48,7 @@ impl Log {
     }
 
     pub(super) fn text(&self) -> String {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.lines.lock();
         lines.iter().flat_map(|line| [line, "\n"]).collect()
     }
 
@@ -57,7 +59,7 @@ impl Log {
             let open = count.has_changed().is_ok();
             count.mark_unchanged();
             let found = {
-                let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+                let lines = self.lines.lock();
                 lines.iter().find_map(|line| find(line))
             };
             if let Some(found) = found {

@@ -1,10 +1,9 @@
 //! Parts that every connection of the double shares, and the form of its answers.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::Full;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
@@ -43,7 +42,7 @@ pub(super) type Answer = Response<Full<Bytes>>;
 
 /// Locks a part.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 /// Puts an answer together.

@@ -1,9 +1,8 @@
 mod subscriptions;
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
 
 use axum::{Router, extract::State as Shared, routing::post};
 use bytes::Bytes;

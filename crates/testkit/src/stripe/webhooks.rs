@@ -2,9 +2,10 @@
 
 use std::{
     fmt::Write as _,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
@@ -155,7 +156,7 @@ impl Webhooks {
     }
 
     fn settings(&self) -> MutexGuard<'_, Settings> {
-        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+        self.settings.lock()
     }
 
     pub(super) fn send_to(&self, url: &str, secrets: &[&str]) -> Result<()> {

@@ -3,11 +3,13 @@
 use std::{
     pin::Pin,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll},
 };
+
+use parking_lot::Mutex;
 
 use bytes::Bytes;
 use http::{
@@ -187,10 +189,7 @@ impl Proxy {
             host,
             upstream,
         };
-        match tunnel.lock() {
-            Ok(mut tunnel) => *tunnel = Some(asked),
-            Err(poisoned) => *poisoned.into_inner() = Some(asked),
-        }
+        *tunnel.lock() = Some(asked);
         Ok(Response::new(Either::Left(Full::default())))
     }
 

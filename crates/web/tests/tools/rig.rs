@@ -1,11 +1,8 @@
 //! A server that plays every host of `example`, and the tools of a run that may go there.
 
-use std::{
-    io,
-    net::SocketAddr,
-    path::PathBuf,
-    sync::{Arc, Mutex},
-};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
+
+use parking_lot::Mutex;
 
 use axum::{
     Router,
@@ -170,7 +167,7 @@ impl Rig {
 
     /// The requests so far, one text for each.
     pub(crate) fn seen(&self) -> Vec<String> {
-        self.seen.lock().unwrap().clone()
+        self.seen.lock().clone()
     }
 
     /// The first lines of the requests so far.
@@ -198,7 +195,7 @@ async fn answer(request: Request, answerer: Answerer, seen: Seen) -> Response {
         text.push_str(&[name.as_str(), ": ", value.to_str().unwrap(), "\n"].concat());
     }
     text.push_str(&String::from_utf8_lossy(&body));
-    seen.lock().unwrap().push(text);
+    seen.lock().push(text);
     answerer(&Request::from_parts(head, axum::body::Body::empty()))
 }
 

@@ -3,11 +3,13 @@
 use std::{
     net::TcpListener,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use futures_util::future::BoxFuture;
 use sortie_sandbox::{
@@ -77,7 +79,7 @@ impl Pretended {
 
     /// The commands that were run.
     pub(crate) fn commands(&self) -> Vec<Command> {
-        self.shared.commands.lock().unwrap().clone()
+        self.shared.commands.lock().clone()
     }
 }
 
@@ -112,7 +114,7 @@ impl Sandbox for PretendedSandbox {
             }
             let does = (self.0.behaviour)(&command.argv[2]);
             let at_timeout = command.at_timeout;
-            self.0.commands.lock().unwrap().push(command);
+            self.0.commands.lock().push(command);
             let mut released = None;
             let (exit, stdout, stderr) = match does {
                 Does::End(exit, stdout, stderr) => (exit, stream(stdout), stream(stderr)),

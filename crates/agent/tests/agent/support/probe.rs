@@ -1,6 +1,8 @@
 //! A tool that does what a call wishes for.
 
-use std::{sync::Mutex, time::Duration};
+use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
@@ -52,7 +54,7 @@ impl Probe {
 
     /// The `n` of each call that was begun.
     pub(crate) fn calls(&self) -> Vec<u32> {
-        self.calls.lock().unwrap().clone()
+        self.calls.lock().clone()
     }
 }
 
@@ -85,7 +87,7 @@ impl Tool for Probe {
         Box::pin(async move {
             let wish: Wish =
                 serde_json::from_str(raw.get()).map_err(|error| ToolError::NotSent(error.to_string()))?;
-            self.calls.lock().unwrap().push(wish.n);
+            self.calls.lock().push(wish.n);
             tokio::time::sleep(Duration::from_secs(wish.seconds)).await;
             if wish.unsent {
                 return Err(ToolError::NotSent(format!("{} sent nothing", wish.n)));

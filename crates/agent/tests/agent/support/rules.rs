@@ -7,11 +7,9 @@
 mod canonical;
 mod check;
 
-use std::{
-    collections::VecDeque,
-    ops::Deref,
-    sync::{Mutex, PoisonError},
-};
+use std::{collections::VecDeque, ops::Deref};
+
+use parking_lot::Mutex;
 
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
@@ -94,8 +92,8 @@ impl<M> Ruled<M> {
         self.state().bound
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.state.lock()
     }
 }
 

@@ -30,7 +30,7 @@ impl World {
     }
 
     fn asked(&self, path: &str) -> usize {
-        let asked = self.documents.asked.lock().unwrap();
+        let asked = self.documents.asked.lock();
         asked.iter().filter(|(at, _, _)| at == path).count()
     }
 

@@ -12,11 +12,13 @@ mod tests;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 use sortie_api::RunId;
@@ -139,7 +141,7 @@ impl HintSender {
     }
 
     fn next(&self) -> MutexGuard<'_, HintBatch> {
-        self.0.next.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.next.lock()
     }
 
     fn add(&self, put: impl FnOnce(&mut HintBatch)) {
@@ -229,10 +231,7 @@ impl HintSender {
     }
 
     fn last_received(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.0
-            .last_received
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.0.last_received.lock()
     }
 
     /// Takes the gathered hints, if there are any.

@@ -12,9 +12,11 @@ mod tail;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 use sortie_api::{OrgId, Run, RunId};
@@ -66,7 +68,7 @@ const DELTAS: usize = 256;
 
 impl Live {
     fn tail(&self) -> MutexGuard<'_, Tail> {
-        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tail.lock()
     }
 
     /// Begins to read live text.
@@ -121,7 +123,7 @@ impl Hub {
     }
 
     fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, Weak<Live>>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.live.lock()
     }
 
     fn followed(&self, run: RunId) -> Option<Arc<Live>> {

@@ -11,9 +11,11 @@ mod output;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use sortie_api::{OrgId, Run, RunId, RunStatus, Timestamp, event::EventType};
 use sortie_store::{EventRow, Followed, ListedEvent, NewEvent, Payment, Progress};
@@ -247,7 +249,7 @@ impl Unretained {
     }
 
     fn runs(&self) -> MutexGuard<'_, Runs> {
-        self.0.runs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.runs.lock()
     }
 
     /// Returns the used memory and its limit, in bytes.

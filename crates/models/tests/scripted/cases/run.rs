@@ -1,10 +1,8 @@
 //! A run of a case: the agent loop, the client of the protocol, and a provider that answers as the case says.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
 
 use futures_util::future::BoxFuture;
 use serde_json::{Value, value::RawValue};
@@ -90,7 +88,7 @@ enum Server {
 impl Server {
     async fn start(case: &Case, answers: &Arc<Mutex<Answers>>) -> Self {
         let answers = Arc::clone(answers);
-        let driver: Driver = Box::new(move |_| answers.lock().unwrap().next());
+        let driver: Driver = Box::new(move |_| answers.lock().next());
         match case.model.api {
             ApiName::Anthropic => Self::Anthropic(ScriptedAnthropic::driven(driver).await.unwrap()),
             ApiName::OpenaiChat | ApiName::OpenaiResponses => {
@@ -136,12 +134,12 @@ impl Events {
         // An event that is no JSON has none of the fields that a case looks at.
         let mut data = serde_json::to_value(event).unwrap_or_else(|_| Value::Object(serde_json::Map::new()));
         data["type"] = event.kind().into();
-        self.0.lock().unwrap().push(data);
+        self.0.lock().push(data);
     }
 
     /// The events of a type.
     fn of(&self, kind: &str) -> Vec<Value> {
-        let events = self.0.lock().unwrap();
+        let events = self.0.lock();
         events
             .iter()
             .filter(|event| event["type"] == kind)
@@ -331,7 +329,7 @@ pub(super) async fn run(case: &Case) -> Ended {
     let events = Events::default();
     let (mut workspace, _root) = sandbox::workspace();
     let run = timeout(limit, sortie_agent::run(spec, &*model, &mut workspace, &events));
-    let progress = || events.0.lock().unwrap().len() + server.requests().len();
+    let progress = || events.0.lock().len() + server.requests().len();
     let outcome = tokio::select! {
         outcome = run => outcome,
         () = clock::moves_on(|| events.waits(), progress) => unreachable!("the clock never stops"),
@@ -342,7 +340,7 @@ pub(super) async fn run(case: &Case) -> Ended {
         Ok(Outcome::Failed(reason)) => (Status::Failed, reason),
         Err(_) => (Status::TimedOut, String::new()),
     };
-    let answers = answers.lock().unwrap();
+    let answers = answers.lock();
     Ended {
         status,
         text,

@@ -4,8 +4,10 @@ use std::{
     collections::HashMap,
     fmt::Display,
     hash::{BuildHasher, Hash, RandomState},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use sortie_store::{GrantedBlock, WantedBlock};
 
@@ -67,7 +69,7 @@ impl<K: Hash + Eq + Copy + Display + Send + Sync> Windows<K> {
     fn shard_of(&self, key: &K) -> Option<MutexGuard<'_, Shard<K>>> {
         let at = usize::try_from(self.hasher.hash_one(key)).unwrap_or(usize::MAX) % SHARDS;
         let shard = self.shards.get(at)?;
-        Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(shard.lock())
     }
 
     /// Locks the shard of a key for this window, or a later one: a clock that is set back does not open a new window.
@@ -163,7 +165,7 @@ impl<K: Hash + Eq + Copy + Display + Send + Sync> Windows<K> {
         let (window, _) = window_at(now_seconds);
         let mut found = Vec::new();
         for shard in &self.shards {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shard = shard.lock();
             shard.enter(window, self.quota);
             while found.len() < limit {
                 let Some(key) = shard.asking.pop() else { break };
@@ -205,7 +207,7 @@ impl<K: Hash + Eq + Copy + Display + Send + Sync> Windows<K> {
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         let held = self.shards.iter().map(|shard| {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let shard = shard.lock();
             shard.counters.len()
         });
         held.sum()

@@ -1,7 +1,6 @@
-use std::sync::Mutex;
-
 use axum::body::HttpBody as _;
 use http_body_util::BodyExt as _;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use sortie_store::LargeText;
@@ -48,7 +47,7 @@ impl Source for Numbers {
             return Err(Error::Unavailable("the database is away".to_owned()));
         }
         let read: Vec<u32> = (behind + 1..=self.count).take(limit as usize).collect();
-        self.reads.lock().unwrap().push(read.len());
+        self.reads.lock().push(read.len());
         Ok(Found::all(read))
     }
 
@@ -118,7 +117,7 @@ async fn a_piece_is_bounded_by_bytes_and_entries_that_do_not_fit_are_rarely_read
         pieces += 1;
     }
     assert_eq!(pieces, 34, "three entries in each");
-    let read: usize = list.source.reads.lock().unwrap().iter().sum();
+    let read: usize = list.source.reads.lock().iter().sum();
     assert!(read <= 120, "{read}");
 }
 
@@ -443,7 +442,7 @@ impl Replaced {
 
     /// The revision that the entry has now. The next one comes at once.
     fn read_one(&self, item: usize) -> i64 {
-        let revision = &mut self.revisions.lock().unwrap()[item];
+        let revision = &mut self.revisions.lock()[item];
         std::mem::replace(revision, LAST.min(*revision + 1))
     }
 

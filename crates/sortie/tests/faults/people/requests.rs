@@ -4,11 +4,13 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU32, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use anyhow::{Result, bail, ensure};
 use serde_json::Value;
@@ -169,7 +171,7 @@ impl Requests {
 
     /// Returns something drawn from the seed.
     pub(crate) fn draw<T>(&self, draw: impl FnOnce(&mut fastrand::Rng) -> T) -> T {
-        draw(&mut self.random.lock().unwrap_or_else(PoisonError::into_inner))
+        draw(&mut self.random.lock())
     }
 
     /// Sends a request until a node answers, with anything but 503.

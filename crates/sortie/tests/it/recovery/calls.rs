@@ -4,11 +4,13 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use anyhow::{Context, Result, ensure};
 use axum::{
@@ -207,7 +209,7 @@ struct TwoTools {
 
 impl TwoTools {
     fn asked(&self, results: usize) -> usize {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = self.asked.lock();
         asked.iter().filter(|had| **had == results).count()
     }
 }
@@ -216,11 +218,7 @@ async fn answer(State(model): State<Arc<TwoTools>>, body: Bytes) -> Response {
     let results = String::from_utf8_lossy(&body)
         .matches("\"role\":\"tool\"")
         .count();
-    model
-        .asked
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push(results);
+    model.asked.lock().push(results);
     if results == 1 && !model.answers.load(Ordering::SeqCst) {
         std::future::pending::<()>().await;
     }

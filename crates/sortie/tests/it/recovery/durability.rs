@@ -3,9 +3,11 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use anyhow::{Context, Result, ensure};
 use futures_util::{StreamExt, stream};
@@ -73,10 +75,7 @@ async fn create_until_gone(client: Client, first: usize, acknowledged: Acknowled
     for n in (first..).step_by(CLIENTS) {
         let (prompt, answer) = task(n);
         match client.create(&json!({"prompt": prompt})).await {
-            Ok(run) => acknowledged
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push((run.id.to_string(), answer)),
+            Ok(run) => acknowledged.lock().push((run.id.to_string(), answer)),
             Err(_) => return,
         }
     }
@@ -155,7 +154,7 @@ async fn no_acknowledged_run_is_lost_when_the_node_is_killed_under_load(database
         node.restart().await?;
     }
     let begun = Instant::now();
-    let ids = std::mem::take(&mut *acknowledged.lock().unwrap_or_else(PoisonError::into_inner));
+    let ids = std::mem::take(&mut *acknowledged.lock());
     let client = node.client()?;
     let checks = ids.iter().map(|(id, answer)| {
         let client = &client;

@@ -10,11 +10,9 @@ mod channel;
 mod connect;
 mod session;
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    thread,
-    time::Duration,
-};
+use std::{sync::Arc, thread, time::Duration};
+
+use parking_lot::Mutex;
 
 use tokio::runtime::Runtime;
 
@@ -129,7 +127,7 @@ impl Server for PgServer {
     type Session = PgSession;
 
     fn connect(&mut self) -> Result<PgSession> {
-        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let first = self.first.lock().take();
         if let Some(mut first) = first
             && self.link.pool().is_unchanged()
             && first.is_open()

@@ -1,4 +1,6 @@
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use tokio::sync::oneshot;
 
@@ -61,7 +63,7 @@ struct Fake(Arc<Mutex<World>>);
 
 impl Fake {
     fn world(&self) -> MutexGuard<'_, World> {
-        self.0.lock().unwrap()
+        self.0.lock()
     }
 
     /// Makes another server the primary. The one before becomes a standby.

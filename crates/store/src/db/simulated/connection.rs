@@ -1,9 +1,11 @@
 //! Connections of a node. Each is a task that takes jobs, as a thread does on `PostgreSQL`.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant as StdInstant},
 };
+
+use parking_lot::Mutex;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -60,7 +62,7 @@ impl Job for Answered {
     }
 
     fn answer(self: Box<Self>, outcome: Result<()>) {
-        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = self.answers.lock();
         answers.push((self.job, outcome));
     }
 }
@@ -148,7 +150,7 @@ impl Connection {
             sleep(back + commit * self.commits().saturating_sub(1)).await;
             let is_lost = self.come_back().await;
             self.while_alive().await;
-            let answered = std::mem::take(&mut *answers.lock().unwrap_or_else(PoisonError::into_inner));
+            let answered = std::mem::take(&mut *answers.lock());
             for (job, outcome) in answered {
                 let outcome = if is_lost {
                     outcome.and_then(|()| Err(Error::Unavailable("the answer was lost".to_owned())))
@@ -175,14 +177,14 @@ impl Connection {
         if fate.is_outage() && self.is_urgent {
             self.link.record_outage(Duration::ZERO);
         }
-        let mut state = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.drawn.lock();
         *state = ConnectionState { fate, commits: 0 };
         back
     }
 
     /// Number of commits that were requested.
     fn commits(&self) -> u32 {
-        self.drawn.lock().unwrap_or_else(PoisonError::into_inner).commits
+        self.drawn.lock().commits
     }
 
     /// Passes the time that the answer is held up. Returns true if the answer is lost.

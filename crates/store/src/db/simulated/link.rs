@@ -1,10 +1,8 @@
 //! Link of a node to the server, with its current faults.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use tokio::{sync::mpsc, time::Instant};
 
@@ -168,6 +166,6 @@ impl SimulatedLink {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 }

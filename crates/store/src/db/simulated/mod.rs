@@ -16,10 +16,9 @@ mod rows;
 mod seen;
 mod session;
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use fastrand::Rng;
 use tokio::{task::JoinSet, time::Instant};
@@ -151,23 +150,20 @@ impl SimulatedServer {
         tasks.shutdown().await;
         self.state().links.clear();
         let shared = Arc::into_inner(self.0)?;
-        let database = shared
-            .database
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
+        let database = shared.database.into_inner();
         Some(SimulatedDatabase(database))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 
     fn database(&self) -> MutexGuard<'_, Database> {
-        self.0.database.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.database.lock()
     }
 
     fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
-        self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.tasks.lock()
     }
 
     /// Starts a task that ends with the server at the latest.

@@ -1,9 +1,8 @@
 //! Session on the simulated server, and its opening.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{
     SimulatedLink, SimulatedServer,
@@ -126,7 +125,7 @@ impl SimulatedSession {
     }
 
     fn state(&self) -> MutexGuard<'_, ConnectionState> {
-        self.drawn.lock().unwrap_or_else(PoisonError::into_inner)
+        self.drawn.lock()
     }
 
     /// Whether the server of this session accepts writes.

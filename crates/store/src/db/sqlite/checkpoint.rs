@@ -16,13 +16,15 @@ use std::{
     panic::resume_unwind,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread::{self, JoinHandle, Thread},
     time::Duration,
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use rusqlite::hooks::Wal;
 
@@ -151,7 +153,7 @@ struct Shared(Arc<Mutex<Progress>>);
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Progress> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn get(&self) -> Progress {

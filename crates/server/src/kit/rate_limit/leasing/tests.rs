@@ -1,7 +1,6 @@
-use std::{
-    collections::HashMap,
-    sync::{Mutex, atomic::AtomicU64},
-};
+use std::{collections::HashMap, sync::atomic::AtomicU64};
+
+use parking_lot::Mutex;
 
 use futures_util::{FutureExt as _, future::join_all};
 use proptest::{prelude::*, test_runner::TestRunner};
@@ -59,11 +58,11 @@ impl Scripted {
     }
 
     fn calls(&self) -> Vec<Vec<WantedBlock>> {
-        self.calls.lock().unwrap().clone()
+        self.calls.lock().clone()
     }
 
     fn grant(&self, wanted: &WantedBlock) -> GrantedBlock {
-        let mut out = self.out.lock().unwrap();
+        let mut out = self.out.lock();
         let out = out.entry((wanted.minute, wanted.subject.clone())).or_insert(0);
         let requests = (i64::from(wanted.target) - wanted.unused).clamp(0, i64::from(self.quota - *out));
         let requests = u32::try_from(requests).unwrap();
@@ -87,7 +86,7 @@ impl Lessor for Scripted {
                 })
             };
         }
-        self.calls.lock().unwrap().push(wanted.clone());
+        self.calls.lock().push(wanted.clone());
         self.permits.acquire().await.unwrap().forget();
         if self.fails.load(Ordering::Relaxed) {
             return Err(StoreError::Unavailable("the database is away".to_owned()));
@@ -99,7 +98,7 @@ impl Lessor for Scripted {
     }
 
     async fn forget(&self, before_minute: i64) -> Result<u64, StoreError> {
-        self.forgotten.lock().unwrap().push(before_minute);
+        self.forgotten.lock().push(before_minute);
         Ok(0)
     }
 }
@@ -210,7 +209,7 @@ async fn while_the_store_is_silent_a_node_lets_its_share_through_and_takes_it_of
         lessor.permits.add_permits(1_000);
         tokio::time::sleep(RETRY).await;
         assert!(count(2).await.admitted);
-        let out = lessor.out.lock().unwrap()[&(0, key(2).to_string())];
+        let out = lessor.out.lock()[&(0, key(2).to_string())];
         assert!(out >= 201, "{out} are out");
         assert!(
             limits.cluster.as_ref().unwrap().share(600).is_none(),
@@ -291,7 +290,7 @@ async fn windows_that_are_over_are_forgotten_once_a_minute_with_room_for_clocks_
         tokio::time::sleep(Duration::from_mins(1)).await;
     };
     beside(&limits, &lessor, &clock, test).await;
-    assert_eq!(*lessor.forgotten.lock().unwrap(), [95, 96]);
+    assert_eq!(*lessor.forgotten.lock(), [95, 96]);
 }
 
 /// Step of the simulation.
