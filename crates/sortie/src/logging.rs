@@ -71,7 +71,7 @@ type LogLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 fn layer(config: &Config, verbosity: Verbosity, terminal: Terminal) -> Result<LogLayer> {
     let directives = match verbosity {
-        Verbosity::Configured => config.log_filter.as_str(),
+        Verbosity::Configured => config.log.filter.as_str(),
         Verbosity::Errors => "error",
     };
     let filter = filter(directives)
@@ -83,7 +83,7 @@ fn layer(config: &Config, verbosity: Verbosity, terminal: Terminal) -> Result<Lo
         let target = metadata.target();
         target != SPANS && (is_named || !is_of_mcp_library(target))
     }));
-    Ok(match config.log_format {
+    Ok(match config.log.format {
         LogFormat::Text => fmt::layer()
             .with_writer(std::io::stderr)
             .with_ansi(terminal.colours_stderr())

@@ -7,7 +7,7 @@ use std::{future::Future, io, net::SocketAddr, path::Path, process, sync::Arc, t
 use sortie_accounts::{Accounts, ApiDeprecation};
 use sortie_api::{Mode, plain, secret::Secret};
 use sortie_base::{Clock, spawn_lasting};
-use sortie_engine::{Engine, MasterKey, Serves, Traces, check_master_keys};
+use sortie_engine::{Engine, LicenseOptions, MasterKey, Serves, Traces, check_master_keys};
 use sortie_sandbox::{Backend, Capabilities};
 use sortie_server::Listeners;
 use sortie_store::{OpenOptions, Store};
@@ -18,7 +18,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    config::{Config, HostedSettings},
+    config::{Config, HostedSettings, PrivateFeature},
     core_dumps,
     data_dir::{DataDir, NodeKey, Owner, PreparedKey, Purpose, RunningEngine},
     failure::{Exit, Failure, Result},
@@ -100,7 +100,7 @@ impl Node {
         let org_address = side.and_then(|side| side.listener.local_addr().ok());
         let options = sortie_engine::Options {
             master_keys,
-            base_url: Some(config.advertise_url.clone().unwrap_or_else(|| url_of(address))),
+            base_url: Some(advertised(config).unwrap_or_else(|| url_of(address))),
             node_address: node_address(config, address),
             traces,
             clock,
@@ -149,7 +149,7 @@ impl Node {
             requests_per_minute: config.rate_limit_per_minute,
             anonymous_requests_per_minute: config.anonymous_rate_limit_per_minute,
             trusted_proxies: config.trusted_proxies.clone(),
-            base_url: config.advertise_url.clone(),
+            base_url: advertised(config),
             deprecation: config.deprecation.clone(),
             ..sortie_server::Options::default()
         };
@@ -290,11 +290,13 @@ pub(crate) fn held_master_keys(config: &Config, data_dir: &DataDir) -> Result<Op
 /// Returns the address at which other nodes reach this one. The listening address serves only where it is a single one.
 fn node_address(config: &Config, listens: SocketAddr) -> Option<String> {
     let own = (!listens.ip().is_unspecified()).then(|| url_of(listens));
-    config
-        .node_url
-        .clone()
-        .or(own)
-        .or_else(|| config.advertise_url.clone())
+    let configured = config.node_url.as_ref().map(ToString::to_string);
+    configured.or(own).or_else(|| advertised(config))
+}
+
+/// Returns the address that clients use, where the configuration names one.
+fn advertised(config: &Config) -> Option<String> {
+    config.advertise_url.as_ref().map(ToString::to_string)
 }
 
 /// Returns the address of a listener, seen from this machine.
@@ -383,8 +385,8 @@ pub(crate) async fn detect_sandbox(
     data_dir: Option<&Path>,
 ) -> std::result::Result<Arc<dyn Backend>, String> {
     let options = sortie_sandbox::Options {
-        minimum: config.sandbox_minimum,
-        readable: config.sandbox_readable.clone(),
+        minimum: config.sandbox.minimum,
+        readable: config.sandbox.readable_paths.clone(),
         passable: data_dir.map(Path::to_owned).into_iter().collect(),
         ..sortie_sandbox::Options::new(root)
     };
@@ -408,23 +410,26 @@ pub(crate) fn engine_options(config: &Config, node_name: String, purpose: Purpos
             Purpose::OneRun => Serves::OwnRuns,
             Purpose::OneCommand => Serves::Nothing,
         },
-        license: config.license.clone(),
+        license: LicenseOptions {
+            public_keys: config.license.public_keys.clone(),
+            machine_id: config.license.machine_id.clone(),
+        },
         concurrency: config.concurrency,
         organization_concurrency: config.organization_concurrency,
         organization_storage_bytes: config.organization_storage_bytes,
         compute_micros_per_second: config.compute_micros_per_second,
         default_max_cost: config.default_max_cost,
-        sandbox_limits: config.sandbox_limits,
+        sandbox_limits: config.sandbox.limits,
         models: config.models.clone(),
-        robots: config.robots,
+        robots: config.web.robots,
         search: config.search.clone(),
         outbound: config.outbound.clone(),
-        connections_reach: config.connections_reach,
-        callbacks_reach: config.callbacks_reach,
+        connections_reach: config.reach(PrivateFeature::Connections),
+        callbacks_reach: config.reach(PrivateFeature::Callbacks),
         shutdown_grace: config.shutdown_grace,
         surcharge_percent: config.surcharge_percent,
-        memory_bytes: config.memory_bytes,
-        memory_dir: config.memory_dir.clone(),
+        memory_bytes: config.zero_data_retention.memory_bytes,
+        memory_dir: config.zero_data_retention.work_dir.clone(),
         retention: config.retention,
         retention_clock_checked: config.retention_clock_checked,
         ..sortie_engine::Options::default()

@@ -70,12 +70,12 @@ pub(crate) fn people(
 ) -> Option<Accounts> {
     let is_needed =
         config.mode == Mode::SelfHosted && purpose == Purpose::Serve && !config.sign_in.is_empty();
-    let url = config.advertise_url.as_ref().filter(|_| is_needed)?;
+    let url = config.advertise_url.as_ref().filter(|_| is_needed)?.to_string();
     let options = sortie_accounts::Options {
         mode: config.mode,
         clock: clock.clone(),
-        org_url: origin_of(url),
-        engine_url: url.clone(),
+        org_url: origin_of(&url),
+        engine_url: url,
         sign_up: SignUp::Closed,
         mail: None,
         providers: config.sign_in.clone(),
@@ -106,7 +106,7 @@ fn accounts_options(config: &Config, settings: &HostedSettings, clock: &Clock) -
         mail: settings.mail.clone(),
         providers: config.sign_in.clone(),
         outbound: config.outbound.clone(),
-        license_signer: config.license_signer.clone(),
+        license_signer: config.license.signing_key.clone(),
         credential_lookup: CREDENTIAL_LOOKUP,
     }
 }

@@ -89,7 +89,7 @@ fn tell_first_key(key: &FirstKey, config: &Config) -> Result<()> {
 
 /// Tells whoever has started the node, in the form of its log.
 fn tell(config: &Config, text: &str) {
-    match config.log_format {
+    match config.log.format {
         LogFormat::Text => terminal::note(text),
         LogFormat::Json => tracing::warn!("{text}"),
     }

@@ -2,17 +2,18 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use serde::Deserialize;
 use sortie_accounts::{InvalidSender, InvalidServer, MailOptions, MailServer, SignUp};
-use sortie_api::{Credential, Mode, limits};
+use sortie_api::{Credential, Mode, limits::PURCHASE_CENTS_MIN};
 use sortie_billing::{AutoTopupLimits, StripeSettings};
 use sortie_net::Outbound;
-use toml::Value;
 use url::{Host, Url};
 
 use super::{
     Error,
-    layers::{Layers, Source},
-    values::Reader,
+    layers::Layers,
+    settings::Settings,
+    values::{BaseUrl, some_whole},
 };
 
 /// Settings of a hosted deployment.
@@ -34,150 +35,141 @@ pub(crate) struct HostedSettings {
     pub(crate) auto_topup: AutoTopupLimits,
 }
 
-/// Defaults of a hosted deployment, where a key has no other value.
-const DEFAULTS: [(&str, i64); 4] = [
+/// Keys of `[purchases]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PurchaseSection {
+    #[serde(default, deserialize_with = "some_whole::<_, _, 0, 1_000>")]
+    auto_per_day: Option<u32>,
+    #[serde(
+        default,
+        deserialize_with = "some_whole::<_, _, PURCHASE_CENTS_MIN, 1_000_000_000>"
+    )]
+    auto_cents_per_day: Option<i64>,
+}
+
+/// Keys of `[stripe]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StripeSection {
+    secret_key: Option<Credential>,
+    #[serde(default)]
+    webhook_secrets: Vec<Credential>,
+    api_url: Option<BaseUrl>,
+}
+
+/// Defaults of a hosted deployment.
+pub(super) const DEFAULTS: [(&str, i64); 4] = [
     ("compute_micros_per_second", 30),
     ("surcharge_percent", 20),
     ("organization_concurrency", 20),
     ("organization_storage_bytes", 10 * 1_024 * 1_024 * 1_024),
 ];
 
-/// Puts the defaults of a hosted deployment in the place of the general ones.
-pub(super) fn apply_defaults(layers: &mut Layers) -> Result<(), Error> {
-    if Reader(layers).mode()? == Mode::SelfHosted {
-        return Ok(());
-    }
-    for (key, value) in DEFAULTS {
-        let untouched = layers
-            .get(key)
-            .is_none_or(|setting| setting.source == Source::Default);
-        if untouched {
-            layers.set(key, Value::Integer(value), Source::Default);
+impl HostedSettings {
+    /// Returns the settings of a hosted deployment; none on a self-hosted engine.
+    pub(super) fn new(
+        settings: &Settings,
+        layers: &Layers,
+        outbound: &Outbound,
+    ) -> Result<Option<Self>, Error> {
+        if settings.mode == Mode::SelfHosted {
+            return Ok(None);
         }
-    }
-    Ok(())
-}
-
-/// Reads the settings of a hosted deployment. None on a self-hosted one, which must not have them.
-pub(super) fn settings(read: &Reader<'_>, outbound: &Outbound) -> Result<Option<HostedSettings>, Error> {
-    let sign_up = sign_up(read)?;
-    if read.mode()? == Mode::SelfHosted {
-        for key in [
-            "org_listen",
-            "org_url",
-            "smtp_url",
-            "mail_from",
-            "stripe.secret_key",
-            "stripe.webhook_secrets",
-            "stripe.api_url",
-            "purchases.auto_per_day",
-            "purchases.auto_cents_per_day",
-        ] {
-            if read.is_set(key) {
-                return Err(read.wrong(key, "needs mode = \"hosted\""));
-            }
+        let mail = mail(settings, layers, outbound)?;
+        if settings.sign_up == SignUp::VerifyFirst && mail.is_none() {
+            return Err(layers.wrong(
+                "sign_up",
+                "`verify_first` needs smtp_url, which sends the mail that verifies",
+            ));
         }
-        return Ok(None);
+        let needed = "must be set with mode = \"hosted\"";
+        let org_url = settings.org_url.as_ref().ok_or(needed).and_then(origin);
+        let engine_url = settings.advertise_url.as_ref().ok_or(needed);
+        let engine_url = engine_url.and_then(|base| secure(&base.url).map(|()| base.to_string()));
+        Ok(Some(Self {
+            listen: settings
+                .org_listen
+                .ok_or_else(|| layers.wrong("org_listen", needed))?,
+            org_url: org_url.map_err(|rule| layers.wrong("org_url", rule))?,
+            engine_url: engine_url.map_err(|rule| layers.wrong("advertise_url", rule))?,
+            sign_up: settings.sign_up,
+            mail,
+            stripe: stripe(&settings.stripe, layers, outbound)?,
+            auto_topup: AutoTopupLimits {
+                per_day: settings
+                    .purchases
+                    .auto_per_day
+                    .unwrap_or(AutoTopupLimits::default().per_day),
+                cents_per_day: settings.purchases.auto_cents_per_day,
+            },
+        }))
     }
-    let mail = mail(read, outbound)?;
-    if sign_up == SignUp::VerifyFirst && mail.is_none() {
-        return Err(read.wrong(
-            "sign_up",
-            "`verify_first` needs smtp_url, which sends the mail that verifies",
-        ));
-    }
-    let needed = |key| read.wrong(key, "must be set with mode = \"hosted\"");
-    Ok(Some(HostedSettings {
-        listen: read
-            .optional_address("org_listen")?
-            .ok_or_else(|| needed("org_listen"))?,
-        org_url: origin(read, "org_url")?.ok_or_else(|| needed("org_url"))?,
-        engine_url: engine_url(read)?.ok_or_else(|| needed("advertise_url"))?,
-        sign_up,
-        mail,
-        stripe: stripe(read, outbound)?,
-        auto_topup: auto_topup(read)?,
-    }))
 }
 
-fn sign_up(read: &Reader<'_>) -> Result<SignUp, Error> {
-    let text = read.text("sign_up")?;
-    [SignUp::Open, SignUp::VerifyFirst, SignUp::Invited, SignUp::Closed]
-        .into_iter()
-        .find(|rule| rule.as_str() == text)
-        .ok_or_else(|| read.wrong("sign_up", "must be `open`, `verify_first`, `invited` or `closed`"))
-}
-
-fn mail(read: &Reader<'_>, outbound: &Outbound) -> Result<Option<MailOptions>, Error> {
-    let (url, from) = (read.optional_text("smtp_url")?, read.optional_text("mail_from")?);
-    match (url, from) {
+fn mail(settings: &Settings, layers: &Layers, outbound: &Outbound) -> Result<Option<MailOptions>, Error> {
+    match (&settings.smtp_url, &settings.mail_from) {
         (None, None) => Ok(None),
-        (Some(_), None) => Err(read.wrong("mail_from", "must be set with smtp_url")),
-        (None, Some(_)) => Err(read.wrong("smtp_url", "must be set with mail_from")),
+        (Some(_), None) => Err(layers.wrong("mail_from", "must be set with smtp_url")),
+        (None, Some(_)) => Err(layers.wrong("smtp_url", "must be set with mail_from")),
         (Some(url), Some(from)) => Ok(Some(MailOptions {
             server: url
+                .expose()
                 .parse::<MailServer>()
-                .map_err(|error: InvalidServer| read.wrong("smtp_url", &error.to_string()))?
+                .map_err(|error: InvalidServer| layers.wrong("smtp_url", &error.to_string()))?
                 .trusting(outbound.trusted.clone()),
             from: from
                 .parse()
-                .map_err(|error: InvalidSender| read.wrong("mail_from", &error.to_string()))?,
+                .map_err(|error: InvalidSender| layers.wrong("mail_from", &error.to_string()))?,
         })),
     }
 }
 
-fn auto_topup(read: &Reader<'_>) -> Result<AutoTopupLimits, Error> {
-    let per_day = read.optional_integer("purchases.auto_per_day", 0, 1_000)?;
-    let per_day = per_day.and_then(|number| u32::try_from(number).ok());
-    Ok(AutoTopupLimits {
-        per_day: per_day.unwrap_or(AutoTopupLimits::default().per_day),
-        cents_per_day: read.optional_integer(
-            "purchases.auto_cents_per_day",
-            limits::PURCHASE_CENTS_MIN,
-            1_000_000_000,
-        )?,
-    })
-}
-
-fn stripe(read: &Reader<'_>, outbound: &Outbound) -> Result<Option<StripeSettings>, Error> {
+fn stripe(
+    section: &StripeSection,
+    layers: &Layers,
+    outbound: &Outbound,
+) -> Result<Option<StripeSettings>, Error> {
     const KEY: &str = "stripe.secret_key";
     const SECRETS: &str = "stripe.webhook_secrets";
-    const API: &str = "stripe.api_url";
-    let Some(secret_key) = read.optional_text(KEY)? else {
-        for key in [SECRETS, API] {
-            if read.is_set(key) {
-                return Err(read.wrong(KEY, &format!("must be set with {key}")));
-            }
-        }
-        return Ok(None);
+    let Some(secret_key) = &section.secret_key else {
+        let other = [SECRETS, "stripe.api_url"]
+            .into_iter()
+            .find(|key| layers.is_given(key));
+        return match other {
+            Some(key) => Err(layers.wrong(KEY, &format!("must be set with {key}"))),
+            None => Ok(None),
+        };
     };
     if !is_secret(secret_key, &["sk_", "rk_"]) {
-        return Err(read.wrong(
-            KEY,
-            "must be a secret or restricted key of Stripe: sk_... or rk_...",
-        ));
+        let rule = "must be a secret or restricted key of Stripe: sk_... or rk_...";
+        return Err(layers.wrong(KEY, rule));
     }
-    let webhook_secrets = read.optional_texts(SECRETS)?.unwrap_or_default();
+    let webhook_secrets = section.webhook_secrets.clone();
     if webhook_secrets.is_empty()
         || !webhook_secrets
             .iter()
             .all(|secret| is_secret(secret, &["whsec_"]))
     {
         let rule = "must be a list of the secrets of Stripe's webhook endpoint, such as whsec_...";
-        return Err(read.wrong(SECRETS, rule));
+        return Err(layers.wrong(SECRETS, rule));
     }
-    let api_url = origin(read, API)?;
-    let api_url = api_url.as_deref().unwrap_or(StripeSettings::API_URL);
+    let api_url = section
+        .api_url
+        .as_ref()
+        .map_or(Ok(StripeSettings::API_URL.to_owned()), origin);
+    let api_url = api_url.and_then(|origin| Url::parse(&origin).map_err(|_| "must be an address"));
     Ok(Some(StripeSettings {
-        secret_key: Credential::new(secret_key),
-        webhook_secrets: webhook_secrets.into_iter().map(Credential::new).collect(),
-        api_url: Url::parse(api_url).map_err(|_| read.wrong(API, "must be an address"))?,
+        secret_key: secret_key.clone(),
+        webhook_secrets,
+        api_url: api_url.map_err(|rule| layers.wrong("stripe.api_url", rule))?,
         outbound: outbound.clone(),
     }))
 }
 
 /// Whether a text is a secret with one of these beginnings. A space or the end of a line in it would be a mistake of copying.
-fn is_secret(text: &str, beginnings: &[&str]) -> bool {
+fn is_secret(secret: &Credential, beginnings: &[&str]) -> bool {
+    let text = secret.expose();
     let is_plain = text
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -187,32 +179,18 @@ fn is_secret(text: &str, beginnings: &[&str]) -> bool {
             .any(|beginning| text.starts_with(beginning) && text.len() > beginning.len())
 }
 
-/// Reads the address of pages: an origin, as browsers write it.
-pub(super) fn origin(read: &Reader<'_>, key: &str) -> Result<Option<String>, Error> {
-    let Some(text) = read.base_url(key)? else {
-        return Ok(None);
-    };
-    let url = Url::parse(&text).map_err(|_| read.wrong(key, "must be an address"))?;
-    if url.path() != "/" {
-        return Err(read.wrong(key, "must have no path"));
+/// The origin of the address of pages, as browsers write it. The error is its rule.
+pub(super) fn origin(base: &BaseUrl) -> Result<String, &'static str> {
+    if base.url.path() != "/" {
+        return Err("must have no path");
     }
-    secure(read, key, &url)?;
-    // Browsers write an origin in this form: compared with `Origin`, it must have the same bytes.
-    Ok(Some(url.origin().ascii_serialization()))
-}
-
-fn engine_url(read: &Reader<'_>) -> Result<Option<String>, Error> {
-    let key = "advertise_url";
-    let Some(text) = read.base_url(key)? else {
-        return Ok(None);
-    };
-    let url = Url::parse(&text).map_err(|_| read.wrong(key, "must be an address"))?;
-    secure(read, key, &url)?;
-    Ok(Some(text))
+    secure(&base.url)?;
+    // Compared with the header `Origin`, it must have the same bytes.
+    Ok(base.url.origin().ascii_serialization())
 }
 
 /// Refuses plain http, except on loopback addresses: tokens and passwords would travel in clear.
-fn secure(read: &Reader<'_>, key: &str, url: &Url) -> Result<(), Error> {
+fn secure(url: &Url) -> Result<(), &'static str> {
     let loopback = match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(Host::Ipv4(address)) => IpAddr::from(address).is_loopback(),
@@ -222,10 +200,7 @@ fn secure(read: &Reader<'_>, key: &str, url: &Url) -> Result<(), Error> {
     if url.scheme() == "https" || loopback {
         Ok(())
     } else {
-        Err(read.wrong(
-            key,
-            "must begin with https:// unless its host is a loopback address",
-        ))
+        Err("must begin with https:// unless its host is a loopback address")
     }
 }
 
@@ -235,7 +210,10 @@ mod tests {
     use sortie_net::Reach;
 
     use super::{
-        super::tests::{of_file, refusal},
+        super::{
+            settings::PrivateFeature,
+            tests::{of_file, refusal},
+        },
         *,
     };
 
@@ -247,7 +225,7 @@ mod tests {
     fn a_hosted_deployment_has_defaults_of_its_own() {
         let config = of_file(HOSTED).unwrap();
         assert_eq!(config.mode, Mode::Hosted);
-        let hosted = config.hosted.unwrap();
+        let hosted = config.hosted.as_ref().unwrap();
         // Browsers write an origin without a slash and in lower case.
         assert_eq!(hosted.org_url, "https://accounts.example.com");
         assert_eq!(hosted.engine_url, "https://engine.example.com");
@@ -257,7 +235,10 @@ mod tests {
         assert_eq!(config.surcharge_percent, 20);
         assert_eq!(config.organization_concurrency, Some(20));
         assert_eq!(config.organization_storage_bytes, Some(10_737_418_240));
-        let reach = (config.connections_reach, config.callbacks_reach);
+        let reach = (
+            config.reach(PrivateFeature::Connections),
+            config.reach(PrivateFeature::Callbacks),
+        );
         assert_eq!(reach, (Reach::Public, Reach::Public));
     }
 
@@ -269,7 +250,7 @@ mod tests {
         assert_eq!(config.compute_micros_per_second, Micros::ZERO);
         let figures = (config.surcharge_percent, config.organization_concurrency);
         assert_eq!(figures, (5, Some(3)));
-        assert_eq!(config.hosted.unwrap().sign_up, SignUp::Invited);
+        assert_eq!(config.hosted.as_ref().unwrap().sign_up, SignUp::Invited);
     }
 
     #[test]
@@ -448,7 +429,7 @@ mod tests {
             (format!("{HOSTED}{key}webhook_secrets = [\"whsec_\"]"), list),
             (
                 format!("{HOSTED}{key}webhook_secrets = \"whsec_x\""),
-                "stripe.webhook_secrets (sortie.toml): must be a list of texts",
+                "stripe.webhook_secrets (sortie.toml): must be an array, not a string",
             ),
             (
                 format!("{HOSTED}[stripe]\nsecret_key = \"pk_live_x\"\n{secrets}"),

@@ -1,113 +1,47 @@
-//! The four layers of the configuration: default file, file, environment, flags; the later wins, key by key.
+//! Layers of the configuration: defaults, file, environment, flags. They are merged as TOML values, the later wins key by
+//! key, and the result is deserialized once.
 //!
-//! Every value remembers where it comes from, so that a message can say it. A key that [`KEYS`] does not list is an
-//! error.
+//! The lines of `default.toml` are the list of the keys: each has its default there or, in a comment, an example, whose
+//! type says how a variable is read. Every value remembers its layer, so that a message can name it.
 
-use std::{collections::BTreeMap, fmt, path::Path};
+use std::{collections::BTreeMap, fmt, path::Path, sync::LazyLock};
 
+use serde::de::DeserializeOwned;
+use serde_path_to_error::{Path as KeyPath, Segment};
 use sortie_api::plain;
 use strsim::levenshtein;
 use toml::{Table, Value};
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::{Error, environment::Environment, traces::STANDARD_VARIABLES};
+use super::{DEFAULT_FILE, Error, environment::Environment, print, providers, traces};
 use crate::texts;
 
-/// Kind of a key: the form of its environment variable and flag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Text,
-    Integer,
-    Switch,
-    /// Texts, separated by commas or ends of lines outside the configuration file.
-    List,
+/// Key of a single value.
+pub(super) struct Key {
+    /// Name with that of its section, such as `sandbox.minimum`.
+    pub(super) name: String,
+    /// Default, or an example.
+    pub(super) example: Value,
 }
 
-/// Every key. `default.toml` documents exactly these.
-pub(super) const KEYS: &[(&str, Kind)] = &[
-    ("listen", Kind::Text),
-    ("metrics_listen", Kind::Text),
-    ("org_listen", Kind::Text),
-    ("data_dir", Kind::Text),
-    ("mode", Kind::Text),
-    ("database_url", Kind::Text),
-    ("database_connections", Kind::Integer),
-    ("blob_url", Kind::Text),
-    ("max_file_bytes", Kind::Integer),
-    ("node_name", Kind::Text),
-    ("advertise_url", Kind::Text),
-    ("org_url", Kind::Text),
-    ("node_url", Kind::Text),
-    ("sign_up", Kind::Text),
-    ("smtp_url", Kind::Text),
-    ("mail_from", Kind::Text),
-    ("master_key", Kind::Text),
-    ("concurrency", Kind::Integer),
-    ("organization_concurrency", Kind::Integer),
-    ("organization_storage_bytes", Kind::Integer),
-    ("compute_micros_per_second", Kind::Integer),
-    ("default_max_cost_micros", Kind::Integer),
-    ("rate_limit_per_minute", Kind::Integer),
-    ("anonymous_rate_limit_per_minute", Kind::Integer),
-    ("trusted_proxies", Kind::List),
-    ("private_addresses", Kind::List),
-    ("drain_seconds", Kind::Integer),
-    ("shutdown_grace_seconds", Kind::Integer),
-    ("retention_days", Kind::Integer),
-    ("retention_clock_checked", Kind::Text),
-    ("default_model", Kind::Text),
-    ("model_silence_seconds", Kind::Integer),
-    ("surcharge_percent", Kind::Integer),
-    ("zero_data_retention.memory_bytes", Kind::Integer),
-    ("zero_data_retention.work_dir", Kind::Text),
-    ("network.proxy", Kind::Text),
-    ("network.no_proxy", Kind::List),
-    ("network.ca_file", Kind::Text),
-    ("network.proxy_resolves", Kind::Switch),
-    ("sandbox.minimum", Kind::Text),
-    ("sandbox.i_understand_commands_run_unsandboxed", Kind::Switch),
-    ("sandbox.readable_paths", Kind::List),
-    ("sandbox.limits.processes", Kind::Integer),
-    ("sandbox.limits.open_files", Kind::Integer),
-    ("sandbox.limits.file_bytes", Kind::Integer),
-    ("sandbox.limits.memory_bytes", Kind::Integer),
-    ("sandbox.limits.disk_bytes", Kind::Integer),
-    ("sandbox.limits.disk_entries", Kind::Integer),
-    ("sandbox.limits.tmp_bytes", Kind::Integer),
-    ("web.robots", Kind::Switch),
-    ("web.search.backend", Kind::Text),
-    ("web.search.api_key", Kind::Text),
-    ("web.search.base_url", Kind::Text),
-    ("web.search.price_micros", Kind::Integer),
-    ("api.v1.deprecated", Kind::Text),
-    ("api.v1.sunset", Kind::Text),
-    ("api.v1.successor", Kind::Text),
-    ("license.signing_key", Kind::Text),
-    ("license.public_keys", Kind::List),
-    ("license.machine_id", Kind::Text),
-    ("log.format", Kind::Text),
-    ("log.filter", Kind::Text),
-    ("purchases.auto_per_day", Kind::Integer),
-    ("purchases.auto_cents_per_day", Kind::Integer),
-    ("stripe.secret_key", Kind::Text),
-    ("stripe.webhook_secrets", Kind::List),
-    ("stripe.api_url", Kind::Text),
-    ("traces.endpoint", Kind::Text),
-    ("traces.headers", Kind::List),
-    ("traces.service_name", Kind::Text),
-    ("traces.resource_attributes", Kind::List),
-    ("traces.sampler", Kind::Text),
-    ("traces.sampler_arg", Kind::Text),
-];
-
-/// Sections with as many tables as the operator writes: one of each provider, one of each model, one of each
-/// plan. They are read whole.
-const TABLES: &[&str] = &[
-    "providers",
-    "models",
-    super::sign_in::SECTION,
-    super::plans::SECTION,
-];
+/// Every key, in the order of the default file.
+pub(super) static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
+    let (mut keys, mut section, mut is_in_example) = (Vec::new(), String::new(), false);
+    for line in DEFAULT_FILE.lines() {
+        let text = line.strip_prefix("# ").unwrap_or(line);
+        // A table in a comment shows keys under a name that the operator chooses. It ends with the comment.
+        is_in_example = line.starts_with('#') && (is_in_example || text.starts_with('['));
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = format!("{name}.");
+        } else if let (false, Ok(table)) = (is_in_example, text.parse::<Table>()) {
+            keys.extend(table.into_iter().map(|(name, example)| Key {
+                name: format!("{section}{name}"),
+                example,
+            }));
+        }
+    }
+    keys
+});
 
 /// Variables with our prefix that are not configuration keys.
 const OTHER_VARIABLES: &[&str] = &[
@@ -117,44 +51,27 @@ const OTHER_VARIABLES: &[&str] = &[
     "SORTIE_CONFIG",
 ];
 
-/// Source of a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// The embedded default file.
-    Default,
-    /// The configuration file of this name.
-    File(String),
-    /// This environment variable.
-    Environment(String),
-    /// This flag.
-    Flag(&'static str),
-}
+/// Source of a value that no layer above the defaults has.
+pub(super) const DEFAULT: &str = "default";
 
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Default => f.write_str("default"),
-            Self::File(name) | Self::Environment(name) => f.write_str(name),
-            Self::Flag(name) => f.write_str(name),
-        }
-    }
-}
+/// Lists of tables.
+const LISTS: [&str; 2] = ["sign_in.oidc", "license.plans"];
 
-/// Value and its source.
-#[derive(Clone)]
-pub(super) struct Setting {
-    pub(super) value: Value,
-    pub(super) source: Source,
-}
-
-/// The values in effect, by key.
+/// The merged values.
 #[derive(Clone, Default)]
-pub(super) struct Layers(BTreeMap<&'static str, Setting>);
+pub(super) struct Layers {
+    table: Table,
+    /// File, variable or flag that a value comes from, by key; none for a default. A table that was merged whole has one
+    /// entry.
+    sources: BTreeMap<String, String>,
+}
 
 /// Without secrets, as they are printed.
 impl fmt::Debug for Layers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&super::print::as_toml(self))
+        let mut layers = self.clone();
+        layers.redact();
+        f.write_str(&print::as_toml(&layers))
     }
 }
 
@@ -163,27 +80,28 @@ pub(super) fn variable(key: &str) -> String {
     format!("SORTIE_{}", key.replace('.', "_").to_ascii_uppercase())
 }
 
-/// The environment variable that names a file with the value of a key, as secrets are handed to services.
-fn file_variable(key: &str) -> String {
-    format!("{}_FILE", variable(key))
+/// The environment variable that names a file with the value of another one, as secrets are handed to services.
+fn file_variable(variable: &str) -> String {
+    format!("{variable}_FILE")
 }
 
-/// Returns the value of a key in the environment, from a variable or from the file that one names, and the variable's
-/// name.
-fn value_of(key: &str, environment: &Environment) -> Result<Option<(String, Zeroizing<String>)>, Error> {
-    let (name, file_name) = (variable(key), file_variable(key));
+/// Returns the text of a variable, or of the file that its file variable names, with the name of the one that was set.
+fn read_variable(
+    key: &str,
+    name: String,
+    environment: &Environment,
+) -> Result<Option<(String, Zeroizing<String>)>, Error> {
+    let file_name = file_variable(&name);
     match (environment.get(&name), environment.get(&file_name)) {
         (Some(_), Some(_)) => Err(Error(format!("{key}: set {name} or {file_name}, not both"))),
         (Some(text), None) => Ok(Some((name, text.to_owned().into()))),
-        (None, Some(path)) => {
-            let text = super::read_value(Path::new(path)).map_err(|error| {
-                Error(format!(
-                    "{key} ({file_name}): {path} cannot be read: {}",
-                    plain::io(&error)
-                ))
-            })?;
-            Ok(Some((file_name, text)))
-        }
+        (None, Some(path)) => match super::read_value(Path::new(path)) {
+            Ok(text) => Ok(Some((file_name, text))),
+            Err(error) => Err(Error(format!(
+                "{key} ({file_name}): {path} cannot be read: {}",
+                plain::io(&error)
+            ))),
+        },
         (None, None) => Ok(None),
     }
 }
@@ -192,172 +110,308 @@ impl Layers {
     /// The embedded default file.
     pub(super) fn defaults() -> Result<Self, Error> {
         let mut layers = Self::default();
-        layers.add_toml(super::DEFAULT_FILE, &Source::Default)?;
+        layers.add_toml(DEFAULT_FILE, None)?;
         Ok(layers)
     }
 
     /// Lays a configuration file over what is there.
     pub(super) fn add_file(&mut self, path: &Path, text: &str) -> Result<(), Error> {
-        self.add_toml(text, &Source::File(path.display().to_string()))
+        self.add_toml(text, Some(&path.display().to_string()))
     }
 
-    fn add_toml(&mut self, text: &str, source: &Source) -> Result<(), Error> {
-        let table = texts::toml(text).map_err(|rule| Error(format!("{source}: {rule}")))?;
-        self.add_table("", table, source)
-    }
-
-    fn add_table(&mut self, prefix: &str, table: Table, source: &Source) -> Result<(), Error> {
-        for (name, value) in table {
-            let path = format!("{prefix}{name}");
-            if let Some(section) = TABLES.iter().find(|section| **section == path) {
-                self.set(section, value, source.clone());
-                continue;
-            }
-            let keys = KEYS.iter().map(|(key, _)| key).chain(TABLES);
-            let is_section = keys.into_iter().any(|key| key.starts_with(&format!("{path}.")));
-            if let (Value::Table(inner), true) = (&value, is_section) {
-                self.add_table(&format!("{path}."), inner.clone(), source)?;
-                continue;
-            }
-            let key = known(&path).ok_or_else(|| Error(format!("{source}: {}", unknown_key(&path))))?;
-            self.set(key.0, value, source.clone());
-        }
+    fn add_toml(&mut self, text: &str, source: Option<&str>) -> Result<(), Error> {
+        let place = source.unwrap_or(DEFAULT);
+        let table = texts::toml(text).map_err(|rule| Error(format!("{place}: {rule}")))?;
+        self.merge(table, source);
         Ok(())
     }
 
-    /// Lays the environment over what is there.
+    /// Lays the environment over what is there. Variables of other programs come first: ours win.
     pub(super) fn add_environment(&mut self, environment: &Environment) -> Result<(), Error> {
         for name in environment.names_with("SORTIE_") {
             if let Some(meant) = misspelt(name) {
                 return Err(Error(format!("{name}: no such setting; did you mean {meant}?")));
             }
         }
-        for (name, key) in STANDARD_VARIABLES {
-            if let (Some(text), Some((key, kind))) = (environment.get(name), known(key)) {
-                let value = read(*kind, text).map_err(|rule| Error(format!("{key} ({name}): {rule}")))?;
-                self.set(key, value, Source::Environment((*name).to_owned()));
-            }
-        }
-        for (key, kind) in KEYS {
-            if let Some((name, text)) = value_of(key, environment)? {
-                let value = read(*kind, &text).map_err(|rule| Error(format!("{key} ({name}): {rule}")))?;
-                self.set(key, value, Source::Environment(name));
-            }
+        let standard = traces::STANDARD_VARIABLES.iter();
+        let standard = standard.map(|(name, key)| ((*name).to_owned(), (*key).to_owned()));
+        let own = KEYS.iter().map(|key| (variable(&key.name), key.name.clone()));
+        for (name, key) in providers::variables().chain(standard).chain(own) {
+            let Some((name, text)) = read_variable(&key, name, environment)? else {
+                continue;
+            };
+            self.set(&key, typed(&key, &text), Some(&name));
         }
         Ok(())
     }
 
-    /// Lays one value over what is there.
-    pub(super) fn set(&mut self, key: &'static str, value: Value, source: Source) {
-        self.forget(key);
-        self.0.insert(key, Setting { value, source });
+    fn merge(&mut self, table: Table, source: Option<&str>) {
+        merge(&mut self.table, table, "", &mut |key| {
+            self.sources.extend(source.map(|source| (key, source.to_owned())));
+        });
     }
 
-    /// Overwrites a value that is known now and that nothing may show.
-    pub(super) fn forget(&mut self, key: &str) {
-        if let Some(Setting {
-            value: Value::String(text),
-            ..
-        }) = self.0.get_mut(key)
-        {
-            text.zeroize();
+    /// Lays one value over what is there.
+    pub(super) fn set(&mut self, key: &str, value: Value, source: Option<&str>) {
+        let mut names = key.rsplit('.').map(str::to_owned);
+        let innermost = Table::from_iter(names.next().map(|name| (name, value)));
+        let table = names.fold(innermost, |table, name| {
+            Table::from_iter([(name, Value::Table(table))])
+        });
+        self.merge(table, source);
+    }
+
+    /// Replaces the default of a key, unless a file, a variable or a flag has set it.
+    pub(super) fn set_default(&mut self, key: &str, value: Value) {
+        if !self.is_given(key) {
+            self.set(key, value, None);
         }
     }
 
-    /// A section with the operator's tables.
-    pub(super) fn table(&self, section: &str) -> Option<&Setting> {
-        self.0.get(section)
+    /// The value of a key in effect.
+    pub(super) fn get(&self, key: &str) -> Option<&Value> {
+        let mut names = key.split('.');
+        let outermost = self.table.get(names.next()?)?;
+        names.try_fold(outermost, |value, name| value.get(name))
     }
 
-    /// The value of a key in effect.
-    pub(super) fn get(&self, key: &str) -> Option<&Setting> {
-        self.0.get(key)
+    /// The text of a key in effect.
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
+        self.get(key).and_then(Value::as_str)
+    }
+
+    /// Shows a value that follows from others, in a table of the operator's.
+    pub(super) fn complete(&mut self, (section, name): (&str, &str), key: &str, value: Value) {
+        let entry = self
+            .table
+            .get_mut(section)
+            .and_then(|section| section.get_mut(name));
+        if let Some(table) = entry.and_then(Value::as_table_mut) {
+            table.insert(key.to_owned(), value);
+        }
+    }
+
+    /// File, variable or flag of a key: that of the innermost table around it where it has none of its own.
+    pub(super) fn source(&self, key: &str) -> Option<&str> {
+        let own = self.sources.get(key).map(String::as_str);
+        own.or_else(|| self.source(key.rsplit_once('.')?.0))
+    }
+
+    /// Whether a layer above the defaults has a value for a key, other than an empty list.
+    pub(super) fn is_given(&self, key: &str) -> bool {
+        let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+        self.get(key).is_some_and(|value| !is_empty(value)) && self.source(key).is_some()
+    }
+
+    /// The error that says that a key's value breaks a rule.
+    pub(super) fn wrong(&self, key: &str, rule: &str) -> Error {
+        match self.source(key).or_else(|| self.get(key).map(|_| DEFAULT)) {
+            Some(source) => Error(format!("{key} ({source}): {rule}")),
+            None => Error(format!("{key}: {rule}")),
+        }
+    }
+
+    /// Deserializes the values.
+    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        let is_empty = |key: &&Key| self.text(&key.name) == Some("");
+        if let Some(key) = KEYS.iter().find(is_empty) {
+            return Err(self.wrong(&key.name, "must be a text that is not empty"));
+        }
+        serde_path_to_error::deserialize(Value::Table(self.table.clone()))
+            .map_err(|error| self.refusal(error.path(), error.inner().message()))
+    }
+
+    /// The error of a deserializer in our words. They repeat no text, which may be secret, but a name that is none of a choice.
+    fn refusal(&self, path: &KeyPath, message: &str) -> Error {
+        let segments: Vec<_> = path.iter().collect();
+        let is_entry = |segment: &&Segment| matches!(segment, Segment::Seq { .. });
+        let outer = segments.iter().position(is_entry).unwrap_or(segments.len());
+        let (outer, inner) = segments.split_at(outer);
+        let (key, field) = (names(outer), names(inner));
+        let source = self.source(&key).unwrap_or(DEFAULT);
+        let is_unknown = message.starts_with("unknown field ");
+        Error(match inner.first() {
+            Some(Segment::Seq { index }) => {
+                let place = format!("{key} ({source}): entry {}", index + 1);
+                if is_unknown {
+                    format!("{place}: {}", unknown_key(&field, message, &[]))
+                } else if field.is_empty() {
+                    format!("{place} {}", rule(message))
+                } else {
+                    format!("{place}: {field} {}", rule(message))
+                }
+            }
+            _ if is_unknown => format!("{source}: {}", unknown_key(&key, message, &KEYS)),
+            _ if LISTS.contains(&key.as_str()) => {
+                return self.wrong(&key, &format!("must be tables, each under `[[{key}]]`"));
+            }
+            _ => return self.wrong(&key, &rule(message)),
+        })
+    }
+
+    /// Every value, for [`print`].
+    pub(super) const fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Overwrites secrets, once they have been read: they are not printed, and not kept in memory twice.
+    pub(super) fn redact(&mut self) {
+        print::redact(&mut self.table);
+    }
+}
+
+/// Lays the values of `from` over those of `into`, and calls `note` with the key of each.
+fn merge(into: &mut Table, from: Table, section: &str, note: &mut dyn FnMut(String)) {
+    for (name, value) in from {
+        let key = format!("{section}{name}");
+        match (into.get_mut(&name), value) {
+            (Some(Value::Table(into)), Value::Table(from)) => merge(into, from, &format!("{key}."), note),
+            (replaced, value) => {
+                if let Some(Value::String(text)) = replaced {
+                    text.zeroize();
+                }
+                into.insert(name, value);
+                note(key);
+            }
+        }
     }
 }
 
 /// The setting that an unknown variable is nearly called. A name that resembles none is somebody else's: Kubernetes
 /// makes `SORTIE_SERVICE_HOST` of a service called `sortie`, and scripts have variables of their own.
 fn misspelt(name: &str) -> Option<String> {
-    let ours = KEYS
-        .iter()
-        .flat_map(|(key, _)| [variable(key), file_variable(key)]);
-    let ours = ours.chain(OTHER_VARIABLES.iter().map(|name| (*name).to_owned()));
-    ours.map(|known| (levenshtein(name, &known), known))
+    let ours = KEYS.iter().map(|key| variable(&key.name));
+    ours.flat_map(|name| [file_variable(&name), name])
+        .chain(OTHER_VARIABLES.iter().map(|name| (*name).to_owned()))
+        .map(|known| (levenshtein(name, &known), known))
         .min()
         .filter(|(distance, _)| (1..=2).contains(distance))
         .map(|(_, known)| known)
 }
 
-fn known(path: &str) -> Option<&'static (&'static str, Kind)> {
-    KEYS.iter().find(|(key, _)| *key == path)
-}
-
-fn unknown_key(path: &str) -> String {
-    let nearest = KEYS
+/// The value of a key that was not given in TOML. A list has its texts between commas or on lines.
+fn typed(key: &str, text: &str) -> Value {
+    let text_value = || Value::String(text.to_owned());
+    match KEYS
         .iter()
-        .map(|(key, _)| (levenshtein(path, key), *key))
-        .min()
-        .filter(|(distance, _)| *distance <= 3);
-    match nearest {
-        Some((_, key)) => format!("unknown key `{path}`; did you mean `{key}`?"),
-        None => format!("unknown key `{path}`; `sortie config default` lists all keys"),
-    }
-}
-
-/// Reads a value that was not given in TOML.
-fn read(kind: Kind, text: &str) -> Result<Value, &'static str> {
-    match kind {
-        Kind::Text => Ok(Value::String(text.to_owned())),
-        Kind::Integer => text
-            .parse()
-            .map(Value::Integer)
-            .map_err(|_| "must be a whole number"),
-        Kind::Switch => text
-            .parse()
-            .map(Value::Boolean)
-            .map_err(|_| "must be true or false"),
-        Kind::List => Ok(Value::Array(
+        .find(|known| known.name == key)
+        .map(|known| &known.example)
+    {
+        // What cannot be read stays a text, which the key refuses with its rule.
+        Some(Value::Integer(_)) => text.parse().map_or_else(|_| text_value(), Value::Integer),
+        Some(Value::Boolean(_)) => text.parse().map_or_else(|_| text_value(), Value::Boolean),
+        Some(Value::Array(_)) => Value::Array(
             text.split([',', '\n'])
                 .map(str::trim)
                 .filter(|item| !item.is_empty())
                 .map(|item| Value::String(item.to_owned()))
                 .collect(),
-        )),
+        ),
+        _ => text_value(),
+    }
+}
+
+/// Keys on a path, without the places in lists.
+fn names(segments: &[&Segment]) -> String {
+    let names = segments.iter().filter_map(|segment| match segment {
+        Segment::Map { key } => Some(key.as_str()),
+        Segment::Seq { .. } | Segment::Enum { .. } | Segment::Unknown => None,
+    });
+    names.collect::<Vec<_>>().join(".")
+}
+
+/// The rule of serde's message in our words.
+fn rule(message: &str) -> String {
+    if message.ends_with("socket address syntax") || message.ends_with("expected socket address") {
+        return "must be an IP address and a port, such as 127.0.0.1:8080".to_owned();
+    }
+    // An enumeration that is no text, or a table.
+    if message.ends_with("expected string only") || message.starts_with("wanted exactly 1 element") {
+        return "must be a string".to_owned();
+    }
+    match message.strip_prefix("missing field ") {
+        Some(field) => format!("must have the key {field}"),
+        None => plain::rule(message)
+            .replace("an object", "a table")
+            .replace("path string", "a string"),
+    }
+}
+
+/// Says that a key is unknown, and which of `keys`, or of those that serde's message lists, it resembles.
+fn unknown_key(path: &str, message: &str, keys: &[Key]) -> String {
+    let name = path.rsplit('.').next().unwrap_or(path);
+    let section = path.strip_suffix(name).unwrap_or_default();
+    let siblings = message.split('`').skip(3).step_by(2);
+    let nearest = siblings
+        .map(|sibling| format!("{section}{sibling}"))
+        .chain(keys.iter().map(|key| key.name.clone()))
+        .map(|known| (levenshtein(path, &known), known))
+        .min()
+        .filter(|(distance, _)| *distance <= 3 && distance * 2 <= name.chars().count());
+    match (nearest, message.split_once(", ")) {
+        (Some((_, known)), _) => format!("unknown key `{path}`; did you mean `{known}`?"),
+        (None, Some((_, expected))) if !section.is_empty() || keys.is_empty() => {
+            format!("unknown key `{path}`; {expected}")
+        }
+        (None, _) => format!("unknown key `{path}`; `sortie config default` lists all keys"),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use serde::Deserialize as _;
+
+    use super::{super::settings::Settings, *};
+
+    /// The keys of a section, as serde lists them where one is unknown.
+    fn fields(section: &str) -> Vec<String> {
+        let mut layers = Layers::defaults().unwrap();
+        layers.set_default("database_url", Value::String("sqlite:x".to_owned()));
+        layers.set(&format!("{section}no-such"), Value::Integer(1), None);
+        let error = Settings::deserialize(Value::Table(layers.table)).unwrap_err();
+        let message = error.message().to_owned();
+        assert!(
+            message.starts_with("unknown field `no-such`"),
+            "{section}: {message}"
+        );
+        let names = message.split('`').skip(3).step_by(2);
+        names.map(|name| format!("{section}{name}")).collect()
+    }
 
     #[test]
     fn the_default_file_documents_every_key_and_no_other() {
-        let mut section = String::new();
-        let mut uncommented = String::new();
-        for line in super::super::DEFAULT_FILE.lines() {
-            if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-                section = format!("{name}.");
+        let mut sections = vec![String::new()];
+        let mut undocumented = Vec::new();
+        let mut known = Vec::new();
+        while let Some(section) = sections.pop() {
+            for field in fields(&section) {
+                if KEYS.iter().any(|key| key.name == field) {
+                    known.push(field);
+                } else if KEYS.iter().any(|key| key.name.starts_with(&format!("{field}."))) {
+                    sections.push(format!("{field}."));
+                } else {
+                    undocumented.push(field);
+                }
             }
-            let is_key = |rest: &&str| {
-                let name = rest.split(" = ").next().unwrap_or_default();
-                known(&format!("{section}{name}")).is_some()
-            };
-            uncommented += line.strip_prefix("# ").filter(is_key).unwrap_or(line);
-            uncommented.push('\n');
         }
-        let mut layers = Layers::default();
-        layers.add_toml(&uncommented, &Source::Default).unwrap();
-        let documented: Vec<_> = layers.0.keys().copied().collect();
-        let mut keys: Vec<_> = KEYS.iter().map(|(key, _)| *key).collect();
-        keys.sort_unstable();
-        assert_eq!(documented, keys);
+        undocumented.sort();
+        let tables = ["license.plans", "models", "providers", "sign_in"];
+        assert_eq!(undocumented, tables, "tables under names of the operator's alone");
+        for table in ["[[license.plans]]", "[models.", "[providers.", "[[sign_in.oidc]]"] {
+            assert!(DEFAULT_FILE.contains(&format!("\n# {table}")), "{table}");
+        }
+        let mut documented: Vec<_> = KEYS.iter().map(|key| key.name.clone()).collect();
+        documented.sort();
+        known.sort();
+        assert_eq!(documented, known);
     }
 
     #[test]
     fn every_key_has_its_own_variable() {
         let mut names: Vec<_> = KEYS
             .iter()
-            .flat_map(|(key, _)| [variable(key), file_variable(key)])
+            .map(|key| variable(&key.name))
+            .flat_map(|name| [file_variable(&name), name])
             .collect();
         names.extend(OTHER_VARIABLES.iter().map(ToString::to_string));
         let all = names.len();

@@ -1,62 +1,27 @@
-//! Settings of licenses: the key that signs them on a hosted deployment, and those that verify them on a self-hosted engine.
+//! The section `license`: the key that signs licenses on a hosted deployment and the plans that it sells, and the keys that
+//! verify licenses on a self-hosted engine.
 
 use std::sync::Arc;
 
-use sortie_api::Mode;
-use sortie_base::{InvalidLicenseKey, LicensePublicKey, LicenseSigner};
-use sortie_engine::LicenseOptions;
+use serde::Deserialize;
+use sortie_base::{LicensePublicKey, LicenseSigner};
 
-use super::{Error, values::Reader};
+use super::{
+    plans::PlanSection,
+    values::{license_signer, public_keys},
+};
 
-/// Key of the seed that signs licenses. Nothing shows it.
-pub(super) const SIGNING_KEY: &str = "license.signing_key";
-const PUBLIC_KEYS: &str = "license.public_keys";
-const MACHINE_ID: &str = "license.machine_id";
-
-/// Reads the key that signs licenses. None where no license is issued.
-pub(super) fn signer(read: &Reader<'_>) -> Result<Option<Arc<LicenseSigner>>, Error> {
-    let Some(seed) = read.optional_text(SIGNING_KEY)? else {
-        return Ok(None);
-    };
-    if read.mode()? == Mode::SelfHosted {
-        return Err(read.wrong(SIGNING_KEY, "needs mode = \"hosted\""));
-    }
-    let signer = seed
-        .parse()
-        .map_err(|error: InvalidLicenseKey| read.wrong(SIGNING_KEY, &error.to_string()))?;
-    Ok(Some(Arc::new(signer)))
-}
-
-/// Reads the settings of the license of a self-hosted engine. A hosted deployment must not have them.
-pub(super) fn options(read: &Reader<'_>) -> Result<LicenseOptions, Error> {
-    let public_keys = read
-        .texts(PUBLIC_KEYS)?
-        .into_iter()
-        .map(|text| {
-            text.parse::<LicensePublicKey>()
-                .map_err(|error| read.wrong(PUBLIC_KEYS, &format!("each {error}")))
-        })
-        .collect::<Result<Vec<_>, _>>()?;
-    let machine_id = read.optional_text(MACHINE_ID)?;
-    if let Some(id) = machine_id
-        && !(id.len() == 32 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))
-    {
-        return Err(read.wrong(MACHINE_ID, "must be 32 hexadecimal digits in lower case"));
-    }
-    if read.mode()? == Mode::Hosted {
-        for (key, is_set) in [
-            (PUBLIC_KEYS, !public_keys.is_empty()),
-            (MACHINE_ID, machine_id.is_some()),
-        ] {
-            if is_set {
-                return Err(read.wrong(key, "needs mode = \"self-hosted\""));
-            }
-        }
-    }
-    Ok(LicenseOptions {
-        public_keys,
-        machine_id: machine_id.map(str::to_owned),
-    })
+/// Keys of `[license]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LicenseSection {
+    #[serde(default, deserialize_with = "license_signer")]
+    pub(crate) signing_key: Option<Arc<LicenseSigner>>,
+    #[serde(deserialize_with = "public_keys")]
+    pub(crate) public_keys: Vec<LicensePublicKey>,
+    pub(crate) machine_id: Option<String>,
+    #[serde(default)]
+    pub(super) plans: Vec<PlanSection>,
 }
 
 #[cfg(test)]
@@ -72,7 +37,7 @@ mod tests {
     fn a_hosted_deployment_signs_and_a_self_hosted_engine_verifies() {
         let config = of_file(&format!("{HOSTED}[license]\nsigning_key = \"{SEED}\"\n")).unwrap();
         assert_eq!(
-            config.license_signer.as_ref().unwrap().public().to_string(),
+            config.license.signing_key.as_ref().unwrap().public().to_string(),
             PUBLIC
         );
         for shown in [
@@ -86,9 +51,9 @@ mod tests {
         let config = of_file(&format!(
             "[license]\npublic_keys = [\"{PUBLIC}\"]\nmachine_id = \"{machine}\"\n"
         ));
-        let license = config.unwrap().license;
+        let license = &config.as_ref().unwrap().license;
         assert_eq!(license.public_keys[0].to_string(), PUBLIC);
-        assert_eq!(license.machine_id, Some(machine));
+        assert_eq!(license.machine_id.as_ref(), Some(&machine));
         assert!(of_file("").unwrap().license.public_keys.is_empty());
     }
 
@@ -110,7 +75,7 @@ mod tests {
             ),
             (
                 "[license]\npublic_keys = [7]\n".to_owned(),
-                "license.public_keys (sortie.toml): must be a list of texts",
+                "license.public_keys (sortie.toml): entry 1 must be a string, not the number 7",
             ),
             (
                 format!("{HOSTED}[license]\npublic_keys = [\"{PUBLIC}\"]\n"),

@@ -1,14 +1,26 @@
 //! The way to the outside: the section `network`, the variables that other programs read too, and the same keys of a
 //! provider.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
+use sortie_api::Credential;
 use sortie_net::{InvalidVariable, NoProxy, Outbound, ProxyServer};
 
-use super::{Environment, Error, values::Reader};
+use super::{Environment, Error, layers::Layers, values::HIDDEN};
 
 /// Value of `proxy` for no proxy.
 const NONE: &str = "none";
+
+/// Keys of `[network]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NetworkSection {
+    proxy: Option<Credential>,
+    no_proxy: Option<Vec<String>>,
+    ca_file: Option<PathBuf>,
+    proxy_resolves: bool,
+}
 
 impl Environment {
     /// The proxies and certificates that the environment names.
@@ -17,35 +29,36 @@ impl Environment {
     }
 }
 
-/// Reads the proxies and certificates of a node.
-pub(super) fn outbound(read: &Reader<'_>, environment: &Environment) -> Result<Outbound, Error> {
-    let own = read.optional_text("network.proxy")?;
-    let own_hosts = read.optional_texts("network.no_proxy")?;
-    // A proxy in the file replaces those of the environment, which then need not be usable.
-    let is_replaced = |name: &str| own.is_some() && name.to_ascii_lowercase().ends_with("_proxy");
-    let is_no_proxy = |name: &str| name.eq_ignore_ascii_case("no_proxy");
-    let read_variable = |name| {
-        environment
-            .get(name)
-            .filter(|_| !is_replaced(name) || is_no_proxy(name))
-    };
-    let mut outbound = Outbound::from_variables(read_variable).map_err(|error| Error(error.to_string()))?;
-    if let Some(hosts) = own_hosts {
-        outbound.no_proxy = NoProxy::parse(&hosts.join(","));
+impl NetworkSection {
+    /// Returns the proxies and certificates of a node.
+    pub(super) fn outbound(&self, layers: &Layers, environment: &Environment) -> Result<Outbound, Error> {
+        // A proxy in the file replaces those of the environment, which then need not be usable.
+        let is_replaced = |name: &str| self.proxy.is_some() && name.to_ascii_lowercase().ends_with("_proxy");
+        let is_no_proxy = |name: &str| name.eq_ignore_ascii_case("no_proxy");
+        let read_variable = |name| {
+            environment
+                .get(name)
+                .filter(|_| !is_replaced(name) || is_no_proxy(name))
+        };
+        let mut outbound =
+            Outbound::from_variables(read_variable).map_err(|error| Error(error.to_string()))?;
+        if let Some(hosts) = &self.no_proxy {
+            outbound.no_proxy = NoProxy::parse(&hosts.join(","));
+        }
+        if let Some(text) = &self.proxy {
+            let proxy = proxy(text.expose()).map_err(|rule| layers.wrong("network.proxy", rule))?;
+            let no_proxy = outbound.no_proxy.clone();
+            outbound = outbound.through(proxy, no_proxy);
+        }
+        if let Some(path) = &self.ca_file {
+            outbound.trusted = outbound
+                .trusted
+                .with_file(path)
+                .map_err(|rule| layers.wrong("network.ca_file", &rule))?;
+        }
+        outbound.proxy_resolves = self.proxy_resolves;
+        Ok(outbound)
     }
-    if let Some(text) = own {
-        let proxy = proxy(text).map_err(|rule| read.wrong("network.proxy", rule))?;
-        let no_proxy = outbound.no_proxy.clone();
-        outbound = outbound.through(proxy, no_proxy);
-    }
-    if let Some(path) = read.optional_text("network.ca_file")? {
-        outbound.trusted = outbound
-            .trusted
-            .with_file(Path::new(path))
-            .map_err(|rule| read.wrong("network.ca_file", &rule))?;
-    }
-    outbound.proxy_resolves = read.switch("network.proxy_resolves")?;
-    Ok(outbound)
 }
 
 /// Reads the proxies and certificates of one provider over those of the node. Its own proxy is used for every address. The
@@ -79,27 +92,18 @@ pub(super) fn shown(text: &str) -> String {
     match proxy(text) {
         Ok(Some(proxy)) => proxy.to_string(),
         Ok(None) => NONE.to_owned(),
-        Err(_) => super::print::HIDDEN.to_owned(),
+        Err(_) => HIDDEN.to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::config::{Config, SandboxPolicy, layers::Layers};
+    use crate::config::{Config, Flags, SandboxPolicy, tests::load};
 
     const PROVIDER: &str = "[providers.own]\napi = \"openai-chat\"\nbase_url = \"https://llm.example/v1\"\n";
 
     fn of(file: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
-        let text = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        let environment: Environment = variables.iter().map(text).collect();
-        let read = || {
-            let mut layers = Layers::defaults()?;
-            layers.add_file(Path::new("sortie.toml"), file)?;
-            layers.add_environment(&environment)?;
-            Config::from_layers(layers, &environment, SandboxPolicy::Required)
-        };
-        read().map_err(|error: Error| error.to_string())
+        load(file, variables, &Flags::default(), SandboxPolicy::Required).map_err(|error| error.to_string())
     }
 
     /// Proxies of `http://x.example`, of `https://x.example` and of the provider.
@@ -197,12 +201,12 @@ mod tests {
             (
                 "[providers.own]\napi = \"openai-chat\"\nbase_url = \"https://a\"\nproxy = \"socks4://hush\"\n",
                 &[],
-                "providers.own.proxy: must begin with",
+                "providers.own.proxy (sortie.toml): must begin with",
             ),
             (
                 "[providers.own]\napi = \"openai-chat\"\nbase_url = \"https://a\"\nca_file = \"/dev/null\"\n",
                 &[],
-                "providers.own.ca_file: /dev/null: must hold certificates",
+                "providers.own.ca_file (sortie.toml): /dev/null: must hold certificates",
             ),
         ] {
             let error = of(file, variables).unwrap_err();

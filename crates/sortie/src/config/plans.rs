@@ -1,145 +1,67 @@
 //! Plans of licenses that a hosted deployment sells: the tables `[[license.plans]]` of the file.
 
 use serde::Deserialize;
-use sortie_api::{Mode, limits, plain};
+use sortie_api::limits::{LICENSE_DEPLOYMENTS, LICENSE_MONTHLY_RUNS};
 use sortie_billing::Plan;
-use toml::{Table, Value};
 
-use super::{Error, layers::Layers, license::SIGNING_KEY, values::Reader};
+use super::{
+    Error,
+    layers::Layers,
+    settings::Settings,
+    values::{ShortName, whole},
+};
 
-/// Name of the tables.
-pub(super) const SECTION: &str = "license.plans";
-
-/// Key of the account at Stripe, without which nothing is sold.
-const SECRET_KEY: &str = "stripe.secret_key";
-
-/// Maximum length of a name, in characters.
-const LONGEST_NAME: usize = 32;
 /// Maximum length of the name of a price, in characters.
 const LONGEST_PRICE: usize = 100;
 
 /// Keys of `[[license.plans]]`.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
-    name: String,
+pub(super) struct PlanSection {
+    name: ShortName,
     price: String,
+    #[serde(deserialize_with = "whole::<_, _, 1, LICENSE_MONTHLY_RUNS>")]
     monthly_runs: i64,
+    #[serde(deserialize_with = "whole::<_, _, 1, LICENSE_DEPLOYMENTS>")]
     deployments: i64,
 }
 
-/// Reads the plans. They need an account at Stripe, and the key that signs licenses.
-pub(super) fn settings(layers: &Layers) -> Result<Vec<Plan>, Error> {
-    let Some(setting) = layers.table(SECTION) else {
-        return Ok(Vec::new());
-    };
-    let wrong = |rule: &str| Error(format!("{SECTION} ({}): {rule}", setting.source));
-    let not_tables = || wrong("must be tables, each under `[[license.plans]]`");
-    let Value::Array(entries) = &setting.value else {
-        return Err(not_tables());
-    };
-    let read = Reader(layers);
-    if !entries.is_empty() {
-        if read.mode()? == Mode::SelfHosted {
-            return Err(wrong("needs mode = \"hosted\""));
-        }
-        for key in [SECRET_KEY, SIGNING_KEY] {
-            if !read.is_set(key) {
-                return Err(read.wrong(key, "must be set with `[[license.plans]]`"));
-            }
+/// Returns the plans. They need an account at Stripe, and the key that signs licenses.
+pub(super) fn plans(settings: &Settings, layers: &Layers) -> Result<Vec<Plan>, Error> {
+    let sections = &settings.license.plans;
+    for key in ["stripe.secret_key", "license.signing_key"] {
+        if !sections.is_empty() && layers.get(key).is_none() {
+            return Err(layers.wrong(key, "must be set with `[[license.plans]]`"));
         }
     }
-    let mut plans: Vec<Plan> = Vec::with_capacity(entries.len());
-    for (at, entry) in entries.iter().enumerate() {
-        let Value::Table(table) = entry else {
-            return Err(not_tables());
+    let mut plans: Vec<Plan> = Vec::with_capacity(sections.len());
+    for section in sections.iter().cloned() {
+        let plan = Plan {
+            name: section.name.into(),
+            price: section.price,
+            monthly_runs: section.monthly_runs,
+            deployments: section.deployments,
         };
-        let entry = Table::try_into(table.clone());
-        let entry: Entry = entry.map_err(|error: toml::de::Error| {
-            wrong(&format!("table {}: {}", at + 1, plain::rule(error.message())))
-        })?;
-        let plan = plan(entry)?;
-        if plans.iter().any(|other| other.name == plan.name) {
-            return Err(of(&plan.name, "name", "must be that of one plan"));
-        }
-        if plans.iter().any(|other| other.price == plan.price) {
-            return Err(of(&plan.name, "price", "must be that of one plan"));
+        let is_price = (1..=LONGEST_PRICE).contains(&plan.price.len())
+            && plan.price.bytes().all(|byte| byte.is_ascii_graphic());
+        let has_name = |other: &Plan| other.name == plan.name;
+        let has_price = |other: &Plan| other.price == plan.price;
+        for (key, is_right, rule) in [
+            (
+                "price",
+                is_price,
+                "must be the ID of a price at Stripe, such as price_1a2b3c",
+            ),
+            ("name", !plans.iter().any(has_name), "must be that of one plan"),
+            ("price", !plans.iter().any(has_price), "must be that of one plan"),
+        ] {
+            if !is_right {
+                return Err(layers.wrong(&format!("license.plans.{}.{key}", plan.name), rule));
+            }
         }
         plans.push(plan);
     }
     Ok(plans)
-}
-
-fn of(name: &str, key: &str, rule: &str) -> Error {
-    Error(format!("{SECTION}.{name}.{key}: {rule}"))
-}
-
-fn plan(entry: Entry) -> Result<Plan, Error> {
-    let is_name = (1..=LONGEST_NAME).contains(&entry.name.len())
-        && entry
-            .name
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-    if !is_name {
-        return Err(Error(format!(
-            "{SECTION}.name: must be 1 to {LONGEST_NAME} lower-case letters, digits and hyphens"
-        )));
-    }
-    let is_price = (1..=LONGEST_PRICE).contains(&entry.price.len())
-        && entry.price.bytes().all(|byte| byte.is_ascii_graphic());
-    if !is_price {
-        return Err(of(
-            &entry.name,
-            "price",
-            "must be the ID of a price at Stripe, such as price_1a2b3c",
-        ));
-    }
-    for (key, value, most) in [
-        ("monthly_runs", entry.monthly_runs, limits::LICENSE_MONTHLY_RUNS),
-        ("deployments", entry.deployments, limits::LICENSE_DEPLOYMENTS),
-    ] {
-        if !(1..=most).contains(&value) {
-            return Err(of(&entry.name, key, &format!("must be from 1 to {most}")));
-        }
-    }
-    Ok(Plan {
-        name: entry.name,
-        price: entry.price,
-        monthly_runs: entry.monthly_runs,
-        deployments: entry.deployments,
-    })
-}
-
-/// The plans in the form of the file.
-pub(super) fn as_toml(plans: &[Plan]) -> String {
-    let shown = plans.iter().map(|plan| {
-        let lines = described(plan)
-            .into_iter()
-            .map(|(key, value)| format!("{key} = {value}\n"));
-        format!("\n[[{SECTION}]]\n{}", lines.collect::<String>())
-    });
-    shown.collect()
-}
-
-/// The plans as JSON.
-pub(super) fn as_json(plans: &[Plan]) -> serde_json::Value {
-    let shown = plans.iter().map(|plan| {
-        let entry = described(plan).into_iter().map(|(key, value)| {
-            let value = value.try_into().unwrap_or_default();
-            (key.to_owned(), value)
-        });
-        serde_json::Value::Object(entry.collect())
-    });
-    shown.collect()
-}
-
-fn described(plan: &Plan) -> [(&'static str, Value); 4] {
-    [
-        ("name", Value::String(plan.name.clone())),
-        ("price", Value::String(plan.price.clone())),
-        ("monthly_runs", Value::Integer(plan.monthly_runs)),
-        ("deployments", Value::Integer(plan.deployments)),
-    ]
 }
 
 #[cfg(test)]
@@ -176,7 +98,9 @@ mod tests {
         );
         assert!(of_file(&with("")).unwrap().plans.is_empty());
         let shown = config.to_toml();
-        assert!(shown.contains(TEAM) && shown.contains(&second), "{shown}");
+        for line in TEAM.lines().chain(second.lines()) {
+            assert!(shown.contains(line), "{line}: {shown}");
+        }
         let plans = &config.to_json()["license.plans"];
         let expected =
             serde_json::json!({"name": "team", "price": "price_1", "monthly_runs": 1_000, "deployments": 2});
@@ -200,27 +124,27 @@ mod tests {
             ),
             (
                 with(&TEAM.replace("team", "Team")),
-                "license.plans.name: must be 1 to 32 lower-case letters, digits and hyphens",
+                "license.plans (sortie.toml): entry 1: name must be 1 to 32 lower-case letters, digits and hyphens",
             ),
             (
                 with(&TEAM.replace("price_1", "")),
-                "license.plans.team.price: must be the ID of a price at Stripe, such as price_1a2b3c",
+                "license.plans.team.price (sortie.toml): must be the ID of a price at Stripe, such as price_1a2b3c",
             ),
             (
                 with(&TEAM.replace("1000", "0")),
-                "license.plans.team.monthly_runs: must be from 1 to 1000000000000",
+                "license.plans (sortie.toml): entry 1: monthly_runs must be a whole number from 1 to 1000000000000",
             ),
             (
                 with(&TEAM.replace("= 2", "= 1001")),
-                "license.plans.team.deployments: must be from 1 to 1000",
+                "license.plans (sortie.toml): entry 1: deployments must be a whole number from 1 to 1000",
             ),
             (
                 with(&format!("{TEAM}{}", TEAM.replace("price_1", "price_2"))),
-                "license.plans.team.name: must be that of one plan",
+                "license.plans.team.name (sortie.toml): must be that of one plan",
             ),
             (
                 with(&format!("{TEAM}{}", TEAM.replace("team", "company"))),
-                "license.plans.company.price: must be that of one plan",
+                "license.plans.company.price (sortie.toml): must be that of one plan",
             ),
             (
                 with("plans = 1"),
@@ -231,7 +155,9 @@ mod tests {
         }
         let unknown = refusal(&with(&TEAM.replace("deployments", "engines")));
         assert!(
-            unknown.starts_with("license.plans (sortie.toml): table 1: unknown field `engines`"),
+            unknown.starts_with(
+                "license.plans (sortie.toml): entry 1: unknown key `engines`; expected one of `name`"
+            ),
             "{unknown}"
         );
     }

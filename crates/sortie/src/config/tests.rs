@@ -1,4 +1,6 @@
 use proptest::prelude::*;
+use sortie_api::Mode;
+use sortie_sandbox::Limits;
 
 use super::*;
 
@@ -9,7 +11,7 @@ fn environment(variables: &[(&str, &str)]) -> Environment {
         .collect()
 }
 
-fn load(
+pub(super) fn load(
     file: &str,
     variables: &[(&str, &str)],
     flags: &Flags,
@@ -41,8 +43,8 @@ fn without_any_configuration_a_node_is_self_hosted_on_the_loopback_with_sqlite()
     assert_eq!(config.mode, Mode::SelfHosted);
     assert_eq!(config.database_url.expose(), "sqlite:data/sortie.db");
     assert_eq!(config.database_connections, sortie_store::CONNECTIONS);
-    assert_eq!(config.sandbox_minimum, Level::Namespaces);
-    assert_eq!(config.sandbox_limits, Limits::default());
+    assert_eq!(config.sandbox.minimum, Level::Namespaces);
+    assert_eq!(config.sandbox.limits, Limits::default());
     assert_eq!(
         config.rate_limit_per_minute,
         sortie_api::limits::REQUESTS_PER_MINUTE
@@ -181,13 +183,13 @@ fn every_key_can_be_set_by_its_variable() {
     .unwrap();
     assert_eq!(config.concurrency, 7);
     assert_eq!(config.trusted_proxies.len(), 2);
-    assert_eq!(config.sandbox_minimum, Level::None);
-    assert_eq!(config.sandbox_limits.processes, 64);
+    assert_eq!(config.sandbox.minimum, Level::None);
+    assert_eq!(config.sandbox.limits.processes, 64);
     assert_eq!(
-        config.sandbox_readable,
+        config.sandbox.readable_paths,
         ["/usr/share", "/etc/os-release"].map(PathBuf::from)
     );
-    assert_eq!(config.log_format, LogFormat::Json);
+    assert_eq!(config.log.format, LogFormat::Json);
 }
 
 #[test]
@@ -202,11 +204,27 @@ fn an_unknown_key_is_refused_with_its_place_and_the_nearest_one() {
     );
     assert_eq!(
         refusal("[stripe]\nsecret = 1"),
-        "sortie.toml: unknown key `stripe.secret`; `sortie config default` lists all keys"
+        "sortie.toml: unknown key `stripe.secret`; expected one of `secret_key`, `webhook_secrets`, `api_url`"
+    );
+    assert_eq!(
+        refusal("something = 1"),
+        "sortie.toml: unknown key `something`; `sortie config default` lists all keys"
+    );
+    assert_eq!(
+        refusal("log_format = \"json\""),
+        "sortie.toml: unknown key `log_format`; did you mean `log.format`?"
+    );
+    assert_eq!(
+        refusal("[provider.openai]\napi_key = \"k\""),
+        "sortie.toml: unknown key `provider`; did you mean `providers`?"
+    );
+    assert_eq!(
+        refusal("[providers.openai]\napi_keys = \"k\""),
+        "sortie.toml: unknown key `providers.openai.api_keys`; did you mean `providers.openai.api_key`?"
     );
     assert_eq!(
         refusal("sandbox = 1"),
-        "sortie.toml: unknown key `sandbox`; `sortie config default` lists all keys"
+        "sandbox (sortie.toml): must be a table, not the number 1"
     );
 }
 
@@ -214,7 +232,7 @@ fn an_unknown_key_is_refused_with_its_place_and_the_nearest_one() {
 fn a_table_where_a_value_belongs_is_refused() {
     assert_eq!(
         refusal("[listen]\nport = 1"),
-        "listen (sortie.toml): must be a text that is not empty"
+        "listen (sortie.toml): must be an IP address and a port, such as 127.0.0.1:8080"
     );
 }
 
@@ -244,6 +262,32 @@ fn a_broken_file_is_refused_with_its_line() {
     assert!(text.starts_with("sortie.toml: line 2, column "), "{text}");
 }
 
+#[test]
+fn a_wrong_variable_or_flag_is_named_with_the_rule_of_its_key() {
+    let of = |variables: &[(&str, &str)], flags: &Flags| {
+        load("", variables, flags, SandboxPolicy::Required)
+            .unwrap_err()
+            .to_string()
+    };
+    let none = Flags::default();
+    assert_eq!(
+        of(&[("SORTIE_CONCURRENCY", "many")], &none),
+        "concurrency (SORTIE_CONCURRENCY): must be a whole number from 1 to 4294967295"
+    );
+    assert_eq!(
+        of(&[("SORTIE_WEB_ROBOTS", "maybe")], &none),
+        "web.robots (SORTIE_WEB_ROBOTS): must be true or false, not a string"
+    );
+    assert_eq!(
+        of(&[("OPENAI_API_KEY", "hush hush")], &none),
+        "providers.openai.api_key (OPENAI_API_KEY): must be visible ASCII characters without spaces"
+    );
+    assert_eq!(
+        of(&[], &listening(Some("nowhere"))),
+        "listen (--listen): must be an IP address and a port, such as 127.0.0.1:8080"
+    );
+}
+
 fn are_refused(cases: &[(&str, &str)]) {
     for (file, sentence) in cases {
         assert_eq!(refusal(file), *sentence);
@@ -259,11 +303,11 @@ fn every_rule_is_one_sentence_with_the_key_and_its_source() {
         ),
         (
             "metrics_listen = \"9090\"",
-            "metrics_listen (sortie.toml): must be an IP address and a port, such as 127.0.0.1:9090",
+            "metrics_listen (sortie.toml): must be an IP address and a port, such as 127.0.0.1:8080",
         ),
         (
             "listen = 8080",
-            "listen (sortie.toml): must be a text that is not empty",
+            "listen (sortie.toml): must be an IP address and a port, such as 127.0.0.1:8080",
         ),
         (
             "mode = \"hosted\"",
@@ -271,7 +315,7 @@ fn every_rule_is_one_sentence_with_the_key_and_its_source() {
         ),
         (
             "mode = \"cloud\"",
-            "mode (sortie.toml): must be `self-hosted` or `hosted`",
+            "mode (sortie.toml): must be `hosted` or `self-hosted`, not `cloud`",
         ),
         (
             "database_url = \"mysql://x\"",
@@ -303,7 +347,7 @@ fn every_rule_is_one_sentence_with_the_key_and_its_source() {
         ),
         (
             "[log]\nformat = \"xml\"",
-            "log.format (sortie.toml): must be `text` or `json`",
+            "log.format (sortie.toml): must be `text` or `json`, not `xml`",
         ),
     ]);
 }
@@ -324,7 +368,7 @@ fn every_rule_of_the_sandbox_is_one_sentence_with_the_key_and_its_source() {
         ),
         (
             "[sandbox]\nreadable_paths = \"/opt\"",
-            "sandbox.readable_paths (sortie.toml): must be a list of texts",
+            "sandbox.readable_paths (sortie.toml): must be an array, not a string",
         ),
         (
             "[sandbox]\nreadable_paths = [\"/usr/share\", \"/etc\"]",
@@ -374,7 +418,7 @@ fn on_ones_own_machine_landlock_will_do_unless_a_minimum_is_configured() {
         let mut flags = Flags::default();
         let flag = "--i-understand-commands-run-unsandboxed";
         flags.switch("sandbox.i_understand_commands_run_unsandboxed", flag, confirmed);
-        load(file, variables, &flags, SandboxPolicy::Strongest).map(|config| config.sandbox_minimum)
+        load(file, variables, &flags, SandboxPolicy::Strongest).map(|config| config.sandbox.minimum)
     };
     assert_eq!(level("", &[], false), Ok(Level::Landlock));
     assert_eq!(level("", &[], true), Ok(Level::None));
@@ -433,13 +477,15 @@ fn providers(file: &str, variables: &[(&str, &str)]) -> Result<sortie_models::Se
 #[test]
 fn a_known_provider_is_on_when_its_key_is_there_and_the_environment_wins() {
     assert!(providers("", &[]).unwrap().providers.is_empty());
-    let file = "[providers.anthropic]\napi_key = \"of-the-file\"";
-    let settings = providers(file, &[("ANTHROPIC_API_KEY", "of-the-environment")]).unwrap();
-    let [anthropic] = settings.providers.as_slice() else {
-        panic!("{settings:?}")
-    };
-    assert_eq!(anthropic.key.as_ref().unwrap().expose(), "of-the-environment");
-    assert_eq!(anthropic.base_url, None);
+    for own in ["api_key = \"of-the-file\"", "api_key_file = \"/nowhere\""] {
+        let file = format!("[providers.anthropic]\n{own}");
+        let settings = providers(&file, &[("ANTHROPIC_API_KEY", "of-the-environment")]).unwrap();
+        let [anthropic] = settings.providers.as_slice() else {
+            panic!("{settings:?}")
+        };
+        assert_eq!(anthropic.key.as_ref().unwrap().expose(), "of-the-environment");
+        assert_eq!(anthropic.base_url, None);
+    }
 }
 
 #[test]
@@ -489,55 +535,62 @@ fn what_is_wrong_with_a_provider_or_a_model_is_told_with_its_name() {
     for (file, said) in [
         (
             "[providers.x]\nbase_url = \"http://h/v1\"",
-            "providers.x.api: must be set for a provider of your own",
+            "providers.x.api (sortie.toml): must be set for a provider of your own",
         ),
         (
             "[providers.x]\napi = \"openai-chat\"",
-            "providers.x.base_url: must be set for a provider of your own",
+            "providers.x.base_url (sortie.toml): must be set for a provider of your own",
         ),
         (
             "[providers.openai]\napi = \"soap\"",
-            "providers.openai.api: must be `anthropic`, `openai-responses`, `openai-chat` or `gemini`",
+            "providers.openai.api (sortie.toml): must be `anthropic`, `openai-responses`, `openai-chat` or `gemini`",
         ),
         (
             "[providers.openai]\nbase_url = \"ftp://h\"",
-            "providers.openai.base_url: must be an http:// or https:// address of a host, without user, query or fragment",
+            "providers.openai.base_url (sortie.toml): must be an http:// or https:// address of a host, without user, query or fragment",
         ),
         (
             "[providers.openai]\napi_key = \"a\\nb\"",
-            "providers.openai.api_key: must be visible ASCII characters without spaces",
+            "providers.openai.api_key (sortie.toml): must be visible ASCII characters without spaces",
         ),
         (
             "[providers.anthropic]",
-            "providers.anthropic.api_key: must be set, or base_url of a server that wants none",
+            "providers.anthropic.api_key (sortie.toml): must be set, or base_url of a server that wants none",
         ),
         (
             "[providers.openai]\napi_key = \"a\"\napi_key_file = \"b\"",
-            "providers.openai.api_key: and api_key_file cannot both be set",
+            "providers.openai.api_key (sortie.toml): and api_key_file cannot both be set",
         ),
         (
             "[models.m]\ninput_micros_per_mtok = 1",
-            "models.\"m\": input_micros_per_mtok and output_micros_per_mtok must be set together",
+            "models.m (sortie.toml): input_micros_per_mtok and output_micros_per_mtok must be set together",
         ),
         (
             "[models.m]\nfree = true\noutput_micros_per_mtok = 1",
-            "models.\"m\": free = true and a price cannot both be set",
+            "models.m (sortie.toml): free = true and a price cannot both be set",
         ),
         (
             "private_addresses = [\"web\"]",
-            "private_addresses (sortie.toml): must be a list of `callbacks` and `connections`",
+            "private_addresses (sortie.toml): entry 1 must be `callbacks` or `connections`, not `web`",
         ),
     ] {
         assert_eq!(refusal(file), said);
     }
+    let unknown = refusal("[providers.openai]\nkey = \"a\"");
     assert!(
-        refusal("[providers.openai]\nkey = \"a\"")
-            .contains("providers.openai (sortie.toml): unknown field `key`")
+        unknown.starts_with(
+            "sortie.toml: unknown key `providers.openai.key`; expected one of `api`, `base_url`"
+        ),
+        "{unknown}"
     );
-    assert!(refusal("[models.m]\nprice = 1").contains("models.m (sortie.toml): unknown field `price`"));
+    let unknown = refusal("[models.m]\nprice = 1");
+    assert!(
+        unknown.starts_with("sortie.toml: unknown key `models.m.price`; expected one of `provider`"),
+        "{unknown}"
+    );
     assert_eq!(
         refusal("providers = 1"),
-        "providers (sortie.toml): must be a table"
+        "providers (sortie.toml): must be a table, not the number 1"
     );
 }
 

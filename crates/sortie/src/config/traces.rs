@@ -2,10 +2,11 @@
 
 use percent_encoding::percent_decode_str;
 use reqwest::header::{HeaderName, HeaderValue};
-use toml::Value;
+use serde::Deserialize;
+use sortie_api::Credential;
 use url::Url;
 
-use super::{Environment, Error, values::Reader};
+use super::{Environment, Error, layers::Layers, values::BaseUrl};
 
 /// The standard variables, and the keys they set. A `SORTIE_` variable of the same key wins.
 pub(super) const STANDARD_VARIABLES: &[(&str, &str)] = &[
@@ -19,6 +20,19 @@ pub(super) const STANDARD_VARIABLES: &[(&str, &str)] = &[
 
 /// The one protocol there is.
 const PROTOCOL: &str = "http/protobuf";
+
+/// Keys of `[traces]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TraceSection {
+    endpoint: Option<BaseUrl>,
+    #[serde(default)]
+    headers: Vec<Credential>,
+    service_name: String,
+    resource_attributes: Vec<String>,
+    sampler: String,
+    sampler_arg: String,
+}
 
 /// Settings of the export of spans.
 #[derive(Clone, Debug)]
@@ -47,13 +61,17 @@ pub(crate) struct Sampler {
     pub(crate) share: f64,
 }
 
-impl Reader<'_> {
+impl TraceSection {
     /// Returns the settings of the export of spans; none: disabled.
-    pub(super) fn traces(&self, environment: &Environment) -> Result<Option<TraceSettings>, Error> {
+    pub(super) fn settings(
+        &self,
+        layers: &Layers,
+        environment: &Environment,
+    ) -> Result<Option<TraceSettings>, Error> {
         let off = environment
             .get("OTEL_SDK_DISABLED")
             .is_some_and(|value| value.eq_ignore_ascii_case("true"));
-        let Some(base) = self.base_url("traces.endpoint")?.filter(|_| !off) else {
+        let Some(base) = self.endpoint.as_ref().filter(|_| !off) else {
             return Ok(None);
         };
         for name in [
@@ -66,21 +84,21 @@ impl Reader<'_> {
                 )));
             }
         }
+        let wrong = |key, rule| layers.wrong(key, rule);
+        let attributes = self.resource_attributes.iter().map(String::as_str);
         Ok(Some(TraceSettings {
             endpoint: format!("{base}/v1/traces")
                 .parse()
-                .map_err(|_| self.wrong("traces.endpoint", "must be an address"))?,
-            headers: self.headers()?,
-            service_name: self.text("traces.service_name")?.to_owned(),
-            resource: self.pairs("traces.resource_attributes")?,
-            sampler: self.sampler()?,
+                .map_err(|_| wrong("traces.endpoint", "must be an address"))?,
+            headers: self.headers().map_err(|rule| wrong("traces.headers", rule))?,
+            service_name: self.service_name.clone(),
+            resource: pairs(attributes).map_err(|rule| wrong("traces.resource_attributes", rule))?,
+            sampler: self.sampler().map_err(|(key, rule)| wrong(key, rule))?,
         }))
     }
 
-    fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, Error> {
-        let key = "traces.headers";
-        let rule = "must be names and values that an HTTP header may have";
-        self.pairs(key)?
+    fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, &'static str> {
+        pairs(self.headers.iter().map(Credential::expose))?
             .into_iter()
             .map(|(name, value)| {
                 let name = name.parse().ok()?;
@@ -89,72 +107,58 @@ impl Reader<'_> {
                 Some((name, value))
             })
             .collect::<Option<_>>()
-            .ok_or_else(|| self.wrong(key, rule))
+            .ok_or("must be names and values that an HTTP header may have")
     }
 
-    fn sampler(&self) -> Result<Sampler, Error> {
-        let (follows_parent, kind) = match self.text("traces.sampler")? {
-            text if text.starts_with("parentbased_") => (true, text.trim_start_matches("parentbased_")),
-            text => (false, text),
-        };
-        let share = match kind {
+    /// Returns the sampler. The error is the key and its rule.
+    fn sampler(&self) -> Result<Sampler, (&'static str, &'static str)> {
+        let own = self.sampler.strip_prefix("parentbased_");
+        let share = match own.unwrap_or(&self.sampler) {
             "always_on" => 1.0,
             "always_off" => 0.0,
             "traceidratio" => self
-                .text("traces.sampler_arg")?
+                .sampler_arg
                 .parse()
                 .ok()
                 .filter(|share| (0.0..=1.0).contains(share))
-                .ok_or_else(|| self.wrong("traces.sampler_arg", "must be a number from 0 to 1"))?,
+                .ok_or(("traces.sampler_arg", "must be a number from 0 to 1"))?,
             _ => {
-                return Err(self.wrong(
+                return Err((
                     "traces.sampler",
                     "must be `always_on`, `always_off` or `traceidratio`, each also behind `parentbased_`",
                 ));
             }
         };
         Ok(Sampler {
-            follows_parent,
+            follows_parent: own.is_some(),
             share,
         })
     }
+}
 
-    /// A list of `name=value`, the values percent-encoded where they have to be (W3C Baggage). The rule does not repeat
-    /// them.
-    fn pairs(&self, key: &str) -> Result<Vec<(String, String)>, Error> {
-        let wrong = || self.wrong(key, "must be a list of name=value");
-        let Some(setting) = self.0.get(key) else {
-            return Ok(Vec::new());
-        };
-        let Value::Array(items) = &setting.value else {
-            return Err(wrong());
-        };
-        items
-            .iter()
-            .map(|item| {
-                let (name, value) = item.as_str()?.split_once('=')?;
-                let value = percent_decode_str(value.trim()).decode_utf8().ok()?;
-                let name = name.trim();
-                (!name.is_empty()).then(|| (name.to_owned(), value.into_owned()))
-            })
-            .collect::<Option<_>>()
-            .ok_or_else(wrong)
-    }
+/// Reads a list of `name=value`, the values percent-encoded where they have to be (W3C Baggage). The rule does not repeat
+/// them.
+fn pairs<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec<(String, String)>, &'static str> {
+    texts
+        .map(|text| {
+            let (name, value) = text.split_once('=')?;
+            let value = percent_decode_str(value.trim()).decode_utf8().ok()?;
+            let name = name.trim();
+            (!name.is_empty()).then(|| (name.to_owned(), value.into_owned()))
+        })
+        .collect::<Option<_>>()
+        .ok_or("must be a list of name=value")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, SandboxPolicy, layers::Layers};
+    use crate::config::{Flags, SandboxPolicy, tests::load};
 
     const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318/");
 
     fn of(variables: &[(&str, &str)]) -> Result<Option<TraceSettings>, Error> {
-        let text = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        let environment: Environment = variables.iter().map(text).collect();
-        let mut layers = Layers::defaults()?;
-        layers.add_environment(&environment)?;
-        Config::from_layers(layers, &environment, SandboxPolicy::Required).map(|config| config.traces)
+        load("", variables, &Flags::default(), SandboxPolicy::Required).map(|config| config.traces)
     }
 
     #[test]

@@ -1,73 +1,74 @@
 //! Dates at which a version of the API is deprecated and stops working (`docs/API.md#versions`).
 
 use jiff::{Span, civil::Date, tz::TimeZone};
+use serde::Deserialize;
 use sortie_api::Timestamp;
 use sortie_server::Deprecation;
 
-use super::{Error, values::Reader};
+use super::{Error, layers::Layers};
 
 const RULE: &str = "must be a date such as 2027-03-01";
 
-impl Reader<'_> {
+/// Keys of `[api]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ApiSection {
+    v1: VersionSection,
+}
+
+/// Keys of `[api.v1]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VersionSection {
+    deprecated: Option<String>,
+    sunset: Option<String>,
+    successor: Option<String>,
+}
+
+impl ApiSection {
     /// Returns the dates of the end of `/v1`; none while it is the current version.
-    pub(super) fn deprecation(&self) -> Result<Option<Deprecation>, Error> {
-        let (since, sunset) = (self.date("api.v1.deprecated")?, self.date("api.v1.sunset")?);
-        let successor = self.optional_text("api.v1.successor")?;
-        let (since, sunset) = match (since, sunset) {
+    pub(super) fn deprecation(&self, layers: &Layers) -> Result<Option<Deprecation>, Error> {
+        let wrong = |key: &str, rule: &str| layers.wrong(&format!("api.v1.{key}"), rule);
+        let date = |key, text: &Option<String>| {
+            let date: Option<Result<Date, _>> = text.as_ref().map(|text| text.parse());
+            date.transpose().map_err(|_| wrong(key, RULE))
+        };
+        let v1 = &self.v1;
+        let (since, sunset) = match (date("deprecated", &v1.deprecated)?, date("sunset", &v1.sunset)?) {
             (Some(since), Some(sunset)) => (since, sunset),
-            (None, None) if successor.is_none() => return Ok(None),
-            (None, _) => {
-                return Err(self.wrong("api.v1.deprecated", "must be set beside the other keys of api.v1"));
-            }
-            (_, None) => return Err(self.wrong("api.v1.sunset", "must be set beside api.v1.deprecated")),
+            (None, None) if v1.successor.is_none() => return Ok(None),
+            (None, _) => return Err(wrong("deprecated", "must be set beside the other keys of api.v1")),
+            (_, None) => return Err(wrong("sunset", "must be set beside api.v1.deprecated")),
         };
         let earliest = since
             .checked_add(Span::new().months(6))
-            .map_err(|_| self.wrong("api.v1.deprecated", RULE))?;
+            .map_err(|_| wrong("deprecated", RULE))?;
         if sunset < earliest {
-            return Err(self.wrong(
-                "api.v1.sunset",
-                &format!(
-                    "must be {earliest} or later: a version works for six months after it is deprecated"
-                ),
-            ));
+            let rule =
+                format!("must be {earliest} or later: a version works for six months after it is deprecated");
+            return Err(wrong("sunset", &rule));
         }
-        let successor = successor
-            .map(|text| {
-                let is_plain = url::Url::parse(text)
-                    .is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
-                    && text
-                        .bytes()
-                        .all(|byte| byte.is_ascii_graphic() && !b"<>\"".contains(&byte));
-                if is_plain {
-                    Ok(text.to_owned())
-                } else {
-                    Err(self.wrong("api.v1.successor", "must be an http or https URL"))
-                }
-            })
-            .transpose()?;
+        if !v1.successor.as_deref().is_none_or(is_plain_url) {
+            return Err(wrong("successor", "must be an http or https URL"));
+        }
         Ok(Some(Deprecation {
-            since: self.midnight("api.v1.deprecated", since)?,
-            sunset: self.midnight("api.v1.sunset", sunset)?,
-            successor,
+            since: midnight(since).ok_or_else(|| wrong("deprecated", RULE))?,
+            sunset: midnight(sunset).ok_or_else(|| wrong("sunset", RULE))?,
+            successor: v1.successor.clone(),
         }))
     }
+}
 
-    fn date(&self, key: &str) -> Result<Option<Date>, Error> {
-        self.optional_text(key)?
-            .map(|text| text.parse().map_err(|_| self.wrong(key, RULE)))
-            .transpose()
-    }
+/// Whether a text is an address that a header can carry as it is.
+fn is_plain_url(text: &str) -> bool {
+    url::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !b"<>\"".contains(&byte))
+}
 
-    /// The beginning of the day in UTC.
-    fn midnight(&self, key: &str, date: Date) -> Result<Timestamp, Error> {
-        let at = date
-            .to_zoned(TimeZone::UTC)
-            .map_err(|_| self.wrong(key, RULE))?
-            .timestamp();
-        if at < jiff::Timestamp::UNIX_EPOCH {
-            return Err(self.wrong(key, RULE));
-        }
-        Ok(Timestamp::from_micros(at.as_microsecond()))
-    }
+/// The beginning of the day in UTC.
+fn midnight(date: Date) -> Option<Timestamp> {
+    let at = date.to_zoned(TimeZone::UTC).ok()?.timestamp();
+    (at >= jiff::Timestamp::UNIX_EPOCH).then(|| Timestamp::from_micros(at.as_microsecond()))
 }
