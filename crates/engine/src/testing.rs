@@ -192,7 +192,7 @@ pub(crate) fn new_node(id: NodeId, options: &Options, now: Timestamp) -> NewNode
         lease_until: now + options.lease,
         address: None,
         version: String::new(),
-        master_keys: None,
+        master_keys: Vec::new(),
         draining_since: None,
     }
 }

@@ -429,7 +429,7 @@ async fn main() -> Result<()> {
             lease_until: start + Duration::from_hours(1),
             address: None,
             version: String::new(),
-            master_keys: None,
+            master_keys: Vec::new(),
             draining_since: None,
         })
         .await?;

@@ -49,11 +49,11 @@ CREATE TABLE node (
     -- Where other nodes reach a node; empty where they cannot.
     address {TEXT},
     -- The version of its program. draining_since is set once it is about to stop and takes no new clients.
-    version {TEXT},
+    version {TEXT} NOT NULL,
     draining_since BIGINT,
     -- Which master keys a node has: their ids, separated by commas, that of the key it seals with first; empty where it has
     -- none.
-    master_keys {TEXT}
+    master_keys {TEXT} NOT NULL
 ){HOT};
 
 -- Small and hot. What is large or written once lies in the tables below. outcome is the status once it is

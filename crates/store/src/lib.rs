@@ -109,7 +109,7 @@ pub use people::{
 };
 pub use principal::{By, Principal, UnknownSubject};
 pub use rates::{GrantedBlock, Leased, WantedBlock};
-pub use reseal::{CredentialRow, NodeMasterKeys, Resealed, RowKey, SealedColumn, SealedRow};
+pub use reseal::{NodeMasterKeys, Resealed, RowKey, SealedColumn, SealedRow};
 pub use runs::artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};
 pub use runs::retention::{Batch, Deleted, Expiry, OpenCallbacks, Undeletable};
 pub use runs::{ContentHolder, Counted, FinalCost, PlainError, Position, Settled, UnretainedFinish};

@@ -140,8 +140,8 @@ fn node_row(row: &Row) -> Result<NodeRow> {
             started_at: row.time(2)?,
             lease_until: row.time(3)?,
             address: row.opt_text(4)?.map(str::to_owned),
-            version: row.opt_text(5)?.unwrap_or_default().to_owned(),
-            master_keys: row.opt_text(6)?.map(key_ids),
+            version: row.text(5)?.to_owned(),
+            master_keys: key_ids(row.text(6)?),
             draining_since: row.opt_time(7)?,
         },
         ended_at: row.opt_time(8)?,
@@ -156,7 +156,7 @@ pub(crate) fn key_ids(stored: &str) -> Vec<String> {
 }
 
 fn register(tx: &mut dyn Tx, node: &NewNode, held: &str) -> Result<()> {
-    let master_keys = node.master_keys.as_ref().map(|ids| ids.join(","));
+    let master_keys = node.master_keys.join(",");
     batch(
         tx,
         &[
@@ -172,7 +172,7 @@ fn register(tx: &mut dyn Tx, node: &NewNode, held: &str) -> Result<()> {
                 "lease_until": node.lease_until,
                 "address": node.address.as_deref(),
                 "version": node.version.as_str(),
-                "master_keys": master_keys.as_deref(),
+                "master_keys": master_keys,
                 "draining_since": node.draining_since,
             }),
             adopt_content(node.id, held),

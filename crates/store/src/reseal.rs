@@ -130,34 +130,6 @@ impl SealedColumn {
         }
     }
 
-    /// Query for row, organization, value and definition of at most $2 rows after $1. The definition is the
-    /// stored text that has the address of the value. `None` for a column whose values have no address beside
-    /// them.
-    const fn page_with_definition(self) -> Option<&'static str> {
-        match self {
-            Self::ConnectionCredentials => Some(
-                "SELECT id, org_id, credentials, definition FROM connection WHERE id > $1 ORDER BY id LIMIT $2",
-            ),
-            Self::ConnectionTokens => Some(
-                "SELECT id, org_id, tokens, definition FROM connection WHERE id > $1 AND tokens IS NOT NULL \
-                 ORDER BY id LIMIT $2",
-            ),
-            Self::RunSecret => Some(
-                "SELECT s.run_id, (SELECT r.org_id FROM run r WHERE r.id = s.run_id), s.credentials, \
-                 (SELECT d.definition FROM run_definition d WHERE d.run_id = s.run_id) \
-                 FROM run_secret s WHERE s.run_id > $1 ORDER BY s.run_id LIMIT $2",
-            ),
-            Self::SealCheck
-            | Self::OauthFlow
-            | Self::ScheduleSecret
-            | Self::Delivery
-            | Self::ConnectionIssuer
-            | Self::ConnectionChallenge
-            | Self::Mail
-            | Self::PersonTotp => None,
-        }
-    }
-
     /// Statement that puts $3 in the place of $2 in the row $1.
     const fn replace(self) -> &'static str {
         match self {
@@ -219,15 +191,6 @@ pub struct SealedRow {
     pub sealed: Vec<u8>,
 }
 
-/// Sealed credential, with the stored text that has its address in clear.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CredentialRow {
-    /// Credential as it is stored.
-    pub sealed: SealedRow,
-    /// JSON of the definition of its connection, or of the request of its run.
-    pub definition: String,
-}
-
 /// Value that is sealed anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resealed {
@@ -244,8 +207,8 @@ pub struct Resealed {
 pub struct NodeMasterKeys {
     /// Name of the node.
     pub name: String,
-    /// Ids of the keys, the one it seals with first; `None` if the node has not announced any.
-    pub ids: Option<Vec<String>>,
+    /// Ids of the keys, the one it seals with first.
+    pub ids: Vec<String>,
 }
 
 impl Store {
@@ -261,32 +224,6 @@ impl Store {
                 tx.query_all(column.page(), vec![column.key(&after)?, Val::from(limit)])?
                     .iter()
                     .map(|row| sealed_from(column, row))
-                    .collect()
-            })
-            .await
-    }
-
-    /// System: returns at most `limit` credentials of a column after a row, in the order of the rows, each
-    /// with the definition beside it. Returns none for a column without credentials that have an address.
-    pub async fn credential_rows(
-        &self,
-        column: SealedColumn,
-        after: RowKey,
-        limit: u32,
-    ) -> Result<Vec<CredentialRow>> {
-        let Some(sql) = column.page_with_definition() else {
-            return Ok(Vec::new());
-        };
-        self.db
-            .read(move |tx| {
-                tx.query_all(sql, vec![column.key(&after)?, Val::from(limit)])?
-                    .iter()
-                    .map(|row| {
-                        Ok(CredentialRow {
-                            sealed: sealed_from(column, row)?,
-                            definition: row.opt_text(3)?.unwrap_or_default().to_owned(),
-                        })
-                    })
                     .collect()
             })
             .await
@@ -330,10 +267,9 @@ impl Store {
                 )?
                 .iter()
                 .map(|row| {
-                    let ids = row.opt_text(1)?.map(key_ids);
                     Ok(NodeMasterKeys {
                         name: row.text(0)?.to_owned(),
-                        ids,
+                        ids: key_ids(row.text(1)?),
                     })
                 })
                 .collect()

@@ -125,9 +125,8 @@ pub struct NewNode {
     pub address: Option<String>,
     /// Version of the node's program.
     pub version: String,
-    /// IDs of the node's master keys. The first one seals new credentials. None for a node of a version that does not
-    /// announce its keys.
-    pub master_keys: Option<Vec<String>>,
+    /// IDs of the node's master keys. The first one seals new credentials.
+    pub master_keys: Vec<String>,
     /// Time at which the node began to stop.
     pub draining_since: Option<Timestamp>,
 }

@@ -220,6 +220,11 @@ impl Node {
         command
     }
 
+    /// Replaces the binary, from its next start on.
+    pub fn set_binary(&mut self, binary: &str) {
+        self.binary = binary.into();
+    }
+
     /// Gives the node a variable, from its next start on.
     pub fn set_env(&mut self, name: &str, value: &str) {
         let environment = &mut self.options.environment;

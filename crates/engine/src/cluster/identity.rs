@@ -96,7 +96,7 @@ fn new_node(
         lease_until: leases.now() + options.lease,
         address: options.node_address.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        master_keys: Some(options.master_keys.iter().map(MasterKey::id).collect()),
+        master_keys: options.master_keys.iter().map(MasterKey::id).collect(),
         draining_since,
     })
 }

@@ -62,7 +62,7 @@ mod tests {
                 lease_until: Timestamp::from_micros(lease_until),
                 address: None,
                 version: String::new(),
-                master_keys: None,
+                master_keys: Vec::new(),
                 draining_since,
             },
             ended_at,

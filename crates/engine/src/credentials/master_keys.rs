@@ -240,7 +240,7 @@ impl Engine {
             .into_iter()
             .map(|node| NodeKeys {
                 name: node.name,
-                keys: node.ids.unwrap_or_default(),
+                keys: node.ids,
             })
             .collect())
     }

@@ -163,7 +163,7 @@ impl Rig {
                 lease_until: now + Duration::from_hours(24 * 365 * 9),
                 address: None,
                 version: String::new(),
-                master_keys: None,
+                master_keys: Vec::new(),
                 draining_since: None,
             })
             .await;

@@ -129,7 +129,7 @@ impl Left {
             lease_until: at + Duration::from_hours(1),
             address: None,
             version: String::new(),
-            master_keys: None,
+            master_keys: Vec::new(),
             draining_since: None,
         };
         store.register_node(node).await.unwrap();

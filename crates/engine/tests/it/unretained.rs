@@ -197,7 +197,7 @@ async fn what_another_node_passes_on_is_not_passed_on_again() {
         lease_until: BEGINNING + Duration::from_hours(9),
         address: Some("http://127.0.0.1:1".to_owned()),
         version: String::new(),
-        master_keys: None,
+        master_keys: Vec::new(),
         draining_since: None,
     };
     rig.engine.store().register_node(node).await.unwrap();
@@ -369,7 +369,7 @@ async fn an_output_whose_node_is_lost_is_unavailable_and_not_called_gone() {
         lease_until: BEGINNING + Duration::from_hours(9),
         address: Some("http://127.0.0.1:1".to_owned()),
         version: String::new(),
-        master_keys: None,
+        master_keys: Vec::new(),
         draining_since: None,
     };
     store.register_node(other).await.unwrap();

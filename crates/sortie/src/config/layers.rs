@@ -11,7 +11,7 @@ use serde_path_to_error::{Path as KeyPath, Segment};
 use sortie_api::plain;
 use strsim::levenshtein;
 use toml::{Table, Value};
-use zeroize::{Zeroize as _, Zeroizing};
+use zeroize::Zeroizing;
 
 use super::{DEFAULT_FILE, Error, environment::Environment, print, providers, traces};
 use crate::texts;
@@ -151,8 +151,12 @@ impl Layers {
         });
     }
 
-    /// Lays one value over what is there.
+    /// Lays one value over what is there. A value in the place of a table around it stays, and [`Self::read`] refuses it.
     pub(super) fn set(&mut self, key: &str, value: Value, source: Option<&str>) {
+        let mut outer = key.match_indices('.').filter_map(|(end, _)| key.get(..end));
+        if outer.any(|outer| self.get(outer).is_some_and(|value| !value.is_table())) {
+            return;
+        }
         let mut names = key.rsplit('.').map(str::to_owned);
         let innermost = Table::from_iter(names.next().map(|name| (name, value)));
         let table = names.fold(innermost, |table, name| {
@@ -245,7 +249,16 @@ impl Layers {
             _ if LISTS.contains(&key.as_str()) => {
                 return self.wrong(&key, &format!("must be tables, each under `[[{key}]]`"));
             }
-            _ => return self.wrong(&key, &rule(message)),
+            _ => {
+                let rule = rule(message);
+                // The words of the library repeat a number.
+                let rule = if print::is_secret(&key) {
+                    rule.split(", not the ").next().unwrap_or_default()
+                } else {
+                    &rule
+                };
+                return self.wrong(&key, rule);
+            }
         })
     }
 
@@ -254,7 +267,7 @@ impl Layers {
         &self.table
     }
 
-    /// Overwrites secrets, once they have been read: they are not printed, and not kept in memory twice.
+    /// Overwrites secrets, once they have been read: they are not printed.
     pub(super) fn redact(&mut self) {
         print::redact(&mut self.table);
     }
@@ -267,9 +280,19 @@ fn merge(into: &mut Table, from: Table, section: &str, note: &mut dyn FnMut(Stri
         match (into.get_mut(&name), value) {
             (Some(Value::Table(into)), Value::Table(from)) => merge(into, from, &format!("{key}."), note),
             (replaced, value) => {
-                if let Some(Value::String(text)) = replaced {
-                    text.zeroize();
+                if let Some(replaced) = replaced {
+                    print::overwrite(replaced);
                 }
+                // Only the TOML of a file has dates of their own kind.
+                let value = match &value {
+                    Value::Datetime(date) => Value::String(date.to_string()),
+                    Value::String(_)
+                    | Value::Integer(_)
+                    | Value::Float(_)
+                    | Value::Boolean(_)
+                    | Value::Array(_)
+                    | Value::Table(_) => value,
+                };
                 into.insert(name, value);
                 note(key);
             }

@@ -20,6 +20,32 @@ fn tables() -> [(&'static str, serde_json::Value); 4] {
     ]
 }
 
+/// Keys whose values are secret as a whole.
+const SECRETS: [&str; 7] = [
+    "api_key",
+    "client_secret",
+    "headers",
+    "master_key",
+    "secret_key",
+    "signing_key",
+    "webhook_secrets",
+];
+
+/// Whether the value of a key is secret, or an address with a secret in it.
+pub(super) fn is_secret(key: &str) -> bool {
+    let name = key.rsplit('.').next().unwrap_or_default();
+    SECRETS.contains(&name) || ["database_url", "smtp_url", "proxy"].contains(&name)
+}
+
+/// Overwrites the texts of a value.
+pub(super) fn overwrite(value: &mut Value) {
+    match value {
+        Value::String(text) => text.zeroize(),
+        Value::Array(entries) => entries.iter_mut().for_each(overwrite),
+        Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Datetime(_) | Value::Table(_) => {}
+    }
+}
+
 /// Overwrites what may not be shown.
 pub(super) fn redact(table: &mut Table) {
     for (name, value) in table {
@@ -33,14 +59,8 @@ pub(super) fn redact(table: &mut Table) {
             }
             ("database_url" | "smtp_url", Value::String(url)) => replace(url, values::redact(url)),
             ("proxy", Value::String(proxy)) => replace(proxy, network::shown(proxy)),
-            (
-                "api_key" | "client_secret" | "headers" | "master_key" | "secret_key" | "signing_key"
-                | "webhook_secrets",
-                value,
-            ) => {
-                if let Value::String(secret) = value {
-                    secret.zeroize();
-                }
+            (name, value) if SECRETS.contains(&name) => {
+                overwrite(value);
                 *value = Value::String(HIDDEN.to_owned());
             }
             _ => {}

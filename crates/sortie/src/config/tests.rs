@@ -226,6 +226,22 @@ fn an_unknown_key_is_refused_with_its_place_and_the_nearest_one() {
         refusal("sandbox = 1"),
         "sandbox (sortie.toml): must be a table, not the number 1"
     );
+    assert_eq!(
+        refusal("[stripe]\nsecret_key = 123456"),
+        "stripe.secret_key (sortie.toml): must be a string"
+    );
+}
+
+#[test]
+fn a_variable_does_not_hide_a_value_where_a_table_belongs() {
+    let mut layers = super::layers::Layers::default();
+    layers.set("providers", toml::Value::Integer(1), Some("sortie.toml"));
+    layers.set(
+        "providers.openai.api_key",
+        toml::Value::from("sk"),
+        Some("OPENAI_API_KEY"),
+    );
+    assert_eq!(layers.get("providers"), Some(&toml::Value::Integer(1)));
 }
 
 #[test]

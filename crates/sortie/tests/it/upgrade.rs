@@ -31,6 +31,7 @@ async fn a_node_goes_on_with_what_the_version_before_has_left(database: Database
     let service = Service::start().await?;
     let callbacks = CallbackReceiver::start(SECRET).await?;
     let (mut node, left) = Left::make(BEFORE, database, &service, &callbacks).await?;
+    node.set_binary(env!("CARGO_BIN_EXE_sortie"));
     node.set_env("SORTIE_CONCURRENCY", "8");
     node.restart().await?;
     let client = node.client()?;

@@ -140,7 +140,7 @@ pub(crate) fn text(holds: &[Hold]) -> Result<Option<String>> {
         .map_err(|error| Error::Corrupt(error.to_string()))
 }
 
-/// Query for a JSON array with an array of these columns of every budget `b` that applies to a run, NULL if there is none. The
+/// Query for a JSON array with an array of these columns of every budget `b` that applies to a run, NULL if there is none (an empty array on `SQLite`). The
 /// organization is `$2`, the four [`scope_texts`] follow from `$23` on.
 macro_rules! select_budgets {
     ($columns:literal) => {

@@ -24,7 +24,8 @@ const TABLES: &[&str] = &[
     "SELECT run_id, org_id, created_at FROM late_run ORDER BY run_id",
     "SELECT id, name, lease_until, ended_at, address, draining_since, master_keys FROM node ORDER BY id",
     "SELECT id, status, outcome, attempt, last_event, started_at, finished_at, cost_micros, billing_pending, \
-         clock_started_at, clock_cancelled_at, error, resumes, surcharge_micros, output_expires_at, output_read_at, reserved_micros FROM run ORDER BY id",
+         clock_started_at, clock_cancelled_at, error, resumes, surcharge_micros, output_expires_at, output_read_at, reserved_micros, \
+         holds FROM run ORDER BY id",
     "SELECT run_id, node_id FROM unretained ORDER BY run_id",
     "SELECT run_id, definition, requires_credentials FROM run_definition ORDER BY run_id",
     "SELECT run_id, credentials FROM run_secret ORDER BY run_id",
@@ -64,7 +65,7 @@ const TABLES: &[&str] = &[
     "SELECT org_id, source, monthly_runs, deployments, state, period_end FROM entitlement ORDER BY org_id",
     "SELECT org_id, id, plan, deployments, state, period_end, renews, revision FROM subscription ORDER BY org_id",
     "SELECT id, org_id, machine_id, serial, monthly_runs, expires_at, ended_at FROM deployment ORDER BY id",
-    "SELECT org_id, at, id, action, target FROM audit ORDER BY org_id, at, id",
+    "SELECT org_id, at, id, action, target, actor_id FROM audit ORDER BY org_id, at, id",
     "SELECT run_id, org_id, host, target, attempts, failures, due_at, give_up_at, claim, node FROM delivery \
          ORDER BY run_id",
     "SELECT run_id, attempt, at, status, error, duration_ms, next_at FROM delivery_attempt \
@@ -467,7 +468,7 @@ commands! {
         fixture.claim_one(node).await;
         let at = fixture.now();
         proves(fixture, async || fixture.store.heartbeat(node, at, std::time::Duration::from_hours(1)).await).await;
-        let new = NewNode { id: NodeId(fixture.number()), name: "x".to_owned(), started_at: at, lease_until: at, address: None, version: "1".to_owned(), master_keys: None, draining_since: None };
+        let new = NewNode { id: NodeId(fixture.number()), name: "x".to_owned(), started_at: at, lease_until: at, address: None, version: "1".to_owned(), master_keys: Vec::new(), draining_since: None };
         proves(fixture, async || fixture.store.register_node(new.clone()).await).await;
         proves(fixture, async || fixture.store.drain_node(new.id, at).await).await;
         proves(fixture, async || fixture.store.deregister_node(new.id, at).await).await;

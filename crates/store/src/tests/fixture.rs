@@ -235,7 +235,7 @@ impl Fixture {
             lease_until: started_at + Duration::from_hours(1),
             address: Some(format!("http://{name}")),
             version: "1.2.3".to_owned(),
-            master_keys: None,
+            master_keys: Vec::new(),
             draining_since: None,
         };
         change(&mut node);

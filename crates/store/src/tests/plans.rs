@@ -149,8 +149,6 @@ async fn use_sealed(fixture: &Fixture) {
             };
             fixture.store.reseal(column, vec![value], None).await.unwrap();
         }
-        let after = crate::RowKey::Text(String::new());
-        fixture.store.credential_rows(column, after, 5).await.unwrap();
     }
 }
 

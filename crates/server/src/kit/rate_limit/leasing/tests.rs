@@ -344,7 +344,7 @@ async fn store_of(dir: &tempfile::TempDir, nodes: u32) -> Store {
             lease_until: Timestamp::from_micros(i64::MAX),
             address: None,
             version: "0".to_owned(),
-            master_keys: None,
+            master_keys: Vec::new(),
             draining_since: None,
         };
         store.register_node(node).await.unwrap();
