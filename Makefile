@@ -27,7 +27,7 @@ bench: ## Measure this machine and the engine on both databases; writes bench/RE
 	scripts/bench
 
 bench-against: ## Compare with an earlier commit in turn: make bench-against REV=v1.0.0 ONLY=tool-free
-	scripts/bench-against $(REV) $(if $(ONLY),--only $(ONLY))
+	scripts/bench-against $(REV) $(if $(ONLY),--only "$(ONLY)")
 
 soak: ## Mixed work for 30 minutes on each database; writes CSV files and pictures into bench/soak
 	scripts/soak

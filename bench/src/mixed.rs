@@ -9,12 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
-
 use anyhow::{Context, Result};
 use axum::{Router, extract::State, routing::post};
 use bytes::Bytes;
 use http::StatusCode;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sortie_testkit::{Node, serve::Serving};
 use tokio::{sync::watch, task::JoinSet};

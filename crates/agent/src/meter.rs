@@ -7,7 +7,6 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-
 use sortie_api::{
     EventType, Micros,
     event::{ModelCall, Spent, ToolEnd},

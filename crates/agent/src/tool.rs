@@ -122,15 +122,6 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Adds the credentials of a run.
-    #[must_use]
-    pub fn with_redactor(self, redactor: &'a Redactor) -> Self {
-        Self {
-            redactor: Some(redactor),
-            ..self
-        }
-    }
-
     /// Text from outside as the call may return it: without credentials, then cut to
     /// [`output_bytes`](Self::output_bytes) with its head and its tail kept. A tool that cuts text itself could tear a
     /// credential, of which then a part stays.

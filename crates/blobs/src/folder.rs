@@ -11,10 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::{Mutex, MutexGuard};
-
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
+use parking_lot::{Mutex, MutexGuard};
 use sortie_api::plain;
 
 use crate::{

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-
 use serde_json::Value;
 use sortie_agent::{
     Media,

@@ -11,9 +11,8 @@
 
 use std::{fmt::Write as _, path::PathBuf, sync::Arc};
 
-use parking_lot::Mutex;
-
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{json, value::RawValue};
 use sortie_agent::{
     BudgetSpec, Egress, Environment, Model, Outcome, Owner, RunSpec, Shell, Sink, Stopped, Tool, ToolContent,

@@ -12,7 +12,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-
 use rustix::{
     io::Errno,
     net::{

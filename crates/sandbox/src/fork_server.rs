@@ -12,7 +12,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-
 use tokio::{
     process::{Child, Command},
     time::timeout,

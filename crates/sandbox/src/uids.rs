@@ -17,7 +17,6 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-
 use rustix::thread::CapabilitySet;
 
 /// Ids in one block: few enough that many engines find room beside each other, many enough that most need one.

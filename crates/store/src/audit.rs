@@ -108,7 +108,8 @@ type Position = (Timestamp, AuditId);
 /// Query of the entries by a person among the newest 10,000 of an organization. An index by person would have to be built
 /// over the whole log.
 pub(crate) const OF_PERSON: &str = "SELECT id, at, action, target, address, request_id, actor_kind, actor_id, user_id \
-     FROM (SELECT id, at, action, target, address, request_id, actor_kind, actor_id, user_id FROM audit WHERE org_id = $1 ORDER BY at DESC, id DESC LIMIT 10000) newest WHERE user_id = $2 LIMIT $3";
+     FROM (SELECT id, at, action, target, address, request_id, actor_kind, actor_id, user_id FROM audit \
+     WHERE org_id = $1 ORDER BY at DESC, id DESC LIMIT 10000) newest WHERE user_id = $2 LIMIT $3";
 
 impl Store {
     /// Returns entries of the audit log, newest first.

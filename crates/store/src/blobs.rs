@@ -238,13 +238,14 @@ fn reserve(tx: &mut dyn Tx, new: &NewBlob) -> Result<BlobId> {
             // Another try after a commit whose answer was lost.
             Stmt::new("SELECT 1 FROM blob WHERE id = $1", vals![new.id]),
             insert!("blob", {
-            "id": new.id,
-            "org_id": new.org,
-            "sha256": new.sha256.as_bytes().as_slice(),
-            "size": new.size,
-            "created_at": new.at,
-            "check_at": new.check_at,
-        }, " ON CONFLICT (org_id, sha256) WHERE doomed_at IS NULL DO UPDATE SET check_at = excluded.check_at RETURNING id, counted"),
+                "id": new.id,
+                "org_id": new.org,
+                "sha256": new.sha256.as_bytes().as_slice(),
+                "size": new.size,
+                "created_at": new.at,
+                "check_at": new.check_at,
+            }, " ON CONFLICT (org_id, sha256) WHERE doomed_at IS NULL DO UPDATE SET check_at = excluded.check_at RETURNING id, \
+                counted"),
         ],
     )?;
     let row = reserved.rows.first().ok_or(Error::NotFound)?;

@@ -11,9 +11,8 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
-
 use anyhow::{Context, Result};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,

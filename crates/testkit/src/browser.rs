@@ -2,11 +2,10 @@
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
-use parking_lot::{Mutex, MutexGuard};
-
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use http::{HeaderValue, Method};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{Answer, Client};
 

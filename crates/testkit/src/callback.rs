@@ -9,13 +9,12 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use parking_lot::Mutex;
-
 use anyhow::{Context, Result, ensure};
 use axum::{Router, extract::State, routing::post};
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, StatusCode};
+use parking_lot::Mutex;
 use serde_json::Value;
 use sha2::Sha256;
 use tokio::{sync::watch, time::timeout};

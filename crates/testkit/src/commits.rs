@@ -7,7 +7,6 @@
 use std::{collections::HashMap, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
-
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{
@@ -119,11 +118,6 @@ impl CommitProxy {
     /// Whether an ordered fault has not happened yet; the order is withdrawn.
     pub fn disarm(&self) -> bool {
         self.shared.state().armed.take().is_some()
-    }
-
-    /// Whether an ordered fault has not happened yet.
-    pub fn is_armed(&self) -> bool {
-        self.shared.state().armed.is_some()
     }
 
     /// From here on the answer to every commit is passed on this much later.

@@ -8,9 +8,8 @@ use std::{
     sync::Arc,
 };
 
-use parking_lot::Mutex;
-
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional},
     net::{TcpListener, TcpStream},

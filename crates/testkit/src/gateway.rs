@@ -12,8 +12,6 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
-
 use axum::{
     Router,
     body::Body,
@@ -26,6 +24,7 @@ use http::{StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::{
     net::TcpStream,
     sync::{Semaphore, SemaphorePermit},

@@ -2,8 +2,6 @@
 
 use std::{collections::HashMap, io, sync::Arc};
 
-use parking_lot::{Mutex, MutexGuard};
-
 use anyhow::{Context, Result, anyhow, ensure};
 use axum::{
     Router,
@@ -18,6 +16,7 @@ use http::{
     HeaderMap, StatusCode,
     header::{AUTHORIZATION, CONTENT_TYPE},
 };
+use parking_lot::{Mutex, MutexGuard};
 use ring::{
     rand::SystemRandom,
     rsa,

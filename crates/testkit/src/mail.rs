@@ -2,10 +2,9 @@
 
 use std::{collections::VecDeque, fmt::Write as _, io, net::SocketAddr, sync::Arc};
 
-use parking_lot::Mutex;
-
 use anyhow::{Context, Result};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},

@@ -11,9 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::{Mutex, MutexGuard};
-
 use anyhow::{Context as _, Result, ensure};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use crate::{

@@ -12,7 +12,6 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{

@@ -9,10 +9,9 @@ use std::{
     },
 };
 
-use parking_lot::{Mutex, MutexGuard};
-
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::sync::watch;
 

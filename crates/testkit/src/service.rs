@@ -7,8 +7,6 @@
 
 use std::{collections::HashMap, fmt::Write as _, io, sync::Arc};
 
-use parking_lot::{Mutex, MutexGuard};
-
 use axum::{
     Router,
     body::Body,
@@ -25,6 +23,7 @@ use http::{
     HeaderMap, HeaderValue, Method, StatusCode, Uri,
     header::{AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION, WWW_AUTHENTICATE},
 };
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 

@@ -27,9 +27,8 @@ mod webhooks;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
-
 use anyhow::{Context as _, Result, anyhow};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{net::TcpListener, sync::watch, task::JoinSet, time::timeout};
 

@@ -18,10 +18,9 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
-
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use sortie_net::Policy;
 use tokio::{
     net::{TcpListener, TcpStream},

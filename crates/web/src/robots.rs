@@ -6,9 +6,8 @@ mod rules;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use parking_lot::{Mutex, MutexGuard};
-
 use http::{HeaderMap, Method, header::ACCEPT};
+use parking_lot::{Mutex, MutexGuard};
 use sortie_net::{BodyEnd, Client, Policy, read_head};
 use tokio::{
     task::spawn_blocking,

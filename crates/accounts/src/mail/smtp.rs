@@ -5,8 +5,6 @@
 
 use std::{io, time::Duration};
 
-use parking_lot::Mutex;
-
 use lettre::transport::smtp::{
     Error as SmtpError,
     authentication::{Credentials, Mechanism},
@@ -14,6 +12,7 @@ use lettre::transport::smtp::{
     commands::{Data, Mail, Rcpt, Rset},
     extension::ClientId,
 };
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::{

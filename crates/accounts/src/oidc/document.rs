@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-
 use sortie_api::Timestamp;
 use sortie_base::Clock;
 

@@ -5,10 +5,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
-
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
+use parking_lot::Mutex;
 use reqwest::{
     Method, RequestBuilder, StatusCode,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE},

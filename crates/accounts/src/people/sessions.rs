@@ -7,7 +7,6 @@
 use std::{collections::HashMap, net::IpAddr, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
-
 use sortie_api::{
     Mode, OrgId, SessionId, UserId,
     secret::{Presented, SESSION_TOKEN, Secret},

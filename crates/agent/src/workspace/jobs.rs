@@ -8,7 +8,6 @@ mod streams;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
-
 use sortie_sandbox::{Capture, Error, ExitKind, Process, Released, StreamOutput};
 use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;

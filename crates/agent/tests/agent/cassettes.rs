@@ -5,9 +5,8 @@
 
 use std::{collections::VecDeque, path::Path, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
-
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 use sortie_agent::{

@@ -2,9 +2,8 @@
 
 use std::{fs::File, path::Path, sync::Arc};
 
-use parking_lot::Mutex;
-
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sortie_agent::{
     Media, Model, ToolContent,

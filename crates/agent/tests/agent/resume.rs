@@ -3,9 +3,8 @@
 
 use std::{collections::VecDeque, path::Path, sync::Arc};
 
-use parking_lot::Mutex;
-
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use proptest::prelude::*;
 use serde_json::json;
 use sortie_agent::{

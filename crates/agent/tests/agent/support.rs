@@ -8,9 +8,8 @@ mod running;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
-
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Value, json, value::RawValue};
 use sortie_agent::{
     BudgetSpec, Egress, Model, Outcome, Owner, RunSpec, Shell, Sink, Stopped, Workspace,

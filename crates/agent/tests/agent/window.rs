@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::json;
 use sortie_agent::{
     Model, RunSpec,

@@ -2,9 +2,8 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
-
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use sortie_agent::{
     BudgetSpec, Egress, Environment, Model, Owner, RunSpec, Shell, Sink, Stopped, Workspace,
     journal::Entry,

@@ -17,7 +17,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-
 use sortie_api::{
     Credential, LedgerKind, MailId, OrgId, SessionId, Timestamp, TopupState, UserId, auto_topup::PutAutoTopup,
 };

@@ -5,8 +5,6 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use parking_lot::Mutex;
-
 use axum::{
     Router,
     body::Bytes,
@@ -16,6 +14,7 @@ use axum::{
     routing::{any, get},
 };
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Value, json, value::to_raw_value};
 use sortie_agent::tool::{Effect, Order};
 use sortie_api::Credential;

@@ -8,8 +8,6 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
-
 use axum::{
     Router,
     body::{Body, Bytes},
@@ -19,6 +17,7 @@ use axum::{
     routing::{any, get, post},
 };
 use futures_util::{StreamExt, stream};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sortie_connect::{Auth, Connection, Failure, Status};
 use tokio::sync::{Notify, mpsc};

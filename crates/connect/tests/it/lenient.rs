@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use axum::{
     Router,
     body::{Body, Bytes},
@@ -12,6 +10,7 @@ use axum::{
     routing::any,
 };
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sortie_api::Credential;
 use sortie_connect::{Auth, Connection, Failure, Status, TokenError, Tokens, oauth::Challenge};

@@ -5,14 +5,13 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use parking_lot::Mutex;
-
 use axum::{
     body::Body,
     http::StatusCode,
     response::{IntoResponse, Response},
 };
 use futures_util::{StreamExt, future::BoxFuture, stream};
+use parking_lot::Mutex;
 use serde_json::{Value, json, value::to_raw_value};
 use sortie_agent::tool::{Effect, Order};
 use sortie_api::Credential;

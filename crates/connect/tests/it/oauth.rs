@@ -5,8 +5,6 @@ mod scopes;
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use axum::{
     Router,
     body::Bytes,
@@ -16,6 +14,7 @@ use axum::{
     routing::any,
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sortie_connect::{

@@ -2,10 +2,9 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use parking_lot::Mutex;
-
 use axum::Router;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Value, value::to_raw_value};
 use sortie_agent::{
     Redactor, Sink, Stopped,

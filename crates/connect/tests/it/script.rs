@@ -5,8 +5,6 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use parking_lot::Mutex;
-
 use axum::{
     Router,
     body::{Body, Bytes},
@@ -15,6 +13,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::any,
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::rig::Serving;

@@ -2,8 +2,6 @@
 
 use std::{path::Path, sync::Arc};
 
-use parking_lot::Mutex;
-
 use axum::{
     Router,
     extract::Request,
@@ -13,6 +11,7 @@ use axum::{
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sortie_api::Credential;
 use sortie_connect::{

@@ -18,7 +18,6 @@ mod worker;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
-
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 use sortie_api::{DeliveryAttempt, OrgId, Redelivery, RunId, limits, request::Callback};

@@ -6,7 +6,6 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
-
 use sortie_api::Timestamp;
 use sortie_store::{NodeId, SeenLease};
 use tokio::time::Instant;

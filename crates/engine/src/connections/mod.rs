@@ -27,7 +27,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-
 use serde::{Serialize, de::DeserializeOwned};
 use sortie_api::{
     Connection, ConnectionId, ConnectionStatus, Mode, OrgId,

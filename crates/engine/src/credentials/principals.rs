@@ -7,7 +7,6 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
-
 use sha2::{Digest as _, Sha256};
 use sortie_api::{
     KeyId, Mode, OrgId, OrganizationInfo, Role,

@@ -4,7 +4,6 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
-
 use sortie_api::OrgId;
 use sortie_store::By;
 use tokio::sync::Notify;

@@ -6,7 +6,6 @@
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::RwLock;
-
 use sha2::{Digest as _, Sha256};
 use sortie_api::{
     License, Mode, OrgId, Timestamp,

@@ -9,7 +9,6 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-
 use sortie_api::RunId;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};

@@ -14,7 +14,6 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-
 use sortie_api::{RunId, RunStatus};
 use sortie_store::Fence;
 use tokio::time::Instant;

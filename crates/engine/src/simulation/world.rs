@@ -7,7 +7,6 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-
 use sortie_api::{Micros, OrgId, RunId, Timestamp};
 use sortie_store::{
     Actor, Store,

@@ -7,7 +7,6 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
-
 use sortie_api::RunId;
 use sortie_store::{Claim, Store};
 

@@ -5,9 +5,8 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use parking_lot::{Mutex, MutexGuard};
-
 use futures_util::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use sortie_agent::{BudgetSpec, Sink, Stopped, journal::Entry};
 use sortie_api::{Micros, RunId, RunStatus, RunUsage, event::EventType};
 use sortie_store::{Append, Error, EventRow, Fence, Journal, NewEntries, NewEvent};

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use parking_lot::Mutex;
-
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::value::{RawValue, to_raw_value};
 
 /// Words of a refusal that is about a field itself, and not about its value.

@@ -11,7 +11,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-
 use serde_json::Value;
 use sortie_agent::model::{Deltas, Model, Request, Task, ToolDefinition, ToolUse, Turn};
 use sortie_api::{Credential, Micros, model::ModelPrices};

@@ -18,7 +18,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-
 use rustix::{
     fs::{CWD, Mode, OFlags, openat},
     process::{Pid, Signal, kill_process},

@@ -13,11 +13,10 @@ use std::{
     task::{Context, Poll},
 };
 
-use parking_lot::{Mutex, MutexGuard};
-
 use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::registry::AtRequest;

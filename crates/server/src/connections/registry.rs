@@ -13,9 +13,8 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
-
 use ipnet::IpNet;
+use parking_lot::{Mutex, MutexGuard};
 use sortie_base::network;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 

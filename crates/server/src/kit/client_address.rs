@@ -8,10 +8,9 @@ use std::{
     sync::Arc,
 };
 
-use parking_lot::Mutex;
-
 use http::{HeaderMap, HeaderName, header::FORWARDED};
 use ipnet::IpNet;
+use parking_lot::Mutex;
 use sortie_api::check::{Check, Verdict};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");

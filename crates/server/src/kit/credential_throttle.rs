@@ -9,7 +9,6 @@
 use std::collections::HashSet;
 
 use parking_lot::{Mutex, MutexGuard};
-
 use sortie_api::secret::Presented;
 
 use super::rate_limit::WINDOW_SECONDS;

@@ -15,11 +15,10 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
-
 use axum::extract::FromRequestParts;
 use futures_util::{StreamExt as _, stream};
 use http::request::Parts;
+use parking_lot::{Mutex, MutexGuard};
 use sortie_accounts::Accounts;
 use sortie_api::OrgId;
 use sortie_engine::Engine;

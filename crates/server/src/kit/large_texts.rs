@@ -10,9 +10,8 @@ use std::{
     sync::Arc,
 };
 
-use parking_lot::{Mutex, MutexGuard};
-
 use futures_util::{FutureExt as _, future::BoxFuture};
+use parking_lot::{Mutex, MutexGuard};
 use sortie_api::OrgId;
 use sortie_engine::{Engine, Error};
 use sortie_store::LargeText;

@@ -11,8 +11,6 @@ use std::{
     },
 };
 
-use parking_lot::Mutex;
-
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -20,6 +18,7 @@ use http::{
     HeaderMap,
     header::{CONTENT_DISPOSITION, CONTENT_TYPE},
 };
+use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use tokio::time::{Duration, Instant};
 

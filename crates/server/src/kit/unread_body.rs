@@ -9,8 +9,6 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
-
 use axum::{
     body::{Body, HttpBody},
     response::Response,
@@ -22,6 +20,7 @@ use http::{
 };
 use http_body_util::BodyExt as _;
 use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
 
 /// Bytes of an unread body that are read so that the connection stays, at most.
 const READ_BYTES: u64 = 64 * 1024;

@@ -2,9 +2,8 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use parking_lot::{Mutex, MutexGuard};
-
 use axum::{extract::State, response::Response};
+use parking_lot::{Mutex, MutexGuard};
 use sortie_api::{
     OrgId, limits,
     usage::{Day, Usage, UsageDimension, UsageFigures, UsageRow},

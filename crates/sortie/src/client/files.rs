@@ -97,7 +97,7 @@ impl Form {
             .saturating_add(self.tail.len() as u64)
     }
 
-    /// Returns the form around the first `length` bytes of the file. A file that became shorter meanwhile breaks the request.
+    /// Returns the form around the first `length` bytes of the file. The request fails if the file becomes shorter.
     fn body(self, file: tokio::fs::File, length: u64) -> Body {
         let content = ReaderStream::with_capacity(file.take(length), PIECE);
         let text = |bytes| stream::once(ready(Ok::<_, std::io::Error>(bytes)));

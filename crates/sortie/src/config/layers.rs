@@ -85,14 +85,17 @@ fn file_variable(variable: &str) -> String {
     format!("{variable}_FILE")
 }
 
-/// Returns the text of a variable, or of the file that its file variable names, with the name of the one that was set.
+/// Returns the text of a variable, or of the file that its file variable names, with the name of the one that was set. Our
+/// own variables and those with a provider's key have a file variable.
 fn read_variable(
     key: &str,
     name: String,
     environment: &Environment,
 ) -> Result<Option<(String, Zeroizing<String>)>, Error> {
     let file_name = file_variable(&name);
-    match (environment.get(&name), environment.get(&file_name)) {
+    let has_file = name.starts_with("SORTIE_") || key.ends_with(".api_key");
+    let path = has_file.then(|| environment.get(&file_name)).flatten();
+    match (environment.get(&name), path) {
         (Some(_), Some(_)) => Err(Error(format!("{key}: set {name} or {file_name}, not both"))),
         (Some(text), None) => Ok(Some((name, text.to_owned().into()))),
         (None, Some(path)) => match super::read_value(Path::new(path)) {
@@ -151,7 +154,8 @@ impl Layers {
         });
     }
 
-    /// Lays one value over what is there. A value in the place of a table around it stays, and [`Self::read`] refuses it.
+    /// Sets one value over earlier layers. If a table around the key has another kind of value, that value is kept, and
+    /// [`Self::read`] refuses it.
     pub(super) fn set(&mut self, key: &str, value: Value, source: Option<&str>) {
         let mut outer = key.match_indices('.').filter_map(|(end, _)| key.get(..end));
         if outer.any(|outer| self.get(outer).is_some_and(|value| !value.is_table())) {

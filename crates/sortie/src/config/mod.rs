@@ -190,7 +190,7 @@ fn settings(layers: &mut Layers, policy: SandboxPolicy) -> Result<Settings, Erro
         }
     }
     if policy == SandboxPolicy::Strongest {
-        // On one's own machine the confirmation is enough to go without a sandbox, and nobody has to ask for `landlock`.
+        // The confirmation alone allows commands without a sandbox: the user need not set the minimum to `landlock`.
         let confirmed = layers.get("sandbox.i_understand_commands_run_unsandboxed");
         let is_confirmed = confirmed.and_then(Value::as_bool) == Some(true);
         let level = if is_confirmed {

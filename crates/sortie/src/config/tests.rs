@@ -233,6 +233,16 @@ fn an_unknown_key_is_refused_with_its_place_and_the_nearest_one() {
 }
 
 #[test]
+fn variables_of_other_programs_have_no_file() {
+    let variables = [
+        ("OTEL_SERVICE_NAME", "jobs"),
+        ("OTEL_SERVICE_NAME_FILE", "/nowhere"),
+        ("OPENAI_BASE_URL_FILE", "/nowhere"),
+    ];
+    load("", &variables, &Flags::default(), SandboxPolicy::Required).unwrap();
+}
+
+#[test]
 fn a_variable_does_not_hide_a_value_where_a_table_belongs() {
     let mut layers = super::layers::Layers::default();
     layers.set("providers", toml::Value::Integer(1), Some("sortie.toml"));

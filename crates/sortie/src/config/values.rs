@@ -14,7 +14,7 @@ use sortie_web::{Backend, RobotsTxt};
 use toml::Value;
 use url::Url;
 
-/// Text in the place of a redacted secret.
+/// Text that replaces a redacted secret.
 pub(super) const HIDDEN: &str = "***";
 
 /// Address of the database. `Debug` and `Display` leave the password out.

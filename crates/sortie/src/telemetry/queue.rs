@@ -9,14 +9,13 @@ use std::{
     time::{Duration, Instant, UNIX_EPOCH},
 };
 
-use parking_lot::Mutex;
-
 use opentelemetry::{Array, Context, Value};
 use opentelemetry_sdk::{
     Resource,
     error::OTelSdkResult,
     trace::{BatchConfigBuilder, BatchSpanProcessor, Span, SpanData, SpanExporter, SpanProcessor},
 };
+use parking_lot::Mutex;
 
 /// Spans that wait at most.
 const WAITING: usize = 8_192;

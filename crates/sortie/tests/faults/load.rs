@@ -9,9 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
-
 use anyhow::{Result, bail, ensure};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sortie_api::{Event, Run};
 use sortie_testkit::{Client, client::Next, http::HeaderValue, until};

@@ -49,7 +49,7 @@ async fn the_provider_of_models_hangs_floods_and_flaps(database: Database) -> Ch
         world.model.set(mood);
         tokio::time::sleep(lasts).await;
         if mood == Mood::Hangs {
-            // Nobody has cut these connections: it is the node that has given up.
+            // The test closes no connection: the node timed out.
             let look = async || Ok(world.model.given_up());
             until("an abandoned call", look, |count| *count > 0).await?;
         }

@@ -14,9 +14,8 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
-
 use anyhow::{Context, Result};
+use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest as _, Sha256};
 use sortie_testkit::{
     CallbackReceiver, Client, Database, Node, NodeOptions, PostgresServer, Proxy, Records,

@@ -1,5 +1,5 @@
-//! A node goes on with what one of the version before has left (`docs/OPERATIONS.md#updating`): records of every kind, keys,
-//! sealed credentials, and runs at work and waiting.
+//! A node continues from a database of the previous version (`docs/OPERATIONS.md#updating`): records of every kind, keys,
+//! sealed credentials, and runs that work or wait.
 
 mod left;
 

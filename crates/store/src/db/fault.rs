@@ -14,7 +14,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-
 use tokio::sync::oneshot;
 
 use crate::{

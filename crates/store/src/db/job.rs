@@ -17,7 +17,6 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-
 use sortie_api::OrgId;
 use tokio::sync::oneshot;
 

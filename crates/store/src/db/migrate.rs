@@ -206,7 +206,7 @@ mod tests {
         let words: Vec<&str> = statement.split(' ').collect();
         let is_new = |table: &str| made.iter().any(|made| made == table);
         match &words[..] {
-            // The first migration has the triggers. Nobody waits for a change of when tables are vacuumed.
+            // The triggers are part of the first migration. A change of vacuum settings blocks no command.
             ["CREATE", "TABLE" | "INDEX", ..]
             | ["{APPEND_ONLY_LEDGER}" | "{APPEND_ONLY_CONSENTS}" | "{AUTOVACUUM}"] => None,
             ["CREATE", "UNIQUE", "INDEX", _, "ON", table, ..] => {

@@ -31,7 +31,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-
 use prometheus_client::registry::Registry;
 use sortie_api::OrgId;
 use sortie_base::lasting_thread;

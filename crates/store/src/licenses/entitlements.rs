@@ -86,14 +86,16 @@ impl Store {
 
 fn upsert(put: &PutEntitlement) -> Stmt<'_> {
     insert!("entitlement", {
-            "org_id": put.org,
-            "source": EntitlementSource::Operator.as_str(),
-            "monthly_runs": put.monthly_runs,
-            "deployments": put.deployments,
-            "state": EntitlementState::Active.as_str(),
-            "period_end": put.period_end,
-            "updated_at": put.at,
-        }, " ON CONFLICT (org_id) DO UPDATE SET source = excluded.source, monthly_runs = excluded.monthly_runs, deployments = excluded.deployments, state = excluded.state, period_end = excluded.period_end, updated_at = excluded.updated_at")
+        "org_id": put.org,
+        "source": EntitlementSource::Operator.as_str(),
+        "monthly_runs": put.monthly_runs,
+        "deployments": put.deployments,
+        "state": EntitlementState::Active.as_str(),
+        "period_end": put.period_end,
+        "updated_at": put.at,
+    }, " ON CONFLICT (org_id) DO UPDATE SET source = excluded.source, monthly_runs = excluded.monthly_runs, \
+        deployments = excluded.deployments, state = excluded.state, period_end = excluded.period_end, updated_at = \
+        excluded.updated_at")
 }
 
 /// Statement that reads the entitlements of an organization, for [`in_effect`].

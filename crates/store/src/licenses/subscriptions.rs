@@ -191,17 +191,19 @@ fn next(
 
 fn upsert(org: OrgId, row: &SubscriptionRow, at: Timestamp) -> Stmt<'_> {
     insert!("subscription", {
-            "org_id": org,
-            "id": row.id.as_str(),
-            "plan": row.plan.name.as_str(),
-            "monthly_runs": row.plan.monthly_runs,
-            "deployments": row.plan.deployments,
-            "state": row.state.as_str(),
-            "period_end": row.period_end,
-            "renews": i64::from(row.renews),
-            "revision": row.revision,
-            "updated_at": at,
-        }, " ON CONFLICT (org_id) DO UPDATE SET id = excluded.id, plan = excluded.plan, monthly_runs = excluded.monthly_runs, deployments = excluded.deployments, state = excluded.state, period_end = excluded.period_end, renews = excluded.renews, revision = excluded.revision, updated_at = excluded.updated_at")
+        "org_id": org,
+        "id": row.id.as_str(),
+        "plan": row.plan.name.as_str(),
+        "monthly_runs": row.plan.monthly_runs,
+        "deployments": row.plan.deployments,
+        "state": row.state.as_str(),
+        "period_end": row.period_end,
+        "renews": i64::from(row.renews),
+        "revision": row.revision,
+        "updated_at": at,
+    }, " ON CONFLICT (org_id) DO UPDATE SET id = excluded.id, plan = excluded.plan, monthly_runs = \
+        excluded.monthly_runs, deployments = excluded.deployments, state = excluded.state, period_end = \
+        excluded.period_end, renews = excluded.renews, revision = excluded.revision, updated_at = excluded.updated_at")
 }
 
 /// Refuses the command while Stripe goes on to charge the organization for licenses.

@@ -6,7 +6,6 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use parking_lot::Mutex;
-
 use sortie_api::OrgId;
 use tokio::sync::Notify;
 

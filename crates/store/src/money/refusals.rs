@@ -7,7 +7,6 @@
 use std::{collections::HashMap, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
-
 use sortie_api::{BudgetScope, Micros, OrgId, Timestamp};
 
 use super::{credit::Payment, holds::scopes};

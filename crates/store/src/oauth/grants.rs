@@ -109,12 +109,12 @@ impl Store {
                     .exactly(1, TOO_MANY),
                     insert(&new).exactly(1, NOT_ALLOWED),
                     insert!("oauth_code", {
-            "hash": new.code_hash.as_slice(),
-            "grant_id": new.id,
-            "redirect_uri": new.redirect_uri.as_str(),
-            "challenge": new.challenge.as_str(),
-            "expires_at": new.code_expires_at,
-        }),
+                        "hash": new.code_hash.as_slice(),
+                        "grant_id": new.id,
+                        "redirect_uri": new.redirect_uri.as_str(),
+                        "challenge": new.challenge.as_str(),
+                        "expires_at": new.code_expires_at,
+                    }),
                     record(&audit),
                 ])
                 .map(drop)

@@ -76,10 +76,11 @@ pub(super) fn hash_from(row: &Row, column: usize) -> Result<[u8; 32]> {
 
 fn put(user: UserId, avatar: &Avatar) -> Stmt<'_> {
     insert!("avatar", {
-            "user_id": user,
-            "content_type": avatar.content_type.as_str(),
-            "bytes": avatar.bytes.as_slice(),
-            "sha256": avatar.sha256.as_slice(),
-            "updated_at": avatar.updated_at,
-        }, " ON CONFLICT (user_id) DO UPDATE SET content_type = excluded.content_type, bytes = excluded.bytes, sha256 = excluded.sha256, updated_at = excluded.updated_at")
+        "user_id": user,
+        "content_type": avatar.content_type.as_str(),
+        "bytes": avatar.bytes.as_slice(),
+        "sha256": avatar.sha256.as_slice(),
+        "updated_at": avatar.updated_at,
+    }, " ON CONFLICT (user_id) DO UPDATE SET content_type = excluded.content_type, bytes = excluded.bytes, sha256 = \
+        excluded.sha256, updated_at = excluded.updated_at")
 }

@@ -214,13 +214,13 @@ impl Store {
 
 pub(crate) fn insert(person: &NewPerson) -> Stmt<'_> {
     insert!("person", {
-            "id": person.id,
-            "email": person.email.as_str(),
-            "email_key": person.email_key.as_str(),
-            "name": person.name.as_str(),
-            "password": person.password.as_str(),
-            "created_at": person.created_at,
-        }, " ON CONFLICT (email_key) DO NOTHING")
+        "id": person.id,
+        "email": person.email.as_str(),
+        "email_key": person.email_key.as_str(),
+        "name": person.name.as_str(),
+        "password": person.password.as_str(),
+        "created_at": person.created_at,
+    }, " ON CONFLICT (email_key) DO NOTHING")
 }
 
 /// Locks a person until the end of the transaction: behind the organizations of the command, and before the tokens, the

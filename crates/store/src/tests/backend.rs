@@ -9,9 +9,8 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
-
 use futures_util::future::{join, join_all};
+use parking_lot::Mutex;
 use sortie_testkit::{Proxy, postgres::TestDatabase, until};
 use tokio::{sync::oneshot, task::JoinSet};
 

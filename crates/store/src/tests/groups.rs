@@ -6,12 +6,11 @@ use std::sync::{
     atomic::{AtomicBool, AtomicI64, Ordering},
 };
 
-use parking_lot::Mutex;
-
 use futures_util::{
     FutureExt as _,
     future::{join, join_all},
 };
+use parking_lot::Mutex;
 use sortie_api::{BudgetScope, Micros};
 
 use super::{backend::hold_up, both, fixture::Fixture};

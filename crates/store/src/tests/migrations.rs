@@ -94,6 +94,18 @@ async fn work(fixture: &Fixture) {
 }
 
 both! {
+    async fn the_index_of_runs_by_outcome_has_only_final_runs(fixture: &Fixture) {
+        let index = match fixture.dialect() {
+            Dialect::Sqlite => {
+                "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'run_outcome' AND sql LIKE '%outcome IS NOT NULL%'"
+            }
+            Dialect::Postgres => {
+                "SELECT COUNT(*) FROM pg_indexes WHERE indexname = 'run_outcome' AND indexdef LIKE '%outcome IS NOT NULL%'"
+            }
+        };
+        assert_eq!(fixture.count(index).await, 1);
+    }
+
     async fn a_node_at_work_goes_on_while_a_newer_one_expands_its_tables(fixture: &Fixture) {
         // This prepares the statements of the node with the earlier columns.
         work(fixture).await;

@@ -7,9 +7,8 @@ use std::{
     thread,
 };
 
-use parking_lot::Mutex;
-
 use anyhow::{Context, Result, ensure};
+use parking_lot::Mutex;
 use tokio::{sync::watch, time::timeout};
 
 use crate::PATIENCE;

@@ -2,11 +2,10 @@ mod subscriptions;
 
 use std::{sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
-
 use axum::{Router, extract::State as Shared, routing::post};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::*;

@@ -5,12 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::{Mutex, MutexGuard};
-
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::{HeaderValue, Method};
+use parking_lot::{Mutex, MutexGuard};
 use sha2::Sha256;
 use tokio::{
     sync::{mpsc, watch},

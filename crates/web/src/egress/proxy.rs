@@ -9,8 +9,6 @@ use std::{
     task::{Context, Poll},
 };
 
-use parking_lot::Mutex;
-
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version,
@@ -24,6 +22,7 @@ use hyper::{
     upgrade::OnUpgrade,
 };
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use sortie_net::{NoConnection, Policy, Refused, Stream, policy::parse_host};
 use tokio::{task::JoinSet, time::timeout};
 use url::Host;

@@ -2,14 +2,13 @@
 
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
-use parking_lot::Mutex;
-
 use axum::{
     Router,
     extract::Request,
     response::{IntoResponse, Response},
 };
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Value, value::to_raw_value};
 use sortie_agent::{
     Sink, Stopped, Tool,

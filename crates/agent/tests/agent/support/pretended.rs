@@ -9,9 +9,8 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
-
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use sortie_sandbox::{
     AtTimeout, Backend, Capabilities, Command, Enforcement, Error, ExitKind, Finished, Level, Piped, Sandbox,
     Spec, StreamOutput, Tenancy, Usage as SandboxUsage, Workdir,

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use sortie_agent::{
     ToolContent,

@@ -9,9 +9,8 @@ mod check;
 
 use std::{collections::VecDeque, ops::Deref};
 
-use parking_lot::Mutex;
-
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use sortie_agent::{
     Media, Model,

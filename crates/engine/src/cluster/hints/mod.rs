@@ -19,7 +19,6 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-
 use serde::{Deserialize, Serialize};
 use sortie_api::RunId;
 use sortie_store::LONGEST_HINT;

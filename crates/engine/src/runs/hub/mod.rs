@@ -16,9 +16,8 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
-
 use futures_util::stream::{self, BoxStream, StreamExt};
+use parking_lot::{Mutex, MutexGuard};
 use sortie_api::{OrgId, Run, RunId};
 use sortie_store::{EventRow, ListedEvent, ListedRun};
 use tokio::sync::{broadcast, watch};

@@ -16,7 +16,6 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-
 use sortie_api::{OrgId, Run, RunId, RunStatus, Timestamp, event::EventType};
 use sortie_store::{EventRow, Followed, ListedEvent, NewEvent, Payment, Progress};
 use tokio::sync::Notify;

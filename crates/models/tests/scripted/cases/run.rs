@@ -2,9 +2,8 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
-
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Value, value::RawValue};
 use sortie_agent::{
     BudgetSpec, Egress, Environment, Model, Outcome, Owner, RunSpec, Shell, Sink, Stopped, Tool, ToolContent,

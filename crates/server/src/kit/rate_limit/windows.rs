@@ -8,7 +8,6 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-
 use sortie_store::{GrantedBlock, WantedBlock};
 
 use super::{

@@ -10,9 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
-
 use anyhow::{Result, bail, ensure};
+use parking_lot::Mutex;
 use serde_json::Value;
 use sortie_testkit::{
     Answer, Browser, Bytes, Client, PATIENCE,

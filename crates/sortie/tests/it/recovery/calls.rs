@@ -10,8 +10,6 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
-
 use anyhow::{Context, Result, ensure};
 use axum::{
     Router,
@@ -19,6 +17,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sortie_api::RunStatus;
 use sortie_testkit::{

@@ -7,10 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
-
 use anyhow::{Context, Result, ensure};
 use futures_util::{StreamExt, stream};
+use parking_lot::Mutex;
 use serde_json::json;
 use sortie_api::{Event, Run, RunStatus};
 use sortie_testkit::{Client, Database, client::data};

@@ -179,7 +179,7 @@ async fn a_run_whose_client_goes_away_before_its_commit_goes_on() -> Checked {
     let (locked, given_up) = futures_util::join!(locked, creating);
     locked?;
     given_up?;
-    // Nobody knows the id of the run, so nobody can follow it.
+    // The client never got the id of the run, so the test cannot follow it.
     let ended = |listed: &Vec<Run>| listed.first().is_some_and(|run| run.status.is_final());
     let listed = until("the end of the run", async || client.list("").await, ended).await?;
     let run = &listed[0];

@@ -13,7 +13,6 @@ mod session;
 use std::{sync::Arc, thread, time::Duration};
 
 use parking_lot::Mutex;
-
 use tokio::runtime::Runtime;
 
 #[cfg(feature = "simulation")]

@@ -1,7 +1,6 @@
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-
 use tokio::sync::oneshot;
 
 use super::*;

@@ -6,7 +6,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{

@@ -3,7 +3,6 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
-
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{SimulatedServer, faults::Fate};

@@ -18,9 +18,8 @@ mod session;
 
 use std::{sync::Arc, time::Duration};
 
-use parking_lot::{Mutex, MutexGuard};
-
 use fastrand::Rng;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{task::JoinSet, time::Instant};
 
 pub(super) use self::channel::open as open_channel;

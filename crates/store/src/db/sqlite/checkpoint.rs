@@ -25,7 +25,6 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-
 use rusqlite::hooks::Wal;
 
 use super::{Connection, beside};

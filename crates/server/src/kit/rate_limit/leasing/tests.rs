@@ -1,8 +1,7 @@
 use std::{collections::HashMap, sync::atomic::AtomicU64};
 
-use parking_lot::Mutex;
-
 use futures_util::{FutureExt as _, future::join_all};
+use parking_lot::Mutex;
 use proptest::{prelude::*, test_runner::TestRunner};
 use sortie_api::Timestamp;
 use sortie_store::{GrantedBlock, NewNode, NodeId, Store};
