@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use sortie_api::{Budget, Run, RunStatus};
-use sortie_testkit::{CallbackReceiver, Client, Database, Service, http::HeaderValue, until_within};
+use sortie_testkit::{CallbackReceiver, Client, Database, Service, http::HeaderValue, until, until_within};
 
 use self::left::{Left, get};
 use crate::{Checked, both_databases, connections::calls, kit::finals};
@@ -21,7 +21,7 @@ const BEFORE: &str = env!("CARGO_BIN_EXE_sortie");
 /// Credential of the saved connection, and secret of the callbacks.
 const SECRET: &str = "signed and sealed";
 
-/// Lifetime of a key that has expired when the node is started again.
+/// Lifetime of a key that expires soon after the node was started again.
 const SHORT: Duration = Duration::from_secs(2);
 
 /// Time in which a schedule that is due each minute starts a run.
@@ -74,8 +74,11 @@ async fn keys_work_or_are_refused(client: &Client, left: &Left) -> Checked {
         let me = client.with_key(left.name(key)?).get("/v1/me").await?;
         assert_eq!(me.expect(200)?.json()?["role"], role, "{key}");
     }
+    // Both expire within [`SHORT`].
     for key in ["expired", "before"] {
-        let refused = client.with_key(left.name(key)?).get("/v1/me").await?;
+        let ended = client.with_key(left.name(key)?);
+        let look = async || ended.get("/v1/me").await;
+        let refused = until("the end of the key", look, |answer| answer.status != 200).await?;
         refused.failure(401, "unauthorized").context(key)?;
     }
     let member = client.with_key(left.name("member")?);
