@@ -40,7 +40,8 @@ pub(crate) async fn put_auto_topup(
     }
     app.accounts.require_verified(&who.person.requester())?;
     billing.put_auto_topup(who.buyer(), &request).await?;
-    let account = app.accounts.store().billing_account(who.org).await?;
+    let store = app.accounts.store();
+    let account = store.billing_account(who.org).await?;
     let is_saved = account.is_some_and(|account| account.card.is_some());
-    Ok(Json(shown_auto_topup(&app, who.org, is_saved).await?))
+    Ok(Json(shown_auto_topup(store.auto_topup(who.org).await?, is_saved)))
 }

@@ -8,8 +8,9 @@ use sortie_api::{
     auto_topup::last_topup_status,
     billing::{AutoTopup, Balance, Billing, LedgerPage, PaymentMethod, PaymentMethodSync, PurchaseLimits},
     limits,
+    topup::TopupState,
 };
-use sortie_store::{Credit, LedgerPosition, SavedCard};
+use sortie_store::{AutoTopupRow, Credit, LedgerPosition, SavedCard};
 
 use super::{OrgAdmin, OrgApp};
 use crate::kit::{ApiError, ApiResult, FromQuery, Json, Pairs, Query};
@@ -64,37 +65,37 @@ pub(crate) async fn get_billing(
     State(app): State<Arc<OrgApp>>,
     OrgAdmin(who): OrgAdmin,
 ) -> ApiResult<Json<Billing>> {
-    let (credit, entries) = app.accounts.store().billing(who.org, limits::PAGE).await?;
+    let store = app.accounts.store();
+    // Read before the balance, which then contains every purchase whose success is shown.
+    let automatic = store.auto_topup(who.org).await?;
+    let (credit, entries) = store.billing(who.org, limits::PAGE).await?;
     let (card, sync) = match &app.billing {
         Some(billing) => billing.card(who.org).await?,
         None => (None, PaymentMethodSync::Synced),
     };
-    let auto_topup = shown_auto_topup(&app, who.org, card.is_some()).await?;
     Ok(Json(Billing {
         balance: shown(credit),
         ledger: entries.into_iter().map(|(_, entry)| entry).collect(),
         purchase_limits: PurchaseLimits::default(),
-        auto_topup,
+        auto_topup: shown_auto_topup(automatic, card.is_some()),
         payment_method: card.map(shown_card),
         payment_method_sync: sync,
         stripe_configured: app.billing.is_some(),
     }))
 }
 
-/// Returns the automatic purchases of an organization, as they are shown.
-pub(super) async fn shown_auto_topup(
-    app: &OrgApp,
-    org: OrgId,
+/// Returns the automatic purchases of an organization as they are shown, from their settings and the state of the last one.
+pub(super) fn shown_auto_topup(
+    (settings, last): (Option<AutoTopupRow>, Option<TopupState>),
     payment_method_saved: bool,
-) -> ApiResult<AutoTopup> {
-    let (settings, last) = app.accounts.store().auto_topup(org).await?;
-    Ok(AutoTopup {
+) -> AutoTopup {
+    AutoTopup {
         enabled: settings.is_some(),
         threshold_cents: settings.as_ref().map(|settings| settings.threshold_cents),
         amount_cents: settings.as_ref().map(|settings| settings.amount_cents),
         payment_method_saved,
         last_topup_status: last.map(|state| last_topup_status(state).to_owned()),
-    })
+    }
 }
 
 fn shown_card(card: SavedCard) -> PaymentMethod {

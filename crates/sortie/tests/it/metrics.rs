@@ -351,7 +351,9 @@ async fn how_late_events_come_through_another_node_is_measured_there() -> Checke
     let reading = until(&there, |reading| reading.has_all(&[(followed, 3.0)])).await?;
     assert_eq!(read_lag(&reading)?.0, count);
     let reading = until(&here, |reading| reading.has_all(&[(followed, 1.0)])).await?;
-    assert_eq!(read_lag(&reading)?.0, 0.0, "it has them from the worker");
+    // It has them from the worker. A look at the store may come between a commit and the hand-over of its events.
+    let (few, _) = read_lag(&reading)?;
+    ensure!(few <= 1.0, "{few} reads");
     Ok(())
 }
 
