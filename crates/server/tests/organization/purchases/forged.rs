@@ -61,7 +61,8 @@ async fn a_webhook_without_a_valid_signature_changes_nothing() {
     for (header, sent) in [
         (shop.signed(&["whsec_wrong"], &body), body.as_str()),
         (at(now - 310), &body),
-        (at(now + 310), &body),
+        // Far enough from the tolerance of 300 seconds that the time until the request is answered does not matter.
+        (at(now + 900), &body),
         (shop.signed(first, &body), &altered),
         (format!("t={now}"), &body),
         (format!("t={now},v1={}", "0".repeat(64)), &body),
