@@ -51,11 +51,11 @@ pub(super) async fn costs(world: &World) -> Checked {
         let lasted = u64::try_from(number("lasted")?).unwrap_or_default();
         let of_calls = shown.get(id).copied().unwrap_or_default();
         let whole = of_calls + (lasted * RATE).div_ceil(1_000_000);
-        // The worker counts the time as well, on a clock of its own, and less counts. The moments in which it took the run
-        // over are not charged.
-        let is_whole = number("resumes")? == 0;
+        // The worker counts the time as well, on a clock of its own, and the smaller cost is charged. A worker that takes a
+        // run over begins to count shortly after the database has read its clock, within a second.
+        let take_overs = u64::try_from(number("resumes")?)? * RATE;
         ensure!(
-            cost <= whole && (!is_whole || whole <= cost + CLOCKS),
+            cost <= whole && whole <= cost + CLOCKS + take_overs,
             "{id} was cancelled and costs {cost}, and not {whole}, of which {of_calls} are for calls"
         );
     }
