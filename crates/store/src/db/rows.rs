@@ -94,12 +94,22 @@ macro_rules! texts {
 }
 
 texts!(String IpAddr RunId OrgId KeyId ScheduleId ConnectionId FileId AuditId BlobId UserId SessionId MailId GrantId
-    InvitationId DeploymentId ConsentId TopupId PaymentId RefundOrderId RunStatus BudgetPeriod Role TopupKind TopupState ConnectionStatus);
+    InvitationId DeploymentId ConsentId TopupId PaymentId RefundOrderId);
+text_columns!(
+    RunStatus,
+    BudgetPeriod,
+    Role,
+    TopupKind,
+    TopupState,
+    ConnectionStatus
+);
 
 /// A row that [`row!`] has declared.
 pub(crate) trait ReadRow: Sized {
     /// Columns of a SELECT, in the order of the fields.
     const COLUMNS: &'static str;
+    /// Number of these columns.
+    const WIDTH: usize;
 
     /// Reads the columns of a row from number `first` on.
     fn read_from(row: &Row, first: usize) -> Result<Self>;
@@ -110,20 +120,39 @@ pub(crate) trait ReadRow: Sized {
     }
 }
 
+/// The row of an outer join: `None` if its first column, which is never NULL in a row of the table, is NULL.
+impl<T: ReadRow> ReadRow for Option<T> {
+    const COLUMNS: &'static str = T::COLUMNS;
+    const WIDTH: usize = T::WIDTH;
+
+    fn read_from(row: &Row, first: usize) -> Result<Self> {
+        match row.get(first)? {
+            Val::Null => Ok(None),
+            Val::Int(_) | Val::Text(_) | Val::Blob(_) => T::read_from(row, first).map(Some),
+        }
+    }
+}
+
 impl Row {
     /// Reads the column with this number. `column` is its text in the SELECT, for the error.
     pub(crate) fn column<T: Column>(&self, number: usize, column: &str) -> Result<T> {
         T::from_value(self.get(number)?)
             .ok_or_else(|| Error::Corrupt(format!("{column} has a value of another kind or form")))
     }
+
+    /// Reads the value of a row with one column.
+    pub(crate) fn only<T: Column>(&self) -> Result<T> {
+        self.column(0, "the only column")
+    }
 }
 
-/// Declares a struct, each field with its column in a SELECT.
+/// Declares a struct, each field with its column in a SELECT: a constant text. A field without a column is a row itself,
+/// whose columns come in its place.
 macro_rules! row {
     (
         $(#[$attribute:meta])*
         $visibility:vis struct $name:ident {
-            $($(#[$field_attribute:meta])* $field_visibility:vis $field:ident: $kind:ty = $column:literal),+ $(,)?
+            $($(#[$field_attribute:meta])* $field_visibility:vis $field:ident: $kind:ty $(= $column:expr)?),+ $(,)?
         }
     ) => {
         $(#[$attribute])*
@@ -132,29 +161,89 @@ macro_rules! row {
         }
 
         impl $crate::db::rows::ReadRow for $name {
-            const COLUMNS: &'static str = $crate::db::rows::joined!($($column),+);
+            const COLUMNS: &'static str =
+                $crate::db::rows::joined!($($crate::db::rows::field!(columns $kind $(= $column)?)),+);
+            const WIDTH: usize = 0 $(+ $crate::db::rows::field!(width $kind $(= $column)?))+;
 
             fn read_from(row: &$crate::db::Row, first: usize) -> $crate::types::Result<Self> {
-                let mut numbers = first..;
-                let mut number = || numbers.next().unwrap_or(usize::MAX);
-                Ok(Self { $($field: row.column(number(), $column)?,)+ })
+                let mut next = first;
+                let mut take = |width: usize| {
+                    next += width;
+                    next - width
+                };
+                Ok(Self { $($field: $crate::db::rows::field!(read $kind $(= $column)?, row, take),)+ })
             }
         }
     };
 }
 pub(crate) use row;
 
-/// Joins literals with commas.
+/// What [`row!`] makes of one field.
+macro_rules! field {
+    (columns $kind:ty = $column:expr) => {
+        $column
+    };
+    (columns $kind:ty) => {
+        <$kind as $crate::db::rows::ReadRow>::COLUMNS
+    };
+    (width $kind:ty = $column:expr) => {
+        1
+    };
+    (width $kind:ty) => {
+        <$kind as $crate::db::rows::ReadRow>::WIDTH
+    };
+    (read $kind:ty = $column:expr, $row:ident, $take:ident) => {
+        $row.column($take(1), $column)?
+    };
+    (read $kind:ty, $row:ident, $take:ident) => {
+        <$kind as $crate::db::rows::ReadRow>::read_from(
+            $row,
+            $take(<$kind as $crate::db::rows::ReadRow>::WIDTH),
+        )?
+    };
+}
+pub(crate) use field;
+
+/// Joins constant texts with commas.
 macro_rules! joined {
-    ($first:literal $(, $rest:literal)*) => {
-        concat!($first $(, ", ", $rest)*)
+    ($first:expr $(, $rest:expr)*) => {
+        constcat::concat!($first $(, ", ", $rest)*)
     };
 }
 pub(crate) use joined;
 
+/// Text of a SELECT of a row's columns: `select!(PaymentRow, " FROM payment WHERE id = $1")`.
+macro_rules! select {
+    ($row:ty, $($rest:expr),+ $(,)?) => {
+        constcat::concat!("SELECT ", <$row as $crate::db::rows::ReadRow>::COLUMNS, $($rest),+)
+    };
+}
+pub(crate) use select;
+
+/// Makes types with `as_str` and `FromStr` values of a column and parameters.
+macro_rules! text_columns {
+    ($($kind:ty),+ $(,)?) => {$(
+        impl $crate::db::rows::Column for $kind {
+            fn from_value(value: &$crate::db::Val<'static>) -> Option<Self> {
+                match value {
+                    $crate::db::Val::Text(text) => text.parse().ok(),
+                    $crate::db::Val::Null | $crate::db::Val::Int(_) | $crate::db::Val::Blob(_) => None,
+                }
+            }
+        }
+
+        impl From<$kind> for $crate::db::Val<'_> {
+            fn from(value: $kind) -> Self {
+                Self::Text(std::borrow::Cow::Borrowed(value.as_str()))
+            }
+        }
+    )+};
+}
+pub(crate) use text_columns;
+
 /// Statement that inserts a row: each column with its value, and the end of the statement.
 macro_rules! insert {
-    ($table:literal, { $($column:literal: $value:expr),+ $(,)? } $(, $end:expr)?) => {{
+    ($table:literal, { $($column:literal: $value:expr),+ $(,)? } $(, $end:expr)* $(,)?) => {{
         const SQL: &str = constcat::concat!(
             "INSERT INTO ",
             $table,
@@ -163,7 +252,7 @@ macro_rules! insert {
             ") VALUES (",
             $crate::db::rows::placeholders([$($column),+].len()),
             ")",
-            $($end,)?
+            $($end,)*
         );
         $crate::db::Stmt::new(SQL, $crate::db::vals![$($value),+])
     }};
@@ -199,33 +288,51 @@ mod tests {
         struct Sample {
             id: i64 = "s.id",
             name: Option<String> = "s.name",
+            other: Option<Other>,
             is_new: bool = "COALESCE(s.new, 0)",
         }
     }
 
-    fn values(name: Val<'static>) -> Row {
-        Row(vec![Val::Null, Val::Int(7), name, Val::Int(1)])
+    row! {
+        #[derive(Debug, PartialEq)]
+        struct Other {
+            id: i64 = "o.id",
+            size: Option<i64> = "o.size",
+        }
+    }
+
+    fn values(name: Val<'static>, other: i64) -> Row {
+        let other = [Val::Int(other), Val::Null];
+        Row([[Val::Null, Val::Int(7), name].as_slice(), &other, &[Val::Int(1)]].concat())
     }
 
     #[test]
     fn a_row_is_read_from_the_columns_of_its_declaration() {
-        assert_eq!(Sample::COLUMNS, "s.id, s.name, COALESCE(s.new, 0)");
-        let read = Sample::read_from(&values(Val::from("a")), 1);
+        assert_eq!(
+            select!(Sample, " FROM s"),
+            "SELECT s.id, s.name, o.id, o.size, COALESCE(s.new, 0) FROM s"
+        );
+        assert_eq!(Sample::WIDTH, 5);
         let expected = Sample {
             id: 7,
             name: Some("a".to_owned()),
+            other: Some(Other { id: 3, size: None }),
             is_new: true,
         };
-        assert_eq!(read, Ok(expected));
-        assert_eq!(
-            Sample::read_from(&values(Val::Null), 1).map(|row| row.name),
-            Ok(None)
-        );
+        assert_eq!(Sample::read_from(&values(Val::from("a"), 3), 1), Ok(expected));
+        let without = Row(vec![Val::Int(7), Val::Null, Val::Null, Val::Null, Val::Int(0)]);
+        let expected = Sample {
+            id: 7,
+            name: None,
+            other: None,
+            is_new: false,
+        };
+        assert_eq!(Sample::read(&without), Ok(expected));
     }
 
     #[test]
     fn an_error_names_the_column() {
-        let wrong = Sample::read_from(&values(Val::Int(3)), 1).unwrap_err();
+        let wrong = Sample::read_from(&values(Val::Int(3), 3), 1).unwrap_err();
         assert!(
             wrong.to_string().contains("s.name has a value of another kind"),
             "{wrong}"

@@ -6,9 +6,8 @@
 use std::{borrow::Cow, str::FromStr};
 
 use sortie_api::{
-    AuditId, BlobId, BudgetPeriod, ConnectionId, ConnectionStatus, DeploymentId, FileId, GrantId,
-    InvitationId, MailId, Micros, OrgId, PaymentId, Role, RunId, RunStatus, ScheduleId, SessionId, Timestamp,
-    TopupId, TopupKind, TopupState, UserId,
+    AuditId, BlobId, ConnectionId, DeploymentId, FileId, GrantId, InvitationId, MailId, Micros, OrgId,
+    PaymentId, RunId, ScheduleId, SessionId, Timestamp, TopupId, UserId,
     id::{ConsentId, KeyId, RefundOrderId},
 };
 
@@ -85,42 +84,6 @@ impl<'a> From<&'a str> for Val<'a> {
 impl From<String> for Val<'_> {
     fn from(text: String) -> Self {
         Self::Text(Cow::Owned(text))
-    }
-}
-
-impl From<RunStatus> for Val<'_> {
-    fn from(status: RunStatus) -> Self {
-        Self::Text(Cow::Borrowed(status.as_str()))
-    }
-}
-
-impl From<BudgetPeriod> for Val<'_> {
-    fn from(period: BudgetPeriod) -> Self {
-        Self::Text(Cow::Borrowed(period.as_str()))
-    }
-}
-
-impl From<ConnectionStatus> for Val<'_> {
-    fn from(status: ConnectionStatus) -> Self {
-        Self::Text(Cow::Borrowed(status.as_str()))
-    }
-}
-
-impl From<Role> for Val<'_> {
-    fn from(role: Role) -> Self {
-        Self::Text(Cow::Borrowed(role.as_str()))
-    }
-}
-
-impl From<TopupKind> for Val<'_> {
-    fn from(kind: TopupKind) -> Self {
-        Self::Text(Cow::Borrowed(kind.as_str()))
-    }
-}
-
-impl From<TopupState> for Val<'_> {
-    fn from(state: TopupState) -> Self {
-        Self::Text(Cow::Borrowed(state.as_str()))
     }
 }
 
