@@ -3,23 +3,27 @@
 
 use std::net::IpAddr;
 
+use serde::de::DeserializeOwned;
 use sortie_api::{
     AuditId, BlobId, BudgetPeriod, ConnectionId, ConnectionStatus, DeploymentId, FileId, GrantId,
-    InvitationId, MailId, Micros, OrgId, PaymentId, Role, RunId, RunStatus, ScheduleId, SessionId, Timestamp,
-    TopupId, TopupKind, TopupState, UserId,
+    InvitationId, MailId, Micros, OrgId, PaymentId, Role, RunId, RunStatus, ScheduleId, SessionId, Sha256,
+    Timestamp, TopupId, TopupKind, TopupState, UserId,
     id::{ConsentId, KeyId, RefundOrderId},
 };
 
-use super::value::{Row, Val};
+use super::{
+    tx::Tx,
+    value::{Row, Val},
+};
 use crate::types::{Error, NodeId, Result};
 
 /// Type of a column.
-pub(crate) trait Column: Sized {
+pub(crate) trait Column<'r>: Sized {
     /// Converts a value. `None` if the value is of another kind or form.
-    fn from_value(value: &Val<'static>) -> Option<Self>;
+    fn from_value(value: &'r Val<'static>) -> Option<Self>;
 }
 
-impl Column for i64 {
+impl Column<'_> for i64 {
     fn from_value(value: &Val<'static>) -> Option<Self> {
         match value {
             Val::Int(number) => Some(*number),
@@ -28,31 +32,58 @@ impl Column for i64 {
     }
 }
 
-impl Column for bool {
+impl Column<'_> for bool {
     fn from_value(value: &Val<'static>) -> Option<Self> {
         i64::from_value(value).map(|number| number != 0)
     }
 }
 
-impl Column for Timestamp {
+impl Column<'_> for Timestamp {
     fn from_value(value: &Val<'static>) -> Option<Self> {
         i64::from_value(value).map(Self::from_micros)
     }
 }
 
-impl Column for Micros {
+impl Column<'_> for Micros {
     fn from_value(value: &Val<'static>) -> Option<Self> {
         Self::try_from(i64::from_value(value)?).ok()
     }
 }
 
-impl Column for NodeId {
+impl Column<'_> for u16 {
+    fn from_value(value: &Val<'static>) -> Option<Self> {
+        i64::from_value(value)?.try_into().ok()
+    }
+}
+
+impl Column<'_> for u32 {
+    fn from_value(value: &Val<'static>) -> Option<Self> {
+        i64::from_value(value)?.try_into().ok()
+    }
+}
+
+impl Column<'_> for u64 {
+    fn from_value(value: &Val<'static>) -> Option<Self> {
+        i64::from_value(value)?.try_into().ok()
+    }
+}
+
+impl Column<'_> for NodeId {
     fn from_value(value: &Val<'static>) -> Option<Self> {
         i64::from_value(value).map(Self)
     }
 }
 
-impl Column for Vec<u8> {
+impl<'r> Column<'r> for &'r str {
+    fn from_value(value: &'r Val<'static>) -> Option<Self> {
+        match value {
+            Val::Text(text) => Some(text),
+            Val::Null | Val::Int(_) | Val::Blob(_) => None,
+        }
+    }
+}
+
+impl Column<'_> for Vec<u8> {
     fn from_value(value: &Val<'static>) -> Option<Self> {
         match value {
             Val::Blob(bytes) => Some(bytes.to_vec()),
@@ -61,7 +92,7 @@ impl Column for Vec<u8> {
     }
 }
 
-impl<const N: usize> Column for [u8; N] {
+impl<const N: usize> Column<'_> for [u8; N] {
     fn from_value(value: &Val<'static>) -> Option<Self> {
         match value {
             Val::Blob(bytes) => bytes.as_ref().try_into().ok(),
@@ -70,8 +101,24 @@ impl<const N: usize> Column for [u8; N] {
     }
 }
 
-impl<T: Column> Column for Option<T> {
+impl Column<'_> for Sha256 {
     fn from_value(value: &Val<'static>) -> Option<Self> {
+        <[u8; 32]>::from_value(value).map(Self::new)
+    }
+}
+
+/// Value of a column with JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> Column<'_> for Json<T> {
+    fn from_value(value: &Val<'static>) -> Option<Self> {
+        serde_json::from_str(<&str>::from_value(value)?).ok().map(Self)
+    }
+}
+
+impl<'r, T: Column<'r>> Column<'r> for Option<T> {
+    fn from_value(value: &'r Val<'static>) -> Option<Self> {
         match value {
             Val::Null => Some(None),
             Val::Int(_) | Val::Text(_) | Val::Blob(_) => T::from_value(value).map(Some),
@@ -82,7 +129,7 @@ impl<T: Column> Column for Option<T> {
 /// Types that are stored as their text.
 macro_rules! texts {
     ($($kind:ty)+) => {$(
-        impl Column for $kind {
+        impl Column<'_> for $kind {
             fn from_value(value: &Val<'static>) -> Option<Self> {
                 match value {
                     Val::Text(text) => text.parse().ok(),
@@ -135,14 +182,35 @@ impl<T: ReadRow> ReadRow for Option<T> {
 
 impl Row {
     /// Reads the column with this number. `column` is its text in the SELECT, for the error.
-    pub(crate) fn column<T: Column>(&self, number: usize, column: &str) -> Result<T> {
+    pub(crate) fn column<'r, T: Column<'r>>(&'r self, number: usize, column: &str) -> Result<T> {
         T::from_value(self.get(number)?)
             .ok_or_else(|| Error::Corrupt(format!("{column} has a value of another kind or form")))
     }
 
     /// Reads the value of a row with one column.
-    pub(crate) fn only<T: Column>(&self) -> Result<T> {
+    pub(crate) fn only<'r, T: Column<'r>>(&'r self) -> Result<T> {
         self.column(0, "the only column")
+    }
+}
+
+impl dyn Tx + '_ {
+    /// Executes a query and reads its rows.
+    pub(crate) fn read_all<T: ReadRow>(&mut self, sql: &'static str, params: Vec<Val<'_>>) -> Result<Vec<T>> {
+        self.query_all(sql, params)?.iter().map(T::read).collect()
+    }
+
+    /// Executes a query and reads its first row, if there is one.
+    pub(crate) fn read_opt<T: ReadRow>(
+        &mut self,
+        sql: &'static str,
+        params: Vec<Val<'_>>,
+    ) -> Result<Option<T>> {
+        self.query_opt(sql, params)?.as_ref().map(T::read).transpose()
+    }
+
+    /// Executes a query and reads its first row. `NotFound` if there is none.
+    pub(crate) fn read_one<T: ReadRow>(&mut self, sql: &'static str, params: Vec<Val<'_>>) -> Result<T> {
+        T::read(&self.query_one(sql, params)?)
     }
 }
 
@@ -220,10 +288,88 @@ macro_rules! select {
 }
 pub(crate) use select;
 
+/// Constant text in which values take the places of names: `filled!(SHORT, "@column" = "o.output")`.
+macro_rules! filled {
+    ($text:expr, $name:literal = $value:expr $(,)?) => {{
+        const TEXT: &str = $text;
+        const VALUE: &str = $value;
+        const BYTES: [u8; $crate::db::rows::filled_length(TEXT, $name, VALUE)] =
+            $crate::db::rows::filled_bytes(TEXT, $name, VALUE);
+        const FILLED: &str = $crate::db::rows::text(&BYTES);
+        FILLED
+    }};
+    ($text:expr, $name:literal = $value:expr, $($names:literal = $values:expr),+ $(,)?) => {
+        $crate::db::rows::filled!($crate::db::rows::filled!($text, $name = $value), $($names = $values),+)
+    };
+}
+pub(crate) use filled;
+
+/// Length of `text` with `value` for each `name`.
+pub(crate) const fn filled_length(text: &str, name: &str, value: &str) -> usize {
+    let (mut at, mut names) = (0, 0);
+    while at < text.len() {
+        names += is_at(text, at, name) as usize;
+        at += 1;
+    }
+    // A text without the name fails to compile here.
+    assert!(names > 0, "the text does not have the name");
+    text.len() + names * value.len() - names * name.len()
+}
+
+/// Bytes of `text` with `value` for each `name`.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "called in constants alone, where a wrong index does not compile"
+)]
+pub(crate) const fn filled_bytes<const LENGTH: usize>(text: &str, name: &str, value: &str) -> [u8; LENGTH] {
+    let mut bytes = [0; LENGTH];
+    let (mut at, mut end) = (0, 0);
+    while at < text.len() {
+        if is_at(text, at, name) {
+            let mut of_value = 0;
+            while of_value < value.len() {
+                bytes[end] = value.as_bytes()[of_value];
+                end += 1;
+                of_value += 1;
+            }
+            at += name.len();
+        } else {
+            bytes[end] = text.as_bytes()[at];
+            end += 1;
+            at += 1;
+        }
+    }
+    bytes
+}
+
+/// Whether `text` has the whole word `name` at this byte.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "called in constants alone, where a wrong index does not compile"
+)]
+const fn is_at(text: &str, at: usize, name: &str) -> bool {
+    let (text, name) = (text.as_bytes(), name.as_bytes());
+    let mut same = 0;
+    while same < name.len() && at + same < text.len() && text[at + same] == name[same] {
+        same += 1;
+    }
+    let is_word =
+        at + same == text.len() || !(text[at + same].is_ascii_alphanumeric() || text[at + same] == b'_');
+    same == name.len() && is_word
+}
+
+/// Text of bytes that are UTF-8.
+pub(crate) const fn text(bytes: &[u8]) -> &str {
+    match str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(_) => unreachable!(),
+    }
+}
+
 /// Makes types with `as_str` and `FromStr` values of a column and parameters.
 macro_rules! text_columns {
     ($($kind:ty),+ $(,)?) => {$(
-        impl $crate::db::rows::Column for $kind {
+        impl $crate::db::rows::Column<'_> for $kind {
             fn from_value(value: &$crate::db::Val<'static>) -> Option<Self> {
                 match value {
                     $crate::db::Val::Text(text) => text.parse().ok(),
@@ -328,6 +474,27 @@ mod tests {
             is_new: false,
         };
         assert_eq!(Sample::read(&without), Ok(expected));
+    }
+
+    #[test]
+    fn values_take_the_places_of_names() {
+        const SUM: &str = "@cost + @cost % @costs";
+        assert_eq!(
+            filled!(SUM, "@cost" = "CAST($1 AS BIGINT)"),
+            "CAST($1 AS BIGINT) + CAST($1 AS BIGINT) % @costs"
+        );
+        assert_eq!(
+            filled!(SUM, "@cost" = "", "@costs" = filled!("(@é)", "@é" = "ü@")),
+            " +  % (ü@)"
+        );
+    }
+
+    #[test]
+    fn a_column_may_have_json_or_lend_its_text() {
+        let row = Row(vec![Val::from("[1, 2]")]);
+        assert_eq!(row.only(), Ok(Json(vec![1, 2])));
+        assert_eq!(row.only(), Ok("[1, 2]"));
+        assert!(row.only::<Json<String>>().is_err());
     }
 
     #[test]
