@@ -17,6 +17,8 @@ pub struct Access {
     pub role: RequiredRole,
     /// Deployment modes that have the operation.
     pub modes: Modes,
+    /// Whether members of a suspended organization can make this change. They can use every operation that reads.
+    pub while_suspended: bool,
 }
 
 /// API of a deployment.

@@ -1,7 +1,7 @@
 //! Lists of operations: one list of an API makes its access table, its router and its description.
 
 use axum::{
-    Router,
+    Extension, Router,
     extract::Request,
     middleware::{self, Next},
 };
@@ -9,54 +9,76 @@ use http::{Method, Uri};
 use sortie_api::Mode;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
-use crate::{access::Modes, kit::ApiError, metrics::note_route};
+use crate::{
+    access::{Access, Modes},
+    kit::ApiError,
+    metrics::note_route,
+};
 
 /// Makes the access table and the routes from a list of operations: the API and the state of its handlers, then the role
-/// and the handler of each operation.
+/// and the handler of each operation. `self_hosted` has the message of a hosted engine, which lacks the operation.
+/// `while_suspended true` marks a change that members of a suspended organization can make.
 macro_rules! operations {
-    ($api:ident, $state:ident: $($role:ident $module:ident::$handler:ident $(, self_hosted $elsewhere:literal)?;)+) => {
+    ($api:ident, $state:ident: $(
+        $role:ident $module:ident::$handler:ident
+        $(, self_hosted $elsewhere:literal)? $(, while_suspended $allowed:literal)?;
+    )+) => {
         /// Access to each operation.
-        pub(crate) const ACCESS: &[$crate::access::Access] = &[$($crate::access::Access {
-            operation: stringify!($handler),
-            api: $crate::access::Api::$api,
-            role: $crate::access::RequiredRole::$role,
-            modes: $crate::table::operations!(@modes $($elsewhere)?),
-        }),+];
+        pub(crate) const ACCESS: &[$crate::access::Access] = &[$(
+            $crate::table::operations!(@access $api $role $handler ($($elsewhere)?) ($($allowed)?))
+        ),+];
 
         /// Routes with their descriptions, for a deployment of this mode.
         pub(crate) fn table(
             mode: sortie_api::Mode,
         ) -> utoipa_axum::router::OpenApiRouter<std::sync::Arc<$state>> {
             utoipa_axum::router::OpenApiRouter::default()
-                $(.routes($crate::table::in_mode(
+                $(.routes($crate::table::route(
                     mode,
-                    $crate::table::operations!(@modes $($elsewhere)?),
+                    $crate::table::operations!(@access $api $role $handler ($($elsewhere)?) ($($allowed)?)),
                     utoipa_axum::routes!($module::$handler),
                 )))+
         }
     };
+    (@access $api:ident $role:ident $handler:ident ($($elsewhere:literal)?) ($($allowed:literal)?)) => {
+        $crate::access::Access {
+            operation: stringify!($handler),
+            api: $crate::access::Api::$api,
+            role: $crate::access::RequiredRole::$role,
+            modes: $crate::table::operations!(@modes $($elsewhere)?),
+            while_suspended: $crate::table::operations!(@while_suspended $($allowed)?),
+        }
+    };
     (@modes) => { $crate::access::Modes::All };
     (@modes $elsewhere:literal) => { $crate::access::Modes::SelfHosted($elsewhere) };
+    (@while_suspended) => { false };
+    (@while_suspended $allowed:literal) => { $allowed };
 }
 
 pub(crate) use operations;
 
-/// Replaces the handler of an operation that a deployment of this mode lacks with an answer 404.
-pub(crate) fn in_mode<S: Clone + Send + Sync + 'static>(
+/// Marks requests of operations that members of a suspended organization can use.
+#[derive(Clone, Copy)]
+pub(crate) struct WhileSuspended;
+
+/// Makes the route of an operation for a deployment of this mode. An operation that the mode lacks answers 404.
+pub(crate) fn route<S: Clone + Send + Sync + 'static>(
     mode: Mode,
-    modes: Modes,
-    route: UtoipaMethodRouter<S>,
+    access: Access,
+    (schemas, paths, handler): UtoipaMethodRouter<S>,
 ) -> UtoipaMethodRouter<S> {
-    match (mode, modes) {
-        (Mode::SelfHosted, _) | (Mode::Hosted, Modes::All) => route,
+    let handler = match (mode, access.modes) {
         (Mode::Hosted, Modes::SelfHosted(elsewhere)) => {
-            let (schemas, paths, handler) = route;
-            let absent = middleware::from_fn(move |_request: Request, _next: Next| {
+            handler.route_layer(middleware::from_fn(move |_request: Request, _next: Next| {
                 std::future::ready(ApiError::not_found(elsewhere))
-            });
-            (schemas, paths, handler.route_layer(absent))
+            }))
         }
-    }
+        (Mode::SelfHosted, _) | (Mode::Hosted, Modes::All) if access.while_suspended => {
+            handler.route_layer(Extension(WhileSuspended))
+        }
+        (Mode::SelfHosted, _) | (Mode::Hosted, Modes::All) => handler,
+    };
+    (schemas, paths, handler)
 }
 
 /// Makes the router of a list: every route, and JSON answers for unknown routes and wrong methods.

@@ -14,7 +14,10 @@ use sortie_engine::Caller;
 use sortie_store::{By, SignedIn};
 
 use super::{app::OrgApp, door::not_a_person};
-use crate::kit::{ApiError, ApiResult, Holder, actor, holder};
+use crate::{
+    kit::{ApiError, ApiResult, Holder, actor, holder},
+    table::WhileSuspended,
+};
 
 /// A person who is signed in.
 #[derive(Clone, Debug)]
@@ -105,15 +108,6 @@ pub(crate) struct Operator {
     pub(crate) author: Author,
 }
 
-/// Ends of the paths of changes that a suspended organization can make. Automatic purchases can only be disabled.
-const WHILE_SUSPENDED: [&str; 5] = [
-    "/leave",
-    "/billing/auto-topup",
-    "/billing/checkout",
-    "/billing/portal",
-    "/license/checkout",
-];
-
 fn person(parts: &Parts) -> ApiResult<Person> {
     match holder(&parts.extensions, "session token")? {
         Holder::Person(SignedIn {
@@ -137,8 +131,7 @@ fn person(parts: &Parts) -> ApiResult<Person> {
 
 /// Finds the person's membership of the organization of the path (its first parameter).
 ///
-/// A suspended organization can be read, paid for and left, and its automatic purchases can be disabled; everything else is
-/// refused.
+/// A suspended organization can be read. Of the changes, the list of operations says which it can make.
 async fn membership(parts: &mut Parts, app: &Arc<OrgApp>, least: Role) -> ApiResult<OrgMember> {
     let person = person(parts)?;
     let not_found = || ApiError::not_found("not found");
@@ -156,7 +149,7 @@ async fn membership(parts: &mut Parts, app: &Arc<OrgApp>, least: Role) -> ApiRes
         return Err(ApiError::forbidden(format!("this needs the role {least}")));
     }
     let reads = matches!(parts.method, Method::GET | Method::HEAD);
-    let allowed = reads || WHILE_SUSPENDED.iter().any(|end| parts.uri.path().ends_with(end));
+    let allowed = reads || parts.extensions.get::<WhileSuspended>().is_some();
     let member = OrgMember {
         org,
         role: found.role,

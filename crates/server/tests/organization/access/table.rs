@@ -13,20 +13,14 @@ pub(super) struct Call {
     pub(super) refused: Option<u16>,
 }
 
-impl Call {
-    /// Returns true where the operation works for a suspended organization: it reads, pays, leaves, or disables its automatic
-    /// purchases.
-    pub(super) fn stays_while_suspended(&self) -> bool {
-        let stays = [
-            "leave_organization",
-            "create_checkout",
-            "create_license_checkout",
-            "create_portal",
-            "put_auto_topup",
-        ];
-        self.method == "GET" || stays.contains(&self.operation)
-    }
-}
+/// Changes that members of a suspended organization can make: they leave, pay, or disable its automatic purchases.
+pub(super) const WHILE_SUSPENDED: [&str; 5] = [
+    "leave_organization",
+    "create_checkout",
+    "create_portal",
+    "put_auto_topup",
+    "create_license_checkout",
+];
 
 const fn call(
     operation: &'static str,
