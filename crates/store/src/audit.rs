@@ -1,10 +1,12 @@
 //! Audit log: author, action, target, time and client address of each change. The transaction of the change writes the entry.
 
-use sortie_api::{ActorKind, AuditEntry, AuditId, OrgId, Timestamp};
+use std::net::IpAddr;
+
+use sortie_api::{ActorKind, AuditEntry, AuditId, OrgId, Timestamp, UserId};
 
 use crate::{
     Found, Store,
-    db::{Row, Stmt, Turn, Tx, Val, insert, vals},
+    db::{ReadRow, Stmt, Turn, Tx, Val, filled, insert, row, select, vals},
     principal::By,
     types::{Actor, AuditFilter, Result},
 };
@@ -34,9 +36,9 @@ pub(crate) fn record(audit: &Audit) -> Stmt<'_> {
         "id": audit.id,
         "action": audit.action,
         "target": audit.target.as_str(),
-        "address": audit.actor.address.map(|address| address.to_string()),
+        "address": audit.actor.address,
         "request_id": audit.actor.request_id.as_deref(),
-        "actor_kind": audit.actor.by.map(|by| by.kind().as_str()),
+        "actor_kind": audit.actor.by.map(By::kind),
         "actor_id": audit.actor.by.and_then(By::id),
         "user_id": audit.actor.user,
     })
@@ -45,71 +47,94 @@ pub(crate) fn record(audit: &Audit) -> Stmt<'_> {
 /// Maximum number of entries of an index that one command looks at to find entries that meet several conditions.
 pub(crate) const EXAMINED: u32 = 5_000;
 
-/// Query of entries, or of those that have the value `$value` in a column of the index that begins with the organization and
-/// this column. The later conditions hold for every entry where their parameter is NULL. The column is bound by a range and
-/// stands in the order: no other index has that order, whatever a planner thinks of how rare the value is.
-macro_rules! list {
-    () => {
-        list!("at >= $2 AND (at, id) >= ($2, $9) AND (at, id) < ($3, $4)", "")
-    };
-    (of $column:literal, $value:literal) => {
-        list!(
-            concat!(
-                "(",
-                $column,
-                ", at, id) >= (",
-                $value,
-                ", $2, $9) AND ",
-                $column,
-                " >= ",
-                $value,
-                " AND (",
-                $column,
-                ", at, id) < (",
-                $value,
-                ", $3, $4)"
-            ),
-            concat!($column, " DESC, ")
-        )
-    };
-    ($bounds:expr, $order:expr) => {
-        concat!(
-            "SELECT id, at, action, target, address, request_id, actor_kind, actor_id, user_id FROM audit \
-             WHERE org_id = $1 AND ",
-            $bounds,
-            " AND action = COALESCE($6, action) AND target = COALESCE($7, target) \
-             AND COALESCE(actor_id, '') = COALESCE($8, actor_id, '') ORDER BY ",
-            $order,
-            "at DESC, id DESC LIMIT $5"
-        )
-    };
+row! {
+    pub(crate) struct AuditRow {
+        id: AuditId = "id",
+        at: Timestamp = "at",
+        action: String = "action",
+        target: String = "target",
+        address: Option<IpAddr> = "address",
+        request_id: Option<String> = "request_id",
+        actor_kind: Option<String> = "actor_kind",
+        actor_id: Option<String> = "actor_id",
+        user_id: Option<UserId> = "user_id",
+    }
 }
 
-/// Query for entry number `$5` of such an index with the value `$6`, counted from 0.
-macro_rules! entry {
-    ($column:literal) => {
-        concat!(
-            "SELECT at, id FROM audit WHERE org_id = $1 AND (",
-            $column,
-            ", at) >= ($6, $2) AND ",
-            $column,
-            " >= $6 AND (",
-            $column,
-            ", at, id) < ($6, $3, $4) ORDER BY ",
-            $column,
-            " DESC, at DESC, id DESC LIMIT 1 OFFSET $5"
-        )
-    };
+impl From<AuditRow> for AuditEntry {
+    fn from(row: AuditRow) -> Self {
+        // A kind that only a later version knows is left out.
+        let actor_kind = row.actor_kind.and_then(|kind| kind.parse().ok());
+        let key = row
+            .actor_id
+            .as_deref()
+            .filter(|_| actor_kind == Some(ActorKind::Key));
+        Self {
+            id: row.id,
+            at: row.at,
+            action: row.action,
+            target: row.target,
+            actor_kind,
+            key_id: key.and_then(|id| id.parse().ok()),
+            actor_id: row.actor_id,
+            user_id: row.user_id,
+            address: row.address,
+            request_id: row.request_id,
+        }
+    }
+}
+
+row! {
+    /// Position of an entry in the log.
+    struct PositionRow {
+        at: Timestamp = "at",
+        id: AuditId = "id",
+    }
 }
 
 /// Position of an entry in the log.
 type Position = (Timestamp, AuditId);
 
+/// Query of the entries of an organization. Its later conditions hold for every entry where their parameter is NULL.
+const ALL: &str = filled!(
+    LIST,
+    "@bounds" = "at >= $2 AND (at, id) >= ($2, $9) AND (at, id) < ($3, $4)",
+    "@order" = ""
+);
+
+/// Query of the entries that have the value `@value` in a column of the index that begins with the organization and this
+/// column. The column is bound by a range and stands in the order: no other index has that order, whatever a planner thinks
+/// of how rare the value is.
+const OF_VALUE: &str = filled!(
+    LIST,
+    "@bounds" = "(@column, at, id) >= (@value, $2, $9) AND @column >= @value AND (@column, at, id) < (@value, $3, $4)",
+    "@order" = "@column DESC, "
+);
+
+const LIST: &str = select!(
+    AuditRow,
+    " FROM audit WHERE org_id = $1 AND @bounds AND action = COALESCE($6, action) AND target = COALESCE($7, target) \
+     AND COALESCE(actor_id, '') = COALESCE($8, actor_id, '') ORDER BY @order at DESC, id DESC LIMIT $5"
+);
+
+/// Query for entry number `$5` of such an index with the value `$6`, counted from 0.
+const NTH: &str = select!(
+    PositionRow,
+    " FROM audit WHERE org_id = $1 AND (@column, at) >= ($6, $2) AND @column >= $6 AND (@column, at, id) < ($6, $3, $4) \
+     ORDER BY @column DESC, at DESC, id DESC LIMIT 1 OFFSET $5"
+);
+
 /// Query of the entries by a person among the newest 10,000 of an organization. An index by person would have to be built
 /// over the whole log.
-pub(crate) const OF_PERSON: &str = "SELECT id, at, action, target, address, request_id, actor_kind, actor_id, user_id \
-     FROM (SELECT id, at, action, target, address, request_id, actor_kind, actor_id, user_id FROM audit \
-     WHERE org_id = $1 ORDER BY at DESC, id DESC LIMIT 10000) newest WHERE user_id = $2 LIMIT $3";
+pub(crate) const OF_PERSON: &str = select!(
+    AuditRow,
+    " FROM (",
+    select!(
+        AuditRow,
+        " FROM audit WHERE org_id = $1 ORDER BY at DESC, id DESC LIMIT 10000"
+    ),
+    ") newest WHERE user_id = $2 LIMIT $3"
+);
 
 impl Store {
     /// Returns entries of the audit log, newest first.
@@ -141,18 +166,18 @@ struct Way<'a> {
 fn ways(filter: &AuditFilter) -> Vec<Way<'_>> {
     let mut ways = Vec::new();
     ways.extend(filter.target.as_deref().map(|target| Way {
-        list: list!(of "target", "$7"),
-        entry: entry!("target"),
+        list: filled!(OF_VALUE, "@column" = "target", "@value" = "$7"),
+        entry: filled!(NTH, "@column" = "target"),
         of: target.into(),
     }));
     ways.extend(filter.key.map(|key| Way {
-        list: list!(of "actor_id", "$8"),
-        entry: entry!("actor_id"),
+        list: filled!(OF_VALUE, "@column" = "actor_id", "@value" = "$8"),
+        entry: filled!(NTH, "@column" = "actor_id"),
         of: key.into(),
     }));
     ways.extend(filter.action.as_deref().map(|action| Way {
-        list: list!(of "action", "$6"),
-        entry: entry!("action"),
+        list: filled!(OF_VALUE, "@column" = "action", "@value" = "$6"),
+        entry: filled!(NTH, "@column" = "action"),
         of: action.into(),
     }));
     ways
@@ -182,8 +207,8 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &AuditFilter) -> Result<Found<Audit
         filter.key,
         end_id
     ];
-    let rows = tx.query_all(sql, params)?;
-    let items = rows.iter().map(entry_from).collect::<Result<Vec<_>>>()?;
+    let rows: Vec<AuditRow> = tx.read_all(sql, params)?;
+    let items: Vec<_> = rows.into_iter().map(AuditEntry::from).collect();
     let is_full = items.len() >= usize::try_from(filter.limit).unwrap_or(usize::MAX);
     Ok(Found {
         stopped_at: end.filter(|_| !is_full),
@@ -195,7 +220,7 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &AuditFilter) -> Result<Found<Audit
 /// through it ends: where its [`EXAMINED`]-th entry is. `None` if it has not so many, or needs no walk.
 fn rarest(tx: &mut dyn Tx, ways: &[Way<'_>], within: &[Val<'_>]) -> Result<(&'static str, Option<Position>)> {
     match ways {
-        [] => return Ok((list!(), None)),
+        [] => return Ok((ALL, None)),
         [only] => return Ok((only.list, None)),
         _ => {}
     }
@@ -208,35 +233,13 @@ fn rarest(tx: &mut dyn Tx, ways: &[Way<'_>], within: &[Val<'_>]) -> Result<(&'st
             Stmt::new(way.entry, params)
         })
         .collect();
-    let mut rarest = (list!(), None);
+    let mut rarest = (ALL, None);
     for (number, (way, answer)) in ways.iter().zip(tx.batch(&entries)?).enumerate() {
-        let end = match answer.rows.first() {
-            Some(row) => Some((row.time(0)?, row.parse(1)?)),
-            None => None,
-        };
+        let end = answer.rows.first().map(PositionRow::read).transpose()?;
+        let end = end.map(|end| (end.at, end.id));
         if number == 0 || end < rarest.1 {
             rarest = (way.list, end);
         }
     }
     Ok(rarest)
-}
-
-pub(crate) fn entry_from(row: &Row) -> Result<AuditEntry> {
-    // A kind that only a later version knows is left out.
-    let actor_kind = row.opt_text(6)?.and_then(|kind| kind.parse().ok());
-    let actor_id = row.opt_text(7)?;
-    Ok(AuditEntry {
-        id: row.parse(0)?,
-        at: row.time(1)?,
-        action: row.text(2)?.to_owned(),
-        target: row.text(3)?.to_owned(),
-        actor_kind,
-        actor_id: actor_id.map(str::to_owned),
-        key_id: actor_id
-            .filter(|_| actor_kind == Some(ActorKind::Key))
-            .and_then(|id| id.parse().ok()),
-        user_id: row.opt_parse(8)?,
-        address: row.opt_parse(4)?,
-        request_id: row.opt_text(5)?.map(str::to_owned),
-    })
 }

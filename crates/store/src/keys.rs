@@ -8,7 +8,7 @@ use sortie_api::{KeyId, OrgId, Role, Timestamp, key::ApiKey};
 use crate::{
     Audit, Store,
     audit::record,
-    db::{Row, Stmt, Tx, vals},
+    db::{ReadRow, Stmt, Tx, batch, row, select, vals},
     organizations::lock,
     types::{Error, Result, unless},
 };
@@ -48,11 +48,15 @@ pub struct Rotation {
 /// Refusal of a bootstrap where an organization exists already.
 const NOT_THE_FIRST: Error = Error::Conflict("there is an organization already");
 
-/// The columns that [`key_from`] reads, in its order.
-macro_rules! key_columns {
-    () => {
-        "id, name, role, created_at, expires_at, previous_until"
-    };
+row! {
+    for ApiKey {
+        id = "id",
+        name = "name",
+        role = "role",
+        created_at = "created_at",
+        expires_at = "expires_at",
+        previous_until = "previous_until",
+    }
 }
 
 impl Store {
@@ -67,8 +71,8 @@ impl Store {
     pub async fn organization_name(&self, org: OrgId) -> Result<String> {
         self.db
             .read(move |tx| {
-                let row = tx.query_one("SELECT name FROM organization WHERE id = $1", vals![org])?;
-                row.text(0).map(str::to_owned)
+                tx.query_one("SELECT name FROM organization WHERE id = $1", vals![org])?
+                    .only()
             })
             .await
     }
@@ -90,18 +94,14 @@ impl Store {
         });
         self.db
             .read(move |tx| {
-                tx.query_all(
-                    concat!(
-                        "SELECT ",
-                        key_columns!(),
+                tx.read_all(
+                    select!(
+                        ApiKey,
                         " FROM api_key WHERE org_id = $1 AND (created_at, id) > ($2, $3) \
                          ORDER BY org_id, created_at, id LIMIT $4"
                     ),
                     vals![org, at, id.as_str(), limit],
-                )?
-                .iter()
-                .map(key_from)
-                .collect()
+                )
             })
             .await
     }
@@ -190,13 +190,13 @@ fn delete(tx: &mut dyn Tx, org: OrgId, id: KeyId, audit: &Audit) -> Result<()> {
 }
 
 fn rotate(tx: &mut dyn Tx, org: OrgId, rotation: &Rotation, audit: &Audit) -> Result<ApiKey> {
-    let answers = tx.batch(&[
+    let statements = [
         is_there(org, rotation.id),
         Stmt::new(
-            concat!(
+            constcat::concat!(
                 "UPDATE api_key SET previous_hash = hash, previous_until = $5, hash = $4 \
                  WHERE org_id = $1 AND id = $2 AND (expires_at IS NULL OR expires_at > $3) RETURNING ",
-                key_columns!()
+                ApiKey::COLUMNS
             ),
             vals![
                 org,
@@ -208,18 +208,7 @@ fn rotate(tx: &mut dyn Tx, org: OrgId, rotation: &Rotation, audit: &Audit) -> Re
         )
         .exactly(1, Error::Conflict("the key has expired: make a new one")),
         record(audit),
-    ])?;
-    let row = answers.get(1).and_then(|answer| answer.rows.first());
-    key_from(row.ok_or(Error::NotFound)?)
-}
-
-fn key_from(row: &Row) -> Result<ApiKey> {
-    Ok(ApiKey {
-        id: row.parse(0)?,
-        name: row.text(1)?.to_owned(),
-        role: row.parse(2)?,
-        created_at: row.time(3)?,
-        expires_at: row.opt_time(4)?,
-        previous_until: row.opt_time(5)?,
-    })
+    ];
+    let [_, rotated, _] = batch(tx, &statements)?;
+    ApiKey::read(rotated.rows.first().ok_or(Error::NotFound)?)
 }

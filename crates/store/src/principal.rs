@@ -6,7 +6,8 @@ use sortie_api::{ActorKind, GrantId, KeyId, OrgId, Role, ScheduleId, SessionId, 
 
 use crate::{
     Store,
-    db::{Row, vals},
+    db::{Column, Val, parsed, row, select, vals},
+    organizations::IS_SUSPENDED,
     types::Result,
 };
 
@@ -117,6 +118,44 @@ impl FromStr for By {
     }
 }
 
+impl Column<'_> for By {
+    fn from_value(value: &Val<'static>) -> Option<Self> {
+        parsed(value)
+    }
+}
+
+row! {
+    struct CredentialRow {
+        by: By = "k.id",
+        org: OrgId = "k.org_id",
+        role: Role = "k.role",
+        until: Option<Timestamp> = "k.expires_at",
+        /// End of a previous secret, or of the grant of an access token.
+        ends_at: Option<Timestamp> = "NULL",
+        suspended: bool = IS_SUSPENDED,
+        scope: Option<Role> = "NULL",
+        user: Option<UserId> = "NULL",
+    }
+}
+
+/// Query of a credential. Its parts select the same columns.
+const BY_HASH: &str = select!(
+    CredentialRow,
+    " FROM api_key k JOIN organization o ON o.id = k.org_id WHERE k.hash = $1 \
+     UNION ALL \
+     SELECT k.id, k.org_id, k.role, k.expires_at, k.previous_until, ",
+    IS_SUSPENDED,
+    ", NULL, NULL FROM api_key k JOIN organization o ON o.id = k.org_id WHERE k.previous_hash = $1 \
+     UNION ALL \
+     SELECT g.id, g.org_id, m.role, t.expires_at, g.expires_at, ",
+    IS_SUSPENDED,
+    ", g.scope, g.user_id \
+     FROM oauth_token t JOIN oauth_grant g ON g.id = t.grant_id \
+     JOIN membership m ON m.org_id = g.org_id AND m.user_id = g.user_id \
+     JOIN organization o ON o.id = g.org_id JOIN person p ON p.id = g.user_id \
+     WHERE t.hash = $1 AND t.kind = 'access' AND p.disabled_at IS NULL",
+);
+
 impl Store {
     /// System: finds the principal of the credential with this SHA-256, an API key or an access token. The credential may
     /// have expired: the caller compares [`Principal::until`] with its clock.
@@ -126,44 +165,25 @@ impl Store {
     pub async fn find_principal(&self, hash: [u8; 32]) -> Result<Option<Principal>> {
         self.db
             .read(move |tx| {
-                tx.query_opt(
-                    "SELECT k.id, k.org_id, k.role, k.expires_at, NULL, o.suspended_at, NULL, NULL \
-                     FROM api_key k JOIN organization o ON o.id = k.org_id WHERE k.hash = $1 \
-                     UNION ALL \
-                     SELECT k.id, k.org_id, k.role, k.expires_at, k.previous_until, o.suspended_at, NULL, NULL \
-                     FROM api_key k JOIN organization o ON o.id = k.org_id WHERE k.previous_hash = $1 \
-                     UNION ALL \
-                     SELECT g.id, g.org_id, m.role, t.expires_at, g.expires_at, o.suspended_at, g.scope, g.user_id \
-                     FROM oauth_token t JOIN oauth_grant g ON g.id = t.grant_id \
-                     JOIN membership m ON m.org_id = g.org_id AND m.user_id = g.user_id \
-                     JOIN organization o ON o.id = g.org_id JOIN person p ON p.id = g.user_id \
-                     WHERE t.hash = $1 AND t.kind = 'access' AND p.disabled_at IS NULL",
-                    vals![hash.as_slice()],
-                )?
-                .as_ref()
-                .map(principal_from)
-                .transpose()
+                let found: Option<CredentialRow> = tx.read_opt(BY_HASH, vals![&hash])?;
+                Ok(found.map(Principal::from))
             })
             .await
     }
 }
 
-fn principal_from(row: &Row) -> Result<Principal> {
-    let ends = [row.opt_time(3)?, row.opt_time(4)?];
-    let (role, scope) = (row.parse::<Role>(2)?, row.opt_parse(6)?);
-    Ok(Principal {
-        by: if scope.is_some() {
-            By::Grant(row.parse(0)?)
-        } else {
-            By::Key(row.parse(0)?)
-        },
-        org: row.parse(1)?,
-        role: scope.map_or(role, |scope| role.min(scope)),
-        scope,
-        until: ends.into_iter().flatten().min(),
-        user: row.opt_parse(7)?,
-        suspended: row.opt_time(5)?.is_some(),
-    })
+impl From<CredentialRow> for Principal {
+    fn from(row: CredentialRow) -> Self {
+        Self {
+            org: row.org,
+            role: row.scope.map_or(row.role, |scope| row.role.min(scope)),
+            scope: row.scope,
+            by: row.by,
+            until: [row.until, row.ends_at].into_iter().flatten().min(),
+            user: row.user,
+            suspended: row.suspended,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub(crate) use self::{
     migrate::{
         newest as newest_migration, newest_known as newest_known_migration, recorded as recorded_migration,
     },
-    rows::{Json, ReadRow, filled, insert, row, select, text_columns},
+    rows::{Column, Json, ReadRow, filled, insert, parsed, row, select, text_columns},
     sqlite::{copy as copy_sqlite, open_copy as open_sqlite_copy},
     tx::{Answer, Stmt, Tx, batch},
     value::{Row, Val, readable, vals},

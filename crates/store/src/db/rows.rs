@@ -1,11 +1,11 @@
 //! Rows whose columns are declared once: [`row!`] makes a struct, the text of its columns and its reader from one list, and
 //! [`insert!`] a statement with its values from another.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, str::FromStr};
 
 use serde::de::DeserializeOwned;
 use sortie_api::{
-    AuditId, BlobId, BudgetPeriod, ConnectionId, ConnectionStatus, DeploymentId, FileId, GrantId,
+    ActorKind, AuditId, BlobId, BudgetPeriod, ConnectionId, ConnectionStatus, DeploymentId, FileId, GrantId,
     InvitationId, MailId, Micros, OrgId, PaymentId, Role, RunId, RunStatus, ScheduleId, SessionId, Sha256,
     Timestamp, TopupId, TopupKind, TopupState, UserId,
     id::{ConsentId, KeyId, RefundOrderId},
@@ -126,15 +126,20 @@ impl<'r, T: Column<'r>> Column<'r> for Option<T> {
     }
 }
 
+/// Reads the text of a value. `None` if it has no text, or one of another form.
+pub(crate) fn parsed<T: FromStr>(value: &Val<'static>) -> Option<T> {
+    match value {
+        Val::Text(text) => text.parse().ok(),
+        Val::Null | Val::Int(_) | Val::Blob(_) => None,
+    }
+}
+
 /// Types that are stored as their text.
 macro_rules! texts {
     ($($kind:ty)+) => {$(
         impl Column<'_> for $kind {
             fn from_value(value: &Val<'static>) -> Option<Self> {
-                match value {
-                    Val::Text(text) => text.parse().ok(),
-                    Val::Null | Val::Int(_) | Val::Blob(_) => None,
-                }
+                parsed(value)
             }
         }
     )+};
@@ -143,6 +148,7 @@ macro_rules! texts {
 texts!(String IpAddr RunId OrgId KeyId ScheduleId ConnectionId FileId AuditId BlobId UserId SessionId MailId GrantId
     InvitationId DeploymentId ConsentId TopupId PaymentId RefundOrderId);
 text_columns!(
+    ActorKind,
     RunStatus,
     BudgetPeriod,
     Role,
@@ -215,8 +221,23 @@ impl dyn Tx + '_ {
 }
 
 /// Declares a struct, each field with its column in a SELECT: a constant text. A field without a column is a row itself,
-/// whose columns come in its place.
+/// whose columns come in its place. `row! { for ApiKey { id = "id", … } }` reads a struct of another crate.
 macro_rules! row {
+    (for $name:ident { $($field:ident = $column:expr),+ $(,)? }) => {
+        impl $crate::db::rows::ReadRow for $name {
+            const COLUMNS: &'static str = $crate::db::rows::joined!($($column),+);
+            const WIDTH: usize = [$($column),+].len();
+
+            fn read_from(row: &$crate::db::Row, first: usize) -> $crate::types::Result<Self> {
+                let mut next = first;
+                let mut take = || {
+                    next += 1;
+                    next - 1
+                };
+                Ok(Self { $($field: row.column(take(), $column)?,)+ })
+            }
+        }
+    };
     (
         $(#[$attribute:meta])*
         $visibility:vis struct $name:ident {
@@ -371,10 +392,7 @@ macro_rules! text_columns {
     ($($kind:ty),+ $(,)?) => {$(
         impl $crate::db::rows::Column<'_> for $kind {
             fn from_value(value: &$crate::db::Val<'static>) -> Option<Self> {
-                match value {
-                    $crate::db::Val::Text(text) => text.parse().ok(),
-                    $crate::db::Val::Null | $crate::db::Val::Int(_) | $crate::db::Val::Blob(_) => None,
-                }
+                $crate::db::rows::parsed(value)
             }
         }
 
@@ -447,6 +465,18 @@ mod tests {
         }
     }
 
+    struct Foreign {
+        id: i64,
+        name: Option<String>,
+    }
+
+    row! {
+        for Foreign {
+            id = "f.id",
+            name = "f.name",
+        }
+    }
+
     fn values(name: Val<'static>, other: i64) -> Row {
         let other = [Val::Int(other), Val::Null];
         Row([[Val::Null, Val::Int(7), name].as_slice(), &other, &[Val::Int(1)]].concat())
@@ -495,6 +525,14 @@ mod tests {
         assert_eq!(row.only(), Ok(Json(vec![1, 2])));
         assert_eq!(row.only(), Ok("[1, 2]"));
         assert!(row.only::<Json<String>>().is_err());
+    }
+
+    #[test]
+    fn a_struct_of_another_crate_is_read_in_the_same_way() {
+        assert_eq!(Foreign::COLUMNS, "f.id, f.name");
+        assert_eq!(Foreign::WIDTH, 2);
+        let read = Foreign::read_from(&values(Val::from("a"), 3), 1).unwrap();
+        assert_eq!((read.id, read.name.as_deref()), (7, Some("a")));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Both databases store times, money and flags as 64-bit integers, and identifiers and JSON as text. Typed
 //! getters read a row. A value of an unexpected kind is [`Error::Corrupt`], never a panic.
 
-use std::{borrow::Cow, str::FromStr};
+use std::{borrow::Cow, net::IpAddr, str::FromStr};
 
 use sortie_api::{
     AuditId, BlobId, ConnectionId, DeploymentId, FileId, GrantId, InvitationId, MailId, Micros, OrgId,
@@ -84,6 +84,18 @@ impl<'a> From<&'a str> for Val<'a> {
 impl From<String> for Val<'_> {
     fn from(text: String) -> Self {
         Self::Text(Cow::Owned(text))
+    }
+}
+
+impl From<IpAddr> for Val<'_> {
+    fn from(address: IpAddr) -> Self {
+        Self::Text(Cow::Owned(address.to_string()))
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u8; N]> for Val<'a> {
+    fn from(bytes: &'a [u8; N]) -> Self {
+        Self::Blob(Cow::Borrowed(bytes))
     }
 }
 

@@ -6,7 +6,7 @@ use sortie_api::Timestamp;
 
 use crate::{
     Store,
-    db::{Row, vals},
+    db::{insert, row, select, text_columns, vals},
     types::{Error, Result},
 };
 
@@ -34,6 +34,8 @@ impl OauthClientKind {
     }
 }
 
+text_columns!(OauthClientKind);
+
 impl FromStr for OauthClientKind {
     type Err = UnknownOauthClientKind;
 
@@ -45,22 +47,24 @@ impl FromStr for OauthClientKind {
     }
 }
 
-/// OAuth client with its metadata.
-#[derive(Clone, PartialEq, Eq)]
-pub struct OauthClientRow {
-    /// ID that the client sends as `client_id`.
-    pub id: String,
-    /// Origin of the client.
-    pub kind: OauthClientKind,
-    /// Metadata as JSON.
-    pub metadata: String,
-    /// SHA-256 of the client's secret; none for a public client.
-    pub secret_hash: Option<[u8; 32]>,
-    /// Time of the registration, or of the first fetch of the document.
-    pub created_at: Timestamp,
-    /// Time after which the client is forgotten. A grant moves the time of a registered client. A document is fetched again
-    /// after this time.
-    pub expires_at: Timestamp,
+row! {
+    /// OAuth client with its metadata.
+    #[derive(Clone, PartialEq, Eq)]
+    pub struct OauthClientRow {
+        /// ID that the client sends as `client_id`.
+        pub id: String = "id",
+        /// Origin of the client.
+        pub kind: OauthClientKind = "kind",
+        /// Metadata as JSON.
+        pub metadata: String = "metadata",
+        /// SHA-256 of the client's secret; none for a public client.
+        pub secret_hash: Option<[u8; 32]> = "secret_hash",
+        /// Time of the registration, or of the first fetch of the document.
+        pub created_at: Timestamp = "created_at",
+        /// Time after which the client is forgotten. A grant moves the time of a registered client. A document is fetched again
+        /// after this time.
+        pub expires_at: Timestamp = "expires_at",
+    }
 }
 
 impl fmt::Debug for OauthClientRow {
@@ -73,31 +77,25 @@ impl fmt::Debug for OauthClientRow {
     }
 }
 
+/// Error of a registration whose id belongs to a client.
+const TAKEN: Error = Error::Conflict("there is a client with this id already");
+
 impl Store {
     /// System: adds a registered client, or adds or refreshes the document of one. `Conflict` where the id belongs to a
     /// registered client.
     pub async fn keep_oauth_client(&self, client: OauthClientRow) -> Result<()> {
         self.db
             .write(move |tx| {
-                let kept = tx.exec(
-                    "INSERT INTO oauth_client (id, kind, metadata, secret_hash, created_at, expires_at) \
-                     VALUES ($1, $2, $3, $4, $5, $6) \
-                     ON CONFLICT (id) DO UPDATE SET metadata = excluded.metadata, expires_at = excluded.expires_at \
-                     WHERE oauth_client.kind = 'document' AND excluded.kind = 'document'",
-                    vals![
-                        client.id.as_str(),
-                        client.kind.as_str(),
-                        client.metadata.as_str(),
-                        client.secret_hash.as_ref().map(<[u8; 32]>::as_slice),
-                        client.created_at,
-                        client.expires_at
-                    ],
-                )?;
-                if kept == 1 {
-                    Ok(())
-                } else {
-                    Err(Error::Conflict("there is a client with this id already"))
-                }
+                let keep = insert!("oauth_client", {
+                    "id": client.id.as_str(),
+                    "kind": client.kind,
+                    "metadata": client.metadata.as_str(),
+                    "secret_hash": client.secret_hash.as_ref(),
+                    "created_at": client.created_at,
+                    "expires_at": client.expires_at,
+                }, " ON CONFLICT (id) DO UPDATE SET metadata = excluded.metadata, expires_at = excluded.expires_at \
+                    WHERE oauth_client.kind = 'document' AND excluded.kind = 'document'");
+                tx.batch(&[keep.exactly(1, TAKEN)]).map(drop)
             })
             .await
     }
@@ -108,26 +106,11 @@ impl Store {
         let id = id.to_owned();
         self.db
             .read(move |tx| {
-                tx.query_opt(
-                    "SELECT id, kind, metadata, secret_hash, created_at, expires_at FROM oauth_client WHERE id = $1",
+                tx.read_opt(
+                    select!(OauthClientRow, " FROM oauth_client WHERE id = $1"),
                     vals![id.as_str()],
-                )?
-                .as_ref()
-                .map(client_from)
-                .transpose()
+                )
             })
             .await
     }
-}
-
-fn client_from(row: &Row) -> Result<OauthClientRow> {
-    let secret_hash = row.opt_blob(3)?.map(<[u8; 32]>::try_from).transpose();
-    Ok(OauthClientRow {
-        id: row.text(0)?.to_owned(),
-        kind: row.parse(1)?,
-        metadata: row.text(2)?.to_owned(),
-        secret_hash: secret_hash.map_err(|_| Error::Corrupt("a secret_hash is not 32 bytes".to_owned()))?,
-        created_at: row.time(4)?,
-        expires_at: row.time(5)?,
-    })
 }

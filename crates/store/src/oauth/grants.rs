@@ -5,7 +5,7 @@ use sortie_api::{AuditId, GrantId, OrgId, Role, Timestamp, UserId};
 use crate::{
     Audit, Store,
     audit::record,
-    db::{Row, Stmt, Tx, insert, vals},
+    db::{ReadRow, Stmt, Tx, insert, row, select, vals},
     people::persons,
     types::{Actor, Error, Result},
 };
@@ -47,38 +47,42 @@ pub struct NewGrant {
     pub code_expires_at: Timestamp,
 }
 
-/// Grant as its person sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GrantRow {
-    /// ID of the grant.
-    pub id: GrantId,
-    /// Organization in which the client may act.
-    pub org: OrgId,
-    /// Name of the organization.
-    pub org_name: String,
-    /// ID of the client.
-    pub client_id: String,
-    /// Name that the client gave itself.
-    pub client_name: String,
-    /// Highest role of the client: member or admin.
-    pub scope: Role,
-    /// Time of the permission.
-    pub created_at: Timestamp,
-    /// Time at which the client last got tokens.
-    pub used_at: Timestamp,
-    /// End of the grant.
-    pub expires_at: Timestamp,
+row! {
+    /// Grant as its person sees it.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct GrantRow {
+        /// ID of the grant.
+        pub id: GrantId = "g.id",
+        /// Organization in which the client may act.
+        pub org: OrgId = "g.org_id",
+        /// Name of the organization.
+        pub org_name: String = "o.name",
+        /// ID of the client.
+        pub client_id: String = "g.client_id",
+        /// Name that the client gave itself.
+        pub client_name: String = "g.client_name",
+        /// Highest role of the client: member or admin.
+        pub scope: Role = "g.scope",
+        /// Time of the permission.
+        pub created_at: Timestamp = "g.created_at",
+        /// Time at which the client last got tokens.
+        pub used_at: Timestamp = "g.used_at",
+        /// End of the grant.
+        pub expires_at: Timestamp = "g.expires_at",
+    }
 }
 
-/// Grant that a command has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EndedGrant {
-    /// ID of the grant.
-    pub id: GrantId,
-    /// Organization of the grant.
-    pub org: OrgId,
-    /// Person of the grant.
-    pub user: UserId,
+row! {
+    /// Grant that a command has ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct EndedGrant {
+        /// ID of the grant.
+        pub id: GrantId = "id",
+        /// Organization of the grant.
+        pub org: OrgId = "org_id",
+        /// Person of the grant.
+        pub user: UserId = "user_id",
+    }
 }
 
 /// Audit entry of a command that finds the organization of the grant itself.
@@ -109,7 +113,7 @@ impl Store {
                     .exactly(1, TOO_MANY),
                     insert(&new).exactly(1, NOT_ALLOWED),
                     insert!("oauth_code", {
-                        "hash": new.code_hash.as_slice(),
+                        "hash": &new.code_hash,
                         "grant_id": new.id,
                         "redirect_uri": new.redirect_uri.as_str(),
                         "challenge": new.challenge.as_str(),
@@ -126,15 +130,14 @@ impl Store {
     pub async fn list_grants(&self, user: UserId, at: Timestamp) -> Result<Vec<GrantRow>> {
         self.db
             .read(move |tx| {
-                tx.query_all(
-                    "SELECT g.id, g.org_id, o.name, g.client_id, g.client_name, g.scope, g.created_at, g.used_at, \
-                     g.expires_at FROM oauth_grant g JOIN organization o ON o.id = g.org_id \
-                     WHERE g.user_id = $1 AND g.expires_at > $2 ORDER BY g.org_id, g.id",
+                tx.read_all(
+                    select!(
+                        GrantRow,
+                        " FROM oauth_grant g JOIN organization o ON o.id = g.org_id \
+                         WHERE g.user_id = $1 AND g.expires_at > $2 ORDER BY g.org_id, g.id"
+                    ),
                     vals![user, at],
-                )?
-                .iter()
-                .map(grant_from)
-                .collect()
+                )
             })
             .await
     }
@@ -143,11 +146,14 @@ impl Store {
     pub async fn end_grant(&self, user: UserId, grant: GrantId, audit: GrantAudit) -> Result<EndedGrant> {
         self.db
             .write(move |tx| {
-                let ended = tx.query_one(
-                    "DELETE FROM oauth_grant WHERE id = $1 AND user_id = $2 RETURNING id, org_id, user_id",
+                let ended = tx.read_one(
+                    constcat::concat!(
+                        "DELETE FROM oauth_grant WHERE id = $1 AND user_id = $2 RETURNING ",
+                        EndedGrant::COLUMNS
+                    ),
                     vals![grant, user],
                 )?;
-                audit_end(tx, &ended, &audit, "grant.end")
+                audit_end(tx, ended, &audit, "grant.end")
             })
             .await
     }
@@ -189,18 +195,13 @@ pub(crate) fn revoke_of_member(org: OrgId, user: UserId) -> Stmt<'static> {
     )
 }
 
-/// Writes the audit entry of the end of a grant, whose id, organization and person are in the first columns.
+/// Writes the audit entry of the end of a grant.
 pub(super) fn audit_end(
     tx: &mut dyn Tx,
-    ended: &Row,
+    grant: EndedGrant,
     audit: &GrantAudit,
     action: &'static str,
 ) -> Result<EndedGrant> {
-    let grant = EndedGrant {
-        id: ended.parse(0)?,
-        org: ended.parse(1)?,
-        user: ended.parse(2)?,
-    };
     let by = audit.actor.by.unwrap_or(crate::By::Grant(grant.id));
     let entry = Audit {
         id: audit.id,
@@ -216,18 +217,4 @@ pub(super) fn audit_end(
     };
     tx.batch(&[record(&entry)])?;
     Ok(grant)
-}
-
-fn grant_from(row: &Row) -> Result<GrantRow> {
-    Ok(GrantRow {
-        id: row.parse(0)?,
-        org: row.parse(1)?,
-        org_name: row.text(2)?.to_owned(),
-        client_id: row.text(3)?.to_owned(),
-        client_name: row.text(4)?.to_owned(),
-        scope: row.parse(5)?,
-        created_at: row.time(6)?,
-        used_at: row.time(7)?,
-        expires_at: row.time(8)?,
-    })
 }

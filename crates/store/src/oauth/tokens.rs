@@ -6,7 +6,7 @@ use sortie_api::{GrantId, OrgId, Role, Timestamp, UserId};
 use super::grants::{EndedGrant, GrantAudit, audit_end};
 use crate::{
     Store,
-    db::{Row, Stmt, Tx, batch, vals},
+    db::{ReadRow, Stmt, Tx, batch, row, select, vals},
     types::Result,
 };
 
@@ -59,17 +59,26 @@ pub struct TokenRefresh {
     pub tokens: NewTokens,
 }
 
-/// Grant whose tokens were issued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IssuedTokens {
-    /// ID of the grant.
-    pub grant: GrantId,
-    /// Organization of the grant.
-    pub org: OrgId,
-    /// Person of the grant.
-    pub user: UserId,
-    /// Scope of the tokens.
-    pub scope: Role,
+row! {
+    /// Grant whose tokens were issued.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct IssuedTokens {
+        /// ID of the grant.
+        pub grant: GrantId = "g.id",
+        /// Organization of the grant.
+        pub org: OrgId = "g.org_id",
+        /// Person of the grant.
+        pub user: UserId = "g.user_id",
+        /// Scope of the tokens.
+        pub scope: Role = "g.scope",
+    }
+}
+
+row! {
+    struct RefreshRow {
+        tokens: IssuedTokens,
+        until: Timestamp = "t.expires_at",
+    }
 }
 
 /// Result of the use of a code or a refresh token.
@@ -108,13 +117,16 @@ impl Store {
         let client_id = client_id.to_owned();
         self.db
             .write(move |tx| {
-                let ended = tx.query_opt(
-                    "DELETE FROM oauth_grant WHERE client_id = $2 \
-                     AND id = (SELECT grant_id FROM oauth_token WHERE hash = $1) RETURNING id, org_id, user_id",
-                    vals![hash.as_slice(), client_id.as_str()],
+                let ended = tx.read_opt(
+                    constcat::concat!(
+                        "DELETE FROM oauth_grant WHERE client_id = $2 \
+                         AND id = (SELECT grant_id FROM oauth_token WHERE hash = $1) RETURNING ",
+                        EndedGrant::COLUMNS
+                    ),
+                    vals![&hash, client_id.as_str()],
                 )?;
                 ended
-                    .map(|row| audit_end(tx, &row, &audit, "grant.end"))
+                    .map(|grant| audit_end(tx, grant, &audit, "grant.end"))
                     .transpose()
             })
             .await
@@ -139,12 +151,15 @@ fn redeem(tx: &mut dyn Tx, redemption: &CodeRedemption, audit: &GrantAudit) -> R
     let Some(used) = used else {
         return replayed(tx, redemption, audit);
     };
-    let grant = used.parse::<GrantId>(0)?;
-    let found = tx.query_opt(
-        "UPDATE oauth_grant SET used_at = $2, expires_at = $3 WHERE id = $1 RETURNING id, org_id, user_id, scope",
+    let grant = used.only::<GrantId>()?;
+    let tokens = tx.read_opt(
+        constcat::concat!(
+            "UPDATE oauth_grant AS g SET used_at = $2, expires_at = $3 WHERE g.id = $1 RETURNING ",
+            IssuedTokens::COLUMNS
+        ),
         vals![grant, redemption.at, redemption.grant_until],
     )?;
-    let Some(found) = found else {
+    let Some(tokens) = tokens else {
         return Ok(Exchange::Refused);
     };
     let [access, refresh] = insert(grant, &redemption.tokens);
@@ -156,17 +171,20 @@ fn redeem(tx: &mut dyn Tx, redemption: &CodeRedemption, audit: &GrantAudit) -> R
             vals![redemption.client_id.as_str(), redemption.client_until],
         ),
     ])?;
-    issued(&found)
+    Ok(Exchange::Issued(tokens))
 }
 
 /// Ends the grant of a code that was redeemed before, where everything else about the redemption is right.
 fn replayed(tx: &mut dyn Tx, redemption: &CodeRedemption, audit: &GrantAudit) -> Result<Exchange> {
-    let ended = tx.query_opt(
-        "DELETE FROM oauth_grant WHERE client_id = $2 AND id = (SELECT grant_id FROM oauth_code \
-         WHERE hash = $1 AND challenge = $3 AND redirect_uri = COALESCE($4, redirect_uri) AND used_at IS NOT NULL) \
-         RETURNING id, org_id, user_id",
+    let ended = tx.read_opt(
+        constcat::concat!(
+            "DELETE FROM oauth_grant WHERE client_id = $2 AND id = (SELECT grant_id FROM oauth_code \
+             WHERE hash = $1 AND challenge = $3 AND redirect_uri = COALESCE($4, redirect_uri) \
+             AND used_at IS NOT NULL) RETURNING ",
+            EndedGrant::COLUMNS
+        ),
         vals![
-            redemption.code_hash.as_slice(),
+            &redemption.code_hash,
             redemption.client_id.as_str(),
             redemption.challenge.as_str(),
             redemption.redirect_uri.as_deref()
@@ -177,26 +195,32 @@ fn replayed(tx: &mut dyn Tx, redemption: &CodeRedemption, audit: &GrantAudit) ->
 
 fn next_pair(tx: &mut dyn Tx, refresh: &TokenRefresh, audit: &GrantAudit) -> Result<Exchange> {
     // The person may have been removed or disabled since, and the grant revoked.
-    let found = tx.query_opt(
-        "SELECT g.id, g.org_id, g.user_id, g.scope, t.expires_at FROM oauth_token t JOIN oauth_grant g ON g.id = t.grant_id \
-         JOIN membership m ON m.org_id = g.org_id AND m.user_id = g.user_id JOIN person p ON p.id = g.user_id \
-         WHERE t.hash = $1 AND t.kind = 'refresh' AND g.client_id = $2 AND p.disabled_at IS NULL",
-        vals![refresh.refresh_hash.as_slice(), refresh.client_id.as_str()],
+    let found: Option<RefreshRow> = tx.read_opt(
+        select!(
+            RefreshRow,
+            " FROM oauth_token t JOIN oauth_grant g ON g.id = t.grant_id \
+             JOIN membership m ON m.org_id = g.org_id AND m.user_id = g.user_id JOIN person p ON p.id = g.user_id \
+             WHERE t.hash = $1 AND t.kind = 'refresh' AND g.client_id = $2 AND p.disabled_at IS NULL"
+        ),
+        vals![&refresh.refresh_hash, refresh.client_id.as_str()],
     )?;
-    let Some(found) = found.filter(|row| row.time(4).is_ok_and(|until| until > refresh.at)) else {
+    let Some(RefreshRow { tokens, .. }) = found.filter(|found| found.until > refresh.at) else {
         return Ok(Exchange::Refused);
     };
-    if refresh.scope.is_some_and(|scope| found.parse(3) != Ok(scope)) {
+    if refresh.scope.is_some_and(|scope| scope != tokens.scope) {
         return Ok(Exchange::OtherScope);
     }
     let used = tx.exec(
         "UPDATE oauth_token SET used_at = $2 WHERE hash = $1 AND used_at IS NULL",
         vals![refresh.refresh_hash.as_slice(), refresh.at],
     )?;
-    let grant = found.parse::<GrantId>(0)?;
+    let grant = tokens.grant;
     if used == 0 {
-        let ended = tx.query_opt(
-            "DELETE FROM oauth_grant WHERE id = $1 RETURNING id, org_id, user_id",
+        let ended = tx.read_opt(
+            constcat::concat!(
+                "DELETE FROM oauth_grant WHERE id = $1 RETURNING ",
+                EndedGrant::COLUMNS
+            ),
             vals![grant],
         )?;
         return reused(tx, ended, audit);
@@ -211,14 +235,14 @@ fn next_pair(tx: &mut dyn Tx, refresh: &TokenRefresh, audit: &GrantAudit) -> Res
         // The grant was revoked since it was read.
         return Ok(Exchange::Refused);
     }
-    issued(&found)
+    Ok(Exchange::Issued(tokens))
 }
 
 /// Writes down that a second use has ended a grant. None where the grant had ended before.
-fn reused(tx: &mut dyn Tx, ended: Option<Row>, audit: &GrantAudit) -> Result<Exchange> {
+fn reused(tx: &mut dyn Tx, ended: Option<EndedGrant>, audit: &GrantAudit) -> Result<Exchange> {
     match ended {
         None => Ok(Exchange::Refused),
-        Some(row) => audit_end(tx, &row, audit, "grant.end_reused").map(Exchange::Reused),
+        Some(grant) => audit_end(tx, grant, audit, "grant.end_reused").map(Exchange::Reused),
     }
 }
 
@@ -238,13 +262,4 @@ fn token<'a>(grant: GrantId, hash: &'a [u8; 32], kind: &'static str, until: Time
          WHERE g.id = $2",
         vals![hash.as_slice(), grant, kind, until],
     )
-}
-
-fn issued(row: &Row) -> Result<Exchange> {
-    Ok(Exchange::Issued(IssuedTokens {
-        grant: row.parse(0)?,
-        org: row.parse(1)?,
-        user: row.parse(2)?,
-        scope: row.parse(3)?,
-    }))
 }

@@ -13,15 +13,18 @@ use sortie_api::Timestamp;
 
 use crate::{
     Store,
-    db::{Stmt, Val, vals},
+    db::{Stmt, Val, row, select, vals},
     types::{Error, Result},
 };
 
 /// Starts of the other parts that count: the next one, of a node with a clock that is ahead, and the earlier ones.
-macro_rules! others {
-    () => {
-        "$3, $4, $5, $6, $7, $8, $9"
-    };
+const OTHERS: &str = "$3, $4, $5, $6, $7, $8, $9";
+
+row! {
+    struct AttemptCount {
+        part: Timestamp = "window_start",
+        count: i64 = "count",
+    }
 }
 
 /// Error of a batch in which one subject has reached the limit. It rolls the counts of the others back.
@@ -77,20 +80,19 @@ impl Store {
 
     /// System: reads the attempts of a subject that count: the start of each part of the window, and its number.
     pub async fn attempts(&self, of: Attempt) -> Result<Vec<(Timestamp, i64)>> {
-        let rows = self.db.read(move |tx| {
-            tx.query_all(
-                concat!(
-                    "SELECT window_start, count FROM attempt WHERE subject = $2 AND window_start IN ($1, ",
-                    others!(),
+        let counts = self.db.read(move |tx| {
+            tx.read_all(
+                select!(
+                    AttemptCount,
+                    " FROM attempt WHERE subject = $2 AND window_start IN ($1, ",
+                    OTHERS,
                     ") ORDER BY window_start"
                 ),
                 of.params(),
             )
         });
-        rows.await?
-            .iter()
-            .map(|row| Ok((row.time(0)?, row.int(1)?)))
-            .collect()
+        let counts: Vec<AttemptCount> = counts.await?;
+        Ok(counts.into_iter().map(|of| (of.part, of.count)).collect())
     }
 
     /// System: forgets the attempts of a subject, after a success.
@@ -143,10 +145,10 @@ fn count(of: &Attempt, limit: u32) -> Stmt<'_> {
     let mut params = of.params();
     params.push(limit.into());
     Stmt::new(
-        concat!(
+        constcat::concat!(
             "UPDATE attempt SET count = count + 1 WHERE window_start = $1 AND subject = $2 AND count + ",
             "(SELECT COALESCE(SUM(o.count), 0) FROM attempt o WHERE o.subject = $2 AND o.window_start IN (",
-            others!(),
+            OTHERS,
             ")) < CAST($10 AS BIGINT)"
         ),
         params,
@@ -163,9 +165,9 @@ pub(super) fn refund(of: &Attempt) -> Stmt<'_> {
 
 pub(super) fn forget(of: &Attempt) -> Stmt<'_> {
     Stmt::new(
-        concat!(
+        constcat::concat!(
             "DELETE FROM attempt WHERE subject = $2 AND window_start IN ($1, ",
-            others!(),
+            OTHERS,
             ")"
         ),
         of.params(),

@@ -5,21 +5,23 @@ use sortie_api::{Timestamp, UserId};
 use super::persons;
 use crate::{
     Store,
-    db::{Row, Stmt, insert, vals},
-    types::{Error, Result},
+    db::{Stmt, insert, row, select, vals},
+    types::Result,
 };
 
-/// Picture of a person.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Avatar {
-    /// Media type of the bytes.
-    pub content_type: String,
-    /// The picture.
-    pub bytes: Vec<u8>,
-    /// SHA-256 of the bytes.
-    pub sha256: [u8; 32],
-    /// Time of the upload.
-    pub updated_at: Timestamp,
+row! {
+    /// Picture of a person.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Avatar {
+        /// Media type of the bytes.
+        pub content_type: String = "a.content_type",
+        /// The picture.
+        pub bytes: Vec<u8> = "a.bytes",
+        /// SHA-256 of the bytes.
+        pub sha256: [u8; 32] = "a.sha256",
+        /// Time of the upload.
+        pub updated_at: Timestamp = "a.updated_at",
+    }
 }
 
 impl Store {
@@ -45,33 +47,18 @@ impl Store {
     pub async fn avatar(&self, viewer: UserId, user: UserId) -> Result<Option<Avatar>> {
         self.db
             .read(move |tx| {
-                tx.query_opt(
-                    "SELECT a.content_type, a.bytes, a.sha256, a.updated_at FROM avatar a WHERE a.user_id = $2 \
-                     AND ($1 = $2 OR EXISTS (SELECT 1 FROM membership m WHERE m.user_id = $2 AND \
-                     (SELECT v.user_id FROM membership v WHERE v.org_id = m.org_id AND v.user_id = $1) IS NOT NULL))",
+                tx.read_opt(
+                    select!(
+                        Avatar,
+                        " FROM avatar a WHERE a.user_id = $2 \
+                         AND ($1 = $2 OR EXISTS (SELECT 1 FROM membership m WHERE m.user_id = $2 AND \
+                         (SELECT v.user_id FROM membership v WHERE v.org_id = m.org_id AND v.user_id = $1) IS NOT NULL))"
+                    ),
                     vals![viewer, user],
-                )?
-                .as_ref()
-                .map(avatar_from)
-                .transpose()
+                )
             })
             .await
     }
-}
-
-fn avatar_from(row: &Row) -> Result<Avatar> {
-    Ok(Avatar {
-        content_type: row.text(0)?.to_owned(),
-        bytes: row.blob(1)?.to_vec(),
-        sha256: hash_from(row, 2)?,
-        updated_at: row.time(3)?,
-    })
-}
-
-pub(super) fn hash_from(row: &Row, column: usize) -> Result<[u8; 32]> {
-    row.blob(column)?
-        .try_into()
-        .map_err(|_| Error::Corrupt("the sha256 of an avatar is not 32 bytes".to_owned()))
 }
 
 fn put(user: UserId, avatar: &Avatar) -> Stmt<'_> {
@@ -79,7 +66,7 @@ fn put(user: UserId, avatar: &Avatar) -> Stmt<'_> {
         "user_id": user,
         "content_type": avatar.content_type.as_str(),
         "bytes": avatar.bytes.as_slice(),
-        "sha256": avatar.sha256.as_slice(),
+        "sha256": &avatar.sha256,
         "updated_at": avatar.updated_at,
     }, " ON CONFLICT (user_id) DO UPDATE SET content_type = excluded.content_type, bytes = excluded.bytes, sha256 = \
         excluded.sha256, updated_at = excluded.updated_at")

@@ -11,12 +11,13 @@ use super::{
 };
 use crate::{
     Audit, Store,
-    audit::{self, record},
-    db::{Stmt, Tx, vals},
+    audit::{self, AuditRow, record},
+    db::{Stmt, Tx, row, select, vals},
     licenses::subscriptions::none_renews,
     money::credit::{has_none, suspend},
     oauth::grants::revoke_of,
     organizations::{
+        IS_SUSPENDED,
         deletion::{end_access, mark},
         lock,
     },
@@ -51,6 +52,16 @@ pub struct PersonDeletion {
     pub at: Timestamp,
 }
 
+row! {
+    struct OwnMembership {
+        org: OrgId = "m.org_id",
+        role: Role = "m.role",
+        members: i64 = "(SELECT COUNT(*) FROM membership o WHERE o.org_id = m.org_id)",
+        suspended: bool =
+            constcat::concat!("(SELECT ", IS_SUSPENDED, " FROM organization o WHERE o.id = m.org_id)"),
+    }
+}
+
 impl Store {
     /// Deletes the account of a person: name, address, password, picture, sessions, grants and memberships. The id stays, for
     /// the audit log. An organization in which the person was alone is deleted, as [`Store::delete_organization`] does it;
@@ -72,10 +83,9 @@ impl Store {
                 )?;
                 let mut found: Vec<(OrgId, AuditEntry)> = Vec::new();
                 for row in &organizations {
-                    let org: OrgId = row.parse(0)?;
-                    for entry in &tx.query_all(audit::OF_PERSON, vals![org, user, limit])? {
-                        found.push((org, audit::entry_from(entry)?));
-                    }
+                    let org: OrgId = row.only()?;
+                    let entries: Vec<AuditRow> = tx.read_all(audit::OF_PERSON, vals![org, user, limit])?;
+                    found.extend(entries.into_iter().map(|entry| (org, entry.into())));
                 }
                 found.sort_by_key(|(_, entry)| Reverse((entry.at, entry.id)));
                 found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
@@ -100,26 +110,24 @@ fn delete(tx: &mut dyn Tx, deletion: &PersonDeletion) -> Result<()> {
     };
     locks.push(persons::set_password(&change));
     tx.batch(&locks)?;
-    let found = tx.query_all(
-        "SELECT m.org_id, m.role, (SELECT COUNT(*) FROM membership o WHERE o.org_id = m.org_id), \
-         (SELECT CASE WHEN o.suspended_at IS NULL THEN 0 ELSE 1 END FROM organization o WHERE o.id = m.org_id) \
-         FROM membership m WHERE m.user_id = $1",
+    let found: Vec<OwnMembership> = tx.read_all(
+        select!(OwnMembership, " FROM membership m WHERE m.user_id = $1"),
         vals![user],
     )?;
     let mut statements = Vec::new();
     let (mut seen, mut owned, mut deleted) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    for row in &found {
-        let (org, role, members): (OrgId, Role, i64) = (row.parse(0)?, row.parse(1)?, row.int(2)?);
+    for of in found {
+        let org = of.org;
         seen.insert(org);
-        if role != Role::Owner {
+        if of.role != Role::Owner {
             continue;
         }
-        if members > 1 {
+        if of.members > 1 {
             return Err(OWNS);
         }
         owned.insert(org);
         statements.push(none_renews(org));
-        if row.int(3)? == 0 {
+        if !of.suspended {
             deleted.insert(org);
             statements.push(mark(org, deletion.at));
             statements.extend(end_access(org));

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Store,
-    db::{Row, Stmt, vals},
+    db::{Stmt, insert, row, select, vals},
     types::{Error, Result},
 };
 
@@ -25,13 +25,15 @@ pub const OTHER_IDENTITY: &str =
 /// Text of the [`Error::Conflict`] of a change that would leave a person without a way to sign in.
 pub const ONLY_WAY: &str = "this is the only way in which you sign in: set a password first";
 
-/// Account at an identity provider.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// Issuer of the provider.
-    pub issuer: String,
-    /// Name of the account there.
-    pub subject: String,
+row! {
+    /// Account at an identity provider.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Identity {
+        /// Issuer of the provider.
+        pub issuer: String = "issuer",
+        /// Name of the account there.
+        pub subject: String = "subject",
+    }
 }
 
 /// Identity that a sign-in proves.
@@ -48,13 +50,15 @@ pub enum ProvenIdentity {
     },
 }
 
-/// Identity as its person sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IdentityRow {
-    /// The identity.
-    pub identity: Identity,
-    /// Time of the first sign-in with it.
-    pub created_at: Timestamp,
+row! {
+    /// Identity as its person sees it.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct IdentityRow {
+        /// The identity.
+        pub identity: Identity,
+        /// Time of the first sign-in with it.
+        pub created_at: Timestamp = "created_at",
+    }
 }
 
 impl Store {
@@ -70,8 +74,7 @@ impl Store {
                 let Some(owner) = owner else {
                     return Ok(None);
                 };
-                let account = tx.query_opt(persons::BY_ID, vals![owner.text(0)?])?;
-                account.as_ref().map(persons::account_from).transpose()
+                tx.read_opt(persons::BY_ID, vals![owner.only::<UserId>()?])
             })
             .await
     }
@@ -105,11 +108,10 @@ impl Store {
     pub async fn list_identities(&self, user: UserId) -> Result<Vec<IdentityRow>> {
         self.db
             .read(move |tx| {
-                let rows = tx.query_all(
-                    "SELECT issuer, subject, created_at FROM identity WHERE user_id = $1 LIMIT 100",
+                let mut identities: Vec<IdentityRow> = tx.read_all(
+                    select!(IdentityRow, " FROM identity WHERE user_id = $1 LIMIT 100"),
                     vals![user],
                 )?;
-                let mut identities: Vec<_> = rows.iter().map(identity_from).collect::<Result<_>>()?;
                 identities.sort_by_key(|row| row.created_at);
                 Ok(identities)
             })
@@ -178,20 +180,11 @@ pub(super) fn prove(user: UserId, proven: &ProvenIdentity, at: Timestamp) -> Vec
 }
 
 fn insert(identity: &Identity, user: UserId, at: Timestamp) -> Stmt<'_> {
-    Stmt::new(
-        "INSERT INTO identity (issuer, subject, user_id, created_at) VALUES ($1, $2, $3, $4) \
-         ON CONFLICT (issuer, subject) DO NOTHING",
-        vals![identity.issuer.as_str(), identity.subject.as_str(), user, at],
-    )
+    insert!("identity", {
+        "issuer": identity.issuer.as_str(),
+        "subject": identity.subject.as_str(),
+        "user_id": user,
+        "created_at": at,
+    }, " ON CONFLICT (issuer, subject) DO NOTHING")
     .exactly(1, CHANGED)
-}
-
-fn identity_from(row: &Row) -> Result<IdentityRow> {
-    Ok(IdentityRow {
-        identity: Identity {
-            issuer: row.text(0)?.to_owned(),
-            subject: row.text(1)?.to_owned(),
-        },
-        created_at: row.time(2)?,
-    })
 }

@@ -7,9 +7,9 @@ use super::persons;
 use crate::{
     Audit, NewMail, Store,
     audit::record,
-    db::{ReadRow, Row, Stmt, row, vals},
+    db::{Stmt, insert, row, select, vals},
     mail,
-    organizations::lock,
+    organizations::{IS_SUSPENDED, lock},
     types::{Error, Result},
 };
 
@@ -61,19 +61,21 @@ row! {
     }
 }
 
-/// Invitation behind a token.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invited {
-    /// The invitation.
-    pub invitation: InvitationRow,
-    /// Email address in the form that is compared.
-    pub email_key: String,
-    /// Organization that invites.
-    pub org: OrgId,
-    /// Name of the organization.
-    pub organization: String,
-    /// True while the operator has suspended the organization.
-    pub suspended: bool,
+row! {
+    /// Invitation behind a token.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Invited {
+        /// The invitation.
+        pub invitation: InvitationRow,
+        /// Email address in the form that is compared.
+        pub email_key: String = "i.email_key",
+        /// Organization that invites.
+        pub org: OrgId = "i.org_id",
+        /// Name of the organization.
+        pub organization: String = "o.name",
+        /// True while the operator has suspended the organization.
+        pub suspended: bool = IS_SUSPENDED,
+    }
 }
 
 impl Store {
@@ -111,17 +113,13 @@ impl Store {
     pub async fn list_invitations(&self, org: OrgId, at: Timestamp) -> Result<Vec<InvitationRow>> {
         self.db
             .read(move |tx| {
-                tx.query_all(
-                    constcat::concat!(
-                        "SELECT ",
-                        InvitationRow::COLUMNS,
+                tx.read_all(
+                    select!(
+                        InvitationRow,
                         " FROM invitation i WHERE i.org_id = $1 AND i.expires_at > $2 ORDER BY i.org_id, i.email_key"
                     ),
                     vals![org, at],
-                )?
-                .iter()
-                .map(InvitationRow::read)
-                .collect()
+                )
             })
             .await
     }
@@ -130,18 +128,14 @@ impl Store {
     pub async fn find_invitation(&self, hash: [u8; 32], at: Timestamp) -> Result<Option<Invited>> {
         self.db
             .read(move |tx| {
-                tx.query_opt(
-                    constcat::concat!(
-                        "SELECT ",
-                        InvitationRow::COLUMNS,
-                        ", i.email_key, i.org_id, o.name, o.suspended_at FROM invitation i \
-                         JOIN organization o ON o.id = i.org_id WHERE i.hash = $1 AND i.expires_at > $2"
+                tx.read_opt(
+                    select!(
+                        Invited,
+                        " FROM invitation i JOIN organization o ON o.id = i.org_id \
+                         WHERE i.hash = $1 AND i.expires_at > $2"
                     ),
-                    vals![hash.as_slice(), at],
-                )?
-                .as_ref()
-                .map(invited_from)
-                .transpose()
+                    vals![&hash, at],
+                )
             })
             .await
     }
@@ -167,11 +161,12 @@ impl Store {
                     )
                     .exactly(1, Error::NotFound),
                     mail::drop_unsent(MailId::of_invitation(invitation)),
-                    Stmt::new(
-                        "INSERT INTO membership (org_id, user_id, role, created_at) VALUES ($1, $2, $3, $4) \
-                         ON CONFLICT (org_id, user_id) DO NOTHING",
-                        vals![org, user, role, at],
-                    ),
+                    insert!("membership", {
+                        "org_id": org,
+                        "user_id": user,
+                        "role": role,
+                        "created_at": at,
+                    }, " ON CONFLICT (org_id, user_id) DO NOTHING"),
                     record(&audit),
                 ])
                 .map(drop)
@@ -244,14 +239,4 @@ fn insert(new: &NewInvitation, most: u32) -> Stmt<'_> {
             most
         ],
     )
-}
-
-fn invited_from(row: &Row) -> Result<Invited> {
-    Ok(Invited {
-        invitation: InvitationRow::read(row)?,
-        email_key: row.text(6)?.to_owned(),
-        org: row.parse(7)?,
-        organization: row.text(8)?.to_owned(),
-        suspended: row.opt_time(9)?.is_some(),
-    })
 }

@@ -5,15 +5,15 @@
 
 use sortie_api::{OrgId, Role, Timestamp, UserId};
 
-use super::{avatars::hash_from, persons};
+use super::persons;
 use crate::{
     Audit, NewMail, Store,
     audit::record,
-    db::{Row, Stmt, vals},
+    db::{Row, Stmt, insert, row, select, vals},
     mail,
     money::credit,
     oauth::grants::revoke_of_member,
-    organizations::lock,
+    organizations::{IS_SUSPENDED, lock},
     types::{Error, Result},
 };
 
@@ -37,34 +37,38 @@ pub struct NewOrganization {
     pub created_at: Timestamp,
 }
 
-/// Organization of a person.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnOrganization {
-    /// ID of the organization.
-    pub id: OrgId,
-    /// Name of the organization.
-    pub name: String,
-    /// Role of the person there.
-    pub role: Role,
-    /// True while the operator has suspended the organization.
-    pub suspended: bool,
+row! {
+    /// Organization of a person.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct OwnOrganization {
+        /// ID of the organization.
+        pub id: OrgId = "m.org_id",
+        /// Name of the organization.
+        pub name: String = "o.name",
+        /// Role of the person there.
+        pub role: Role = "m.role",
+        /// True while the operator has suspended the organization.
+        pub suspended: bool = IS_SUSPENDED,
+    }
 }
 
-/// Member of an organization.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemberRow {
-    /// The person.
-    pub user: UserId,
-    /// Email address of the person.
-    pub email: String,
-    /// Name of the person.
-    pub name: String,
-    /// Role of the person in the organization.
-    pub role: Role,
-    /// Time since which the person is a member.
-    pub created_at: Timestamp,
-    /// SHA-256 of the person's picture. None where there is no picture.
-    pub avatar: Option<[u8; 32]>,
+row! {
+    /// Member of an organization.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct MemberRow {
+        /// The person.
+        pub user: UserId = "m.user_id",
+        /// Email address of the person.
+        pub email: String = "p.email",
+        /// Name of the person.
+        pub name: String = "p.name",
+        /// Role of the person in the organization.
+        pub role: Role = "m.role",
+        /// Time since which the person is a member.
+        pub created_at: Timestamp = "m.created_at",
+        /// SHA-256 of the person's picture. None where there is no picture.
+        pub avatar: Option<[u8; 32]> = "(SELECT a.sha256 FROM avatar a WHERE a.user_id = m.user_id)",
+    }
 }
 
 /// Role that an identity provider gives a person in an organization.
@@ -84,7 +88,7 @@ impl Store {
         self.db
             .read(|tx| {
                 let row = tx.query_opt("SELECT id FROM organization ORDER BY id LIMIT 1", Vec::new())?;
-                row.as_ref().map(|row| row.parse(0)).transpose()
+                row.as_ref().map(Row::only).transpose()
             })
             .await
     }
@@ -94,10 +98,12 @@ impl Store {
         self.db
             .write(move |tx| {
                 tx.batch(&[
-                    Stmt::new(
-                        "INSERT INTO organization (id, name, created_at, created_by) VALUES ($1, $2, $3, $4)",
-                        vals![new.id, new.name.as_str(), new.created_at, new.owner],
-                    ),
+                    insert!("organization", {
+                        "id": new.id,
+                        "name": new.name.as_str(),
+                        "created_at": new.created_at,
+                        "created_by": new.owner,
+                    }),
                     persons::lock(new.owner),
                     insert(new.id, new.owner, Role::Owner, new.created_at),
                     credit::begin(new.id),
@@ -118,14 +124,14 @@ impl Store {
         let after = after.map(|id| id.to_string()).unwrap_or_default();
         self.db
             .read(move |tx| {
-                tx.query_all(
-                    "SELECT m.org_id, o.name, m.role, o.suspended_at FROM membership m JOIN organization o ON o.id = m.org_id \
-                     WHERE m.user_id = $1 AND m.org_id > $2 ORDER BY m.user_id, m.org_id LIMIT $3",
+                tx.read_all(
+                    select!(
+                        OwnOrganization,
+                        " FROM membership m JOIN organization o ON o.id = m.org_id \
+                         WHERE m.user_id = $1 AND m.org_id > $2 ORDER BY m.user_id, m.org_id LIMIT $3"
+                    ),
                     vals![user, after.as_str(), limit],
-                )?
-                .iter()
-                .map(organization_from)
-                .collect()
+                )
             })
             .await
     }
@@ -134,14 +140,14 @@ impl Store {
     pub async fn membership(&self, org: OrgId, user: UserId) -> Result<Option<OwnOrganization>> {
         self.db
             .read(move |tx| {
-                tx.query_opt(
-                    "SELECT m.org_id, o.name, m.role, o.suspended_at FROM membership m JOIN organization o ON o.id = m.org_id \
-                     WHERE m.org_id = $1 AND m.user_id = $2",
+                tx.read_opt(
+                    select!(
+                        OwnOrganization,
+                        " FROM membership m JOIN organization o ON o.id = m.org_id \
+                         WHERE m.org_id = $1 AND m.user_id = $2"
+                    ),
                     vals![org, user],
-                )?
-                .as_ref()
-                .map(organization_from)
-                .transpose()
+                )
             })
             .await
     }
@@ -174,15 +180,14 @@ impl Store {
         let after = after.map(|id| id.to_string()).unwrap_or_default();
         self.db
             .read(move |tx| {
-                tx.query_all(
-                    "SELECT m.user_id, p.email, p.name, m.role, m.created_at, \
-                     (SELECT a.sha256 FROM avatar a WHERE a.user_id = m.user_id) FROM membership m JOIN person p ON p.id = m.user_id \
-                     WHERE m.org_id = $1 AND m.user_id > $2 ORDER BY m.org_id, m.user_id LIMIT $3",
+                tx.read_all(
+                    select!(
+                        MemberRow,
+                        " FROM membership m JOIN person p ON p.id = m.user_id \
+                         WHERE m.org_id = $1 AND m.user_id > $2 ORDER BY m.org_id, m.user_id LIMIT $3"
+                    ),
                     vals![org, after.as_str(), limit],
-                )?
-                .iter()
-                .map(member_from)
-                .collect()
+                )
             })
             .await
     }
@@ -191,14 +196,13 @@ impl Store {
     pub async fn member(&self, org: OrgId, user: UserId) -> Result<Option<MemberRow>> {
         self.db
             .read(move |tx| {
-                tx.query_opt(
-                    "SELECT m.user_id, p.email, p.name, m.role, m.created_at, \
-                     (SELECT a.sha256 FROM avatar a WHERE a.user_id = m.user_id) FROM membership m JOIN person p ON p.id = m.user_id WHERE m.org_id = $1 AND m.user_id = $2",
+                tx.read_opt(
+                    select!(
+                        MemberRow,
+                        " FROM membership m JOIN person p ON p.id = m.user_id WHERE m.org_id = $1 AND m.user_id = $2"
+                    ),
                     vals![org, user],
-                )?
-                .as_ref()
-                .map(member_from)
-                .transpose()
+                )
             })
             .await
     }
@@ -284,11 +288,12 @@ impl Store {
 pub(super) fn give(given: &GivenRole, user: UserId, at: Timestamp) -> [Stmt<'_>; 3] {
     [
         lock(given.org),
-        Stmt::new(
-            "INSERT INTO membership (org_id, user_id, role, created_at) VALUES ($1, $2, $3, $4) \
-             ON CONFLICT (org_id, user_id) DO UPDATE SET role = excluded.role WHERE membership.role <> $5",
-            vals![given.org, user, given.role, at, Role::Owner],
-        ),
+        insert!("membership", {
+            "org_id": given.org,
+            "user_id": user,
+            "role": given.role,
+            "created_at": at,
+        }, " ON CONFLICT (org_id, user_id) DO UPDATE SET role = excluded.role WHERE membership.role <> 'owner'"),
         record(&given.audit),
     ]
 }
@@ -303,28 +308,5 @@ fn is_member(org: OrgId, user: UserId) -> Stmt<'static> {
 }
 
 fn insert(org: OrgId, user: UserId, role: Role, at: Timestamp) -> Stmt<'static> {
-    Stmt::new(
-        "INSERT INTO membership (org_id, user_id, role, created_at) VALUES ($1, $2, $3, $4)",
-        vals![org, user, role, at],
-    )
-}
-
-fn organization_from(row: &Row) -> Result<OwnOrganization> {
-    Ok(OwnOrganization {
-        id: row.parse(0)?,
-        name: row.text(1)?.to_owned(),
-        role: row.parse(2)?,
-        suspended: row.opt_time(3)?.is_some(),
-    })
-}
-
-fn member_from(row: &Row) -> Result<MemberRow> {
-    Ok(MemberRow {
-        user: row.parse(0)?,
-        email: row.text(1)?.to_owned(),
-        name: row.text(2)?.to_owned(),
-        role: row.parse(3)?,
-        created_at: row.time(4)?,
-        avatar: row.opt_blob(5)?.map(|_| hash_from(row, 5)).transpose()?,
-    })
+    insert!("membership", { "org_id": org, "user_id": user, "role": role, "created_at": at })
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     NewMail, Store,
-    db::{Stmt, Tx, vals},
+    db::{Stmt, Tx, insert, text_columns, vals},
     mail,
     oauth::grants::revoke_of,
     types::{Error, Result},
@@ -46,6 +46,8 @@ impl Purpose {
         }
     }
 }
+
+text_columns!(Purpose);
 
 impl FromStr for Purpose {
     type Err = UnknownPurpose;
@@ -98,13 +100,12 @@ impl Store {
             .read(move |tx| {
                 let owner = tx.query_opt(
                     "SELECT user_id FROM one_time WHERE hash = $1 AND purpose = $2 AND expires_at > $3",
-                    vals![hash.as_slice(), purpose.as_str(), at],
+                    vals![hash.as_slice(), purpose, at],
                 )?;
                 let Some(owner) = owner else {
                     return Ok(None);
                 };
-                let account = tx.query_opt(persons::BY_ID, vals![owner.text(0)?])?;
-                account.as_ref().map(persons::account_from).transpose()
+                tx.read_opt(persons::BY_ID, vals![owner.only::<UserId>()?])
             })
             .await
     }
@@ -169,25 +170,22 @@ impl Store {
 }
 
 pub(crate) fn insert(token: &NewOneTime) -> Stmt<'_> {
-    Stmt::new(
-        "INSERT INTO one_time (hash, purpose, user_id, expires_at) VALUES ($1, $2, $3, $4)",
-        vals![
-            token.hash.as_slice(),
-            token.purpose.as_str(),
-            token.user,
-            token.expires_at
-        ],
-    )
+    insert!("one_time", {
+        "hash": &token.hash,
+        "purpose": token.purpose,
+        "user_id": token.user,
+        "expires_at": token.expires_at,
+    })
 }
 
 /// Ends a token and returns its person, who is locked.
 fn take(tx: &mut dyn Tx, hash: &[u8; 32], purpose: Purpose, at: Timestamp) -> Result<UserId> {
-    let works = || vals![hash.as_slice(), purpose.as_str(), at];
+    let works = || vals![hash.as_slice(), purpose, at];
     let owner = tx.query_opt(
         "SELECT user_id FROM one_time WHERE hash = $1 AND purpose = $2 AND expires_at > $3",
         works(),
     )?;
-    let user = owner.ok_or(SPENT)?.parse(0)?;
+    let user = owner.ok_or(SPENT)?.only()?;
     tx.batch(&[
         persons::lock(user).exactly(1, SPENT),
         Stmt::new(
@@ -214,6 +212,6 @@ pub(super) fn keep(sent: &OneTimeMail) -> Vec<Stmt<'_>> {
 pub(super) fn delete_all(user: UserId, purpose: Purpose) -> Stmt<'static> {
     Stmt::new(
         "DELETE FROM one_time WHERE user_id = $1 AND purpose = $2",
-        vals![user, purpose.as_str()],
+        vals![user, purpose],
     )
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Store,
-    db::{ReadRow, Row, Stmt, batch, insert, row, vals},
+    db::{ReadRow, Row, Stmt, batch, insert, row, select, vals},
     types::{Error, Result},
 };
 
@@ -58,17 +58,19 @@ row! {
     }
 }
 
-/// Account that a sign-in names, with its password.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Account {
-    /// The person.
-    pub person: PersonRow,
-    /// Hash of the password, as a PHC string.
-    pub password: String,
-    /// Time since which the operator lets this person sign in no more.
-    pub disabled_at: Option<Timestamp>,
-    /// Sealed key of the authenticator. Without [`PersonRow::second_factor_since`] it waits for its confirmation.
-    pub totp: Option<Vec<u8>>,
+row! {
+    /// Account that a sign-in names, with its password.
+    #[derive(Clone, PartialEq, Eq)]
+    pub struct Account {
+        /// The person.
+        pub person: PersonRow,
+        /// Hash of the password, as a PHC string.
+        pub password: String = "password",
+        /// Time since which the operator lets this person sign in no more.
+        pub disabled_at: Option<Timestamp> = "disabled_at",
+        /// Sealed key of the authenticator. Without [`PersonRow::second_factor_since`] it waits for its confirmation.
+        pub totp: Option<Vec<u8>> = "totp",
+    }
 }
 
 impl std::fmt::Debug for Account {
@@ -100,18 +102,10 @@ impl std::fmt::Debug for PasswordChange {
 }
 
 /// Query of the account of an address.
-const BY_ADDRESS: &str = constcat::concat!(
-    "SELECT ",
-    PersonRow::COLUMNS,
-    ", password, disabled_at, totp FROM person WHERE email_key = $1"
-);
+const BY_ADDRESS: &str = select!(Account, " FROM person WHERE email_key = $1");
 
 /// Query of the account of a person.
-pub(super) const BY_ID: &str = constcat::concat!(
-    "SELECT ",
-    PersonRow::COLUMNS,
-    ", password, disabled_at, totp FROM person WHERE id = $1"
-);
+pub(super) const BY_ID: &str = select!(Account, " FROM person WHERE id = $1");
 
 impl Store {
     /// Creates an account, with its first session and with a mail that verifies the address. `Conflict` where the address
@@ -136,10 +130,7 @@ impl Store {
     pub async fn find_account(&self, email_key: &str) -> Result<Option<Account>> {
         let email_key = email_key.to_owned();
         self.db
-            .read(move |tx| {
-                let row = tx.query_opt(BY_ADDRESS, vals![email_key.as_str()])?;
-                row.as_ref().map(account_from).transpose()
-            })
+            .read(move |tx| tx.read_opt(BY_ADDRESS, vals![email_key.as_str()]))
             .await
     }
 
@@ -164,8 +155,8 @@ impl Store {
                         ),
                     ],
                 )?;
-                let account = account.rows.first().map(account_from).transpose()?;
-                let addresses: Result<_> = sessions.rows.iter().map(|row| row.parse(0)).collect();
+                let account = account.rows.first().map(Account::read).transpose()?;
+                let addresses: Result<_> = sessions.rows.iter().map(Row::only).collect();
                 Ok((account, addresses?))
             })
             .await
@@ -173,9 +164,7 @@ impl Store {
 
     /// Reads the account of a person, with its password.
     pub async fn account(&self, user: UserId) -> Result<Account> {
-        self.db
-            .read(move |tx| account_from(&tx.query_one(BY_ID, vals![user])?))
-            .await
+        self.db.read(move |tx| tx.read_one(BY_ID, vals![user])).await
     }
 
     /// Changes the name of a person.
@@ -183,13 +172,13 @@ impl Store {
         let name = name.to_owned();
         self.db
             .write(move |tx| {
-                PersonRow::read(&tx.query_one(
+                tx.read_one(
                     constcat::concat!(
                         "UPDATE person SET name = $2 WHERE id = $1 AND deleted_at IS NULL RETURNING ",
                         PersonRow::COLUMNS
                     ),
                     vals![user, name.as_str()],
-                )?)
+                )
             })
             .await
     }
@@ -250,13 +239,4 @@ pub(super) fn set_password(change: &PasswordChange) -> Stmt<'_> {
         vals![change.user, change.old.as_str(), change.new.as_str()],
     )
     .exactly(1, CHANGED)
-}
-
-pub(super) fn account_from(row: &Row) -> Result<Account> {
-    Ok(Account {
-        person: PersonRow::read(row)?,
-        password: row.text(7)?.to_owned(),
-        disabled_at: row.opt_time(8)?,
-        totp: row.opt_blob(9)?.map(<[u8]>::to_vec),
-    })
 }

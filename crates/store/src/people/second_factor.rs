@@ -104,7 +104,7 @@ pub(super) fn remove_of_unverified(user: UserId) -> [Stmt<'static>; 2] {
         Stmt::new(
             "DELETE FROM one_time WHERE user_id = $1 AND purpose = $2 \
              AND EXISTS (SELECT 1 FROM person WHERE id = $1 AND email_verified_at IS NULL)",
-            vals![user, Purpose::Recovery.as_str()],
+            vals![user, Purpose::Recovery],
         ),
         Stmt::new(
             "UPDATE person SET totp = NULL, totp_since = NULL, totp_step = NULL \
@@ -124,7 +124,7 @@ pub(super) fn use_up(user: UserId, factor: &Factor) -> Stmt<'_> {
         ),
         Factor::Recovery(hash) => Stmt::new(
             "DELETE FROM one_time WHERE hash = $1 AND purpose = $2 AND user_id = $3",
-            vals![hash.as_slice(), Purpose::Recovery.as_str(), user],
+            vals![hash.as_slice(), Purpose::Recovery, user],
         ),
     };
     statement.exactly(1, USED)

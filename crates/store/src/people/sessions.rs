@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Audit, Store,
     audit::record,
-    db::{Row, Stmt, Val, vals},
+    db::{Stmt, Val, insert, row, select, text_columns, vals},
     types::{Error, Result},
 };
 
@@ -41,6 +41,8 @@ impl SessionKind {
         }
     }
 }
+
+text_columns!(SessionKind);
 
 impl FromStr for SessionKind {
     type Err = UnknownSessionKind;
@@ -97,51 +99,57 @@ pub struct SignIn {
     pub refunded: Vec<Attempt>,
 }
 
-/// Session as its person sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionRow {
-    /// ID of the session.
-    pub id: SessionId,
-    /// Client of the session.
-    pub kind: SessionKind,
-    /// Time of the sign-in.
-    pub created_at: Timestamp,
-    /// End of the session.
-    pub expires_at: Timestamp,
-    /// Time of a late use; the last one may be an hour later.
-    pub seen_at: Timestamp,
-    /// Address that the person signed in from.
-    pub address: Option<IpAddr>,
-    /// Name that the client gave itself (`User-Agent`).
-    pub agent: Option<String>,
+row! {
+    /// Session as its person sees it.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct SessionRow {
+        /// ID of the session.
+        pub id: SessionId = "s.id",
+        /// Client of the session.
+        pub kind: SessionKind = "s.kind",
+        /// Time of the sign-in.
+        pub created_at: Timestamp = "s.created_at",
+        /// End of the session.
+        pub expires_at: Timestamp = "s.expires_at",
+        /// Time of a late use; the last one may be an hour later.
+        pub seen_at: Timestamp = "s.seen_at",
+        /// Address that the person signed in from.
+        pub address: Option<IpAddr> = "s.address",
+        /// Name that the client gave itself (`User-Agent`).
+        pub agent: Option<String> = "s.agent",
+    }
 }
 
-/// Session of a member of an organization, as its admins see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemberSession {
-    /// The session.
-    pub session: SessionRow,
-    /// The person.
-    pub user: UserId,
-    /// Email address of the person.
-    pub email: String,
+row! {
+    /// Session of a member of an organization, as its admins see it.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct MemberSession {
+        /// The session.
+        pub session: SessionRow,
+        /// The person.
+        pub user: UserId = "p.id",
+        /// Email address of the person.
+        pub email: String = "p.email",
+    }
 }
 
-/// Person behind the token of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SignedIn {
-    /// The person.
-    pub user: UserId,
-    /// The session.
-    pub session: SessionId,
-    /// Client of the session.
-    pub kind: SessionKind,
-    /// End of the session.
-    pub until: Timestamp,
-    /// Time of a late use; see [`Store::session_seen`].
-    pub seen_at: Timestamp,
-    /// True where the person proved that the email address is theirs.
-    pub email_verified: bool,
+row! {
+    /// Person behind the token of a session.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct SignedIn {
+        /// The person.
+        pub user: UserId = "s.user_id",
+        /// The session.
+        pub session: SessionId = "s.id",
+        /// Client of the session.
+        pub kind: SessionKind = "s.kind",
+        /// End of the session.
+        pub until: Timestamp = "s.expires_at",
+        /// Time of a late use; see [`Store::session_seen`].
+        pub seen_at: Timestamp = "s.seen_at",
+        /// True where the person proved that the email address is theirs.
+        pub email_verified: bool = "CASE WHEN p.email_verified_at IS NULL THEN 0 ELSE 1 END",
+    }
 }
 
 impl Store {
@@ -176,16 +184,14 @@ impl Store {
     pub async fn find_session(&self, hash: [u8; 32]) -> Result<Option<SignedIn>> {
         self.db
             .read(move |tx| {
-                tx.query_opt(
-                    "SELECT s.user_id, s.id, s.kind, s.expires_at, s.seen_at, \
-                     CASE WHEN p.email_verified_at IS NULL THEN 0 ELSE 1 END \
-                     FROM session s JOIN person p ON p.id = s.user_id \
-                     WHERE s.hash = $1 AND p.disabled_at IS NULL",
-                    vals![hash.as_slice()],
-                )?
-                .as_ref()
-                .map(signed_in_from)
-                .transpose()
+                tx.read_opt(
+                    select!(
+                        SignedIn,
+                        " FROM session s JOIN person p ON p.id = s.user_id \
+                         WHERE s.hash = $1 AND p.disabled_at IS NULL"
+                    ),
+                    vals![&hash],
+                )
             })
             .await
     }
@@ -207,14 +213,14 @@ impl Store {
     pub async fn list_sessions(&self, user: UserId, at: Timestamp, limit: u32) -> Result<Vec<SessionRow>> {
         self.db
             .read(move |tx| {
-                tx.query_all(
-                    "SELECT id, kind, created_at, expires_at, seen_at, address, agent FROM session \
-                     WHERE user_id = $1 AND expires_at > $2 ORDER BY created_at DESC, id DESC LIMIT $3",
+                tx.read_all(
+                    select!(
+                        SessionRow,
+                        " FROM session s WHERE s.user_id = $1 AND s.expires_at > $2 \
+                         ORDER BY s.created_at DESC, s.id DESC LIMIT $3"
+                    ),
                     vals![user, at, limit],
-                )?
-                .iter()
-                .map(session_from)
-                .collect()
+                )
             })
             .await
     }
@@ -236,13 +242,14 @@ impl Store {
     pub async fn list_member_sessions(&self, org: OrgId, at: Timestamp) -> Result<Vec<MemberSession>> {
         self.db
             .read(move |tx| {
-                let rows = tx.query_all(
-                    "SELECT s.id, s.kind, s.created_at, s.expires_at, s.seen_at, s.address, s.agent, p.id, p.email \
-                     FROM membership m JOIN person p ON p.id = m.user_id JOIN session s ON s.user_id = m.user_id \
-                     WHERE m.org_id = $1 AND s.expires_at > $2 LIMIT 1000",
+                let mut sessions: Vec<MemberSession> = tx.read_all(
+                    select!(
+                        MemberSession,
+                        " FROM membership m JOIN person p ON p.id = m.user_id \
+                         JOIN session s ON s.user_id = m.user_id WHERE m.org_id = $1 AND s.expires_at > $2 LIMIT 1000"
+                    ),
                     vals![org, at],
                 )?;
-                let mut sessions: Vec<_> = rows.iter().map(member_session_from).collect::<Result<_>>()?;
                 sessions.sort_by_key(|of| Reverse((of.session.created_at, of.session.id)));
                 Ok(sessions)
             })
@@ -282,20 +289,17 @@ impl Store {
 }
 
 pub(super) fn insert(session: &NewSession) -> Stmt<'_> {
-    Stmt::new(
-        "INSERT INTO session (id, hash, user_id, kind, created_at, expires_at, seen_at, address, agent) \
-         VALUES ($1, $2, $3, $4, $5, $6, $5, $7, $8)",
-        vals![
-            session.id,
-            session.hash.as_slice(),
-            session.user,
-            session.kind.as_str(),
-            session.created_at,
-            session.expires_at,
-            session.address.map(|address| address.to_string()),
-            session.agent.as_deref()
-        ],
-    )
+    insert!("session", {
+        "id": session.id,
+        "hash": &session.hash,
+        "user_id": session.user,
+        "kind": session.kind,
+        "created_at": session.created_at,
+        "expires_at": session.expires_at,
+        "seen_at": session.created_at,
+        "address": session.address,
+        "agent": session.agent.as_deref(),
+    })
 }
 
 /// Ends every session of a person but one.
@@ -309,35 +313,4 @@ pub(super) fn delete_others(user: UserId, keep: SessionId) -> Stmt<'static> {
 /// Ends every session of a person.
 pub(crate) fn delete_all(user: UserId) -> Stmt<'static> {
     Stmt::new("DELETE FROM session WHERE user_id = $1", vec![Val::from(user)])
-}
-
-fn signed_in_from(row: &Row) -> Result<SignedIn> {
-    Ok(SignedIn {
-        user: row.parse(0)?,
-        session: row.parse(1)?,
-        kind: row.parse(2)?,
-        until: row.time(3)?,
-        seen_at: row.time(4)?,
-        email_verified: row.int(5)? == 1,
-    })
-}
-
-fn session_from(row: &Row) -> Result<SessionRow> {
-    Ok(SessionRow {
-        id: row.parse(0)?,
-        kind: row.parse(1)?,
-        created_at: row.time(2)?,
-        expires_at: row.time(3)?,
-        seen_at: row.time(4)?,
-        address: row.opt_parse(5)?,
-        agent: row.opt_text(6)?.map(str::to_owned),
-    })
-}
-
-fn member_session_from(row: &Row) -> Result<MemberSession> {
-    Ok(MemberSession {
-        session: session_from(row)?,
-        user: row.parse(7)?,
-        email: row.text(8)?.to_owned(),
-    })
 }

@@ -11,7 +11,7 @@ use sortie_api::{OrgId, RunId, Timestamp};
 use crate::{
     Audit, Store,
     audit::record,
-    db::{Stmt, Tx, vals},
+    db::{Stmt, Tx, row, select, vals},
     money::{
         credit::{resume, suspend},
         purchases::auto::pause_until,
@@ -29,6 +29,14 @@ const DELETED: Error = Error::Conflict("the organization was deleted by its owne
 
 /// Time after the end of a suspension in which nothing is bought automatically: the card is not charged at once.
 const BEFORE_PURCHASES: Duration = Duration::from_hours(1);
+
+row! {
+    /// Position of a run in the queue.
+    pub(crate) struct QueuedRun {
+        pub(crate) at: Timestamp = "enqueued_at",
+        pub(crate) run: RunId = "run_id",
+    }
+}
 
 impl Store {
     /// Operator: suspends an organization. `Conflict` where its owner has deleted it. A second suspension replaces the reason and keeps the time of the first.
@@ -113,15 +121,16 @@ impl Store {
         });
         self.db
             .read(move |tx| {
-                tx.query_all(
-                    "SELECT enqueued_at, run_id FROM queue WHERE org_id = $1 AND node_id IS NOT NULL \
-                     AND COALESCE(node_id, -1) >= 0 AND (enqueued_at, run_id) > ($2, $3) \
-                     ORDER BY enqueued_at, run_id LIMIT $4",
+                let runs: Vec<QueuedRun> = tx.read_all(
+                    select!(
+                        QueuedRun,
+                        " FROM queue WHERE org_id = $1 AND node_id IS NOT NULL \
+                         AND COALESCE(node_id, -1) >= 0 AND (enqueued_at, run_id) > ($2, $3) \
+                         ORDER BY enqueued_at, run_id LIMIT $4"
+                    ),
                     vals![org, since, after.as_str(), limit],
-                )?
-                .iter()
-                .map(|row| Ok((row.time(0)?, row.parse(1)?)))
-                .collect()
+                )?;
+                Ok(runs.into_iter().map(|queued| (queued.at, queued.run)).collect())
             })
             .await
     }
