@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sortie_api::Timestamp;
-use sortie_store::{Attempt, PARTS};
+use sortie_store::people::{Attempt, PARTS};
 
 use crate::{Error, Parts, Result};
 

@@ -2,7 +2,7 @@
 
 use sortie_api::{AuditId, OrgId};
 use sortie_base::{Clock, random};
-use sortie_store::{Actor, Audit};
+use sortie_store::access::{Actor, Audit};
 
 use crate::Result;
 

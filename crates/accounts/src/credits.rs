@@ -5,7 +5,7 @@ use sortie_api::{
     billing::{MoveCredits, MovementKind},
     limits,
 };
-use sortie_store::{Appended, Credit, NewLedgerEntry};
+use sortie_store::money::{Appended, Credit, NewLedgerEntry};
 
 use crate::{Accounts, Author, Error, Result};
 

@@ -9,7 +9,7 @@ use sortie_api::{
     limits,
 };
 use sortie_base::{LicenseClaims, LicensePublicKey, LicenseSigner, hex, random};
-use sortie_store::{EntitlementRow, NewDeployment, PutEntitlement};
+use sortie_store::licenses::{EntitlementRow, NewDeployment, PutEntitlement};
 
 use crate::{Accounts, Author, Error, Parts, Requester, Result, people::rules::checked_name};
 

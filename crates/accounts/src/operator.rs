@@ -8,7 +8,9 @@ use sortie_api::{
 };
 use sortie_base::random;
 use sortie_store::{
-    Audit, NewOneTime, NewPerson, OneTimeMail, OperatedOrganization, OperatedPerson, Purpose,
+    access::Audit,
+    organizations::{OperatedOrganization, OperatedPerson},
+    people::{NewOneTime, NewPerson, OneTimeMail, Purpose},
 };
 
 use crate::{Accounts, Author, Error, Parts, Result, email::EmailAddress, people::rules::checked_name};

@@ -4,7 +4,10 @@ use std::{net::IpAddr, time::Duration};
 
 use sortie_api::{Timestamp, UserId};
 use sortie_base::{CREDENTIAL_LOOKUP, Clock, MasterKey, SealContext, Sealer, random};
-use sortie_store::{NewPerson, SessionKind, SignIn, Store};
+use sortie_store::{
+    Store,
+    people::{NewPerson, SessionKind, SignIn},
+};
 use sortie_testkit::template::copy_sqlite_template;
 
 use crate::{Accounts, Client, MailOptions, Options, SignUp};

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use sortie_api::{OrgId, billing::PaymentMethodSync};
-use sortie_store::{BillingAccount, PaymentNotice, PaymentRow, RemovedCard, SavedCard};
+use sortie_store::{
+    money::{BillingAccount, PaymentRow, RemovedCard, SavedCard},
+    outbox::PaymentNotice,
+};
 
 use crate::{
     Billing,

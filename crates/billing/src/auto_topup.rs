@@ -8,7 +8,10 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 use sortie_api::{ConsentId, OrgId, TopupId, auto_topup::PutAutoTopup, limits};
 use sortie_base::random;
-use sortie_store::{Actor, AutoTopupRow, BeginAutoTopup, NewAutoTopup, SavedCard};
+use sortie_store::{
+    access::Actor,
+    money::{AutoTopupRow, BeginAutoTopup, NewAutoTopup, SavedCard},
+};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 

@@ -6,7 +6,11 @@ use std::time::Duration;
 use sha2::Digest as _;
 use sortie_api::{OrgId, Timestamp, TopupId, TopupKind, TopupState, UserId, limits};
 use sortie_base::{hex, random};
-use sortie_store::{Actor, NewCustomer, NewTopup, PaymentNotice, TopupMove, TopupRow};
+use sortie_store::{
+    access::Actor,
+    money::{NewCustomer, NewTopup, TopupMove, TopupRow},
+    outbox::PaymentNotice,
+};
 
 use crate::{
     Billing, Checkout, CheckoutOrder, Part,

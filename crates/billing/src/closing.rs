@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use sortie_base::{hex, random};
-use sortie_store::ClosingAccount;
+use sortie_store::money::ClosingAccount;
 
 use crate::{
     error::{Error, Result},

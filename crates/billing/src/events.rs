@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use sortie_api::{Credential, Timestamp};
-use sortie_store::{AfterEvent, ClaimedEvent, Error as StoreError, NewStripeEvent};
+use sortie_store::{
+    Error as StoreError,
+    money::{AfterEvent, ClaimedEvent, NewStripeEvent},
+};
 
 use crate::{
     Billing, Event,

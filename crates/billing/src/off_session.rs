@@ -15,8 +15,8 @@ use std::time::Duration;
 use sortie_api::{OrgId, Timestamp, TopupId, TopupKind, TopupState};
 use sortie_base::{hex, random};
 use sortie_store::{
-    AfterAutoTopup, NewMail, NewTopup, PaymentNotice, SETTINGS_CHANGED, SentAutoTopup, TopupRow,
-    UnpaidAutoTopup,
+    money::{AfterAutoTopup, NewTopup, SETTINGS_CHANGED, SentAutoTopup, TopupRow, UnpaidAutoTopup},
+    outbox::{NewMail, PaymentNotice},
 };
 
 use crate::{

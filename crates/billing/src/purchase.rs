@@ -8,8 +8,9 @@ use std::{collections::BTreeMap, time::Duration};
 use sortie_api::{PaymentId, RefundOrderId, TopupKind, TopupState};
 use sortie_base::random;
 use sortie_store::{
-    Actor, Appended, Error as StoreError, OTHER_AMOUNT, OTHER_ENTRY, PAID_TWICE, PaidTopup, SavedCard,
-    TopupMove, TopupRow,
+    Error as StoreError,
+    access::Actor,
+    money::{Appended, OTHER_AMOUNT, OTHER_ENTRY, PAID_TWICE, PaidTopup, SavedCard, TopupMove, TopupRow},
 };
 
 use crate::{

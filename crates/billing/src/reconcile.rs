@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use sortie_api::{Timestamp, TopupKind, TopupState};
-use sortie_store::{PaymentRow, TopupRow};
+use sortie_store::money::{PaymentRow, TopupRow};
 
 use crate::{
     EventFilter,

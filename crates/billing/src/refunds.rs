@@ -10,7 +10,8 @@ use futures_util::future::join_all;
 use sortie_api::{PaymentId, RefundOrderId, billing::RefundPayment, limits};
 use sortie_base::random;
 use sortie_store::{
-    Actor, NewRefundOrder, OrderedRefund, PaymentRow, RefundOrderRow, RefundOrderState, TakeBackState,
+    access::Actor,
+    money::{NewRefundOrder, OrderedRefund, PaymentRow, RefundOrderRow, RefundOrderState, TakeBackState},
 };
 
 use crate::{

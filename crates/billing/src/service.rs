@@ -5,7 +5,11 @@ use std::{sync::Arc, time::Duration};
 use prometheus_client::registry::Registry;
 use sortie_api::{AuditId, OrgId, Timestamp};
 use sortie_base::{Clock, random};
-use sortie_store::{Actor, Audit, NoticeWriter, Store};
+use sortie_store::{
+    Store,
+    access::{Actor, Audit},
+    outbox::NoticeWriter,
+};
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{

@@ -11,7 +11,11 @@ use sortie_api::{
     deployment::{EntitlementSource, EntitlementState},
     limits,
 };
-use sortie_store::{Actor, Error as StoreError, ReadSubscription, RecordedSubscription, SubscribedPlan};
+use sortie_store::{
+    Error as StoreError,
+    access::Actor,
+    licenses::{ReadSubscription, RecordedSubscription, SubscribedPlan},
+};
 
 use crate::{
     Billing, Subscription, SubscriptionItem, SubscriptionOrder, UNPAID_PAGE,

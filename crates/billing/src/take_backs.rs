@@ -1,7 +1,11 @@
 //! Refunds and disputes: what goes back to the cardholder is taken from the credits.
 
 use sortie_api::RefundOrderId;
-use sortie_store::{Actor, PaymentNotice, PaymentRow, TakeBack, TakeBackKind, TakeBackState, TookBack};
+use sortie_store::{
+    access::Actor,
+    money::{PaymentRow, TakeBack, TakeBackKind, TakeBackState, TookBack},
+    outbox::PaymentNotice,
+};
 
 use crate::{Dispute, Refund, error::Result, purchase::Seen, refunds::order_of, service::Parts};
 

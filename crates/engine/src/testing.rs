@@ -7,7 +7,12 @@ use sortie_api::{
     event::{EventType, ModelCall},
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_store::{Actor, Audit, Claim, Created, NewCallback, NewKey, NewNode, NewRun, NodeId, Store};
+use sortie_store::{
+    Store,
+    access::{Actor, Audit, NewKey},
+    nodes::{NewNode, NodeId},
+    runs::{Claim, Created, NewCallback, NewRun},
+};
 use sortie_testkit::template::copy_sqlite_template;
 use tempfile::TempDir;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -228,9 +233,9 @@ async fn queued(store: &Store, (org, id): (OrgId, RunId), callback: Option<NewCa
         inline: None,
         callback,
         max_cost: Micros::new(1_000_000).unwrap(),
-        payment: sortie_store::Payment::Free,
+        payment: sortie_store::money::Payment::Free,
         timeout_seconds: 60,
-        labels: sortie_store::Labels::default(),
+        labels: sortie_store::runs::Labels::default(),
         created_at: Clock::system().now(),
         trace: None,
         allowance: None,

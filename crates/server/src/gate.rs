@@ -22,7 +22,7 @@ use http::{
 use sortie_api::{ErrorBody, ErrorCode, Role, secret::Presented};
 use sortie_base::network;
 use sortie_engine::{Engine, Hop, PEER_HEADER};
-use sortie_store::Principal;
+use sortie_store::access::Principal;
 use tower::ServiceExt as _;
 use tracing::Instrument;
 

@@ -8,7 +8,7 @@ use sortie_base::{CREDENTIAL_LOOKUP, Clock, Sealer};
 use sortie_billing::{Billing, Stripe, StripeError};
 use sortie_engine::MasterKey;
 use sortie_server::OrganizationListener;
-use sortie_store::{NoticeWriter, Store};
+use sortie_store::{Store, outbox::NoticeWriter};
 use tokio::net::TcpListener;
 
 use crate::{

@@ -25,8 +25,12 @@ use sortie_api::{
     Timestamp, UserId, event::EventType, id::KeyId,
 };
 use sortie_store::{
-    Actor, Audit, Claim, Fence, Finish, Journal, NewEvent, NewKey, NewLedgerEntry, NewNode, NewOrganization,
-    NewRun, NodeId, Payment, Receiver, Store, StoredCredentials,
+    Store,
+    access::{Actor, Audit, NewKey},
+    money::{NewLedgerEntry, Payment},
+    nodes::{NewNode, NodeId},
+    people::NewOrganization,
+    runs::{Claim, Fence, Finish, Journal, NewEvent, NewRun, Receiver, StoredCredentials},
 };
 use tokio::{sync::Notify, task::JoinSet};
 
@@ -128,10 +132,10 @@ impl Bench {
             max_cost: Micros::new(1_000_000)?,
             payment,
             timeout_seconds: 300,
-            labels: sortie_store::Labels {
-                by: key.map(sortie_store::By::Key),
+            labels: sortie_store::runs::Labels {
+                by: key.map(sortie_store::access::By::Key),
                 workflow,
-                ..sortie_store::Labels::default()
+                ..sortie_store::runs::Labels::default()
             },
             created_at: at,
             trace: None,

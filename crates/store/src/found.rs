@@ -1,8 +1,8 @@
 //! Results of lists that look at a bounded number of entries.
 
 use crate::{
+    Result,
     db::{Row, readable},
-    types::Result,
 };
 
 /// Entries of a list that one command has found.

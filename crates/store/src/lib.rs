@@ -6,124 +6,28 @@
 //! over changes nothing and gets [`Error::Fenced`]. Times and identifiers are arguments: this crate reads no clock and makes
 //! no random numbers.
 
-mod audit;
-mod authorizations;
-mod backup;
-mod blobs;
-mod channel;
-mod checks;
-mod connections;
+pub mod access;
+pub mod connections;
 mod db;
-mod deliveries;
-mod files;
+mod error;
+pub mod files;
 mod found;
-mod installation;
-mod keys;
-mod large;
-mod licenses;
-mod mail;
-mod metrics;
-mod money;
-mod nodes;
-mod notices;
-mod oauth;
-mod observe;
-mod operators;
-mod organizations;
-mod people;
-mod principal;
-mod rates;
-mod reseal;
-mod runs;
-mod schedules;
-mod sealed;
+pub mod installation;
+pub mod licenses;
+pub mod money;
+pub mod nodes;
+pub mod oauth;
+pub mod organizations;
+pub mod outbox;
+pub mod people;
+pub mod runs;
+pub mod schedules;
 #[cfg(test)]
 mod tests;
-mod types;
-mod workflows;
+pub mod workflows;
 
-pub use audit::Audit;
-pub use authorizations::{AWAITING, Confirmed, OauthFlow, RefreshHolder, SeenTokens};
-pub use backup::{DatabaseCopy, ReferredBlob, Referrer, Summary};
-pub use blobs::{BlobPosition, Checked, NewBlob, PendingDelete};
-pub use channel::{ChannelMessage, LONGEST_HINT, Speaker};
-pub use checks::{Backlog, DatabaseInfo};
-pub use connections::{ConnectionRow, OldTokens, SaveConnection};
-pub use deliveries::{
-    AfterAttempt, ClaimedDeliveries, ClaimedDelivery, DueHost, MadeAttempt, Order, SCANNED,
-};
-pub use files::{FileRow, NewFile};
+pub use error::{Error, Result};
 pub use found::Found;
-pub use keys::{NewKey, Rotation};
-pub use large::{LargeText, ListedEvent, ListedRun};
-pub use licenses::{
-    Allowance, LicenseRefusal, MonthlyRuns,
-    deployments::{DeploymentRow, NewDeployment},
-    entitlements::{EntitlementRow, PutEntitlement},
-    installed::{InstalledLicense, LicenseUse},
-    subscriptions::{ReadSubscription, RecordedSubscription, SubscribedPlan, SubscriptionRow},
-};
-pub use mail::{AfterSending, ClaimedMail, NewMail, OwnerRow};
-pub use money::{
-    check::{LedgerChecked, LedgerDifference, LedgerRule},
-    credit::{Credit, CreditSums, InsufficientCredit, Payment},
-    ledger::{Appended, LedgerPosition, NewLedgerEntry, OTHER_ENTRY},
-    purchases::{
-        accounts::{BillingAccount, ClosingAccount, NewCustomer, RemovedCard, ReplacedCustomer, SavedCard},
-        auto::{
-            AfterAutoTopup, AutoTopupRow, BeginAutoTopup, NewAutoTopup, SETTINGS_CHANGED, SentAutoTopup,
-            UnpaidAutoTopup,
-        },
-        events::{AfterEvent, ClaimedEvent, NewStripeEvent},
-        payments::{OTHER_AMOUNT, PAID_TWICE, PaidTopup, PaymentRow},
-        refund_orders::{
-            NewRefundOrder, OTHER_REFUND, OrderedRefund, RefundOrderRow, RefundOrderState,
-            UnknownRefundOrderState,
-        },
-        take_backs::{TakeBack, TakeBackKind, TakeBackState, TookBack, UnknownTakeBackState},
-        topups::{NewTopup, TOO_MANY_OPEN, TopupMove, TopupRow},
-    },
-    usage::{UsagePosition, UsageQuery},
-    usage_counts::{CountedPart, Unsettled, UsageDue, UsagePart},
-};
-pub use notices::{NoticeWriter, PaymentNotice};
-pub use oauth::{
-    clients::{OauthClientKind, OauthClientRow, UnknownOauthClientKind},
-    grants::{EndedGrant, GRANTS_OF_A_PERSON, GrantAudit, GrantRow, NewGrant},
-    tokens::{CodeRedemption, Exchange, IssuedTokens, NewTokens, TokenRefresh},
-};
-pub use observe::{DeadRows, MOST_COUNTED, Observed};
-pub use operators::{OperatedOrganization, OperatedPerson};
-pub use organizations::deletion::OrganizationDeletion;
-pub use people::{
-    attempts::{Attempt, PARTS},
-    avatars::Avatar,
-    deletion::PersonDeletion,
-    identities::{IDENTITY_CHANGED, Identity, IdentityRow, ONLY_WAY, OTHER_IDENTITY, ProvenIdentity},
-    invitations::{InvitationRow, Invited, NewInvitation},
-    memberships::{GivenRole, MemberRow, NewOrganization, OwnOrganization},
-    one_time::{NewOneTime, OneTimeMail, Purpose, UnknownPurpose},
-    persons::{Account, NewPerson, PasswordChange, PersonRow},
-    second_factor::{CODE_USED, Factor},
-    sessions::{MemberSession, NewSession, SessionKind, SessionRow, SignIn, SignedIn, UnknownSessionKind},
-};
-pub use principal::{By, Principal, UnknownSubject};
-pub use rates::{GrantedBlock, Leased, WantedBlock};
-pub use reseal::{NodeMasterKeys, Resealed, RowKey, SealedColumn, SealedRow};
-pub use runs::artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};
-pub use runs::retention::{Batch, Deleted, Expiry, OpenCallbacks, Undeletable};
-pub use runs::{ContentHolder, Counted, FinalCost, PlainError, Position, Settled, UnretainedFinish};
-pub use schedules::{
-    Due, FireRow, Fires, ListedSchedule, NextOccurrence, ReplacedRun, SaveSchedule, ScheduleRow,
-    ScheduleSpec, ScheduleState, SealedCallback,
-};
-pub use types::{
-    Actor, Append, AuditFilter, Cancelled, Claim, Created, Definition, Error, EventRow, Fence, Finish,
-    Followed, Heartbeat, Held, InlineCredentials, Journal, Labels, NewCallback, NewEntries, NewEvent,
-    NewNode, NewRun, NodeId, NodeRow, Origin, OverBudget, Progress, Receiver, Result, Retention, RunFilter,
-    SeenLease, StoredCredentials, StoredDefinition, Sweep, Swept, Unretained, Watched,
-};
-pub use workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};
 
 use std::{sync::Arc, time::Duration};
 

@@ -6,11 +6,11 @@
 use sortie_api::{OrgId, Timestamp};
 
 use crate::{
-    Audit, Store, audit,
+    Error, Result, Store,
+    access::{Audit, audit},
     db::{Row, Stmt, Tx, batch, vals},
-    large::short,
     organizations::lock,
-    types::{Error, Result},
+    runs::large::short,
 };
 
 /// Workflow as it is stored.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sortie_api::Timestamp;
-use sortie_store::{NewMail, OwnerRow};
+use sortie_store::outbox::{NewMail, OwnerRow};
 use tokio_util::sync::CancellationToken;
 
 use super::Letter;

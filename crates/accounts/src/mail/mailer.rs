@@ -6,7 +6,10 @@
 use std::{sync::Arc, time::Duration};
 
 use sortie_api::{EmailDelivery, MailId, Timestamp};
-use sortie_store::{AfterSending, ClaimedMail, Error as StoreError, NewMail};
+use sortie_store::{
+    Error as StoreError,
+    outbox::{AfterSending, ClaimedMail, NewMail},
+};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},

@@ -22,7 +22,7 @@ use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
 use sortie_api::{EmailDelivery, MailId, Timestamp};
 use sortie_base::{SealContext, random};
-use sortie_store::{NewMail, SealedColumn};
+use sortie_store::{installation::SealedColumn, outbox::NewMail};
 use tokio::sync::Notify;
 use url::Url;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sortie_store::{NewMail, NoticeWriter, OwnerRow, PaymentNotice};
+use sortie_store::outbox::{NewMail, NoticeWriter, OwnerRow, PaymentNotice};
 
 use super::{Letter, PaymentLetter};
 use crate::Accounts;

@@ -8,7 +8,7 @@ use sortie_api::{
     secret::{AUTHORIZATION_CODE, Secret},
 };
 use sortie_base::random;
-use sortie_store::{NewGrant, OwnOrganization};
+use sortie_store::{oauth::NewGrant, people::OwnOrganization};
 
 use super::{
     error::{OauthError, OauthErrorCode},

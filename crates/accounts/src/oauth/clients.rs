@@ -8,7 +8,7 @@ use sortie_api::{
     secret::{CLIENT_SECRET, Secret},
 };
 use sortie_base::random;
-use sortie_store::{OauthClientKind, OauthClientRow};
+use sortie_store::oauth::{OauthClientKind, OauthClientRow};
 use subtle::ConstantTimeEq as _;
 
 use super::{

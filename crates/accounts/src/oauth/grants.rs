@@ -1,7 +1,7 @@
 //! Grants of a person: list and end.
 
 use sortie_api::{GrantId, UserId};
-use sortie_store::{EndedGrant, GrantRow};
+use sortie_store::oauth::{EndedGrant, GrantRow};
 
 use crate::{Accounts, Author, Result};
 

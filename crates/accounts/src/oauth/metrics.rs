@@ -118,7 +118,7 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use prometheus_client::encoding::text::encode;
-    use sortie_store::Actor;
+    use sortie_store::access::Actor;
 
     use crate::{Author, TokenRequest, rig::Rig};
 

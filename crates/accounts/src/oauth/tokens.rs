@@ -13,7 +13,7 @@ use sortie_api::{
     secret::{ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN, Secret},
 };
 use sortie_base::random;
-use sortie_store::{CodeRedemption, EndedGrant, Exchange, GrantAudit, NewTokens, TokenRefresh};
+use sortie_store::oauth::{CodeRedemption, EndedGrant, Exchange, GrantAudit, NewTokens, TokenRefresh};
 
 use super::{
     OauthFailure, OauthResult,

@@ -1,7 +1,7 @@
 //! Roles of people on a self-hosted engine, as the claims of an identity provider give them.
 
 use sortie_api::{OrgId, Role, UserId};
-use sortie_store::{Audit, GivenRole};
+use sortie_store::{access::Audit, people::GivenRole};
 
 use super::{IdentityProvider, token::Claims};
 use crate::{Author, Error, Parts, Result};

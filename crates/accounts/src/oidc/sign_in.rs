@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use sortie_api::{Credential, Role, UserId};
 use sortie_base::random;
-use sortie_store::{Account, Identity, NewPerson, ProvenIdentity, SignIn};
+use sortie_store::people::{Account, Identity, NewPerson, ProvenIdentity, SignIn};
 use url::Url;
 
 use super::{

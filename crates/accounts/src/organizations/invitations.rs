@@ -7,7 +7,7 @@ use sortie_api::{
     secret::{INVITATION_TOKEN, Secret},
 };
 use sortie_base::random;
-use sortie_store::{InvitationRow, Invited, NewInvitation, OwnOrganization};
+use sortie_store::people::{InvitationRow, Invited, NewInvitation, OwnOrganization};
 
 use super::Requester;
 use crate::{Accounts, Error, Result, email::EmailAddress, mail::Letter};

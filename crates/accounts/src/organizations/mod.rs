@@ -6,7 +6,10 @@ mod tests;
 
 use sortie_api::{OrgId, Role, UserId, limits, secret::Secret};
 use sortie_base::random;
-use sortie_store::{MemberRow, NewOrganization, OrganizationDeletion, OwnOrganization};
+use sortie_store::{
+    organizations::OrganizationDeletion,
+    people::{MemberRow, NewOrganization, OwnOrganization},
+};
 
 pub use invitations::NewInvitationLink;
 
@@ -208,7 +211,7 @@ impl Parts {
         org: OrgId,
         action: &'static str,
         target: impl Into<String>,
-    ) -> Result<sortie_store::Audit> {
+    ) -> Result<sortie_store::access::Audit> {
         author.audit(&self.options.clock, org, action, target)
     }
 

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use sortie_api::{AuditEntry, EmailDelivery, OrgId, Role, UserId, limits};
-use sortie_store::{Actor, AuditFilter, By};
+use sortie_store::access::{Actor, AuditFilter, By};
 
 use super::Requester;
 use crate::{Author, Error, Result, rig::Rig};

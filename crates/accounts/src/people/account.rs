@@ -4,7 +4,8 @@ use sha2::{Digest as _, Sha256};
 use sortie_api::{AuditEntry, OrgId, Role, SessionId, UserId};
 use sortie_base::hex;
 use sortie_store::{
-    GrantRow, Identity, IdentityRow, ONLY_WAY, OwnOrganization, PersonDeletion, PersonRow, SessionRow,
+    oauth::GrantRow,
+    people::{Identity, IdentityRow, ONLY_WAY, OwnOrganization, PersonDeletion, PersonRow, SessionRow},
 };
 
 use super::{rules, sessions::MOST_LISTED};

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 use sortie_api::UserId;
 use sortie_base::hex;
-use sortie_store::Avatar;
+use sortie_store::people::Avatar;
 
 use super::picture::{NoPicture, picture};
 use crate::{Accounts, Error, Result};

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use sortie_store::PARTS;
+use sortie_store::people::PARTS;
 use tokio::time::MissedTickBehavior;
 
 use crate::{Accounts, attempts::DAY};
@@ -70,7 +70,10 @@ async fn delete<F: Future<Output = sortie_store::Result<u64>>>(unit: &'static st
 #[cfg(test)]
 mod tests {
     use sortie_api::Role;
-    use sortie_store::{Actor, NewOneTime, OneTimeMail, Purpose};
+    use sortie_store::{
+        access::Actor,
+        people::{NewOneTime, OneTimeMail, Purpose},
+    };
 
     use super::*;
     use crate::{Author, Requester, rig::Rig};

@@ -6,7 +6,8 @@
 use sortie_api::Credential;
 use sortie_base::network;
 use sortie_store::{
-    Account, Error as StoreError, Factor, OwnOrganization, PasswordChange, PersonRow, SignIn,
+    Error as StoreError,
+    people::{Account, Factor, OwnOrganization, PasswordChange, PersonRow, SignIn},
 };
 
 use super::{
@@ -173,9 +174,9 @@ impl Parts {
         let user = account.person.id;
         let (session, token) = self.new_session(user, client)?;
         self.store.sign_in(session, with).await.map_err(|error| {
-            if let StoreError::Conflict(sortie_store::CODE_USED) = error {
+            if let StoreError::Conflict(sortie_store::people::CODE_USED) = error {
                 Error::SecondFactorRequired
-            } else if let StoreError::Conflict(text @ sortie_store::OTHER_IDENTITY) = error {
+            } else if let StoreError::Conflict(text @ sortie_store::people::OTHER_IDENTITY) = error {
                 Error::Forbidden(text.to_owned())
             } else {
                 error.into()

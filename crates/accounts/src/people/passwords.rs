@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sortie_api::{Credential, SessionId, Timestamp, UserId};
-use sortie_store::{Account, PasswordChange, Purpose};
+use sortie_store::people::{Account, PasswordChange, Purpose};
 
 use super::{
     jobs::Job,

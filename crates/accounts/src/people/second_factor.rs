@@ -4,7 +4,11 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest as _, Sha256};
 use sortie_api::{Credential, Timestamp, UserId};
 use sortie_base::{SealContext, random};
-use sortie_store::{Account, Error as StoreError, Factor, NewOneTime, Purpose, SealedColumn};
+use sortie_store::{
+    Error as StoreError,
+    installation::SealedColumn,
+    people::{Account, Factor, NewOneTime, Purpose},
+};
 use totp_rs::{Algorithm, Builder, Totp};
 
 use crate::{Accounts, Error, Parts, Proof, Result};

@@ -12,7 +12,7 @@ use sortie_api::{
     secret::{Presented, SESSION_TOKEN, Secret},
 };
 use sortie_base::{network, random};
-use sortie_store::{MemberSession, NewSession, SessionKind, SessionRow, SignedIn};
+use sortie_store::people::{MemberSession, NewSession, SessionKind, SessionRow, SignedIn};
 use tokio::time::Instant;
 
 use crate::{Accounts, Author, Options, Parts, Result};

@@ -7,7 +7,10 @@ use sortie_api::{
     secret::{INVITATION_TOKEN, MAIL_TOKEN, Secret},
 };
 use sortie_base::random;
-use sortie_store::{Error as StoreError, NewOneTime, NewPerson, OneTimeMail, Purpose};
+use sortie_store::{
+    Error as StoreError,
+    people::{NewOneTime, NewPerson, OneTimeMail, Purpose},
+};
 
 use super::{
     applicant::{Applicant, CheckedApplicant},

@@ -348,7 +348,7 @@ async fn a_weaker_hash_is_replaced_at_the_next_sign_in() {
         .unwrap()
         .token;
     let (_, session) = rig.session_of(&token).await.unwrap();
-    let change = sortie_store::PasswordChange {
+    let change = sortie_store::people::PasswordChange {
         user: ann,
         old,
         new: weaker.clone(),

@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, net::IpAddr, path::Path};
 
 use sortie_accounts::{Accounts, Client, IdentityProvider, OidcAnswer, OidcFlow, OidcSignIn, OidcVisitor};
 use sortie_api::Credential;
-use sortie_store::SessionKind;
+use sortie_store::people::SessionKind;
 use sortie_testkit::{
     Bytes, Client as Http,
     http::{HeaderValue, Method},
@@ -177,7 +177,7 @@ async fn people_sign_in_at_oidc_provider_by_its_own_pages() {
             back(accounts, &flow, &callback).await.is_err(),
             "a code works once"
         );
-        let identity = sortie_store::Identity {
+        let identity = sortie_store::people::Identity {
             issuer,
             subject: "cat".to_owned(),
         };

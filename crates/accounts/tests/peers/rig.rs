@@ -7,7 +7,11 @@ use sortie_accounts::{
 };
 use sortie_api::{EmailDelivery, OrgId, Role, SessionId, UserId};
 use sortie_base::{CREDENTIAL_LOOKUP, Clock, MasterKey, Sealer, random};
-use sortie_store::{Actor, NewPerson, NewSession, SessionKind, Store};
+use sortie_store::{
+    Store,
+    access::Actor,
+    people::{NewPerson, NewSession, SessionKind},
+};
 
 /// Accounts with one person, who owns an organization.
 pub(crate) struct Rig {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use sortie_api::{TopupState, billing::PaymentMethodSync};
-use sortie_store::{Actor, PaymentNotice};
+use sortie_store::{access::Actor, outbox::PaymentNotice};
 use sortie_testkit::{
     Checked, Database, StripeDouble, both_databases,
     stripe::{Call, Card, Fault},

@@ -3,7 +3,7 @@
 
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use sortie_api::billing::RefundPayment;
-use sortie_store::{Actor, PaymentRow};
+use sortie_store::{access::Actor, money::PaymentRow};
 use sortie_testkit::{
     Checked, Database, both_databases,
     stripe::{Card, DisputeStage, Verdict},

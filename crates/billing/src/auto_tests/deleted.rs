@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sortie_api::TopupState;
-use sortie_store::OrganizationDeletion;
+use sortie_store::organizations::OrganizationDeletion;
 use sortie_testkit::{
     Checked, Database, both_databases,
     stripe::{Call, Card, Fault, Settlement},
@@ -27,7 +27,7 @@ impl Rig {
         let buyer = Buyer {
             org: self.org,
             user: self.owner,
-            actor: &sortie_store::Actor::default(),
+            actor: &sortie_store::access::Actor::default(),
         };
         let url = self.billing.create_checkout(buyer, 2_500, false).await.unwrap();
         url.rsplit('/').next().unwrap().to_owned()
@@ -186,7 +186,7 @@ async fn a_page_that_was_being_made_during_the_deletion_is_not_handed_out(databa
     let buyer = Buyer {
         org: rig.org,
         user: rig.owner,
-        actor: &sortie_store::Actor::default(),
+        actor: &sortie_store::access::Actor::default(),
     };
     let meanwhile = async {
         rig.double

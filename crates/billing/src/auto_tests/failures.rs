@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sortie_store::{Actor, PaymentNotice, SentAutoTopup};
+use sortie_store::{access::Actor, money::SentAutoTopup, outbox::PaymentNotice};
 use sortie_testkit::{
     Checked, Database, both_databases,
     stripe::{Call, Card, Fault, Settlement},

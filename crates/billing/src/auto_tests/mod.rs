@@ -22,8 +22,11 @@ use sortie_api::{
 };
 use sortie_base::Clock;
 use sortie_store::{
-    Actor, Audit, BeginAutoTopup, NewLedgerEntry, NewMail, NewOrganization, NewPerson, NewSession,
-    NoticeWriter, OwnerRow, PaymentNotice, SessionKind, Store, TopupRow,
+    Store,
+    access::{Actor, Audit},
+    money::{BeginAutoTopup, NewLedgerEntry, TopupRow},
+    outbox::{NewMail, NoticeWriter, OwnerRow, PaymentNotice},
+    people::{NewOrganization, NewPerson, NewSession, SessionKind},
 };
 use sortie_testkit::{
     Checked, Database, StripeDouble, both_databases,

@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use sortie_api::{PaymentId, RefundOrderId, billing::RefundPayment};
-use sortie_store::{Actor, NewRefundOrder, PaymentRow};
+use sortie_store::{
+    access::Actor,
+    money::{NewRefundOrder, PaymentRow},
+};
 use sortie_testkit::{
     Checked, Database, both_databases,
     stripe::{Call, Card, Fault},

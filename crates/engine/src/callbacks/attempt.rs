@@ -12,7 +12,10 @@ use reqwest::{Method, header::CONTENT_TYPE};
 use sha2::Sha256;
 use sortie_api::{OrgId, RunId, Timestamp, TraceContext};
 use sortie_net::read_head;
-use sortie_store::{AfterAttempt, ClaimedDelivery, Error as StoreError, MadeAttempt};
+use sortie_store::{
+    Error as StoreError,
+    outbox::{AfterAttempt, ClaimedDelivery, MadeAttempt},
+};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::Instant,
@@ -373,7 +376,7 @@ mod tests {
     use prometheus_client::{encoding::text::encode, registry::Registry};
     use proptest::prelude::*;
     use sortie_api::limits;
-    use sortie_store::{NewCallback, NodeId, Order, Store};
+    use sortie_store::{Store, nodes::NodeId, outbox::Order, runs::NewCallback};
     use tokio_util::task::TaskTracker;
 
     use super::*;

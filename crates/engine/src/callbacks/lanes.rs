@@ -11,7 +11,7 @@ mod tests;
 use std::collections::{BTreeMap, HashMap};
 
 use sortie_api::{OrgId, Timestamp};
-use sortie_store::Order;
+use sortie_store::outbox::Order;
 
 use super::shares::Shares;
 

@@ -22,7 +22,7 @@ use reqwest::Method;
 use serde::{Deserialize, Serialize};
 use sortie_api::{DeliveryAttempt, OrgId, Redelivery, RunId, limits, request::Callback};
 use sortie_net::{Client, Timeouts};
-use sortie_store::NewCallback;
+use sortie_store::runs::NewCallback;
 use tokio::sync::Notify;
 use url::Url;
 

@@ -8,7 +8,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use sortie_api::{OrgId, Timestamp};
-use sortie_store::{ClaimedDelivery, Error as StoreError};
+use sortie_store::{Error as StoreError, outbox::ClaimedDelivery};
 use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 

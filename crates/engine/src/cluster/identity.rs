@@ -6,7 +6,10 @@ use std::sync::{
 };
 
 use sortie_api::Timestamp;
-use sortie_store::{Error as StoreError, NewNode, NodeId, Store};
+use sortie_store::{
+    Error as StoreError, Store,
+    nodes::{NewNode, NodeId},
+};
 use tokio::time::Instant;
 
 use super::leases::Leases;

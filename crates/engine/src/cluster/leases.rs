@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
 use sortie_api::Timestamp;
-use sortie_store::{NodeId, SeenLease};
+use sortie_store::nodes::{NodeId, SeenLease};
 use tokio::time::Instant;
 
 #[derive(Clone)]

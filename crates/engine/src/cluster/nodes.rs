@@ -4,7 +4,7 @@ use sortie_api::{
     Timestamp,
     node::{Node, NodeState},
 };
-use sortie_store::{Leased, NodeRow, WantedBlock};
+use sortie_store::nodes::{Leased, NodeRow, WantedBlock};
 
 use crate::{Engine, error::Error};
 
@@ -47,7 +47,7 @@ fn node(row: NodeRow, now: Timestamp) -> Node {
 
 #[cfg(test)]
 mod tests {
-    use sortie_store::{NewNode, NodeId};
+    use sortie_store::nodes::{NewNode, NodeId};
 
     use super::*;
 

@@ -12,7 +12,7 @@ use sortie_api::{
     connection::{ConnectionDefinition, ConnectionType},
     request::{RunConnection, RunRequest},
 };
-use sortie_store::ConnectionRow;
+use sortie_store::connections::ConnectionRow;
 
 use super::{Connections, definition_of, secrets::Secrets};
 use crate::error::Error;

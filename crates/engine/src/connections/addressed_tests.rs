@@ -6,7 +6,7 @@ use sortie_api::{
     secret::{SELF_HOSTED_KEY, Secret},
 };
 use sortie_connect::{Auth, Target, TokenError, Tokens as _};
-use sortie_store::{Actor, Created, OauthFlow, Store};
+use sortie_store::{Store, access::Actor, connections::OauthFlow, runs::Created};
 use tempfile::TempDir;
 
 use super::*;
@@ -72,11 +72,11 @@ impl Rig {
     }
 
     /// The connection `c1` as it is stored.
-    async fn row(&self) -> sortie_store::ConnectionRow {
+    async fn row(&self) -> sortie_store::connections::ConnectionRow {
         self.store.get_connection(self.caller.org, "c1").await.unwrap()
     }
 
-    fn audit(&self) -> sortie_store::Audit {
+    fn audit(&self) -> sortie_store::access::Audit {
         self.caller.audit(&self.clock, "connection.put", "c").unwrap()
     }
 

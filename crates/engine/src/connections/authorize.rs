@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use sortie_api::{Credential, OrgId, connection::Authorization, limits};
 use sortie_connect::oauth;
-use sortie_store::{Actor, ConnectionRow, OauthFlow};
+use sortie_store::{
+    access::Actor,
+    connections::{ConnectionRow, OauthFlow},
+};
 use url::Url;
 
 use super::{

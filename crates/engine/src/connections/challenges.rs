@@ -2,7 +2,7 @@
 
 use sortie_api::{ConnectionId, ConnectionStatus, Credential, OrgId, connection::AuthType};
 use sortie_connect::{Failure, OpenError, oauth::Challenge};
-use sortie_store::ConnectionRow;
+use sortie_store::connections::ConnectionRow;
 
 use super::{Connections, addressed::Address, definition_of, flow::challenge_at};
 use crate::error::Error;

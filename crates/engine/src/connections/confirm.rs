@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use sortie_api::{ConnectionStatus, Credential, Timestamp, connection::ConfirmedAuthorization, limits};
 use sortie_connect::oauth;
-use sortie_store::{AWAITING, Confirmed, ConnectionRow, OauthFlow};
+use sortie_store::connections::{AWAITING, Confirmed, ConnectionRow, OauthFlow};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use url::Url;

@@ -36,7 +36,10 @@ use sortie_api::{
 use sortie_connect::{Connector, Status, StdioLauncher, oauth};
 use sortie_net::Reach;
 use sortie_sandbox::Backend;
-use sortie_store::{ConnectionRow, OldTokens, SaveConnection, Store};
+use sortie_store::{
+    Store,
+    connections::{ConnectionRow, OldTokens, SaveConnection},
+};
 use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 use zeroize::Zeroizing;

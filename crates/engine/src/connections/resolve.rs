@@ -11,7 +11,7 @@ use sortie_api::{
     request::RunConnection,
 };
 use sortie_connect::{Auth, Connection, Opened, Target};
-use sortie_store::ConnectionRow;
+use sortie_store::connections::ConnectionRow;
 use url::Url;
 
 use super::{

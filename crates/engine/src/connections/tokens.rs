@@ -15,7 +15,10 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use sortie_api::{ConnectionId, ConnectionStatus, Credential, OrgId, Timestamp};
 use sortie_connect::{TokenError, Tokens, oauth};
-use sortie_store::{ConnectionRow, Error as StoreError, RefreshHolder, SeenTokens};
+use sortie_store::{
+    Error as StoreError,
+    connections::{ConnectionRow, RefreshHolder, SeenTokens},
+};
 use tokio::time::Instant;
 
 use super::{

@@ -9,7 +9,10 @@ use sortie_api::{
     limits,
     secret::Secret,
 };
-use sortie_store::{Actor, By, NewKey, Rotation, Store};
+use sortie_store::{
+    Store,
+    access::{Actor, By, NewKey, Rotation},
+};
 
 use crate::{
     Engine,

@@ -11,7 +11,10 @@ use sortie_api::{
     OrgId,
     master_key::{MasterKeys, NodeKeys, Reseal, SealedValues},
 };
-use sortie_store::{Resealed, RowKey, SealedColumn, SealedRow, Store};
+use sortie_store::{
+    Store,
+    installation::{Resealed, RowKey, SealedColumn, SealedRow},
+};
 
 use crate::{
     Engine,

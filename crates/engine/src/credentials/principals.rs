@@ -12,7 +12,11 @@ use sortie_api::{
     KeyId, Mode, OrgId, OrganizationInfo, Role,
     secret::{ACCESS_TOKEN, HOSTED_KEY, Presented, SELF_HOSTED_KEY, Secret},
 };
-use sortie_store::{By, Principal, SignedIn, Store};
+use sortie_store::{
+    Store,
+    access::{By, Principal},
+    people::SignedIn,
+};
 use tokio::time::Instant;
 
 use crate::{Engine, error::Error, kit::random::random};
@@ -225,7 +229,7 @@ impl Principals {
 mod tests {
     use sortie_api::{SessionId, Timestamp, UserId};
     use sortie_base::{CREDENTIAL_LOOKUP, hex};
-    use sortie_store::SessionKind;
+    use sortie_store::people::SessionKind;
 
     use super::*;
 

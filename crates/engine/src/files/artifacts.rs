@@ -1,7 +1,7 @@
 //! Artifacts of runs: their list, their content, and saving one as a file.
 
 use sortie_api::{Artifact, File, OrgId, RunId, file::KeepArtifact};
-use sortie_store::KeptArtifact;
+use sortie_store::runs::KeptArtifact;
 
 use crate::{
     Engine,

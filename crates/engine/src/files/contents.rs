@@ -9,7 +9,10 @@ use std::{fs::File, ops::Range, path::PathBuf, time::Duration};
 
 use sortie_api::{BlobId, OrgId, Sha256, Timestamp};
 use sortie_blobs::{Address, Blobs, Content, Settings, Staged, Staging};
-use sortie_store::{NewBlob, PendingDelete, Store};
+use sortie_store::{
+    Store,
+    files::{NewBlob, PendingDelete},
+};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 

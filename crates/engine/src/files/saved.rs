@@ -7,7 +7,10 @@ use std::ops::Range;
 
 use sortie_api::{BlobId, File, FileId, OrgId, Sha256, Timestamp, file::check_name};
 use sortie_blobs::{Content, Staging};
-use sortie_store::{FileRow, NewFile, Store};
+use sortie_store::{
+    Store,
+    files::{FileRow, NewFile},
+};
 
 use crate::{
     Engine,

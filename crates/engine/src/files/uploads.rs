@@ -5,7 +5,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
 use sortie_api::OrgId;
-use sortie_store::By;
+use sortie_store::access::By;
 use tokio::sync::Notify;
 
 use crate::{error::Error, kit::caller::Caller};
@@ -155,9 +155,9 @@ mod tests {
         let (org, by) = holder(1, 1);
         let caller = Caller {
             org,
-            actor: sortie_store::Actor {
+            actor: sortie_store::access::Actor {
                 by,
-                ..sortie_store::Actor::default()
+                ..sortie_store::access::Actor::default()
             },
         };
         let mut held = fill(&uploads, (org, by));

@@ -1,7 +1,7 @@
 //! Caller of a command of the engine.
 
 use sortie_api::{AuditId, OrgId};
-use sortie_store::{Actor, Audit};
+use sortie_store::access::{Actor, Audit};
 
 use crate::{error::Error, kit::random::random};
 use sortie_base::Clock;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use sortie_api::{Credential, Micros, Mode, Timestamp, limits, usage::Day};
 use sortie_net::{Network, Outbound, Reach};
 use sortie_sandbox::Limits;
-use sortie_store::Payment;
+use sortie_store::money::Payment;
 use sortie_web::{RobotsTxt, SearchSettings};
 
 use crate::kit::traces::Traces;

@@ -8,7 +8,10 @@ use std::{fmt, future::Future, sync::Arc};
 
 use reqwest::RequestBuilder;
 use sortie_api::{OrgId, RunStatus, SPANS, ScheduleId, TraceContext, model::ModelInfo};
-use sortie_store::{Claim, ClaimedDelivery, Origin};
+use sortie_store::{
+    outbox::ClaimedDelivery,
+    runs::{Claim, Origin},
+};
 use tracing::{
     Span,
     field::Empty,

@@ -13,7 +13,7 @@ mod tests;
 mod watch;
 
 use sortie_api::{OrgId, RunId, RunStatus};
-use sortie_store::{Claim, Store};
+use sortie_store::{Store, runs::Claim};
 
 pub(crate) use self::{heartbeat::Heartbeat, reconciler::Reconciler, sweeper::Sweeper, watch::Watch};
 use crate::{

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sortie_api::{RunId, RunStatus};
-use sortie_store::{Held, NodeId};
+use sortie_store::{nodes::NodeId, runs::Held};
 use tokio_util::sync::CancellationToken;
 
 use super::{Takeover, sweeper::LIMIT};

@@ -1,6 +1,6 @@
 //! The sweeper: declares nodes without a renewed lease lost, and takes their runs over.
 
-use sortie_store::Sweep;
+use sortie_store::runs::Sweep;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use sortie_api::{OrgId, RunId, RunStatus};
-use sortie_store::NodeId;
+use sortie_store::nodes::NodeId;
 use tempfile::TempDir;
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};

@@ -11,7 +11,7 @@ use sortie_api::{
 };
 use sortie_models::Settings;
 use sortie_sandbox::Level;
-use sortie_store::DatabaseInfo;
+use sortie_store::installation::DatabaseInfo;
 
 use crate::{
     Engine,

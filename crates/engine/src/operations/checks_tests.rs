@@ -3,7 +3,7 @@ use sortie_api::{
     RunId, Timestamp,
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_store::{Actor, Created};
+use sortie_store::{access::Actor, runs::Created};
 use tempfile::TempDir;
 
 use super::*;

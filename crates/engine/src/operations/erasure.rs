@@ -7,7 +7,10 @@
 use std::time::Duration;
 
 use sortie_api::{OrgId, Timestamp};
-use sortie_store::{CountedPart, Expiry, OpenCallbacks, Undeletable};
+use sortie_store::{
+    money::CountedPart,
+    runs::{Expiry, OpenCallbacks, Undeletable},
+};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 

@@ -5,7 +5,12 @@ use std::{future::poll_fn, path::Path, pin::pin, task::Poll};
 use serde_json::json;
 use sortie_api::{AuditId, LedgerKind, Mode, OrgId, UserId};
 use sortie_base::{Clock, MasterKey};
-use sortie_store::{Actor, Audit, NewLedgerEntry, NewOrganization, NewPerson, OrganizationDeletion};
+use sortie_store::{
+    access::{Actor, Audit},
+    money::NewLedgerEntry,
+    organizations::OrganizationDeletion,
+    people::{NewOrganization, NewPerson},
+};
 
 use super::*;
 use crate::kit::{

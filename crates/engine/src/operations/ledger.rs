@@ -6,7 +6,10 @@
 use std::{sync::Arc, time::Duration};
 
 use sortie_api::{OrgId, RunId, Timestamp, usage::Day};
-use sortie_store::{LedgerChecked, LedgerDifference, LedgerRule, Store};
+use sortie_store::{
+    Store,
+    money::{LedgerChecked, LedgerDifference, LedgerRule},
+};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 

@@ -14,7 +14,10 @@ use sortie_api::{
     usage::Day,
 };
 use sortie_base::{LicenseClaims, hex, read_license};
-use sortie_store::{Allowance, InstalledLicense, LicenseUse, MonthlyRuns, Store};
+use sortie_store::{
+    Store,
+    licenses::{Allowance, InstalledLicense, LicenseUse, MonthlyRuns},
+};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 

@@ -11,7 +11,10 @@
 use std::time::Duration;
 
 use sortie_api::{Timestamp, usage::Day};
-use sortie_store::{Batch, Expiry, OpenCallbacks, Store, Undeletable};
+use sortie_store::{
+    Store,
+    runs::{Batch, Expiry, OpenCallbacks, Undeletable},
+};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -178,7 +181,10 @@ async fn delete_runs(store: &Store, clock: &Clock, finished_before: Timestamp) -
 #[cfg(test)]
 mod tests {
     use sortie_api::{Micros, RunId, RunStatus};
-    use sortie_store::{Error, Finish, Journal, NewEvent, StoredCredentials};
+    use sortie_store::{
+        Error,
+        runs::{Finish, Journal, NewEvent, StoredCredentials},
+    };
 
     use super::*;
     use crate::testing::{Held, held};
@@ -199,7 +205,7 @@ mod tests {
             events: vec![NewEvent::new(&status, at).unwrap()],
             journal: Journal::Empty,
             stored_credentials: StoredCredentials::Absent,
-            receiver: sortie_store::Receiver::Nobody,
+            receiver: sortie_store::runs::Receiver::Nobody,
             artifacts: None,
             at,
         };

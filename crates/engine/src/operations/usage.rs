@@ -7,7 +7,10 @@ use sortie_api::{
     OrgId, Timestamp, limits,
     usage::{Day, UsageDimension, UsageFigures, UsageRow},
 };
-use sortie_store::{CountedPart, Store, Unsettled, UsageDue, UsagePart, UsagePosition, UsageQuery};
+use sortie_store::{
+    Store,
+    money::{CountedPart, Unsettled, UsageDue, UsagePart, UsagePosition, UsageQuery},
+};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -289,7 +292,7 @@ async fn count_late(store: &Store) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use sortie_api::Micros;
-    use sortie_store::{Finish, Journal, NewEvent, StoredCredentials};
+    use sortie_store::runs::{Finish, Journal, NewEvent, StoredCredentials};
 
     use super::*;
     use crate::testing::{Held, held};
@@ -321,7 +324,7 @@ mod tests {
         let settled = store.settle_run(
             fence.run,
             fence.attempt,
-            sortie_store::FinalCost::default(),
+            sortie_store::runs::FinalCost::default(),
             Vec::new(),
         );
         settled.await.unwrap();
@@ -445,7 +448,7 @@ mod tests {
 
         let ended = sortie_api::RunStatus::Failed;
         let finish = Finish {
-            receiver: sortie_store::Receiver::Nobody,
+            receiver: sortie_store::runs::Receiver::Nobody,
             artifacts: None,
             status: ended,
             output: None,

@@ -14,7 +14,11 @@ use prometheus_client::{
 };
 use sortie_api::{Mode, RunStatus, Timestamp};
 use sortie_sandbox::Capabilities;
-use sortie_store::{CreditSums, DeadRows, LicenseUse, Observed};
+use sortie_store::{
+    installation::{DeadRows, Observed},
+    licenses::LicenseUse,
+    money::CreditSums,
+};
 use tokio::time::{Instant, timeout};
 
 use crate::{

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use sortie_api::{OrgId, Run, RunId};
-use sortie_store::{ContentHolder, LargeText, ListedEvent, ListedRun, StoredDefinition};
+use sortie_store::runs::{ContentHolder, LargeText, ListedEvent, ListedRun, StoredDefinition};
 
 use crate::{
     Engine,

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use sortie_api::{OrgId, RunId, RunRequest, ScheduleId, Timestamp, TraceContext, model::ModelCatalog};
 use sortie_base::spawn_short;
-use sortie_store::{Cancelled, Created, Definition, InlineCredentials, Labels, ListedRun, NewRun, Retention};
+use sortie_store::runs::{
+    Cancelled, Created, Definition, InlineCredentials, Labels, ListedRun, NewRun, Retention,
+};
 use tracing::Instrument as _;
 
 use crate::{
@@ -209,8 +211,8 @@ impl Engine {
     }
 
     /// Makes the stored facts of a run whose content this node has.
-    pub(crate) fn unretained(&self) -> sortie_store::Unretained {
-        sortie_store::Unretained {
+    pub(crate) fn unretained(&self) -> sortie_store::runs::Unretained {
+        sortie_store::runs::Unretained {
             node: self.0.cluster.identity.get(),
             surcharge_percent: self.0.options.surcharge_percent,
         }

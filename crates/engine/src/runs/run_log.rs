@@ -7,8 +7,11 @@ use std::sync::Arc;
 
 use sortie_api::{OrgId, Run, RunId, RunStatus};
 use sortie_store::{
-    Append, Counted, Error as StoreError, EventRow, Fence, FinalCost, Finish, Followed, LargeText,
-    ListedEvent, NewEvent, PlainError, Progress, Retention, Settled, Store, UnretainedFinish,
+    Error as StoreError, Store,
+    runs::{
+        Append, Counted, EventRow, Fence, FinalCost, Finish, Followed, LargeText, ListedEvent, NewEvent,
+        PlainError, Progress, Retention, Settled, UnretainedFinish,
+    },
 };
 
 use crate::{

@@ -7,7 +7,10 @@ use sortie_api::{
     OrgId, RunRequest, Timestamp, limits,
     workflow::{WorkflowDefinition, WorkflowSummary},
 };
-use sortie_store::{PutWorkflow, SavedWorkflow, Store, WorkflowRow};
+use sortie_store::{
+    Store,
+    workflows::{PutWorkflow, SavedWorkflow, WorkflowRow},
+};
 
 use crate::{
     Engine,

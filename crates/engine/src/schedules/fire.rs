@@ -9,7 +9,12 @@ use sortie_api::{
     OrgId, RunId, RunStatus, ScheduleId, Timestamp,
     schedule::{FireOutcome, Overlap},
 };
-use sortie_store::{Actor, By, Error as StoreError, FireRow, Fires, NewRun, ScheduleRow};
+use sortie_store::{
+    Error as StoreError,
+    access::{Actor, By},
+    runs::NewRun,
+    schedules::{FireRow, Fires, ScheduleRow},
+};
 
 use super::{
     form,

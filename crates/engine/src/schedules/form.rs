@@ -7,7 +7,7 @@ use sortie_api::{
     request::Callback,
     schedule::{CreateSchedule, Overlap, UpdateSchedule},
 };
-use sortie_store::{ScheduleRow, ScheduleSpec};
+use sortie_store::schedules::{ScheduleRow, ScheduleSpec};
 
 use super::timetable::Timetable;
 use crate::{error::Error, kit::rules::broken};

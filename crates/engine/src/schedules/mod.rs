@@ -1,7 +1,7 @@
 //! Schedules: saved workflows started on a timetable.
 //!
 //! The request of a run is checked when the schedule is saved and again at each occurrence. The outcome of an
-//! occurrence is stored with its run, in one transaction that also advances the schedule ([`sortie_store::Fires`]).
+//! occurrence is stored with its run, in one transaction that also advances the schedule ([`sortie_store::schedules::Fires`]).
 //! Exactly one node therefore processes an occurrence, once.
 
 mod fire;
@@ -17,7 +17,7 @@ use sortie_api::{
     request::Callback,
     schedule::{CallbackTarget, CreateSchedule, FireTrigger, NextFire, UpdateSchedule},
 };
-use sortie_store::{
+use sortie_store::schedules::{
     FireRow, NextOccurrence, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState, SealedCallback,
 };
 

@@ -5,7 +5,7 @@
 
 use sha2::{Digest as _, Sha256};
 use sortie_api::{ScheduleId, Timestamp, schedule::FireOutcome};
-use sortie_store::{FireRow, NextOccurrence, ScheduleRow, ScheduleSpec};
+use sortie_store::schedules::{FireRow, NextOccurrence, ScheduleRow, ScheduleSpec};
 use std::time::Duration;
 
 use super::timetable::Timetable;

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use sortie_api::{OrgId, limits, schedule::Overlap};
-use sortie_store::ScheduleState;
+use sortie_store::schedules::ScheduleState;
 
 use super::*;
 

@@ -13,7 +13,12 @@ use sortie_api::{
     schedule::FireOutcome,
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_store::{Actor, Finish, NewEvent, NewNode, NodeId, Store};
+use sortie_store::{
+    Store,
+    access::Actor,
+    nodes::{NewNode, NodeId},
+    runs::{Finish, NewEvent},
+};
 use sortie_testkit::postgres::TestDatabase;
 
 use super::*;
@@ -174,7 +179,7 @@ impl Rig {
             .start_run(fence, vec![event(RunStatus::Running)])
             .await
             .unwrap();
-        let fence = sortie_store::Fence {
+        let fence = sortie_store::runs::Fence {
             last_event: fence.last_event + 1,
             ..fence
         };
@@ -185,9 +190,9 @@ impl Rig {
             cost: sortie_api::Micros::ZERO,
             usage: sortie_api::RunUsage::default(),
             events: vec![event(status)],
-            journal: sortie_store::Journal::Empty,
-            stored_credentials: sortie_store::StoredCredentials::Absent,
-            receiver: sortie_store::Receiver::Nobody,
+            journal: sortie_store::runs::Journal::Empty,
+            stored_credentials: sortie_store::runs::StoredCredentials::Absent,
+            receiver: sortie_store::runs::Receiver::Nobody,
             artifacts: None,
             at: now,
         };
@@ -394,10 +399,10 @@ async fn too_many_failures_in_a_row_switch_a_schedule_off_until_somebody_switche
     assert!(rig.get(id).await.enabled);
     rig.go("2026-01-01T00:50:00Z").await;
     assert_eq!(rig.told(id).await[4], "00:50 failures");
-    let filter = sortie_store::AuditFilter {
+    let filter = sortie_store::access::AuditFilter {
         action: Some("schedule.pause".to_owned()),
         limit: 10,
-        ..sortie_store::AuditFilter::default()
+        ..sortie_store::access::AuditFilter::default()
     };
     let paused = rig
         .engine()

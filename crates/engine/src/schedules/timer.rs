@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use sortie_api::Timestamp;
-use sortie_store::Due;
+use sortie_store::schedules::Due;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Engine, error::Error, kit::random::random};

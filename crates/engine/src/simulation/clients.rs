@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde_json::json;
 use sortie_api::{Run, RunId, RunRequest, RunStatus};
-use sortie_store::Created;
+use sortie_store::runs::Created;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::world::World;

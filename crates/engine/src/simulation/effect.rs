@@ -11,7 +11,7 @@ use sortie_agent::{
     tool::{Context, Effect, Order, ToolError, arguments_of},
 };
 use sortie_api::Micros;
-use sortie_store::Fence;
+use sortie_store::runs::Fence;
 
 use super::witness::Witness;
 

@@ -19,7 +19,7 @@ use std::{cell::RefCell, sync::Arc};
 
 use fastrand::Rng;
 use sortie_agent::Tool;
-use sortie_store::Fence;
+use sortie_store::runs::Fence;
 
 use self::witness::Witness;
 

@@ -15,7 +15,7 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 use sortie_api::{RunId, RunStatus};
-use sortie_store::Fence;
+use sortie_store::runs::Fence;
 use tokio::time::Instant;
 
 /// The record of a schedule. Cheap to clone.

@@ -9,7 +9,8 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 use sortie_api::{Micros, OrgId, RunId, Timestamp};
 use sortie_store::{
-    Actor, Store,
+    Store,
+    access::Actor,
     simulation::{SimulatedLink, SimulatedServer},
 };
 use tempfile::TempDir;

@@ -6,7 +6,10 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures_util::FutureExt;
 use sortie_agent::{BudgetSpec, StoppedWorkspace, Workspace};
 use sortie_api::{Micros, RunUsage, event::EventType};
-use sortie_store::{Claim, Error as StoreError, Fence, NewEvent, Origin, Retention, StoredCredentials};
+use sortie_store::{
+    Error as StoreError,
+    runs::{Claim, Fence, NewEvent, Origin, Retention, StoredCredentials},
+};
 use tokio::time::Instant;
 
 use super::{

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use sortie_api::{Micros, RunStatus};
-use sortie_store::Claim;
+use sortie_store::runs::Claim;
 
 use super::Worker;
 use crate::testing::{Held, held};

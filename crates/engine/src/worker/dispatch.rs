@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
 use sortie_api::RunId;
-use sortie_store::{Claim, Store};
+use sortie_store::{Store, runs::Claim};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -289,7 +289,7 @@ mod tests {
         Role,
         secret::{SELF_HOSTED_KEY, Secret},
     };
-    use sortie_store::{Actor, Created};
+    use sortie_store::{access::Actor, runs::Created};
 
     use super::*;
     use crate::{Engine, Polls, kit::caller::Caller};

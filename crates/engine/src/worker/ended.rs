@@ -1,7 +1,7 @@
 //! Results of the work on a run.
 
 use sortie_agent::StoppedWorkspace;
-use sortie_store::{Error as StoreError, Fence};
+use sortie_store::{Error as StoreError, runs::Fence};
 use tokio::time::Instant;
 
 use super::obstacle::Obstacle;

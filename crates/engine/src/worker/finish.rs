@@ -3,8 +3,10 @@
 use sortie_agent::journal::OpenCall;
 use sortie_api::{Micros, RunStatus, Timestamp, event::EventType, limits};
 use sortie_store::{
-    Claim, Error as StoreError, Fence, FinalCost, Finish, Journal, NewEvent, Origin, Receiver, Retention,
-    StoredCredentials,
+    Error as StoreError,
+    runs::{
+        Claim, Fence, FinalCost, Finish, Journal, NewEvent, Origin, Receiver, Retention, StoredCredentials,
+    },
 };
 use tokio::time::Instant;
 
@@ -300,7 +302,7 @@ mod tests {
 
     use proptest::prelude::*;
     use sortie_agent::{BudgetSpec, Sink as _};
-    use sortie_store::Payment;
+    use sortie_store::money::Payment;
     use tokio::time::Instant;
     use tokio_util::sync::CancellationToken;
 

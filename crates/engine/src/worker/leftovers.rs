@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(removes(Others::Remove).await, 0);
         store.cancel_run(claim.org, held, now).await.unwrap();
         store
-            .settle_run(held, 1, sortie_store::FinalCost::default(), Vec::new())
+            .settle_run(held, 1, sortie_store::runs::FinalCost::default(), Vec::new())
             .await
             .unwrap();
         assert_eq!(removes(Others::Remove).await, 1);

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use sortie_agent::Workspace;
 use sortie_api::RunId;
 use sortie_sandbox::Backend;
-use sortie_store::Retention;
+use sortie_store::runs::Retention;
 
 pub(crate) use self::{
     dispatch::{Dispatcher, OwnRuns, Source},

@@ -11,7 +11,7 @@ use sortie_agent::StoppedWorkspace;
 use sortie_api::{Artifact, OrgId, event::EventType, file::is_deceptive, limits};
 use sortie_base::descriptors::{is_out_of_descriptors, names_full_table};
 use sortie_sandbox::{Entry, EntryKind, FileError, RelPath, Workdir};
-use sortie_store::{KeptArtifact, NewArtifacts};
+use sortie_store::runs::{KeptArtifact, NewArtifacts};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     sync::Semaphore,

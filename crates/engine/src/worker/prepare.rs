@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use sortie_agent::{BudgetSpec, Model, Owner, Redactor, RunSpec, Shell, schema::Schema};
 use sortie_api::{RunRequest, limits};
 use sortie_connect::Opened;
-use sortie_store::{Claim, StoredCredentials};
+use sortie_store::runs::{Claim, StoredCredentials};
 use tokio::time::Instant;
 
 use super::{

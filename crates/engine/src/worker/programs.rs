@@ -7,7 +7,7 @@ use std::sync::{
 
 use sortie_agent::{Environment, Model, Shell, Workspace, model::Kind};
 use sortie_sandbox::Backend;
-use sortie_store::Claim;
+use sortie_store::runs::Claim;
 use tokio::sync::OnceCell;
 
 use super::Worker;

@@ -9,7 +9,10 @@ use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
 use sortie_agent::{BudgetSpec, Sink, Stopped, journal::Entry};
 use sortie_api::{Micros, RunId, RunStatus, RunUsage, event::EventType};
-use sortie_store::{Append, Error, EventRow, Fence, Journal, NewEntries, NewEvent};
+use sortie_store::{
+    Error,
+    runs::{Append, EventRow, Fence, Journal, NewEntries, NewEvent},
+};
 use tokio::{sync::Notify, time::Instant};
 
 use super::{spent::Spent, writes::until_stored};

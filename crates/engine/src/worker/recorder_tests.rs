@@ -4,7 +4,7 @@ use futures_util::{FutureExt, future::join3, poll};
 use proptest::prelude::*;
 use sortie_agent::journal::What;
 use sortie_api::{OrgId, RunId};
-use sortie_store::FinalCost;
+use sortie_store::runs::FinalCost;
 use tokio_util::sync::CancellationToken;
 
 use super::*;

@@ -11,7 +11,7 @@ use sortie_agent::{
     Workspace,
     journal::{Entry, Journal, What},
 };
-use sortie_store::{Claim, Error as StoreError};
+use sortie_store::{Error as StoreError, runs::Claim};
 
 use super::{Worker, obstacle::Obstacle, unstored::UnstoredEnd};
 use crate::kit::retry::until_read;

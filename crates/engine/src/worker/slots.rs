@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sortie_base::spawn_short;
 use sortie_sandbox::Capabilities;
-use sortie_store::Claim;
+use sortie_store::runs::Claim;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::Worker;

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use sortie_agent::BudgetSpec;
 use sortie_api::{Micros, OrgId, RunId, event::kind};
-use sortie_store::{Error as StoreError, EventRow, Store};
+use sortie_store::{Error as StoreError, Store, runs::EventRow};
 use tokio::time::Instant;
 
 /// Events in one query.

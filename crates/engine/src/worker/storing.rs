@@ -8,7 +8,10 @@ use std::{pin::Pin, time::Duration};
 
 use sortie_agent::StoppedWorkspace;
 use sortie_api::{Micros, event::EventType};
-use sortie_store::{Error as StoreError, Fence, Retention};
+use sortie_store::{
+    Error as StoreError,
+    runs::{Fence, Retention},
+};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::{

@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use sortie_api::Micros;
-use sortie_store::StoredCredentials;
+use sortie_store::runs::StoredCredentials;
 use tokio::time::{Instant, sleep};
 
 use super::{

@@ -3,7 +3,10 @@
 use futures_util::FutureExt;
 use sortie_agent::{Outcome, Shell, StoppedWorkspace, Workspace};
 use sortie_api::{RunStatus, event::EventType};
-use sortie_store::{Error as StoreError, NewEvent, Origin};
+use sortie_store::{
+    Error as StoreError,
+    runs::{NewEvent, Origin},
+};
 
 use super::{
     attempt::Attempt,

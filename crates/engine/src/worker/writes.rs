@@ -6,7 +6,10 @@
 //! that the run no longer belongs to it.
 
 use sortie_api::RunStatus;
-use sortie_store::{Error, Fence, Position, Store};
+use sortie_store::{
+    Error, Store,
+    runs::{Fence, Position},
+};
 
 use crate::kit::retry::{Pauses, until_read};
 
@@ -135,7 +138,7 @@ mod tests {
     use std::cell::Cell;
 
     use sortie_api::{Micros, RunId, RunUsage, Timestamp};
-    use sortie_store::{FinalCost, Finish, Journal, NewEvent, Receiver, StoredCredentials};
+    use sortie_store::runs::{FinalCost, Finish, Journal, NewEvent, Receiver, StoredCredentials};
 
     use super::*;
     use crate::testing::{Held, held};

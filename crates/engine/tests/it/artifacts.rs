@@ -14,7 +14,7 @@ use sortie_api::{
     secret::{SELF_HOSTED_KEY, Secret},
 };
 use sortie_engine::{Caller, Clock, Deltas, Engine, Error, Hop, Options};
-use sortie_store::{Actor, Created, Store};
+use sortie_store::{Store, access::Actor, runs::Created};
 use sortie_testkit::{PATIENCE, until};
 use tempfile::TempDir;
 

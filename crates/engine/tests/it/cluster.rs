@@ -8,7 +8,7 @@ use sortie_api::{
     secret::{SELF_HOSTED_KEY, Secret},
 };
 use sortie_engine::{Batch, Caller, Clock, Deltas, Engine, Error, Hop, Message, Options, Polls};
-use sortie_store::{Actor, Created, Store};
+use sortie_store::{Store, access::Actor, runs::Created};
 use sortie_testkit::{PATIENCE, postgres::TestDatabase, until};
 use tempfile::TempDir;
 

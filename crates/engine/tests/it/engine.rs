@@ -11,7 +11,7 @@ use sortie_api::{
     secret::{SELF_HOSTED_KEY, Secret},
 };
 use sortie_engine::{Batch, Caller, Clock, Deltas, Engine, Error, Hop, Message, Options, Serves};
-use sortie_store::{Actor, Created, Store};
+use sortie_store::{Store, access::Actor, runs::Created};
 use sortie_testkit::until;
 use tempfile::TempDir;
 
@@ -393,7 +393,7 @@ async fn what_is_not_available_is_refused_and_nothing_is_created() {
             other => panic!("{other:?}"),
         }
     }
-    let filter = sortie_store::RunFilter {
+    let filter = sortie_store::runs::RunFilter {
         status: None,
         schedule: None,
         tag: None,

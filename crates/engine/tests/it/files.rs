@@ -7,7 +7,7 @@ use sortie_api::{
     secret::{SELF_HOSTED_KEY, Secret},
 };
 use sortie_engine::{Caller, Clock, Engine, Error, Options, Serves};
-use sortie_store::{Actor, Store};
+use sortie_store::{Store, access::Actor};
 use sortie_testkit::until;
 
 const START: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
@@ -148,7 +148,7 @@ async fn one_caller_leaves_half_of_the_uploads_to_others() {
     }
     assert_eq!(under_way.len(), 8);
     let mut other = rig.caller.clone();
-    other.actor.by = Some(sortie_store::By::Operator);
+    other.actor.by = Some(sortie_store::access::By::Operator);
     assert!(rig.engine.begin_upload(&other).await.is_ok());
     under_way.pop();
     assert!(rig.engine.begin_upload(&rig.caller).await.is_ok());

@@ -16,8 +16,10 @@ use sortie_api::{
 };
 use sortie_engine::{Clock, Engine, Options};
 use sortie_store::{
-    Actor, Append, Audit, Created, EventRow, Fence, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId,
     Store,
+    access::{Actor, Audit, NewKey},
+    nodes::{NewNode, NodeId},
+    runs::{Append, Created, EventRow, Fence, NewEntries, NewEvent, NewRun},
 };
 use tempfile::TempDir;
 
@@ -114,9 +116,9 @@ impl Left {
             inline: None,
             callback: None,
             max_cost: Micros::new(1_000_000).unwrap(),
-            payment: sortie_store::Payment::Free,
+            payment: sortie_store::money::Payment::Free,
             timeout_seconds: 60,
-            labels: sortie_store::Labels::default(),
+            labels: sortie_store::runs::Labels::default(),
             created_at: at,
             trace: None,
             allowance: None,
@@ -178,7 +180,7 @@ impl Left {
         .unwrap();
         let caller = sortie_engine::Caller {
             org: self.org,
-            actor: sortie_store::Actor::default(),
+            actor: sortie_store::access::Actor::default(),
         };
         let mut stream = engine
             .follow(

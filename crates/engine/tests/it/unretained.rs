@@ -9,7 +9,11 @@ use sortie_api::{
     secret::{SELF_HOSTED_KEY, Secret},
 };
 use sortie_engine::{Caller, Clock, Deltas, Engine, Error, Hop, Options};
-use sortie_store::{Actor, Created, NewRun, Store};
+use sortie_store::{
+    Store,
+    access::Actor,
+    runs::{Created, NewRun},
+};
 use sortie_testkit::until;
 use tempfile::TempDir;
 
@@ -80,28 +84,28 @@ impl Rig {
     }
 
     /// The identity of the node.
-    async fn node(&self) -> sortie_store::NodeId {
+    async fn node(&self) -> sortie_store::nodes::NodeId {
         let nodes = self.engine.store().list_nodes().await.unwrap();
         let own = nodes.iter().find(|row| row.ended_at.is_none());
         own.unwrap().node.id
     }
 
     /// A run whose content `node` has.
-    fn held_by(&self, node: sortie_store::NodeId) -> NewRun {
+    fn held_by(&self, node: sortie_store::nodes::NodeId) -> NewRun {
         NewRun {
             id: RunId::new(BEGINNING, [9; 10]),
             org: self.org,
             idempotency_key: None,
-            definition: sortie_store::Definition::Unretained(sortie_store::Unretained {
+            definition: sortie_store::runs::Definition::Unretained(sortie_store::runs::Unretained {
                 node,
                 surcharge_percent: 0,
             }),
             inline: None,
             callback: None,
             max_cost: sortie_api::Micros::new(1).unwrap(),
-            payment: sortie_store::Payment::Free,
+            payment: sortie_store::money::Payment::Free,
             timeout_seconds: 60,
-            labels: sortie_store::Labels::default(),
+            labels: sortie_store::runs::Labels::default(),
             created_at: BEGINNING,
             trace: None,
             allowance: None,
@@ -188,10 +192,10 @@ async fn what_another_node_passes_on_is_not_passed_on_again() {
     let rig = Rig::start().await;
     let id = rig.answered("here").await;
     // As if this node had forgotten it, and another had it.
-    let elsewhere = rig.held_by(sortie_store::NodeId(77));
+    let elsewhere = rig.held_by(sortie_store::nodes::NodeId(77));
     let other = elsewhere.id;
-    let node = sortie_store::NewNode {
-        id: sortie_store::NodeId(77),
+    let node = sortie_store::nodes::NewNode {
+        id: sortie_store::nodes::NodeId(77),
         name: "other".to_owned(),
         started_at: BEGINNING,
         lease_until: BEGINNING + Duration::from_hours(9),
@@ -283,7 +287,7 @@ async fn a_list_of_events_leaves_large_data_out_and_it_is_read_apart() {
         ["message", "result"]
     );
     for event in large {
-        let text = sortie_store::LargeText::Event(id, event.seq);
+        let text = sortie_store::runs::LargeText::Event(id, event.seq);
         assert!(rig.engine.large_text(rig.org, text).await.unwrap().len() > 20_000);
     }
 }
@@ -316,7 +320,7 @@ async fn a_run_whose_client_goes_away_while_it_is_recorded_goes_on() {
     // Now only the node waits for the commit.
     tokio::time::sleep(LOOKS).await;
     drop(lock);
-    let filter = sortie_store::RunFilter {
+    let filter = sortie_store::runs::RunFilter {
         status: Some(RunStatus::Succeeded),
         schedule: None,
         tag: None,
@@ -359,10 +363,10 @@ async fn a_node_that_is_declared_lost_and_lives_still_hands_its_outputs_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_output_whose_node_is_lost_is_unavailable_and_not_called_gone() {
     let rig = Rig::start().await;
-    let node = sortie_store::NodeId(77);
+    let node = sortie_store::nodes::NodeId(77);
     let elsewhere = rig.held_by(node);
     let (store, id) = (rig.engine.store(), elsewhere.id);
-    let other = sortie_store::NewNode {
+    let other = sortie_store::nodes::NewNode {
         id: node,
         name: "other".to_owned(),
         started_at: BEGINNING,
@@ -379,15 +383,15 @@ async fn an_output_whose_node_is_lost_is_unavailable_and_not_called_gone() {
     store.start_unretained(fence, 1).await.unwrap();
     fence.last_event += 1;
     let expires_at = rig.clock.now() + Duration::from_hours(1);
-    let finish = sortie_store::UnretainedFinish {
+    let finish = sortie_store::runs::UnretainedFinish {
         status: RunStatus::Succeeded,
         error: None,
-        last: sortie_store::Counted {
+        last: sortie_store::runs::Counted {
             events: 1,
-            ..sortie_store::Counted::default()
+            ..sortie_store::runs::Counted::default()
         },
         output_expires_at: Some(expires_at),
-        receiver: sortie_store::Receiver::Nobody,
+        receiver: sortie_store::runs::Receiver::Nobody,
         at: rig.clock.now(),
     };
     store.finish_unretained(fence, finish).await.unwrap();

@@ -151,7 +151,7 @@ async fn guesses_run_into_the_quota_of_their_network_and_refuse_no_valid_key() {
     };
     let caller = sortie_engine::Caller {
         org,
-        actor: sortie_store::Actor::default(),
+        actor: sortie_store::access::Actor::default(),
     };
     let new = gate.engine.create_key(&caller, request).await.unwrap().key;
     let gate = &gate;

@@ -22,7 +22,7 @@ use parking_lot::{Mutex, MutexGuard};
 use sortie_accounts::Accounts;
 use sortie_api::OrgId;
 use sortie_engine::Engine;
-use sortie_store::By;
+use sortie_store::access::By;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 

@@ -14,7 +14,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use parking_lot::{Mutex, MutexGuard};
 use sortie_api::OrgId;
 use sortie_engine::{Engine, Error};
-use sortie_store::LargeText;
+use sortie_store::runs::LargeText;
 use tokio::sync::Semaphore;
 
 use super::{AnswerRoom, BodyBudget};

@@ -8,7 +8,10 @@ use axum::extract::FromRequestParts;
 use http::{Extensions, HeaderMap, header::AUTHORIZATION, request::Parts};
 use sortie_api::{OrgId, Role, TraceContext, UserId};
 use sortie_engine::{Caller, Hop};
-use sortie_store::{Actor, By, Principal, SignedIn};
+use sortie_store::{
+    access::{Actor, By, Principal},
+    people::SignedIn,
+};
 
 use super::{ApiError, ApiResult, RequestId};
 
@@ -266,7 +269,7 @@ mod tests {
     use axum::response::IntoResponse as _;
     use http::{HeaderValue, Request};
     use sortie_api::{KeyId, SessionId, Timestamp};
-    use sortie_store::SessionKind;
+    use sortie_store::people::SessionKind;
 
     use super::*;
 

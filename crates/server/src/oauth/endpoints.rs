@@ -13,7 +13,7 @@ use http::{
 use serde::Serialize;
 use sortie_accounts::{ClientMetadata, OauthError, OauthErrorCode, OauthFailure, OauthResult, TokenRequest};
 use sortie_api::{GrantId, Role};
-use sortie_store::By;
+use sortie_store::access::By;
 use utoipa::ToSchema;
 
 use super::Visitor;

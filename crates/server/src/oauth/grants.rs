@@ -6,7 +6,7 @@ use axum::extract::State;
 use http::StatusCode;
 use serde::Serialize;
 use sortie_api::{GrantId, OrgId, Role, Timestamp};
-use sortie_store::{By, GrantRow};
+use sortie_store::{access::By, oauth::GrantRow};
 use utoipa::ToSchema;
 
 use crate::{

@@ -13,7 +13,7 @@ use axum::{
 use http::{StatusCode, header::USER_AGENT, request::Parts};
 use sortie_accounts::{Accounts, Applicant, Client, LoggedIn, SignedUp};
 use sortie_api::account::{ForgotPassword, LogIn, Login, ResetPassword, SignUp, VerifyEmail};
-use sortie_store::SessionKind;
+use sortie_store::people::SessionKind;
 
 use super::{OrgApp, Person, organizations, profile};
 use crate::kit::{ApiResult, JsonBody, RequestOrigin, shown_once};

@@ -10,7 +10,7 @@ use sortie_api::{
     limits,
     topup::TopupState,
 };
-use sortie_store::{AutoTopupRow, Credit, LedgerPosition, SavedCard};
+use sortie_store::money::{AutoTopupRow, Credit, LedgerPosition, SavedCard};
 
 use super::{OrgAdmin, OrgApp};
 use crate::kit::{ApiError, ApiResult, FromQuery, Json, Pairs, Query};

@@ -4,7 +4,10 @@ use axum::{Router, body::Body, response::Response};
 use http::Request;
 use sortie_accounts::Accounts;
 use sortie_api::secret::Presented;
-use sortie_store::{By, Principal, SignedIn};
+use sortie_store::{
+    access::{By, Principal},
+    people::SignedIn,
+};
 
 use crate::{
     gate::pass,

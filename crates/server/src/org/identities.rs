@@ -6,7 +6,7 @@ use axum::extract::State;
 use http::StatusCode;
 use sortie_accounts::identity_id;
 use sortie_api::account::LinkedIdentity;
-use sortie_store::IdentityRow;
+use sortie_store::people::IdentityRow;
 
 use super::{OrgApp, Person};
 use crate::kit::{ApiResult, Json, Path};

@@ -8,7 +8,7 @@ use sortie_api::{
     InvitationId, OrgId,
     membership::{AcceptInvitation, CreateInvitation, CreatedInvitation, Invitation, Organization},
 };
-use sortie_store::InvitationRow;
+use sortie_store::people::InvitationRow;
 
 use super::{OrgAdmin, OrgApp, Person, organizations};
 use crate::kit::{ApiResult, Inner, Json, JsonBody, shown_once};

@@ -14,7 +14,7 @@ use sortie_api::{
     },
 };
 use sortie_billing::{Billing, Plan};
-use sortie_store::{DeploymentRow, EntitlementRow};
+use sortie_store::licenses::{DeploymentRow, EntitlementRow};
 
 use super::{Operator, OrgAdmin, OrgApp};
 use crate::kit::{ApiError, ApiResult, Inner, Json, JsonBody, Path, shown_once};

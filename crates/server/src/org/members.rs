@@ -8,7 +8,7 @@ use sortie_api::{
     OrgId, UserId,
     membership::{ChangeRole, OrganizationMember, TransferOwnership},
 };
-use sortie_store::MemberRow;
+use sortie_store::people::MemberRow;
 
 use super::{OrgAdmin, OrgApp, OrgMember, OrgOwner};
 use crate::kit::{ApiError, ApiResult, Inner, Json, JsonBody};

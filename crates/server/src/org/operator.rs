@@ -12,7 +12,7 @@ use sortie_api::{
         OperatedUserPage, ResetLink, SuspendOrganization,
     },
 };
-use sortie_store::{OperatedOrganization as OrganizationRow, OperatedPerson};
+use sortie_store::organizations::{OperatedOrganization as OrganizationRow, OperatedPerson};
 
 use super::{Operator, OrgApp};
 use crate::kit::{ApiResult, FromQuery, Json, JsonBody, Pairs, Path, Query, shown_once};

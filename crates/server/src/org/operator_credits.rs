@@ -8,7 +8,7 @@ use sortie_api::{
     OrgId,
     billing::{Balance, LedgerCheck, LedgerDifference, MoveCredits},
 };
-use sortie_store::Appended;
+use sortie_store::money::Appended;
 
 use super::{Operator, OrgApp, billing::shown, operator::PageQuery};
 use crate::kit::{ApiResult, Json, JsonBody, Path, Query};
@@ -104,7 +104,7 @@ pub(crate) async fn check_ledger(
     }))
 }
 
-fn difference(found: sortie_store::LedgerDifference) -> LedgerDifference {
+fn difference(found: sortie_store::money::LedgerDifference) -> LedgerDifference {
     LedgerDifference {
         organization_id: found.org,
         rule: found.rule.as_str().to_owned(),

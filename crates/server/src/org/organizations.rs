@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use http::StatusCode;
 use sortie_api::membership::{DeleteOrganization, Organization, OrganizationName};
-use sortie_store::OwnOrganization;
+use sortie_store::people::OwnOrganization;
 
 use super::{OrgAdmin, OrgApp, OrgOwner, Person};
 use crate::kit::{ApiResult, Json, JsonBody};

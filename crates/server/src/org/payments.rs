@@ -9,7 +9,7 @@ use sortie_api::{
     billing::{CreateCheckout, Payment, PaymentPage, ProviderPage, RefundPayment, RefundStatus},
     limits,
 };
-use sortie_store::PaymentRow;
+use sortie_store::money::PaymentRow;
 
 use super::{Operator, OrgAdmin, OrgApp};
 use crate::kit::{ApiError, ApiResult, FromQuery, Inner, Json, JsonBody, Pairs, Path, Query};

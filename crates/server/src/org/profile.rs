@@ -9,7 +9,7 @@ use sortie_api::{
     SessionId,
     account::{AccountExport, ChangePassword, DeleteUser, ExportedChange, ExportedGrant, UpdateUser, User},
 };
-use sortie_store::PersonRow;
+use sortie_store::people::PersonRow;
 
 use super::{OrgApp, Person, identities, organizations, sessions};
 use crate::kit::{ApiResult, Json, JsonBody};

@@ -8,7 +8,7 @@ use sortie_api::{
     SessionId,
     account::{Session, SessionClient},
 };
-use sortie_store::{SessionKind, SessionRow};
+use sortie_store::people::{SessionKind, SessionRow};
 
 use super::{OrgApp, Person};
 use crate::kit::{ApiResult, Json, Path};

@@ -11,7 +11,7 @@ use sortie_accounts::{Author, Proof, Requester};
 use sortie_api::{Credential, OrgId, Role, SessionId, Timestamp, UserId};
 use sortie_billing::Buyer;
 use sortie_engine::Caller;
-use sortie_store::{By, SignedIn};
+use sortie_store::{access::By, people::SignedIn};
 
 use super::{app::OrgApp, door::not_a_person};
 use crate::{

@@ -8,7 +8,7 @@ use axum::extract::State;
 use http::StatusCode;
 use maud::{Markup, html};
 use sortie_accounts::{Authorization, AuthorizationRefusal, Error, Scope};
-use sortie_store::OwnOrganization;
+use sortie_store::people::OwnOrganization;
 
 use super::{
     forms::{PageError, PageResult, Posted, Purpose, Visit, see_other},

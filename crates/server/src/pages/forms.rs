@@ -23,7 +23,10 @@ use maud::{Markup, html};
 use sortie_accounts::{Accounts, Author, Client, Error};
 use sortie_api::secret::Secret;
 use sortie_base::network;
-use sortie_store::{By, SessionKind, SignedIn};
+use sortie_store::{
+    access::By,
+    people::{SessionKind, SignedIn},
+};
 
 use super::layout::{Content, page};
 use crate::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use sortie_api::{AuditPage, KeyId, OrgId, Timestamp, limits};
-use sortie_store::{AuditFilter, Found};
+use sortie_store::{Found, access::AuditFilter};
 
 use crate::{
     app::App,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use sortie_api::{Event, OrgId, Run};
 use sortie_engine::{Error, LargeMessage, Message};
-use sortie_store::LargeText;
+use sortie_store::runs::LargeText;
 
 use super::listing::Entry;
 use crate::kit::{LargeTexts, TextForm};
@@ -81,7 +81,7 @@ mod tests {
     use serde_json::value::RawValue;
     use sortie_api::Timestamp;
     use sortie_engine::{Batch, Error, TextDelta};
-    use sortie_store::EventRow;
+    use sortie_store::runs::EventRow;
 
     use super::{
         super::event_stream::{Ends, EventStream, Messages},

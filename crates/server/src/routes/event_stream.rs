@@ -236,7 +236,7 @@ mod tests {
     use serde_json::{Value, json};
     use sortie_api::{RunId, Timestamp};
     use sortie_engine::{LargeEvent, Message, Passed};
-    use sortie_store::{EventRow, LargeText};
+    use sortie_store::runs::{EventRow, LargeText};
 
     use super::*;
     use crate::{kit::BodyBudget, metrics::HttpMetrics};

@@ -15,7 +15,10 @@ use http::{
 use serde_json::value::RawValue;
 use sortie_api::{Event, OrgId, RunId};
 use sortie_engine::{Caller, Deltas, Engine, Error, Hop};
-use sortie_store::{Found, LargeText, ListedEvent};
+use sortie_store::{
+    Found,
+    runs::{LargeText, ListedEvent},
+};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{ObjectBuilder, RefOr, Schema, schema::Type},

@@ -6,7 +6,7 @@ use axum::extract::State;
 use http::StatusCode;
 use sortie_accounts::Author;
 use sortie_api::{SessionId, account::PersonSession};
-use sortie_store::MemberSession;
+use sortie_store::people::MemberSession;
 
 use crate::{
     app::App,

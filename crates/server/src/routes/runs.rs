@@ -13,7 +13,10 @@ use sortie_api::{
     OrgId, Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus, ScheduleId, Timestamp, limits,
 };
 use sortie_engine::Error;
-use sortie_store::{Created, Found, LargeText, ListedRun, RunFilter, Store, StoredDefinition};
+use sortie_store::{
+    Found, Store,
+    runs::{Created, LargeText, ListedRun, RunFilter, StoredDefinition},
+};
 
 use super::{
     cursor::{Cursors, List},

@@ -10,7 +10,7 @@ use sortie_api::{
     schedule::{CreateSchedule, SchedulePage, UpdateSchedule},
 };
 use sortie_engine::{Engine, Error, ListedSchedule};
-use sortie_store::{Found, LargeText};
+use sortie_store::{Found, runs::LargeText};
 
 use super::{
     cursor::Cursors,

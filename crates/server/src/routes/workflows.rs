@@ -11,7 +11,7 @@ use sortie_api::{
     workflow::{NOT_SAVED, Workflow, WorkflowDefinition, WorkflowSummary},
 };
 use sortie_engine::{Error, Put, SavedDefinition, StoredWorkflow};
-use sortie_store::{Found, LargeText, Store};
+use sortie_store::{Found, Store, runs::LargeText};
 
 use super::listing::{Entry, Form, Listing, Source};
 use crate::{

@@ -14,7 +14,7 @@ use sortie_api::{
 };
 use sortie_engine::Caller;
 use sortie_server::{Access, Api, RequiredRole};
-use sortie_store::Actor;
+use sortie_store::access::Actor;
 use sortie_testkit::{Answer, Bytes, Client, http::Method};
 
 use self::table::{CALLS, Call, WHILE_SUSPENDED};

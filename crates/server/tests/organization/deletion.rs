@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sortie_api::{Role, RunStatus, key::CreateKey};
 use sortie_engine::Caller;
-use sortie_store::Actor;
+use sortie_store::access::Actor;
 use sortie_testkit::{Client, http::Method, until};
 
 use crate::{
@@ -97,7 +97,7 @@ async fn the_owner_deletes_an_organization_by_its_name() {
     let store = rig.accounts.store();
     let entries = store.list_audit(
         rig.ours,
-        sortie_store::AuditFilter {
+        sortie_store::access::AuditFilter {
             action: Some("organization.delete".to_owned()),
             limit: 10,
             ..Default::default()

@@ -428,7 +428,7 @@ async fn the_role_of_a_token_is_the_lesser_of_its_scope_and_the_role_of_now() {
     rig.end().await;
 }
 
-async fn grant_of(rig: &Rig, person: &Signed, scope: &str) -> sortie_store::By {
+async fn grant_of(rig: &Rig, person: &Signed, scope: &str) -> sortie_store::access::By {
     let listed = person
         .client
         .get("/v1/auth/grants")
@@ -443,7 +443,7 @@ async fn grant_of(rig: &Rig, person: &Signed, scope: &str) -> sortie_store::By {
         .find(|grant| grant["scope"] == scope);
     let grant: GrantId = text(grant.unwrap(), "id").parse().unwrap();
     assert_eq!(listed[0]["organization"]["id"], rig.ours.to_string());
-    sortie_store::By::Grant(grant)
+    sortie_store::access::By::Grant(grant)
 }
 
 async fn applications_in_a_browser_may_read_the_open_endpoints_alone() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sortie_api::{AuditEntry, OrgId, Role};
-use sortie_store::{AuditFilter, Avatar};
+use sortie_store::{access::AuditFilter, people::Avatar};
 use sortie_testkit::{Bytes, Client, http::Method};
 
 use crate::rig::{AT, Rig};

@@ -12,8 +12,10 @@ use sortie_billing::{AutoTopupLimits, Billing, Plan};
 use sortie_engine::{Engine, Serves};
 use sortie_server::{Listeners, Options, OrganizationListener};
 use sortie_store::{
-    Actor, Appended, Audit, NewLedgerEntry, NewOrganization, NewPerson, NewSession, OpenOptions, SessionKind,
-    SignIn, Store,
+    OpenOptions, Store,
+    access::{Actor, Audit},
+    money::{Appended, NewLedgerEntry},
+    people::{NewOrganization, NewPerson, NewSession, SessionKind, SignIn},
 };
 use sortie_testkit::{Answer, Balancer, Client, StripeDouble, postgres::TestDatabase, until};
 use tempfile::TempDir;

@@ -14,7 +14,7 @@ use sortie_api::{
 };
 use sortie_engine::{Caller, Clock};
 use sortie_server::{Access, Api, Modes, RequiredRole};
-use sortie_store::Actor;
+use sortie_store::access::Actor;
 use sortie_testkit::{
     Answer, Bytes, Client,
     http::{HeaderValue, Method},

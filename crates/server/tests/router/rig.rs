@@ -10,7 +10,11 @@ use sortie_api::{
 use sortie_base::spawn_short;
 use sortie_engine::{Engine, MasterKey};
 use sortie_server::Options;
-use sortie_store::{Actor, Audit, NewKey, NewLedgerEntry, Store};
+use sortie_store::{
+    Store,
+    access::{Actor, Audit, NewKey},
+    money::NewLedgerEntry,
+};
 use sortie_testkit::{Client, PATIENCE};
 use tempfile::TempDir;
 use tokio::net::TcpListener;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sortie_api::{Event, Run, RunPage, RunStatus};
-use sortie_store::RunFilter;
+use sortie_store::runs::RunFilter;
 use sortie_testkit::{
     Bytes, Client,
     http::{HeaderValue, Method},

@@ -15,7 +15,7 @@ use std::{
 use sortie_api::plain;
 use sortie_blobs::Address;
 use sortie_engine::{Clock, MasterKey, check_key_text};
-use sortie_store::{DatabaseCopy, ReferredBlob, Referrer, Summary};
+use sortie_store::installation::{DatabaseCopy, ReferredBlob, Referrer, Summary};
 
 use super::Context;
 use crate::{

@@ -17,13 +17,13 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::{
+    Error, Result,
     db::{
         known_budgets::KnownBudgets,
         tail::Tail,
         tx::{Answer, Stmt, Tx},
         value::Val,
     },
-    types::{Error, Result},
 };
 
 /// Statement that was run, with its parameters.

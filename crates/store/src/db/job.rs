@@ -20,10 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 use sortie_api::OrgId;
 use tokio::sync::oneshot;
 
-use crate::{
-    db::tx::Tx,
-    types::{Error, Result},
-};
+use crate::{Error, Result, db::tx::Tx};
 
 /// Maximum number of jobs that wait in one queue.
 const MAX_WAITING: usize = 20_000;

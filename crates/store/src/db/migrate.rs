@@ -9,11 +9,11 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256};
 
 use crate::{
+    Error, Result,
     db::{
         tx::Tx,
         value::{Row, vals},
     },
-    types::{Error, Result},
 };
 
 /// Migration from a file of the folder `crates/store/migrations`.

@@ -12,6 +12,7 @@ mod dialect;
 pub(crate) mod fault;
 pub(crate) mod job;
 pub(crate) mod known_budgets;
+mod metrics;
 mod migrate;
 mod postgres;
 pub(crate) mod rows;
@@ -49,11 +50,10 @@ pub(crate) use self::{
     value::{Row, Val, readable, vals},
 };
 use crate::{
-    OpenOptions, UrgentLimits,
-    channel::{ChannelMessage, OutgoingHint},
-    metrics::{LiveFigures, Metrics},
+    Error, OpenOptions, Result, UrgentLimits,
+    db::metrics::{LiveFigures, Metrics},
     money::low_credits::LowCredits,
-    types::{Error, Result},
+    nodes::channel::{ChannelMessage, OutgoingHint},
 };
 
 /// Number of connections for lists.

@@ -15,7 +15,7 @@ use super::{
     tx::Tx,
     value::{Row, Val},
 };
-use crate::types::{Error, NodeId, Result};
+use crate::{Error, Result, nodes::NodeId};
 
 /// Type of a column.
 pub(crate) trait Column<'r>: Sized {
@@ -228,7 +228,7 @@ macro_rules! row {
             const COLUMNS: &'static str = $crate::db::rows::joined!($($column),+);
             const WIDTH: usize = [$($column),+].len();
 
-            fn read_from(row: &$crate::db::Row, first: usize) -> $crate::types::Result<Self> {
+            fn read_from(row: &$crate::db::Row, first: usize) -> $crate::Result<Self> {
                 let mut next = first;
                 let mut take = || {
                     next += 1;
@@ -254,7 +254,7 @@ macro_rules! row {
                 $crate::db::rows::joined!($($crate::db::rows::field!(columns $kind $(= $column)?)),+);
             const WIDTH: usize = 0 $(+ $crate::db::rows::field!(width $kind $(= $column)?))+;
 
-            fn read_from(row: &$crate::db::Row, first: usize) -> $crate::types::Result<Self> {
+            fn read_from(row: &$crate::db::Row, first: usize) -> $crate::Result<Self> {
                 let mut next = first;
                 let mut take = |width: usize| {
                     next += width;
@@ -267,7 +267,7 @@ macro_rules! row {
 }
 pub(crate) use row;
 
-/// What [`row!`] makes of one field.
+/// Column, width or reader of one field of [`row!`].
 macro_rules! field {
     (columns $kind:ty = $column:expr) => {
         $column

@@ -4,12 +4,12 @@
 //! statements by address. Parameters are bound by number: `$1` may appear anywhere, and more than once.
 
 use crate::{
+    Error, Result,
     db::{
         known_budgets::KnownBudgets,
         tail::Tail,
         value::{Row, Val},
     },
-    types::{Error, Result},
 };
 
 /// Statement with its parameters and, optionally, the number of rows that it must affect.

@@ -11,7 +11,7 @@ use sortie_api::{
     id::{ConsentId, KeyId, RefundOrderId},
 };
 
-use crate::types::{Error, NodeId, Result};
+use crate::{Error, Result, nodes::NodeId};
 
 /// Parameter or column value.
 #[derive(Clone, Debug, PartialEq, Eq)]

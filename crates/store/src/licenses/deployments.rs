@@ -7,11 +7,10 @@ use super::{
     entitlements::{in_effect, read},
 };
 use crate::{
-    Store,
-    audit::{Audit, record},
+    Error, Result, Store,
+    access::audit::{Audit, record},
     db::{Row, Stmt, Tx, batch, insert, vals},
     organizations::lock,
-    types::{Error, Result},
 };
 
 /// Deleted deployments with a license that has not expired, that an organization may have. Their licenses still work.

@@ -6,11 +6,10 @@ use sortie_api::{
 };
 
 use crate::{
-    Store,
-    audit::{Audit, record},
+    Result, Store,
+    access::audit::{Audit, record},
     db::{Row, Stmt, insert, vals},
     organizations::lock,
-    types::Result,
 };
 
 /// Entitlement that the operator grants.

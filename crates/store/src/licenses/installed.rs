@@ -3,11 +3,10 @@
 use sortie_api::{DeploymentId, OrgId, Timestamp};
 
 use crate::{
-    Store,
-    audit::{Audit, record},
+    Error, Result, Store,
+    access::audit::{Audit, record},
     db::{ReadRow, Stmt, row, vals},
     money::allowance::used,
-    types::{Error, Result},
 };
 
 row! {

@@ -5,6 +5,11 @@ pub(crate) mod entitlements;
 pub(crate) mod installed;
 pub(crate) mod subscriptions;
 
+pub use deployments::{DeploymentRow, NewDeployment};
+pub use entitlements::{EntitlementRow, PutEntitlement};
+pub use installed::{InstalledLicense, LicenseUse};
+pub use subscriptions::{ReadSubscription, RecordedSubscription, SubscribedPlan, SubscriptionRow};
+
 use sortie_api::Timestamp;
 
 /// Allowance of a run's license.

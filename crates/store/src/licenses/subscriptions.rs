@@ -6,11 +6,10 @@
 use sortie_api::{OrgId, Timestamp, deployment::EntitlementState};
 
 use crate::{
-    Store,
-    audit::{Audit, record},
+    Error, Result, Store,
+    access::audit::{Audit, record},
     db::{Row, Stmt, Tx, batch, insert, vals},
     organizations::lock,
-    types::{Error, Result},
 };
 
 /// Plan that an organization pays for.

@@ -8,13 +8,14 @@ use sortie_api::Timestamp;
 
 use super::refusals::is_recent;
 use crate::{
+    Error, Result,
     db::{
         Stmt, Tx,
         tail::{AllowanceChange, Tail},
         vals,
     },
     licenses::{Allowance, LicenseRefusal, MonthlyRuns},
-    types::{Error, NewRun, Result},
+    runs::NewRun,
 };
 
 /// Month whose allowance was used up a moment ago. A refusal ends the shared transaction of a group of commands, so later

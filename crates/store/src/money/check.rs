@@ -6,10 +6,9 @@
 use sortie_api::{OrgId, PaymentId, RunId, Timestamp};
 
 use crate::{
-    Store,
+    Result, Store,
     db::{Row, Turn, Tx, vals},
     money::purchases::MICROS_OF_A_CENT,
-    types::Result,
 };
 
 /// Rule that credits, the ledger, runs and payments keep.

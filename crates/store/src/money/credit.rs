@@ -8,10 +8,10 @@ use sortie_api::{Micros, OrgId, RunStatus};
 
 use super::shared_rows::Writers;
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Answer, Row, Stmt, Tx, batch, tail::CreditChange, vals},
-    observe::MOST_COUNTED,
-    types::{Error, NewRun, Result},
+    installation::observe::MOST_COUNTED,
+    runs::NewRun,
 };
 
 /// Payment for a run.

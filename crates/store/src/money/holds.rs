@@ -12,13 +12,14 @@ use sortie_api::{BudgetPeriod, BudgetScope, Timestamp};
 
 use super::{allowance, credit, windows::over_budget};
 use crate::{
+    Error, Result,
     db::{
         Row, Tx,
         known_budgets::KnownBudget,
         tail::{Room, Tail, WindowChange, WindowKey},
         vals,
     },
-    types::{Error, NewRun, Result},
+    runs::NewRun,
 };
 
 /// Scopes of the budgets that may apply to a run.

@@ -10,15 +10,14 @@ use sortie_api::{LedgerEntry, LedgerKind, OrgId, Timestamp, UserId};
 
 use super::credit::{self, Credit};
 use crate::{
-    Audit, Store,
-    audit::record,
+    Error, Result, Store,
+    access::{Audit, audit::record},
     db::{
         Row, Stmt, Tx, batch,
         tail::{CreditChange, Tail},
         vals,
     },
     organizations::lock,
-    types::{Error, Result},
 };
 
 /// Error of an entry whose cause has moved credits in another way.

@@ -7,9 +7,8 @@ use sortie_api::{LedgerKind, OrgId, Timestamp};
 
 use super::ledger::LedgerPosition;
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Row, Stmt, Turn, Tx, vals},
-    types::{Error, Result},
 };
 
 /// Error of a step from a position that another node has left.

@@ -18,3 +18,25 @@ pub(crate) mod shared_rows;
 pub(crate) mod usage;
 pub(crate) mod usage_counts;
 mod windows;
+
+pub use budgets::OverBudget;
+pub use check::{LedgerChecked, LedgerDifference, LedgerRule};
+pub use credit::{Credit, CreditSums, InsufficientCredit, Payment};
+pub use ledger::{Appended, LedgerPosition, NewLedgerEntry, OTHER_ENTRY};
+pub use purchases::{
+    accounts::{BillingAccount, ClosingAccount, NewCustomer, RemovedCard, ReplacedCustomer, SavedCard},
+    auto::{
+        AfterAutoTopup, AutoTopupRow, BeginAutoTopup, NewAutoTopup, SETTINGS_CHANGED, SentAutoTopup,
+        UnpaidAutoTopup,
+    },
+    events::{AfterEvent, ClaimedEvent, NewStripeEvent},
+    payments::{OTHER_AMOUNT, PAID_TWICE, PaidTopup, PaymentRow},
+    refund_orders::{
+        NewRefundOrder, OTHER_REFUND, OrderedRefund, RefundOrderRow, RefundOrderState,
+        UnknownRefundOrderState,
+    },
+    take_backs::{TakeBack, TakeBackKind, TakeBackState, TookBack, UnknownTakeBackState},
+    topups::{NewTopup, TOO_MANY_OPEN, TopupMove, TopupRow},
+};
+pub use usage::{UsagePosition, UsageQuery};
+pub use usage_counts::{CountedPart, Unsettled, UsageDue, UsagePart};

@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use sortie_api::{BudgetScope, Micros, OrgId, Timestamp};
 
 use super::{credit::Payment, holds::scopes};
-use crate::types::NewRun;
+use crate::runs::NewRun;
 
 /// Time that a refusal is remembered.
 const REMEMBERED: Duration = Duration::from_secs(5);
@@ -78,7 +78,7 @@ pub(super) fn is_recent(refused_at: Timestamp, created_at: Timestamp) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Definition, Labels};
+    use crate::runs::{Definition, Labels};
 
     const fn seconds(seconds: i64) -> Timestamp {
         Timestamp::from_micros(1_700_000_000_000_000 + seconds * 1_000_000)

@@ -7,11 +7,11 @@
 use sortie_api::{OrgId, RunId, Timestamp};
 
 use crate::{
+    Error, Result,
     db::{
         Answer, Row, Stmt, Tx,
         tail::{Charge, CreditChange, Tail, WindowChange, WindowKey},
     },
-    types::{Error, Result},
 };
 
 /// The assignment that settles a run.

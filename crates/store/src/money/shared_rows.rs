@@ -5,11 +5,11 @@ use sortie_api::OrgId;
 
 use super::{allowance, credit, ledger, windows};
 use crate::{
+    Error, Result,
     db::{
         Stmt, Tx,
         tail::{SharedRow, Sums, Tail},
     },
-    types::{Error, Result},
 };
 
 /// Result of a write of tails.

@@ -7,9 +7,8 @@ use sortie_api::{
 };
 
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Row, Turn, Tx, Val, vals},
-    types::{Error, Result},
 };
 
 /// Sum of a column that stops at the largest integer. `SUM` itself would fail there, on both databases: the halves of the

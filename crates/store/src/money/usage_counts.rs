@@ -14,10 +14,11 @@ use sortie_api::{OrgId, RunId, Timestamp, usage::Day};
 
 use super::usage::sum;
 use crate::{
-    Found, Store,
+    Error, Found, Result, Store,
     db::{Answer, Row, Stmt, Turn, Tx, batch, vals},
+    error::unless,
     found::page_by_id,
-    types::{Error, NewRun, Result, unless},
+    runs::NewRun,
 };
 
 /// Period that is counted as a whole, or in parts.

@@ -4,12 +4,13 @@ use sortie_api::{Micros, Timestamp};
 
 use super::shared_rows::Writers;
 use crate::{
+    Error, Result,
     db::{
         Stmt, Tx,
         tail::{Room, WindowChange, WindowKey},
         vals,
     },
-    types::{Error, OverBudget, Result},
+    money::OverBudget,
 };
 
 /// The update of one window. It affects no row if the window has no room or is missing. A hold begins the window if the

@@ -5,9 +5,8 @@ use std::{fmt, str::FromStr};
 use sortie_api::Timestamp;
 
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{insert, row, select, text_columns, vals},
-    types::{Error, Result},
 };
 
 /// Origin of a client.

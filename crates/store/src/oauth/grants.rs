@@ -3,11 +3,10 @@
 use sortie_api::{AuditId, GrantId, OrgId, Role, Timestamp, UserId};
 
 use crate::{
-    Audit, Store,
-    audit::record,
+    Error, Result, Store,
+    access::{Actor, Audit, audit::record},
     db::{ReadRow, Stmt, Tx, insert, row, select, vals},
     people::persons,
-    types::{Actor, Error, Result},
 };
 
 /// Maximum number of grants of a person.
@@ -202,7 +201,7 @@ pub(super) fn audit_end(
     audit: &GrantAudit,
     action: &'static str,
 ) -> Result<EndedGrant> {
-    let by = audit.actor.by.unwrap_or(crate::By::Grant(grant.id));
+    let by = audit.actor.by.unwrap_or(crate::access::By::Grant(grant.id));
     let entry = Audit {
         id: audit.id,
         org: grant.org,

@@ -8,12 +8,15 @@ pub(crate) mod clients;
 pub(crate) mod grants;
 pub(crate) mod tokens;
 
+pub use clients::{OauthClientKind, OauthClientRow, UnknownOauthClientKind};
+pub use grants::{EndedGrant, GRANTS_OF_A_PERSON, GrantAudit, GrantRow, NewGrant};
+pub use tokens::{CodeRedemption, Exchange, IssuedTokens, NewTokens, TokenRefresh};
+
 use sortie_api::Timestamp;
 
 use crate::{
-    Store,
+    Result, Store,
     db::{Answer, Stmt, vals},
-    types::Result,
 };
 
 /// Time for which a used authorization code is known as used, in microseconds.

@@ -5,9 +5,8 @@ use sortie_api::{GrantId, OrgId, Role, Timestamp, UserId};
 
 use super::grants::{EndedGrant, GrantAudit, audit_end};
 use crate::{
-    Store,
+    Result, Store,
     db::{ReadRow, Stmt, Tx, batch, row, select, vals},
-    types::Result,
 };
 
 /// Pair of tokens to issue.

@@ -6,13 +6,12 @@
 use sortie_api::{OrgId, Role, Timestamp, UserId};
 
 use crate::{
-    Audit, Store,
-    audit::record,
+    Error, Result, Store,
+    access::{Audit, audit::record},
     db::{Stmt, vals},
     licenses::subscriptions::none_renews,
     money::credit::suspend,
     people::suspension::dispatch_lock,
-    types::{Error, Result},
 };
 
 /// Error of a deletion beside a change of the name.

@@ -6,12 +6,12 @@
 use sortie_api::{OrgId, RunId, ScheduleId, Timestamp};
 
 use crate::{
-    Found, Store, UsageDue,
+    Error, Found, Result, Store,
     db::{Row, Stmt, batch, vals},
+    error::unless,
     found::page_by_id,
-    money::budgets::forget_known,
+    money::{UsageDue, budgets::forget_known},
     runs::json_ids,
-    types::{Error, Result, unless},
 };
 
 /// Error of an organization of which something is left.

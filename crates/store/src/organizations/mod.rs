@@ -2,12 +2,16 @@
 
 pub(crate) mod deletion;
 mod erasure;
+mod operators;
+
+pub use deletion::OrganizationDeletion;
+pub use operators::{OperatedOrganization, OperatedPerson};
 
 use sortie_api::OrgId;
 
 use crate::{
+    Error,
     db::{Stmt, vals},
-    types::Error,
 };
 
 /// Column that is 1 while the operator has suspended the organization `o`.

@@ -12,9 +12,8 @@ use std::time::Duration;
 use sortie_api::Timestamp;
 
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Stmt, Val, row, select, vals},
-    types::{Error, Result},
 };
 
 /// Starts of the other parts that count: the next one, of a node with a clock that is ahead, and the earlier ones.

@@ -4,9 +4,8 @@ use sortie_api::{Timestamp, UserId};
 
 use super::persons;
 use crate::{
-    Store,
+    Result, Store,
     db::{Stmt, insert, row, select, vals},
-    types::Result,
 };
 
 row! {

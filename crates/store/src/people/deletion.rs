@@ -10,8 +10,11 @@ use super::{
     suspension::dispatch_lock,
 };
 use crate::{
-    Audit, Store,
-    audit::{self, AuditRow, record},
+    Error, Result, Store,
+    access::{
+        Audit,
+        audit::{self, AuditRow, record},
+    },
     db::{Stmt, Tx, row, select, vals},
     licenses::subscriptions::none_renews,
     money::credit::{has_none, suspend},
@@ -21,7 +24,6 @@ use crate::{
         deletion::{end_access, mark},
         lock,
     },
-    types::{Error, Result},
 };
 
 /// Error of a deletion that would leave others without an owner.

@@ -8,9 +8,8 @@ use super::{
     sessions::{self, NewSession},
 };
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Stmt, insert, row, select, vals},
-    types::{Error, Result},
 };
 
 /// Error of a sign-in whose identity or person changed since it was looked up. The caller looks it up again.

@@ -5,12 +5,11 @@ use sortie_api::{InvitationId, MailId, OrgId, Role, Timestamp, UserId};
 
 use super::persons;
 use crate::{
-    Audit, NewMail, Store,
-    audit::record,
+    Error, Result, Store,
+    access::{Audit, audit::record},
     db::{Stmt, insert, row, select, vals},
-    mail,
     organizations::{IS_SUSPENDED, lock},
-    types::{Error, Result},
+    outbox::{NewMail, mail},
 };
 
 /// Refusal of an invitation for somebody who is a member.

@@ -7,14 +7,13 @@ use sortie_api::{OrgId, Role, Timestamp, UserId};
 
 use super::persons;
 use crate::{
-    Audit, NewMail, Store,
-    audit::record,
+    Error, Result, Store,
+    access::{Audit, audit::record},
     db::{Row, Stmt, insert, row, select, vals},
-    mail,
     money::credit,
     oauth::grants::revoke_of_member,
     organizations::{IS_SUSPENDED, lock},
-    types::{Error, Result},
+    outbox::{NewMail, mail},
 };
 
 /// Error of a change that would leave an organization without its owner.

@@ -10,11 +10,10 @@ use super::{
     second_factor, sessions,
 };
 use crate::{
-    NewMail, Store,
+    Error, Result, Store,
     db::{Stmt, Tx, insert, text_columns, vals},
-    mail,
     oauth::grants::revoke_of,
-    types::{Error, Result},
+    outbox::{NewMail, mail},
 };
 
 /// Error of a token that was used, that has ended, or that never was: the three cannot be told apart.

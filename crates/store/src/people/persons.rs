@@ -9,9 +9,8 @@ use super::{
     sessions::{self, NewSession},
 };
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{ReadRow, Row, Stmt, batch, insert, row, select, vals},
-    types::{Error, Result},
 };
 
 /// Error of a sign-up whose address has an account.

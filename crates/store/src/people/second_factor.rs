@@ -10,9 +10,8 @@ use super::{
     persons,
 };
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Stmt, vals},
-    types::{Error, Result},
 };
 
 /// Error of a key beside a confirmed one.

@@ -12,10 +12,9 @@ use super::{
     second_factor::{self, Factor},
 };
 use crate::{
-    Audit, Store,
-    audit::record,
+    Error, Result, Store,
+    access::{Audit, audit::record},
     db::{Stmt, Val, insert, row, select, text_columns, vals},
-    types::{Error, Result},
 };
 
 /// Client of a session.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use sortie_api::{OrgId, RunId, Timestamp};
 
 use crate::{
-    Audit, Store,
-    audit::record,
+    Error, Result, Store,
+    access::{Audit, audit::record},
     db::{Stmt, Tx, row, select, vals},
     money::{
         credit::{resume, suspend},
@@ -18,7 +18,6 @@ use crate::{
     },
     nodes,
     runs::{OF_ITS_NODE, PARKED},
-    types::{Error, Result},
 };
 
 /// Refusal of an end of a suspension that there is not.

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use sortie_api::{Artifact, BlobId, OrgId, RunId, Timestamp};
 
 use crate::{
-    Store,
-    blobs::json,
+    Error, Result, Store,
     db::{Row, Stmt, vals},
-    types::{Error, Fence, Result},
+    files::blobs::json,
+    runs::Fence,
 };
 
 /// Artifact whose content is written.

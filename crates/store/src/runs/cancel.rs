@@ -3,7 +3,7 @@
 //! cancellation those events of the run that had no place before it. The cost is then the sum of what the
 //! events show, of the time until the cancellation and of the surcharge.
 
-use sortie_api::{Micros, OrgId, RunId, RunStatus, RunUsage, Timestamp};
+use sortie_api::{Micros, OrgId, Run, RunId, RunStatus, RunUsage, Timestamp};
 
 use super::{
     budget_without_surcharge,
@@ -16,15 +16,24 @@ use super::{
     work::count,
 };
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Stmt, Tx, vals},
-    deliveries::delivery_of_org_is_due,
+    installation::sealed::delete_run_secrets,
     money::settle::{
         SETTLED_COLUMNS, SettledAt, settle, settled, settled_columns, settled_unless, within_reserved,
     },
-    sealed::delete_run_secrets,
-    types::{Cancelled, Error, NewEvent, Result},
+    outbox::deliveries::delivery_of_org_is_due,
+    runs::{ListedRun, NewEvent},
 };
+
+/// Result of `cancel_run`.
+#[derive(Clone, Debug)]
+pub enum Cancelled {
+    /// The command cancelled the run.
+    Now(Run),
+    /// The run had a terminal status already and is unchanged. A large output is left out.
+    AlreadyFinal(ListedRun),
+}
 
 /// Cost that a worker reports, without the surcharge: the cost of the calls `$4`, and that of the time `$5`. Time after
 /// the cancellation is free.

@@ -8,14 +8,68 @@
 
 use std::time::Duration;
 
-use sortie_api::{OrgId, RunStatus, Timestamp, TraceContext};
+use sortie_api::{Micros, OrgId, RunStatus, RunUsage, Timestamp, TraceContext};
 
 use super::{budget_without_surcharge, json_ids, moves::sources, status_event};
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Row, Stmt, Tx, batch, readable, vals},
-    types::{Claim, Error, EventRow, Fence, NewEvent, NodeId, Origin, Result},
+    nodes::NodeId,
+    runs::{EventRow, Fence, NewEvent, Retention},
 };
+
+/// Claim of a run: the node holds the run from now on. Has everything that a worker needs to begin or resume the run.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Fencing token of the first write.
+    pub fence: Fence,
+    /// Organization that owns the run.
+    pub org: OrgId,
+    /// Stored definition: the JSON of a resolved `RunRequest`. None for a run without retention.
+    pub definition: Option<String>,
+    /// Maximum cost of the run without its surcharge.
+    pub max_cost: Micros,
+    /// Creation time of the run.
+    pub created_at: Timestamp,
+    /// Time of the first claim, by the clock of the node that made the claim.
+    pub started_at: Timestamp,
+    /// Time since the first claim, by the database's clock. The time limit and the compute cost count from it.
+    pub elapsed: Duration,
+    /// Time limit in seconds.
+    pub timeout_seconds: u32,
+    /// Host and port of the callback's receiver; none for a run without a callback.
+    pub callback_host: Option<String>,
+    /// Trace that the run belongs to.
+    pub trace: Option<TraceContext>,
+    /// Origin of the claimed run.
+    pub origin: Origin,
+}
+
+impl Claim {
+    /// Retention of the run's content.
+    pub fn retention(&self) -> Retention {
+        match self.definition {
+            Some(_) => Retention::Full,
+            None => Retention::None,
+        }
+    }
+}
+
+/// Origin of a claimed run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The queue. Has the `starting` event that the claim recorded.
+    Queue(EventRow),
+    /// A worker that was lost.
+    Lost {
+        /// Status that the worker left: `starting` or `running`.
+        status: RunStatus,
+        /// Cost that the worker recorded.
+        cost: Micros,
+        /// Usage that the worker recorded.
+        usage: RunUsage,
+    },
+}
 
 /// Request of a node for runs.
 #[derive(Clone, Copy)]

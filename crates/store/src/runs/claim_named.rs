@@ -5,9 +5,10 @@ use sortie_api::{RunId, RunStatus, Timestamp};
 
 use super::{claim::begin_runs, json_ids, status_event};
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Stmt, batch, vals},
-    types::{Claim, Error, NodeId, Result},
+    nodes::NodeId,
+    runs::Claim,
 };
 
 impl Store {

@@ -7,17 +7,26 @@ use sortie_api::{BudgetPeriod, Micros, Run, RunId, RunStatus, Timestamp, TraceCo
 
 use super::{OF_ITS_NODE, run_columns, run_with_output, select_runs, status_event};
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{
         Stmt, Tx, Val,
         tail::{CreditChange, Tail},
         vals,
     },
-    deliveries::insert_delivery,
     licenses::LicenseRefusal,
     money::{allowance, credit::Payment, holds, refusals::Limit, usage_counts},
-    types::{Created, Definition, Error, NewEvent, NewRun, Result, Unretained},
+    outbox::deliveries::insert_delivery,
+    runs::{Definition, NewEvent, NewRun, Unretained},
 };
+
+/// Result of `create_run`.
+#[derive(Clone, Debug)]
+pub enum Created {
+    /// The new run, `queued`.
+    New(Run),
+    /// The run that already has the idempotency key; nothing was created.
+    Existing(Run),
+}
 
 impl Store {
     /// Records a run as `queued`, with its definition, its queue entry and its first events. Returns the

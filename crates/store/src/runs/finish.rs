@@ -8,14 +8,68 @@ use super::{
     surcharge, usage_params, work::count,
 };
 use crate::{
-    Store,
-    blobs::count_again,
+    Error, Result, Store,
     db::{Answer, Row, Stmt, Tx, vals},
-    deliveries::delivery_is_due,
+    files::blobs::count_again,
+    installation::sealed::delete_run_secrets,
     money::settle::{SettledAt, settle, settled, settled_columns, within_reserved},
-    sealed::delete_run_secrets,
-    types::{Error, Fence, Finish, Journal, Receiver, Result, StoredCredentials},
+    outbox::deliveries::delivery_is_due,
+    runs::{Fence, NewArtifacts, NewEvent},
 };
+
+/// End of a run, as its worker records it.
+#[derive(Clone, Debug)]
+pub struct Finish {
+    /// Terminal status of the run.
+    pub status: RunStatus,
+    /// Output of the run, without U+0000.
+    pub output: Option<String>,
+    /// Reason why the run did not succeed.
+    pub error: Option<String>,
+    /// Total cost, without the surcharge.
+    pub cost: Micros,
+    /// Total usage.
+    pub usage: RunUsage,
+    /// Last events of the run, the terminal status among them.
+    pub events: Vec<NewEvent>,
+    /// State of the journal. The command deletes a written journal.
+    pub journal: Journal,
+    /// Presence of stored inline credentials. The command deletes them.
+    pub stored_credentials: StoredCredentials,
+    /// Receiver of the callback. The command makes its delivery due.
+    pub receiver: Receiver,
+    /// Files that the run left under `outputs/`; none where there are none.
+    pub artifacts: Option<NewArtifacts>,
+    /// End time of the run.
+    pub at: Timestamp,
+}
+
+/// Presence of credentials of a run's inline connections in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredCredentials {
+    /// The store has none.
+    Absent,
+    /// The store may have some.
+    Possible,
+}
+
+/// Receiver of a run's completion callback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receiver {
+    /// The run has no callback.
+    Nobody,
+    /// A receiver waits for the callback.
+    Waits,
+}
+
+/// State of a run's journal in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Journal {
+    /// The journal has no entry.
+    Empty,
+    /// The journal may have entries.
+    Written,
+}
 
 /// Place of the columns about the settlement in a batch as for [`ended`]: behind the columns of the run.
 pub(super) const SETTLED: SettledAt = SettledAt {

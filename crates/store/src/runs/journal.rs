@@ -4,9 +4,9 @@
 use sortie_api::RunId;
 
 use crate::{
-    Store,
+    Result, Store,
     db::{Row, Stmt, vals},
-    types::{NewEntries, Result},
+    runs::NewEntries,
 };
 
 /// Number of entries in one read. Each may hold a large output, and a statement has a time limit.

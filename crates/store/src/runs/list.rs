@@ -8,11 +8,25 @@ use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
 
 use super::{listed_run, run_columns, select_listed_runs};
 use crate::{
-    Found, Store,
+    Found, Result, Store,
     db::{Answer, Row, Stmt, Turn, Tx, Val, batch, vals},
-    large::ListedRun,
-    types::{Result, RunFilter},
+    runs::large::ListedRun,
 };
+
+/// Filter of a list of runs. Every condition that is set must hold.
+#[derive(Clone, Debug)]
+pub struct RunFilter {
+    /// Runs with this status.
+    pub status: Option<RunStatus>,
+    /// Runs of this schedule.
+    pub schedule: Option<ScheduleId>,
+    /// Runs with this tag.
+    pub tag: Option<String>,
+    /// Runs behind this position of the list, which is newest first. The position itself is left out.
+    pub before: Option<(Timestamp, RunId)>,
+    /// Maximum number of runs.
+    pub limit: u32,
+}
 
 /// Maximum number of entries of an index that one command looks at to find runs with a tag and another property.
 pub(crate) const EXAMINED: u32 = 5_000;

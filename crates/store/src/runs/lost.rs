@@ -4,9 +4,10 @@ use sortie_api::RunStatus;
 
 use super::takeover::MAX_TAKEOVERS;
 use crate::{
+    Error, Result,
     db::{Row, Stmt, Tx, batch, vals},
     nodes::{LOCK, micros},
-    types::{Error, Result, Sweep},
+    runs::Sweep,
 };
 
 // Finds runs held by nodes that were declared lost or are not registered any more. The nodes are found by

@@ -10,10 +10,12 @@ mod claim_named;
 mod create;
 mod finish;
 mod journal;
+pub(crate) mod large;
 mod list;
 mod lost;
 mod moves;
 mod named;
+mod new_run;
 mod position;
 mod price;
 mod progress;
@@ -24,19 +26,30 @@ mod takeover;
 mod unretained;
 mod work;
 
+pub use artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};
+pub use cancel::{Cancelled, FinalCost, Settled};
+pub use claim::{Claim, Origin};
+pub use create::Created;
+pub use finish::{Finish, Journal, Receiver, StoredCredentials};
+pub use large::{LargeText, ListedEvent, ListedRun};
+pub use list::RunFilter;
+pub use new_run::{Definition, InlineCredentials, Labels, NewCallback, NewRun, Retention, Unretained};
+pub use position::{Position, Watched};
+pub use progress::{Append, EventRow, Fence, NewEntries, NewEvent};
+pub use read::{Followed, Progress, StoredDefinition};
+pub use retention::{Batch, Deleted, Expiry, OpenCallbacks, Undeletable};
+pub use sweep::{Held, Sweep, Swept};
+pub use unretained::{ContentHolder, Counted, PlainError, UnretainedFinish};
+
 pub(crate) use claim::trace_from;
 pub(crate) use create::create_new;
 use sortie_api::{Run, RunStatus, RunUsage, Timestamp, event::EventType};
 
-pub use cancel::{FinalCost, Settled};
-pub use position::Position;
-pub use unretained::{ContentHolder, Counted, PlainError, UnretainedFinish};
 pub(crate) use unretained::{adopt_content, forget_answers_of_earlier};
 
 use crate::{
+    Error, Result,
     db::{Row, Stmt, Val, vals},
-    large::ListedRun,
-    types::{Error, Fence, NewEvent, Result},
 };
 
 /// Columns that [`run_from`] reads, in this order. A macro, because statements are literals.
@@ -102,7 +115,7 @@ macro_rules! select_listed_runs {
             "SELECT ",
             run_columns!(),
             ", (SELECT ",
-            $crate::large::short!("o.output"),
+            $crate::runs::large::short!("o.output"),
             " FROM run_output o WHERE o.run_id = r.id), ",
             $crate::runs::artifacts::artifacts_column!(),
             ", (SELECT octet_length(o.output) FROM run_output o WHERE o.run_id = r.id) FROM run r WHERE "

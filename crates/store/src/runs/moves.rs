@@ -4,9 +4,9 @@
 use sortie_api::RunStatus;
 
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Val, vals},
-    types::{Error, Fence, Result},
+    runs::Fence,
 };
 
 /// Number of statuses that a run can leave.

@@ -8,10 +8,10 @@ use super::{
     takeover::{MAX_TAKEOVERS, take_over},
 };
 use crate::{
-    Store,
+    Error, Result, Store,
     db::vals,
-    nodes::LOCK,
-    types::{Claim, Error, NodeId, Result},
+    nodes::{LOCK, NodeId},
+    runs::Claim,
 };
 
 /// Condition for a run in the queue whose holder is a lost node. The COALESCE keeps the planner from the index of held

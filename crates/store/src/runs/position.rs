@@ -3,10 +3,19 @@
 use sortie_api::{RunId, RunStatus};
 
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Stmt, batch, vals},
-    types::{Error, NodeId, Result, Watched},
+    nodes::NodeId,
 };
+
+/// Result of [`Store::watch`](crate::Store::watch).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Watched {
+    /// Followed runs, each with the number of its last event.
+    pub positions: Vec<(RunId, i64)>,
+    /// Runs of the node that were cancelled and whose worker has not reported its cost yet.
+    pub cancelled: Vec<RunId>,
+}
 
 /// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Progress of one run, for clients that wait for it and for clients that follow its events.
 
-use sortie_api::{OrgId, RunId, RunStatus};
+use sortie_api::{Micros, OrgId, RunId, RunStatus, RunUsage, Timestamp, event::EventType};
 
 use super::{
     OUTPUT, artifacts, listed_run,
@@ -8,11 +8,82 @@ use super::{
     run_columns,
 };
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Stmt, Tx, batch, vals},
-    large::{ListedEvent, short},
-    types::{Error, Followed, Progress, Result},
+    runs::{
+        Followed, Progress,
+        large::{ListedEvent, short},
+    },
 };
+
+/// A recorded event as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventRow {
+    /// Position in the run, from 1.
+    pub seq: i64,
+    /// Type of the event.
+    pub kind: String,
+    /// Data of the event, a JSON object.
+    pub data: String,
+    /// Time that the event was recorded with.
+    pub created_at: Timestamp,
+}
+
+/// An event to append.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEvent {
+    /// Type of the event.
+    pub kind: &'static str,
+    /// Data of the event, a JSON object.
+    pub data: String,
+    /// Time of the event.
+    pub at: Timestamp,
+}
+
+impl NewEvent {
+    /// Encodes an event for the store.
+    pub fn new(event: &EventType, at: Timestamp) -> std::result::Result<Self, serde_json::Error> {
+        Ok(Self {
+            kind: event.kind(),
+            data: sortie_api::json::to_line(event)?,
+            at,
+        })
+    }
+}
+
+/// Fencing token, which a worker presents with every write. A write takes place only while the run is in this attempt and
+/// its last event is this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// The run.
+    pub run: RunId,
+    /// Number of the attempt, from 1. Each claim and each takeover begins a new one.
+    pub attempt: i64,
+    /// Number of the last event so far. The next event gets `last_event + 1`.
+    pub last_event: i64,
+}
+
+/// Progress that a worker adds to a run.
+#[derive(Clone, Debug, Default)]
+pub struct Append {
+    /// Events after those of the fence.
+    pub events: Vec<NewEvent>,
+    /// Entries of the journal.
+    pub journal: NewEntries,
+    /// Cost of the run so far.
+    pub cost: Micros,
+    /// Usage of the run so far.
+    pub usage: RunUsage,
+}
+
+/// Entries of a run's journal to append.
+#[derive(Clone, Debug, Default)]
+pub struct NewEntries {
+    /// Number of the last entry so far. The next entry gets `after + 1`.
+    pub after: i64,
+    /// The entries, each a JSON text.
+    pub data: Vec<String>,
+}
 
 /// Column of the status in [`run_columns`].
 const STATUS: usize = 1;

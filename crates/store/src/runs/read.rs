@@ -1,14 +1,46 @@
 //! Reading runs: the object, definitions and events. Every statement names the organization.
 
-use sortie_api::{OrgId, Run, RunId};
+use sortie_api::{OrgId, Run, RunId, RunStatus};
 
 use super::{listed_run, run_columns, run_with_output, select_listed_runs, select_runs};
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Row, Stmt, Tx, batch, vals},
-    large::{ListedEvent, ListedRun, short},
-    types::{Error, EventRow, Result, StoredDefinition},
+    runs::{
+        EventRow,
+        large::{ListedEvent, ListedRun, short},
+    },
 };
+
+/// Stored definition of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredDefinition {
+    /// The JSON of the resolved `RunRequest`. None where it is a large text.
+    pub request: Option<String>,
+    /// Names of the inline connections whose credentials are not in the definition, as a JSON array. None where there are
+    /// no such connections.
+    pub requires_credentials: Option<String>,
+}
+
+/// Progress of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Current status of the run.
+    pub status: RunStatus,
+    /// Number of the run's last event so far.
+    pub last_event: i64,
+}
+
+/// Next part of a run's event stream for one reader.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Followed {
+    /// Progress of the run.
+    pub progress: Progress,
+    /// Events after those that the reader has, in order. Large data is left out.
+    pub events: Vec<ListedEvent>,
+    /// The run; a large output is left out. None before its status is terminal and `events` ends with its last event.
+    pub run: Option<ListedRun>,
+}
 
 impl Store {
     /// Returns a run with its output.

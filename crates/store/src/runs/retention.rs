@@ -12,11 +12,10 @@ use sortie_api::{OrgId, RunStatus, Timestamp};
 
 use super::{artifacts, json_ids};
 use crate::{
-    Found, Store,
-    blobs::{ids_of, json, uncount},
+    Error, Found, Result, Store,
     db::{Row, Stmt, Tx, vals},
+    files::blobs::{ids_of, json, uncount},
     found::page_by_id,
-    types::{Error, Result},
 };
 
 /// Maximum number of runs of an organization that one pass steps over because they cannot be deleted. Those behind them

@@ -3,6 +3,8 @@
 //! [`MAX_TAKEOVERS`] times; then they end as `interrupted`. Cancelled runs are settled. Runs whose content is
 //! not stored end at once.
 
+use std::time::Duration;
+
 use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp, event::EventType};
 
 use super::{
@@ -14,13 +16,51 @@ use super::{
     takeover::{MAX_TAKEOVERS, take_over},
 };
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Row, Stmt, Tx, Val, batch, readable, vals},
-    deliveries::deliveries_are_due,
     money::settle::{SettledAt, settle, settled, settled_columns},
-    nodes::LOCK,
-    types::{Error, Held, NewEvent, NodeId, Result, Sweep, Swept},
+    nodes::{LOCK, NodeId, SeenLease},
+    outbox::deliveries::deliveries_are_due,
+    runs::{Claim, NewEvent},
 };
+
+/// A run that a node holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The run.
+    pub run: RunId,
+    /// Status of the run. The worker of a `cancelled` run has not reported its cost yet. `None` if it cannot be read.
+    pub status: Option<RunStatus>,
+}
+
+/// Limits and conditions of a sweep.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// The node that sweeps. It never declares itself lost, and no other node while its own lease has expired.
+    pub node: NodeId,
+    /// Time of the sweep, for its events.
+    pub at: Timestamp,
+    /// Maximum number of runs to end.
+    pub limit: u32,
+    /// Maximum number of runs to take over: the free slots of the node.
+    pub places: u32,
+    /// Leases without a heartbeat for as long as a lease lasts. The sweep declares their nodes lost if the lease is
+    /// unchanged and has expired by the database's clock too.
+    pub overdue: Vec<SeenLease>,
+    /// Duration of a lease. A lease that ends more than two durations from now was given before the clock was set back.
+    pub lease: Duration,
+    /// Price of a second of a run.
+    pub compute_micros_per_second: Micros,
+}
+
+/// Result of a sweep.
+#[derive(Clone, Debug, Default)]
+pub struct Swept {
+    /// Runs that ended as `interrupted` because they were resumed too often. Cancelled runs are settled and not listed.
+    pub ended: Vec<(OrgId, RunId)>,
+    /// Runs that the node holds now and has to resume, the oldest first.
+    pub taken: Vec<Claim>,
+}
 
 /// `error` of a run that was resumed too often.
 const REASON: &str = "the worker that ran it was lost, and it had been resumed 3 times";

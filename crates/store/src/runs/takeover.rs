@@ -10,8 +10,10 @@ use super::{
     usage_from,
 };
 use crate::{
+    Error, Result,
     db::{Stmt, Tx, batch, vals},
-    types::{Claim, Error, NodeId, Origin, Result},
+    nodes::NodeId,
+    runs::{Claim, Origin},
 };
 
 /// Maximum number of takeovers of a run, so that a run which crashes its workers comes to an end. After the

@@ -13,12 +13,12 @@ use super::{
     work::{progressed, running},
 };
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Stmt, Tx, batch, vals},
-    deliveries::delivery_is_due,
     money::settle::settle,
-    nodes::LOCK,
-    types::{Error, Fence, NewNode, NodeId, Receiver, Result},
+    nodes::{LOCK, NewNode, NodeId},
+    outbox::deliveries::delivery_is_due,
+    runs::{Fence, Receiver},
 };
 
 /// Runs whose content one transaction gives up. Claims wait for it.

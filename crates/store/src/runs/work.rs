@@ -7,9 +7,9 @@ use sortie_api::{Micros, RunStatus, RunUsage};
 
 use super::{insert_events, journal::insert_entries, moves, surcharge, usage_params};
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Stmt, Tx, vals},
-    types::{Append, Error, Fence, NewEvent, Result},
+    runs::{Append, Fence, NewEvent},
 };
 
 impl Store {

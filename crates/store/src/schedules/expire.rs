@@ -2,7 +2,7 @@
 
 use sortie_api::{ScheduleId, Timestamp, schedule::FireOutcome};
 
-use crate::{Found, Store, db::vals, found::page_by_id, types::Result};
+use crate::{Found, Result, Store, db::vals, found::page_by_id};
 
 impl Store {
     /// System: returns at most `limit` schedules behind `after`, in order, that have an occurrence before

@@ -5,10 +5,10 @@ use sortie_api::{OrgId, Run, RunId, ScheduleId, Timestamp, schedule::FireOutcome
 
 use super::{ScheduleState, replaced::replace};
 use crate::{
-    Audit, Store, audit,
+    Error, Result, Store,
+    access::{Audit, audit},
     db::{Stmt, Tx, insert, vals},
-    runs::create_new,
-    types::{Error, NewRun, Result},
+    runs::{NewRun, create_new},
 };
 
 /// Outcome of an occurrence, or of several in a row.

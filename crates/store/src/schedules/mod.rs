@@ -12,20 +12,20 @@ mod read;
 mod replaced;
 mod save;
 
+pub use fire::{FireRow, Fires};
+pub use read::Due;
+pub use replaced::ReplacedRun;
+pub use save::SaveSchedule;
+
 use sortie_api::{
     Micros, OrgId, RunId, ScheduleId, Timestamp,
     schedule::{FireOutcome, Overlap},
 };
 
 use crate::{
+    Error, Result,
     db::{Row, Val, vals},
-    types::{Error, Result},
 };
-
-pub use fire::{FireRow, Fires};
-pub use read::Due;
-pub use replaced::ReplacedRun;
-pub use save::SaveSchedule;
 
 /// Definition of a schedule, as a client sets it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,10 +4,9 @@ use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
 
 use super::{FireRow, ListedSchedule, ScheduleRow, fire_from, schedule_columns, schedule_from};
 use crate::{
-    Found, Store,
+    Error, Found, Result, Store,
     db::{Row, Stmt, Tx, batch, readable, vals},
-    large::short,
-    types::{Error, Result},
+    runs::large::short,
 };
 
 /// Schedule with an occurrence to process.

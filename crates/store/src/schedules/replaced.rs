@@ -4,11 +4,10 @@
 use sortie_api::{OrgId, RunId, ScheduleId};
 
 use crate::{
-    Found, Store,
-    blobs::json,
+    Found, Result, Store,
     db::{Row, Stmt, vals},
+    files::blobs::json,
     found::page_by_id,
-    types::Result,
 };
 
 /// Maximum number of open runs that one run replaces.

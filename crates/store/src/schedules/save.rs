@@ -4,10 +4,10 @@ use sortie_api::{OrgId, ScheduleId, Timestamp};
 
 use super::{ScheduleSpec, ScheduleState};
 use crate::{
-    Audit, Store, audit,
+    Error, Result, Store,
+    access::{Audit, audit},
     db::{Stmt, Tx, batch, vals},
     organizations::lock,
-    types::{Error, Result},
 };
 
 /// Schedule to save: a new one, or a new version of an existing one.

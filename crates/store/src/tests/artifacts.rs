@@ -5,8 +5,10 @@ use sortie_api::{Artifact, OrgId, RunStatus};
 
 use super::{both, fixture::Fixture};
 use crate::{
-    Batch, Cancelled, Error, Expiry, Finish, KeptArtifact, NewArtifacts, OpenCallbacks, RunArtifacts,
-    RunFilter,
+    Error,
+    runs::{
+        Batch, Cancelled, Expiry, Finish, KeptArtifact, NewArtifacts, OpenCallbacks, RunArtifacts, RunFilter,
+    },
 };
 
 impl Fixture {
@@ -81,7 +83,7 @@ both! {
         assert_eq!(fixture.sweep_blobs(later).await, []);
         let expiry = Expiry { org, finished_before: later, created_before: later, check_at: later, open_callbacks: OpenCallbacks::Wait };
         let batch = Batch { runs: 10, events: 100 };
-        assert_eq!(fixture.store.delete_expired_runs(expiry, batch, &mut crate::Undeletable::default()).await.unwrap().runs, 1);
+        assert_eq!(fixture.store.delete_expired_runs(expiry, batch, &mut crate::runs::Undeletable::default()).await.unwrap().runs, 1);
         // Of two contents, a file has one.
         assert_eq!(fixture.stored(org).await, file.size);
         let gone = fixture.sweep_blobs(later).await;

@@ -11,8 +11,13 @@ use super::{
     usage::leaving,
 };
 use crate::{
-    AfterAttempt, Append, Batch, Counted, Error, Expiry, InlineCredentials, NewNode, NewRun, NodeId,
-    OauthFlow, OldTokens, OpenCallbacks, Result, Rotation, SeenTokens, Sweep, db::vals,
+    Error, Result,
+    access::Rotation,
+    connections::{OauthFlow, OldTokens, SeenTokens},
+    db::vals,
+    nodes::{NewNode, NodeId},
+    outbox::AfterAttempt,
+    runs::{Append, Batch, Counted, Expiry, InlineCredentials, NewRun, OpenCallbacks, Sweep},
 };
 
 /// Queries of every table, without times of the clock.
@@ -192,7 +197,7 @@ commands! {
         let later = fixture.now() + std::time::Duration::from_hours(2);
         let due = fixture.store.usage_due(later, None, 10).await.unwrap();
         let due = due.items.into_iter().find(|(of, _)| *of == org).unwrap().1.unwrap();
-        assert_eq!(proves(fixture, async || fixture.store.count_usage(due, leaving(0)).await).await, crate::CountedPart::Counted(0));
+        assert_eq!(proves(fixture, async || fixture.store.count_usage(due, leaving(0)).await).await, crate::money::CountedPart::Counted(0));
     }
 
     async fn usage_without_a_late_run_is_counted_in_one_transaction_and_the_run_in_another(fixture: &Fixture) {
@@ -201,7 +206,7 @@ commands! {
         let later = fixture.now() + std::time::Duration::from_hours(2);
         let due = fixture.store.usage_due(later, None, 10).await.unwrap();
         let due = due.items.into_iter().find(|(of, _)| *of == org).unwrap().1.unwrap();
-        assert_eq!(proves(fixture, async || fixture.store.count_usage(due, leaving(1)).await).await, crate::CountedPart::Counted(1));
+        assert_eq!(proves(fixture, async || fixture.store.count_usage(due, leaving(1)).await).await, crate::money::CountedPart::Counted(1));
         fixture.store.finish_run(fence, fixture.succeeded("x")).await.unwrap();
         assert!(proves(fixture, async || fixture.store.count_late_run(fence.run).await).await);
     }
@@ -244,7 +249,7 @@ commands! {
         let confirmed = Fixture::confirmed(&new, 3, b"x");
         proves(fixture, async || store.save_authorization(confirmed.clone(), fixture.audit(org)).await).await;
         let seen = SeenTokens { org, connection: new.id, version: 1 };
-        let (holder, minute) = (crate::RefreshHolder(1), std::time::Duration::from_mins(1));
+        let (holder, minute) = (crate::connections::RefreshHolder(1), std::time::Duration::from_mins(1));
         proves(fixture, async || store.lease_refresh(seen, holder, later, minute).await).await;
         proves(fixture, async || store.release_refresh(seen, holder).await).await;
         proves(fixture, async || store.lease_refresh(seen, holder, later, minute).await).await;
@@ -341,7 +346,7 @@ commands! {
         let (run, at) = fixture.due(org, node, "a:1").await;
         fixture.due(org, node, "b:1").await;
         let at = at + std::time::Duration::from_secs(1);
-        let orders = ["a:1", "b:1"].map(|host| crate::Order { host: host.to_owned(), limit: 2, without: Vec::new() });
+        let orders = ["a:1", "b:1"].map(|host| crate::outbox::Order { host: host.to_owned(), limit: 2, without: Vec::new() });
         let claimed = proves_step(fixture, async || {
             fixture.store.claim_deliveries(("n".to_owned(), node), orders.to_vec(), at, at).await
         })
@@ -556,7 +561,7 @@ commands! {
         let now = fixture.now();
         let expiry = Expiry { org, finished_before: now, created_before: now, check_at: now, open_callbacks: OpenCallbacks::Wait };
         let batch = Batch { runs: 10, events: 10 };
-        proves(fixture, async || fixture.store.delete_expired_runs(expiry, batch, &mut crate::Undeletable::default()).await).await;
+        proves(fixture, async || fixture.store.delete_expired_runs(expiry, batch, &mut crate::runs::Undeletable::default()).await).await;
     }
 
     async fn the_commands_of_files_are_one_transaction_each(fixture: &Fixture) {
@@ -592,13 +597,13 @@ commands! {
         let org = fixture.org().await;
         fixture.seal_everywhere(org).await;
         let audit = fixture.audit(org);
-        for column in crate::SealedColumn::ALL {
-            let values: Vec<_> = fixture.sealed(column).await.into_iter().map(|row| crate::Resealed {
+        for column in crate::installation::SealedColumn::ALL {
+            let values: Vec<_> = fixture.sealed(column).await.into_iter().map(|row| crate::installation::Resealed {
                 row: row.row,
                 new: [&row.sealed, &b" anew"[..]].concat(),
                 old: row.sealed,
             }).collect();
-            let audit = (column == crate::SealedColumn::SealCheck).then(|| audit.clone());
+            let audit = (column == crate::installation::SealedColumn::SealCheck).then(|| audit.clone());
             let done = proves(fixture, async || fixture.store.reseal(column, values.clone(), audit.clone()).await).await;
             assert_eq!(done, 1);
         }

@@ -12,8 +12,10 @@ use super::{
     purchases::{card, moved_to},
 };
 use crate::{
-    AfterEvent, AfterSending, Avatar, Factor, NewOneTime, NewPerson, OauthClientKind, OauthClientRow,
-    PasswordChange, PersonDeletion, Purpose, SignIn, TakeBackKind, TakeBackState,
+    money::{AfterEvent, TakeBackKind, TakeBackState},
+    oauth::{OauthClientKind, OauthClientRow},
+    outbox::AfterSending,
+    people::{Avatar, Factor, NewOneTime, NewPerson, PasswordChange, PersonDeletion, Purpose, SignIn},
 };
 
 commands! {
@@ -231,7 +233,7 @@ commands! {
         store.sign_in(session, SignIn::default()).await.unwrap();
         let theirs = fixture.org_of(ann.id).await;
         proves(fixture, async || store.end_member_session(theirs, ended, fixture.audit(theirs)).await).await;
-        let one = crate::Identity { issuer: "https://one.example".to_owned(), subject: "ann".to_owned() };
+        let one = crate::people::Identity { issuer: "https://one.example".to_owned(), subject: "ann".to_owned() };
         let keep = fixture.new_session(ann.id).id;
         proves(fixture, async || store.unlink_identity(ann.id, &one, keep).await).await;
         proves(fixture, async || store.unlink_person(ann.id, vec![fixture.audit(org)]).await).await;

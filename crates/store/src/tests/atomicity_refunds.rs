@@ -10,7 +10,10 @@ use super::{
     fixture::Fixture,
     purchases::card,
 };
-use crate::{NewRefundOrder, RemovedCard, db::vals};
+use crate::{
+    db::vals,
+    money::{NewRefundOrder, RemovedCard},
+};
 
 async fn set(fixture: &Fixture, sql: &'static str) {
     let set = fixture.store.db.write(move |tx| tx.exec(sql, vals![]));

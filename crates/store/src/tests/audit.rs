@@ -4,7 +4,9 @@ use sortie_api::{ActorKind, AuditEntry, GrantId, Role, ScheduleId, SessionId, Us
 
 use super::both;
 use crate::{
-    Actor, Audit, AuditFilter, By, Error, OldTokens, Rotation,
+    Error,
+    access::{Actor, Audit, AuditFilter, By, Rotation},
+    connections::OldTokens,
     db::{Tx, vals},
 };
 

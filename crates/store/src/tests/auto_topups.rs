@@ -7,8 +7,12 @@ use sortie_api::{ConsentId, OrgId, PaymentId, RefundOrderId, Timestamp, TopupId,
 
 use super::{both, fixture::Fixture};
 use crate::{
-    AfterAutoTopup, Appended, BeginAutoTopup, Error, NewAutoTopup, PaidTopup, SETTINGS_CHANGED, SavedCard,
-    SentAutoTopup, Store, TakeBack, TakeBackKind, TakeBackState, TopupRow, UnpaidAutoTopup, db::vals,
+    Error, Store,
+    db::vals,
+    money::{
+        AfterAutoTopup, Appended, BeginAutoTopup, NewAutoTopup, PaidTopup, SETTINGS_CHANGED, SavedCard,
+        SentAutoTopup, TakeBack, TakeBackKind, TakeBackState, TopupRow, UnpaidAutoTopup,
+    },
 };
 
 const HOUR: Duration = Duration::from_hours(1);

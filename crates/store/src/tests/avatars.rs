@@ -1,7 +1,7 @@
 use sortie_api::{Role, Timestamp};
 
 use super::{both, fixture::Fixture};
-use crate::Avatar;
+use crate::people::Avatar;
 
 fn avatar(number: u8) -> Avatar {
     Avatar {

@@ -5,7 +5,10 @@ use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 use sortie_testkit::{postgres::TestDatabase, until};
 
 use super::fixture::Fixture;
-use crate::{DatabaseCopy, Error, OpenOptions, Referrer, Store};
+use crate::{
+    Error, OpenOptions, Store,
+    installation::{DatabaseCopy, Referrer},
+};
 
 const GRACE: Duration = Duration::from_hours(1);
 

@@ -9,7 +9,12 @@ use super::{
     both,
     fixture::{Fixture, of_calls},
 };
-use crate::{Audit, By, Cancelled, Created, Error, FinalCost, Labels, NewRun, OverBudget};
+use crate::{
+    Error,
+    access::{Audit, By},
+    money::OverBudget,
+    runs::{Cancelled, Created, FinalCost, Labels, NewRun},
+};
 
 pub(super) const HOUR: Duration = Duration::from_hours(1);
 
@@ -266,7 +271,7 @@ both! {
         assert_eq!(fixture.standing(org, &ORG).await.0, 400);
         let later = fixture.now() + 5 * HOUR;
         let taker = fixture.node().await;
-        let swept = fixture.store.sweep(crate::Sweep { places: 5, ..fixture.declaring(taker, later, 10).await }).await.unwrap();
+        let swept = fixture.store.sweep(crate::runs::Sweep { places: 5, ..fixture.declaring(taker, later, 10).await }).await.unwrap();
         assert_eq!((swept.ended.len(), swept.taken.len()), (2, 1));
         assert_eq!(fixture.standing(org, &ORG).await, (100, 81, 999_819), "the one that goes on is held");
     }

@@ -13,7 +13,11 @@ use super::{
     budgets::{HOUR, key, labels, micros, schedule, workflow},
     fixture::{Fixture, after, of_calls},
 };
-use crate::{Created, Error, Fence, Finish, Labels, NewRun, NodeId};
+use crate::{
+    Error,
+    nodes::NodeId,
+    runs::{Created, Fence, Finish, Labels, NewRun},
+};
 
 #[derive(Clone, Debug)]
 enum Command {

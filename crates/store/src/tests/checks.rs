@@ -3,7 +3,7 @@ use std::time::Duration;
 use sortie_testkit::postgres::TestDatabase;
 
 use super::both;
-use crate::{Backlog, Store, db::Dialect};
+use crate::{Store, db::Dialect, installation::Backlog};
 
 both! {
     async fn a_database_says_what_it_is(fixture: &Fixture) {

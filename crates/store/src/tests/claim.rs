@@ -10,8 +10,10 @@ use super::{
     fixture::{DEFINITION, Fixture, of_calls},
 };
 use crate::{
-    Claim, Error, NodeId, Origin, Result, RunFilter,
+    Error, Result,
     db::{Tx, vals},
+    nodes::NodeId,
+    runs::{Claim, Origin, RunFilter},
 };
 
 async fn waiting(fixture: &Fixture, org: OrgId, count: usize) {

@@ -7,8 +7,10 @@ use super::{
     fixture::{Fixture, of_calls},
 };
 use crate::{
-    AWAITING, Confirmed, Created, Error, InlineCredentials, OauthFlow, OldTokens, RefreshHolder,
-    SaveConnection, SeenTokens, db::Dialect,
+    Error,
+    connections::{AWAITING, Confirmed, OauthFlow, OldTokens, RefreshHolder, SaveConnection, SeenTokens},
+    db::Dialect,
+    runs::{Created, InlineCredentials},
 };
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -99,7 +101,7 @@ both! {
         assert_eq!((found.id, found.revision, found.status), (b.id, 1, ConnectionStatus::NeedsAuthorization));
         assert_eq!((found.definition, found.credentials), (b.definition.clone(), b.credentials.clone()));
         assert_eq!((found.created_at, found.updated_at, found.tokens, found.error), (b.at, b.at, None, None));
-        let names = |rows: Vec<crate::ConnectionRow>| rows.into_iter().map(|row| row.id).collect::<Vec<_>>();
+        let names = |rows: Vec<crate::connections::ConnectionRow>| rows.into_iter().map(|row| row.id).collect::<Vec<_>>();
         let listed = async |after: &str, limit| names(store.list_connections(org, after.to_owned(), limit).await.unwrap());
         assert_eq!(listed("", 10).await, [a.id, b.id]);
         assert_eq!((listed("", 1).await, listed("a", 1).await), (vec![a.id], vec![b.id]));

@@ -1,7 +1,12 @@
 use sortie_api::{GrantId, Micros, RunStatus, SessionId};
 
 use super::{both, fixture::DEFINITION};
-use crate::{By, Created, Error, Labels, LargeText, NewRun, db::vals};
+use crate::{
+    Error,
+    access::By,
+    db::vals,
+    runs::{Created, Labels, LargeText, NewRun},
+};
 
 both! {
     async fn a_run_keeps_the_subject_that_started_it(fixture: &Fixture) {

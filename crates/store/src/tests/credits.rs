@@ -9,15 +9,18 @@ use super::{
     fixture::{Fixture, after, of_calls},
 };
 use crate::{
-    Appended, Cancelled, Counted, Created, Credit, CreditSums, Error, Finish, InsufficientCredit,
-    LedgerDifference, NewLedgerEntry, NewRun, OTHER_ENTRY, Payment, PersonDeletion, Result, Store,
-    UnretainedFinish,
+    Error, Result, Store,
     db::{
         Answer, Dialect, Stmt, Tx,
         tail::{CreditChange, Tail},
         vals,
     },
-    money::shared_rows,
+    money::{
+        Appended, Credit, CreditSums, InsufficientCredit, LedgerDifference, NewLedgerEntry, OTHER_ENTRY,
+        Payment, shared_rows,
+    },
+    people::PersonDeletion,
+    runs::{Cancelled, Counted, Created, Finish, NewRun, UnretainedFinish},
 };
 
 impl Fixture {

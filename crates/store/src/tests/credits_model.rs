@@ -15,8 +15,11 @@ use super::{
     purchases::CENT,
 };
 use crate::{
-    Appended, Created, Error, Fence, FinalCost, Finish, NewLedgerEntry, NewRun, NodeId, OTHER_ENTRY,
-    PaidTopup, TakeBackKind, TakeBackState, db::vals,
+    Error,
+    db::vals,
+    money::{Appended, NewLedgerEntry, OTHER_ENTRY, PaidTopup, TakeBackKind, TakeBackState},
+    nodes::NodeId,
+    runs::{Created, Fence, FinalCost, Finish, NewRun},
 };
 
 /// Steps of one sequence.

@@ -6,9 +6,11 @@ use sortie_api::{OrgId, RunId, RunStatus, Timestamp, TraceContext, limits};
 
 use super::{both, fixture::Fixture};
 use crate::{
-    AfterAttempt, ClaimedDelivery, Created, Error, Fence, Finish, MadeAttempt, NewCallback, NewRun, NodeId,
-    Order, Receiver, SCANNED,
+    Error,
     db::{Dialect, vals},
+    nodes::NodeId,
+    outbox::{AfterAttempt, ClaimedDelivery, MadeAttempt, Order, SCANNED},
+    runs::{Created, Fence, Finish, NewCallback, NewRun, Receiver},
 };
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -61,7 +63,7 @@ impl Fixture {
             without: Vec::new(),
         }];
         self.store
-            .claim_deliveries((name.to_owned(), crate::NodeId(7)), orders, at, at + LEASE)
+            .claim_deliveries((name.to_owned(), crate::nodes::NodeId(7)), orders, at, at + LEASE)
             .await
             .unwrap()
             .deliveries
@@ -227,7 +229,7 @@ both! {
         let at = fixture.now();
         let order = |host: &str, limit| Order { host: host.to_owned(), limit, without: Vec::new() };
         let orders = vec![order("live:1", 3), order("dead:1", 2), order("unknown:1", 3)];
-        let claimed = fixture.store.claim_deliveries(("n".to_owned(), crate::NodeId(7)), orders, at, at + LEASE).await.unwrap().deliveries;
+        let claimed = fixture.store.claim_deliveries(("n".to_owned(), crate::nodes::NodeId(7)), orders, at, at + LEASE).await.unwrap().deliveries;
         let mut of_dead: Vec<_> = claimed.iter().filter(|one| one.host == "dead:1").map(|one| one.run).collect();
         of_dead.sort();
         // The deliveries that were due first were claimed.
@@ -244,7 +246,7 @@ both! {
         let at = fixture.now();
         let claim = async |without: &[OrgId]| {
             let order = Order { host: "a:1".to_owned(), limit: 1, without: without.to_vec() };
-            let claimed = fixture.store.claim_deliveries(("n".to_owned(), crate::NodeId(7)), vec![order], at, at + LEASE).await;
+            let claimed = fixture.store.claim_deliveries(("n".to_owned(), crate::nodes::NodeId(7)), vec![order], at, at + LEASE).await;
             claimed.unwrap().deliveries.iter().map(|one| one.run).collect::<Vec<_>>()
         };
         assert_eq!(claim(&orgs).await, []);
@@ -263,7 +265,7 @@ both! {
         fixture.store.db.write(move |tx| tx.exec(before, vals![])).await.unwrap();
         let claim = async |without: &[OrgId]| {
             let order = Order { host: "a:1".to_owned(), limit: 1, without: without.to_vec() };
-            let node = ("n".to_owned(), crate::NodeId(7));
+            let node = ("n".to_owned(), crate::nodes::NodeId(7));
             let claimed = fixture.store.claim_deliveries(node, vec![order], due, due + LEASE).await;
             claimed.unwrap().deliveries.iter().map(|one| (one.org, one.run)).collect::<Vec<_>>()
         };
@@ -289,7 +291,7 @@ both! {
         let claim = async |without: &[OrgId]| {
             let order = |host: &str| Order { host: host.to_owned(), limit: 10, without: without.to_vec() };
             let orders = vec![order("b:1"), order("a:1")];
-            let node = ("n".to_owned(), crate::NodeId(7));
+            let node = ("n".to_owned(), crate::nodes::NodeId(7));
             let claimed = fixture.store.claim_deliveries(node, orders, at, at + LEASE).await.unwrap();
             let mut next: Vec<_> = claimed.next.into_iter().map(|next| (next.host, next.org, next.due_at)).collect();
             next.sort();

@@ -4,7 +4,11 @@ use futures_util::future::join;
 use sortie_api::{BlobId, FileId, OrgId, Sha256, Timestamp};
 
 use super::{both, fixture::Fixture};
-use crate::{Error, NewBlob, NewFile, PendingDelete, db::vals};
+use crate::{
+    Error,
+    db::vals,
+    files::{NewBlob, NewFile, PendingDelete},
+};
 
 const HOUR: Duration = Duration::from_hours(1);
 

@@ -17,10 +17,14 @@ use tokio::sync::OnceCell;
 
 use super::{commits::Behind, settings};
 use crate::{
-    Actor, Append, Audit, CONNECTIONS, Claim, Counted, Created, Definition, EventRow, Fence, FinalCost,
-    Finish, Heartbeat, Journal, NewEntries, NewEvent, NewKey, NewNode, NewRun, NodeId, Result, SeenLease,
-    Store, Sweep, Swept, Unretained, UnretainedFinish,
+    CONNECTIONS, Result, Store,
+    access::{Actor, Audit, NewKey},
     db::{Dialect, vals},
+    nodes::{Heartbeat, NewNode, NodeId, SeenLease},
+    runs::{
+        Append, Claim, Counted, Created, Definition, EventRow, Fence, FinalCost, Finish, Journal, NewEntries,
+        NewEvent, NewRun, Sweep, Swept, Unretained, UnretainedFinish,
+    },
 };
 
 /// Stored definition of the runs of tests.
@@ -170,9 +174,9 @@ impl Fixture {
             inline: None,
             callback: None,
             max_cost: Micros::new(1_000_000).expect("an amount"),
-            payment: crate::Payment::Free,
+            payment: crate::money::Payment::Free,
             timeout_seconds: 300,
-            labels: crate::Labels::default(),
+            labels: crate::runs::Labels::default(),
             created_at: self.now(),
             trace: None,
             allowance: None,
@@ -203,7 +207,7 @@ impl Fixture {
                 usage: sortie_api::RunUsage::default(),
             },
             output_expires_at: Some(at + Duration::from_hours(1)),
-            receiver: crate::Receiver::Waits,
+            receiver: crate::runs::Receiver::Waits,
             at,
         }
     }
@@ -446,8 +450,8 @@ impl Fixture {
             usage: usage(1),
             events: vec![self.message("bye"), self.status(status)],
             journal: Journal::Written,
-            stored_credentials: crate::StoredCredentials::Possible,
-            receiver: crate::Receiver::Nobody,
+            stored_credentials: crate::runs::StoredCredentials::Possible,
+            receiver: crate::runs::Receiver::Nobody,
             artifacts: None,
             at: self.now(),
         }

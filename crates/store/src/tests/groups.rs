@@ -15,8 +15,9 @@ use sortie_api::{BudgetScope, Micros};
 
 use super::{backend::hold_up, both, fixture::Fixture};
 use crate::{
-    Error, NewRun, Result,
+    Error, Result,
     db::{Stmt, Tx, vals},
+    runs::NewRun,
 };
 
 const THREADS: usize = crate::CONNECTIONS as usize;

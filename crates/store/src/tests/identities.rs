@@ -3,7 +3,10 @@ use futures_util::future::join_all;
 use sortie_api::{OrgId, Role};
 
 use super::{both, fixture::Fixture, people::conflicts};
-use crate::{Error, GivenRole, Identity, NewPerson, ProvenIdentity, Result, SignIn};
+use crate::{
+    Error, Result,
+    people::{GivenRole, Identity, NewPerson, ProvenIdentity, SignIn},
+};
 
 pub(super) fn identity(subject: &str) -> Identity {
     Identity {
@@ -162,7 +165,7 @@ both! {
         let links = subjects.iter().map(|subject| fixture.enters(ann, linked(subject, "ann")));
         let done = join_all(links).await;
         assert_eq!(done.iter().filter(|done| done.is_ok()).count(), 1, "{done:?}");
-        let other = Err(Error::Conflict(crate::OTHER_IDENTITY));
+        let other = Err(Error::Conflict(crate::people::OTHER_IDENTITY));
         assert_eq!(done.iter().filter(|done| **done == other).count(), 7, "{done:?}");
         assert_eq!(fixture.enters(ann, linked("late", "ann")).await, other);
         fixture.enters(ann, linked_at("https://other.example", "ann")).await.unwrap();
@@ -196,7 +199,7 @@ both! {
         let member = |tx: &mut dyn crate::db::Tx| tx.exec("UPDATE membership SET role = 'member'", Vec::new());
         store.db.write(member).await.unwrap();
         // A sign-in that is refused gives no role.
-        store.delete_person(crate::PersonDeletion {
+        store.delete_person(crate::people::PersonDeletion {
             user: id, password: String::new(), audits: vec![fixture.audit(org)], deleted: Vec::new(), at: fixture.now(),
         }).await.unwrap();
         conflicts(&enters(fixture.given(org, Role::Admin)).await);
@@ -278,7 +281,7 @@ both! {
         let ann = fixture.newcomer("ann");
         let (id, session) = (ann.id, fixture.new_session(ann.id));
         store.sign_up_with_identity(ann, identity("a"), session, None).await.unwrap();
-        let deletion = crate::PersonDeletion { user: id, password: String::new(), audits: Vec::new(), deleted: Vec::new(), at: fixture.now() };
+        let deletion = crate::people::PersonDeletion { user: id, password: String::new(), audits: Vec::new(), deleted: Vec::new(), at: fixture.now() };
         store.delete_person(deletion).await.unwrap();
         assert_eq!(store.find_identity(&identity("a")).await.unwrap(), None);
         conflicts(&fixture.enters(id, ProvenIdentity::Known(identity("a"))).await);

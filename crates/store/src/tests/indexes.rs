@@ -12,8 +12,11 @@ use super::{
     usage::leaving,
 };
 use crate::{
-    AuditFilter, Batch, Expiry, OpenCallbacks, RunFilter, Store, UsageDue, UsageQuery,
+    Store,
+    access::AuditFilter,
     db::{Dialect, Tx, vals},
+    money::{UsageDue, UsageQuery},
+    runs::{Batch, Expiry, OpenCallbacks, RunFilter},
 };
 
 /// Number of runs, and of entries of the audit log.
@@ -383,7 +386,7 @@ async fn counts_and_deletions_read_their_indexes(fixture: Fixture) {
     };
     reads(
         &fixture,
-        store.delete_expired_runs(expiry, batch, &mut crate::Undeletable::default()),
+        store.delete_expired_runs(expiry, batch, &mut crate::runs::Undeletable::default()),
         // For each final status.
         &["run_outcome"; 5],
     )

@@ -1,7 +1,10 @@
 use sortie_api::Role;
 
 use super::both;
-use crate::{By, Error, NewKey, Principal, Rotation};
+use crate::{
+    Error,
+    access::{By, NewKey, Principal, Rotation},
+};
 
 const HOUR: std::time::Duration = std::time::Duration::from_hours(1);
 

@@ -8,7 +8,7 @@ use super::{
     fixture::Fixture,
     tails::{at_once, is_made},
 };
-use crate::{Error, NewRun, Result};
+use crate::{Error, Result, runs::NewRun};
 
 const ORG: BudgetScope = BudgetScope::Organization;
 

@@ -8,7 +8,7 @@ use super::{
     examined::{Bound, within},
     purchases::CENT,
 };
-use crate::{LedgerDifference, LedgerRule, NewLedgerEntry, TakeBackKind, TakeBackState};
+use crate::money::{LedgerDifference, LedgerRule, NewLedgerEntry, TakeBackKind, TakeBackState};
 
 both! {
     async fn the_check_tells_what_was_expected_and_what_was_found(fixture: &Fixture) {

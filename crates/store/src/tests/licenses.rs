@@ -14,8 +14,12 @@ use super::{
     tails::{at_once, is_made},
 };
 use crate::{
-    Allowance, Created, DeploymentRow, Error, InstalledLicense, LicenseRefusal, MonthlyRuns, NewDeployment,
-    NewRun, PutEntitlement, Result, Store,
+    Error, Result, Store,
+    licenses::{
+        Allowance, DeploymentRow, InstalledLicense, LicenseRefusal, MonthlyRuns, NewDeployment,
+        PutEntitlement,
+    },
+    runs::{Created, NewRun},
 };
 
 const DAY: Duration = Duration::from_hours(24);

@@ -10,8 +10,9 @@ use super::{
     indexes::{FIRST, ROWS, SECOND, fill, key, schedule},
 };
 use crate::{
-    AuditFilter, RunFilter,
+    access::AuditFilter,
     db::{Turn, Tx, vals},
+    runs::RunFilter,
 };
 
 /// Runs a statement on the rows of [`fill`].
@@ -276,7 +277,7 @@ both! {
                 fixture.queued(org).await;
                 let newest = RunFilter { tag: None, limit: 1, ..tagged("", None, None) };
                 assert_eq!(fixture.store.list_runs(org, newest).await.unwrap().items.len(), 1);
-                let audit = fixture.store.list_audit(org, crate::AuditFilter::default());
+                let audit = fixture.store.list_audit(org, crate::access::AuditFilter::default());
                 audit.await.unwrap();
             }
             drop(go_on);

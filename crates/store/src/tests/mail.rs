@@ -6,8 +6,9 @@ use sortie_api::{MailId, Role, Timestamp, UserId};
 
 use super::{both, fixture::Fixture};
 use crate::{
-    AfterSending, ClaimedMail, Error, NewMail,
+    Error,
     db::{Val, vals},
+    outbox::{AfterSending, ClaimedMail, NewMail},
 };
 
 const DAY: Duration = Duration::from_hours(24);
@@ -193,7 +194,7 @@ both! {
             assert_eq!(late, Err(Error::Fenced));
         }
         // Nothing is left to seal anew.
-        assert_eq!(fixture.sealed(crate::SealedColumn::Mail).await, []);
+        assert_eq!(fixture.sealed(crate::installation::SealedColumn::Mail).await, []);
     }
 
     async fn owners_are_listed_once_until_a_mail_for_them_was_queued(fixture: &Fixture) {

@@ -84,7 +84,7 @@ async fn work(fixture: &Fixture) {
     assert_eq!(fixture.store.watch(node, vec![]).await.unwrap().cancelled, [run]);
     fixture
         .store
-        .settle_run(run, attempt, crate::FinalCost::default(), Vec::new())
+        .settle_run(run, attempt, crate::runs::FinalCost::default(), Vec::new())
         .await
         .unwrap();
     fixture.renew(node, fixture.now()).await.unwrap();

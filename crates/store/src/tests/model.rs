@@ -11,7 +11,9 @@ use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp};
 use self::commands::{Command, Stale, command};
 use super::fixture::{Fixture, of_calls, sweep};
 use crate::{
-    Append, Cancelled, Created, Error, Fence, Held, NewEntries, NodeId, Result, SeenLease, Settled, Sweep,
+    Error, Result,
+    nodes::{NodeId, SeenLease},
+    runs::{Append, Cancelled, Created, Fence, Held, NewEntries, Settled, Sweep},
 };
 
 /// Run in the model.

@@ -7,8 +7,10 @@ use super::{
     fixture::{of_calls, sweep},
 };
 use crate::{
-    Claim, Error, Fence, SeenLease, Sweep,
+    Error,
     db::{Dialect, vals},
+    nodes::SeenLease,
+    runs::{Claim, Fence, Sweep},
 };
 
 const HOURS: Duration = Duration::from_hours(2);
@@ -49,7 +51,7 @@ both! {
         let waiting = fixture.queued(org).await;
         let unknown = fixture.run_id();
         let nothing = fixture.store.watch(node, vec![]).await.unwrap();
-        assert_eq!(nothing, crate::Watched::default());
+        assert_eq!(nothing, crate::runs::Watched::default());
         for run in [stopped.run, elsewhere.run, waiting] {
             fixture.store.cancel_run(org, run, fixture.now()).await.unwrap();
         }

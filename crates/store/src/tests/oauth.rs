@@ -5,9 +5,13 @@ use sortie_api::{AuditId, GrantId, OrgId, Role, Timestamp, UserId};
 
 use super::{both, fixture::Fixture};
 use crate::{
-    Actor, AuditFilter, By, CodeRedemption, EndedGrant, Error, Exchange, GRANTS_OF_A_PERSON, GrantAudit,
-    GrantRow, NewGrant, NewTokens, OauthClientKind, OauthClientRow, Principal, Result, TokenRefresh,
-    UnknownOauthClientKind, db::vals,
+    Error, Result,
+    access::{Actor, AuditFilter, By, Principal},
+    db::vals,
+    oauth::{
+        CodeRedemption, EndedGrant, Exchange, GRANTS_OF_A_PERSON, GrantAudit, GrantRow, NewGrant, NewTokens,
+        OauthClientKind, OauthClientRow, TokenRefresh, UnknownOauthClientKind,
+    },
 };
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -492,9 +496,9 @@ both! {
         fixture.member(org, bob, Role::Admin).await;
         assert_eq!(fixture.principal(&pairs[0]).await, None, "an invitation does not bring the grant back");
         assert!(fixture.principal(&pairs[1]).await.is_some());
-        let token = crate::NewOneTime {
+        let token = crate::people::NewOneTime {
             hash: [1; 32],
-            purpose: crate::Purpose::ResetPassword,
+            purpose: crate::people::Purpose::ResetPassword,
             user: bob,
             expires_at: fixture.now() + HOUR,
         };

@@ -6,7 +6,7 @@ use prometheus_client::{encoding::text::encode, registry::Registry};
 use sortie_api::Timestamp;
 
 use super::both;
-use crate::Observed;
+use crate::installation::Observed;
 
 /// Returns the figure of this name and these labels, as Prometheus reads it.
 fn figure(fixture: &super::fixture::Fixture, series: &str) -> Option<f64> {

@@ -11,9 +11,11 @@ use super::{
     usage::leaving,
 };
 use crate::{
-    Appended, Batch, Error, Expiry, InlineCredentials, NewTopup, OpenCallbacks, OrganizationDeletion,
-    PaidTopup,
+    Error,
     db::{Dialect, vals},
+    money::{Appended, NewTopup, PaidTopup},
+    organizations::OrganizationDeletion,
+    runs::{Batch, Expiry, InlineCredentials, OpenCallbacks},
 };
 
 const EVER: Timestamp = Timestamp::from_micros(i64::MAX);
@@ -57,7 +59,7 @@ impl Fixture {
         self.budget(org, &BudgetScope::Organization, 10_000_000).await;
         self.entitle(org, 3).await;
         self.deployed(org, 'a').await.unwrap();
-        let cancelled = crate::ReadSubscription {
+        let cancelled = crate::licenses::ReadSubscription {
             renews: false,
             ..self.reading(org, "sub_1")
         };
@@ -88,7 +90,7 @@ impl Fixture {
         while let Some(due) = store.uncounted_usage(org).await.unwrap() {
             assert_eq!(
                 store.count_usage(due, leaving(0)).await.unwrap(),
-                crate::CountedPart::Counted(0)
+                crate::money::CountedPart::Counted(0)
             );
         }
         let expiry = Expiry {
@@ -103,7 +105,7 @@ impl Fixture {
             events: 1_000,
         };
         store
-            .delete_expired_runs(expiry, batch, &mut crate::Undeletable::default())
+            .delete_expired_runs(expiry, batch, &mut crate::runs::Undeletable::default())
             .await
             .unwrap();
         for schedule in store.schedules_to_erase(org, 10).await.unwrap() {
@@ -285,12 +287,12 @@ both! {
         assert_eq!(unsettled.iter().map(|(_, run)| *run).collect::<Vec<_>>(), [fence.run]);
         assert_eq!(store.unsettled_runs(org, Some(unsettled[0]), 10).await.unwrap(), []);
         let cancelled = store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
-        assert!(matches!(cancelled, crate::Cancelled::Now(run) if run.status == RunStatus::Cancelled));
+        assert!(matches!(cancelled, crate::runs::Cancelled::Now(run) if run.status == RunStatus::Cancelled));
         let due = store.uncounted_usage(org).await.unwrap().unwrap();
-        assert_eq!(store.count_usage(due, leaving(0)).await.unwrap(), crate::CountedPart::Waits, "its cost is not known yet");
+        assert_eq!(store.count_usage(due, leaving(0)).await.unwrap(), crate::money::CountedPart::Waits, "its cost is not known yet");
         let cost = Micros::new(70).unwrap();
         store.settle_run(fence.run, fence.attempt, of_calls(cost), Vec::new()).await.unwrap();
-        assert_eq!(store.count_usage(due, leaving(0)).await.unwrap(), crate::CountedPart::Counted(0));
+        assert_eq!(store.count_usage(due, leaving(0)).await.unwrap(), crate::money::CountedPart::Counted(0));
         assert_eq!(store.uncounted_usage(org).await.unwrap(), None);
         fixture.erase(org).await;
         assert_eq!(fixture.tables_of(org).await, ["audit", "credit", "organization", "usage_day", "usage_month"]);

@@ -5,8 +5,12 @@ use sortie_api::{InvitationId, MailId, OrgId, Role, RunId, Timestamp, UserId};
 
 use super::{both, fixture::Fixture};
 use crate::{
-    AuditFilter, Error, Invited, NewInvitation, NewMail, NewOneTime, NodeId, OperatedOrganization, Purpose,
-    Result, SignIn,
+    Error, Result,
+    access::AuditFilter,
+    nodes::NodeId,
+    organizations::OperatedOrganization,
+    outbox::NewMail,
+    people::{Invited, NewInvitation, NewOneTime, Purpose, SignIn},
 };
 
 const DAY: Duration = Duration::from_hours(24);
@@ -300,7 +304,7 @@ both! {
         let row = fixture.store.list_nodes().await.unwrap().into_iter().find(|row| row.node.id == node).unwrap();
         fixture.store.deregister_node(node, fixture.now()).await.unwrap();
         let renewed = NodeId(fixture.number());
-        let again = crate::NewNode { id: renewed, ..row.node };
+        let again = crate::nodes::NewNode { id: renewed, ..row.node };
         fixture.store.register_again(again, vec![held.id]).await.unwrap();
         assert_eq!(fixture.store.content_of(renewed).await.unwrap(), [held.id]);
     }

@@ -13,9 +13,12 @@ use super::{
     purchases::card,
 };
 use crate::{
-    AWAITING, AfterAutoTopup, Appended, Avatar, Error, Factor, GRANTS_OF_A_PERSON, NewLedgerEntry,
-    PasswordChange, PersonDeletion, ProvenIdentity, Purpose, SentAutoTopup, SignIn,
+    Error,
+    connections::AWAITING,
     db::{Stmt, Tx, vals},
+    money::{AfterAutoTopup, Appended, NewLedgerEntry, SentAutoTopup},
+    oauth::GRANTS_OF_A_PERSON,
+    people::{Avatar, Factor, PasswordChange, PersonDeletion, ProvenIdentity, Purpose, SignIn},
 };
 
 const HOUR: Duration = Duration::from_hours(1);

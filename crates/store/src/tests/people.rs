@@ -5,9 +5,11 @@ use sortie_api::{OrgId, Role, SessionId, Timestamp, UserId};
 
 use super::{both, fixture::Fixture};
 use crate::{
-    Attempt, Error, NewOneTime, NewOrganization, NewPerson, NewSession, OneTimeMail, OwnOrganization,
-    PasswordChange, Purpose, Result, SessionKind, SignIn, SignedIn, Store, UnknownPurpose,
-    UnknownSessionKind,
+    Error, Result, Store,
+    people::{
+        Attempt, NewOneTime, NewOrganization, NewPerson, NewSession, OneTimeMail, OwnOrganization,
+        PasswordChange, Purpose, SessionKind, SignIn, SignedIn, UnknownPurpose, UnknownSessionKind,
+    },
 };
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -390,10 +392,10 @@ both! {
     }
 }
 
-fn page() -> crate::AuditFilter {
-    crate::AuditFilter {
+fn page() -> crate::access::AuditFilter {
+    crate::access::AuditFilter {
         limit: 100,
-        ..crate::AuditFilter::default()
+        ..crate::access::AuditFilter::default()
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     fixture::Fixture,
     people::{attempt, conflicts, token, tried},
 };
-use crate::{Avatar, Factor, PersonDeletion, Purpose, SignIn};
+use crate::people::{Avatar, Factor, PersonDeletion, Purpose, SignIn};
 
 const HOUR: Duration = Duration::from_hours(1);
 

@@ -20,9 +20,12 @@ use super::{
     usage::leaving,
 };
 use crate::{
-    AfterAttempt, Append, AuditFilter, Batch, Counted, Expiry, LargeText, NewRun, OpenCallbacks, Rotation,
-    RunFilter, SaveSchedule, UsageDue, UsageQuery,
+    access::{AuditFilter, Rotation},
     db::{Dialect, Row, Tx, vals},
+    money::{UsageDue, UsageQuery},
+    outbox::AfterAttempt,
+    runs::{Append, Batch, Counted, Expiry, LargeText, NewRun, OpenCallbacks, RunFilter},
+    schedules::SaveSchedule,
 };
 
 /// Runs every command on tables that can have many rows.
@@ -140,9 +143,9 @@ async fn use_sealed(fixture: &Fixture) {
     let org = fixture.org().await;
     fixture.store.node_master_keys(fixture.now()).await.unwrap();
     fixture.seal_everywhere(org).await;
-    for column in crate::SealedColumn::ALL {
+    for column in crate::installation::SealedColumn::ALL {
         for row in fixture.sealed(column).await {
-            let value = crate::Resealed {
+            let value = crate::installation::Resealed {
                 row: row.row,
                 new: row.sealed.clone(),
                 old: row.sealed,
@@ -183,7 +186,7 @@ async fn delete_expired(fixture: &Fixture, org: OrgId) {
     };
     let deleted = fixture
         .store
-        .delete_expired_runs(expiry, batch, &mut crate::Undeletable::default())
+        .delete_expired_runs(expiry, batch, &mut crate::runs::Undeletable::default())
         .await
         .unwrap();
     assert!(deleted.runs > 1, "{deleted:?}");
@@ -268,7 +271,7 @@ async fn administer(fixture: &Fixture, org: OrgId) {
     };
     assert_eq!(
         store.count_usage(due, leaving(1)).await.unwrap(),
-        crate::CountedPart::Counted(0)
+        crate::money::CountedPart::Counted(0)
     );
     store.late_runs(None, 10).await.unwrap();
     store.count_late_run(fixture.run_id()).await.unwrap();

@@ -7,9 +7,13 @@ use sortie_api::{OrgId, PaymentId, RefundOrderId, Timestamp, TopupId, TopupKind,
 
 use super::{both, fixture::Fixture};
 use crate::{
-    AfterEvent, Appended, Error, NewCustomer, NewRefundOrder, NewStripeEvent, NewTopup, OTHER_AMOUNT,
-    OrderedRefund, PAID_TWICE, PaidTopup, RemovedCard, ReplacedCustomer, SavedCard, Store, TOO_MANY_OPEN,
-    TakeBack, TakeBackKind, TakeBackState, TookBack, TopupMove, db::vals,
+    Error, Store,
+    db::vals,
+    money::{
+        AfterEvent, Appended, NewCustomer, NewRefundOrder, NewStripeEvent, NewTopup, OTHER_AMOUNT,
+        OrderedRefund, PAID_TWICE, PaidTopup, RemovedCard, ReplacedCustomer, SavedCard, TOO_MANY_OPEN,
+        TakeBack, TakeBackKind, TakeBackState, TookBack, TopupMove,
+    },
 };
 
 /// Micros of a cent.

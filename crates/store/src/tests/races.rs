@@ -13,7 +13,13 @@ use super::{
     usage::leaving,
 };
 use crate::{
-    AfterAttempt, Append, Cancelled, CountedPart, Created, Error, Order, Rotation, SavedWorkflow, db::vals,
+    Error,
+    access::Rotation,
+    db::vals,
+    money::CountedPart,
+    outbox::{AfterAttempt, Order},
+    runs::{Append, Cancelled, Created},
+    workflows::SavedWorkflow,
 };
 
 both! {
@@ -21,7 +27,7 @@ both! {
         // The subjects are given in both orders. A command that locks one of them waits for the other.
         let orders = [["a", "b"], ["b", "a"]];
         let races = (0..60).map(|number| {
-            let wanted = orders[number % 2].map(|subject| crate::WantedBlock { quota: 40, ..super::rates::wants(subject, 7, 0) });
+            let wanted = orders[number % 2].map(|subject| crate::nodes::WantedBlock { quota: 40, ..super::rates::wants(subject, 7, 0) });
             fixture.store.lease_rates(wanted.to_vec(), 1, fixture.now())
         });
         let (mut granted, mut empty) = ([0; 2], 0);
@@ -110,7 +116,7 @@ both! {
             let orders = [("b:1", 3), ("a:1", 3)]
                 .map(|(host, limit)| Order { host: host.to_owned(), limit, without: Vec::new() })
                 .to_vec();
-            fixture.store.claim_deliveries((format!("node-{}", number % 3), crate::NodeId(number % 3)), orders, at, at + Duration::from_secs(30))
+            fixture.store.claim_deliveries((format!("node-{}", number % 3), crate::nodes::NodeId(number % 3)), orders, at, at + Duration::from_secs(30))
         }))
         .await;
         let claimed: Vec<_> = claims.into_iter().flat_map(|claims| claims.unwrap().deliveries).map(|one| one.run).collect();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{both, fixture::Fixture};
-use crate::{GrantedBlock, WantedBlock};
+use crate::nodes::{GrantedBlock, WantedBlock};
 
 /// Minute of the leases in these tests.
 pub(super) const MINUTE: i64 = 28_333_333;

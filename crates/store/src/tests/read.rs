@@ -3,8 +3,9 @@ use sortie_api::{Micros, OrgId, Run, RunId, RunStatus, ScheduleId, Timestamp};
 
 use super::{both, fixture::Fixture};
 use crate::{
-    Error, EventRow, LargeText, ListedRun, RunFilter,
+    Error,
     db::{Tx, vals},
+    runs::{EventRow, LargeText, ListedRun, RunFilter},
 };
 
 async fn listed(

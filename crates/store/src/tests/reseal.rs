@@ -2,8 +2,10 @@ use sortie_api::OrgId;
 
 use super::{both, fixture::Fixture};
 use crate::{
-    InlineCredentials, NodeMasterKeys, Resealed, RowKey, SaveSchedule, SealedCallback, SealedColumn,
-    SealedRow, SeenTokens,
+    connections::SeenTokens,
+    installation::{NodeMasterKeys, Resealed, RowKey, SealedColumn, SealedRow},
+    runs::InlineCredentials,
+    schedules::{SaveSchedule, SealedCallback},
 };
 
 impl Fixture {
@@ -120,10 +122,10 @@ fn no_sealed_column_is_forgotten() {
 async fn a_copy_has_the_text_by_which_the_master_key_is_told() {
     let fixture = Fixture::sqlite().await;
     let from = fixture.sqlite_file();
-    let mut copy = crate::DatabaseCopy::make(&from, &from.with_extension("empty")).unwrap();
+    let mut copy = crate::installation::DatabaseCopy::make(&from, &from.with_extension("empty")).unwrap();
     assert_eq!(copy.seal_check().unwrap(), None);
     fixture.store.seal_check(b"check".to_vec()).await.unwrap();
-    let mut copy = crate::DatabaseCopy::make(&from, &from.with_extension("copy")).unwrap();
+    let mut copy = crate::installation::DatabaseCopy::make(&from, &from.with_extension("copy")).unwrap();
     assert_eq!(copy.seal_check().unwrap().as_deref(), Some(&b"check"[..]));
 }
 
@@ -157,7 +159,7 @@ both! {
         // change.
         let seen = SeenTokens { version: seen.version + 1, ..seen };
         let now = fixture.now();
-        assert!(fixture.store.lease_refresh(seen, crate::RefreshHolder(1), now, std::time::Duration::ZERO).await.unwrap());
+        assert!(fixture.store.lease_refresh(seen, crate::connections::RefreshHolder(1), now, std::time::Duration::ZERO).await.unwrap());
         let read = fixture.sealed(column).await;
         let new = vec![instead(&read[0], b"sealed anew")];
         assert_eq!(fixture.store.reseal(column, new, None).await.unwrap(), 1);

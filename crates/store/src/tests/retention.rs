@@ -9,10 +9,11 @@ use super::{
     fixture::{Fixture, entries},
 };
 use crate::{
-    AfterAttempt, Append, Batch, Deleted, Error, Expiry, InlineCredentials, NodeId, OpenCallbacks,
-    Undeletable,
+    Error,
     db::{Dialect, vals},
-    runs::retention,
+    nodes::NodeId,
+    outbox::AfterAttempt,
+    runs::{Append, Batch, Deleted, Expiry, InlineCredentials, OpenCallbacks, Undeletable, retention},
 };
 
 const MANY: Batch = Batch {

@@ -8,9 +8,13 @@ use sortie_api::{
 
 use super::{both, fixture::Fixture};
 use crate::{
-    Error, FireRow, Fires, NewRun, NextOccurrence, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState,
-    SealedCallback,
+    Error,
     db::{Tx, vals},
+    runs::NewRun,
+    schedules::{
+        FireRow, Fires, NextOccurrence, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState,
+        SealedCallback,
+    },
 };
 
 impl Fixture {
@@ -71,9 +75,9 @@ impl Fixture {
     pub(super) fn start_next(&self, row: &ScheduleRow) -> Fires {
         let next = row.state.next.unwrap();
         let run = NewRun {
-            labels: crate::Labels {
+            labels: crate::runs::Labels {
                 schedule: Some(row.id),
-                ..crate::Labels::default()
+                ..crate::runs::Labels::default()
             },
             ..self.new_run(row.org)
         };

@@ -4,7 +4,7 @@ use futures_util::future::{join, join_all};
 use sortie_api::{FileId, OrgId};
 
 use super::{both, fixture::Fixture, people::conflicts};
-use crate::{Error, NewBlob};
+use crate::{Error, files::NewBlob};
 
 const HOUR: std::time::Duration = std::time::Duration::from_hours(1);
 

@@ -12,9 +12,13 @@ use sortie_api::{
 
 use super::{both, fixture::Fixture, people::conflicts};
 use crate::{
-    Error, LicenseRefusal, PersonDeletion, PutEntitlement, ReadSubscription,
-    RecordedSubscription::{self, Changed, Known, NoPlan, Outdated, Second},
-    Result, SubscribedPlan,
+    Error, Result,
+    licenses::{
+        LicenseRefusal, PutEntitlement, ReadSubscription,
+        RecordedSubscription::{self, Changed, Known, NoPlan, Outdated, Second},
+        SubscribedPlan,
+    },
+    people::PersonDeletion,
 };
 
 const DAY: Duration = Duration::from_hours(24);
@@ -53,7 +57,7 @@ impl Fixture {
     }
 
     async fn records(&self, reading: &ReadSubscription) -> Result<RecordedSubscription> {
-        let audit = crate::Audit {
+        let audit = crate::access::Audit {
             action: "license.subscription",
             ..self.audit(reading.org)
         };

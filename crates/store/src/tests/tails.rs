@@ -12,12 +12,15 @@ use super::{
     fixture::Fixture,
 };
 use crate::{
-    Created, Error, Fence, Finish, Labels, MonthlyRuns, NewRun, NodeId, Result, Store,
+    Error, Result, Store,
     db::{
         Answer, Stmt, Tx,
         tail::{Room, SharedRow, Sums, Tail, WindowChange, WindowKey},
     },
+    licenses::MonthlyRuns,
     money::shared_rows,
+    nodes::NodeId,
+    runs::{Created, Fence, Finish, Labels, NewRun},
 };
 
 const ORG: BudgetScope = BudgetScope::Organization;

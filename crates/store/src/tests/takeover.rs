@@ -9,7 +9,12 @@ use super::{
     both,
     fixture::{after, entries, of_calls, sweep},
 };
-use crate::{Append, Error, Fence, Journal, NewEntries, NodeId, Origin, Sweep, db::vals};
+use crate::{
+    Error,
+    db::vals,
+    nodes::NodeId,
+    runs::{Append, Fence, Journal, NewEntries, Origin, Sweep},
+};
 
 const HOURS: Duration = Duration::from_hours(2);
 
@@ -306,7 +311,7 @@ both! {
         let fence = fixture.running(org, node).await;
         let faults = fixture.store.db.faults();
         faults.watch();
-        let finish = crate::Finish { journal: Journal::Empty, ..fixture.succeeded("out") };
+        let finish = crate::runs::Finish { journal: Journal::Empty, ..fixture.succeeded("out") };
         fixture.store.finish_run(fence, finish).await.unwrap();
         let statements: Vec<_> = faults.watched().into_iter().map(|(sql, _)| sql).collect();
         assert!(statements.iter().any(|sql| sql.contains("UPDATE run ")), "{statements:?}");

@@ -9,9 +9,13 @@ use super::{
     fixture::{Fixture, after, of_calls, sweep},
 };
 use crate::{
-    Cancelled, ContentHolder, Counted, Error, Fence, NodeId, PlainError, RunFilter, Sweep,
+    Error,
     db::{Tx, vals},
-    runs::sweep::{Answers, Ending, give_up},
+    nodes::NodeId,
+    runs::{
+        Cancelled, ContentHolder, Counted, Fence, PlainError, RunFilter, Sweep,
+        sweep::{Answers, Ending, give_up},
+    },
 };
 
 /// Creates a run that a worker works on and whose content only `node` has.
@@ -227,7 +231,7 @@ both! {
         fixture.store.deregister_node(node, fixture.now()).await.unwrap();
         let row = fixture.store.list_nodes().await.unwrap().into_iter().find(|row| row.node.id == node).unwrap();
         let renewed = NodeId(fixture.number());
-        let again = crate::NewNode { id: renewed, ..row.node };
+        let again = crate::nodes::NewNode { id: renewed, ..row.node };
         let in_memory = vec![held.run, works.run, cancelled.run, waits.id];
         fixture.store.register_again(again, in_memory).await.unwrap();
         let mut adopted = fixture.store.content_of(renewed).await.unwrap();
@@ -305,7 +309,7 @@ both! {
         assert!(matches!(finished, Err(Error::Unavailable(_))));
         let position = fixture.store.position(fence.run).await.unwrap();
         let last_event = fence.last_event + finish.last.events;
-        let expected = crate::Position { attempt: fence.attempt, status: finish.status, last_event, is_billing_pending: false };
+        let expected = crate::runs::Position { attempt: fence.attempt, status: finish.status, last_event, is_billing_pending: false };
         assert_eq!(position, expected);
         assert_eq!(fixture.store.position(fixture.run_id()).await, Err(Error::NotFound));
     }
@@ -379,7 +383,7 @@ both! {
         let mut again = fixture.new_unretained(org, node);
         again.idempotency_key = Some("once".to_owned());
         let found = fixture.store.create_run(again.clone()).await.unwrap();
-        assert!(matches!(found, crate::Created::Existing(run) if run.id == new.id));
+        assert!(matches!(found, crate::runs::Created::Existing(run) if run.id == new.id));
         assert_eq!(fixture.store.run_definition(org, new.id).await, Err(Error::Unretained));
         assert_eq!(fixture.store.events_after(org, new.id, 0, 10).await, Err(Error::Unretained));
         assert_eq!(fixture.store.list_events(org, new.id, 0, 10).await, Err(Error::Unretained));

@@ -17,8 +17,11 @@ use super::{
     fixture::{Fixture, of_calls},
 };
 use crate::{
-    Batch, By, CountedPart, Created, Expiry, Labels, NewRun, OpenCallbacks, Result, Undeletable, Unsettled,
-    UsagePart, UsagePosition, UsageQuery, db::vals,
+    Result,
+    access::By,
+    db::vals,
+    money::{CountedPart, Unsettled, UsagePart, UsagePosition, UsageQuery},
+    runs::{Batch, Created, Expiry, Labels, NewRun, OpenCallbacks, Undeletable},
 };
 
 const HOUR: i64 = 3_600_000_000;

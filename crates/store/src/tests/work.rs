@@ -6,7 +6,11 @@ use super::{
     both,
     fixture::{after, of_calls, usage},
 };
-use crate::{Cancelled, Error, Fence, FinalCost, db::vals};
+use crate::{
+    Error,
+    db::vals,
+    runs::{Cancelled, Fence, FinalCost},
+};
 
 fn micros(amount: u64) -> Micros {
     Micros::new(amount).unwrap()

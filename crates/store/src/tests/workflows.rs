@@ -1,7 +1,13 @@
 use sortie_api::{OrgId, Timestamp};
 
 use super::{both, fixture::Fixture};
-use crate::{Audit, Error, LargeText, PutWorkflow, SavedWorkflow, WorkflowRow, db::vals};
+use crate::{
+    Error,
+    access::Audit,
+    db::vals,
+    runs::LargeText,
+    workflows::{PutWorkflow, SavedWorkflow, WorkflowRow},
+};
 
 impl Fixture {
     /// Creates an entry of the audit log for an action of now.

@@ -1,6 +1,6 @@
 use sortie_api::EmailDelivery;
 use sortie_base::{MasterKey, Sealer};
-use sortie_store::NewMail;
+use sortie_store::outbox::NewMail;
 use sortie_testkit::{MailAnswer, until};
 
 use super::*;

@@ -1,6 +1,9 @@
 use sortie_api::{AuditId, OrgId, SessionId, UserId};
 use sortie_base::random;
-use sortie_store::{Actor, Audit, NewOrganization, NewPerson, NewSession, SessionKind};
+use sortie_store::{
+    access::{Actor, Audit},
+    people::{NewOrganization, NewPerson, NewSession, SessionKind},
+};
 
 use super::*;
 

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use sortie_api::{MailId, Timestamp};
-use sortie_store::ClaimedMail;
+use sortie_store::outbox::ClaimedMail;
 use sortie_testkit::MailSink;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

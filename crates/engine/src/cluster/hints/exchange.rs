@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sortie_store::{ChannelMessage, Speaker};
+use sortie_store::nodes::{ChannelMessage, Speaker};
 use tokio::{sync::mpsc, time::MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 

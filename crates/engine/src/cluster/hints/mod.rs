@@ -21,7 +21,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use sortie_api::RunId;
-use sortie_store::LONGEST_HINT;
+use sortie_store::nodes::LONGEST_HINT;
 use tokio::{sync::Notify, time::Instant};
 
 pub(crate) use self::exchange::{Channel, exchange};

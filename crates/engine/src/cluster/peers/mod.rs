@@ -17,7 +17,7 @@ use futures_util::stream::{self, BoxStream, StreamExt as _};
 use reqwest::{Method, RequestBuilder, Response, header};
 use sortie_api::{ErrorBody, ErrorCode, Run, RunId};
 use sortie_net::{EngineClient, Outbound, Timeouts, read_body};
-use sortie_store::ContentHolder;
+use sortie_store::runs::ContentHolder;
 use url::Url;
 
 pub(crate) use signature::Signer;
@@ -299,7 +299,7 @@ fn no_answer(error: &impl std::fmt::Display) -> Error {
 #[cfg(test)]
 mod tests {
     use sortie_api::{KeyId, OrgId, Timestamp};
-    use sortie_store::By;
+    use sortie_store::access::By;
 
     use super::*;
     use sortie_base::MasterKey;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 use sortie_api::{OrgId, Timestamp};
-use sortie_store::By;
+use sortie_store::access::By;
 
 use crate::error::Error;
 use sortie_base::{MasterKey, from_hex, hex};

@@ -9,7 +9,10 @@ use std::{
 
 use futures_util::TryStreamExt as _;
 use sortie_api::Timestamp;
-use sortie_store::{Actor, By, NodeId};
+use sortie_store::{
+    access::{Actor, By},
+    nodes::NodeId,
+};
 
 use super::*;
 use crate::runs::hub::PassedEnd;

@@ -17,7 +17,7 @@ use prometheus_client::{
 };
 use sortie_agent::tool::tool_named;
 use sortie_api::{EventType, Micros, RunStatus, Timestamp, event::ConnectionCall, event::ToolEnd};
-use sortie_store::EventRow;
+use sortie_store::runs::EventRow;
 
 pub(crate) use self::{
     models::{ModelFigures, measured},

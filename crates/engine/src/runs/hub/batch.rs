@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sortie_api::{Run, RunId, RunStatus, Timestamp, event::kind};
-use sortie_store::{EventRow, ListedEvent, ListedRun};
+use sortie_store::runs::{EventRow, ListedEvent, ListedRun};
 
 use crate::error::Error;
 

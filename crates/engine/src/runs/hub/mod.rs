@@ -19,7 +19,7 @@ use std::{
 use futures_util::stream::{self, BoxStream, StreamExt};
 use parking_lot::{Mutex, MutexGuard};
 use sortie_api::{OrgId, Run, RunId};
-use sortie_store::{EventRow, ListedEvent, ListedRun};
+use sortie_store::runs::{EventRow, ListedEvent, ListedRun};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -276,7 +276,7 @@ impl Hub {
 #[cfg(test)]
 mod tests {
     use sortie_api::{Micros, RunId, Timestamp};
-    use sortie_store::{Created, FinalCost, NewEvent, NewRun};
+    use sortie_store::runs::{Created, FinalCost, NewEvent, NewRun};
 
     use super::*;
 
@@ -294,9 +294,9 @@ mod tests {
             inline: None,
             callback: None,
             max_cost: Micros::new(1).unwrap(),
-            payment: sortie_store::Payment::Free,
+            payment: sortie_store::money::Payment::Free,
             timeout_seconds: 60,
-            labels: sortie_store::Labels::default(),
+            labels: sortie_store::runs::Labels::default(),
             created_at: now,
             trace: None,
             allowance: None,
@@ -374,9 +374,9 @@ mod tests {
         let fence = held.claim.fence;
         let have = usize::try_from(fence.last_event).unwrap();
         let messages = vec![event("message"); events - have];
-        let new = sortie_store::Append {
+        let new = sortie_store::runs::Append {
             events: messages,
-            ..sortie_store::Append::default()
+            ..sortie_store::runs::Append::default()
         };
         held.store.append(fence, new).await.unwrap();
         let hub = Hub::new(held.records(), HintSender::default(), CancellationToken::new());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sortie_api::{OrgId, RunId};
-use sortie_store::{Followed, ListedRun};
+use sortie_store::runs::{Followed, ListedRun};
 use tokio::sync::{broadcast, watch};
 
 use super::{

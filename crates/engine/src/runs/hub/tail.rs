@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use sortie_api::RunId;
-use sortie_store::ListedEvent;
+use sortie_store::runs::ListedEvent;
 
 use super::batch::{Batch, Message, is_final};
 

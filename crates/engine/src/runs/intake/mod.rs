@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use sortie_api::{Micros, OrgId, RunRequest, limits, request::Callback, workflow::NOT_SAVED};
 use sortie_sandbox::Level;
-use sortie_store::{Retention, Store};
+use sortie_store::{Store, runs::Retention};
 
 use crate::{
     callbacks::Callbacks,

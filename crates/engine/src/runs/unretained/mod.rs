@@ -17,7 +17,10 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 use sortie_api::{OrgId, Run, RunId, RunStatus, Timestamp, event::EventType};
-use sortie_store::{EventRow, Followed, ListedEvent, NewEvent, Payment, Progress};
+use sortie_store::{
+    money::Payment,
+    runs::{EventRow, Followed, ListedEvent, NewEvent, Progress},
+};
 use tokio::sync::Notify;
 
 pub(crate) use keeper::Keeper;

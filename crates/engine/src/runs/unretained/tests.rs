@@ -31,7 +31,7 @@ fn admit(unretained: &Unretained, of: u8, number: u8, bytes: usize) -> Result<Ad
         (org(of), run(number)),
         request(bytes),
         output,
-        (sortie_store::Payment::Free, at()),
+        (sortie_store::money::Payment::Free, at()),
     )
 }
 
@@ -184,7 +184,7 @@ fn an_answer_that_was_delivered_is_gone_here_and_told_to_the_store_once() {
         (org(1), run(1)),
         request(1),
         output,
-        (sortie_store::Payment::Free, at()),
+        (sortie_store::money::Payment::Free, at()),
     );
     drop(admission.unwrap());
     unretained.put_output(run(1), "answer", at());

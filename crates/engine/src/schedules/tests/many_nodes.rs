@@ -105,7 +105,7 @@ impl Rig {
         let mut runs = BTreeSet::new();
         let mut before = None;
         loop {
-            let filter = sortie_store::RunFilter {
+            let filter = sortie_store::runs::RunFilter {
                 status: None,
                 schedule: Some(id),
                 tag: None,

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use sortie_api::{BudgetPeriod, BudgetScope, DeploymentId, Micros, PutBudget};
-use sortie_store::InstalledLicense;
+use sortie_store::licenses::InstalledLicense;
 
 use super::*;
 

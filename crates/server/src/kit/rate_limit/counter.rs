@@ -1,6 +1,6 @@
 //! The count of one client in one window: pure.
 
-use sortie_store::GrantedBlock;
+use sortie_store::nodes::GrantedBlock;
 
 /// The first block of a client is one of so many parts of its quota: most clients need no more, and what waits on a
 /// node that hardly hears of a client is of no use to the others.

@@ -19,7 +19,10 @@ use std::{
 };
 
 use sortie_engine::Engine;
-use sortie_store::{Error as StoreError, Leased, WantedBlock};
+use sortie_store::{
+    Error as StoreError,
+    nodes::{Leased, WantedBlock},
+};
 use tokio::sync::Notify;
 
 use super::{RateLimits, WINDOW_SECONDS};

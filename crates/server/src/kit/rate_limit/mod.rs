@@ -16,7 +16,7 @@ mod windows;
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use sortie_store::By;
+use sortie_store::access::By;
 
 use self::leasing::Cluster;
 pub(super) use self::windows::Windows;

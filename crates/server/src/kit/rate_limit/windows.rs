@@ -8,7 +8,7 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use sortie_store::{GrantedBlock, WantedBlock};
+use sortie_store::nodes::{GrantedBlock, WantedBlock};
 
 use super::{
     SHARDS, Standing, WINDOW_SECONDS,

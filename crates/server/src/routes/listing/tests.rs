@@ -3,7 +3,7 @@ use http_body_util::BodyExt as _;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use sortie_store::LargeText;
+use sortie_store::runs::LargeText;
 
 use super::*;
 use crate::kit::LargeTexts;

@@ -44,7 +44,7 @@ async fn no_operation_is_done_for_a_page_of_another_origin() {
     let resources = Resources::new().await;
     let rig = &resources.rig;
     let audit = async || {
-        let filter = sortie_store::AuditFilter {
+        let filter = sortie_store::access::AuditFilter {
             limit: 1_000,
             ..Default::default()
         };

@@ -9,7 +9,7 @@ use sortie_api::{
     UserId,
     secret::{INVITATION_TOKEN, MAIL_TOKEN, Secret},
 };
-use sortie_store::{NewOneTime, OneTimeMail, Purpose};
+use sortie_store::people::{NewOneTime, OneTimeMail, Purpose};
 use sortie_testkit::{Answer, Client};
 use totp_rs::Builder;
 

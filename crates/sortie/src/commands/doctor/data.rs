@@ -3,7 +3,7 @@
 use std::{cmp::Ordering, os::unix::fs::PermissionsExt as _, path::Path};
 
 use sortie_api::check::{Check, Verdict};
-use sortie_store::{DatabaseInfo, Store};
+use sortie_store::{Store, installation::DatabaseInfo};
 
 use crate::{
     config::Config,

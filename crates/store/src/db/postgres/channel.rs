@@ -28,9 +28,9 @@ use tokio_postgres::{
 
 use super::connect::{self, Link, describe};
 use crate::{
-    channel::{ChannelMessage, OutgoingHint},
+    Error, Result,
     db::spawn,
-    types::{Error, Result},
+    nodes::channel::{ChannelMessage, OutgoingHint},
 };
 
 /// Settings of the session. A hint need not be durable, so its commit does not wait for the disk.

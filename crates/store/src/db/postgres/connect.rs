@@ -17,8 +17,8 @@ use super::{
     session::{PgSession, failure},
 };
 use crate::{
+    Error, Result,
     db::sessions::{Pool, read_only},
-    types::{Error, Result},
 };
 
 /// Time limit for opening a connection, from the socket to the settings of the session, if the URL has no

@@ -20,7 +20,7 @@ pub(super) use self::connect::SETTINGS;
 use self::session::PgSession;
 pub(super) use self::{channel::open as open_channel, connect::Link};
 use crate::{
-    OpenOptions,
+    Error, OpenOptions, Result,
     db::{
         Backend, Dialect, LISTERS, Reports, SCANNERS,
         job::Queue,
@@ -30,7 +30,6 @@ use crate::{
         tx::Tx,
         value::vals,
     },
-    types::{Error, Result},
 };
 
 /// Takes the advisory lock under which migrations run, across all nodes of the database.

@@ -18,13 +18,13 @@ use tokio_postgres::{
 
 use super::connect::describe;
 use crate::{
+    Error, Result,
     db::{
         Dialect,
         sessions::{Failure, FailureKind, Sent, Session, error_of},
         tx::{Answer, Stmt},
         value::{Row, Val},
     },
-    types::{Error, Result},
 };
 
 type Driver<T> = std::result::Result<T, tokio_postgres::Error>;

@@ -1,7 +1,7 @@
 //! Failures of the database, classified by their `SQLSTATE`: whether the session stays usable, and whether
 //! another try may succeed.
 
-use crate::types::Error;
+use crate::Error;
 
 /// Failure of the database, with its consequences for the session and for another try.
 #[derive(Clone, Debug)]

@@ -21,8 +21,8 @@ pub(super) use self::{
     worker::Worker,
 };
 use crate::{
+    Result,
     db::tx::{Answer, Stmt},
-    types::Result,
 };
 
 /// A database server.

@@ -2,11 +2,11 @@
 
 use super::{Failure, Session};
 use crate::{
+    Error, Result,
     db::{
         tail::Tail,
         tx::{Answer, Stmt, Tx},
     },
-    types::{Error, Result},
 };
 
 /// Begins a transaction that writes. Outside of such a transaction a session is read-only. Statements travel

@@ -5,6 +5,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::{
+    Error,
     db::{
         Reports,
         fault::Faults,
@@ -13,7 +14,6 @@ use crate::{
         tx::Tx,
         value::{Val, vals},
     },
-    types::Error,
 };
 
 /// Fake servers behind one address, and a record of what clients have done there.

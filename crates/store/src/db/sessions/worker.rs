@@ -20,17 +20,17 @@ use std::{
 
 use super::{Failure, FailureKind, Pipeline, Pool, Server, Session};
 use crate::{
+    Error, Result,
     db::{
         Reports,
         job::{Access, Job, Next, Queue},
+        metrics::Metrics,
         tail::{SharedRow, Sums, Tail},
     },
-    metrics::Metrics,
     money::{
         low_credits::LowCredits,
         shared_rows::{self, Written},
     },
-    types::{Error, Result},
 };
 
 /// Maximum number of attempts at a job that meets deadlocks or loses its session before the commit.

@@ -6,8 +6,8 @@ use tokio::sync::mpsc;
 
 use super::{SimulatedLink, SimulatedServer};
 use crate::{
-    channel::{ChannelMessage, OutgoingHint},
-    types::Error,
+    Error,
+    nodes::channel::{ChannelMessage, OutgoingHint},
 };
 
 /// Capacity of the queue of received hints, as on `PostgreSQL`.

@@ -14,13 +14,13 @@ use super::{
     session::{ConnectionState, Drawn, SimulatedDial},
 };
 use crate::{
+    Error, Result,
     db::{
         Backend, Link, Reports,
         job::{Access, Job, Next, Queue, Turn},
         sessions::{Pool, Worker},
         tx::Tx,
     },
-    types::{Error, Result},
 };
 
 /// Time limit for the answer to a command: see `ANSWER` of `PostgreSQL`.

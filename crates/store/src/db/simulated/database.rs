@@ -1,6 +1,7 @@
 //! Tables of the simulated server: `SQLite` in memory, emptied for each schedule.
 
 use crate::{
+    Error, Result,
     db::{
         Dialect, Stmt, Tx, Val,
         sqlite::{self, Connection},
@@ -8,7 +9,6 @@ use crate::{
         vals,
         value::Row,
     },
-    types::{Error, Result},
 };
 
 /// Lists the tables of the schema. Their order does not matter: foreign keys are off.

@@ -30,7 +30,7 @@ pub use self::{
     seen::{SeenBudget, SeenNode, SeenRun},
 };
 use super::{Backend, Reports};
-use crate::types::Result;
+use crate::Result;
 
 /// Time of the server's clock at the beginning of a schedule, in microseconds.
 const BEGINNING: i64 = 1_700_000_000_000_000;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use sortie_api::{RunId, RunStatus};
 
 use super::{SimulatedLink, SimulatedServer, database::Done};
-use crate::types::{NodeId, Result};
+use crate::{Result, nodes::NodeId};
 
 /// State of a run in the tables.
 #[derive(Clone, Debug)]

@@ -11,12 +11,12 @@ use super::{
     rows,
 };
 use crate::{
+    Error, Result,
     db::{
         postgres::SETTINGS,
         sessions::{Failure, FailureKind, Sent, Server, Session, error_of, read_only},
         tx::{Answer, Stmt},
     },
-    types::{Error, Result},
 };
 
 /// First words of the statements that write.

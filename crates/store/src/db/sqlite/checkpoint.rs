@@ -29,12 +29,12 @@ use rusqlite::hooks::Wal;
 
 use super::{Connection, beside};
 use crate::{
+    Error, Result,
     db::{
         spawn,
         tx::Tx as _,
         value::{Row, vals},
     },
-    types::{Error, Result},
 };
 
 /// Number of pages in the log at which the thread copies them.

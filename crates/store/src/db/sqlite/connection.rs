@@ -10,6 +10,7 @@ use rusqlite::{
 
 use super::{checkpoint::Log, space::Space};
 use crate::{
+    Error, Result,
     db::{
         Dialect,
         known_budgets::KnownBudgets,
@@ -17,7 +18,6 @@ use crate::{
         tx::{Answer, Stmt, Tx},
         value::{Row, Val},
     },
-    types::{Error, Result},
 };
 
 /// Number of prepared statements that each connection caches.

@@ -5,8 +5,8 @@ use std::{fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::Path};
 
 use super::{Connection, failed};
 use crate::{
+    Error, Result,
     db::{tx::Tx, value::vals},
-    types::{Error, Result},
 };
 
 /// Writes the database at `from`, as of one moment, into the new file `to`, which only this user can read.

@@ -26,14 +26,14 @@ use sortie_api::plain;
 pub(crate) use self::copy::{copy, open_copy};
 pub(super) use self::{connection::Connection, space::Space};
 use crate::{
+    Error, Result,
     db::{
         Backend, Dialect, LISTERS, Reports, SCANNERS,
         job::{Next, Queue},
+        metrics::Metrics,
         migrate, spawn,
         tx::Tx,
     },
-    metrics::Metrics,
-    types::{Error, Result},
 };
 
 /// Number of connections for quick reads, each with a thread.

@@ -16,7 +16,7 @@ use std::{
 };
 
 use super::beside;
-use crate::types::{Error, Result};
+use crate::{Error, Result};
 
 /// Size of the trial file: as much as one commit writes at most.
 const TRIAL: usize = 1 << 20;

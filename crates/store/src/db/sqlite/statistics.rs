@@ -7,8 +7,8 @@
 
 use super::Connection;
 use crate::{
+    Result,
     db::{Stmt, Tx, value::vals},
-    types::Result,
 };
 
 /// Table, index, and the statistics of the index: its number of rows, and the average number of rows that have the same

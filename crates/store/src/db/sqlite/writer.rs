@@ -24,17 +24,17 @@ use super::{checkpoint::Log, connection::Connection, space::Space};
 #[cfg(test)]
 use crate::db::fault::FaultyTx;
 use crate::{
+    Error, Result,
     db::{
         job::{Access, Job, Next, Queue},
+        metrics::Metrics,
         tail::{Sums, Tail},
         tx::Tx,
     },
-    metrics::Metrics,
     money::{
         low_credits::LowCredits,
         shared_rows::{self, Written},
     },
-    types::{Error, Result},
 };
 
 /// Maximum number of jobs in one commit.

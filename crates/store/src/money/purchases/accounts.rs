@@ -6,11 +6,10 @@ use sortie_api::{OrgId, Timestamp};
 
 use super::auto;
 use crate::{
-    Store,
-    audit::{Audit, record},
+    Error, Result, Store,
+    access::audit::{Audit, record},
     db::{Row, Stmt, Tx, batch, readable, vals},
-    mail::{self, NewMail},
-    types::{Error, Result},
+    outbox::mail::{self, NewMail},
 };
 
 /// Organization as a customer.

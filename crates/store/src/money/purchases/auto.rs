@@ -14,17 +14,16 @@ use super::{
     topups::{TopupMove, TopupRow, lock_order, move_to},
 };
 use crate::{
-    Store,
-    audit::{Audit, record},
+    Error, Result, Store,
+    access::audit::{Audit, record},
     db::{
         ReadRow, Row, Stmt, Tx, batch, insert,
         tail::{CreditChange, Tail},
         vals,
     },
-    mail::{self, NewMail},
     money::credit,
     organizations::lock,
-    types::{Error, Result},
+    outbox::mail::{self, NewMail},
 };
 
 /// Error of an end of a purchase whose settings have changed since they were read.

@@ -8,9 +8,8 @@ use std::time::Duration;
 use sortie_api::{Timestamp, TopupKind};
 
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Row, Stmt, batch, readable, vals},
-    types::{Error, Result},
 };
 
 /// Event to record.

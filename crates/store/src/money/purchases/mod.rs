@@ -13,7 +13,7 @@ pub(crate) mod refund_orders;
 pub(crate) mod take_backs;
 pub(crate) mod topups;
 
-use crate::types::{Error, Result};
+use crate::{Error, Result};
 
 /// Micros of a cent.
 pub(super) const MICROS_OF_A_CENT: i64 = 10_000;

@@ -10,11 +10,10 @@ use super::{
     topups::lock_order,
 };
 use crate::{
-    Store,
-    audit::{Audit, record},
+    Error, Result, Store,
+    access::audit::{Audit, record},
     db::{ReadRow, Stmt, Tx, batch, readable, row, vals},
     money::ledger::{Appended, NewLedgerEntry, append},
-    types::{Error, Result},
 };
 
 /// Error of a payment for an order that another payment has paid.

@@ -10,9 +10,9 @@ use sortie_api::{PaymentId, RefundOrderId, Timestamp};
 
 use super::take_backs::TakeBackState;
 use crate::{
-    Audit, Store,
+    Error, Result, Store,
+    access::Audit,
     db::{Row, Stmt, Tx, batch, readable, vals},
-    types::{Error, Result},
 };
 
 /// Error of a reference that names a refund of another amount.

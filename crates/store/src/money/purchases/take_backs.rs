@@ -10,12 +10,11 @@ use sortie_api::{LedgerKind, OrgId, PaymentId, RefundOrderId};
 
 use super::{auto, micros, refund_orders};
 use crate::{
-    Store,
-    audit::{Audit, record},
+    Error, Result, Store,
+    access::audit::{Audit, record},
     db::{Stmt, Tx, batch, vals},
-    mail::{self, NewMail},
     money::ledger::{Appended, NewLedgerEntry, append},
-    types::{Error, Result},
+    outbox::mail::{self, NewMail},
 };
 
 /// Way in which money of a payment is taken back.

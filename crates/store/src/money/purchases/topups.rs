@@ -5,11 +5,10 @@ use std::time::Duration;
 use sortie_api::{OrgId, Timestamp, TopupId, TopupKind, TopupState, UserId};
 
 use crate::{
-    Store,
-    audit::{Audit, record},
+    Error, Result, Store,
+    access::audit::{Audit, record},
     db::{ReadRow, Stmt, Tx, batch, readable, row, vals},
     organizations::lock,
-    types::{Error, Result},
 };
 
 /// Error of an order beyond the limit of orders that are not paid.

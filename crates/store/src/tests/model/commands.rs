@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use sortie_api::RunStatus;
 
-use crate::{Fence, tests::fixture::after};
+use crate::{runs::Fence, tests::fixture::after};
 
 /// Command of a client, a worker or a node. Indexes are taken modulo the number of objects.
 #[derive(Clone, Debug)]

@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use sortie_api::{ConnectionStatus, OrgId};
 
-use crate::{InlineCredentials, OldTokens, RefreshHolder, SeenTokens, tests::fixture::Fixture};
+use crate::{
+    connections::{OldTokens, RefreshHolder, SeenTokens},
+    runs::InlineCredentials,
+    tests::fixture::Fixture,
+};
 
 /// Runs every command of connections.
 pub(super) async fn use_connections(fixture: &Fixture, org: OrgId) {

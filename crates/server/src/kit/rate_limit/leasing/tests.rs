@@ -4,7 +4,10 @@ use futures_util::{FutureExt as _, future::join_all};
 use parking_lot::Mutex;
 use proptest::{prelude::*, test_runner::TestRunner};
 use sortie_api::Timestamp;
-use sortie_store::{GrantedBlock, NewNode, NodeId, Store};
+use sortie_store::{
+    Store,
+    nodes::{GrantedBlock, NewNode, NodeId},
+};
 use tokio::sync::Semaphore;
 
 use super::{super::tests::key, *};

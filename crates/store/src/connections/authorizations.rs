@@ -15,11 +15,11 @@ use std::{collections::BTreeSet, time::Duration};
 use sortie_api::{ConnectionId, ConnectionStatus, OrgId, Timestamp};
 
 use crate::{
-    Audit, Store,
-    audit::record,
+    Error, Result, Store,
+    access::{Audit, audit::record},
     connections::CHANGED,
     db::{Row, Stmt, Tx, vals},
-    types::{Error, Result, unless},
+    error::unless,
 };
 
 /// Authorization that waits for a person, or for its confirmation.

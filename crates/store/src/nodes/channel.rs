@@ -2,11 +2,7 @@
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{
-    Store,
-    db::Db,
-    types::{Error, Result},
-};
+use crate::{Error, Result, Store, db::Db};
 
 /// Maximum length of a hint in bytes: the payload of a `NOTIFY` is shorter than 8,000.
 pub const LONGEST_HINT: usize = 7_999;

@@ -1,13 +1,17 @@
 //! Saved files: names of an organization for content. The content of a file never changes; its name may.
 
+pub(crate) mod blobs;
+
+pub use blobs::{BlobPosition, Checked, NewBlob, PendingDelete};
+
 use sortie_api::{BlobId, File, FileId, OrgId, Sha256, Timestamp};
 
 use crate::{
-    Audit, Store, audit,
-    blobs::{count_again, defer_check, ids_of, json, sha256, uncount},
+    Error, Result, Store,
+    access::{Audit, audit},
     db::{Row, Stmt, Tx, batch, insert, vals},
+    files::blobs::{count_again, defer_check, ids_of, json, sha256, uncount},
     organizations::lock,
-    types::{Error, Result},
 };
 
 /// File as it is stored.

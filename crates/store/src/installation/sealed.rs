@@ -4,9 +4,8 @@
 use sortie_api::RunId;
 
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Stmt, batch, vals},
-    types::{Error, Result},
 };
 
 impl Store {

@@ -5,11 +5,7 @@ use std::sync::Arc;
 
 use sortie_api::{OrgId, Run, RunId, ScheduleId, Timestamp};
 
-use crate::{
-    Store,
-    db::vals,
-    types::{Error, EventRow, Result},
-};
+use crate::{Error, Result, Store, db::vals, runs::EventRow};
 
 /// Column with a text of at most 16 KiB, and NULL in the place of a larger one.
 macro_rules! short {

@@ -13,10 +13,10 @@
 use sortie_api::{DeliveryAttempt, OrgId, RunId, Timestamp, TraceContext, limits};
 
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Row, Stmt, Tx, batch, insert, readable, vals},
-    runs::trace_from,
-    types::{Error, NewCallback, NodeId, Result},
+    nodes::NodeId,
+    runs::{NewCallback, trace_from},
 };
 
 /// Host with a delivery that is due, or soon will be.

@@ -1,11 +1,21 @@
 //! Installation: all nodes of one database.
 
+mod backup;
+mod checks;
+pub(crate) mod observe;
+mod reseal;
+pub(crate) mod sealed;
+
+pub use backup::{DatabaseCopy, ReferredBlob, Referrer, Summary};
+pub use checks::{Backlog, DatabaseInfo};
+pub use observe::{DeadRows, MOST_COUNTED, Observed};
+pub use reseal::{NodeMasterKeys, Resealed, RowKey, SealedColumn, SealedRow};
+
 use sortie_api::Timestamp;
 
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Stmt, batch, vals},
-    types::{Error, Result},
 };
 
 impl Store {

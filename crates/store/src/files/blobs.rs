@@ -23,9 +23,8 @@ use std::{collections::BTreeMap, fmt::Display};
 use sortie_api::{BlobId, OrgId, Sha256, Timestamp};
 
 use crate::{
-    Found, Store,
+    Error, Found, Result, Store,
     db::{Row, Stmt, Tx, batch, insert, readable, vals},
-    types::{Error, Result},
 };
 
 /// Content that is to be written.

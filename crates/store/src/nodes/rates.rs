@@ -9,9 +9,8 @@
 use sortie_api::Timestamp;
 
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Stmt, Tx, vals},
-    types::{Error, Result},
 };
 
 /// Parts per node into which the rest of a quota is divided. A block is at most one part.

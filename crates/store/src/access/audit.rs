@@ -2,14 +2,32 @@
 
 use std::net::IpAddr;
 
-use sortie_api::{ActorKind, AuditEntry, AuditId, OrgId, Timestamp, UserId};
+use sortie_api::{ActorKind, AuditEntry, AuditId, OrgId, Timestamp, UserId, id::KeyId};
 
 use crate::{
-    Found, Store,
+    Found, Result, Store,
+    access::{Actor, principal::By},
     db::{ReadRow, Stmt, Turn, Tx, Val, filled, insert, row, select, vals},
-    principal::By,
-    types::{Actor, AuditFilter, Result},
 };
+
+/// Filter of the audit log. Every condition that is set must hold.
+#[derive(Clone, Debug, Default)]
+pub struct AuditFilter {
+    /// Entries with this action.
+    pub action: Option<String>,
+    /// Entries with this target.
+    pub target: Option<String>,
+    /// Entries of changes that were made with this API key.
+    pub key: Option<KeyId>,
+    /// Entries from this time on.
+    pub since: Option<Timestamp>,
+    /// Entries before this time.
+    pub until: Option<Timestamp>,
+    /// Entries behind this position of the list, which is newest first. The position itself is left out.
+    pub before: Option<(Timestamp, AuditId)>,
+    /// Maximum number of entries.
+    pub limit: u32,
+}
 
 /// Audit entry of a change, written with the change.
 #[derive(Clone, Debug)]

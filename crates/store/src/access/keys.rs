@@ -6,11 +6,11 @@
 use sortie_api::{KeyId, OrgId, Role, Timestamp, key::ApiKey};
 
 use crate::{
-    Audit, Store,
-    audit::record,
+    Error, Result, Store,
+    access::{Audit, audit::record},
     db::{ReadRow, Stmt, Tx, batch, row, select, vals},
+    error::unless,
     organizations::lock,
-    types::{Error, Result, unless},
 };
 
 /// A key to add.

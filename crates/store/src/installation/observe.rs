@@ -7,9 +7,8 @@ use std::time::Duration;
 use sortie_api::{RunStatus, Timestamp};
 
 use crate::{
-    Store,
+    Result, Store,
     db::{Stmt, Tx, batch, vals},
-    types::Result,
 };
 
 /// Number at which counts stop.

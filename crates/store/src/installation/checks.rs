@@ -3,9 +3,8 @@
 use sortie_api::Timestamp;
 
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Stmt, Turn, Tx, batch, inspect, newest_known_migration, recorded_migration, vals},
-    types::{Error, Result},
 };
 
 /// Kind and version of a database.

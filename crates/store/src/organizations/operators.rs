@@ -3,15 +3,15 @@
 use sortie_api::{OrgId, Timestamp, UserId};
 
 use crate::{
-    Audit, Store,
-    audit::record,
+    Error, Result, Store,
+    access::{Audit, audit::record},
     db::{Answer, ReadRow, Row, Stmt, row, vals},
+    error::unless,
     people::{
         one_time::{self, NewOneTime},
         persons::{self, NewPerson, TAKEN},
         sessions,
     },
-    types::{Error, Result, unless},
 };
 
 /// Refusal of a first key where there is one.

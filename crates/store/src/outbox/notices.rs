@@ -8,10 +8,9 @@ use std::fmt;
 use sortie_api::{OrgId, Role, Timestamp};
 
 use crate::{
-    Store,
+    Result, Store,
     db::vals,
-    mail::{NewMail, OwnerRow},
-    types::Result,
+    outbox::mail::{NewMail, OwnerRow},
 };
 
 /// Notice about the payments of an organization.

@@ -4,14 +4,18 @@
 //! either only if it has seen the newest version. A command that comes too late changes nothing and reports
 //! it.
 
+mod authorizations;
+
+pub use authorizations::{AWAITING, Confirmed, OauthFlow, RefreshHolder, SeenTokens};
+
 use sortie_api::{ConnectionId, ConnectionStatus, OrgId, Timestamp};
 
 use crate::{
-    Audit, SeenTokens, Store,
-    audit::record,
+    Error, Result, Store,
+    access::{Audit, audit::record},
     db::{ReadRow, Stmt, Tx, row, vals},
+    error::unless,
     organizations::lock,
-    types::{Error, Result, unless},
 };
 
 row! {

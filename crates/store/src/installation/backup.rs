@@ -9,9 +9,9 @@ use std::path::Path;
 use sortie_api::{BlobId, OrgId, RunId, Sha256};
 
 use crate::{
-    blobs::{sha256, unreferenced},
+    Error, Result,
     db::{Row, Tx, copy_sqlite, newest_migration, open_sqlite_copy, vals},
-    types::{Error, Result},
+    files::blobs::{sha256, unreferenced},
 };
 
 /// `SQLite` database that no process writes to. Its methods read the file and block meanwhile.

@@ -7,11 +7,10 @@
 use sortie_api::{OrgId, Timestamp};
 
 use crate::{
-    Audit, Store,
-    audit::record,
+    Error, Result, Store,
+    access::{Audit, audit::record},
     db::{Row, Stmt, Val, vals},
     nodes::key_ids,
-    types::{Error, Result},
 };
 
 /// Column of sealed values.

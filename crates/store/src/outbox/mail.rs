@@ -10,9 +10,8 @@ use std::time::Duration;
 use sortie_api::{MailId, Role, Timestamp, UserId};
 
 use crate::{
-    Store,
+    Error, Result, Store,
     db::{Row, Stmt, Tx, Val, batch, readable, vals},
-    types::{Error, Result},
 };
 
 /// Mail to send.

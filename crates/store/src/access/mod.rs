@@ -1,0 +1,9 @@
+//! Credentials, those who ask with them, and the audit log of what they change.
+
+pub(crate) mod audit;
+mod keys;
+pub(crate) mod principal;
+
+pub use audit::{Audit, AuditFilter};
+pub use keys::{NewKey, Rotation};
+pub use principal::{Actor, By, Principal, UnknownSubject};
