@@ -1,9 +1,6 @@
 //! Errors of the store's commands.
 
-use crate::{
-    licenses::LicenseRefusal,
-    money::{InsufficientCredit, OverBudget},
-};
+use sortie_api::{BudgetScope, Micros, Timestamp};
 
 /// Result of a store command.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -67,6 +64,62 @@ impl Error {
     pub const fn is_of_data(&self) -> bool {
         matches!(self, Self::Corrupt(_) | Self::Database(_))
     }
+}
+
+/// A run that does not fit in a budget.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "budget {scope}: max_cost_micros is {}, and {} are left until {resets_at}",
+    max_cost.get(),
+    available.get()
+)]
+pub struct OverBudget {
+    /// Scope of the budget. Of several such budgets it is the first one by the text of the scope.
+    pub scope: BudgetScope,
+    /// Maximum cost of the run.
+    pub max_cost: Micros,
+    /// Amount that is left in the window.
+    pub available: Micros,
+    /// Start of the next window.
+    pub resets_at: Timestamp,
+}
+
+/// A run that the credits of its organization do not cover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("credits: max_cost_micros is {}, and {} are available", max_cost.get(), available.get())]
+pub struct InsufficientCredit {
+    /// Maximum cost of the run.
+    pub max_cost: Micros,
+    /// Amount that is available.
+    pub available: Micros,
+}
+
+/// Runs that a license allows in a calendar month, in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MonthlyRuns {
+    /// Start of the month.
+    pub month: Timestamp,
+    /// Start of the next month.
+    pub resets_at: Timestamp,
+    /// Maximum number of runs.
+    pub most: i64,
+}
+
+/// Reason why a license does not allow something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LicenseRefusal {
+    /// Every run of the month is used.
+    #[error("license: all {} runs of this month are used, the next month begins at {}", .0.most, .0.resets_at)]
+    Used(MonthlyRuns),
+    /// The license of the engine has ended.
+    #[error("license: it expired at {0}, and its grace has ended; install a new license, or delete this one")]
+    Expired(Timestamp),
+    /// The organization is not entitled to licenses.
+    #[error("license: the organization has no active entitlement")]
+    NotEntitled,
+    /// The organization has used its deployments.
+    #[error("license: all {0} deployments of the organization are in use; delete one first")]
+    Deployments(i64),
 }
 
 /// Returns true where the command was done, and false where `reason` is its error. Any other error remains an error.

@@ -26,14 +26,15 @@ pub mod schedules;
 mod tests;
 pub mod workflows;
 
+pub use db::options::{CONNECTIONS, OpenOptions, UrgentLimits};
 pub use error::{Error, Result};
 pub use found::Found;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use self::{
-    db::{Db, vals},
-    money::{allowance::UsedUp, refusals::Refusals},
+    db::{Db, tail::SharedRows, vals},
+    money::{allowance::UsedUp, refusals::Refusals, shared_rows::MoneyRows},
 };
 
 /// Database server in memory. A seed drives its network, its clock and its faults.
@@ -44,55 +45,12 @@ pub mod simulation {
     };
 }
 
-/// Default number of connections for commands on `PostgreSQL`.
-pub const CONNECTIONS: u32 = 4;
-
-/// Settings of an open database.
-#[derive(Clone, Copy, Debug)]
-pub struct OpenOptions {
-    /// Number of connections for commands on `PostgreSQL`. Up to four more connections serve other purposes.
-    pub connections: u32,
-    /// Time limits of urgent commands.
-    pub urgent: UrgentLimits,
-    /// Time without a write after which the write-ahead log of a `SQLite` database is checkpointed.
-    pub checkpoint_after: Duration,
-}
-
-impl Default for OpenOptions {
-    fn default() -> Self {
-        Self {
-            connections: CONNECTIONS,
-            urgent: UrgentLimits::default(),
-            checkpoint_after: Duration::from_secs(1),
-        }
-    }
-}
-
-/// Time limits of urgent commands: a database that does not answer must not use up the time of a lease.
-#[derive(Clone, Copy, Debug)]
-pub struct UrgentLimits {
-    /// Time limit of a heartbeat, and of a look at the clock of the database.
-    pub heartbeat: Duration,
-    /// Time limit for registering a node, which may wait for the lock of dispatch.
-    pub register: Duration,
-    /// Time limit for connecting to `PostgreSQL`, and for an answer of it.
-    pub connection: Duration,
-}
-
-impl Default for UrgentLimits {
-    fn default() -> Self {
-        Self {
-            heartbeat: Duration::from_secs(2),
-            register: Duration::from_secs(6),
-            connection: Duration::from_secs(2),
-        }
-    }
-}
-
 /// Database of a node. Cheap to clone; dropping the last clone closes the database.
 #[derive(Clone)]
 pub struct Store {
     db: Db,
+    /// Writer of the rows of money that many commands share.
+    money: Arc<MoneyRows>,
     /// Budgets and credits that have refused a run recently.
     refusals: Arc<Refusals>,
     /// Allowance that has refused a run recently.
@@ -111,18 +69,23 @@ impl Store {
 
     /// Opens a database like [`open`](Self::open), with these settings.
     pub async fn open_with(url: &str, options: OpenOptions) -> Result<Self> {
-        Ok(Self::over(Db::open(url, options).await?))
+        let money = Arc::<MoneyRows>::default();
+        let rows = Arc::clone(&money) as Arc<dyn SharedRows>;
+        Ok(Self::over(Db::open(url, options, rows).await?, money))
     }
 
     /// Opens a simulated server behind `link`, with a number of connections for commands.
     #[cfg(feature = "simulation")]
     pub fn simulated(link: &simulation::SimulatedLink, connections: u32) -> Self {
-        Self::over(Db::simulated(link, connections))
+        let money = Arc::<MoneyRows>::default();
+        let rows = Arc::clone(&money) as Arc<dyn SharedRows>;
+        Self::over(Db::simulated(link, connections, rows), money)
     }
 
-    fn over(db: Db) -> Self {
+    fn over(db: Db, money: Arc<MoneyRows>) -> Self {
         Self {
             db,
+            money,
             refusals: Arc::default(),
             used_up: Arc::default(),
         }
@@ -135,7 +98,7 @@ impl Store {
 
     /// Registers the metrics of credits, whose names begin with `store_`. Only a hosted deployment has them.
     pub fn register_credit_metrics(&self, registry: &mut prometheus_client::registry::Registry) {
-        self.db.metrics().register_credits(registry);
+        self.money.metrics.register(registry);
     }
 
     /// Whether other nodes can use the same database. A `SQLite` database belongs to one process.

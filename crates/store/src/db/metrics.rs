@@ -21,12 +21,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use sortie_api::LedgerKind;
-
-use crate::db::{
-    job::{Access, Job, Queue},
-    tail::Tail,
-};
+use crate::db::job::{Access, Job, Queue};
 
 /// Bounds of waits and commits in seconds: from a commit that reaches a fast disk to the longest that a statement may take.
 const SECONDS: [f64; 14] = [
@@ -53,25 +48,6 @@ pub(crate) struct Metrics {
     busy: Gauge,
     retries: Counter,
     refusals: Counter,
-    credit_holds: Counter,
-    credit_refusals: Counter,
-    ledger_entries: OfKind,
-    ledger_micros: OfKind,
-    clamped: Counter,
-}
-
-/// Figures by kind of a movement of credits, and by its direction.
-type OfKind = Family<[(&'static str, &'static str); 2], Counter>;
-
-/// Counters of movements, each at 0: `rate` and `increase` would miss the first event of a counter that appears with it.
-fn of_movements() -> OfKind {
-    let counters = OfKind::default();
-    for kind in LedgerKind::ALL {
-        for direction in ["added", "taken"] {
-            drop(counters.get_or_create(&[("kind", kind.as_str()), ("direction", direction)]));
-        }
-    }
-    counters
 }
 
 impl Default for Metrics {
@@ -86,11 +62,6 @@ impl Default for Metrics {
             busy: Gauge::default(),
             retries: Counter::default(),
             refusals: Counter::default(),
-            credit_holds: Counter::default(),
-            credit_refusals: Counter::default(),
-            ledger_entries: of_movements(),
-            ledger_micros: of_movements(),
-            clamped: Counter::default(),
         }
     }
 }
@@ -131,45 +102,6 @@ impl Metrics {
     /// Counts a command that was refused because too many wait.
     pub(crate) fn refused(&self) {
         self.refusals.inc();
-    }
-
-    /// Counts a run that was refused because the credits of its organization do not cover it.
-    pub(crate) fn credit_refused(&self) {
-        self.credit_refusals.inc();
-    }
-
-    /// Counts an entry of the ledger that was committed.
-    pub(crate) fn entered(&self, kind: LedgerKind, amount: i64) {
-        let direction = if amount < 0 { "taken" } else { "added" };
-        let labels = [("kind", kind.as_str()), ("direction", direction)];
-        self.ledger_entries.get_or_create(&labels).inc();
-        self.ledger_micros
-            .get_or_create(&labels)
-            .inc_by(amount.unsigned_abs());
-    }
-
-    /// Counts what the tails of a committed transaction have reserved and charged.
-    pub(crate) fn moved_credits(&self, tails: &[Tail]) {
-        for tail in tails {
-            match tail {
-                Tail::Charge(charge) => {
-                    self.entered(LedgerKind::Charge, charge.amount.saturating_neg());
-                    if charge.excess > 0 {
-                        self.clamped.inc();
-                        tracing::error!(
-                            run = %charge.run,
-                            reserved_micros = charge.amount,
-                            excess_micros = charge.excess,
-                            "charged a run no more than was reserved for it, although it cost more"
-                        );
-                    }
-                }
-                Tail::Credit(_, change) if change.held > 0 => {
-                    self.credit_holds.inc();
-                }
-                Tail::Credit(..) | Tail::Window(..) | Tail::Allowance(_) => {}
-            }
-        }
     }
 }
 
@@ -256,34 +188,5 @@ impl Metrics {
             self.refusals.clone(),
         );
         registry.register_collector(Box::new(figures));
-    }
-
-    /// Registers the figures of credits, which only a hosted deployment has.
-    pub(crate) fn register_credits(&self, registry: &mut Registry) {
-        registry.register(
-            "store_credit_holds",
-            "Runs for which credits were reserved",
-            self.credit_holds.clone(),
-        );
-        registry.register(
-            "store_credit_refusals",
-            "Runs that were refused because the credits of their organization did not cover them",
-            self.credit_refusals.clone(),
-        );
-        registry.register(
-            "store_ledger_entries",
-            "Entries of the ledger that this node has added, by kind and direction",
-            self.ledger_entries.clone(),
-        );
-        registry.register(
-            "store_ledger_micros",
-            "Micros that entries of the ledger have added to or taken from balances, by kind and direction",
-            self.ledger_micros.clone(),
-        );
-        registry.register(
-            "store_clamped_settlements",
-            "Runs that cost more than was reserved for them, and were charged no more than that",
-            self.clamped.clone(),
-        );
     }
 }

@@ -7,6 +7,7 @@
 //! closure may run more than once: its group may be retried, or the database may report a serialization
 //! failure. It is therefore `Fn` and contains SQL only: no clock, no randomness, no other I/O.
 
+pub(crate) mod channel;
 mod dialect;
 #[cfg(test)]
 pub(crate) mod fault;
@@ -14,6 +15,7 @@ pub(crate) mod job;
 pub(crate) mod known_budgets;
 mod metrics;
 mod migrate;
+pub(crate) mod options;
 mod postgres;
 pub(crate) mod rows;
 mod sessions;
@@ -50,10 +52,13 @@ pub(crate) use self::{
     value::{Row, Val, readable, vals},
 };
 use crate::{
-    Error, OpenOptions, Result, UrgentLimits,
-    db::metrics::{LiveFigures, Metrics},
-    money::low_credits::LowCredits,
-    nodes::channel::{ChannelMessage, OutgoingHint},
+    Error, Result,
+    db::{
+        channel::{ChannelMessage, OutgoingHint},
+        metrics::{LiveFigures, Metrics},
+        options::{OpenOptions, UrgentLimits},
+        tail::SharedRows,
+    },
 };
 
 /// Number of connections for lists.
@@ -96,11 +101,11 @@ pub(crate) struct Db {
     inner: Arc<Inner>,
 }
 
-/// Receivers of what the threads of a database report. Clones share them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Reports {
+/// What the threads of a database share.
+#[derive(Clone, Debug)]
+pub(crate) struct Context {
     pub(crate) metrics: Metrics,
-    pub(crate) low_credits: LowCredits,
+    pub(crate) rows: Arc<dyn SharedRows>,
 }
 
 struct Inner {
@@ -114,7 +119,7 @@ struct Inner {
     link: Option<Link>,
     /// Time limits of urgent commands.
     limits: UrgentLimits,
-    reports: Reports,
+    metrics: Metrics,
     wal: Option<PathBuf>,
     space: Option<sqlite::Space>,
     #[cfg(test)]
@@ -147,27 +152,38 @@ struct Backend {
 
 impl Db {
     /// Opens `sqlite:PATH` or `postgres://…` and migrates it to this version.
-    pub(crate) async fn open(url: &str, options: OpenOptions) -> Result<Self> {
-        let reports = Reports::default();
-        let told = reports.clone();
+    pub(crate) async fn open(url: &str, options: OpenOptions, rows: Arc<dyn SharedRows>) -> Result<Self> {
+        let metrics = Metrics::default();
+        let context = Context {
+            metrics: metrics.clone(),
+            rows,
+        };
         let backend = match Address::of(url)? {
             Address::Sqlite(path) => {
-                off_runtime(move || sqlite::open(&path, options.checkpoint_after, &told)).await?
+                off_runtime(move || sqlite::open(&path, options.checkpoint_after, &context)).await?
             }
-            Address::Postgres(url) => off_runtime(move || postgres::open(&url, options, &told)).await?,
+            Address::Postgres(url) => off_runtime(move || postgres::open(&url, options, &context)).await?,
         };
-        Ok(Self::over(backend, options.urgent, reports))
+        Ok(Self::over(backend, options.urgent, metrics))
     }
 
     /// Opens a simulated server. `connections` is the number of connections for commands.
     #[cfg(feature = "simulation")]
-    pub(crate) fn simulated(link: &simulated::SimulatedLink, connections: u32) -> Self {
-        let reports = Reports::default();
-        let backend = simulated::open(link, connections.max(1) as usize, &reports);
-        Self::over(backend, UrgentLimits::default(), reports)
+    pub(crate) fn simulated(
+        link: &simulated::SimulatedLink,
+        connections: u32,
+        rows: Arc<dyn SharedRows>,
+    ) -> Self {
+        let metrics = Metrics::default();
+        let context = Context {
+            metrics: metrics.clone(),
+            rows,
+        };
+        let backend = simulated::open(link, connections.max(1) as usize, &context);
+        Self::over(backend, UrgentLimits::default(), metrics)
     }
 
-    fn over(backend: Backend, limits: UrgentLimits, reports: Reports) -> Self {
+    fn over(backend: Backend, limits: UrgentLimits, metrics: Metrics) -> Self {
         Self {
             inner: Arc::new(Inner {
                 writes: backend.writes,
@@ -178,7 +194,7 @@ impl Db {
                 threads: Mutex::new(backend.threads),
                 link: backend.link,
                 limits,
-                reports,
+                metrics,
                 wal: backend.wal,
                 space: backend.space,
                 #[cfg(test)]
@@ -189,17 +205,12 @@ impl Db {
 
     /// Metrics of the database.
     pub(crate) fn metrics(&self) -> &Metrics {
-        &self.inner.reports.metrics
+        &self.inner.metrics
     }
 
     /// Time limits of urgent commands.
     pub(crate) fn limits(&self) -> UrgentLimits {
         self.inner.limits
-    }
-
-    /// Notes of credits that are low.
-    pub(crate) fn low_credits(&self) -> &LowCredits {
-        &self.inner.reports.low_credits
     }
 
     /// Whether the database is a server, which other processes can use as well.

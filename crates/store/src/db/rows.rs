@@ -15,7 +15,7 @@ use super::{
     tx::Tx,
     value::{Row, Val},
 };
-use crate::{Error, Result, nodes::NodeId};
+use crate::{Error, Result};
 
 /// Type of a column.
 pub(crate) trait Column<'r>: Sized {
@@ -65,12 +65,6 @@ impl Column<'_> for u32 {
 impl Column<'_> for u64 {
     fn from_value(value: &Val<'static>) -> Option<Self> {
         i64::from_value(value)?.try_into().ok()
-    }
-}
-
-impl Column<'_> for NodeId {
-    fn from_value(value: &Val<'static>) -> Option<Self> {
-        i64::from_value(value).map(Self)
     }
 }
 

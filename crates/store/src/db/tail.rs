@@ -4,11 +4,39 @@
 //! the command writes them last before the commit. Commands that share a transaction share one write of each row: their
 //! amounts are added up. Rows are written in the order of their keys, so transactions cannot wait for each other in a circle.
 
-use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+use std::{
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    fmt,
+};
 
 use sortie_api::{OrgId, RunId, Timestamp};
 
-use crate::licenses::MonthlyRuns;
+use super::Tx;
+use crate::{Result, error::MonthlyRuns};
+
+/// Writer of the rows that many commands share. A thread that runs commands hands it the tails of a transaction.
+pub(crate) trait SharedRows: fmt::Debug + Send + Sync {
+    /// Writes the sums of the tails of several commands, in the order of locks.
+    fn write(&self, tx: &mut dyn Tx, sums: &Sums) -> Result<Written>;
+
+    /// Writes the tails of a lone command. An error if a row has no room.
+    fn write_of_one(&self, tx: &mut dyn Tx, tails: &[Tail]) -> Result<Written>;
+
+    /// The row that the statement after `answered` statements of [`write`](Self::write) is about, on a server.
+    fn row_after(&self, answered: usize, sums: &Sums) -> Option<SharedRow>;
+
+    /// Takes note of a commit: its tails, and the organizations that their writes have left low.
+    fn committed(&self, tails: &[Tail], low: Vec<OrgId>);
+}
+
+/// Result of a write of tails.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// Rows where a limit is reached or that are missing. If there is one, the transaction must be rolled back.
+    pub(crate) missed: Vec<SharedRow>,
+    /// Organizations whose available credits are below the threshold of their automatic purchases now.
+    pub(crate) low: Vec<OrgId>,
+}
 
 /// Write that a command leaves to the end of its transaction. A further kind of row becomes a further variant, and
 /// is locked after those listed before it.

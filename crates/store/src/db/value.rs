@@ -11,7 +11,7 @@ use sortie_api::{
     id::{ConsentId, KeyId, RefundOrderId},
 };
 
-use crate::{Error, Result, nodes::NodeId};
+use crate::{Error, Result};
 
 /// Parameter or column value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,6 @@ integers! {
     u32 => |value| i64::from(value);
     Timestamp => |at| at.as_micros();
     Micros => |amount| amount.get();
-    NodeId => |node| node.0;
 }
 
 macro_rules! texts {

@@ -83,24 +83,6 @@ macro_rules! select_budgets {
 }
 use select_budgets;
 
-/// A run that does not fit in a budget.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "budget {scope}: max_cost_micros is {}, and {} are left until {resets_at}",
-    max_cost.get(),
-    available.get()
-)]
-pub struct OverBudget {
-    /// Scope of the budget. Of several such budgets it is the first one by the text of the scope.
-    pub scope: BudgetScope,
-    /// Maximum cost of the run.
-    pub max_cost: Micros,
-    /// Amount that is left in the window.
-    pub available: Micros,
-    /// Start of the next window.
-    pub resets_at: Timestamp,
-}
-
 fn get(tx: &mut dyn Tx, org: OrgId, scope: &BudgetScope, at: Timestamp) -> Result<Budget> {
     let row = tx.query_one(
         concat!(select_budgets!(), "b.org_id = $1 AND b.scope = $4"),

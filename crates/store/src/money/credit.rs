@@ -10,6 +10,7 @@ use super::shared_rows::Writers;
 use crate::{
     Error, Result, Store,
     db::{Answer, Row, Stmt, Tx, batch, tail::CreditChange, vals},
+    error::InsufficientCredit,
     installation::observe::MOST_COUNTED,
     runs::NewRun,
 };
@@ -31,16 +32,6 @@ impl Payment {
             Self::Credit => &[RunStatus::Reserving, RunStatus::Queued],
         }
     }
-}
-
-/// A run that the credits of its organization do not cover.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("credits: max_cost_micros is {}, and {} are available", max_cost.get(), available.get())]
-pub struct InsufficientCredit {
-    /// Maximum cost of the run.
-    pub max_cost: Micros,
-    /// Amount that is available.
-    pub available: Micros,
 }
 
 /// Credits of an organization.

@@ -88,7 +88,7 @@ impl Store {
     /// Counts a committed entry in the metrics.
     pub(crate) fn count_entry(&self, appended: Appended, kind: LedgerKind, amount: i64) {
         if appended == Appended::New {
-            self.db.metrics().entered(kind, amount);
+            self.money.metrics.entered(kind, amount);
         }
     }
 

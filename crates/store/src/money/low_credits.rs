@@ -1,9 +1,9 @@
 //! Organizations whose available credits have fallen below the threshold of their automatic purchases.
 //!
-//! The transaction that moves credits finds out as it writes the row, and the organization is noted after the commit. Nobody
-//! reads for it. A note is a hint: it is lost with the process, and the credits may have grown meanwhile.
+//! The transaction that moves credits finds out as it writes the row, and the organization is noted after the commit. No read is
+//! needed for it. A note is a hint: it is lost with the process, and the credits may have grown meanwhile.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 use sortie_api::OrgId;
@@ -11,43 +11,38 @@ use tokio::sync::Notify;
 
 use crate::Store;
 
-/// Notes of one open database. Clones share them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LowCredits(Arc<Notes>);
-
+/// Notes of one open database.
 #[derive(Debug, Default)]
-struct Notes {
+pub(crate) struct LowCredits {
     organizations: Mutex<BTreeSet<OrgId>>,
     added: Notify,
 }
 
 impl LowCredits {
     /// Notes organizations, each once until it is taken.
-    pub(crate) fn notify(&self, organizations: impl IntoIterator<Item = OrgId>) {
-        let mut organizations = organizations.into_iter().peekable();
-        if organizations.peek().is_none() {
+    pub(crate) fn note(&self, organizations: Vec<OrgId>) {
+        if organizations.is_empty() {
             return;
         }
-        let mut noted = self.0.organizations.lock();
-        noted.extend(organizations);
-        self.0.added.notify_one();
+        self.organizations.lock().extend(organizations);
+        self.added.notify_one();
     }
 
     fn take(&self) -> BTreeSet<OrgId> {
-        std::mem::take(&mut *self.0.organizations.lock())
+        std::mem::take(&mut *self.organizations.lock())
     }
 }
 
 impl Store {
     /// System: waits until this node has left credits of organizations below their thresholds, and returns these.
     pub async fn low_credits(&self) -> BTreeSet<OrgId> {
-        let notes = self.db.low_credits();
+        let notes = &self.money.low;
         loop {
             let low = notes.take();
             if !low.is_empty() {
                 return low;
             }
-            notes.0.added.notified().await;
+            notes.added.notified().await;
         }
     }
 }

@@ -10,7 +10,8 @@ pub(crate) mod credit;
 pub(crate) mod holds;
 pub(crate) mod ledger;
 mod ledger_sums;
-pub(crate) mod low_credits;
+mod low_credits;
+mod metrics;
 pub(crate) mod purchases;
 pub(crate) mod refusals;
 pub(crate) mod settle;
@@ -19,9 +20,9 @@ pub(crate) mod usage;
 pub(crate) mod usage_counts;
 mod windows;
 
-pub use budgets::OverBudget;
+pub use crate::error::{InsufficientCredit, OverBudget};
 pub use check::{LedgerChecked, LedgerDifference, LedgerRule};
-pub use credit::{Credit, CreditSums, InsufficientCredit, Payment};
+pub use credit::{Credit, CreditSums, Payment};
 pub use ledger::{Appended, LedgerPosition, NewLedgerEntry, OTHER_ENTRY};
 pub use purchases::{
     accounts::{BillingAccount, ClosingAccount, NewCustomer, RemovedCard, ReplacedCustomer, SavedCard},

@@ -3,22 +3,39 @@
 use serde::Serialize;
 use sortie_api::OrgId;
 
-use super::{allowance, credit, ledger, windows};
+use super::{allowance, credit, ledger, low_credits::LowCredits, metrics::CreditMetrics, windows};
 use crate::{
     Error, Result,
     db::{
         Stmt, Tx,
-        tail::{SharedRow, Sums, Tail},
+        tail::{SharedRow, SharedRows, Sums, Tail, Written},
     },
 };
 
-/// Result of a write of tails.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Written {
-    /// Rows where a limit is reached or that are missing. If there is one, the transaction must be rolled back.
-    pub(crate) missed: Vec<SharedRow>,
-    /// Organizations whose available credits are below the threshold of their automatic purchases now.
-    pub(crate) low: Vec<OrgId>,
+/// Writer of the shared rows, with the notes of what the commits of this node have moved.
+#[derive(Debug, Default)]
+pub(crate) struct MoneyRows {
+    pub(crate) metrics: CreditMetrics,
+    pub(crate) low: LowCredits,
+}
+
+impl SharedRows for MoneyRows {
+    fn write(&self, tx: &mut dyn Tx, sums: &Sums) -> Result<Written> {
+        write(tx, sums)
+    }
+
+    fn write_of_one(&self, tx: &mut dyn Tx, tails: &[Tail]) -> Result<Written> {
+        write_of_one(tx, tails)
+    }
+
+    fn row_after(&self, answered: usize, sums: &Sums) -> Option<SharedRow> {
+        row_after(answered, sums)
+    }
+
+    fn committed(&self, tails: &[Tail], low: Vec<OrgId>) {
+        self.metrics.moved(tails);
+        self.low.note(low);
+    }
 }
 
 /// Writes the sums of a transaction's tails, in one batch and in the order of locks.
@@ -50,7 +67,7 @@ pub(crate) fn write(tx: &mut dyn Tx, sums: &Sums) -> Result<Written> {
 }
 
 /// The row that the statement after `answered` statements of [`write`] is about. None for every other statement.
-pub(crate) fn row_after(answered: usize, sums: &Sums) -> Option<SharedRow> {
+fn row_after(answered: usize, sums: &Sums) -> Option<SharedRow> {
     let ids = Ids::of(sums).ok()?;
     steps(sums, &ids, Writers::Several).into_iter().nth(answered)?.0
 }

@@ -13,13 +13,25 @@ use sortie_api::{RunId, Timestamp};
 
 use crate::{
     Error, Result, Store,
-    db::{Row, Stmt, Tx, batch, insert, vals},
+    db::{Column, Row, Stmt, Tx, Val, batch, insert, vals},
     runs::{adopt_content, forget_answers_of_earlier},
 };
 
 /// Identity of a node: new at each start, and again after the node was declared lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub i64);
+
+impl Column<'_> for NodeId {
+    fn from_value(value: &Val<'static>) -> Option<Self> {
+        i64::from_value(value).map(Self)
+    }
+}
+
+impl From<NodeId> for Val<'_> {
+    fn from(node: NodeId) -> Self {
+        Self::Int(node.0)
+    }
+}
 
 /// Registration of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]

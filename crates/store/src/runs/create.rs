@@ -57,7 +57,7 @@ impl Store {
             Err(Error::Unlicensed(LicenseRefusal::Used(allowed))) => self.used_up.add(*allowed, at),
             Err(Error::InsufficientCredit(refused)) => {
                 self.refusals.add(org, Limit::Credit, refused.max_cost, at);
-                self.db.metrics().credit_refused();
+                self.money.metrics.refused();
             }
             Ok(_) | Err(_) => {}
         }

@@ -29,8 +29,10 @@ use tokio_postgres::{
 use super::connect::{self, Link, describe};
 use crate::{
     Error, Result,
-    db::spawn,
-    nodes::channel::{ChannelMessage, OutgoingHint},
+    db::{
+        channel::{ChannelMessage, OutgoingHint},
+        spawn,
+    },
 };
 
 /// Settings of the session. A hint need not be durable, so its commit does not wait for the disk.

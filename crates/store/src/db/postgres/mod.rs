@@ -20,11 +20,12 @@ pub(super) use self::connect::SETTINGS;
 use self::session::PgSession;
 pub(super) use self::{channel::open as open_channel, connect::Link};
 use crate::{
-    Error, OpenOptions, Result,
+    Error, Result,
     db::{
-        Backend, Dialect, LISTERS, Reports, SCANNERS,
+        Backend, Context, Dialect, LISTERS, SCANNERS,
         job::Queue,
         migrate::{self, Migration},
+        options::OpenOptions,
         sessions::{Pipeline, Server, Session as _, Worker},
         spawn,
         tx::Tx,
@@ -62,7 +63,7 @@ const ENCODINGS: [&str; 2] = ["UTF8", "SQL_ASCII"];
 /// Connects, migrates and starts `connections` threads. Each thread connects at its first job. One more
 /// thread serves urgent jobs, so that they do not wait for a lock behind others. A few serve queries that may take long.
 /// The two sessions of the checks at the start go on as that of the first command and that of the urgent jobs.
-pub(super) fn open(url: &str, options: OpenOptions, reports: &Reports) -> Result<Backend> {
+pub(super) fn open(url: &str, options: OpenOptions, context: &Context) -> Result<Backend> {
     let connections = options.connections.max(1) as usize;
     let link = Link::new(url)?;
     let urgent_link = link.urgent(options.urgent.connection);
@@ -89,7 +90,7 @@ pub(super) fn open(url: &str, options: OpenOptions, reports: &Reports) -> Result
         let worker = Worker::new(
             server,
             pool,
-            reports.clone(),
+            context.clone(),
             #[cfg(test)]
             Arc::clone(&faults),
         );

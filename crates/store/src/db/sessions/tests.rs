@@ -7,13 +7,15 @@ use super::*;
 use crate::{
     Error,
     db::{
-        Reports,
+        Context,
         fault::Faults,
         job::{self, Access, Job, Queue, Turn},
+        metrics::Metrics,
         tail::{Tail, WindowChange, WindowKey},
         tx::Tx,
         value::{Val, vals},
     },
+    money::shared_rows::MoneyRows,
 };
 
 /// Fake servers behind one address, and a record of what clients have done there.
@@ -76,7 +78,10 @@ impl Fake {
         Worker::new(
             self.clone(),
             Arc::clone(pool),
-            Reports::default(),
+            Context {
+                metrics: Metrics::default(),
+                rows: Arc::<MoneyRows>::default(),
+            },
             Arc::<Faults>::default(),
         )
     }

@@ -22,14 +22,10 @@ use super::{Failure, FailureKind, Pipeline, Pool, Server, Session};
 use crate::{
     Error, Result,
     db::{
-        Reports,
+        Context,
         job::{Access, Job, Next, Queue},
         metrics::Metrics,
-        tail::{SharedRow, Sums, Tail},
-    },
-    money::{
-        low_credits::LowCredits,
-        shared_rows::{self, Written},
+        tail::{SharedRow, SharedRows, Sums, Tail, Written},
     },
 };
 
@@ -89,7 +85,7 @@ pub(crate) struct Worker<S: Server> {
     session: Option<OpenSession<S::Session>>,
     pool: Arc<Pool>,
     metrics: Metrics,
-    low_credits: LowCredits,
+    rows: Arc<dyn SharedRows>,
     #[cfg(test)]
     faults: Arc<crate::db::fault::Faults>,
 }
@@ -98,7 +94,7 @@ impl<S: Server> Worker<S> {
     pub(crate) fn new(
         server: S,
         pool: Arc<Pool>,
-        Reports { metrics, low_credits }: Reports,
+        Context { metrics, rows }: Context,
         #[cfg(test)] faults: Arc<crate::db::fault::Faults>,
     ) -> Self {
         Self {
@@ -106,7 +102,7 @@ impl<S: Server> Worker<S> {
             session: None,
             pool,
             metrics,
-            low_credits,
+            rows,
             #[cfg(test)]
             faults,
         }
@@ -245,16 +241,16 @@ impl<S: Server> Worker<S> {
         let tails = std::mem::take(&mut pipeline.tails);
         if outcome.is_ok() && pipeline.failure.is_none() {
             #[cfg(test)]
-            let written = write_tails(&mut pipeline, &tails, is_group, &self.faults);
+            let written = write_tails(&*self.rows, &mut pipeline, &tails, is_group, &self.faults);
             #[cfg(not(test))]
-            let written = write_tails(&mut pipeline, &tails, is_group);
+            let written = write_tails(&*self.rows, &mut pipeline, &tails, is_group);
             match written {
                 Ok(written) => {
                     crowd = jobs_of(&written.missed, &tails, &ends);
                     low = written.low;
                 }
                 Err(error) => {
-                    blamed = is_group.then(|| blame(pipeline.answered(), &tails, &ends));
+                    blamed = is_group.then(|| blame(&*self.rows, pipeline.answered(), &tails, &ends));
                     outcome = Err(error);
                 }
             }
@@ -273,8 +269,7 @@ impl<S: Server> Worker<S> {
             (None, Ok(())) if is_begun => {
                 let ran = self.commit(open, ends.len());
                 if matches!(ran, GroupOutcome::Done) {
-                    self.metrics.moved_credits(&tails);
-                    self.low_credits.notify(low);
+                    self.rows.committed(&tails, low);
                 }
                 ran
             }
@@ -368,6 +363,7 @@ impl<S: Server> Worker<S> {
 
 /// Writes the tails of the jobs of a transaction, after all other statements. A lone job without room fails.
 fn write_tails<S: Session>(
+    rows: &dyn SharedRows,
     pipeline: &mut Pipeline<'_, S>,
     tails: &[Tail],
     is_group: bool,
@@ -382,9 +378,9 @@ fn write_tails<S: Session>(
     #[cfg(test)]
     let pipeline = &mut crate::db::fault::FaultyTx::new(pipeline, faults);
     if is_group {
-        shared_rows::write(pipeline, &Sums::of(tails))
+        rows.write(pipeline, &Sums::of(tails))
     } else {
-        shared_rows::write_of_one(pipeline, tails)
+        rows.write_of_one(pipeline, tails)
     }
 }
 
@@ -396,9 +392,9 @@ struct Blamed {
 }
 
 /// Finds the jobs of the row whose write failed, after so many statements of the tails were answered.
-fn blame(answered: usize, tails: &[Tail], ends: &[usize]) -> Blamed {
+fn blame(rows: &dyn SharedRows, answered: usize, tails: &[Tail], ends: &[usize]) -> Blamed {
     let sums = Sums::of(tails);
-    if let Some(row) = shared_rows::row_after(answered, &sums) {
+    if let Some(row) = rows.row_after(answered, &sums) {
         return Blamed {
             jobs: jobs_of(slice::from_ref(&row), tails, ends),
             by_row: true,

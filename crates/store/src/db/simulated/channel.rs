@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use super::{SimulatedLink, SimulatedServer};
 use crate::{
     Error,
-    nodes::channel::{ChannelMessage, OutgoingHint},
+    db::channel::{ChannelMessage, OutgoingHint},
 };
 
 /// Capacity of the queue of received hints, as on `PostgreSQL`.

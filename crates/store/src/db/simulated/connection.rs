@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Error, Result,
     db::{
-        Backend, Link, Reports,
+        Backend, Context, Link,
         job::{Access, Job, Next, Queue, Turn},
         sessions::{Pool, Worker},
         tx::Tx,
@@ -67,7 +67,7 @@ impl Job for Answered {
 }
 
 /// Starts the connections of a node: one for urgent commands, and `connections` for the others.
-pub(super) fn open(link: &SimulatedLink, connections: usize, reports: &Reports) -> Backend {
+pub(super) fn open(link: &SimulatedLink, connections: usize, context: &Context) -> Backend {
     let (queue, urgent) = (Arc::<Queue>::default(), Arc::<Queue>::default());
     let pool = Arc::<Pool>::default();
     #[cfg(test)]
@@ -81,7 +81,7 @@ pub(super) fn open(link: &SimulatedLink, connections: usize, reports: &Reports) 
         let worker = Worker::new(
             dial,
             Arc::clone(&pool),
-            reports.clone(),
+            context.clone(),
             #[cfg(test)]
             Arc::clone(&faults),
         );

@@ -6,7 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{SimulatedServer, faults::Fate};
-use crate::nodes::channel::ChannelMessage;
+use crate::db::channel::ChannelMessage;
 
 /// Number of outages that a link remembers.
 const MOST_OUTAGES: usize = 64;

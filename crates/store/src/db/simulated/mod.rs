@@ -29,7 +29,7 @@ pub use self::{
     link::{Outage, SimulatedLink},
     seen::{SeenBudget, SeenNode, SeenRun},
 };
-use super::{Backend, Reports};
+use super::{Backend, Context};
 use crate::Result;
 
 /// Time of the server's clock at the beginning of a schedule, in microseconds.
@@ -183,6 +183,6 @@ impl SimulatedServer {
 }
 
 /// Opens the back end of the node behind `link`.
-pub(super) fn open(link: &SimulatedLink, connections: usize, reports: &Reports) -> Backend {
-    connection::open(link, connections, reports)
+pub(super) fn open(link: &SimulatedLink, connections: usize, context: &Context) -> Backend {
+    connection::open(link, connections, context)
 }

@@ -28,7 +28,7 @@ pub(super) use self::{connection::Connection, space::Space};
 use crate::{
     Error, Result,
     db::{
-        Backend, Dialect, LISTERS, Reports, SCANNERS,
+        Backend, Context, Dialect, LISTERS, SCANNERS,
         job::{Next, Queue},
         metrics::Metrics,
         migrate, spawn,
@@ -40,7 +40,7 @@ use crate::{
 const READERS: usize = 3;
 
 /// Opens or creates the database at `path` and starts its threads.
-pub(super) fn open(path: &Path, checkpoint_after: Duration, reports: &Reports) -> Result<Backend> {
+pub(super) fn open(path: &Path, checkpoint_after: Duration, context: &Context) -> Result<Backend> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder {
         DirBuilder::new()
@@ -87,7 +87,7 @@ pub(super) fn open(path: &Path, checkpoint_after: Duration, reports: &Reports) -
         for number in 1..=count {
             let connection = Connection::reader(path).map_err(|error| space.cause_of(error))?;
             let name = format!("store-{name}-{number}");
-            threads.push(reader(&name, connection, queue, (&reports.metrics, &file))?);
+            threads.push(reader(&name, connection, queue, (&context.metrics, &file))?);
         }
     }
     let owner = writer::Writer {
@@ -95,9 +95,9 @@ pub(super) fn open(path: &Path, checkpoint_after: Duration, reports: &Reports) -
         space: space.clone(),
         log,
         path: path.to_owned(),
-        metrics: reports.metrics.clone(),
+        metrics: context.metrics.clone(),
         checkpoint_after,
-        low_credits: reports.low_credits.clone(),
+        rows: Arc::clone(&context.rows),
         written: Vec::new(),
         low: Vec::new(),
         guarded: 0,

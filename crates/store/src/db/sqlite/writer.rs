@@ -15,6 +15,7 @@
 use std::{
     collections::VecDeque,
     path::PathBuf,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -28,12 +29,8 @@ use crate::{
     db::{
         job::{Access, Job, Next, Queue},
         metrics::Metrics,
-        tail::{Sums, Tail},
+        tail::{SharedRows, Sums, Tail, Written},
         tx::Tx,
-    },
-    money::{
-        low_credits::LowCredits,
-        shared_rows::{self, Written},
     },
 };
 
@@ -57,7 +54,7 @@ pub(super) struct Writer {
     pub(super) metrics: Metrics,
     /// Time without a job after which the write-ahead log is checkpointed.
     pub(super) checkpoint_after: Duration,
-    pub(super) low_credits: LowCredits,
+    pub(super) rows: Arc<dyn SharedRows>,
     /// Tails that were written in the open transaction.
     pub(super) written: Vec<Tail>,
     /// Organizations whose credits these tails have left low.
@@ -65,7 +62,7 @@ pub(super) struct Writer {
     /// Number of further groups of several jobs that run in savepoints.
     pub(super) guarded: u32,
     #[cfg(test)]
-    pub(super) faults: std::sync::Arc<crate::db::fault::Faults>,
+    pub(super) faults: Arc<crate::db::fault::Faults>,
 }
 
 /// Main loop of the writing thread.
@@ -240,8 +237,7 @@ impl Writer {
             return GroupOutcome::Failed(error);
         }
         self.metrics.committed(settled.len(), since.elapsed());
-        self.metrics.moved_credits(&self.written);
-        self.low_credits.notify(self.low.drain(..));
+        self.rows.committed(&self.written, std::mem::take(&mut self.low));
         GroupOutcome::Committed
     }
 
@@ -288,7 +284,7 @@ impl Writer {
     /// Writes the tail of the job that has just run.
     fn write_tail(&mut self) -> Result<()> {
         let tails = std::mem::take(&mut self.connection.tails);
-        let written = self.on_tails(|tx| shared_rows::write_of_one(tx, &tails))?;
+        let written = self.on_tails(|rows, tx| rows.write_of_one(tx, &tails))?;
         self.low.extend(written.low);
         self.written.extend(tails);
         Ok(())
@@ -301,7 +297,7 @@ impl Writer {
         let written = if tails.is_empty() {
             Ok(Written::default())
         } else {
-            self.on_tails(|tx| shared_rows::write(tx, &Sums::of(&tails)))
+            self.on_tails(|rows, tx| rows.write(tx, &Sums::of(&tails)))
         };
         self.written.extend(tails);
         written.is_ok_and(|written| {
@@ -311,12 +307,12 @@ impl Writer {
     }
 
     /// Runs the statements of tails. Tests can make them fail.
-    fn on_tails<T>(&mut self, write: impl FnOnce(&mut dyn Tx) -> T) -> T {
+    fn on_tails<T>(&mut self, write: impl FnOnce(&dyn SharedRows, &mut dyn Tx) -> T) -> T {
         #[cfg(test)]
         let tx = &mut FaultyTx::new(&mut self.connection, &self.faults);
         #[cfg(not(test))]
         let tx = &mut self.connection;
-        write(tx)
+        write(&*self.rows, tx)
     }
 
     fn commit(&mut self) -> Result<()> {
