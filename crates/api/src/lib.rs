@@ -32,6 +32,7 @@ pub mod node;
 mod object;
 pub mod operator;
 pub mod organization;
+pub mod parameters;
 pub mod plain;
 pub mod request;
 pub mod run;

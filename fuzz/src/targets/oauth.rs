@@ -15,7 +15,8 @@ use crate::{Bounds, Input, Line};
 mod error;
 #[path = "../../../crates/accounts/src/oauth/metadata.rs"]
 mod metadata;
-#[path = "../../../crates/accounts/src/oauth/parameters.rs"]
+#[expect(dead_code, reason = "queries of other kinds are read elsewhere")]
+#[path = "../../../crates/api/src/parameters.rs"]
 mod parameters;
 #[expect(dead_code, reason = "a page shows more of a URI")]
 #[path = "../../../crates/accounts/src/oauth/redirect.rs"]
@@ -97,7 +98,7 @@ fn url(text: &str) -> Url {
 
 fn query(bytes: &[u8]) {
     let asked = BOUNDS.hold(bytes.len(), || {
-        request::asked(&Parameters::parse(bytes), RESOURCE)
+        request::asked(Parameters::without_empty(bytes), RESOURCE)
     });
     let Ok(asked) = asked else { return };
     let all = |wanted: &str| -> Vec<String> {

@@ -1,6 +1,6 @@
 //! Authorization requests: from the query of a client to the code that the browser brings back.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use sortie_api::{
@@ -14,7 +14,7 @@ use super::{
     error::{OauthError, OauthErrorCode},
     parameters::Parameters,
     redirect::RedirectUri,
-    request::{self, LONGEST_QUERY, Scope, missing, repeated},
+    request::{self, LONGEST_QUERY, Scope, missing, one},
 };
 use crate::{Accounts, Author, Error, Result};
 
@@ -100,25 +100,26 @@ impl Accounts {
         if query.len() > LONGEST_QUERY {
             return Err(AuthorizationRefusal::Page("the request is too long".to_owned()));
         }
-        let parameters = Parameters::parse(query.as_bytes());
-        let client_id = parameters.one("client_id").map_err(repeated).map_err(page)?;
+        let parameters = Parameters::without_empty(query.as_bytes());
+        let client_id = one(parameters, "client_id").map_err(page)?;
         let client_id = client_id.ok_or_else(|| page(missing("client_id")))?;
-        let client = self.client(client_id, network).await?.ok_or_else(|| {
+        let client = self.client(&client_id, network).await?.ok_or_else(|| {
             AuthorizationRefusal::Page(
                 "client_id: the application is not registered here, or no longer".to_owned(),
             )
         })?;
-        let asked = parameters.one("redirect_uri").map_err(repeated).map_err(page)?;
-        let redirect = redirect_uri(&client.redirect_uris, asked)
+        let asked = one(parameters, "redirect_uri").map_err(page)?;
+        let redirect = redirect_uri(&client.redirect_uris, asked.as_deref())
             .map_err(|rule| AuthorizationRefusal::Page(format!("redirect_uri: {rule}")))?;
         let state = parameters.one("state").unwrap_or_default();
-        let asked = request::asked(&parameters, &self.0.options.engine_url)
-            .map_err(|error| AuthorizationRefusal::Redirect(self.refusal(&redirect, state, &error)))?;
+        let asked = request::asked(parameters, &self.0.options.engine_url).map_err(|error| {
+            AuthorizationRefusal::Redirect(self.refusal(&redirect, state.as_deref(), &error))
+        })?;
         Ok(Authorization {
-            client_id: client_id.to_owned(),
+            client_id: client_id.into_owned(),
             client_name: client.client_name,
             redirect_uri: redirect.as_str().to_owned(),
-            state: state.map(str::to_owned),
+            state: state.map(Cow::into_owned),
             scope: asked.scope,
             challenge: asked.challenge,
         })

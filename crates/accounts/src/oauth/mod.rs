@@ -10,13 +10,12 @@ mod error;
 mod grants;
 mod metadata;
 mod metrics;
-mod parameters;
 mod redirect;
 mod request;
 mod tokens;
 mod well_known;
 
-use sortie_api::{GrantId, Role};
+use sortie_api::{GrantId, Role, parameters};
 
 pub use authorize::{Authorization, AuthorizationRefusal};
 pub use clients::RegisteredClient;

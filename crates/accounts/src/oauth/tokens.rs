@@ -1,6 +1,6 @@
 //! Token endpoint and revocation endpoint: codes and refresh tokens become tokens, and tokens end.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use base64::{
     Engine as _,
@@ -21,7 +21,7 @@ use super::{
     error::{OauthError, OauthErrorCode},
     metrics::GrantType,
     parameters::Parameters,
-    request::{Scope, check_resource, missing, repeated},
+    request::{Scope, check_resource, missing, one},
 };
 use crate::{Accounts, Author, Result};
 
@@ -82,17 +82,17 @@ impl IssuedPair {
 impl Accounts {
     /// Answers a request at the token endpoint: a code or a refresh token becomes a pair of tokens.
     pub async fn issue_tokens(&self, request: TokenRequest<'_>) -> OauthResult<IssuedPair> {
-        let parameters = Parameters::parse(request.form);
-        let grant_type = one(&parameters, "grant_type").map(|given| given.map(GrantType::of));
+        let parameters = Parameters::without_empty(request.form);
+        let grant_type = one(parameters, "grant_type").map(|given| given.map(|name| GrantType::of(&name)));
         let counted = grant_type.as_ref().ok().copied().flatten();
-        let done = self.exchange(&parameters, grant_type, request).await;
+        let done = self.exchange(parameters, grant_type, request).await;
         self.0.oauth.count(counted.unwrap_or(GrantType::Unknown), &done);
         done
     }
 
     async fn exchange(
         &self,
-        parameters: &Parameters<'_>,
+        parameters: Parameters<'_>,
         grant_type: Parsed<Option<GrantType>>,
         request: TokenRequest<'_>,
     ) -> OauthResult<IssuedPair> {
@@ -124,10 +124,10 @@ impl Accounts {
 
     /// Ends the grant of a token of the client that asks. None where the client has no such token.
     pub async fn revoke_token(&self, request: TokenRequest<'_>) -> OauthResult<Option<EndedGrant>> {
-        let parameters = Parameters::parse(request.form);
-        let client = self.client_of(&parameters, request.authorization).await?;
-        let token = one(&parameters, "token")?.ok_or_else(|| missing("token"))?;
-        let secret = Secret::parse(ACCESS_TOKEN, token).or_else(|_| Secret::parse(REFRESH_TOKEN, token));
+        let parameters = Parameters::without_empty(request.form);
+        let client = self.client_of(parameters, request.authorization).await?;
+        let token = one(parameters, "token")?.ok_or_else(|| missing("token"))?;
+        let secret = Secret::parse(ACCESS_TOKEN, &token).or_else(|_| Secret::parse(REFRESH_TOKEN, &token));
         let Ok(secret) = secret else {
             return Ok(None);
         };
@@ -137,7 +137,7 @@ impl Accounts {
 
     async fn redeem(
         &self,
-        parameters: &Parameters<'_>,
+        parameters: Parameters<'_>,
         client_id: String,
         pair: &IssuedPair,
         author: &Author,
@@ -150,13 +150,13 @@ impl Accounts {
             let rule = "code_verifier: must be 43 to 128 unreserved characters";
             return Err(OauthErrorCode::InvalidRequest.because(rule).into());
         }
-        let code = Secret::parse(AUTHORIZATION_CODE, code).map_err(|_| invalid_grant())?;
+        let code = Secret::parse(AUTHORIZATION_CODE, &code).map_err(|_| invalid_grant())?;
         let at = self.0.options.clock.now();
         let redemption = CodeRedemption {
             code_hash: code.hash(),
             client_id,
             challenge: BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes())),
-            redirect_uri: redirect_uri.map(str::to_owned),
+            redirect_uri: redirect_uri.map(Cow::into_owned),
             at,
             grant_until: at + GRANT_LIFETIME,
             client_until: at + GRANT_LIFETIME + REMEMBERED,
@@ -168,17 +168,17 @@ impl Accounts {
 
     async fn refresh(
         &self,
-        parameters: &Parameters<'_>,
+        parameters: Parameters<'_>,
         client_id: String,
         pair: &IssuedPair,
         author: &Author,
     ) -> OauthResult<Exchange> {
         let token = one(parameters, "refresh_token")?.ok_or_else(|| missing("refresh_token"))?;
         let scope = match one(parameters, "scope")? {
-            Some(scope) => Some(Scope::parse(Some(scope))?.into()),
+            Some(scope) => Some(Scope::parse(Some(&scope))?.into()),
             None => None,
         };
-        let token = Secret::parse(REFRESH_TOKEN, token).map_err(|_| invalid_grant())?;
+        let token = Secret::parse(REFRESH_TOKEN, &token).map_err(|_| invalid_grant())?;
         let at = self.0.options.clock.now();
         let refresh = TokenRefresh {
             refresh_hash: token.hash(),
@@ -194,7 +194,7 @@ impl Accounts {
     /// Finds the client of a request and checks its proof.
     async fn client_of(
         &self,
-        parameters: &Parameters<'_>,
+        parameters: Parameters<'_>,
         authorization: Option<&str>,
     ) -> OauthResult<String> {
         let (id, secret) = client_credentials(parameters, authorization)?;
@@ -212,10 +212,6 @@ impl Accounts {
     }
 }
 
-fn one<'a>(parameters: &'a Parameters<'_>, name: &'static str) -> Parsed<Option<&'a str>> {
-    parameters.one(name).map_err(repeated)
-}
-
 /// Error of a code or token that works no more, or never did.
 fn invalid_grant() -> OauthError {
     OauthErrorCode::InvalidGrant
@@ -228,14 +224,14 @@ const fn is_unreserved(byte: u8) -> bool {
 
 /// Reads the id and the secret of a client, from the header or from the form (RFC 6749, section 2.3.1).
 fn client_credentials(
-    parameters: &Parameters<'_>,
+    parameters: Parameters<'_>,
     authorization: Option<&str>,
 ) -> Parsed<(String, Option<String>)> {
     let id = one(parameters, "client_id")?;
     let secret = one(parameters, "client_secret")?;
     let Some(authorization) = authorization else {
         let id = id.ok_or_else(|| missing("client_id"))?;
-        return Ok((id.to_owned(), secret.map(str::to_owned)));
+        return Ok((id.into_owned(), secret.map(Cow::into_owned)));
     };
     let wrong =
         || OauthErrorCode::InvalidClient.because("Authorization: must be Basic with the id and the secret");
@@ -267,7 +263,7 @@ mod tests {
     use super::*;
 
     fn credentials(form: &str, header: Option<&str>) -> Parsed<(String, Option<String>)> {
-        client_credentials(&Parameters::parse(form.as_bytes()), header)
+        client_credentials(Parameters::without_empty(form.as_bytes()), header)
     }
 
     #[test]

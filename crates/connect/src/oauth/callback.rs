@@ -1,6 +1,6 @@
 //! Callback of a flow: the query that the browser brings, and the address it brings it to.
 
-use sortie_api::Credential;
+use sortie_api::{Credential, parameters::Parameters};
 use url::Url;
 
 use super::{Error, Pending};
@@ -21,13 +21,8 @@ pub struct Callback<'a> {
 /// Returns the code of a callback, once its address, `state` and `iss` were compared. A parameter that is there twice is refused.
 pub(super) fn code(pending: &Pending, callback: Callback<'_>) -> Result<Credential, Error> {
     let one = |name: &str| {
-        let mut values =
-            url::form_urlencoded::parse(callback.query.as_bytes()).filter(|(other, _)| other == name);
-        let value = values.next().map(|(_, value)| value.into_owned());
-        match values.next() {
-            Some(_) => Err(Error::Refused(format!("the callback names `{name}` twice"))),
-            None => Ok(value),
-        }
+        let value = Parameters::of(callback.query.as_bytes()).one(name);
+        value.map_err(|_| Error::Refused(format!("the callback names `{name}` twice")))
     };
     if one("state")?.as_deref() != Some(pending.state.expose()) {
         return Err(Error::Refused("the callback belongs to another flow".to_owned()));

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use sortie_api::{Credential, OrgId, connection::Authorization, limits};
+use sortie_api::{Credential, OrgId, connection::Authorization, limits, parameters::Parameters};
 use sortie_connect::oauth;
 use sortie_store::{
     access::Actor,
@@ -149,13 +149,10 @@ impl Connections {
         actor: Actor,
         callback: oauth::Callback<'_>,
     ) -> Result<AwaitingConfirmation, Error> {
-        let states: Vec<_> = url::form_urlencoded::parse(callback.query.as_bytes())
-            .filter(|(name, _)| name == "state")
-            .collect();
-        let [(_, state)] = states.as_slice() else {
-            return Err(Error::Invalid("state: required, once".to_owned()));
-        };
-        let state_hash = state_hash(state);
+        let state = Parameters::of(callback.query.as_bytes()).one("state");
+        let state = state.ok().flatten();
+        let state = state.ok_or_else(|| Error::Invalid("state: required, once".to_owned()))?;
+        let state_hash = state_hash(&state);
         let taken = self
             .0
             .store
@@ -183,7 +180,7 @@ impl Connections {
         let server = pending.server.clone();
         match self.0.oauth.finish(pending, callback).await {
             Ok(grant) => {
-                self.await_confirmation(&browser, &flow, &row, (state, server, grant))
+                self.await_confirmation(&browser, &flow, &row, (&state, server, grant))
                     .await
             }
             Err(error) => {

@@ -3,10 +3,11 @@
 //! A parameter a route knows may be sent once, as UTF-8 without U+0000. Unknown parameters are ignored,
 //! unlike unknown fields of a body (`docs/API.md#known-quirks`): a later version may add some.
 
-use std::{borrow::Cow, fmt::Display, str::FromStr};
+use std::{fmt::Display, str::FromStr};
 
 use axum::extract::FromRequestParts;
 use http::request::Parts;
+use sortie_api::parameters::Parameters;
 
 use super::{ApiError, ApiResult};
 
@@ -24,31 +25,42 @@ impl<S: Send + Sync, T: FromQuery> FromRequestParts<S> for Query<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> ApiResult<Self> {
-        T::from_query(&Pairs(parts.uri.query().unwrap_or_default())).map(Self)
+        T::from_query(&Pairs::of(parts.uri.query().unwrap_or_default())).map(Self)
     }
 }
 
 /// The text behind the `?`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pairs<'a>(&'a str);
+pub(crate) struct Pairs<'a>(Parameters<'a>);
 
 impl<'a> Pairs<'a> {
+    fn of(query: &'a str) -> Self {
+        Self(Parameters::of(query.as_bytes()))
+    }
+
     /// The value of `name`, if it is there.
-    pub(crate) fn get(&self, name: &str) -> ApiResult<Option<Cow<'a, str>>> {
-        let mut found = None;
-        for pair in self.0.split('&') {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if decode(key).as_deref() != Some(name) {
-                continue;
-            }
-            let value = decode(value)
-                .filter(|value| !value.contains('\0'))
-                .ok_or_else(|| ApiError::invalid_request(format!("{name}: must be UTF-8 without U+0000")))?;
-            if found.replace(value).is_some() {
-                return Err(ApiError::invalid_request(format!("{name}: sent twice")));
-            }
-        }
-        Ok(found)
+    pub(crate) fn text(&self, name: &str) -> ApiResult<Option<String>> {
+        let invalid = |rule| ApiError::invalid_request(format!("{name}: {rule}"));
+        let value = self.0.bytes(name).map_err(|rule| invalid(rule.to_string()))?;
+        value
+            .map(|bytes| {
+                String::from_utf8(bytes.into_owned())
+                    .ok()
+                    .filter(|value| !value.contains('\0'))
+                    .ok_or_else(|| invalid("must be UTF-8 without U+0000".to_owned()))
+            })
+            .transpose()
+    }
+
+    /// The value of `name` as a boolean.
+    pub(crate) fn boolean(&self, name: &str) -> ApiResult<Option<bool>> {
+        self.text(name)?
+            .map(|value| match value.as_str() {
+                "true" => Ok(true),
+                "false" => Ok(false),
+                _ => Err(ApiError::invalid_request(format!("{name}: must be true or false"))),
+            })
+            .transpose()
     }
 
     /// The value of `name` as `T`, whose error is the rule.
@@ -57,7 +69,7 @@ impl<'a> Pairs<'a> {
         T: FromStr,
         T::Err: Display,
     {
-        self.get(name)?
+        self.text(name)?
             .map(|value| {
                 value
                     .parse()
@@ -68,7 +80,7 @@ impl<'a> Pairs<'a> {
 
     /// The value of `name` as an integer from `min` to `max`.
     pub(crate) fn integer(&self, name: &str, min: i64, max: i64) -> ApiResult<Option<i64>> {
-        self.get(name)?
+        self.text(name)?
             .map(|value| {
                 integer(&value)
                     .filter(|number| (min..=max).contains(number))
@@ -89,37 +101,6 @@ pub(crate) fn integer(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-/// Form decoding: `+` is a space, `%XX` a byte; `None` when the bytes are not UTF-8.
-fn decode(text: &str) -> Option<Cow<'_, str>> {
-    if !text.bytes().any(|byte| byte == b'%' || byte == b'+') {
-        return Some(Cow::Borrowed(text));
-    }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        rest = behind;
-        match first {
-            b'+' => bytes.push(b' '),
-            b'%' => match behind.get(..2).and_then(hex_byte) {
-                Some(byte) => {
-                    bytes.push(byte);
-                    rest = behind.get(2..).unwrap_or_default();
-                }
-                None => bytes.push(b'%'),
-            },
-            other => bytes.push(other),
-        }
-    }
-    String::from_utf8(bytes).ok().map(Cow::Owned)
-}
-
-fn hex_byte(digits: &[u8]) -> Option<u8> {
-    if !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -127,9 +108,8 @@ mod tests {
     use super::*;
 
     fn get(query: &str, name: &str) -> Result<Option<String>, String> {
-        Pairs(query)
-            .get(name)
-            .map(|value| value.map(Cow::into_owned))
+        Pairs::of(query)
+            .text(name)
             .map_err(|error| format!("{error:?}"))
     }
 
@@ -160,7 +140,7 @@ mod tests {
 
     #[test]
     fn an_integer_is_plain_and_in_range() {
-        let read = |query: &str| Pairs(query).integer("limit", 1, 100).map_err(|_| ());
+        let read = |query: &str| Pairs::of(query).integer("limit", 1, 100).map_err(|_| ());
         assert_eq!(read("limit=1"), Ok(Some(1)));
         assert_eq!(read("limit=100"), Ok(Some(100)));
         assert_eq!(read(""), Ok(None));

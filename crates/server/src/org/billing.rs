@@ -121,7 +121,7 @@ impl FromQuery for LedgerQuery {
             limit: limit
                 .and_then(|limit| u32::try_from(limit).ok())
                 .unwrap_or(limits::PAGE),
-            cursor: pairs.get("cursor")?.map(std::borrow::Cow::into_owned),
+            cursor: pairs.text("cursor")?,
         })
     }
 }

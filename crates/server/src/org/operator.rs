@@ -36,7 +36,7 @@ impl<T: std::str::FromStr<Err: std::fmt::Display>> FromQuery for PageQuery<T> {
             limit: limit
                 .and_then(|limit| u32::try_from(limit).ok())
                 .unwrap_or(limits::PAGE),
-            email: pairs.get("email")?.map(std::borrow::Cow::into_owned),
+            email: pairs.text("email")?,
         })
     }
 }

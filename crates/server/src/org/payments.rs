@@ -94,7 +94,7 @@ impl FromQuery for PaymentsQuery {
             limit: limit
                 .and_then(|limit| u32::try_from(limit).ok())
                 .unwrap_or(limits::PAYMENTS_PAGE),
-            cursor: pairs.get("cursor")?.map(std::borrow::Cow::into_owned),
+            cursor: pairs.text("cursor")?,
         })
     }
 }

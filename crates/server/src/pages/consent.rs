@@ -76,7 +76,7 @@ pub(super) async fn decide(State(app): State<Arc<OrgApp>>, posted: Posted) -> Pa
     let request = visit.opened(&app, DECISION, &fields)?;
     let asked: Authorization =
         serde_json::from_str(&request).map_err(|error| Error::Internal(error.to_string()))?;
-    if fields.get("decision") != Some("allow") {
+    if fields.get("decision").as_deref() != Some("allow") {
         return see_other(&app.accounts.deny(&asked)?);
     }
     let org = fields.get("organization").and_then(|text| text.parse().ok());

@@ -4,6 +4,7 @@
 //! cookie of forms. A form of another origin is refused before its text is looked at.
 
 use std::{
+    borrow::Cow,
     net::{IpAddr, Ipv4Addr},
     sync::Arc,
     time::Duration,
@@ -14,6 +15,7 @@ use axum::{
     extract::{FromRequest, FromRequestParts, Request},
     response::{IntoResponse, Response},
 };
+use bytes::Bytes;
 use http::{
     HeaderValue, StatusCode,
     header::{LOCATION, RETRY_AFTER, SET_COOKIE, USER_AGENT},
@@ -21,7 +23,7 @@ use http::{
 };
 use maud::{Markup, html};
 use sortie_accounts::{Accounts, Author, Client, Error};
-use sortie_api::secret::Secret;
+use sortie_api::{parameters::Parameters, secret::Secret};
 use sortie_base::network;
 use sortie_store::{
     access::By,
@@ -243,7 +245,7 @@ impl Visit {
 
     /// Opens the token of a form. The error is a page.
     pub(super) fn opened(&self, app: &OrgApp, purpose: Purpose, fields: &Fields) -> PageResult<String> {
-        self.opened_text(app, purpose, fields.get("form"))
+        self.opened_text(app, purpose, fields.get("form").as_deref())
             .ok_or_else(PageError::stale)
     }
 
@@ -290,7 +292,8 @@ impl Visit {
 
     /// Returns a parameter of the query that is there once.
     pub(super) fn parameter(&self, name: &str) -> Option<String> {
-        Fields::parse(self.query.as_bytes()).get(name).map(str::to_owned)
+        let value = Parameters::of(self.query.as_bytes()).one(name);
+        value.ok().flatten().map(Cow::into_owned)
     }
 
     /// Opens the sealed way back of the query: a path with a query, on this origin.
@@ -331,19 +334,12 @@ impl FromRequestParts<Arc<OrgApp>> for Visit {
 }
 
 /// Fields of a form.
-#[derive(Clone)]
-pub(super) struct Fields(Vec<(String, String)>);
+pub(super) struct Fields(Bytes);
 
 impl Fields {
-    fn parse(text: &[u8]) -> Self {
-        Self(url::form_urlencoded::parse(text).into_owned().collect())
-    }
-
     /// Returns a field that is there once.
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
-        let mut values = self.0.iter().filter(|(known, _)| known == name);
-        let value = values.next().map(|(_, value)| value.as_str());
-        value.filter(|_| values.next().is_none())
+    pub(super) fn get(&self, name: &str) -> Option<Cow<'_, str>> {
+        Parameters::of(&self.0).one(name).ok().flatten()
     }
 }
 
@@ -366,6 +362,6 @@ impl FromRequest<Arc<OrgApp>> for Posted {
                 "The form could not be read.",
             )
         })?;
-        Ok(Self(visit, Fields::parse(&body)))
+        Ok(Self(visit, Fields(body)))
     }
 }

@@ -88,7 +88,7 @@ pub(super) async fn forgot(State(app): State<Arc<OrgApp>>, posted: Posted) -> Pa
     let Posted(visit, fields) = posted;
     visit.opened(&app, FORGOT, &fields)?;
     app.accounts
-        .forgot_password(fields.get("email").unwrap_or_default())?;
+        .forgot_password(&fields.get("email").unwrap_or_default())?;
     let body = html! {
         p.sub { "If the address has an account, a mail is on its way. Its link works for an hour." }
     };

@@ -47,12 +47,12 @@ pub(super) async fn sign_in(State(app): State<Arc<OrgApp>>, posted: Posted) -> P
     let email = fields.get("email").unwrap_or_default();
     let code = fields.get("code").filter(|code| !code.is_empty());
     let request = LogIn {
-        email: email.to_owned(),
+        email: email.clone().into_owned(),
         password: Credential::new(fields.get("password").unwrap_or_default()),
-        code: code.map(Credential::new),
+        code: code.as_deref().map(Credential::new),
     };
     let again = |error| Again {
-        email,
+        email: &email,
         error: Some(error),
         asks_code: code.is_some(),
         ..Again::default()
@@ -103,9 +103,9 @@ pub(super) async fn sign_up(State(app): State<Arc<OrgApp>>, posted: Posted) -> P
         fields.get("email").unwrap_or_default(),
     );
     let applicant = Applicant {
-        email: email.to_owned(),
+        email: email.clone().into_owned(),
         password: Credential::new(fields.get("password").unwrap_or_default()),
-        name: name.to_owned(),
+        name: name.clone().into_owned(),
         invitation: invitation::token_of(&back).map(Credential::new),
     };
     match app.accounts.sign_up(applicant, &visit.client()).await {
@@ -118,8 +118,8 @@ pub(super) async fn sign_up(State(app): State<Arc<OrgApp>>, posted: Posted) -> P
         }
         Err(Error::Invalid(reason) | Error::Conflict(reason)) => {
             let again = Again {
-                name,
-                email,
+                name: &name,
+                email: &email,
                 error: Some(&reason),
                 asks_code: false,
             };

@@ -23,15 +23,14 @@ pub(crate) struct AuditQuery {
 
 impl FromQuery for AuditQuery {
     fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
-        let text = |name| Ok::<_, ApiError>(pairs.get(name)?.map(std::borrow::Cow::into_owned));
         let limit = pairs.integer("limit", 1, i64::from(limits::PAGE))?;
         Ok(Self {
             limit: limit
                 .and_then(|limit| u32::try_from(limit).ok())
                 .unwrap_or(limits::PAGE),
-            cursor: text("cursor")?,
-            action: text("action")?,
-            target: text("target")?,
+            cursor: pairs.text("cursor")?,
+            action: pairs.text("action")?,
+            target: pairs.text("target")?,
             key: pairs.parse("key")?,
             since: pairs.parse("since")?,
             until: pairs.parse("until")?,

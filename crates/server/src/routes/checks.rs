@@ -9,7 +9,7 @@ use sortie_engine::Providers;
 use super::installation::InstallationAdmin;
 use crate::{
     app::App,
-    kit::{ApiError, ApiResult, FromQuery, Json, Pairs, Query},
+    kit::{ApiResult, FromQuery, Json, Pairs, Query},
 };
 
 /// Optional checks beside those of the node itself.
@@ -19,15 +19,7 @@ pub(crate) struct WantedChecks {
 
 impl FromQuery for WantedChecks {
     fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
-        let asked: Option<bool> = match pairs.get("providers")?.as_deref() {
-            None => None,
-            Some("true") => Some(true),
-            Some("false") => Some(false),
-            Some(_) => {
-                return Err(ApiError::invalid_request("providers: must be true or false"));
-            }
-        };
-        let providers = if asked == Some(true) {
+        let providers = if pairs.boolean("providers")?.unwrap_or(false) {
             Providers::Asked
         } else {
             Providers::Left

@@ -152,10 +152,10 @@ pub(crate) struct EventsQuery {
 
 impl FromQuery for EventsQuery {
     fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
-        let deltas = match pairs.get("deltas")?.as_deref() {
-            None | Some("false") => Deltas::Off,
-            Some("true") => Deltas::Live,
-            Some(_) => return Err(ApiError::invalid_request("deltas: must be true or false")),
+        let deltas = if pairs.boolean("deltas")?.unwrap_or(false) {
+            Deltas::Live
+        } else {
+            Deltas::Off
         };
         let last_event = pairs.integer(LAST_EVENT_PARAMETER, 0, i64::MAX)?;
         let after = pairs.integer("after", 0, i64::MAX)?;

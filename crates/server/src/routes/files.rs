@@ -205,7 +205,7 @@ impl FromQuery for ListQuery {
         let limit = pairs.integer("limit", 1, i64::from(limits::PAGE))?;
         Ok(Self {
             limit: limit.and_then(|limit| u32::try_from(limit).ok()),
-            cursor: pairs.get("cursor")?.map(std::borrow::Cow::into_owned),
+            cursor: pairs.text("cursor")?,
         })
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct SealedFrom {
 
 impl FromQuery for SealedFrom {
     fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
-        let cursor = pairs.get("cursor")?.unwrap_or_default().into_owned();
+        let cursor = pairs.text("cursor")?.unwrap_or_default();
         Ok(Self { cursor })
     }
 }

@@ -110,7 +110,7 @@ pub(crate) struct ListQuery {
 impl FromQuery for ListQuery {
     fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
         let limit = pairs.integer("limit", 1, i64::from(limits::PAGE))?;
-        let tag = pairs.get("tag")?.map(std::borrow::Cow::into_owned);
+        let tag = pairs.text("tag")?;
         if tag
             .as_ref()
             .is_some_and(|tag| !(1..=limits::TAG_CHARS).contains(&tag.chars().count()))
@@ -120,7 +120,7 @@ impl FromQuery for ListQuery {
         }
         Ok(Self {
             limit: limit.and_then(|limit| u32::try_from(limit).ok()),
-            cursor: pairs.get("cursor")?.map(std::borrow::Cow::into_owned),
+            cursor: pairs.text("cursor")?,
             status: pairs.parse("status")?,
             schedule: pairs.parse("schedule")?,
             tag,
@@ -277,14 +277,9 @@ pub(crate) struct RunQuery {
 impl FromQuery for RunQuery {
     fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
         let seconds = pairs.integer("wait", 0, limits::WAIT_SECONDS)?.unwrap_or(0);
-        let with_output = match pairs.get("output")?.as_deref() {
-            None | Some("true") => true,
-            Some("false") => false,
-            Some(_) => return Err(ApiError::invalid_request("output: must be true or false")),
-        };
         Ok(Self {
             wait: Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
-            with_output,
+            with_output: pairs.boolean("output")?.unwrap_or(true),
         })
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct UsageQuery {
 
 impl FromQuery for UsageQuery {
     fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
-        let by = match pairs.get("by")? {
+        let by = match pairs.text("by")? {
             None => vec![UsageDimension::Day],
             Some(names) => dimensions(&names)?,
         };

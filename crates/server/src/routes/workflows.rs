@@ -29,11 +29,11 @@ pub(crate) enum Detail {
 
 impl FromQuery for Detail {
     fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
-        match pairs.get("detail")?.as_deref() {
-            None | Some("false") => Ok(Self::Name),
-            Some("true") => Ok(Self::Summary),
-            Some(_) => Err(ApiError::invalid_request("detail: must be true or false")),
-        }
+        Ok(if pairs.boolean("detail")?.unwrap_or(false) {
+            Self::Summary
+        } else {
+            Self::Name
+        })
     }
 }
 
