@@ -9,9 +9,9 @@ use sortie_engine::Engine;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    kit::{BodyBudget, CredentialWatch, LargeEntries, LargeTexts, TrustedProxies},
+    kit::{BodyBudget, CredentialWatch, Cursors, LargeEntries, LargeTexts, TrustedProxies},
     metrics::{Exposition, HttpMetrics},
-    routes::{Cursors, ResourceMetadata},
+    routes::ResourceMetadata,
 };
 
 /// The state of the router; handlers get it as `State<Arc<App>>`.

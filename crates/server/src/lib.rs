@@ -38,10 +38,13 @@ use crate::{
     connections::Connections,
     description::Description,
     gate::{Door, Gate, rate_limits, share_limits},
-    kit::{BodyBudget, Challenges, CredentialWatch, LargeEntries, LargeTexts, SessionCookie, TrustedProxies},
+    kit::{
+        BodyBudget, Challenges, CredentialWatch, Cursors, LargeEntries, LargeTexts, SessionCookie,
+        TrustedProxies,
+    },
     metrics::{Exposition, HttpMetrics},
     org::{EngineDoor, OrgApp, OrganizationDoor, SignInDoor},
-    routes::{Cursors, ResourceMetadata},
+    routes::ResourceMetadata,
 };
 
 /// Settings of the server at its start.

@@ -58,7 +58,9 @@ impl<'a> Pairs<'a> {
             .map(|value| match value.as_str() {
                 "true" => Ok(true),
                 "false" => Ok(false),
-                _ => Err(ApiError::invalid_request(format!("{name}: must be true or false"))),
+                _ => Err(ApiError::invalid_request(format!(
+                    "{name}: must be true or false"
+                ))),
             })
             .transpose()
     }
@@ -108,9 +110,7 @@ mod tests {
     use super::*;
 
     fn get(query: &str, name: &str) -> Result<Option<String>, String> {
-        Pairs::of(query)
-            .text(name)
-            .map_err(|error| format!("{error:?}"))
+        Pairs::of(query).text(name).map_err(|error| format!("{error:?}"))
     }
 
     #[test]

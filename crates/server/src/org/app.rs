@@ -8,10 +8,7 @@ use sortie_accounts::Accounts;
 use sortie_billing::Billing;
 use sortie_engine::Engine;
 
-use crate::{
-    kit::{ApiError, ApiResult, BodyBudget, SessionCookie, TrustedProxies},
-    routes::Cursors,
-};
+use crate::kit::{ApiError, ApiResult, BodyBudget, Cursors, SessionCookie, TrustedProxies};
 
 /// The state of the router; handlers get it as `State<Arc<OrgApp>>`.
 pub(crate) struct OrgApp {

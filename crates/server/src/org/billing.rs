@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use sortie_api::{
-    OrgId, Timestamp,
+    OrgId,
     auto_topup::last_topup_status,
     billing::{AutoTopup, Balance, Billing, LedgerPage, PaymentMethod, PaymentMethodSync, PurchaseLimits},
     limits,
@@ -13,7 +13,7 @@ use sortie_api::{
 use sortie_store::money::{AutoTopupRow, Credit, LedgerPosition, SavedCard};
 
 use super::{OrgAdmin, OrgApp};
-use crate::kit::{ApiError, ApiResult, FromQuery, Json, Pairs, Query};
+use crate::kit::{ApiResult, Json, PageQuery, Query};
 
 pub(super) fn shown(credit: Credit) -> Balance {
     Balance {
@@ -108,29 +108,6 @@ fn shown_card(card: SavedCard) -> PaymentMethod {
     }
 }
 
-/// Query of a page of the ledger.
-pub(crate) struct LedgerQuery {
-    limit: u32,
-    cursor: Option<String>,
-}
-
-impl FromQuery for LedgerQuery {
-    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
-        let limit = pairs.integer("limit", 1, i64::from(limits::PAGE))?;
-        Ok(Self {
-            limit: limit
-                .and_then(|limit| u32::try_from(limit).ok())
-                .unwrap_or(limits::PAGE),
-            cursor: pairs.text("cursor")?,
-        })
-    }
-}
-
-/// Parts of the cursors of a ledger.
-fn list(org: OrgId) -> [String; 2] {
-    ["ledger".to_owned(), org.to_string()]
-}
-
 /// List movements of credits
 ///
 /// Lists all movements of the organization's credits, newest first. The balance is their sum.
@@ -150,24 +127,15 @@ fn list(org: OrgId) -> [String; 2] {
 pub(crate) async fn list_ledger(
     State(app): State<Arc<OrgApp>>,
     OrgAdmin(who): OrgAdmin,
-    Query(query): Query<LedgerQuery>,
+    Query(page): Query<PageQuery>,
 ) -> ApiResult<Json<LedgerPage>> {
-    let list = list(who.org);
-    let before = query
-        .cursor
-        .map(|cursor| app.cursors.position::<String>(&list, &cursor))
-        .transpose()
-        .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?
-        .map(|(at, cause): (Timestamp, String)| LedgerPosition { at, cause });
+    let list = app.cursors.list(["ledger".to_owned(), who.org.to_string()]);
+    let before = page
+        .before(&list)?
+        .map(|(at, cause)| LedgerPosition { at, cause });
     let store = app.accounts.store();
-    let mut entries = store.list_ledger(who.org, before, query.limit + 1).await?;
-    let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
-    let is_end = entries.len() <= limit;
-    entries.truncate(limit);
-    let next_cursor = match entries.last() {
-        Some((oldest, _)) if !is_end => app.cursors.after(&list, (oldest.at, oldest.cause.as_str())),
-        Some(_) | None => String::new(),
-    };
+    let mut entries = store.list_ledger(who.org, before, page.rows()).await?;
+    let next_cursor = page.cut(&mut entries, |(oldest, _)| list.after((oldest.at, &oldest.cause)));
     Ok(Json(LedgerPage {
         ledger: entries.into_iter().map(|(_, entry)| entry).collect(),
         next_cursor,

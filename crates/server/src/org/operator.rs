@@ -6,7 +6,7 @@ use axum::{extract::State, response::Response};
 use http::StatusCode;
 use sortie_accounts::NewLink;
 use sortie_api::{
-    OrgId, UserId, limits,
+    OrgId, UserId,
     operator::{
         CreateUser, CreatedUser, OperatedOrganization, OperatedOrganizationPage, OperatedOwner, OperatedUser,
         OperatedUserPage, ResetLink, SuspendOrganization,
@@ -15,47 +15,24 @@ use sortie_api::{
 use sortie_store::organizations::{OperatedOrganization as OrganizationRow, OperatedPerson};
 
 use super::{Operator, OrgApp};
-use crate::kit::{ApiResult, FromQuery, Json, JsonBody, Pairs, Path, Query, shown_once};
+use crate::kit::{ApiResult, FromQuery, Json, JsonBody, PageQuery, Pairs, Path, Query, shown_once};
 
 /// Runs of an organization that one query of the store reads.
 const RUNS: u32 = 100;
 
-/// Page of a list in the order of ids: the id of the last one of the page before, and the size.
-pub(crate) struct PageQuery<T> {
-    after: Option<T>,
-    limit: u32,
-    /// Only the person with this email address.
+/// Page of people, or the person with an email address.
+pub(crate) struct UsersQuery {
+    page: PageQuery,
     email: Option<String>,
 }
 
-impl<T: std::str::FromStr<Err: std::fmt::Display>> FromQuery for PageQuery<T> {
+impl FromQuery for UsersQuery {
     fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
-        let limit = pairs.integer("limit", 1, i64::from(limits::PAGE))?;
         Ok(Self {
-            after: pairs.parse("cursor")?,
-            limit: limit
-                .and_then(|limit| u32::try_from(limit).ok())
-                .unwrap_or(limits::PAGE),
+            page: PageQuery::from_query(pairs)?,
             email: pairs.text("email")?,
         })
     }
-}
-
-impl<T> PageQuery<T> {
-    /// Id of the last one of the page before, and the size of a page.
-    pub(super) fn page(self) -> (Option<T>, u32) {
-        (self.after, self.limit)
-    }
-}
-
-/// Cuts a list to its page. Returns the cursor of the next page; empty on the last one.
-fn cut<T>(items: &mut Vec<T>, limit: u32, cursor: impl Fn(&T) -> String) -> String {
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    if items.len() <= limit {
-        return String::new();
-    }
-    items.truncate(limit);
-    items.last().map(cursor).unwrap_or_default()
 }
 
 fn shown(row: OrganizationRow) -> OperatedOrganization {
@@ -108,12 +85,12 @@ fn shown_link(link: NewLink) -> ResetLink {
 pub(crate) async fn list_operated_organizations(
     State(app): State<Arc<OrgApp>>,
     _who: Operator,
-    Query(query): Query<PageQuery<OrgId>>,
+    Query(page): Query<PageQuery>,
 ) -> ApiResult<Json<OperatedOrganizationPage>> {
     let store = app.accounts.store();
-    let rows = store.operated_organizations(query.after, query.limit + 1).await?;
+    let rows = store.operated_organizations(page.after()?, page.rows()).await?;
     let mut items: Vec<_> = rows.into_iter().map(shown).collect();
-    let next_cursor = cut(&mut items, query.limit, |of| of.id.to_string());
+    let next_cursor = page.cut(&mut items, |of| of.id.to_string());
     Ok(Json(OperatedOrganizationPage { items, next_cursor }))
 }
 
@@ -244,9 +221,10 @@ pub(crate) async fn resume_organization(
 pub(crate) async fn list_users(
     State(app): State<Arc<OrgApp>>,
     _who: Operator,
-    Query(query): Query<PageQuery<UserId>>,
+    Query(UsersQuery { page, email }): Query<UsersQuery>,
 ) -> ApiResult<Json<OperatedUserPage>> {
-    if let Some(email) = query.email {
+    let after = page.after()?;
+    if let Some(email) = email {
         let items = match app.accounts.account_of(&email).await {
             Ok(person) => vec![shown_person(person)],
             Err(sortie_accounts::Error::NotFound) => Vec::new(),
@@ -256,9 +234,9 @@ pub(crate) async fn list_users(
         return Ok(Json(OperatedUserPage { items, next_cursor }));
     }
     let store = app.accounts.store();
-    let rows = store.operated_people(query.after, query.limit + 1).await?;
+    let rows = store.operated_people(after, page.rows()).await?;
     let mut items: Vec<_> = rows.into_iter().map(shown_person).collect();
-    let next_cursor = cut(&mut items, query.limit, |of| of.id.to_string());
+    let next_cursor = page.cut(&mut items, |of| of.id.to_string());
     Ok(Json(OperatedUserPage { items, next_cursor }))
 }
 

@@ -10,8 +10,8 @@ use sortie_api::{
 };
 use sortie_store::money::Appended;
 
-use super::{Operator, OrgApp, billing::shown, operator::PageQuery};
-use crate::kit::{ApiResult, Json, JsonBody, Path, Query};
+use super::{Operator, OrgApp, billing::shown};
+use crate::kit::{ApiResult, Json, JsonBody, PageQuery, Path, Query};
 
 /// Move credits
 ///
@@ -88,10 +88,9 @@ pub(crate) async fn get_operated_credits(
 pub(crate) async fn check_ledger(
     State(app): State<Arc<OrgApp>>,
     _who: Operator,
-    Query(query): Query<PageQuery<OrgId>>,
+    Query(page): Query<PageQuery>,
 ) -> ApiResult<Json<LedgerCheck>> {
-    let (after, limit) = query.page();
-    let checked = app.engine.check_ledger(after, limit).await?;
+    let checked = app.engine.check_ledger(page.after()?, page.limit()).await?;
     let next_cursor = checked
         .next_after
         .map_or_else(String::new, |last| last.to_string());

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use sortie_api::{
-    OrgId, PaymentId, Timestamp,
+    OrgId, PaymentId,
     billing::{CreateCheckout, Payment, PaymentPage, ProviderPage, RefundPayment, RefundStatus},
     limits,
 };
 use sortie_store::money::PaymentRow;
 
 use super::{Operator, OrgAdmin, OrgApp};
-use crate::kit::{ApiError, ApiResult, FromQuery, Inner, Json, JsonBody, Pairs, Path, Query};
+use crate::kit::{ApiResult, Inner, Json, JsonBody, PageQuery, Path, Query};
 
 fn shown(row: &PaymentRow) -> Payment {
     Payment {
@@ -82,28 +82,6 @@ pub(crate) async fn create_portal(
 }
 
 /// Query of a page of payments.
-pub(crate) struct PaymentsQuery {
-    limit: u32,
-    cursor: Option<String>,
-}
-
-impl FromQuery for PaymentsQuery {
-    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
-        let limit = pairs.integer("limit", 1, i64::from(limits::PAGE))?;
-        Ok(Self {
-            limit: limit
-                .and_then(|limit| u32::try_from(limit).ok())
-                .unwrap_or(limits::PAYMENTS_PAGE),
-            cursor: pairs.text("cursor")?,
-        })
-    }
-}
-
-/// Parts of the cursors of payments.
-fn list(org: OrgId) -> [String; 2] {
-    ["payments".to_owned(), org.to_string()]
-}
-
 /// List payments
 ///
 /// Lists the payments of the organization, newest first.
@@ -124,23 +102,14 @@ fn list(org: OrgId) -> [String; 2] {
 pub(crate) async fn list_payments(
     State(app): State<Arc<OrgApp>>,
     OrgAdmin(who): OrgAdmin,
-    Query(query): Query<PaymentsQuery>,
+    Query(page): Query<PageQuery<{ limits::PAYMENTS_PAGE }>>,
 ) -> ApiResult<Json<PaymentPage>> {
-    let parts = list(who.org);
-    let before: Option<(Timestamp, PaymentId)> = query
-        .cursor
-        .map(|cursor| app.cursors.position(&parts, &cursor))
-        .transpose()
-        .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
+    let list = app.cursors.list(["payments".to_owned(), who.org.to_string()]);
     let store = app.accounts.store();
-    let mut rows = store.list_payments(who.org, before, query.limit + 1).await?;
-    let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
-    let is_last = rows.len() <= limit;
-    rows.truncate(limit);
-    let next_cursor = match rows.last() {
-        Some(last) if !is_last => app.cursors.after(&parts, (last.created_at, last.id)),
-        Some(_) | None => String::new(),
-    };
+    let mut rows = store
+        .list_payments(who.org, page.before(&list)?, page.rows())
+        .await?;
+    let next_cursor = page.cut(&mut rows, |last| list.after((last.created_at, last.id)));
     Ok(Json(PaymentPage {
         payments: rows.iter().map(shown).collect(),
         next_cursor,

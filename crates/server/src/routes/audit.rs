@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use sortie_api::{AuditPage, KeyId, OrgId, Timestamp, limits};
+use sortie_api::{AuditPage, KeyId, OrgId, Timestamp};
 use sortie_store::{Found, access::AuditFilter};
 
 use crate::{
     app::App,
-    kit::{Admin, ApiError, ApiResult, FromQuery, Json, Pairs, Query},
+    kit::{Admin, ApiResult, FromQuery, Json, PageQuery, Pairs, Query},
 };
 
 pub(crate) struct AuditQuery {
-    limit: u32,
-    cursor: Option<String>,
+    page: PageQuery,
     action: Option<String>,
     target: Option<String>,
     key: Option<KeyId>,
@@ -23,12 +22,8 @@ pub(crate) struct AuditQuery {
 
 impl FromQuery for AuditQuery {
     fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
-        let limit = pairs.integer("limit", 1, i64::from(limits::PAGE))?;
         Ok(Self {
-            limit: limit
-                .and_then(|limit| u32::try_from(limit).ok())
-                .unwrap_or(limits::PAGE),
-            cursor: pairs.text("cursor")?,
+            page: PageQuery::from_query(pairs)?,
             action: pairs.text("action")?,
             target: pairs.text("target")?,
             key: pairs.parse("key")?,
@@ -89,37 +84,24 @@ pub(crate) async fn list_audit(
     who: Admin,
     Query(query): Query<AuditQuery>,
 ) -> ApiResult<Json<AuditPage>> {
-    let list = query.parts(who.org);
-    let before = query
-        .cursor
-        .as_deref()
-        .map(|cursor| app.cursors.position(&list, cursor))
-        .transpose()
-        .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
+    let list = app.cursors.list(query.parts(who.org));
     let filter = AuditFilter {
         action: query.action,
         target: query.target,
         key: query.key,
         since: query.since,
         until: query.until,
-        before,
-        // One more than is shown tells whether there is another page.
-        limit: query.limit + 1,
+        before: query.page.before(&list)?,
+        limit: query.page.rows(),
     };
     let found = app.engine.store().list_audit(who.org, filter).await?;
     let Found {
         mut items,
         stopped_at,
     } = found;
-    let shown = usize::try_from(query.limit).unwrap_or(usize::MAX);
-    let has_more = items.len() > shown;
-    items.truncate(shown);
-    let next_cursor = items
-        .last()
-        .filter(|_| has_more)
-        .map(|last| (last.at, last.id))
-        .or(stopped_at)
-        .map(|last| app.cursors.after(&list, last))
-        .unwrap_or_default();
+    let mut next_cursor = query.page.cut(&mut items, |last| list.after((last.at, last.id)));
+    if let Some(last) = stopped_at.filter(|_| next_cursor.is_empty()) {
+        next_cursor = list.after(last);
+    }
     Ok(Json(AuditPage { items, next_cursor }))
 }

@@ -25,8 +25,8 @@ use utoipa::{
 use crate::{
     app::App,
     kit::{
-        ApiError, ApiResult, Form, FromQuery, Json, JsonBody, Member, Offered, Pairs, Part, Path, Query,
-        Wanted, is_json,
+        ApiError, ApiResult, Form, Json, JsonBody, Member, Offered, PageQuery, Part, Path, Query, Wanted,
+        is_json,
     },
 };
 
@@ -194,22 +194,6 @@ async fn stream(mut part: Part<'_>, mut upload: Upload, most: u64) -> ApiResult<
     Ok(upload)
 }
 
-/// Query of a list of files.
-pub(crate) struct ListQuery {
-    limit: Option<u32>,
-    cursor: Option<String>,
-}
-
-impl FromQuery for ListQuery {
-    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
-        let limit = pairs.integer("limit", 1, i64::from(limits::PAGE))?;
-        Ok(Self {
-            limit: limit.and_then(|limit| u32::try_from(limit).ok()),
-            cursor: pairs.text("cursor")?,
-        })
-    }
-}
-
 /// Files as a plain list, or a page of them.
 #[derive(serde::Serialize, utoipa::ToSchema)]
 #[serde(untagged)]
@@ -218,11 +202,6 @@ pub(crate) enum FileList {
     Recent(Vec<File>),
     /// Page, with `limit` or `cursor`.
     Page(FilePage),
-}
-
-/// Returns the parts that the cursors of this list are sealed with.
-fn list_of(org: OrgId) -> [String; 2] {
-    ["files".to_owned(), org.to_string()]
 }
 
 /// List files
@@ -246,31 +225,19 @@ fn list_of(org: OrgId) -> [String; 2] {
 pub(crate) async fn list_files(
     State(app): State<Arc<App>>,
     who: Member,
-    Query(query): Query<ListQuery>,
+    Query(page): Query<PageQuery>,
 ) -> ApiResult<Json<FileList>> {
-    let list = list_of(who.org);
-    let before: Option<(Timestamp, FileId)> = query
-        .cursor
-        .as_deref()
-        .map(|cursor| app.cursors.position(&list, cursor))
-        .transpose()
-        .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
-    let paged = query.limit.is_some() || query.cursor.is_some();
-    let limit = query.limit.unwrap_or(limits::PAGE);
-    // One more than is shown tells whether there is another page.
-    let most = limit.saturating_add(u32::from(paged));
-    let mut items = app.engine.store().list_files(who.org, before, most).await?;
-    if !paged {
-        return Ok(Json(FileList::Recent(items)));
-    }
-    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
-    let more = items.len() > shown;
-    items.truncate(shown);
-    let next_cursor = match items.last() {
-        Some(file) if more => app.cursors.after(&list, (file.created_at, file.id)),
-        Some(_) | None => String::new(),
-    };
-    Ok(Json(FileList::Page(FilePage { items, next_cursor })))
+    let list = app.cursors.list(["files".to_owned(), who.org.to_string()]);
+    let store = app.engine.store();
+    let mut items = store
+        .list_files(who.org, page.before(&list)?, page.rows())
+        .await?;
+    let next_cursor = page.cut(&mut items, |file| list.after((file.created_at, file.id)));
+    Ok(Json(if page.is_sent() {
+        FileList::Page(FilePage { items, next_cursor })
+    } else {
+        FileList::Recent(items)
+    }))
 }
 
 /// Get a file

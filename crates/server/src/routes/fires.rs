@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use sortie_api::{
-    Fire, ScheduleId, limits,
+    ScheduleId, limits,
     schedule::{FirePage, FireTrigger, NextFire},
 };
 
-use super::schedules::{PageQuery, Pages};
 use crate::{
     app::App,
-    kit::{ApiResult, FromQuery, Json, Member, Pairs, Path, Query},
+    kit::{ApiResult, FromQuery, Json, Member, PageQuery, Pairs, Path, Query},
 };
 
 /// List a schedule's history
@@ -41,18 +40,15 @@ pub(crate) async fn list_fires(
     State(app): State<Arc<App>>,
     who: Member,
     Path(id): Path<ScheduleId>,
-    Query(query): Query<PageQuery>,
+    Query(page): Query<PageQuery>,
 ) -> ApiResult<Json<FirePage>> {
-    let pages = Pages::of(&app.cursors, who.org, format!("fires of {id}"));
-    let (before, limit) = pages.asked(&query)?;
-    let items = app
-        .engine
-        .list_fires(who.org, id, before, limit.saturating_add(1))
-        .await?;
-    let (items, next_cursor) = pages.cut(items, limit, |last: &Fire| {
+    let list = app.cursors.list([who.org.to_string(), format!("fires of {id}")]);
+    let before = page.before(&list)?;
+    let mut items = app.engine.list_fires(who.org, id, before, page.rows()).await?;
+    let next_cursor = page.cut(&mut items, |last| {
         // Starts by hand are told apart by their runs.
         let run = last.run_id.filter(|_| last.trigger == FireTrigger::Manual);
-        (last.instant, run.map(|run| run.to_string()).unwrap_or_default())
+        list.after((last.instant, run.map(|run| run.to_string()).unwrap_or_default()))
     });
     Ok(Json(FirePage { items, next_cursor }))
 }

@@ -16,7 +16,6 @@ mod budgets;
 mod checks;
 mod connections;
 mod connections_oauth;
-mod cursor;
 mod deliveries;
 mod event_encoder;
 mod event_stream;
@@ -40,7 +39,6 @@ mod usage;
 pub(crate) mod workflows;
 
 pub(crate) use checks::WantedChecks;
-pub(crate) use cursor::Cursors;
 pub(crate) use keys::keys_of;
 pub(crate) use master_key::{SealedFrom, example_of_keys, example_of_missing_key, example_of_reseal};
 pub(crate) use operations::{Health, OK, Readiness};

@@ -18,15 +18,12 @@ use sortie_store::{
     runs::{Created, LargeText, ListedRun, RunFilter, StoredDefinition},
 };
 
-use super::{
-    cursor::{Cursors, List},
-    listing::{Entry, Form, Listing, Source},
-};
+use super::listing::{Entry, Form, Listing, Source};
 use crate::{
     app::App,
     kit::{
-        ApiError, ApiResult, FromQuery, Json, JsonBody, LargeTexts, Member, Once, PIECE_BYTES, Pairs, Passed,
-        Path, Query, TextForm,
+        ApiError, ApiResult, FromQuery, Json, JsonBody, LargeTexts, List, ListCursors, Member, Once,
+        PIECE_BYTES, PageQuery, Pairs, Passed, Path, Query, TextForm,
     },
 };
 
@@ -100,8 +97,7 @@ pub(crate) async fn create_run(
 
 /// The parameters of a list of runs.
 pub(crate) struct ListQuery {
-    limit: Option<u32>,
-    cursor: Option<String>,
+    page: PageQuery,
     status: Option<RunStatus>,
     schedule: Option<ScheduleId>,
     tag: Option<String>,
@@ -109,7 +105,6 @@ pub(crate) struct ListQuery {
 
 impl FromQuery for ListQuery {
     fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
-        let limit = pairs.integer("limit", 1, i64::from(limits::PAGE))?;
         let tag = pairs.text("tag")?;
         if tag
             .as_ref()
@@ -119,8 +114,7 @@ impl FromQuery for ListQuery {
             return Err(ApiError::invalid_request(rule));
         }
         Ok(Self {
-            limit: limit.and_then(|limit| u32::try_from(limit).ok()),
-            cursor: pairs.text("cursor")?,
+            page: PageQuery::from_query(pairs)?,
             status: pairs.parse("status")?,
             schedule: pairs.parse("schedule")?,
             tag,
@@ -175,19 +169,17 @@ pub(crate) async fn list_runs(
         schedule: query.schedule,
         tag: query.tag,
     };
-    let before = query
-        .cursor
-        .as_deref()
-        .map(|cursor| list.position(&app.cursors, cursor))
-        .transpose()
-        .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
-    let paged = query.limit.is_some() || query.cursor.is_some();
-    let limit = query.limit.unwrap_or(limits::PAGE);
-    let form = if paged { Form::Page } else { Form::Array };
+    let cursors = list.cursors(&app.cursors);
+    let (before, limit) = (query.page.before(&cursors)?, query.page.limit());
+    let form = if query.page.is_sent() {
+        Form::Page
+    } else {
+        Form::Array
+    };
     let runs = Runs {
         store: app.engine.store().clone(),
         texts: app.texts.clone(),
-        cursors: app.cursors.clone(),
+        cursors,
         list,
     };
     Listing::new(runs, before, limit, form).respond(&app.bodies).await
@@ -197,7 +189,7 @@ pub(crate) async fn list_runs(
 struct Runs {
     store: Store,
     texts: LargeTexts,
-    cursors: Cursors,
+    cursors: ListCursors,
     list: List,
 }
 
@@ -233,7 +225,7 @@ impl Source for Runs {
     }
 
     fn cursor_after(&self, last: Self::Position) -> String {
-        self.list.cursor_after(&self.cursors, last)
+        self.cursors.after(last)
     }
 }
 

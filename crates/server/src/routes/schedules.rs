@@ -6,87 +6,20 @@ use axum::{extract::State, response::Response};
 use http::StatusCode;
 use serde_json::value::RawValue;
 use sortie_api::{
-    OrgId, Run, Schedule, ScheduleId, Timestamp, limits,
+    OrgId, Run, Schedule, ScheduleId, Timestamp,
     schedule::{CreateSchedule, SchedulePage, UpdateSchedule},
 };
 use sortie_engine::{Engine, Error, ListedSchedule};
 use sortie_store::{Found, runs::LargeText};
 
-use super::{
-    cursor::Cursors,
-    listing::{Entry, Form, Listing, Source},
-};
+use super::listing::{Entry, Form, Listing, Source};
 use crate::{
     app::App,
     kit::{
-        ApiError, ApiResult, FromQuery, Json, JsonBody, LargeTexts, Member, PIECE_BYTES, Pairs, Path, Query,
+        ApiResult, Json, JsonBody, LargeTexts, ListCursors, Member, PIECE_BYTES, PageQuery, Path, Query,
         TextForm,
     },
 };
-
-/// The parameters of a page.
-pub(super) struct PageQuery {
-    limit: Option<u32>,
-    cursor: Option<String>,
-}
-
-impl FromQuery for PageQuery {
-    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
-        let limit = pairs.integer("limit", 1, i64::from(limits::PAGE))?;
-        Ok(Self {
-            limit: limit.and_then(|limit| u32::try_from(limit).ok()),
-            cursor: pairs.text("cursor")?,
-        })
-    }
-}
-
-/// A list of pages: what it is a list of says which cursors are its own.
-pub(super) struct Pages {
-    cursors: Cursors,
-    list: Vec<String>,
-}
-
-impl Pages {
-    pub(super) fn of(cursors: &Cursors, org: OrgId, what: impl Into<String>) -> Self {
-        Self {
-            cursors: cursors.clone(),
-            list: vec![org.to_string(), what.into()],
-        }
-    }
-
-    /// Returns the start of the requested page, and its maximum number of entries.
-    pub(super) fn asked(&self, query: &PageQuery) -> ApiResult<(Option<(Timestamp, String)>, u32)> {
-        let before = query
-            .cursor
-            .as_deref()
-            .map(|cursor| self.cursors.position(&self.list, cursor))
-            .transpose()
-            .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
-        Ok((before, query.limit.unwrap_or(limits::PAGE)))
-    }
-
-    /// The cursor of the page behind this position.
-    fn cursor_after(&self, last: (Timestamp, String)) -> String {
-        self.cursors.after(&self.list, last)
-    }
-
-    /// Cuts what was read with one more than the limit; the cursor of the page behind it, empty where there is none.
-    pub(super) fn cut<T>(
-        &self,
-        mut items: Vec<T>,
-        limit: u32,
-        position: impl Fn(&T) -> (Timestamp, String),
-    ) -> (Vec<T>, String) {
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let is_last = items.len() <= limit;
-        items.truncate(limit);
-        let next = items
-            .last()
-            .filter(|_| !is_last)
-            .map(|last| self.cursor_after(position(last)));
-        (items, next.unwrap_or_default())
-    }
-}
 
 /// List schedules
 ///
@@ -110,21 +43,17 @@ impl Pages {
 pub(crate) async fn list_schedules(
     State(app): State<Arc<App>>,
     who: Member,
-    Query(query): Query<PageQuery>,
+    Query(page): Query<PageQuery>,
 ) -> ApiResult<Response> {
-    let pages = Pages::of(&app.cursors, who.org, "schedules");
-    let (before, limit) = pages.asked(&query)?;
-    let before = before
-        .map(|(at, id)| id.parse().map(|id| (at, id)))
-        .transpose()
-        .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))?;
+    let cursors = app.cursors.list([who.org.to_string(), "schedules".to_owned()]);
+    let before = page.before(&cursors)?;
     let schedules = Schedules {
         engine: app.engine.clone(),
         texts: app.texts.clone(),
         org: who.org,
-        pages,
+        cursors,
     };
-    Listing::new(schedules, before, limit, Form::Page)
+    Listing::new(schedules, before, page.limit(), Form::Page)
         .respond(&app.bodies)
         .await
 }
@@ -134,7 +63,7 @@ struct Schedules {
     engine: Engine,
     texts: LargeTexts,
     org: OrgId,
-    pages: Pages,
+    cursors: ListCursors,
 }
 
 impl Source for Schedules {
@@ -166,8 +95,8 @@ impl Source for Schedules {
         }
     }
 
-    fn cursor_after(&self, (at, id): Self::Position) -> String {
-        self.pages.cursor_after((at, id.to_string()))
+    fn cursor_after(&self, last: Self::Position) -> String {
+        self.cursors.after(last)
     }
 }
 

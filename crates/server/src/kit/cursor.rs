@@ -22,6 +22,13 @@ const TIME_LEN: usize = 8;
 #[derive(Clone)]
 pub(crate) struct Cursors(Hmac<Sha256>);
 
+/// Maker and reader of the cursors of one list.
+#[derive(Clone)]
+pub(crate) struct ListCursors {
+    cursors: Cursors,
+    parts: Vec<String>,
+}
+
 /// Filters of a list of runs; a cursor is valid for no other list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct List {
@@ -41,18 +48,9 @@ pub(crate) struct List {
 pub(crate) struct InvalidCursor;
 
 impl List {
-    /// The cursor that continues behind the run at this position.
-    pub(crate) fn cursor_after(&self, cursors: &Cursors, last: (Timestamp, RunId)) -> String {
-        cursors.after(&self.parts(), last)
-    }
-
-    /// The position a cursor stands for.
-    pub(crate) fn position(
-        &self,
-        cursors: &Cursors,
-        cursor: &str,
-    ) -> Result<(Timestamp, RunId), InvalidCursor> {
-        cursors.position(&self.parts(), cursor)
+    /// Cursors of the list.
+    pub(crate) fn cursors(&self, cursors: &Cursors) -> ListCursors {
+        cursors.list(self.parts())
     }
 
     fn parts(&self) -> Vec<String> {
@@ -74,28 +72,34 @@ impl Cursors {
         Self(engine.installation_key(PURPOSE))
     }
 
-    /// The cursor that continues a list behind this position. `list` says which list it is: no two have the same parts.
-    pub(crate) fn after<I: Display>(&self, list: &[String], (at, id): (Timestamp, I)) -> String {
+    /// Cursors of the list with these parts. No two lists have the same.
+    pub(crate) fn list(&self, parts: impl Into<Vec<String>>) -> ListCursors {
+        ListCursors {
+            cursors: self.clone(),
+            parts: parts.into(),
+        }
+    }
+}
+
+impl ListCursors {
+    /// The cursor that continues the list behind this position.
+    pub(crate) fn after<I: Display>(&self, (at, id): (Timestamp, I)) -> String {
         let mut bytes = at.as_micros().to_be_bytes().to_vec();
         bytes.extend_from_slice(id.to_string().as_bytes());
-        let seal = self.seal(list, &bytes).finalize().into_bytes();
+        let seal = self.seal(&bytes).finalize().into_bytes();
         bytes.extend(seal.iter().take(SEAL_LEN));
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// The position a cursor of a list stands for.
-    pub(crate) fn position<I: FromStr>(
-        &self,
-        list: &[String],
-        cursor: &str,
-    ) -> Result<(Timestamp, I), InvalidCursor> {
+    /// The position a cursor of the list stands for.
+    pub(crate) fn position<I: FromStr>(&self, cursor: &str) -> Result<(Timestamp, I), InvalidCursor> {
         let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| InvalidCursor)?;
         let (position, end) = bytes
             .len()
             .checked_sub(SEAL_LEN)
             .and_then(|at| bytes.split_at_checked(at))
             .ok_or(InvalidCursor)?;
-        self.seal(list, position)
+        self.seal(position)
             .verify_truncated_left(end)
             .map_err(|_| InvalidCursor)?;
         let (time, id) = position.split_at_checked(TIME_LEN).ok_or(InvalidCursor)?;
@@ -105,9 +109,9 @@ impl Cursors {
     }
 
     /// Each part is followed by a zero byte, which none of them contains.
-    fn seal(&self, list: &[String], position: &[u8]) -> Hmac<Sha256> {
-        let mut seal = self.0.clone();
-        for part in list {
+    fn seal(&self, position: &[u8]) -> Hmac<Sha256> {
+        let mut seal = self.cursors.0.clone();
+        for part in &self.parts {
             seal.update(part.as_bytes());
             seal.update(&[0]);
         }
@@ -174,7 +178,9 @@ mod tests {
         let last = run(AT.as_micros(), [9; 10]);
         for made in &lists {
             for used in &lists {
-                let read = used.position(&cursors(1), &made.cursor_after(&cursors(1), last));
+                let read = used
+                    .cursors(&cursors(1))
+                    .position::<RunId>(&made.cursors(&cursors(1)).after(last));
                 assert_eq!(read.is_ok(), made == used, "{made:?} {used:?}");
             }
         }
@@ -183,45 +189,51 @@ mod tests {
     #[test]
     fn a_cursor_belongs_to_its_installation() {
         let last = run(AT.as_micros(), [9; 10]);
-        let made = list(1).cursor_after(&cursors(1), last);
+        let made = list(1).cursors(&cursors(1)).after(last);
         assert_eq!(
-            list(1).position(&cursors(1), &made),
+            list(1).cursors(&cursors(1)).position(&made),
             Ok(last),
             "after a restart too"
         );
-        assert_eq!(list(1).position(&cursors(2), &made), Err(InvalidCursor));
+        assert_eq!(
+            list(1).cursors(&cursors(2)).position::<RunId>(&made),
+            Err(InvalidCursor)
+        );
         // Of the last version, whose key stood in its source.
         let old = "AAZEDWYyqEBydW5fMDFrYWhqczYxdmY0NHJqMjg5MTQ0Z2oyODmqkiJpFHg3EFxXYeessqKg";
-        assert_eq!(list(1).position(&cursors(1), old), Err(InvalidCursor));
+        assert_eq!(
+            list(1).cursors(&cursors(1)).position::<RunId>(old),
+            Err(InvalidCursor)
+        );
     }
 
     proptest! {
         #[test]
         fn a_position_survives_its_cursor(at in 0_i64..i64::MAX, random: [u8; 10]) {
             let last = run(at, random);
-            prop_assert_eq!(list(1).position(&cursors(1), &list(1).cursor_after(&cursors(1), last)), Ok(last));
+            prop_assert_eq!(list(1).cursors(&cursors(1)).position(&list(1).cursors(&cursors(1)).after(last)), Ok(last));
         }
 
         #[test]
         fn any_changed_character_is_refused(random: [u8; 10], at: prop::sample::Index, to in "[A-Za-z0-9_=.-]") {
-            let cursor = list(1).cursor_after(&cursors(1), run(AT.as_micros(), random));
+            let cursor = list(1).cursors(&cursors(1)).after(run(AT.as_micros(), random));
             let at = at.index(cursor.len());
             let mut changed = cursor.clone();
             changed.replace_range(at..=at, &to);
             prop_assume!(changed != cursor);
-            prop_assert_eq!(list(1).position(&cursors(1), &changed), Err(InvalidCursor));
+            prop_assert_eq!(list(1).cursors(&cursors(1)).position::<RunId>(&changed), Err(InvalidCursor));
         }
 
         #[test]
         fn a_cut_or_longer_cursor_is_refused(cut in 0_usize..72, more in "[A-Za-z0-9_-]{1,8}") {
-            let cursor = list(1).cursor_after(&cursors(1), run(AT.as_micros(), [9; 10]));
-            prop_assert_eq!(list(1).position(&cursors(1), &cursor[..cut]), Err(InvalidCursor));
-            prop_assert_eq!(list(1).position(&cursors(1), &format!("{cursor}{more}")), Err(InvalidCursor));
+            let cursor = list(1).cursors(&cursors(1)).after(run(AT.as_micros(), [9; 10]));
+            prop_assert_eq!(list(1).cursors(&cursors(1)).position::<RunId>(&cursor[..cut]), Err(InvalidCursor));
+            prop_assert_eq!(list(1).cursors(&cursors(1)).position::<RunId>(&format!("{cursor}{more}")), Err(InvalidCursor));
         }
 
         #[test]
         fn no_text_is_a_cursor(text in any::<String>()) {
-            prop_assert_eq!(list(1).position(&cursors(1), &text), Err(InvalidCursor));
+            prop_assert_eq!(list(1).cursors(&cursors(1)).position::<RunId>(&text), Err(InvalidCursor));
         }
     }
 }
