@@ -39,8 +39,7 @@ pub use options::{Options, SignUp};
 pub use organizations::{NewInvitationLink, Requester};
 pub use people::{
     account::{PersonExport, identity_id},
-    applicant::Applicant,
-    login::{LogIn, LoggedIn},
+    login::LoggedIn,
     passwords::Proof,
     picture::PICTURE_BYTES,
     second_factor::EnrolledTotp,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sortie_api::{
     OrgId, Timestamp, UserId, limits,
+    operator::CreateUser,
     secret::{MAIL_TOKEN, OPERATOR_KEY, Presented, Secret},
 };
 use sortie_base::random;
@@ -89,11 +90,11 @@ impl Accounts {
     }
 
     /// Makes an account whose person sets the password by a link. `Conflict` where the address has an account.
-    pub async fn create_account(&self, email: &str, name: &str) -> Result<NewAccount> {
+    pub async fn create_account(&self, request: &CreateUser) -> Result<NewAccount> {
         let parts = &self.0;
         let (address, name) = (
-            EmailAddress::parse(email)?,
-            checked_name(name, limits::PERSON_NAME_CHARS)?,
+            EmailAddress::parse(&request.email)?,
+            checked_name(&request.name, limits::PERSON_NAME_CHARS)?,
         );
         let created_at = parts.options.clock.now();
         let id = UserId::new(created_at, random()?);

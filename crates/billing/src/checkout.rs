@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sha2::Digest as _;
-use sortie_api::{OrgId, Timestamp, TopupId, TopupKind, TopupState, UserId, limits};
+use sortie_api::{OrgId, Timestamp, TopupId, TopupKind, TopupState, UserId, billing::CreateCheckout, limits};
 use sortie_base::{hex, random};
 use sortie_store::{
     access::Actor,
@@ -56,13 +56,9 @@ pub struct Buyer<'a> {
 
 impl Billing {
     /// Makes a page on which the organization buys credits. Returns its address.
-    pub async fn create_checkout(
-        &self,
-        buyer: Buyer<'_>,
-        amount_cents: i64,
-        save_card: bool,
-    ) -> Result<String> {
+    pub async fn create_checkout(&self, buyer: Buyer<'_>, request: &CreateCheckout) -> Result<String> {
         let parts = &self.0;
+        let amount_cents = request.amount_cents;
         let (least, most) = (limits::PURCHASE_CENTS_MIN, limits::PURCHASE_CENTS_MAX);
         if !(least..=most).contains(&amount_cents) {
             let rule = format!("amount_cents: must be from {least} to {most}");
@@ -76,7 +72,7 @@ impl Billing {
             org: buyer.org,
             kind: TopupKind::Checkout,
             amount_cents,
-            save_card,
+            save_card: request.save_payment_method,
             payment_method: None,
             created_by: Some(buyer.user),
             created_at: at,

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use sortie_api::{AuditEntry, EmailDelivery, OrgId, Role, UserId, limits};
+use sortie_api::{AuditEntry, EmailDelivery, OrgId, Role, UserId, limits, operator::CreateUser};
 use sortie_store::access::{Actor, AuditFilter, By};
 
 use super::Requester;
@@ -304,7 +304,12 @@ async fn a_disabled_person_is_signed_out_at_once_and_the_organizations_hear_of_i
 async fn an_account_of_the_operator_opens_by_its_link() {
     let rig = Rig::new().await;
     let accounts = &rig.accounts;
-    let made = accounts.create_account("Ann@example.com", " Ann ").await.unwrap();
+    let account = |email: &str, name: &str| CreateUser {
+        email: email.to_owned(),
+        name: name.to_owned(),
+    };
+    let ann = account("Ann@example.com", " Ann ");
+    let made = accounts.create_account(&ann).await.unwrap();
     assert_eq!(
         (made.person.email.as_str(), made.person.name.as_str()),
         ("Ann@example.com", "Ann")
@@ -312,7 +317,8 @@ async fn an_account_of_the_operator_opens_by_its_link() {
     let (page, token) = made.link.url.split_once("?token=").unwrap();
     assert_eq!(page, "https://accounts.example/reset-password");
     assert!(token.starts_with("stm_"));
-    let refused = accounts.create_account("ann@example.com", "Ann").await;
+    let again = account("ann@example.com", "Ann");
+    let refused = accounts.create_account(&again).await;
     assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
     let next = accounts.make_reset_link(made.person.id).await.unwrap();
     assert_ne!(next.url, made.link.url);

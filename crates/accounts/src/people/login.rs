@@ -3,7 +3,7 @@
 //! Attempts are counted before the password is hashed. Unknown addresses, wrong passwords and disabled people take one path
 //! and get one answer.
 
-use sortie_api::Credential;
+use sortie_api::{Credential, account::LogIn};
 use sortie_base::network;
 use sortie_store::{
     Error as StoreError,
@@ -37,17 +37,6 @@ const MOST_ORGANIZATIONS: u32 = 1_000;
 
 /// Text for every cause of a refused sign-in.
 const WRONG: &str = "the email address or the password is wrong";
-
-/// Proofs of a person who signs in.
-#[derive(Clone, Debug)]
-pub struct LogIn {
-    /// Email address of the person.
-    pub email: String,
-    /// Password of the person.
-    pub password: Credential,
-    /// Code of the authenticator, or a recovery code.
-    pub code: Option<Credential>,
-}
 
 /// Person who has just signed in.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sortie_api::{
-    Credential, UserId,
+    Credential, UserId, account,
     secret::{INVITATION_TOKEN, MAIL_TOKEN, Secret},
 };
 use sortie_base::random;
@@ -12,13 +12,7 @@ use sortie_store::{
     people::{NewOneTime, NewPerson, OneTimeMail, Purpose},
 };
 
-use super::{
-    applicant::{Applicant, CheckedApplicant},
-    jobs::Job,
-    login::LoggedIn,
-    rules,
-    sessions::Client,
-};
+use super::{applicant::CheckedApplicant, jobs::Job, login::LoggedIn, rules, sessions::Client};
 use crate::{
     Accounts, Error, Parts, Result, SignUp,
     attempts::{DAY, Limit},
@@ -51,7 +45,7 @@ pub enum SignedUp {
 impl Accounts {
     /// Signs a person up. `Conflict` where the address is taken, `Forbidden` where the rule for new accounts excludes the
     /// person. Where addresses are verified first, the outcome does not tell whether the address is taken.
-    pub async fn sign_up(&self, applicant: Applicant, client: &Client) -> Result<SignedUp> {
+    pub async fn sign_up(&self, applicant: account::SignUp, client: &Client) -> Result<SignedUp> {
         self.0.sign_up(applicant, client).await
     }
 
@@ -89,7 +83,7 @@ impl Accounts {
 }
 
 impl Parts {
-    async fn sign_up(&self, applicant: Applicant, client: &Client) -> Result<SignedUp> {
+    async fn sign_up(&self, applicant: account::SignUp, client: &Client) -> Result<SignedUp> {
         let checked = CheckedApplicant {
             email: EmailAddress::parse(&applicant.email)?,
             name: rules::name(&applicant.name)?,

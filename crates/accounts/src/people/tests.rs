@@ -5,16 +5,13 @@ mod verification;
 use std::{net::IpAddr, time::Duration};
 
 use futures_util::future::join_all;
-use sortie_api::{Credential, SessionId, Timestamp, UserId};
+use sortie_api::{
+    Credential, SessionId, Timestamp, UserId,
+    account::{self, LogIn},
+};
 use totp_rs::{Builder, Secret};
 
-use super::{
-    applicant::Applicant,
-    login::{LogIn, LoggedIn},
-    passwords::Proof,
-    sessions::Client,
-    sign_up::SignedUp,
-};
+use super::{login::LoggedIn, passwords::Proof, sessions::Client, sign_up::SignedUp};
 use crate::{
     Error, Result, SignUp,
     rig::{Rig, client},
@@ -23,8 +20,8 @@ use crate::{
 const PASSWORD: &str = "correct horse battery staple";
 const OTHER: &str = "seventeen purple elephants";
 
-fn applicant(name: &str) -> Applicant {
-    Applicant {
+fn applicant(name: &str) -> account::SignUp {
+    account::SignUp {
         email: format!("{name}@Example.com"),
         password: Credential::new(PASSWORD),
         name: name.to_owned(),
@@ -110,21 +107,21 @@ async fn a_sign_up_that_breaks_a_rule_costs_nothing() {
     let rig = Rig::new().await;
     for (applicant, begins) in [
         (
-            Applicant {
+            account::SignUp {
                 email: "ann".to_owned(),
                 ..applicant("ann")
             },
             "email: ",
         ),
         (
-            Applicant {
+            account::SignUp {
                 name: " ".to_owned(),
                 ..applicant("ann")
             },
             "name: ",
         ),
         (
-            Applicant {
+            account::SignUp {
                 password: Credential::new("short"),
                 ..applicant("ann")
             },
@@ -135,7 +132,7 @@ async fn a_sign_up_that_breaks_a_rule_costs_nothing() {
         assert!(refused.starts_with(begins), "{refused}");
     }
     assert_eq!(rig.hashes(), 0);
-    let weak = Applicant {
+    let weak = account::SignUp {
         password: Credential::new("ann@example.com"),
         ..applicant("ann")
     };
@@ -211,7 +208,7 @@ async fn a_sign_up_by_mail_does_not_tell_whether_the_address_is_taken() {
         .map(|(_, letter)| letter["kind"].as_str().unwrap())
         .collect();
     assert_eq!(kinds, ["sign_up_again", "verify_email"]);
-    let weak = Applicant {
+    let weak = account::SignUp {
         password: Credential::new("password1234"),
         ..applicant("ann")
     };

@@ -10,7 +10,7 @@ use sortie_testkit::{
     stripe::{Call, Card, Fault},
 };
 
-use super::{BOUGHT, Credential, HOUR, REQUEST, Rig, StripeSettings};
+use super::{BOUGHT, Credential, HOUR, REQUEST, Rig, StripeSettings, checkout};
 use crate::{Billing, Buyer, Error, Options};
 
 both_databases! {
@@ -46,7 +46,7 @@ impl Rig {
             user: self.owner,
             actor: &Actor::default(),
         };
-        self.billing.create_checkout(buyer, 5_000, false).await
+        self.billing.create_checkout(buyer, &checkout(5_000)).await
     }
 
     async fn known_customer(&self) -> String {

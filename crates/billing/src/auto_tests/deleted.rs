@@ -9,7 +9,7 @@ use sortie_testkit::{
     stripe::{Call, Card, Fault, Settlement},
 };
 
-use super::{HOUR, Rig};
+use super::{HOUR, Rig, checkout};
 use crate::{Buyer, CheckoutOrder, Error};
 
 both_databases! {
@@ -29,7 +29,11 @@ impl Rig {
             user: self.owner,
             actor: &sortie_store::access::Actor::default(),
         };
-        let url = self.billing.create_checkout(buyer, 2_500, false).await.unwrap();
+        let url = self
+            .billing
+            .create_checkout(buyer, &checkout(2_500))
+            .await
+            .unwrap();
         url.rsplit('/').next().unwrap().to_owned()
     }
 
@@ -196,7 +200,8 @@ async fn a_page_that_was_being_made_during_the_deletion_is_not_handed_out(databa
         rig.delete().await;
         rig.double.release();
     };
-    let (page, ()) = tokio::join!(rig.billing.create_checkout(buyer, 2_500, false), meanwhile);
+    let order = checkout(2_500);
+    let (page, ()) = tokio::join!(rig.billing.create_checkout(buyer, &order), meanwhile);
     assert!(matches!(page, Err(Error::Conflict(_))), "{page:?}");
     Ok(())
 }

@@ -10,7 +10,7 @@ use sortie_testkit::{
 };
 use tokio::task::JoinSet;
 
-use super::{HOUR, Rig};
+use super::{HOUR, Rig, checkout};
 use crate::{Buyer, purchase::Seen};
 
 both_databases! {
@@ -170,7 +170,11 @@ async fn a_page_that_stripe_makes_later_changes_nothing(database: Database) -> C
         user: rig.owner,
         actor: &Actor::default(),
     };
-    let url = rig.billing.create_checkout(buyer, 5_000, false).await.unwrap();
+    let url = rig
+        .billing
+        .create_checkout(buyer, &checkout(5_000))
+        .await
+        .unwrap();
     let sent = rig.double.requests(Call::CreateSession);
     let topup = sent[0].key.clone().unwrap();
     assert_eq!(sent[1].key, Some(format!("{topup}-2")));

@@ -18,7 +18,8 @@ use std::{
 
 use parking_lot::Mutex;
 use sortie_api::{
-    Credential, LedgerKind, MailId, OrgId, SessionId, Timestamp, TopupState, UserId, auto_topup::PutAutoTopup,
+    Credential, LedgerKind, MailId, OrgId, SessionId, Timestamp, TopupState, UserId,
+    auto_topup::PutAutoTopup, billing::CreateCheckout,
 };
 use sortie_base::Clock;
 use sortie_store::{
@@ -47,6 +48,15 @@ const REQUEST: PutAutoTopup = PutAutoTopup {
     amount_cents: Some(5_000),
     consent: Some(true),
 };
+
+/// Order on a page of Stripe's that does not save the card.
+const fn checkout(amount_cents: i64) -> CreateCheckout {
+    CreateCheckout {
+        amount_cents,
+        save_payment_method: false,
+    }
+}
+
 /// Credits of a purchase.
 const BOUGHT: i64 = 50_000_000;
 

@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{StatusCode, header::USER_AGENT, request::Parts};
-use sortie_accounts::{Accounts, Applicant, Client, LoggedIn, SignedUp};
+use sortie_accounts::{Accounts, Client, LoggedIn, SignedUp};
 use sortie_api::account::{ForgotPassword, LogIn, Login, ResetPassword, SignUp, VerifyEmail};
 use sortie_store::people::SessionKind;
 
@@ -69,13 +69,7 @@ pub(crate) async fn sign_up(
     ApiClient(client): ApiClient,
     JsonBody(request, _room): JsonBody<SignUp>,
 ) -> ApiResult<Response> {
-    let applicant = Applicant {
-        email: request.email,
-        password: request.password,
-        name: request.name,
-        invitation: request.invitation,
-    };
-    Ok(match app.accounts.sign_up(applicant, &client).await? {
+    Ok(match app.accounts.sign_up(request, &client).await? {
         SignedUp::LoggedIn(signed_in) => login(&app.accounts, StatusCode::CREATED, *signed_in),
         SignedUp::ByMail => StatusCode::ACCEPTED.into_response(),
     })
@@ -102,11 +96,6 @@ pub(crate) async fn log_in(
     ApiClient(client): ApiClient,
     JsonBody(request, _room): JsonBody<LogIn>,
 ) -> ApiResult<Response> {
-    let request = sortie_accounts::LogIn {
-        email: request.email,
-        password: request.password,
-        code: request.code,
-    };
     let signed_in = app.accounts.log_in(request, &client).await?;
     Ok(login(&app.accounts, StatusCode::OK, signed_in))
 }

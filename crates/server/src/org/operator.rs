@@ -263,7 +263,7 @@ pub(crate) async fn create_user(
     _who: Operator,
     JsonBody(request, _room): JsonBody<CreateUser>,
 ) -> ApiResult<Response> {
-    let made = app.accounts.create_account(&request.email, &request.name).await?;
+    let made = app.accounts.create_account(&request).await?;
     tracing::info!(user = %made.person.id, "created an account for a person");
     let created = CreatedUser {
         user: shown_person(made.person),

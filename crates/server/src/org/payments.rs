@@ -54,9 +54,7 @@ pub(crate) async fn create_checkout(
 ) -> ApiResult<Json<ProviderPage>> {
     let billing = app.billing()?;
     app.accounts.require_verified(&who.person.requester())?;
-    let url = billing
-        .create_checkout(who.buyer(), request.amount_cents, request.save_payment_method)
-        .await?;
+    let url = billing.create_checkout(who.buyer(), &request).await?;
     Ok(Json(ProviderPage { url }))
 }
 

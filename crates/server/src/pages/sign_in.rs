@@ -5,8 +5,11 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use http::{StatusCode, header::SET_COOKIE};
 use maud::{Markup, html};
-use sortie_accounts::{Applicant, Error, LogIn, LoggedIn, SignUp, SignedUp};
-use sortie_api::{Credential, Mode};
+use sortie_accounts::{Error, LoggedIn, SignUp, SignedUp};
+use sortie_api::{
+    Credential, Mode,
+    account::{self, LogIn},
+};
 
 use super::{
     forms::{HOME, PageError, PageResult, Posted, Purpose, Visit, message, see_other, sentence},
@@ -102,7 +105,7 @@ pub(super) async fn sign_up(State(app): State<Arc<OrgApp>>, posted: Posted) -> P
         fields.get("name").unwrap_or_default(),
         fields.get("email").unwrap_or_default(),
     );
-    let applicant = Applicant {
+    let applicant = account::SignUp {
         email: email.clone().into_owned(),
         password: Credential::new(fields.get("password").unwrap_or_default()),
         name: name.clone().into_owned(),
