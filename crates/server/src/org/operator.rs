@@ -40,7 +40,10 @@ fn shown(row: OrganizationRow) -> OperatedOrganization {
         id: row.id,
         name: row.name,
         created_at: row.created_at,
-        owner: row.owner.map(|(id, email)| OperatedOwner { id, email }),
+        owner: row
+            .owner
+            .zip(row.owner_email)
+            .map(|(id, email)| OperatedOwner { id, email }),
         members: row.members,
         stored_bytes: row.stored_bytes,
         suspended_at: row.suspended_at,

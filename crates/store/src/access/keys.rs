@@ -8,7 +8,7 @@ use sortie_api::{KeyId, OrgId, Role, Timestamp, key::ApiKey};
 use crate::{
     Error, Result, Store,
     access::{Audit, audit::record},
-    db::{ReadRow, Stmt, Tx, batch, row, select, vals},
+    db::{ReadRow, Stmt, Tx, batch, insert, row, select, vals},
     error::unless,
     organizations::lock,
 };
@@ -122,12 +122,11 @@ fn first(tx: &mut dyn Tx, name: &str, key: &NewKey, audit: &Audit) -> Result<()>
     tx.batch(&[
         // Lock: two nodes may start on an empty database at once.
         Stmt::new("UPDATE dispatch SET turn = turn + 1 WHERE id = 1", vals![]),
-        Stmt::new(
-            "INSERT INTO organization (id, name, created_at) \
-             SELECT $1, $2, CAST($3 AS BIGINT) FROM dispatch \
-             WHERE id = 1 AND NOT EXISTS (SELECT 1 FROM organization)",
-            vals![key.org, name, key.created_at],
-        )
+        insert!("organization", {
+            "id": key.org,
+            "name": name,
+            "created_at" = "CAST(@ AS BIGINT)": key.created_at,
+        }, select " FROM dispatch WHERE id = 1 AND NOT EXISTS (SELECT 1 FROM organization)")
         .exactly(1, NOT_THE_FIRST),
         insert(key),
         record(audit),
@@ -145,19 +144,15 @@ fn create(tx: &mut dyn Tx, key: &NewKey, audit: &Audit) -> Result<()> {
 }
 
 fn insert(key: &NewKey) -> Stmt<'_> {
-    Stmt::new(
-        "INSERT INTO api_key (id, org_id, name, role, hash, created_at, expires_at) \
-         SELECT $1, id, $3, $4, CAST($5 AS {BLOB}), CAST($6 AS BIGINT), CAST($7 AS BIGINT) FROM organization WHERE id = $2",
-        vals![
-            key.id,
-            key.org,
-            key.name.as_str(),
-            key.role,
-            key.hash.as_slice(),
-            key.created_at,
-            key.expires_at
-        ],
-    )
+    insert!("api_key", {
+        "id": key.id,
+        "org_id" = "id",
+        "name": key.name.as_str(),
+        "role": key.role,
+        "hash" = "CAST(@ AS {BLOB})": &key.hash,
+        "created_at" = "CAST(@ AS BIGINT)": key.created_at,
+        "expires_at" = "CAST(@ AS BIGINT)": key.expires_at,
+    }, select " FROM organization WHERE id = $7", key.org)
 }
 
 /// Returns a statement that refuses the command where the organization has no such key.

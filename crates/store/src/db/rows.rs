@@ -6,8 +6,9 @@ use std::{net::IpAddr, str::FromStr};
 use serde::de::DeserializeOwned;
 use sortie_api::{
     ActorKind, AuditId, BlobId, BudgetPeriod, ConnectionId, ConnectionStatus, DeploymentId, FileId, GrantId,
-    InvitationId, MailId, Micros, OrgId, PaymentId, Role, RunId, RunStatus, ScheduleId, SessionId, Sha256,
-    Timestamp, TopupId, TopupKind, TopupState, UserId,
+    InvitationId, LedgerKind, MailId, Micros, OrgId, PaymentId, Role, RunId, RunStatus, ScheduleId,
+    SessionId, Sha256, Timestamp, TopupId, TopupKind, TopupState, UserId,
+    deployment::{EntitlementSource, EntitlementState},
     id::{ConsentId, KeyId, RefundOrderId},
 };
 
@@ -143,6 +144,9 @@ texts!(String IpAddr RunId OrgId KeyId ScheduleId ConnectionId FileId AuditId Bl
     InvitationId DeploymentId ConsentId TopupId PaymentId RefundOrderId);
 text_columns!(
     ActorKind,
+    EntitlementSource,
+    EntitlementState,
+    LedgerKind,
     RunStatus,
     BudgetPeriod,
     Role,
@@ -261,7 +265,7 @@ macro_rules! row {
 }
 pub(crate) use row;
 
-/// Column, width or reader of one field of [`row!`].
+/// What [`row!`] and [`insert!`] make of one field.
 macro_rules! field {
     (columns $kind:ty = $column:expr) => {
         $column
@@ -277,6 +281,12 @@ macro_rules! field {
     };
     (read $kind:ty = $column:expr, $row:ident, $take:ident) => {
         $row.column($take(1), $column)?
+    };
+    (value) => {
+        "@"
+    };
+    (value $sql:tt) => {
+        $sql
     };
     (read $kind:ty, $row:ident, $take:ident) => {
         <$kind as $crate::db::rows::ReadRow>::read_from(
@@ -399,42 +409,83 @@ macro_rules! text_columns {
 }
 pub(crate) use text_columns;
 
-/// Statement that inserts a row: each column with its value, and the end of the statement.
+/// Statement that inserts a row: each column with its value, and the end of the statement. A value may have an SQL text, in
+/// which `@` is its placeholder: `"due_at" = "COALESCE({NOW}, $1) + @": delay`. A column with a text alone has no parameter.
+/// `select` inserts the values for the rows of a query, with further parameters for it.
 macro_rules! insert {
-    ($table:literal, { $($column:literal: $value:expr),+ $(,)? } $(, $end:expr)* $(,)?) => {{
-        const SQL: &str = constcat::concat!(
+    (sql $table:literal, [$($column:literal $(= $sql:tt)?),+], $before:literal, $after:literal) => {{
+        const VALUES: &str =
+            $crate::db::rows::joined!($($crate::db::rows::field!(value $($sql)?)),+);
+        const BYTES: [u8; $crate::db::rows::numbered_length(VALUES)] =
+            $crate::db::rows::numbered_bytes(VALUES);
+        constcat::concat!(
             "INSERT INTO ",
             $table,
             " (",
             $crate::db::rows::joined!($($column),+),
-            ") VALUES (",
-            $crate::db::rows::placeholders([$($column),+].len()),
-            ")",
+            $before,
+            $crate::db::rows::text(&BYTES),
+            $after
+        )
+    }};
+    (
+        $table:literal, { $($column:literal $(= $sql:tt)? $(: $value:expr)?),+ $(,)? },
+        select $rest:expr $(, $param:expr)* $(,)?
+    ) => {{
+        const SQL: &str = constcat::concat!(
+            $crate::db::rows::insert!(sql $table, [$($column $(= $sql)?),+], ") SELECT ", ""),
+            $rest
+        );
+        $crate::db::Stmt::new(SQL, $crate::db::vals![$($($value,)?)+ $($param),*])
+    }};
+    ($table:literal, { $($column:literal $(= $sql:tt)? $(: $value:expr)?),+ $(,)? } $(, $end:expr)* $(,)?) => {{
+        const SQL: &str = constcat::concat!(
+            $crate::db::rows::insert!(sql $table, [$($column $(= $sql)?),+], ") VALUES (", ")"),
             $($end,)*
         );
-        $crate::db::Stmt::new(SQL, $crate::db::vals![$($value),+])
+        $crate::db::Stmt::new(SQL, $crate::db::vals![$($($value,)?)+])
     }};
 }
 pub(crate) use insert;
 
-/// The first placeholders of a statement, at most 40.
+/// Length of `text` with a placeholder for each `@`.
+pub(crate) const fn numbered_length(text: &str) -> usize {
+    let (mut at, mut number, mut length) = (0, 0, text.len());
+    while at < text.len() {
+        if is_at(text, at, "@") {
+            number += 1;
+            length += if number < 10 { 1 } else { 2 };
+        }
+        at += 1;
+    }
+    length
+}
+
+/// Bytes of `text` with `$1` for the first `@`, `$2` for the second one, and so on.
 #[expect(
     clippy::indexing_slicing,
     reason = "called in constants alone, where a wrong index does not compile"
 )]
-pub(crate) const fn placeholders(count: usize) -> &'static str {
-    const ALL: &str = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, \
-        $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, ";
-    let (mut end, mut seen) = (0, 0);
-    while seen < count {
-        // A statement with more columns fails to compile here.
-        assert!(end < ALL.len(), "more than 40 columns");
-        if ALL.as_bytes()[end] == b',' {
-            seen += 1;
+pub(crate) const fn numbered_bytes<const LENGTH: usize>(text: &str) -> [u8; LENGTH] {
+    let mut bytes = [0; LENGTH];
+    let (mut at, mut end, mut number) = (0, 0, 0);
+    while at < text.len() {
+        let mut byte = text.as_bytes()[at];
+        if is_at(text, at, "@") {
+            number += 1;
+            bytes[end] = b'$';
+            end += 1;
+            if number >= 10 {
+                bytes[end] = b'0' + number / 10;
+                end += 1;
+            }
+            byte = b'0' + number % 10;
         }
+        bytes[end] = byte;
         end += 1;
+        at += 1;
     }
-    ALL.split_at(end - 1).0
+    bytes
 }
 
 #[cfg(test)]
@@ -547,6 +598,15 @@ mod tests {
             "INSERT INTO t (a, b) VALUES ($1, $2) ON CONFLICT DO NOTHING"
         );
         assert_eq!(statement.params, vec![Val::Int(1), Val::from("x")]);
-        assert!(placeholders(40).ends_with("$39, $40"));
+        let statement = insert!("t", {
+            "a": 1_i64, "b": 2_i64, "c": 3_i64, "d": 4_i64, "e": 5_i64, "f": 6_i64, "g": 7_i64, "h": 8_i64,
+            "i" = "0", "j" = "@ + $1": 9_i64, "k" = "CAST(@ AS BIGINT)": 10_i64,
+        }, select " FROM s WHERE id = $11", "id");
+        assert_eq!(
+            statement.sql,
+            "INSERT INTO t (a, b, c, d, e, f, g, h, i, j, k) \
+             SELECT $1, $2, $3, $4, $5, $6, $7, $8, 0, $9 + $1, CAST($10 AS BIGINT) FROM s WHERE id = $11"
+        );
+        assert_eq!(statement.params.len(), 11);
     }
 }

@@ -58,6 +58,7 @@ macro_rules! integers {
 integers! {
     i64 => |value| value;
     u32 => |value| i64::from(value);
+    bool => |value| i64::from(value);
     Timestamp => |at| at.as_micros();
     Micros => |amount| amount.get();
 }

@@ -15,7 +15,7 @@ use sortie_api::Timestamp;
 
 use crate::{
     Error, Result, Store,
-    db::{Stmt, batch, vals},
+    db::{Row, Stmt, batch, insert, vals},
 };
 
 impl Store {
@@ -26,17 +26,11 @@ impl Store {
                 let [_, found] = batch(
                     tx,
                     &[
-                        Stmt::new(
-                            "INSERT INTO installation (id, seed) VALUES (1, $1) ON CONFLICT (id) DO NOTHING",
-                            vals![fresh.as_slice()],
-                        ),
+                        insert!("installation", { "id" = "1", "seed": &fresh }, " ON CONFLICT (id) DO NOTHING"),
                         Stmt::new("SELECT seed FROM installation WHERE id = 1", vals![]),
                     ],
                 )?;
-                let row = found.rows.first().ok_or(Error::NotFound)?;
-                let seed = row.blob(0)?;
-                seed.try_into()
-                    .map_err(|_| Error::Database("the seed of the installation is not 32 bytes".to_owned()))
+                found.rows.first().ok_or(Error::NotFound)?.only()
             })
             .await
     }
@@ -53,14 +47,9 @@ impl Store {
                         Stmt::new("SELECT created_at FROM run ORDER BY id DESC LIMIT 1", vals![]),
                     ],
                 )?;
-                let pass = pass
-                    .rows
-                    .first()
-                    .map(|row| row.opt_time(0))
-                    .transpose()?
-                    .flatten();
-                let run = run.rows.first().map(|row| row.time(0)).transpose()?;
-                Ok(pass.or(run))
+                let pass: Option<Option<Timestamp>> = pass.rows.first().map(Row::only).transpose()?;
+                let run = run.rows.first().map(Row::only).transpose()?;
+                Ok(pass.flatten().or(run))
             })
             .await
     }

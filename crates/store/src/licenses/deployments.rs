@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Error, Result, Store,
     access::audit::{Audit, record},
-    db::{Row, Stmt, Tx, batch, insert, vals},
+    db::{Row, Stmt, Tx, batch, insert, row, select, vals},
     organizations::lock,
 };
 
@@ -35,25 +35,27 @@ pub struct NewDeployment {
     pub created_at: Timestamp,
 }
 
-/// Deployment as it is stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeploymentRow {
-    /// ID of the deployment.
-    pub id: DeploymentId,
-    /// Name for people.
-    pub name: String,
-    /// ID of the installation.
-    pub machine_id: String,
-    /// Runs in a calendar month.
-    pub monthly_runs: i64,
-    /// Person who added it.
-    pub created_by: UserId,
-    /// Time of the creation.
-    pub created_at: Timestamp,
-    /// End of its license.
-    pub expires_at: Timestamp,
-    /// Time of the deletion.
-    pub ended_at: Option<Timestamp>,
+row! {
+    /// Deployment as it is stored.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct DeploymentRow {
+        /// ID of the deployment.
+        pub id: DeploymentId = "id",
+        /// Name for people.
+        pub name: String = "name",
+        /// ID of the installation.
+        pub machine_id: String = "machine_id",
+        /// Runs in a calendar month.
+        pub monthly_runs: i64 = "monthly_runs",
+        /// Person who added it.
+        pub created_by: UserId = "created_by",
+        /// Time of the creation.
+        pub created_at: Timestamp = "created_at",
+        /// End of its license.
+        pub expires_at: Timestamp = "expires_at",
+        /// Time of the deletion.
+        pub ended_at: Option<Timestamp> = "ended_at",
+    }
 }
 
 impl Store {
@@ -68,14 +70,14 @@ impl Store {
     pub async fn list_deployments(&self, org: OrgId, at: Timestamp) -> Result<Vec<DeploymentRow>> {
         self.db
             .read(move |tx| {
-                tx.query_all(
-                    "SELECT id, name, machine_id, monthly_runs, created_by, created_at, expires_at, ended_at \
-                     FROM deployment WHERE org_id = $1 AND (ended_at IS NULL OR expires_at > $2) ORDER BY org_id, id",
+                tx.read_all(
+                    select!(
+                        DeploymentRow,
+                        " FROM deployment WHERE org_id = $1 AND (ended_at IS NULL OR expires_at > $2) \
+                         ORDER BY org_id, id"
+                    ),
                     vals![org, at],
-                )?
-                .iter()
-                .map(deployment_from)
-                .collect()
+                )
             })
             .await
     }
@@ -128,7 +130,7 @@ fn create(tx: &mut dyn Tx, new: &NewDeployment, audit: &Audit) -> Result<Deploym
         let refusal = LicenseRefusal::Deployments(entitlement.deployments);
         return Err(Error::Unlicensed(refusal));
     }
-    if ended.rows.first().map_or(Ok(0), |row| row.int(0))? >= MOST_ENDED {
+    if ended.rows.first().map_or(Ok(0), Row::only)? >= MOST_ENDED {
         return Err(Error::Conflict(
             "too many deployments were deleted whose licenses still work",
         ));
@@ -157,18 +159,5 @@ fn create(tx: &mut dyn Tx, new: &NewDeployment, audit: &Audit) -> Result<Deploym
         created_at: new.created_at,
         expires_at: entitlement.period_end,
         ended_at: None,
-    })
-}
-
-fn deployment_from(row: &Row) -> Result<DeploymentRow> {
-    Ok(DeploymentRow {
-        id: row.parse(0)?,
-        name: row.text(1)?.to_owned(),
-        machine_id: row.text(2)?.to_owned(),
-        monthly_runs: row.int(3)?,
-        created_by: row.parse(4)?,
-        created_at: row.time(5)?,
-        expires_at: row.time(6)?,
-        ended_at: row.opt_time(7)?,
     })
 }

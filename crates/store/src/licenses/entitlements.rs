@@ -8,7 +8,7 @@ use sortie_api::{
 use crate::{
     Result, Store,
     access::audit::{Audit, record},
-    db::{Row, Stmt, insert, vals},
+    db::{ReadRow, Row, Stmt, insert, row, select, vals},
     organizations::lock,
 };
 
@@ -27,23 +27,25 @@ pub struct PutEntitlement {
     pub at: Timestamp,
 }
 
-/// Entitlement with its use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntitlementRow {
-    /// Name of the plan.
-    pub plan: Option<String>,
-    /// Origin of the entitlement.
-    pub source: EntitlementSource,
-    /// Runs in a calendar month, for each deployment.
-    pub monthly_runs: i64,
-    /// Maximum number of deployments.
-    pub deployments: i64,
-    /// Deployments in use.
-    pub deployments_used: i64,
-    /// State of the entitlement.
-    pub state: EntitlementState,
-    /// End of the licenses that are issued.
-    pub period_end: Timestamp,
+row! {
+    /// Entitlement with its use.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct EntitlementRow {
+        /// Name of the plan.
+        pub plan: Option<String> = "e.plan",
+        /// Origin of the entitlement.
+        pub source: EntitlementSource = "e.source",
+        /// Runs in a calendar month, for each deployment.
+        pub monthly_runs: i64 = "e.monthly_runs",
+        /// Maximum number of deployments.
+        pub deployments: i64 = "e.deployments",
+        /// Deployments in use.
+        pub deployments_used: i64 = "(SELECT COUNT(*) FROM deployment d WHERE d.org_id = e.org_id AND d.ended_at IS NULL)",
+        /// State of the entitlement.
+        pub state: EntitlementState = "e.state",
+        /// End of the licenses that are issued.
+        pub period_end: Timestamp = "e.period_end",
+    }
 }
 
 impl EntitlementRow {
@@ -54,16 +56,13 @@ impl EntitlementRow {
 }
 
 /// Query for the entitlements of the organization `$1`: what the operator has granted, and its subscription.
-macro_rules! select_entitlements {
-    () => {
-        "SELECT e.plan, e.source, e.monthly_runs, e.deployments, \
-         (SELECT COUNT(*) FROM deployment d WHERE d.org_id = e.org_id AND d.ended_at IS NULL), e.state, e.period_end \
-         FROM entitlement e WHERE e.org_id = $1 UNION ALL \
-         SELECT s.plan, 'stripe', s.monthly_runs, s.deployments, \
-         (SELECT COUNT(*) FROM deployment d WHERE d.org_id = s.org_id AND d.ended_at IS NULL), s.state, s.period_end \
-         FROM subscription s WHERE s.org_id = $1"
-    };
-}
+const OF_ORGANIZATION: &str = select!(
+    EntitlementRow,
+    " FROM entitlement e WHERE e.org_id = $1 UNION ALL \
+     SELECT s.plan, 'stripe', s.monthly_runs, s.deployments, \
+     (SELECT COUNT(*) FROM deployment d WHERE d.org_id = s.org_id AND d.ended_at IS NULL), s.state, s.period_end \
+     FROM subscription s WHERE s.org_id = $1"
+);
 
 impl Store {
     /// Grants what an organization is entitled to, in place of an earlier grant. Existing deployments stay. A subscription
@@ -78,7 +77,7 @@ impl Store {
     /// subscription. Where neither lasts, the one that ended last.
     pub async fn entitlement(&self, org: OrgId, at: Timestamp) -> Result<Option<EntitlementRow>> {
         self.db
-            .read(move |tx| in_effect(&tx.query_all(select_entitlements!(), vals![org])?, at))
+            .read(move |tx| in_effect(&tx.query_all(OF_ORGANIZATION, vals![org])?, at))
             .await
     }
 }
@@ -86,10 +85,10 @@ impl Store {
 fn upsert(put: &PutEntitlement) -> Stmt<'_> {
     insert!("entitlement", {
         "org_id": put.org,
-        "source": EntitlementSource::Operator.as_str(),
+        "source": EntitlementSource::Operator,
         "monthly_runs": put.monthly_runs,
         "deployments": put.deployments,
-        "state": EntitlementState::Active.as_str(),
+        "state": EntitlementState::Active,
         "period_end": put.period_end,
         "updated_at": put.at,
     }, " ON CONFLICT (org_id) DO UPDATE SET source = excluded.source, monthly_runs = excluded.monthly_runs, \
@@ -99,12 +98,12 @@ fn upsert(put: &PutEntitlement) -> Stmt<'_> {
 
 /// Statement that reads the entitlements of an organization, for [`in_effect`].
 pub(super) fn read(org: OrgId) -> Stmt<'static> {
-    Stmt::new(select_entitlements!(), vals![org])
+    Stmt::new(OF_ORGANIZATION, vals![org])
 }
 
 /// Returns the entitlement that counts at this time.
 pub(super) fn in_effect(rows: &[Row], at: Timestamp) -> Result<Option<EntitlementRow>> {
-    let found: Vec<EntitlementRow> = rows.iter().map(entitlement_from).collect::<Result<_>>()?;
+    let found: Vec<EntitlementRow> = rows.iter().map(EntitlementRow::read).collect::<Result<_>>()?;
     Ok(found.into_iter().max_by_key(|row| {
         let stands = row.stands(at);
         (
@@ -113,16 +112,4 @@ pub(super) fn in_effect(rows: &[Row], at: Timestamp) -> Result<Option<Entitlemen
             row.period_end,
         )
     }))
-}
-
-fn entitlement_from(row: &Row) -> Result<EntitlementRow> {
-    Ok(EntitlementRow {
-        plan: row.opt_text(0)?.map(str::to_owned),
-        source: row.parse(1)?,
-        monthly_runs: row.int(2)?,
-        deployments: row.int(3)?,
-        deployments_used: row.int(4)?,
-        state: row.parse(5)?,
-        period_end: row.time(6)?,
-    })
 }

@@ -5,7 +5,7 @@ use sortie_api::{DeploymentId, OrgId, Timestamp};
 use crate::{
     Error, Result, Store,
     access::audit::{Audit, record},
-    db::{ReadRow, Stmt, row, vals},
+    db::{Stmt, insert, row, select, vals},
     money::allowance::used,
 };
 
@@ -39,34 +39,23 @@ pub struct LicenseUse {
     pub used: i64,
 }
 
+const INSTALLED: &str = select!(InstalledLicense, " FROM license WHERE id = 1");
+
 impl Store {
     /// System: reads the license of the engine.
     pub async fn license(&self) -> Result<Option<InstalledLicense>> {
-        self.db
-            .read(|tx| {
-                let sql =
-                    constcat::concat!("SELECT ", InstalledLicense::COLUMNS, " FROM license WHERE id = 1");
-                tx.query_opt(sql, vals![])?
-                    .as_ref()
-                    .map(InstalledLicense::read)
-                    .transpose()
-            })
-            .await
+        self.db.read(|tx| tx.read_opt(INSTALLED, vals![])).await
     }
 
     /// Reads the license of the engine with its use in the month that begins at `month`.
     pub async fn license_use(&self, month: Timestamp) -> Result<Option<LicenseUse>> {
         self.db
             .read(move |tx| {
-                let sql =
-                    constcat::concat!("SELECT ", InstalledLicense::COLUMNS, " FROM license WHERE id = 1");
-                let Some(row) = tx.query_opt(sql, vals![])? else {
+                let Some(license) = tx.read_opt(INSTALLED, vals![])? else {
                     return Ok(None);
                 };
-                Ok(Some(LicenseUse {
-                    license: InstalledLicense::read(&row)?,
-                    used: used(tx, month)?,
-                }))
+                let used = used(tx, month)?;
+                Ok(Some(LicenseUse { license, used }))
             })
             .await
     }
@@ -76,23 +65,19 @@ impl Store {
         self.db
             .write(move |tx| {
                 tx.batch(&[
-                    Stmt::new(
-                        "INSERT INTO license (id, serial, deployment_id, organization, name, monthly_runs, expires_at, \
-                         installed_at) VALUES (1, $1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO UPDATE SET \
-                         serial = excluded.serial, deployment_id = excluded.deployment_id, \
-                         organization = excluded.organization, name = excluded.name, \
-                         monthly_runs = excluded.monthly_runs, expires_at = excluded.expires_at, \
-                         installed_at = excluded.installed_at",
-                        vals![
-                            license.serial.as_str(),
-                            license.deployment,
-                            license.organization,
-                            license.name.as_str(),
-                            license.monthly_runs,
-                            license.expires_at,
-                            license.installed_at
-                        ],
-                    ),
+                    insert!("license", {
+                        "id" = "1",
+                        "serial": license.serial.as_str(),
+                        "deployment_id": license.deployment,
+                        "organization": license.organization,
+                        "name": license.name.as_str(),
+                        "monthly_runs": license.monthly_runs,
+                        "expires_at": license.expires_at,
+                        "installed_at": license.installed_at,
+                    }, " ON CONFLICT (id) DO UPDATE SET serial = excluded.serial, deployment_id = excluded.deployment_id, \
+                        organization = excluded.organization, name = excluded.name, \
+                        monthly_runs = excluded.monthly_runs, expires_at = excluded.expires_at, \
+                        installed_at = excluded.installed_at"),
                     record(&audit),
                 ])
                 .map(drop)

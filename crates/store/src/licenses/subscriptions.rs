@@ -8,19 +8,21 @@ use sortie_api::{OrgId, Timestamp, deployment::EntitlementState};
 use crate::{
     Error, Result, Store,
     access::audit::{Audit, record},
-    db::{Row, Stmt, Tx, batch, insert, vals},
+    db::{ReadRow, Stmt, Tx, batch, insert, row, select, vals},
     organizations::lock,
 };
 
-/// Plan that an organization pays for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SubscribedPlan {
-    /// Name of the plan.
-    pub name: String,
-    /// Runs in a calendar month, for each deployment.
-    pub monthly_runs: i64,
-    /// Maximum number of deployments.
-    pub deployments: i64,
+row! {
+    /// Plan that an organization pays for.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct SubscribedPlan {
+        /// Name of the plan.
+        pub name: String = "plan",
+        /// Runs in a calendar month, for each deployment.
+        pub monthly_runs: i64 = "monthly_runs",
+        /// Maximum number of deployments.
+        pub deployments: i64 = "deployments",
+    }
 }
 
 /// Subscription as it was read at Stripe.
@@ -42,21 +44,23 @@ pub struct ReadSubscription {
     pub since: Option<i64>,
 }
 
-/// Subscription as it is recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SubscriptionRow {
-    /// ID at Stripe.
-    pub id: String,
-    /// Plan that is paid.
-    pub plan: SubscribedPlan,
-    /// State of the entitlement.
-    pub state: EntitlementState,
-    /// End of the licenses that are issued.
-    pub period_end: Timestamp,
-    /// Whether Stripe goes on to charge for it.
-    pub renews: bool,
-    /// Number of changes of the organization's subscriptions.
-    pub revision: i64,
+row! {
+    /// Subscription as it is recorded.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct SubscriptionRow {
+        /// ID at Stripe.
+        pub id: String = "id",
+        /// Plan that is paid.
+        pub plan: SubscribedPlan,
+        /// State of the entitlement.
+        pub state: EntitlementState = "state",
+        /// End of the licenses that are issued.
+        pub period_end: Timestamp = "period_end",
+        /// Whether Stripe goes on to charge for it.
+        pub renews: bool = "renews",
+        /// Number of changes of the organization's subscriptions.
+        pub revision: i64 = "revision",
+    }
 }
 
 /// Outcome of recording a subscription.
@@ -79,26 +83,14 @@ const RENEWS: Error = Error::Conflict(
     "the organization has a subscription to licenses: cancel it in the customer portal first",
 );
 
-/// Columns that [`subscription_from`] reads.
-macro_rules! select_subscription {
-    ($condition:literal) => {
-        concat!(
-            "SELECT id, plan, monthly_runs, deployments, state, period_end, renews, revision FROM subscription WHERE ",
-            $condition
-        )
-    };
-}
+/// Query of the subscription of an organization.
+const OF_ORGANIZATION: &str = select!(SubscriptionRow, " FROM subscription WHERE org_id = $1");
 
 impl Store {
     /// Reads the subscription of an organization.
     pub async fn subscription(&self, org: OrgId) -> Result<Option<SubscriptionRow>> {
         self.db
-            .read(move |tx| {
-                tx.query_opt(select_subscription!("org_id = $1"), vals![org])?
-                    .as_ref()
-                    .map(subscription_from)
-                    .transpose()
-            })
+            .read(move |tx| tx.read_opt(OF_ORGANIZATION, vals![org]))
             .await
     }
 
@@ -111,7 +103,7 @@ impl Store {
                     "SELECT revision FROM subscription WHERE id = $1",
                     vals![id.as_str()],
                 )?
-                .map(|row| row.int(0))
+                .map(|row| row.only())
                 .transpose()
             })
             .await
@@ -129,14 +121,8 @@ impl Store {
 }
 
 fn put(tx: &mut dyn Tx, read: &ReadSubscription, audit: &Audit) -> Result<RecordedSubscription> {
-    let [_, found] = batch(
-        tx,
-        &[
-            lock(read.org),
-            Stmt::new(select_subscription!("org_id = $1"), vals![read.org]),
-        ],
-    )?;
-    let known = found.rows.first().map(subscription_from).transpose()?;
+    let [_, found] = batch(tx, &[lock(read.org), Stmt::new(OF_ORGANIZATION, vals![read.org])])?;
+    let known = found.rows.first().map(SubscriptionRow::read).transpose()?;
     let next = match next(known.as_ref(), read) {
         Ok(next) => next,
         Err(outcome) => return Ok(outcome),
@@ -195,9 +181,9 @@ fn upsert(org: OrgId, row: &SubscriptionRow, at: Timestamp) -> Stmt<'_> {
         "plan": row.plan.name.as_str(),
         "monthly_runs": row.plan.monthly_runs,
         "deployments": row.plan.deployments,
-        "state": row.state.as_str(),
+        "state": row.state,
         "period_end": row.period_end,
-        "renews": i64::from(row.renews),
+        "renews": row.renews,
         "revision": row.revision,
         "updated_at": at,
     }, " ON CONFLICT (org_id) DO UPDATE SET id = excluded.id, plan = excluded.plan, monthly_runs = \
@@ -212,19 +198,4 @@ pub(crate) fn none_renews(org: OrgId) -> Stmt<'static> {
         vals![org],
     )
     .exactly(0, RENEWS)
-}
-
-fn subscription_from(row: &Row) -> Result<SubscriptionRow> {
-    Ok(SubscriptionRow {
-        id: row.text(0)?.to_owned(),
-        plan: SubscribedPlan {
-            name: row.text(1)?.to_owned(),
-            monthly_runs: row.int(2)?,
-            deployments: row.int(3)?,
-        },
-        state: row.parse(4)?,
-        period_end: row.time(5)?,
-        renews: row.int(6)? == 1,
-        revision: row.int(7)?,
-    })
 }

@@ -69,7 +69,7 @@ pub(super) fn look(tx: &mut dyn Tx, run: &NewRun) -> Result<Option<Error>> {
 /// Runs that were counted in the month that begins at `month`.
 pub(crate) fn used(tx: &mut dyn Tx, month: Timestamp) -> Result<i64> {
     tx.query_opt("SELECT used FROM allowance WHERE month = $1", vals![month])?
-        .map_or(Ok(0), |row| row.int(0))
+        .map_or(Ok(0), |row| row.only())
 }
 
 /// The write of one month. It affects no row if the allowance has no room. The license in the database wins over the one

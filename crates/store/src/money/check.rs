@@ -7,7 +7,7 @@ use sortie_api::{OrgId, PaymentId, RunId, Timestamp};
 
 use crate::{
     Result, Store,
-    db::{Row, Turn, Tx, vals},
+    db::{Turn, Tx, row, select, vals},
     money::purchases::MICROS_OF_A_CENT,
 };
 
@@ -87,8 +87,8 @@ impl Store {
     /// System: compares the credits of one organization with its ledger and the reservations of its runs.
     pub async fn check_credits_of(&self, org: OrgId) -> Result<Vec<LedgerDifference>> {
         let checked = self.db.scan(Turn::System, move |tx| {
-            let rows = tx.query_all(concat!(credits!(), "WHERE o.id = $1"), vals![org])?;
-            compare_credits(&rows)
+            let sql = select!(CreditRow, ORGANIZATIONS, "WHERE o.id = $1");
+            Ok(compare_credits(&tx.read_all(sql, vals![org])?))
         });
         Ok(checked.await?.differences)
     }
@@ -115,40 +115,66 @@ impl Store {
     }
 }
 
-/// Organizations with their balances and reservations, as they are and as they should be.
-macro_rules! credits {
-    () => {
-        "SELECT o.id, \
-         COALESCE((SELECT c.balance_micros FROM credit c WHERE c.org_id = o.id), 0), \
-         COALESCE(s.balance_micros, 0) + (SELECT CAST(COALESCE(SUM(l.amount_micros), 0) AS BIGINT) FROM ledger l \
-           WHERE l.org_id = o.id AND (l.at, l.cause) > (COALESCE(s.at, -1), COALESCE(s.cause, ''))), \
-         COALESCE((SELECT c.reserved_micros FROM credit c WHERE c.org_id = o.id), 0), \
-         (SELECT CAST(COALESCE(SUM((SELECT r.reserved_micros FROM run r WHERE r.id = q.run_id)), 0) AS BIGINT) \
-           FROM queue q WHERE q.org_id = o.id AND q.node_id IS NULL) + \
-         (SELECT CAST(COALESCE(SUM((SELECT r.reserved_micros FROM run r WHERE r.id = q.run_id)), 0) AS BIGINT) \
-           FROM queue q WHERE q.org_id = o.id AND q.node_id IS NOT NULL) \
-         FROM organization o LEFT JOIN ledger_sum s ON s.org_id = o.id "
-    };
+row! {
+    /// Organization with its balance and what is reserved, as they are and as they should be.
+    struct CreditRow {
+        org: OrgId = "o.id",
+        balance: i64 = "COALESCE((SELECT c.balance_micros FROM credit c WHERE c.org_id = o.id), 0)",
+        entered: i64 =
+            "COALESCE(s.balance_micros, 0) + (SELECT CAST(COALESCE(SUM(l.amount_micros), 0) AS BIGINT) FROM ledger l \
+             WHERE l.org_id = o.id AND (l.at, l.cause) > (COALESCE(s.at, -1), COALESCE(s.cause, '')))",
+        reserved: i64 = "COALESCE((SELECT c.reserved_micros FROM credit c WHERE c.org_id = o.id), 0)",
+        unsettled: i64 =
+            "(SELECT CAST(COALESCE(SUM((SELECT r.reserved_micros FROM run r WHERE r.id = q.run_id)), 0) AS BIGINT) \
+             FROM queue q WHERE q.org_id = o.id AND q.node_id IS NULL) + \
+             (SELECT CAST(COALESCE(SUM((SELECT r.reserved_micros FROM run r WHERE r.id = q.run_id)), 0) AS BIGINT) \
+             FROM queue q WHERE q.org_id = o.id AND q.node_id IS NOT NULL)",
+    }
 }
-use credits;
+
+const ORGANIZATIONS: &str = " FROM organization o LEFT JOIN ledger_sum s ON s.org_id = o.id ";
+
+row! {
+    struct ChargedRun {
+        run: RunId = "r.id",
+        created_at: Timestamp = "r.created_at",
+        reserved: Option<i64> = "r.reserved_micros",
+        cost: i64 = "r.cost_micros",
+        billing_pending: bool = "r.billing_pending",
+        charged: Option<i64> =
+            "(SELECT CASE WHEN l.kind = 'charge' AND l.org_id = r.org_id THEN 0 - l.amount_micros ELSE 0 END \
+             FROM ledger l WHERE l.cause = r.id)",
+    }
+}
+
+row! {
+    struct PaymentSums {
+        payment: Option<PaymentId> = "moved.payment_id",
+        paid: i64 = "CAST(SUM(moved.paid) AS BIGINT)",
+        bought: i64 = "CAST(SUM(moved.bought) AS BIGINT)",
+        reported: i64 = "CAST(SUM(moved.reported) AS BIGINT)",
+        taken: i64 = "CAST(SUM(moved.taken) AS BIGINT)",
+    }
+}
 
 fn check_credits(tx: &mut dyn Tx, after: &str, limit: u32) -> Result<LedgerChecked<OrgId>> {
-    let rows = tx.query_all(
-        concat!(credits!(), "WHERE o.id > $1 ORDER BY o.id LIMIT $2"),
+    let rows: Vec<CreditRow> = tx.read_all(
+        select!(CreditRow, ORGANIZATIONS, "WHERE o.id > $1 ORDER BY o.id LIMIT $2"),
         vals![after, limit],
     )?;
-    compare_credits(&rows)
+    Ok(compare_credits(&rows))
 }
 
-fn compare_credits(rows: &[Row]) -> Result<LedgerChecked<OrgId>> {
+fn compare_credits(rows: &[CreditRow]) -> LedgerChecked<OrgId> {
     let mut differences = Vec::new();
     for row in rows {
-        let org = row.parse(0)?;
-        for (rule, found, expected) in [(LedgerRule::Balance, 1, 2), (LedgerRule::Reserved, 3, 4)] {
-            let (found, expected) = (row.int(found)?, row.int(expected)?);
+        for (rule, found, expected) in [
+            (LedgerRule::Balance, row.balance, row.entered),
+            (LedgerRule::Reserved, row.reserved, row.unsettled),
+        ] {
             if found != expected {
                 differences.push(LedgerDifference {
-                    org,
+                    org: row.org,
                     rule,
                     run: None,
                     payment: None,
@@ -158,10 +184,10 @@ fn compare_credits(rows: &[Row]) -> Result<LedgerChecked<OrgId>> {
             }
         }
     }
-    Ok(LedgerChecked {
+    LedgerChecked {
         differences,
-        looked_at: rows.iter().map(|row| row.parse(0)).collect::<Result<_>>()?,
-    })
+        looked_at: rows.iter().map(|row| row.org).collect(),
+    }
 }
 
 fn check_charges(
@@ -174,32 +200,29 @@ fn check_charges(
         (at, run.to_string())
     });
     // Runs that are not settled are looked at too: they only have no charge.
-    let rows = tx.query_all(
-        "SELECT r.id, r.created_at, r.reserved_micros, r.cost_micros, r.billing_pending, \
-         (SELECT CASE WHEN l.kind = 'charge' AND l.org_id = r.org_id THEN 0 - l.amount_micros ELSE 0 END \
-           FROM ledger l WHERE l.cause = r.id) \
-         FROM run r WHERE r.org_id = $1 AND r.created_at >= $2 AND r.created_at >= 0 AND (r.created_at, r.id) > ($2, $3) ORDER BY r.created_at, r.id LIMIT $4",
+    let rows: Vec<ChargedRun> = tx.read_all(
+        select!(
+            ChargedRun,
+            " FROM run r WHERE r.org_id = $1 AND r.created_at >= $2 AND r.created_at >= 0 \
+             AND (r.created_at, r.id) > ($2, $3) ORDER BY r.created_at, r.id LIMIT $4"
+        ),
         vals![org, since, after.as_str(), limit],
     )?;
-    let mut differences = Vec::new();
-    for row in &rows {
-        differences.extend(run_differences(org, row)?);
-    }
     Ok(LedgerChecked {
-        differences,
-        looked_at: rows
-            .iter()
-            .map(|row| Ok((row.time(1)?, row.parse(0)?)))
-            .collect::<Result<_>>()?,
+        differences: rows.iter().flat_map(|row| run_differences(org, row)).collect(),
+        looked_at: rows.iter().map(|row| (row.created_at, row.run)).collect(),
     })
 }
 
 /// Breaches of rules by one run.
-fn run_differences(org: OrgId, row: &Row) -> Result<Vec<LedgerDifference>> {
-    let run = row.parse(0)?;
-    let (reserved, cost, charged) = (row.opt_int(2)?, row.int(3)?, row.opt_int(5)?.unwrap_or_default());
-    let is_settled = row.int(4)? == 0;
-    let owed = if is_settled && reserved.is_some() { cost } else { 0 };
+fn run_differences(org: OrgId, row: &ChargedRun) -> Vec<LedgerDifference> {
+    let (run, cost, charged) = (row.run, row.cost, row.charged.unwrap_or_default());
+    let is_settled = !row.billing_pending;
+    let owed = if is_settled && row.reserved.is_some() {
+        cost
+    } else {
+        0
+    };
     let mut differences = Vec::new();
     let mut differs = |rule, expected, found| {
         differences.push(LedgerDifference {
@@ -214,17 +237,19 @@ fn run_differences(org: OrgId, row: &Row) -> Result<Vec<LedgerDifference>> {
     if charged != owed {
         differs(LedgerRule::Charge, owed, charged);
     }
-    if let Some(reserved) = reserved.filter(|reserved| is_settled && !(0..=*reserved).contains(&cost)) {
+    if let Some(reserved) = row
+        .reserved
+        .filter(|reserved| is_settled && !(0..=*reserved).contains(&cost))
+    {
         differs(LedgerRule::Cost, reserved, cost);
     }
-    Ok(differences)
+    differences
 }
 
 fn check_payments(tx: &mut dyn Tx, org: OrgId) -> Result<Vec<LedgerDifference>> {
     // Entries are found by the organization, so those of another payment, and of none, are found as well.
-    let rows = tx.query_all(
-        "SELECT moved.payment_id, CAST(SUM(moved.paid) AS BIGINT), CAST(SUM(moved.bought) AS BIGINT), \
-         CAST(SUM(moved.reported) AS BIGINT), CAST(SUM(moved.taken) AS BIGINT) FROM \
+    let rows: Vec<PaymentSums> = tx.read_all(
+        select!(PaymentSums, " FROM \
          (SELECT p.id AS payment_id, p.amount_cents * $2 AS paid, 0 AS bought, \
            {LEAST}(p.amount_cents, p.refunded_cents + p.disputed_cents) * $2 AS reported, 0 AS taken \
            FROM payment p WHERE p.org_id = $1 AND p.created_at >= 0 \
@@ -237,20 +262,21 @@ fn check_payments(tx: &mut dyn Tx, org: OrgId) -> Result<Vec<LedgerDifference>> 
           UNION ALL SELECT CASE WHEN s.payment_id <> '' THEN s.payment_id END, 0, s.bought_micros, 0, s.taken_micros \
            FROM ledger_payment_sum s WHERE s.org_id = $1) AS moved \
          GROUP BY moved.payment_id \
-         HAVING SUM(moved.paid) <> SUM(moved.bought) OR SUM(moved.reported) <> SUM(moved.taken)",
+         HAVING SUM(moved.paid) <> SUM(moved.bought) OR SUM(moved.reported) <> SUM(moved.taken)"),
         vals![org, MICROS_OF_A_CENT],
     )?;
     let mut differences = Vec::new();
     for row in &rows {
-        let payment = row.opt_parse(0)?;
-        for (rule, expected, found) in [(LedgerRule::Purchase, 1, 2), (LedgerRule::TakenBack, 3, 4)] {
-            let (expected, found) = (row.int(expected)?, row.int(found)?);
+        for (rule, expected, found) in [
+            (LedgerRule::Purchase, row.paid, row.bought),
+            (LedgerRule::TakenBack, row.reported, row.taken),
+        ] {
             if expected != found {
                 differences.push(LedgerDifference {
                     org,
                     rule,
                     run: None,
-                    payment,
+                    payment: row.payment,
                     expected,
                     found,
                 });

@@ -9,7 +9,7 @@ use sortie_api::{Micros, OrgId, RunStatus};
 use super::shared_rows::Writers;
 use crate::{
     Error, Result, Store,
-    db::{Answer, Row, Stmt, Tx, batch, tail::CreditChange, vals},
+    db::{Answer, Stmt, Tx, batch, row, select, tail::CreditChange, vals},
     error::InsufficientCredit,
     installation::observe::MOST_COUNTED,
     runs::NewRun,
@@ -34,13 +34,15 @@ impl Payment {
     }
 }
 
-/// Credits of an organization.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Credit {
-    /// Sum of the ledger. Negative after refunds, disputes and corrections of credits that were spent.
-    pub balance_micros: i64,
-    /// Sum of what is reserved for runs that are not settled.
-    pub reserved: Micros,
+row! {
+    /// Credits of an organization.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Credit {
+        /// Sum of the ledger. Negative after refunds, disputes and corrections of credits that were spent.
+        pub balance_micros: i64 = "balance_micros",
+        /// Sum of what is reserved for runs that are not settled.
+        pub reserved: Micros = "reserved_micros",
+    }
 }
 
 impl Credit {
@@ -50,15 +52,17 @@ impl Credit {
     }
 }
 
-/// Sums of the credits of a deployment, over at most [`MOST_COUNTED`] organizations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CreditSums {
-    /// Sum of the balances.
-    pub balance_micros: i64,
-    /// Sum of what is reserved for runs that are not settled.
-    pub reserved_micros: i64,
-    /// Number of organizations whose balance is negative.
-    pub negative: i64,
+row! {
+    /// Sums of the credits of a deployment, over at most [`MOST_COUNTED`] organizations.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct CreditSums {
+        /// Sum of the balances.
+        pub balance_micros: i64 = "CAST(COALESCE(SUM(balance_micros), 0) AS BIGINT)",
+        /// Sum of what is reserved for runs that are not settled.
+        pub reserved_micros: i64 = "CAST(COALESCE(SUM(reserved_micros), 0) AS BIGINT)",
+        /// Number of organizations whose balance is negative.
+        pub negative: i64 = "COUNT(CASE WHEN balance_micros < 0 THEN 1 END)",
+    }
 }
 
 impl Store {
@@ -74,19 +78,14 @@ impl Store {
 }
 
 fn sums(tx: &mut dyn Tx) -> Result<CreditSums> {
-    let row = tx.query_opt(
-        "SELECT CAST(COALESCE(SUM(balance_micros), 0) AS BIGINT), CAST(COALESCE(SUM(reserved_micros), 0) AS BIGINT), \
-         COUNT(CASE WHEN balance_micros < 0 THEN 1 END) FROM (\
-           SELECT balance_micros, reserved_micros FROM credit WHERE org_id > '' LIMIT $1) AS counted",
+    let sums = tx.read_opt(
+        select!(
+            CreditSums,
+            " FROM (SELECT balance_micros, reserved_micros FROM credit WHERE org_id > '' LIMIT $1) AS counted"
+        ),
         vals![MOST_COUNTED],
     )?;
-    row.map_or(Ok(CreditSums::default()), |row| {
-        Ok(CreditSums {
-            balance_micros: row.int(0)?,
-            reserved_micros: row.int(1)?,
-            negative: row.int(2)?,
-        })
-    })
+    Ok(sums.unwrap_or_default())
 }
 
 /// Statement that begins the credits of an organization, unless it has some.
@@ -118,58 +117,41 @@ pub(crate) fn has_none(org: OrgId, otherwise: Error) -> Stmt<'static> {
     .exactly(0, otherwise)
 }
 
-/// Columns that [`credit_from`] reads.
-macro_rules! select_credit {
-    () => {
-        "SELECT balance_micros, reserved_micros, suspended FROM credit WHERE org_id = $1"
-    };
+row! {
+    struct CreditRow {
+        credit: Credit,
+        suspended: bool = "suspended",
+    }
 }
 
-/// Column that [`is_low`] reads.
-macro_rules! low_column {
-    () => {
-        "CASE WHEN balance_micros - reserved_micros < topup_below_micros THEN 1 ELSE 0 END"
-    };
-}
-
-fn credit_from(row: &Row) -> Result<Credit> {
-    Ok(Credit {
-        balance_micros: row.int(0)?,
-        reserved: row.micros(1)?,
-    })
-}
+/// Query of the credits of an organization.
+const OF_ORGANIZATION: &str = select!(CreditRow, " FROM credit WHERE org_id = $1");
 
 pub(super) fn read(tx: &mut dyn Tx, org: OrgId) -> Result<Credit> {
-    let row = tx.query_opt(select_credit!(), vals![org])?;
-    row.as_ref().map_or(Ok(Credit::default()), credit_from)
+    let row: Option<CreditRow> = tx.read_opt(OF_ORGANIZATION, vals![org])?;
+    Ok(row.map(|row| row.credit).unwrap_or_default())
 }
 
 /// Update of one organization's credit.
-macro_rules! update_credit {
-    ($($rest:expr),*) => {
-        concat!(
-            "UPDATE credit SET balance_micros = balance_micros + $2, reserved_micros = reserved_micros + $3 \
-             WHERE org_id = $1",
-            $($rest),*
-        )
-    };
-}
+const UPDATE: &str = "UPDATE credit SET balance_micros = balance_micros + $2, reserved_micros = reserved_micros + $3 \
+    WHERE org_id = $1";
 
-/// Condition of [`update_credit`] under which an amount is reserved.
-macro_rules! if_covered {
-    () => {
-        " AND suspended = 0 AND balance_micros + CAST($2 AS BIGINT) - reserved_micros - CAST($3 AS BIGINT) >= 0"
-    };
-}
+/// Condition of [`UPDATE`] under which an amount is reserved.
+const IF_COVERED: &str =
+    " AND suspended = 0 AND balance_micros + CAST($2 AS BIGINT) - reserved_micros - CAST($3 AS BIGINT) >= 0";
+
+/// End of [`UPDATE`] for [`is_low`].
+const RETURNING_LOW: &str =
+    " RETURNING CASE WHEN balance_micros - reserved_micros < topup_below_micros THEN 1 ELSE 0 END";
 
 /// The update of one organization's credit. It affects no row if there is not enough for what is to be held, if the
 /// organization is suspended then, or if the row is missing. Where several write, its row is for [`is_low`].
 pub(super) fn statement(org: OrgId, change: CreditChange, writers: Writers) -> Stmt<'static> {
     let sql = match (change.held > 0, writers) {
-        (true, Writers::Several) => update_credit!(if_covered!(), " RETURNING ", low_column!()),
-        (true, Writers::One) => update_credit!(if_covered!()),
-        (false, Writers::Several) => update_credit!(" RETURNING ", low_column!()),
-        (false, Writers::One) => update_credit!(),
+        (true, Writers::Several) => constcat::concat!(UPDATE, IF_COVERED, RETURNING_LOW),
+        (true, Writers::One) => constcat::concat!(UPDATE, IF_COVERED),
+        (false, Writers::Several) => constcat::concat!(UPDATE, RETURNING_LOW),
+        (false, Writers::One) => UPDATE,
     };
     let reserved = change.held.saturating_sub(change.released);
     Stmt::new(sql, vals![org, change.added, reserved])
@@ -177,7 +159,7 @@ pub(super) fn statement(org: OrgId, change: CreditChange, writers: Writers) -> S
 
 /// Whether the credit that [`statement`] has changed is below the threshold of automatic purchases.
 pub(super) fn is_low(answer: &Answer) -> bool {
-    answer.rows.first().is_some_and(|row| row.int(0) == Ok(1))
+    answer.rows.first().is_some_and(|row| row.only() == Ok(true))
 }
 
 /// Query for those of the organizations, a JSON array, whose credits are below the threshold of automatic purchases.
@@ -227,14 +209,14 @@ pub(super) fn lock(org: OrgId) -> Stmt<'static> {
 
 /// The refusal of a run that is not covered.
 fn refused(tx: &mut dyn Tx, org: OrgId, wanted: i64) -> Result<Option<Error>> {
-    let row = tx.query_opt(select_credit!(), vals![org])?;
+    let row: Option<CreditRow> = tx.read_opt(OF_ORGANIZATION, vals![org])?;
     let Some(row) = row else {
         return insufficient(wanted, Micros::ZERO).map(Some);
     };
-    if row.int(2)? != 0 {
+    if row.suspended {
         return Ok(Some(Error::Suspended));
     }
-    let available = credit_from(&row)?.available();
+    let available = row.credit.available();
     if available.get() >= wanted {
         return Ok(None);
     }

@@ -6,14 +6,14 @@
 //! Both hold the lock of the organization's credit when they choose the time of an entry: that of its cause, or the one after the
 //! newest entry where that is later. So an entry is always newer than those that were committed before it.
 
-use sortie_api::{LedgerEntry, LedgerKind, OrgId, Timestamp, UserId};
+use sortie_api::{LedgerEntry, LedgerKind, OrgId, RunId, Timestamp, UserId};
 
 use super::credit::{self, Credit};
 use crate::{
     Error, Result, Store,
     access::{Audit, audit::record},
     db::{
-        Row, Stmt, Tx, batch,
+        Stmt, Tx, batch, filled, insert, row, select,
         tail::{CreditChange, Tail},
         vals,
     },
@@ -56,13 +56,42 @@ pub enum Appended {
     Before,
 }
 
-/// Position of an entry in the list of its organization.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LedgerPosition {
-    /// Time of the entry.
-    pub at: Timestamp,
-    /// Cause of the entry.
-    pub cause: String,
+row! {
+    /// Position of an entry in the list of its organization.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct LedgerPosition {
+        /// Time of the entry.
+        pub at: Timestamp = "at",
+        /// Cause of the entry.
+        pub cause: String = "cause",
+    }
+}
+
+row! {
+    struct LedgerRow {
+        position: LedgerPosition,
+        kind: LedgerKind = "kind",
+        amount_micros: i64 = "amount_micros",
+        description: String = "description",
+        run: Option<RunId> = "run_id",
+        payment: Option<String> = "payment_id",
+        topup: Option<String> = "topup_id",
+    }
+}
+
+impl From<LedgerRow> for (LedgerPosition, LedgerEntry) {
+    fn from(row: LedgerRow) -> Self {
+        let entry = LedgerEntry {
+            kind: row.kind,
+            amount_micros: row.amount_micros,
+            description: row.description,
+            created_at: row.position.at,
+            run_id: row.run,
+            payment_id: row.payment,
+            topup_id: row.topup,
+        };
+        (row.position, entry)
+    }
 }
 
 impl Store {
@@ -125,28 +154,21 @@ fn list(
     let (at, cause) = before.map_or((Timestamp::from_micros(i64::MAX), ""), |before| {
         (before.at, before.cause.as_str())
     });
-    tx.query_all(
-        "SELECT at, cause, kind, amount_micros, description, run_id, payment_id, topup_id FROM ledger \
-         WHERE org_id = $1 AND (at, cause) < ($2, $3) ORDER BY at DESC, cause DESC LIMIT $4",
+    let rows: Vec<LedgerRow> = tx.read_all(
+        select!(
+            LedgerRow,
+            " FROM ledger WHERE org_id = $1 AND (at, cause) < ($2, $3) ORDER BY at DESC, cause DESC LIMIT $4"
+        ),
         vals![org, at, cause, limit],
-    )?
-    .iter()
-    .map(entry_from)
-    .collect()
+    )?;
+    Ok(rows.into_iter().map(Into::into).collect())
 }
 
-/// Time of a new entry of the organization `$org` with a cause of the time `$at`.
-macro_rules! time_of_entry {
-    ($org:literal, $at:literal) => {
-        concat!(
-            "{GREATEST}(",
-            $at,
-            ", 1 + COALESCE((SELECT l.at FROM ledger l WHERE l.org_id = ",
-            $org,
-            " ORDER BY l.at DESC LIMIT 1), -1))"
-        )
-    };
-}
+/// Time of a new entry of the organization `@org` with a cause of the time `@at`.
+const TIME_OF_ENTRY: &str = "{GREATEST}(@at, 1 + COALESCE((SELECT l.at FROM ledger l WHERE l.org_id = @org ORDER BY l.at DESC LIMIT 1), -1))";
+
+/// Time of an entry in its insertion, where the organization is the second parameter.
+const TIME_OF_NEW: &str = filled!(TIME_OF_ENTRY, "@at" = "CAST(@ AS BIGINT)", "@org" = "$2");
 
 /// Appends an entry and moves the balance by its amount, unless the entry is there. [`OTHER_ENTRY`] if its cause is there
 /// with another organization, kind or amount. It goes last in a command, as it locks the credit of the organization.
@@ -156,25 +178,17 @@ pub(crate) fn append(tx: &mut dyn Tx, entry: &NewLedgerEntry) -> Result<Appended
         &[
             credit::begin(entry.org),
             credit::lock(entry.org),
-            Stmt::new(
-                concat!(
-                    "INSERT INTO ledger (cause, org_id, at, kind, amount_micros, payment_id, topup_id, description, user_id) \
-                     VALUES ($1, $2, ",
-                    time_of_entry!("$2", "CAST($3 AS BIGINT)"),
-                    ", $4, $5, $6, $7, $8, $9) ON CONFLICT (cause) DO NOTHING"
-                ),
-                vals![
-                    entry.cause.as_str(),
-                    entry.org,
-                    entry.at,
-                    entry.kind.as_str(),
-                    entry.amount_micros,
-                    entry.payment.as_deref(),
-                    entry.topup.as_deref(),
-                    entry.description.as_str(),
-                    entry.user
-                ],
-            ),
+            insert!("ledger", {
+                "cause": entry.cause.as_str(),
+                "org_id": entry.org,
+                "at" = TIME_OF_NEW: entry.at,
+                "kind": entry.kind,
+                "amount_micros": entry.amount_micros,
+                "payment_id": entry.payment.as_deref(),
+                "topup_id": entry.topup.as_deref(),
+                "description": entry.description.as_str(),
+                "user_id": entry.user,
+            }, " ON CONFLICT (cause) DO NOTHING"),
         ],
     )?;
     if inserted.affected == 1 {
@@ -183,12 +197,7 @@ pub(crate) fn append(tx: &mut dyn Tx, entry: &NewLedgerEntry) -> Result<Appended
     }
     tx.batch(&[Stmt::new(
         "SELECT 1 FROM ledger WHERE cause = $1 AND org_id = $2 AND kind = $3 AND amount_micros = $4",
-        vals![
-            entry.cause.as_str(),
-            entry.org,
-            entry.kind.as_str(),
-            entry.amount_micros
-        ],
+        vals![entry.cause.as_str(), entry.org, entry.kind, entry.amount_micros],
     )
     .exactly(1, OTHER_ENTRY)])?;
     Ok(Appended::Before)
@@ -199,31 +208,13 @@ pub(crate) fn append(tx: &mut dyn Tx, entry: &NewLedgerEntry) -> Result<Appended
 pub(super) fn charge(ids: &str, count: usize) -> Stmt<'_> {
     let count = u64::try_from(count).unwrap_or(u64::MAX);
     Stmt::new(
-        concat!(
+        constcat::concat!(
             "INSERT INTO ledger (cause, org_id, at, kind, amount_micros, run_id, description) SELECT r.id, r.org_id, ",
-            time_of_entry!("r.org_id", "r.finished_at"),
+            filled!(TIME_OF_ENTRY, "@at" = "r.finished_at", "@org" = "r.org_id"),
             ", 'charge', 0 - r.cost_micros, r.id, 'run' FROM run r \
              WHERE r.id {IN}SELECT value FROM {JSON_EACH}($1){END} AND r.cost_micros > 0 AND r.finished_at IS NOT NULL"
         ),
         vals![ids],
     )
     .exactly(count, Error::Corrupt("a settled run has no cost".to_owned()))
-}
-
-fn entry_from(row: &Row) -> Result<(LedgerPosition, LedgerEntry)> {
-    let at = row.time(0)?;
-    let position = LedgerPosition {
-        at,
-        cause: row.text(1)?.to_owned(),
-    };
-    let entry = LedgerEntry {
-        kind: row.parse(2)?,
-        amount_micros: row.int(3)?,
-        description: row.text(4)?.to_owned(),
-        created_at: at,
-        run_id: row.opt_parse(5)?,
-        payment_id: row.opt_text(6)?.map(str::to_owned),
-        topup_id: row.opt_text(7)?.map(str::to_owned),
-    };
-    Ok((position, entry))
 }

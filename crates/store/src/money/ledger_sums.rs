@@ -8,7 +8,7 @@ use sortie_api::{LedgerKind, OrgId, Timestamp};
 use super::ledger::LedgerPosition;
 use crate::{
     Error, Result, Store,
-    db::{Row, Stmt, Turn, Tx, vals},
+    db::{Stmt, Turn, Tx, insert, row, select, vals},
 };
 
 /// Error of a step from a position that another node has left.
@@ -46,41 +46,49 @@ impl Store {
     }
 }
 
-fn position_from(row: &Row) -> Result<LedgerPosition> {
-    Ok(LedgerPosition {
-        at: row.time(0)?,
-        cause: row.text(1)?.to_owned(),
-    })
+row! {
+    /// Sums of entries of one payment, or of none.
+    struct StepSum {
+        payment: String = "COALESCE(l.payment_id, '')",
+        is_of_payments: bool = "CASE WHEN l.kind IN ($6, $7, $8) THEN 0 ELSE 1 END",
+        sum: i64 = "CAST(SUM(l.amount_micros) AS BIGINT)",
+        bought: i64 = "CAST(SUM(CASE WHEN l.kind = $9 THEN l.amount_micros ELSE 0 END) AS BIGINT)",
+    }
 }
 
 fn next_step(tx: &mut dyn Tx, org: OrgId, entries: u32) -> Result<Option<Step>> {
-    let from = tx.query_opt("SELECT at, cause FROM ledger_sum WHERE org_id = $1", vals![org])?;
-    let from = from.as_ref().map(position_from).transpose()?;
+    let from: Option<LedgerPosition> = tx.read_opt(
+        select!(LedgerPosition, " FROM ledger_sum WHERE org_id = $1"),
+        vals![org],
+    )?;
     let start = from.clone().unwrap_or(LedgerPosition {
         at: Timestamp::from_micros(-1),
         cause: String::new(),
     });
-    let last = tx.query_opt(
-        "SELECT at, cause FROM ledger WHERE org_id = $1 AND (at, cause) > ($2, $3) ORDER BY at, cause LIMIT 1 OFFSET $4",
+    let last: Option<LedgerPosition> = tx.read_opt(
+        select!(
+            LedgerPosition,
+            " FROM ledger WHERE org_id = $1 AND (at, cause) > ($2, $3) ORDER BY at, cause LIMIT 1 OFFSET $4"
+        ),
         vals![org, start.at, start.cause.as_str(), entries.saturating_sub(1)],
     )?;
-    let Some(last) = last else { return Ok(None) };
-    let to = position_from(&last)?;
-    let rows = tx.query_all(
-        "SELECT COALESCE(l.payment_id, ''), CASE WHEN l.kind IN ($6, $7, $8) THEN 0 ELSE 1 END, \
-         CAST(SUM(l.amount_micros) AS BIGINT), \
-         CAST(SUM(CASE WHEN l.kind = $9 THEN l.amount_micros ELSE 0 END) AS BIGINT) \
-         FROM ledger l WHERE l.org_id = $1 AND (l.at, l.cause) > ($2, $3) AND (l.at, l.cause) <= ($4, $5) GROUP BY 1, 2",
+    let Some(to) = last else { return Ok(None) };
+    let sums: Vec<StepSum> = tx.read_all(
+        select!(
+            StepSum,
+            " FROM ledger l WHERE l.org_id = $1 AND (l.at, l.cause) > ($2, $3) AND (l.at, l.cause) <= ($4, $5) \
+             GROUP BY 1, 2"
+        ),
         vals![
             org,
             start.at,
             start.cause.as_str(),
             to.at,
             to.cause.as_str(),
-            LedgerKind::Charge.as_str(),
-            LedgerKind::Grant.as_str(),
-            LedgerKind::Correction.as_str(),
-            LedgerKind::Purchase.as_str()
+            LedgerKind::Charge,
+            LedgerKind::Grant,
+            LedgerKind::Correction,
+            LedgerKind::Purchase
         ],
     )?;
     let mut step = Step {
@@ -89,14 +97,13 @@ fn next_step(tx: &mut dyn Tx, org: OrgId, entries: u32) -> Result<Option<Step>> 
         balance_micros: 0,
         payments: Vec::new(),
     };
-    for row in &rows {
-        let (sum, bought_micros) = (row.int(2)?, row.int(3)?);
-        step.balance_micros = step.balance_micros.saturating_add(sum);
-        if row.int(1)? == 1 {
+    for of in sums {
+        step.balance_micros = step.balance_micros.saturating_add(of.sum);
+        if of.is_of_payments {
             step.payments.push(PaymentSum {
-                payment: row.text(0)?.to_owned(),
-                bought_micros,
-                taken_micros: bought_micros.saturating_sub(sum),
+                payment: of.payment,
+                bought_micros: of.bought,
+                taken_micros: of.bought.saturating_sub(of.sum),
             });
         }
     }
@@ -111,21 +118,23 @@ fn take_step(tx: &mut dyn Tx, org: OrgId, step: &Step) -> Result<()> {
              WHERE org_id = $1 AND at = $5 AND cause = $6",
             vals![org, to, cause, step.balance_micros, from.at, from.cause.as_str()],
         ),
-        None => Stmt::new(
-            "INSERT INTO ledger_sum (org_id, at, cause, balance_micros) VALUES ($1, $2, $3, $4) \
-             ON CONFLICT (org_id) DO NOTHING",
-            vals![org, to, cause, step.balance_micros],
-        ),
+        None => insert!("ledger_sum", {
+            "org_id": org,
+            "at": to,
+            "cause": cause,
+            "balance_micros": step.balance_micros,
+        }, " ON CONFLICT (org_id) DO NOTHING"),
     };
     let mut statements = vec![moved.exactly(1, MOVED)];
     statements.extend(step.payments.iter().map(|of| {
-        Stmt::new(
-            "INSERT INTO ledger_payment_sum (org_id, payment_id, bought_micros, taken_micros) VALUES ($1, $2, $3, $4) \
-             ON CONFLICT (org_id, payment_id) DO UPDATE SET \
-             bought_micros = ledger_payment_sum.bought_micros + excluded.bought_micros, \
-             taken_micros = ledger_payment_sum.taken_micros + excluded.taken_micros",
-            vals![org, of.payment.as_str(), of.bought_micros, of.taken_micros],
-        )
+        insert!("ledger_payment_sum", {
+            "org_id": org,
+            "payment_id": of.payment.as_str(),
+            "bought_micros": of.bought_micros,
+            "taken_micros": of.taken_micros,
+        }, " ON CONFLICT (org_id, payment_id) DO UPDATE SET \
+            bought_micros = ledger_payment_sum.bought_micros + excluded.bought_micros, \
+            taken_micros = ledger_payment_sum.taken_micros + excluded.taken_micros")
     }));
     tx.batch(&statements).map(drop)
 }

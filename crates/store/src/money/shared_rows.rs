@@ -7,7 +7,7 @@ use super::{allowance, credit, ledger, low_credits::LowCredits, metrics::CreditM
 use crate::{
     Error, Result,
     db::{
-        Stmt, Tx,
+        Row, Stmt, Tx,
         tail::{SharedRow, SharedRows, Sums, Tail, Written},
     },
 };
@@ -61,7 +61,7 @@ pub(crate) fn write(tx: &mut dyn Tx, sums: &Sums) -> Result<Written> {
             .batch(&[credit::low_among(&ids.moved)])?
             .pop()
             .unwrap_or_default();
-        written.low = low.rows.iter().map(|row| row.parse(0)).collect::<Result<_>>()?;
+        written.low = low.rows.iter().map(Row::only).collect::<Result<_>>()?;
     }
     Ok(written)
 }

@@ -160,25 +160,19 @@ impl Store {
 
 /// Inserts a grant where the person may give it.
 fn insert(new: &NewGrant) -> Stmt<'_> {
-    Stmt::new(
-        "INSERT INTO oauth_grant (id, org_id, user_id, client_id, client_name, scope, created_at, used_at, expires_at) \
-         SELECT $1, m.org_id, m.user_id, $4, $5, $6, CAST($7 AS BIGINT), CAST($7 AS BIGINT), CAST($8 AS BIGINT) \
-         FROM membership m JOIN organization o ON o.id = m.org_id JOIN person p ON p.id = m.user_id \
-         WHERE m.org_id = $2 AND m.user_id = $3 AND m.role IN ($6, $9, $10) AND o.suspended_at IS NULL \
-         AND p.disabled_at IS NULL",
-        vals![
-            new.id,
-            new.org,
-            new.user,
-            new.client_id.as_str(),
-            new.client_name.as_str(),
-            new.scope,
-            new.created_at,
-            new.code_expires_at,
-            Role::Admin,
-            Role::Owner
-        ],
-    )
+    insert!("oauth_grant", {
+        "id": new.id,
+        "org_id" = "m.org_id",
+        "user_id" = "m.user_id",
+        "client_id": new.client_id.as_str(),
+        "client_name": new.client_name.as_str(),
+        "scope": new.scope,
+        "created_at" = "CAST(@ AS BIGINT)": new.created_at,
+        "used_at" = "CAST(@ AS BIGINT)": new.created_at,
+        "expires_at" = "CAST(@ AS BIGINT)": new.code_expires_at,
+    }, select " FROM membership m JOIN organization o ON o.id = m.org_id JOIN person p ON p.id = m.user_id \
+        WHERE m.org_id = $8 AND m.user_id = $9 AND m.role IN ($4, $10, $11) AND o.suspended_at IS NULL \
+        AND p.disabled_at IS NULL", new.org, new.user, Role::Admin, Role::Owner)
 }
 
 /// Statement that ends every grant of a person.

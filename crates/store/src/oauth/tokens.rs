@@ -6,7 +6,7 @@ use sortie_api::{GrantId, OrgId, Role, Timestamp, UserId};
 use super::grants::{EndedGrant, GrantAudit, audit_end};
 use crate::{
     Result, Store,
-    db::{ReadRow, Stmt, Tx, batch, row, select, vals},
+    db::{ReadRow, Stmt, Tx, batch, insert, row, select, vals},
 };
 
 /// Pair of tokens to issue.
@@ -255,10 +255,10 @@ fn insert(grant: GrantId, tokens: &NewTokens) -> [Stmt<'_>; 2] {
 
 /// Inserts a token. No token outlives its grant.
 fn token<'a>(grant: GrantId, hash: &'a [u8; 32], kind: &'static str, until: Timestamp) -> Stmt<'a> {
-    Stmt::new(
-        "INSERT INTO oauth_token (hash, grant_id, kind, expires_at) \
-         SELECT CAST($1 AS {BLOB}), g.id, $3, {LEAST}(g.expires_at, CAST($4 AS BIGINT)) FROM oauth_grant g \
-         WHERE g.id = $2",
-        vals![hash.as_slice(), grant, kind, until],
-    )
+    insert!("oauth_token", {
+        "hash" = "CAST(@ AS {BLOB})": hash,
+        "grant_id" = "g.id",
+        "kind": kind,
+        "expires_at" = "{LEAST}(g.expires_at, CAST(@ AS BIGINT))": until,
+    }, select " FROM oauth_grant g WHERE g.id = $4", grant)
 }

@@ -7,10 +7,11 @@ use sortie_api::{OrgId, RunId, ScheduleId, Timestamp};
 
 use crate::{
     Error, Found, Result, Store,
-    db::{Row, Stmt, batch, vals},
+    db::{ReadRow, Row, Stmt, batch, row, select, vals},
     error::unless,
     found::page_by_id,
     money::{UsageDue, budgets::forget_known},
+    people::suspension::QueuedRun,
     runs::json_ids,
 };
 
@@ -38,6 +39,15 @@ const SETTINGS: [&str; 7] = [
      AND org_id {IN}SELECT a.org_id FROM auto_topup a WHERE a.org_id = $1 LIMIT $2{END}",
 ];
 
+row! {
+    struct CountedUsage {
+        until: Timestamp = "o.usage_until",
+        next_run: Option<Timestamp> =
+            "(SELECT r.created_at FROM run r WHERE r.org_id = o.id AND r.created_at >= o.usage_until \
+             AND r.created_at >= 0 ORDER BY r.created_at, r.id LIMIT 1)",
+    }
+}
+
 impl Store {
     /// System: lists deleted organizations of which something is left, in the order of their ids, those behind `after`, at
     /// most `limit`. Organizations that cannot be read are left out.
@@ -55,7 +65,7 @@ impl Store {
             )
         });
         Ok(page_by_id(&rows.await?, limit, "deleted organization", |row| {
-            row.parse(0)
+            row.only()
         }))
     }
 
@@ -77,19 +87,26 @@ impl Store {
                     tx,
                     &[
                         Stmt::new(
-                            "SELECT enqueued_at, run_id FROM queue WHERE org_id = $1 AND node_id IS NULL \
-                             AND (enqueued_at, run_id) > ($2, $3) ORDER BY enqueued_at, run_id LIMIT $4",
+                            select!(
+                                QueuedRun,
+                                " FROM queue WHERE org_id = $1 AND node_id IS NULL AND (enqueued_at, run_id) > ($2, $3) \
+                                 ORDER BY enqueued_at, run_id LIMIT $4"
+                            ),
                             params(),
                         ),
                         Stmt::new(
-                            "SELECT enqueued_at, run_id FROM queue WHERE org_id = $1 AND node_id IS NOT NULL \
-                             AND (enqueued_at, run_id) > ($2, $3) ORDER BY enqueued_at, run_id LIMIT $4",
+                            select!(
+                                QueuedRun,
+                                " FROM queue WHERE org_id = $1 AND node_id IS NOT NULL AND (enqueued_at, run_id) > ($2, $3) \
+                                 ORDER BY enqueued_at, run_id LIMIT $4"
+                            ),
                             params(),
                         ),
                     ],
                 )?;
                 let rows = waiting.rows.iter().chain(&held.rows);
-                let mut runs: Vec<Unsettled> = rows.map(unsettled_from).collect::<Result<_>>()?;
+                let runs: Result<Vec<QueuedRun>> = rows.map(QueuedRun::read).collect();
+                let mut runs: Vec<Unsettled> = runs?.iter().map(|queued| (queued.at, queued.run)).collect();
                 runs.sort_unstable();
                 runs.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
                 Ok(runs)
@@ -100,26 +117,23 @@ impl Store {
     /// System: returns runs of a deleted organization that are not counted in its usage, if there are any. No further run is
     /// created, so an hour of them can be counted before it has passed.
     pub async fn uncounted_usage(&self, org: OrgId) -> Result<Option<UsageDue>> {
-        let row = self
-            .db
-            .read(move |tx| {
-                tx.query_opt(
-                    "SELECT o.usage_until, (SELECT r.created_at FROM run r WHERE r.org_id = o.id \
-                     AND r.created_at >= o.usage_until AND r.created_at >= 0 ORDER BY r.created_at, r.id LIMIT 1) \
-                     FROM organization o WHERE o.id = $1 AND o.deleted_at IS NOT NULL",
-                    vals![org],
-                )
+        let found = self.db.read(move |tx| {
+            tx.read_opt(
+                select!(
+                    CountedUsage,
+                    " FROM organization o WHERE o.id = $1 AND o.deleted_at IS NOT NULL"
+                ),
+                vals![org],
+            )
+        });
+        let found: Option<CountedUsage> = found.await?;
+        Ok(found.and_then(|usage| {
+            Some(UsageDue {
+                org,
+                counted_until: usage.until,
+                next_run: usage.next_run?,
+                are_many: true,
             })
-            .await?;
-        let Some(row) = row else {
-            return Ok(None);
-        };
-        let counted_until = row.time(0)?;
-        Ok(row.opt_time(1)?.map(|next_run| UsageDue {
-            org,
-            counted_until,
-            next_run,
-            are_many: true,
         }))
     }
 
@@ -132,7 +146,7 @@ impl Store {
                     vals![org, limit],
                 )?
                 .iter()
-                .map(|row| row.parse(0))
+                .map(Row::only)
                 .collect()
             })
             .await
@@ -235,8 +249,4 @@ fn lock_deleted(org: OrgId) -> Stmt<'static> {
         vals![org],
     )
     .exactly(1, Error::NotFound)
-}
-
-fn unsettled_from(row: &Row) -> Result<Unsettled> {
-    Ok((row.time(0)?, row.parse(1)?))
 }

@@ -5,7 +5,7 @@ use sortie_api::{OrgId, Timestamp, UserId};
 use crate::{
     Error, Result, Store,
     access::{Audit, audit::record},
-    db::{Answer, ReadRow, Row, Stmt, row, vals},
+    db::{Answer, ReadRow, Stmt, insert, row, select, vals},
     error::unless,
     people::{
         one_time::{self, NewOneTime},
@@ -17,27 +17,32 @@ use crate::{
 /// Refusal of a first key where there is one.
 const NOT_THE_FIRST: Error = Error::Conflict("there is an operator key already");
 
-/// Organization as the operator sees it in a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OperatedOrganization {
-    /// ID of the organization.
-    pub id: OrgId,
-    /// Name of the organization.
-    pub name: String,
-    /// Time of the creation.
-    pub created_at: Timestamp,
-    /// Time of the suspension; none while the organization is not suspended.
-    pub suspended_at: Option<Timestamp>,
-    /// Reason of the suspension, in the operator's words.
-    pub suspended_why: Option<String>,
-    /// Time at which the owner deleted the organization.
-    pub deleted_at: Option<Timestamp>,
-    /// Owner, with the email address; none where there is none, as of an organization that was made without people.
-    pub owner: Option<(UserId, String)>,
-    /// Number of members.
-    pub members: i64,
-    /// Bytes of files and artifacts that the organization has stored.
-    pub stored_bytes: i64,
+row! {
+    /// Organization as the operator sees it in a list.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct OperatedOrganization {
+        /// ID of the organization.
+        pub id: OrgId = "o.id",
+        /// Name of the organization.
+        pub name: String = "o.name",
+        /// Time of the creation.
+        pub created_at: Timestamp = "o.created_at",
+        /// Time of the suspension; none while the organization is not suspended.
+        pub suspended_at: Option<Timestamp> = "o.suspended_at",
+        /// Reason of the suspension, in the operator's words.
+        pub suspended_why: Option<String> = "o.suspended_why",
+        /// Time at which the owner deleted the organization.
+        pub deleted_at: Option<Timestamp> = "o.deleted_at",
+        /// Owner; none where there is none, as of an organization that was made without people.
+        pub owner: Option<UserId> = "(SELECT m.user_id FROM membership m WHERE m.org_id = o.id AND m.role = 'owner')",
+        /// Email address of the owner.
+        pub owner_email: Option<String> = "(SELECT p.email FROM membership m JOIN person p ON p.id = m.user_id \
+             WHERE m.org_id = o.id AND m.role = 'owner')",
+        /// Number of members.
+        pub members: i64 = "(SELECT COUNT(*) FROM membership m WHERE m.org_id = o.id)",
+        /// Bytes of files and artifacts that the organization has stored.
+        pub stored_bytes: i64 = "COALESCE((SELECT s.bytes FROM organization_storage s WHERE s.org_id = o.id), 0)",
+    }
 }
 
 row! {
@@ -59,17 +64,6 @@ row! {
     }
 }
 
-/// Columns that [`organization_from`] reads, in its order.
-macro_rules! organization_columns {
-    () => {
-        "SELECT o.id, o.name, o.created_at, o.suspended_at, o.suspended_why, o.deleted_at, \
-         (SELECT m.user_id FROM membership m WHERE m.org_id = o.id AND m.role = 'owner'), \
-         (SELECT p.email FROM membership m JOIN person p ON p.id = m.user_id WHERE m.org_id = o.id AND m.role = 'owner'), \
-         (SELECT COUNT(*) FROM membership m WHERE m.org_id = o.id), \
-         COALESCE((SELECT s.bytes FROM organization_storage s WHERE s.org_id = o.id), 0) FROM organization o WHERE "
-    };
-}
-
 impl Store {
     /// System: keeps the hash of the first operator key. Returns false where there is a key already.
     pub async fn set_first_operator_key(&self, hash: [u8; 32], at: Timestamp) -> Result<bool> {
@@ -77,11 +71,11 @@ impl Store {
             tx.batch(&[
                 // Lock: two nodes may start on an empty database at once.
                 Stmt::new("UPDATE dispatch SET turn = turn + 1 WHERE id = 1", vals![]),
-                Stmt::new(
-                    "INSERT INTO operator_key (hash, created_at) SELECT CAST($1 AS {BLOB}), CAST($2 AS BIGINT) \
-                     FROM dispatch WHERE id = 1 AND NOT EXISTS (SELECT 1 FROM operator_key k WHERE k.hash > CAST($3 AS {BLOB}))",
-                    vals![hash.as_slice(), at, &[][..]],
-                )
+                insert!("operator_key", {
+                    "hash" = "CAST(@ AS {BLOB})": &hash,
+                    "created_at" = "CAST(@ AS BIGINT)": at,
+                }, select " FROM dispatch WHERE id = 1 \
+                    AND NOT EXISTS (SELECT 1 FROM operator_key k WHERE k.hash > CAST($3 AS {BLOB}))", &[][..])
                 .exactly(1, NOT_THE_FIRST),
             ])
             .map(drop)
@@ -111,13 +105,13 @@ impl Store {
         let after = after.map(|id| id.to_string()).unwrap_or_default();
         self.db
             .read(move |tx| {
-                tx.query_all(
-                    concat!(organization_columns!(), "o.id > $1 ORDER BY o.id LIMIT $2"),
+                tx.read_all(
+                    select!(
+                        OperatedOrganization,
+                        " FROM organization o WHERE o.id > $1 ORDER BY o.id LIMIT $2"
+                    ),
                     vals![after.as_str(), limit],
-                )?
-                .iter()
-                .map(organization_from)
-                .collect()
+                )
             })
             .await
     }
@@ -126,7 +120,10 @@ impl Store {
     pub async fn operated_organization(&self, org: OrgId) -> Result<OperatedOrganization> {
         self.db
             .read(move |tx| {
-                organization_from(&tx.query_one(concat!(organization_columns!(), "o.id = $1"), vals![org])?)
+                tx.read_one(
+                    select!(OperatedOrganization, " FROM organization o WHERE o.id = $1"),
+                    vals![org],
+                )
             })
             .await
     }
@@ -136,14 +133,10 @@ impl Store {
         let email_key = email_key.to_owned();
         self.db
             .read(move |tx| {
-                OperatedPerson::read(&tx.query_one(
-                    constcat::concat!(
-                        "SELECT ",
-                        OperatedPerson::COLUMNS,
-                        " FROM person WHERE email_key = $1"
-                    ),
+                tx.read_one(
+                    select!(OperatedPerson, " FROM person WHERE email_key = $1"),
                     vals![email_key.as_str()],
-                )?)
+                )
             })
             .await
     }
@@ -151,12 +144,7 @@ impl Store {
     /// Operator: reads a person.
     pub async fn operated_person_by_id(&self, user: UserId) -> Result<OperatedPerson> {
         self.db
-            .read(move |tx| {
-                OperatedPerson::read(&tx.query_one(
-                    constcat::concat!("SELECT ", OperatedPerson::COLUMNS, " FROM person WHERE id = $1"),
-                    vals![user],
-                )?)
-            })
+            .read(move |tx| tx.read_one(select!(OperatedPerson, " FROM person WHERE id = $1"), vals![user]))
             .await
     }
 
@@ -165,17 +153,13 @@ impl Store {
         let after = after.map(|id| id.to_string()).unwrap_or_default();
         self.db
             .read(move |tx| {
-                tx.query_all(
-                    constcat::concat!(
-                        "SELECT ",
-                        OperatedPerson::COLUMNS,
+                tx.read_all(
+                    select!(
+                        OperatedPerson,
                         " FROM person WHERE id > $1 AND deleted_at IS NULL ORDER BY id LIMIT $2"
                     ),
                     vals![after.as_str(), limit],
-                )?
-                .iter()
-                .map(OperatedPerson::read)
-                .collect()
+                )
             })
             .await
     }
@@ -271,20 +255,4 @@ impl Store {
 fn first_person(answers: &[Answer]) -> Result<OperatedPerson> {
     let row = answers.first().and_then(|answer| answer.rows.first());
     OperatedPerson::read(row.ok_or(Error::NotFound)?)
-}
-
-fn organization_from(row: &Row) -> Result<OperatedOrganization> {
-    let owner = row.opt_parse(6)?;
-    let address = row.opt_text(7)?.map(str::to_owned);
-    Ok(OperatedOrganization {
-        id: row.parse(0)?,
-        name: row.text(1)?.to_owned(),
-        created_at: row.time(2)?,
-        suspended_at: row.opt_time(3)?,
-        suspended_why: row.opt_text(4)?.map(str::to_owned),
-        deleted_at: row.opt_time(5)?,
-        owner: owner.zip(address),
-        members: row.int(8)?,
-        stored_bytes: row.int(9)?,
-    })
 }

@@ -11,7 +11,7 @@ use sortie_api::{MailId, Role, Timestamp, UserId};
 
 use crate::{
     Error, Result, Store,
-    db::{Row, Stmt, Tx, Val, batch, readable, vals},
+    db::{ReadRow, Row, Stmt, Tx, Val, batch, insert, readable, row, select, vals},
 };
 
 /// Mail to send.
@@ -33,19 +33,21 @@ pub struct NewMail {
     pub give_up_at: Timestamp,
 }
 
-/// Mail that a node is to send now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimedMail {
-    /// ID of the mail.
-    pub id: MailId,
-    /// Name of the template, for metrics.
-    pub kind: String,
-    /// Sealed recipient and arguments of the template.
-    pub content: Vec<u8>,
-    /// Number of this attempt. The record of the attempt must carry it.
-    pub attempt: i64,
-    /// Time after which no attempt is made.
-    pub give_up_at: Timestamp,
+row! {
+    /// Mail that a node is to send now.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ClaimedMail {
+        /// ID of the mail.
+        pub id: MailId = "id",
+        /// Name of the template, for metrics.
+        pub kind: String = "kind",
+        /// Sealed recipient and arguments of the template.
+        pub content: Vec<u8> = "content",
+        /// Number of this attempt. The record of the attempt must carry it.
+        pub attempt: i64 = "attempts",
+        /// Time after which no attempt is made.
+        pub give_up_at: Timestamp = "give_up_at",
+    }
 }
 
 /// State of a mail after an attempt.
@@ -57,15 +59,17 @@ pub enum AfterSending {
     RetryIn(Duration),
 }
 
-/// Owner of an organization.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnerRow {
-    /// The person.
-    pub user: UserId,
-    /// Email address of the person.
-    pub email: String,
-    /// Name of the person.
-    pub name: String,
+row! {
+    /// Owner of an organization.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct OwnerRow {
+        /// The person.
+        pub user: UserId = "p.id",
+        /// Email address of the person.
+        pub email: String = "p.email",
+        /// Name of the person.
+        pub name: String = "p.name",
+    }
 }
 
 impl Store {
@@ -128,18 +132,17 @@ impl Store {
         let after = after.map(|id| id.to_string()).unwrap_or_default();
         self.db
             .read(move |tx| {
-                tx.query_all(
+                tx.read_all(
                     // Each person is looked up on its own: a join could read a whole table.
-                    "SELECT p.id, p.email, p.name FROM person p WHERE p.id > $1 \
-                     AND p.disabled_at IS NULL AND p.deleted_at IS NULL \
-                     AND (SELECT m.org_id FROM membership m WHERE m.user_id = p.id AND m.role = $4 LIMIT 1) IS NOT NULL \
-                     AND (SELECT d.id FROM mail d WHERE d.dedupe = $2 || p.id) IS NULL \
-                     ORDER BY p.id LIMIT $3",
+                    select!(
+                        OwnerRow,
+                        " FROM person p WHERE p.id > $1 AND p.disabled_at IS NULL AND p.deleted_at IS NULL \
+                         AND (SELECT m.org_id FROM membership m WHERE m.user_id = p.id AND m.role = $4 LIMIT 1) IS NOT NULL \
+                         AND (SELECT d.id FROM mail d WHERE d.dedupe = $2 || p.id) IS NULL \
+                         ORDER BY p.id LIMIT $3"
+                    ),
                     vals![after.as_str(), prefix.as_str(), limit, Role::Owner],
-                )?
-                .iter()
-                .map(owner_from)
-                .collect()
+                )
             })
             .await
     }
@@ -156,10 +159,12 @@ fn claim(
         &[
             // The condition on `due_at` appears a second time, to be checked again if another node was faster.
             Stmt::new(
-                "UPDATE mail SET due_at = COALESCE({NOW}, $1) + CAST($2 AS BIGINT), attempts = attempts + 1 \
-                 WHERE id {IN}SELECT m.id FROM mail m WHERE m.due_at >= 0 AND m.due_at <= COALESCE({NOW}, $1) \
-                 ORDER BY m.due_at LIMIT $3{END} AND due_at <= COALESCE({NOW}, $1) \
-                 RETURNING id, kind, content, attempts, give_up_at",
+                constcat::concat!(
+                    "UPDATE mail SET due_at = COALESCE({NOW}, $1) + CAST($2 AS BIGINT), attempts = attempts + 1 \
+                     WHERE id {IN}SELECT m.id FROM mail m WHERE m.due_at >= 0 AND m.due_at <= COALESCE({NOW}, $1) \
+                     ORDER BY m.due_at LIMIT $3{END} AND due_at <= COALESCE({NOW}, $1) RETURNING ",
+                    ClaimedMail::COLUMNS
+                ),
                 vals![at, micros(lease), limit],
             ),
             Stmt::new(
@@ -168,8 +173,8 @@ fn claim(
             ),
         ],
     )?;
-    let claimed = readable(&claimed.rows, "mail", claimed_from);
-    let next = next.rows.first().map(|row| row.int(0)).transpose()?;
+    let claimed = readable(&claimed.rows, "mail", ClaimedMail::read);
+    let next: Option<i64> = next.rows.first().map(Row::only).transpose()?;
     let next = next.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0)));
     Ok((claimed, next))
 }
@@ -202,20 +207,16 @@ pub(crate) fn insert(mail: &NewMail) -> Stmt<'_> {
         .due_at
         .as_micros()
         .saturating_sub(mail.created_at.as_micros());
-    Stmt::new(
-        "INSERT INTO mail (id, kind, content, dedupe, created_at, due_at, give_up_at, attempts) \
-         VALUES ($1, $2, $3, $4, $5, COALESCE({NOW}, $5) + CAST($6 AS BIGINT), $7, 0) \
-         ON CONFLICT (dedupe) WHERE dedupe IS NOT NULL DO NOTHING",
-        vals![
-            mail.id,
-            mail.kind,
-            mail.content.as_slice(),
-            mail.dedupe.as_deref(),
-            mail.created_at,
-            delay,
-            mail.give_up_at
-        ],
-    )
+    insert!("mail", {
+        "id": mail.id,
+        "kind": mail.kind,
+        "content": mail.content.as_slice(),
+        "dedupe": mail.dedupe.as_deref(),
+        "created_at": mail.created_at,
+        "due_at" = "COALESCE({NOW}, $5) + CAST(@ AS BIGINT)": delay,
+        "give_up_at": mail.give_up_at,
+        "attempts" = "0",
+    }, " ON CONFLICT (dedupe) WHERE dedupe IS NOT NULL DO NOTHING")
 }
 
 /// Statement that drops a mail which was not sent yet. A node that is sending it cannot take it back.
@@ -225,22 +226,4 @@ pub(crate) fn drop_unsent(id: MailId) -> Stmt<'static> {
 
 fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
-}
-
-fn claimed_from(row: &Row) -> Result<ClaimedMail> {
-    Ok(ClaimedMail {
-        id: row.parse(0)?,
-        kind: row.text(1)?.to_owned(),
-        content: row.blob(2)?.to_vec(),
-        attempt: row.int(3)?,
-        give_up_at: row.time(4)?,
-    })
-}
-
-fn owner_from(row: &Row) -> Result<OwnerRow> {
-    Ok(OwnerRow {
-        user: row.parse(0)?,
-        email: row.text(1)?.to_owned(),
-        name: row.text(2)?.to_owned(),
-    })
 }

@@ -217,25 +217,19 @@ fn drop_earlier_mail(new: &NewInvitation) -> Stmt<'_> {
 }
 
 fn insert(new: &NewInvitation, most: u32) -> Stmt<'_> {
-    Stmt::new(
-        "INSERT INTO invitation (id, org_id, email, email_key, role, hash, invited_by, created_at, expires_at) \
-         SELECT $1, $2, $3, $4, $5, CAST($6 AS {BLOB}), $7, CAST($8 AS BIGINT), CAST($9 AS BIGINT) \
-         WHERE (SELECT COUNT(*) FROM (SELECT 1 FROM invitation i WHERE i.org_id = $2 AND i.email_key <> $4 \
-           AND i.expires_at > $8 LIMIT $10) AS counted) < $10 \
-         ON CONFLICT (org_id, email_key) DO UPDATE SET id = excluded.id, email = excluded.email, \
-         role = excluded.role, hash = excluded.hash, invited_by = excluded.invited_by, \
-         created_at = excluded.created_at, expires_at = excluded.expires_at",
-        vals![
-            new.id,
-            new.org,
-            new.email.as_str(),
-            new.email_key.as_str(),
-            new.role,
-            new.hash.as_slice(),
-            new.invited_by,
-            new.created_at,
-            new.expires_at,
-            most
-        ],
-    )
+    insert!("invitation", {
+        "id": new.id,
+        "org_id": new.org,
+        "email": new.email.as_str(),
+        "email_key": new.email_key.as_str(),
+        "role": new.role,
+        "hash" = "CAST(@ AS {BLOB})": &new.hash,
+        "invited_by": new.invited_by,
+        "created_at" = "CAST(@ AS BIGINT)": new.created_at,
+        "expires_at" = "CAST(@ AS BIGINT)": new.expires_at,
+    }, select " WHERE (SELECT COUNT(*) FROM (SELECT 1 FROM invitation i WHERE i.org_id = $2 AND i.email_key <> $4 \
+          AND i.expires_at > $8 LIMIT $10) AS counted) < $10 \
+        ON CONFLICT (org_id, email_key) DO UPDATE SET id = excluded.id, email = excluded.email, \
+        role = excluded.role, hash = excluded.hash, invited_by = excluded.invited_by, \
+        created_at = excluded.created_at, expires_at = excluded.expires_at", most)
 }

@@ -386,12 +386,13 @@ both! {
         let listed = store.operated_organizations(None, 10).await.unwrap();
         assert_eq!(listed.iter().map(|of| of.id).collect::<Vec<_>>(), [first, second, bare]);
         let expected = OperatedOrganization {
-            owner: Some((ann, "ann@Example.com".to_owned())),
+            owner: Some(ann),
+            owner_email: Some("ann@Example.com".to_owned()),
             members: 2,
             ..listed[0].clone()
         };
         assert_eq!((&listed[0], listed[0].name.as_str()), (&expected, "ours"));
-        assert_eq!((listed[2].owner.clone(), listed[2].members), (None, 0));
+        assert_eq!((listed[2].owner, listed[2].members), (None, 0));
         assert_eq!(store.operated_organization(first).await.unwrap(), expected);
         let behind = store.operated_organizations(Some(first), 1).await.unwrap();
         assert_eq!(behind.iter().map(|of| of.id).collect::<Vec<_>>(), [second]);

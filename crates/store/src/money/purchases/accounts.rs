@@ -8,21 +8,23 @@ use super::auto;
 use crate::{
     Error, Result, Store,
     access::audit::{Audit, record},
-    db::{Row, Stmt, Tx, batch, readable, vals},
+    db::{ReadRow, Stmt, Tx, batch, insert, readable, row, select, vals},
     outbox::mail::{self, NewMail},
 };
 
-/// Organization as a customer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BillingAccount {
-    /// ID of the customer at Stripe.
-    pub customer: String,
-    /// Saved card.
-    pub card: Option<SavedCard>,
-    /// Time of the last attempt to read the card.
-    pub asked_at: Option<Timestamp>,
-    /// Time at which the card was last read.
-    pub seen_at: Option<Timestamp>,
+row! {
+    /// Organization as a customer.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct BillingAccount {
+        /// ID of the customer at Stripe.
+        pub customer: String = "customer",
+        /// Saved card.
+        pub card: Option<SavedCard>,
+        /// Time of the last attempt to read the card.
+        pub asked_at: Option<Timestamp> = "asked_at",
+        /// Time at which the card was last read.
+        pub seen_at: Option<Timestamp> = "seen_at",
+    }
 }
 
 /// Customer in place of one that Stripe does not have.
@@ -58,32 +60,36 @@ pub struct ReplacedCustomer {
     pub disabled_auto_topup: bool,
 }
 
-/// Saved card.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SavedCard {
-    /// ID of the payment method at Stripe.
-    pub payment_method: String,
-    /// Brand of the card.
-    pub brand: String,
-    /// Last four digits of its number.
-    pub last4: String,
-    /// Month of its end.
-    pub exp_month: i64,
-    /// Year of its end.
-    pub exp_year: i64,
-    /// Page on which it was saved: `checkout` or `portal`.
-    pub source: String,
+row! {
+    /// Saved card.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct SavedCard {
+        /// ID of the payment method at Stripe.
+        pub payment_method: String = "payment_method",
+        /// Brand of the card.
+        pub brand: String = "brand",
+        /// Last four digits of its number.
+        pub last4: String = "last4",
+        /// Month of its end.
+        pub exp_month: i64 = "exp_month",
+        /// Year of its end.
+        pub exp_year: i64 = "exp_year",
+        /// Page on which it was saved: `checkout` or `portal`.
+        pub source: String = "source",
+    }
 }
 
-/// Customer whose organization was deleted, and whose pages are to be expired.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClosingAccount {
-    /// The organization.
-    pub org: OrgId,
-    /// ID of the customer at Stripe.
-    pub customer: String,
-    /// Time of the deletion.
-    pub deleted_at: Timestamp,
+row! {
+    /// Customer whose organization was deleted, and whose pages are to be expired.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ClosingAccount {
+        /// The organization.
+        pub org: OrgId = "org_id",
+        /// ID of the customer at Stripe.
+        pub customer: String = "customer",
+        /// Time of the deletion.
+        pub deleted_at: Timestamp = "COALESCE((SELECT o.deleted_at FROM organization o WHERE o.id = billing_account.org_id), 0)",
+    }
 }
 
 impl Store {
@@ -98,19 +104,19 @@ impl Store {
             .write(move |tx| {
                 let due = tx.query_all(
                     // The condition on `close_at` appears a second time, to be checked again if another node was faster.
-                    "UPDATE billing_account SET close_at = $2 WHERE org_id {IN}SELECT b.org_id FROM billing_account b \
-                     WHERE b.close_at >= 0 AND b.close_at <= $1 ORDER BY b.close_at, b.org_id LIMIT $3{END} \
-                     AND close_at <= $1 RETURNING org_id, customer, \
-                     COALESCE((SELECT o.deleted_at FROM organization o WHERE o.id = billing_account.org_id), 0)",
+                    constcat::concat!(
+                        "UPDATE billing_account SET close_at = $2 WHERE org_id {IN}SELECT b.org_id FROM billing_account b \
+                         WHERE b.close_at >= 0 AND b.close_at <= $1 ORDER BY b.close_at, b.org_id LIMIT $3{END} \
+                         AND close_at <= $1 RETURNING ",
+                        ClosingAccount::COLUMNS
+                    ),
                     vals![at, at + lease, limit],
                 )?;
-                Ok(readable(&due, "customer of a deleted organization", |row| {
-                    Ok(ClosingAccount {
-                        org: row.parse(0)?,
-                        customer: row.text(1)?.to_owned(),
-                        deleted_at: row.time(2)?,
-                    })
-                }))
+                Ok(readable(
+                    &due,
+                    "customer of a deleted organization",
+                    ClosingAccount::read,
+                ))
             })
             .await
     }
@@ -132,14 +138,10 @@ impl Store {
     pub async fn billing_account(&self, org: OrgId) -> Result<Option<BillingAccount>> {
         self.db
             .read(move |tx| {
-                tx.query_opt(
-                    "SELECT customer, payment_method, brand, last4, exp_month, exp_year, source, asked_at, seen_at \
-                     FROM billing_account WHERE org_id = $1",
+                tx.read_opt(
+                    select!(BillingAccount, " FROM billing_account WHERE org_id = $1"),
                     vals![org],
-                )?
-                .as_ref()
-                .map(account_from)
-                .transpose()
+                )
             })
             .await
     }
@@ -152,19 +154,17 @@ impl Store {
                 let [_, kept] = batch(
                     tx,
                     &[
-                        Stmt::new(
-                            "INSERT INTO billing_account (org_id, customer) VALUES ($1, $2) \
-                             ON CONFLICT (org_id) DO NOTHING",
-                            vals![org, customer.as_str()],
-                        ),
+                        insert!("billing_account", {
+                            "org_id": org,
+                            "customer": customer.as_str(),
+                        }, " ON CONFLICT (org_id) DO NOTHING"),
                         Stmt::new(
                             "SELECT customer FROM billing_account WHERE org_id = $1",
                             vals![org],
                         ),
                     ],
                 )?;
-                let row = kept.rows.first().ok_or(Error::NotFound)?;
-                Ok(row.text(0)?.to_owned())
+                kept.rows.first().ok_or(Error::NotFound)?.only()
             })
             .await
     }
@@ -184,7 +184,7 @@ impl Store {
                     "SELECT org_id FROM billing_account WHERE customer = $1",
                     vals![customer.as_str()],
                 )?
-                .map(|row| row.parse(0))
+                .map(|row| row.only())
                 .transpose()
             })
             .await
@@ -199,7 +199,7 @@ impl Store {
                     "SELECT org_id FROM billing_account WHERE payment_method = $1",
                     vals![payment_method.as_str()],
                 )?
-                .map(|row| row.parse(0))
+                .map(|row| row.only())
                 .transpose()
             })
             .await
@@ -262,7 +262,7 @@ fn replace(tx: &mut dyn Tx, new: &NewCustomer) -> Result<ReplacedCustomer> {
             ),
         ],
     )?;
-    let customer = kept.rows.first().ok_or(Error::NotFound)?.text(0)?.to_owned();
+    let customer = kept.rows.first().ok_or(Error::NotFound)?.only()?;
     let disabled_auto_topup =
         replaced.affected == 1 && disable_auto_topup(tx, &new.audit, new.mail.as_ref())?;
     Ok(ReplacedCustomer {
@@ -309,26 +309,4 @@ pub(super) fn keep_card(org: OrgId, card: Option<&SavedCard>, at: Timestamp) -> 
         ],
     );
     [lock, keep]
-}
-
-fn account_from(row: &Row) -> Result<BillingAccount> {
-    let card = row
-        .opt_text(1)?
-        .map(|payment_method| {
-            Ok(SavedCard {
-                payment_method: payment_method.to_owned(),
-                brand: row.text(2)?.to_owned(),
-                last4: row.text(3)?.to_owned(),
-                exp_month: row.int(4)?,
-                exp_year: row.int(5)?,
-                source: row.text(6)?.to_owned(),
-            })
-        })
-        .transpose()?;
-    Ok(BillingAccount {
-        customer: row.text(0)?.to_owned(),
-        card,
-        asked_at: row.opt_time(7)?,
-        seen_at: row.opt_time(8)?,
-    })
 }

@@ -17,7 +17,7 @@ use crate::{
     Error, Result, Store,
     access::audit::{Audit, record},
     db::{
-        ReadRow, Row, Stmt, Tx, batch, insert,
+        ReadRow, Row, Stmt, Tx, batch, filled, insert, row, select,
         tail::{CreditChange, Tail},
         vals,
     },
@@ -56,23 +56,25 @@ pub struct NewAutoTopup {
     pub consent_text: String,
 }
 
-/// Settings as they are recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AutoTopupRow {
-    /// Credits are bought when fewer than this are available, in cents.
-    pub threshold_cents: i64,
-    /// Amount of a purchase in cents.
-    pub amount_cents: i64,
-    /// Person who has agreed.
-    pub consent_by: UserId,
-    /// Time of the consent.
-    pub consent_at: Timestamp,
-    /// Text that the person has agreed to.
-    pub consent_text: String,
-    /// Purchases that were declined in a row.
-    pub failures: i64,
-    /// Time before which nothing is bought.
-    pub paused_until: Option<Timestamp>,
+row! {
+    /// Settings as they are recorded.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct AutoTopupRow {
+        /// Credits are bought when fewer than this are available, in cents.
+        pub threshold_cents: i64 = "threshold_cents",
+        /// Amount of a purchase in cents.
+        pub amount_cents: i64 = "amount_cents",
+        /// Person who has agreed.
+        pub consent_by: UserId = "consent_by",
+        /// Time of the consent.
+        pub consent_at: Timestamp = "consent_at",
+        /// Text that the person has agreed to.
+        pub consent_text: String = "consent_text",
+        /// Purchases that were declined in a row.
+        pub failures: i64 = "failures",
+        /// Time before which nothing is bought.
+        pub paused_until: Option<Timestamp> = "paused_until",
+    }
 }
 
 /// Purchase to begin.
@@ -135,25 +137,13 @@ pub struct UnpaidAutoTopup {
     pub audit: Audit,
 }
 
-/// Condition on a row `a` of `auto_topup`: the credits are below the threshold, and the pause has ended. `$at` is the time.
-macro_rules! is_due {
-    ($at:literal) => {
-        concat!(
-            "COALESCE(a.paused_until, 0) <= ",
-            $at,
-            " AND (SELECT c.org_id FROM credit c WHERE c.org_id = a.org_id AND c.suspended = 0 \
-             AND c.balance_micros - c.reserved_micros < c.topup_below_micros) IS NOT NULL"
-        )
-    };
-}
+/// Condition on a row `a` of `auto_topup`: the credits are below the threshold, and the pause has ended. `@at` is the time.
+const IS_DUE: &str = "COALESCE(a.paused_until, 0) <= @at AND (SELECT c.org_id FROM credit c WHERE c.org_id = a.org_id \
+    AND c.suspended = 0 AND c.balance_micros - c.reserved_micros < c.topup_below_micros) IS NOT NULL";
 
 /// Consent to the settings of a row `a` of `auto_topup`.
-macro_rules! consent_in_force {
-    () => {
-        "(SELECT c.id FROM auto_topup_consent c WHERE c.org_id = a.org_id AND c.at = a.consent_at \
-         AND c.consent_by = a.consent_by AND c.consent_text = a.consent_text ORDER BY c.id LIMIT 1)"
-    };
-}
+const CONSENT_IN_FORCE: &str = "(SELECT c.id FROM auto_topup_consent c WHERE c.org_id = a.org_id AND c.at = a.consent_at \
+    AND c.consent_by = a.consent_by AND c.consent_text = a.consent_text ORDER BY c.id LIMIT 1)";
 
 impl Store {
     /// Saves the settings of the automatic purchases, in place of earlier ones. Failures and pauses end. The consent is kept
@@ -201,8 +191,7 @@ impl Store {
                     tx,
                     &[
                         Stmt::new(
-                            "SELECT threshold_cents, amount_cents, consent_by, consent_at, consent_text, failures, \
-                             paused_until FROM auto_topup WHERE org_id = $1",
+                            select!(AutoTopupRow, " FROM auto_topup WHERE org_id = $1"),
                             vals![org],
                         ),
                         Stmt::new(
@@ -212,8 +201,8 @@ impl Store {
                         ),
                     ],
                 )?;
-                let settings = settings.rows.first().map(settings_from).transpose()?;
-                let last = last.rows.first().map(|row| row.parse(0)).transpose()?;
+                let settings = settings.rows.first().map(AutoTopupRow::read).transpose()?;
+                let last = last.rows.first().map(Row::only).transpose()?;
                 Ok((settings, last))
             })
             .await
@@ -231,15 +220,15 @@ impl Store {
         self.db
             .read(move |tx| {
                 tx.query_all(
-                    concat!(
+                    constcat::concat!(
                         "SELECT a.org_id FROM auto_topup a WHERE a.org_id > $1 AND ",
-                        is_due!("$2"),
+                        filled!(IS_DUE, "@at" = "$2"),
                         " ORDER BY a.org_id LIMIT $3"
                     ),
                     vals![after.as_str(), at, limit],
                 )?
                 .iter()
-                .map(|row| row.parse(0))
+                .map(Row::only)
                 .collect()
             })
             .await
@@ -255,7 +244,7 @@ impl Store {
                      AND t.state IN ('created', 'processing')",
                     vals![],
                 )?;
-                row.opt_time(0)
+                row.only()
             })
             .await
     }
@@ -264,9 +253,9 @@ impl Store {
     pub async fn is_auto_topup_due(&self, org: OrgId, at: Timestamp) -> Result<bool> {
         self.db
             .read(move |tx| {
-                let sql = concat!(
+                let sql = constcat::concat!(
                     "SELECT 1 FROM auto_topup a WHERE a.org_id = $1 AND ",
-                    is_due!("$2")
+                    filled!(IS_DUE, "@at" = "$2")
                 );
                 Ok(tx.query_opt(sql, vals![org, at])?.is_some())
             })
@@ -285,10 +274,7 @@ impl Store {
                         lock(begin.org),
                         wait_for_end(begin.org),
                         insert(&begin),
-                        Stmt::new(
-                            constcat::concat!("SELECT ", TopupRow::COLUMNS, " FROM topup WHERE id = $1"),
-                            vals![begin.id],
-                        ),
+                        Stmt::new(select!(TopupRow, " FROM topup WHERE id = $1"), vals![begin.id]),
                     ],
                 )?;
                 row.rows.first().map(TopupRow::read).transpose()
@@ -313,10 +299,10 @@ impl Store {
                             vals![id],
                         ),
                         Stmt::new(
-                            concat!(
+                            constcat::concat!(
                                 "UPDATE topup SET state = $2 WHERE id = $1 AND state = $3 AND (SELECT a.org_id FROM auto_topup a \
                                  WHERE a.org_id = topup.org_id AND (topup.consent_id IS NULL OR topup.consent_id = ",
-                                consent_in_force!(),
+                                CONSENT_IN_FORCE,
                                 ")) IS NOT NULL AND (SELECT c.suspended FROM credit c WHERE c.org_id = topup.org_id) = 0"
                             ),
                             vals![id, TopupState::Processing, TopupState::Created],
@@ -358,23 +344,19 @@ impl Store {
 }
 
 fn save(new: &NewAutoTopup) -> Stmt<'_> {
-    Stmt::new(
-        "INSERT INTO auto_topup (org_id, threshold_cents, amount_cents, payment_method, consent_by, consent_at, \
-         consent_text, failures) VALUES ($1, $2, $3, $4, $5, $6, $7, 0) \
-         ON CONFLICT (org_id) DO UPDATE SET threshold_cents = excluded.threshold_cents, \
-         amount_cents = excluded.amount_cents, payment_method = excluded.payment_method, \
-         consent_by = excluded.consent_by, consent_at = excluded.consent_at, consent_text = excluded.consent_text, \
-         failures = 0, paused_until = NULL",
-        vals![
-            new.org,
-            new.threshold_cents,
-            new.amount_cents,
-            new.card.payment_method.as_str(),
-            new.consent_by,
-            new.consent_at,
-            new.consent_text.as_str()
-        ],
-    )
+    insert!("auto_topup", {
+        "org_id": new.org,
+        "threshold_cents": new.threshold_cents,
+        "amount_cents": new.amount_cents,
+        "payment_method": new.card.payment_method.as_str(),
+        "consent_by": new.consent_by,
+        "consent_at": new.consent_at,
+        "consent_text": new.consent_text.as_str(),
+        "failures" = "0",
+    }, " ON CONFLICT (org_id) DO UPDATE SET threshold_cents = excluded.threshold_cents, \
+        amount_cents = excluded.amount_cents, payment_method = excluded.payment_method, \
+        consent_by = excluded.consent_by, consent_at = excluded.consent_at, consent_text = excluded.consent_text, \
+        failures = 0, paused_until = NULL")
 }
 
 fn keep_consent(new: &NewAutoTopup) -> Stmt<'_> {
@@ -404,34 +386,28 @@ fn wait_for_end(org: OrgId) -> Stmt<'static> {
 fn insert(begin: &BeginAutoTopup) -> Stmt<'static> {
     let day = i64::try_from(DAY.as_micros()).unwrap_or(i64::MAX);
     let since = begin.at.as_micros().saturating_sub(day);
-    Stmt::new(
-        concat!(
-            "INSERT INTO topup (id, org_id, kind, amount_cents, state, save_card, payment_method, created_by, consent_id, \
-             created_at, check_at, checks) SELECT $1, a.org_id, $3, a.amount_cents, $4, 0, \
-             COALESCE((SELECT b.payment_method FROM billing_account b WHERE b.org_id = a.org_id), a.payment_method), \
-             a.consent_by, ",
-            consent_in_force!(),
-            ", CAST($5 AS BIGINT), CAST($6 AS BIGINT), 0 FROM auto_topup a WHERE a.org_id = $2 AND ",
-            is_due!("$5"),
-            " AND (SELECT COUNT(*) FROM topup t WHERE t.org_id = $2 AND t.created_at > $7 AND t.kind = $3) < $8 \
-             AND a.amount_cents + (SELECT CAST(COALESCE(SUM(t.amount_cents), 0) AS BIGINT) FROM topup t \
-               WHERE t.org_id = $2 AND t.created_at > $7 AND t.kind = $3 AND t.state NOT IN ($9, $10)) <= $11 \
-             ON CONFLICT DO NOTHING"
-        ),
-        vals![
-            begin.id,
-            begin.org,
-            TopupKind::Auto,
-            TopupState::Created,
-            begin.at,
-            begin.check_at,
-            since,
-            begin.per_day,
-            TopupState::Failed,
-            TopupState::RequiresAction,
-            begin.cents_per_day
-        ],
-    )
+    insert!("topup", {
+        "id": begin.id,
+        "org_id" = "a.org_id",
+        "kind": TopupKind::Auto,
+        "amount_cents" = "a.amount_cents",
+        "state": TopupState::Created,
+        "save_card" = "0",
+        "payment_method" = "COALESCE((SELECT b.payment_method FROM billing_account b WHERE b.org_id = a.org_id), \
+            a.payment_method)",
+        "created_by" = "a.consent_by",
+        "consent_id" = CONSENT_IN_FORCE,
+        "created_at" = "CAST(@ AS BIGINT)": begin.at,
+        "check_at" = "CAST(@ AS BIGINT)": begin.check_at,
+        "checks" = "0",
+    }, select constcat::concat!(
+        " FROM auto_topup a WHERE a.org_id = $6 AND ",
+        filled!(IS_DUE, "@at" = "$4"),
+        " AND (SELECT COUNT(*) FROM topup t WHERE t.org_id = $6 AND t.created_at > $7 AND t.kind = $2) < $8 \
+         AND a.amount_cents + (SELECT CAST(COALESCE(SUM(t.amount_cents), 0) AS BIGINT) FROM topup t \
+           WHERE t.org_id = $6 AND t.created_at > $7 AND t.kind = $2 AND t.state NOT IN ($9, $10)) <= $11 \
+         ON CONFLICT DO NOTHING"
+    ), begin.org, since, begin.per_day, TopupState::Failed, TopupState::RequiresAction, begin.cents_per_day)
 }
 
 /// Disables the automatic purchases of an organization. The consent to them is kept. Its credits are locked last.
@@ -523,16 +499,4 @@ fn pause(org: OrgId, failures: i64, until: Timestamp) -> Stmt<'static> {
         "UPDATE auto_topup SET paused_until = $3 WHERE org_id = $1 AND failures = $2",
         vals![org, failures, until],
     )
-}
-
-fn settings_from(row: &Row) -> Result<AutoTopupRow> {
-    Ok(AutoTopupRow {
-        threshold_cents: row.int(0)?,
-        amount_cents: row.int(1)?,
-        consent_by: row.parse(2)?,
-        consent_at: row.time(3)?,
-        consent_text: row.text(4)?.to_owned(),
-        failures: row.int(5)?,
-        paused_until: row.opt_time(6)?,
-    })
 }

@@ -9,7 +9,7 @@ use sortie_api::{Timestamp, TopupKind};
 
 use crate::{
     Error, Result, Store,
-    db::{Row, Stmt, batch, readable, vals},
+    db::{ReadRow, Row, Stmt, batch, insert, readable, row, vals},
 };
 
 /// Event to record.
@@ -29,19 +29,21 @@ pub struct NewStripeEvent {
     pub is_handled: bool,
 }
 
-/// Event that a node is to handle now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimedEvent {
-    /// ID of the event.
-    pub id: String,
-    /// Type of the event.
-    pub kind: String,
-    /// ID of the object that has changed.
-    pub object: String,
-    /// Time at which it was received.
-    pub received_at: Timestamp,
-    /// Number of this attempt. The record of the attempt must carry it.
-    pub tries: i64,
+row! {
+    /// Event that a node is to handle now.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ClaimedEvent {
+        /// ID of the event.
+        pub id: String = "id",
+        /// Type of the event.
+        pub kind: String = "kind",
+        /// ID of the object that has changed.
+        pub object: String = "object_id",
+        /// Time at which it was received.
+        pub received_at: Timestamp = "received_at",
+        /// Number of this attempt. The record of the attempt must carry it.
+        pub tries: i64 = "tries",
+    }
 }
 
 /// State of an event after an attempt.
@@ -96,10 +98,12 @@ impl Store {
                     &[
                         // The condition on `due_at` appears a second time, to be checked again if another node was faster.
                         Stmt::new(
-                            "UPDATE stripe_event SET due_at = $2, tries = tries + 1 \
-                             WHERE id {IN}SELECT e.id FROM stripe_event e WHERE e.due_at >= 0 AND e.due_at <= $1 \
-                             ORDER BY e.due_at, e.id LIMIT $3{END} AND due_at <= $1 \
-                             RETURNING id, kind, object_id, received_at, tries",
+                            constcat::concat!(
+                                "UPDATE stripe_event SET due_at = $2, tries = tries + 1 \
+                                 WHERE id {IN}SELECT e.id FROM stripe_event e WHERE e.due_at >= 0 AND e.due_at <= $1 \
+                                 ORDER BY e.due_at, e.id LIMIT $3{END} AND due_at <= $1 RETURNING ",
+                                ClaimedEvent::COLUMNS
+                            ),
                             vals![at, at + lease, limit],
                         ),
                         Stmt::new(
@@ -108,8 +112,8 @@ impl Store {
                         ),
                     ],
                 )?;
-                let next = next.rows.first().map(|row| row.time(0)).transpose()?;
-                Ok((readable(&claimed.rows, "event of Stripe", claimed_from), next))
+                let next = next.rows.first().map(Row::only).transpose()?;
+                Ok((readable(&claimed.rows, "event of Stripe", ClaimedEvent::read), next))
             })
             .await
     }
@@ -142,7 +146,7 @@ impl Store {
                      ORDER BY e.due_at, e.id LIMIT 1000) AS w",
                     vals![],
                 )?;
-                row.opt_time(0)
+                row.only()
             })
             .await
     }
@@ -179,7 +183,7 @@ impl Store {
                      RETURNING until_at",
                     vals![at, at + lease, at - rarely, TopupKind::Checkout],
                 )?
-                .map(|row| row.opt_time(0))
+                .map(|row| row.only())
                 .transpose()
             })
             .await
@@ -212,27 +216,14 @@ impl Store {
 
 fn insert(event: &NewStripeEvent) -> Stmt<'_> {
     let outcome = (!event.is_handled).then_some("ignored");
-    Stmt::new(
-        "INSERT INTO stripe_event (id, kind, object_id, made_at, received_at, due_at, tries, outcome) \
-         VALUES ($1, $2, $3, $4, $5, $6, 0, $7) ON CONFLICT (id) DO NOTHING",
-        vals![
-            event.id.as_str(),
-            event.kind.as_str(),
-            event.object.as_str(),
-            event.made_at,
-            event.received_at,
-            event.is_handled.then_some(event.received_at),
-            outcome
-        ],
-    )
-}
-
-fn claimed_from(row: &Row) -> Result<ClaimedEvent> {
-    Ok(ClaimedEvent {
-        id: row.text(0)?.to_owned(),
-        kind: row.text(1)?.to_owned(),
-        object: row.text(2)?.to_owned(),
-        received_at: row.time(3)?,
-        tries: row.int(4)?,
-    })
+    insert!("stripe_event", {
+        "id": event.id.as_str(),
+        "kind": event.kind.as_str(),
+        "object_id": event.object.as_str(),
+        "made_at": event.made_at,
+        "received_at": event.received_at,
+        "due_at": event.is_handled.then_some(event.received_at),
+        "tries" = "0",
+        "outcome": outcome,
+    }, " ON CONFLICT (id) DO NOTHING")
 }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Error, Result, Store,
     access::audit::{Audit, record},
-    db::{ReadRow, Stmt, Tx, batch, readable, row, vals},
+    db::{ReadRow, Stmt, Tx, batch, insert, readable, row, select, vals},
     money::ledger::{Appended, NewLedgerEntry, append},
 };
 
@@ -72,6 +72,17 @@ row! {
     }
 }
 
+row! {
+    struct OrderRow {
+        org: OrgId = "t.org_id",
+        state: TopupState = "t.state",
+        intent: Option<String> = "t.intent_id",
+        amount_cents: i64 = "t.amount_cents",
+        save_card: bool = "t.save_card",
+        org_deleted_at: Option<Timestamp> = "(SELECT o.deleted_at FROM organization o WHERE o.id = $2)",
+    }
+}
+
 impl Store {
     /// System: credits an order that was paid, whatever its kind and whoever has seen the payment. A repetition changes
     /// nothing. [`PAID_TWICE`] for an order with another payment, and [`OTHER_AMOUNT`] if it is not the one that was ordered.
@@ -109,26 +120,18 @@ impl Store {
             .read(move |tx| {
                 let mut found = None;
                 if let Some(intent) = &intent {
-                    found = tx.query_opt(
-                        constcat::concat!(
-                            "SELECT ",
-                            PaymentRow::COLUMNS,
-                            " FROM payment WHERE intent_id = $1"
-                        ),
+                    found = tx.read_opt(
+                        select!(PaymentRow, " FROM payment WHERE intent_id = $1"),
                         vals![intent.as_str()],
                     )?;
                 }
                 if let (None, Some(charge)) = (&found, &charge) {
-                    found = tx.query_opt(
-                        constcat::concat!(
-                            "SELECT ",
-                            PaymentRow::COLUMNS,
-                            " FROM payment WHERE charge_id = $1"
-                        ),
+                    found = tx.read_opt(
+                        select!(PaymentRow, " FROM payment WHERE charge_id = $1"),
                         vals![charge.as_str()],
                     )?;
                 }
-                found.as_ref().map(PaymentRow::read).transpose()
+                Ok(found)
             })
             .await
     }
@@ -145,18 +148,14 @@ impl Store {
         });
         self.db
             .read(move |tx| {
-                tx.query_all(
-                    constcat::concat!(
-                        "SELECT ",
-                        PaymentRow::COLUMNS,
+                tx.read_all(
+                    select!(
+                        PaymentRow,
                         " FROM payment WHERE org_id = $1 AND (created_at, id) < ($2, $3) \
                          ORDER BY created_at DESC, id DESC LIMIT $4"
                     ),
                     vals![org, at, id.as_str(), limit],
-                )?
-                .iter()
-                .map(PaymentRow::read)
-                .collect()
+                )
             })
             .await
     }
@@ -200,11 +199,7 @@ impl Store {
 }
 
 fn payment_with(tx: &mut dyn Tx, id: PaymentId) -> Result<PaymentRow> {
-    let row = tx.query_one(
-        constcat::concat!("SELECT ", PaymentRow::COLUMNS, " FROM payment WHERE id = $1"),
-        vals![id],
-    )?;
-    PaymentRow::read(&row)
+    tx.read_one(select!(PaymentRow, " FROM payment WHERE id = $1"), vals![id])
 }
 
 fn credit(tx: &mut dyn Tx, paid: &PaidTopup) -> Result<Appended> {
@@ -218,27 +213,26 @@ fn credit(tx: &mut dyn Tx, paid: &PaidTopup) -> Result<Appended> {
                 .exactly(1, Error::NotFound),
             lock_order(paid.topup).exactly(1, Error::NotFound),
             Stmt::new(
-                "SELECT t.state, t.intent_id, t.amount_cents, t.save_card, t.org_id, \
-                 (SELECT o.deleted_at FROM organization o WHERE o.id = $2) FROM topup t WHERE t.id = $1",
+                select!(OrderRow, " FROM topup t WHERE t.id = $1"),
                 vals![paid.topup, org],
             ),
         ],
     )?;
-    let row = found.rows.first().ok_or(Error::NotFound)?;
-    if row.parse::<OrgId>(4)? != org {
+    let order = OrderRow::read(found.rows.first().ok_or(Error::NotFound)?)?;
+    if order.org != org {
         return Err(Error::NotFound);
     }
-    let (state, intent): (TopupState, _) = (row.parse(0)?, row.opt_text(1)?);
-    if state == TopupState::Paid {
-        return match intent {
-            Some(intent) if intent == paid.intent => Ok(Appended::Before),
-            Some(_) | None => Err(PAID_TWICE),
+    if order.state == TopupState::Paid {
+        return if order.intent.as_ref() == Some(&paid.intent) {
+            Ok(Appended::Before)
+        } else {
+            Err(PAID_TWICE)
         };
     }
-    if row.int(2)? != paid.amount_cents {
+    if order.amount_cents != paid.amount_cents {
         return Err(OTHER_AMOUNT);
     }
-    let card = paid.card.as_ref().filter(|_| row.int(3) == Ok(1));
+    let card = paid.card.as_ref().filter(|_| order.save_card);
     let mut statements = vec![
         Stmt::new(
             "UPDATE topup SET state = $2, intent_id = $3, error = NULL, check_at = NULL WHERE id = $1",
@@ -249,7 +243,7 @@ fn credit(tx: &mut dyn Tx, paid: &PaidTopup) -> Result<Appended> {
     ];
     statements.extend(card.into_iter().flat_map(|card| keep_card(org, Some(card), at)));
     statements.push(auto::resume(org));
-    if row.opt_time(5)?.is_some() {
+    if order.org_deleted_at.is_some() {
         let whole = (paid.payment, paid.amount_cents);
         statements.push(refund_orders::order_whole(paid.refund, whole, at));
     }
@@ -258,20 +252,18 @@ fn credit(tx: &mut dyn Tx, paid: &PaidTopup) -> Result<Appended> {
 }
 
 fn insert(paid: &PaidTopup) -> Stmt<'_> {
-    Stmt::new(
-        "INSERT INTO payment (id, org_id, topup_id, intent_id, charge_id, amount_cents, refunded_cents, disputed_cents, \
-         created_at, compare_at) VALUES ($1, $2, $3, $4, $5, $6, 0, 0, $7, $8)",
-        vals![
-            paid.payment,
-            paid.audit.org,
-            paid.topup,
-            paid.intent.as_str(),
-            paid.charge.as_deref(),
-            paid.amount_cents,
-            paid.audit.at,
-            paid.compare_at
-        ],
-    )
+    insert!("payment", {
+        "id": paid.payment,
+        "org_id": paid.audit.org,
+        "topup_id": paid.topup,
+        "intent_id": paid.intent.as_str(),
+        "charge_id": paid.charge.as_deref(),
+        "amount_cents": paid.amount_cents,
+        "refunded_cents" = "0",
+        "disputed_cents" = "0",
+        "created_at": paid.audit.at,
+        "compare_at": paid.compare_at,
+    })
 }
 
 fn entry(paid: &PaidTopup) -> Result<NewLedgerEntry> {

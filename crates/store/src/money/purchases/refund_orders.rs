@@ -12,7 +12,7 @@ use super::take_backs::TakeBackState;
 use crate::{
     Error, Result, Store,
     access::Audit,
-    db::{Row, Stmt, Tx, batch, readable, vals},
+    db::{ReadRow, Stmt, Tx, batch, insert, readable, row, select, text_columns, vals},
 };
 
 /// Error of a reference that names a refund of another amount.
@@ -50,6 +50,8 @@ impl RefundOrderState {
     }
 }
 
+text_columns!(RefundOrderState);
+
 impl fmt::Display for RefundOrderState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
@@ -82,26 +84,28 @@ pub struct NewRefundOrder {
     pub at: Timestamp,
 }
 
-/// Refund that was ordered, as it is recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RefundOrderRow {
-    /// ID of the order. It is the key of the request to Stripe.
-    pub id: RefundOrderId,
-    /// Payment that is refunded.
-    pub payment: PaymentId,
-    /// Amount in cents.
-    pub amount_cents: i64,
-    /// State of the order.
-    pub state: RefundOrderState,
-    /// Time of the order.
-    pub created_at: Timestamp,
-    /// Whether a node carries it out, and not the operator.
-    pub is_due: bool,
-    /// Number of requests to Stripe; of an order that nodes carry out, the number of nodes that had it. The record of their
-    /// attempt must carry it.
-    pub tries: i64,
-    /// State of the refund at Stripe, once it is known.
-    pub refund: Option<TakeBackState>,
+row! {
+    /// Refund that was ordered, as it is recorded.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct RefundOrderRow {
+        /// ID of the order. It is the key of the request to Stripe.
+        pub id: RefundOrderId = "id",
+        /// Payment that is refunded.
+        pub payment: PaymentId = "payment_id",
+        /// Amount in cents.
+        pub amount_cents: i64 = "amount_cents",
+        /// State of the order.
+        pub state: RefundOrderState = "state",
+        /// Time of the order.
+        pub created_at: Timestamp = "created_at",
+        /// Whether a node carries it out, and not the operator.
+        pub is_due: bool = "CASE WHEN due_at IS NULL THEN 0 ELSE 1 END",
+        /// Number of requests to Stripe; of an order that nodes carry out, the number of nodes that had it. The record of their
+        /// attempt must carry it.
+        pub tries: i64 = "tries",
+        /// State of the refund at Stripe, once it is known.
+        pub refund: Option<TakeBackState> = "(SELECT r.state FROM refund r WHERE r.id = refund_order.refund_id)",
+    }
 }
 
 /// Result of an order.
@@ -113,14 +117,6 @@ pub enum OrderedRefund {
     Before(RefundOrderRow),
     /// Only so many cents are left of the payment.
     Beyond(i64),
-}
-
-/// Columns that [`order_from`] reads.
-macro_rules! order_columns {
-    () => {
-        "id, payment_id, amount_cents, state, created_at, due_at, tries, \
-         (SELECT r.state FROM refund r WHERE r.id = refund_order.refund_id)"
-    };
 }
 
 impl Store {
@@ -140,7 +136,7 @@ impl Store {
                      WHERE id = $1 AND state IN ('created', 'sent') RETURNING tries",
                     vals![id],
                 )?
-                .map(|row| row.int(0))
+                .map(|row| row.only())
                 .transpose()
             })
             .await
@@ -184,15 +180,15 @@ impl Store {
             .write(move |tx| {
                 let due = tx.query_all(
                     // The condition on `due_at` appears a second time, to be checked again if another node was faster.
-                    concat!(
+                    constcat::concat!(
                         "UPDATE refund_order SET due_at = $2, tries = tries + 1 \
                          WHERE id {IN}SELECT o.id FROM refund_order o WHERE o.due_at >= 0 AND o.due_at <= $1 \
                          ORDER BY o.due_at, o.id LIMIT $3{END} AND due_at <= $1 RETURNING ",
-                        order_columns!()
+                        RefundOrderRow::COLUMNS
                     ),
                     vals![at, at + lease, limit],
                 )?;
-                Ok(readable(&due, "refund", order_from))
+                Ok(readable(&due, "refund", RefundOrderRow::read))
             })
             .await
     }
@@ -254,11 +250,16 @@ fn insert(
     reference: Option<&str>,
     (at, due_at): (Timestamp, Option<Timestamp>),
 ) -> Stmt<'_> {
-    Stmt::new(
-        "INSERT INTO refund_order (id, payment_id, reference, amount_cents, state, created_at, due_at, tries) \
-         VALUES ($1, $2, $3, $4, 'created', $5, $6, 0)",
-        vals![id, payment, reference, amount_cents, at, due_at],
-    )
+    insert!("refund_order", {
+        "id": id,
+        "payment_id": payment,
+        "reference": reference,
+        "amount_cents": amount_cents,
+        "state": RefundOrderState::Created,
+        "created_at": at,
+        "due_at": due_at,
+        "tries" = "0",
+    })
 }
 
 fn order(tx: &mut dyn Tx, new: &NewRefundOrder) -> Result<OrderedRefund> {
@@ -268,9 +269,8 @@ fn order(tx: &mut dyn Tx, new: &NewRefundOrder) -> Result<OrderedRefund> {
         &[
             lock_payment(new.payment),
             Stmt::new(
-                concat!(
-                    "SELECT ",
-                    order_columns!(),
+                select!(
+                    RefundOrderRow,
                     // There is one at most: the lock lets nobody order all that is left twice.
                     " FROM refund_order WHERE payment_id = $1 AND (reference = $2 \
                      OR (CAST($2 AS TEXT) IS NULL AND reference IS NULL AND state IN ('created', 'sent')))"
@@ -284,7 +284,7 @@ fn order(tx: &mut dyn Tx, new: &NewRefundOrder) -> Result<OrderedRefund> {
         ],
     )?;
     if let Some(row) = known.rows.first() {
-        let known = order_from(row)?;
+        let known = RefundOrderRow::read(row)?;
         let is_same = new.amount_cents.is_none_or(|cents| cents == known.amount_cents);
         return if is_same {
             Ok(OrderedRefund::Before(known))
@@ -292,7 +292,7 @@ fn order(tx: &mut dyn Tx, new: &NewRefundOrder) -> Result<OrderedRefund> {
             Err(OTHER_REFUND)
         };
     }
-    let left = left.rows.first().ok_or(Error::NotFound)?.int(0)?;
+    let left: i64 = left.rows.first().ok_or(Error::NotFound)?.only()?;
     let amount_cents = new.amount_cents.unwrap_or(left);
     if left <= 0 || !(1..=left).contains(&amount_cents) {
         return Ok(OrderedRefund::Beyond(left));
@@ -313,17 +313,4 @@ fn order(tx: &mut dyn Tx, new: &NewRefundOrder) -> Result<OrderedRefund> {
         tries: 0,
         refund: None,
     }))
-}
-
-fn order_from(row: &Row) -> Result<RefundOrderRow> {
-    Ok(RefundOrderRow {
-        id: row.parse(0)?,
-        payment: row.parse(1)?,
-        amount_cents: row.int(2)?,
-        state: row.parse(3)?,
-        created_at: row.time(4)?,
-        is_due: row.opt_time(5)?.is_some(),
-        tries: row.int(6)?,
-        refund: row.opt_parse(7)?,
-    })
 }

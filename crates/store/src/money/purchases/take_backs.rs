@@ -12,7 +12,7 @@ use super::{auto, micros, refund_orders};
 use crate::{
     Error, Result, Store,
     access::audit::{Audit, record},
-    db::{Stmt, Tx, batch, vals},
+    db::{Row, Stmt, Tx, batch, filled, row, select, text_columns, vals},
     money::ledger::{Appended, NewLedgerEntry, append},
     outbox::mail::{self, NewMail},
 };
@@ -48,6 +48,8 @@ impl TakeBackState {
         }
     }
 }
+
+text_columns!(TakeBackState);
 
 impl fmt::Display for TakeBackState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -105,29 +107,35 @@ struct Table {
     sum: &'static str,
 }
 
-macro_rules! table {
-    ($name:literal, $column:literal) => {
-        Table {
-            find: concat!("SELECT state FROM ", $name, " WHERE id = $1"),
-            put: concat!(
-                "INSERT INTO ",
-                $name,
-                " (id, payment_id, amount_cents, state, updated_at) VALUES ($1, $2, $3, $4, $5) \
-                 ON CONFLICT (id) DO UPDATE SET state = excluded.state, updated_at = excluded.updated_at"
-            ),
-            sum: concat!(
-                "UPDATE payment SET ",
-                $column,
-                " = (SELECT CAST(COALESCE(SUM(t.amount_cents), 0) AS BIGINT) FROM ",
-                $name,
-                " t WHERE t.payment_id = $1 AND t.state = 'taken') WHERE id = $1"
-            ),
-        }
-    };
-}
+const FIND: &str = "SELECT state FROM @table WHERE id = $1";
 
-const REFUNDS: Table = table!("refund", "refunded_cents");
-const DISPUTES: Table = table!("dispute", "disputed_cents");
+const PUT: &str = "INSERT INTO @table (id, payment_id, amount_cents, state, updated_at) VALUES ($1, $2, $3, $4, $5) \
+    ON CONFLICT (id) DO UPDATE SET state = excluded.state, updated_at = excluded.updated_at";
+
+/// The sum of a payment is in its column `@sum`.
+const SUM: &str = "UPDATE payment SET @sum = (SELECT CAST(COALESCE(SUM(t.amount_cents), 0) AS BIGINT) FROM @table t \
+    WHERE t.payment_id = $1 AND t.state = 'taken') WHERE id = $1";
+
+const REFUNDS: Table = Table {
+    find: filled!(FIND, "@table" = "refund"),
+    put: filled!(PUT, "@table" = "refund"),
+    sum: filled!(SUM, "@table" = "refund", "@sum" = "refunded_cents"),
+};
+const DISPUTES: Table = Table {
+    find: filled!(FIND, "@table" = "dispute"),
+    put: filled!(PUT, "@table" = "dispute"),
+    sum: filled!(SUM, "@table" = "dispute", "@sum" = "disputed_cents"),
+};
+
+row! {
+    struct PaidRow {
+        org: OrgId = "org_id",
+        topup: String = "topup_id",
+        amount: i64 = "amount_cents",
+        refunded: i64 = "refunded_cents",
+        disputed: i64 = "disputed_cents",
+    }
+}
 
 impl TakeBack {
     const fn table(&self) -> &'static Table {
@@ -175,15 +183,15 @@ impl Store {
 /// Amount of a payment that is taken back, in cents: the sum of refunds and disputes, and never more than the payment. Also
 /// returns the order that was paid.
 fn taken(tx: &mut dyn Tx, report: &TakeBack) -> Result<(i64, String)> {
-    let row = tx.query_one(
-        "SELECT amount_cents, refunded_cents, disputed_cents, topup_id, org_id FROM payment WHERE id = $1",
+    let paid: PaidRow = tx.read_one(
+        select!(PaidRow, " FROM payment WHERE id = $1"),
         vals![report.payment],
     )?;
-    if row.parse::<OrgId>(4)? != report.audit.org {
+    if paid.org != report.audit.org {
         return Err(Error::NotFound);
     }
-    let sum = row.int(1)?.saturating_add(row.int(2)?);
-    Ok((sum.min(row.int(0)?), row.text(3)?.to_owned()))
+    let sum = paid.refunded.saturating_add(paid.disputed);
+    Ok((sum.min(paid.amount), paid.topup))
 }
 
 fn record_report(tx: &mut dyn Tx, report: &TakeBack) -> Result<TookBack> {
@@ -195,7 +203,7 @@ fn record_report(tx: &mut dyn Tx, report: &TakeBack) -> Result<TookBack> {
             Stmt::new(table.find, vals![report.id.as_str()]),
         ],
     )?;
-    let known: Option<TakeBackState> = known.rows.first().map(|row| row.parse(0)).transpose()?;
+    let known: Option<TakeBackState> = known.rows.first().map(Row::only).transpose()?;
     let (before, topup) = taken(tx, report)?;
     if let Some(order) = report.order {
         tx.batch(&[refund_orders::made(order, report.payment, &report.id)])?;
@@ -214,7 +222,7 @@ fn record_report(tx: &mut dyn Tx, report: &TakeBack) -> Result<TookBack> {
                 report.id.as_str(),
                 report.payment,
                 report.amount_cents,
-                report.state.as_str(),
+                report.state,
                 report.audit.at
             ],
         ),

@@ -7,7 +7,7 @@ use sortie_api::{OrgId, Timestamp, TopupId, TopupKind, TopupState, UserId};
 use crate::{
     Error, Result, Store,
     access::audit::{Audit, record},
-    db::{ReadRow, Stmt, Tx, batch, readable, row, vals},
+    db::{ReadRow, Stmt, Tx, batch, insert, readable, row, select, vals},
     organizations::lock,
 };
 
@@ -110,13 +110,7 @@ impl Store {
     /// System: reads an order.
     pub async fn topup(&self, id: TopupId) -> Result<TopupRow> {
         self.db
-            .read(move |tx| {
-                let row = tx.query_one(
-                    constcat::concat!("SELECT ", TopupRow::COLUMNS, " FROM topup WHERE id = $1"),
-                    vals![id],
-                )?;
-                TopupRow::read(&row)
-            })
+            .read(move |tx| tx.read_one(select!(TopupRow, " FROM topup WHERE id = $1"), vals![id]))
             .await
     }
 
@@ -125,13 +119,10 @@ impl Store {
         let session = session.to_owned();
         self.db
             .read(move |tx| {
-                tx.query_opt(
-                    constcat::concat!("SELECT ", TopupRow::COLUMNS, " FROM topup WHERE session_id = $1"),
+                tx.read_opt(
+                    select!(TopupRow, " FROM topup WHERE session_id = $1"),
                     vals![session.as_str()],
-                )?
-                .as_ref()
-                .map(TopupRow::read)
-                .transpose()
+                )
             })
             .await
     }
@@ -171,26 +162,21 @@ impl Store {
 }
 
 fn insert(new: &NewTopup, most: u32) -> Stmt<'_> {
-    Stmt::new(
-        "INSERT INTO topup (id, org_id, kind, amount_cents, state, save_card, payment_method, created_by, created_at, \
-         check_at, checks) SELECT $1, id, $3, CAST($4 AS BIGINT), $5, CAST($6 AS BIGINT), $7, $8, CAST($9 AS BIGINT), \
-         CAST($10 AS BIGINT), 0 FROM organization WHERE id = $2 \
-         AND (SELECT COUNT(*) FROM (SELECT 1 FROM topup t WHERE t.org_id = $2 \
-           AND t.state IN ('created', 'open', 'processing') LIMIT $11) AS counted) < $11",
-        vals![
-            new.id,
-            new.org,
-            new.kind,
-            new.amount_cents,
-            TopupState::Created,
-            u32::from(new.save_card),
-            new.payment_method.as_deref(),
-            new.created_by,
-            new.created_at,
-            new.check_at,
-            most
-        ],
-    )
+    insert!("topup", {
+        "id": new.id,
+        "org_id" = "id",
+        "kind": new.kind,
+        "amount_cents" = "CAST(@ AS BIGINT)": new.amount_cents,
+        "state": TopupState::Created,
+        "save_card" = "CAST(@ AS BIGINT)": new.save_card,
+        "payment_method": new.payment_method.as_deref(),
+        "created_by": new.created_by,
+        "created_at" = "CAST(@ AS BIGINT)": new.created_at,
+        "check_at" = "CAST(@ AS BIGINT)": new.check_at,
+        "checks" = "0",
+    }, select " FROM organization WHERE id = $10 \
+        AND (SELECT COUNT(*) FROM (SELECT 1 FROM topup t WHERE t.org_id = $10 \
+          AND t.state IN ('created', 'open', 'processing') LIMIT $11) AS counted) < $11", new.org, most)
 }
 
 /// Locks an order until the end of the transaction.
@@ -213,7 +199,7 @@ pub(super) fn move_to(tx: &mut dyn Tx, change: &TopupMove) -> Result<bool> {
                 change.session.as_deref(),
                 change.intent.as_deref(),
                 change.error.as_deref(),
-                u32::from(change.to.is_waiting()),
+                change.to.is_waiting(),
                 from
             ],
         )],
