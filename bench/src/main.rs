@@ -27,6 +27,7 @@ mod report;
 mod resume;
 mod samples;
 mod schedules;
+mod shares;
 mod soak;
 mod storm;
 
@@ -185,6 +186,7 @@ async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     followers::measure(bench, report).await?;
     mixed::measure(bench, report).await?;
     cluster::measure(bench, report).await?;
+    shares::measure(bench, report).await?;
     callbacks::measure(bench, report).await?;
     resume::measure(bench, report).await?;
     outage::measure(bench, report).await?;

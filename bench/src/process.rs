@@ -43,15 +43,32 @@ pub(crate) fn open_files(node: &Node) -> Result<usize> {
 /// CPU time that it has used, its threads together.
 pub(crate) fn cpu(node: &Node) -> Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", node.pid()?))?;
-    let fields: Vec<&str> = stat
-        .rsplit_once(')')
-        .context("no stat")?
-        .1
-        .split_whitespace()
-        .collect();
-    let ticks = |at: usize| -> Result<u32> { Ok(fields.get(at).context("a short stat")?.parse()?) };
-    // utime and stime, in hundredths of a second on every Linux there is.
-    Ok(Duration::from_millis(10) * (ticks(11)? + ticks(12)?))
+    time_in(&stat, 2)
+}
+
+/// CPU time that all processes of this name have used, with that of their children that have ended.
+pub(crate) fn cpu_of_all(name: &str) -> Result<Duration> {
+    let mut all = Duration::ZERO;
+    for process in fs::read_dir("/proc")? {
+        // Other entries have no such file, and a process may end.
+        if let Ok(stat) = fs::read_to_string(process?.path().join("stat"))
+            && stat.contains(&format!("({name})"))
+        {
+            all += time_in(&stat, 4)?;
+        }
+    }
+    Ok(all)
+}
+
+/// Sum of the first of utime, stime, cutime and cstime in `/proc/PID/stat`.
+fn time_in(stat: &str, times: usize) -> Result<Duration> {
+    let (_, fields) = stat.rsplit_once(')').context("no stat")?;
+    let mut all = Duration::ZERO;
+    for ticks in fields.split_whitespace().skip(11).take(times) {
+        // Hundredths of a second on every Linux there is.
+        all += Duration::from_millis(10) * ticks.parse::<u32>()?;
+    }
+    Ok(all)
 }
 
 /// CPU time since `before` by each of `runs` that ended in `seconds`. The second of the warm-up is in the CPU time and
