@@ -5,9 +5,12 @@ use sortie_api::{
     billing::{MoveCredits, MovementKind},
     limits,
 };
-use sortie_store::money::{Appended, Credit, NewLedgerEntry};
+use sortie_store::{
+    access::Actor,
+    money::{Appended, Credit, NewLedgerEntry},
+};
 
-use crate::{Accounts, Author, Error, Result};
+use crate::{Accounts, Error, Result};
 
 impl Accounts {
     /// Gives credits to an organization, or corrects them. The reference names the movement, so a repetition changes nothing.
@@ -15,7 +18,7 @@ impl Accounts {
     /// another organization or amount.
     pub async fn move_credits(
         &self,
-        author: &Author,
+        actor: &Actor,
         org: OrgId,
         movement: &MoveCredits,
     ) -> Result<(Appended, Credit)> {
@@ -25,7 +28,7 @@ impl Accounts {
             MovementKind::Grant => ("grant", "credits.grant"),
             MovementKind::Correction => ("correction", "credits.correct"),
         };
-        let audit = author.audit(&parts.options.clock, org, action, reference)?;
+        let audit = parts.audit(actor, org, action, reference)?;
         let entry = NewLedgerEntry {
             cause: format!("{prefix}:{reference}"),
             org,

@@ -4,7 +4,6 @@
 //! subject.
 
 mod attempts;
-mod caller;
 mod credits;
 mod email;
 mod error;
@@ -23,10 +22,13 @@ mod sealed_text;
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
-use sortie_base::Sealer;
-use sortie_store::Store;
+use sortie_api::OrgId;
+use sortie_base::{Sealer, random};
+use sortie_store::{
+    Store,
+    access::{Actor, Audit},
+};
 
-pub use caller::Author;
 pub use error::Error;
 pub use mail::{ApiDeprecation, InvalidSender, InvalidServer, MailOptions, MailServer, NotSent, Sender};
 pub use oauth::{
@@ -36,7 +38,7 @@ pub use oauth::{
 pub use oidc::{IdentityProvider, OidcAnswer, OidcFlow, OidcRequest, OidcSignIn, OidcVisitor, RoleRule};
 pub use operator::{NewAccount, NewLink};
 pub use options::{Options, SignUp};
-pub use organizations::{NewInvitationLink, Requester};
+pub use organizations::NewInvitationLink;
 pub use people::{
     account::{PersonExport, identity_id},
     login::LoggedIn,
@@ -113,5 +115,18 @@ impl Accounts {
     /// Settings of the accounts.
     pub fn options(&self) -> &Options {
         &self.0.options
+    }
+}
+
+impl Parts {
+    /// Makes the audit entry of a change in `org` that happens now; see [`Actor::audit`].
+    fn audit(
+        &self,
+        actor: &Actor,
+        org: OrgId,
+        action: &'static str,
+        target: impl Into<String>,
+    ) -> Result<Audit> {
+        Ok(actor.audit((self.options.clock.now(), random()?), org, action, target))
     }
 }

@@ -4,14 +4,17 @@
 use std::time::Duration;
 
 use sortie_api::{
-    DeploymentId, OrgId,
+    DeploymentId, OrgId, UserId,
     deployment::{CreateDeployment, CreatedDeployment, GrantLicense},
     limits,
 };
 use sortie_base::{LicenseClaims, LicensePublicKey, LicenseSigner, hex, random};
-use sortie_store::licenses::{EntitlementRow, NewDeployment, PutEntitlement};
+use sortie_store::{
+    access::{Actor, Caller},
+    licenses::{EntitlementRow, NewDeployment, PutEntitlement},
+};
 
-use crate::{Accounts, Author, Error, Parts, Requester, Result, people::rules::checked_name};
+use crate::{Accounts, Error, Parts, Result, people::rules::checked_name};
 
 /// Length of the ID of an installation, in hexadecimal digits.
 const MACHINE_ID: usize = 32;
@@ -20,7 +23,7 @@ impl Accounts {
     /// Entitles an organization to licenses, in place of an earlier grant. While it lasts, a subscription does not count.
     pub async fn grant_license(
         &self,
-        author: &Author,
+        actor: &Actor,
         org: OrgId,
         grant: &GrantLicense,
     ) -> Result<EntitlementRow> {
@@ -43,7 +46,7 @@ impl Accounts {
             period_end,
             at,
         };
-        let audit = author.audit(&parts.options.clock, org, "license.grant", org)?;
+        let audit = parts.audit(actor, org, "license.grant", org)?;
         parts.store.put_entitlement(put, audit).await?;
         parts.store.entitlement(org, at).await?.ok_or(Error::NotFound)
     }
@@ -51,12 +54,11 @@ impl Accounts {
     /// Adds a deployment and signs its license, which is shown this once.
     pub async fn create_deployment(
         &self,
-        requester: &Requester<'_>,
-        org: OrgId,
+        (caller, user): (&Caller, UserId),
         request: &CreateDeployment,
     ) -> Result<CreatedDeployment> {
         let parts = &self.0;
-        let signer = parts.signer()?;
+        let (org, signer) = (caller.org, parts.signer()?);
         let name = checked_name(&request.name, limits::PERSON_NAME_CHARS)?;
         let machine_id = match &request.machine_id {
             Some(given) => checked_machine_id(given)?,
@@ -71,12 +73,10 @@ impl Accounts {
             name,
             machine_id,
             serial: serial.clone(),
-            created_by: requester.user,
+            created_by: user,
             created_at,
         };
-        let audit = requester
-            .author
-            .audit(&parts.options.clock, org, "deployment.create", id)?;
+        let audit = parts.audit(&caller.actor, org, "deployment.create", id)?;
         let made = parts.store.create_deployment(new, audit).await?;
         let token = signer.sign(&LicenseClaims {
             serial,
@@ -101,19 +101,14 @@ impl Accounts {
     }
 
     /// Ends a deployment. Its license works until it expires.
-    pub async fn end_deployment(
-        &self,
-        requester: &Requester<'_>,
-        org: OrgId,
-        deployment: DeploymentId,
-    ) -> Result<()> {
+    pub async fn end_deployment(&self, caller: &Caller, deployment: DeploymentId) -> Result<()> {
         let parts = &self.0;
-        let clock = &parts.options.clock;
-        let audit = requester
-            .author
-            .audit(clock, org, "deployment.delete", deployment)?;
-        let ended = parts.store.end_deployment(org, deployment, clock.now(), audit);
-        Ok(ended.await?)
+        let audit = parts.audit(&caller.actor, caller.org, "deployment.delete", deployment)?;
+        let at = audit.at;
+        Ok(parts
+            .store
+            .end_deployment(caller.org, deployment, at, audit)
+            .await?)
     }
 
     /// Returns the key that verifies the licenses of this deployment.

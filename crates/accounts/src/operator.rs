@@ -9,12 +9,12 @@ use sortie_api::{
 };
 use sortie_base::random;
 use sortie_store::{
-    access::Audit,
+    access::{Actor, Audit},
     organizations::{OperatedOrganization, OperatedPerson},
     people::{NewOneTime, NewPerson, OneTimeMail, Purpose},
 };
 
-use crate::{Accounts, Author, Error, Parts, Result, email::EmailAddress, people::rules::checked_name};
+use crate::{Accounts, Error, Parts, Result, email::EmailAddress, people::rules::checked_name};
 
 /// Page that sets a password by a token.
 const RESET_PAGE: &str = "/reset-password";
@@ -63,13 +63,13 @@ impl Accounts {
     /// replaces the reason.
     pub async fn suspend_organization(
         &self,
-        author: &Author,
+        actor: &Actor,
         org: OrgId,
         reason: Option<&str>,
     ) -> Result<OperatedOrganization> {
         let parts = &self.0;
         let reason = reason.map(checked_reason).transpose()?;
-        let audit = author.audit(&parts.options.clock, org, "organization.suspend", org)?;
+        let audit = parts.audit(actor, org, "organization.suspend", org)?;
         let at = parts.options.clock.now();
         parts.store.suspend_organization(org, reason, at, audit).await?;
         // No run of the organization is claimed from here on. Parked runs cost the claims of others nothing.
@@ -78,13 +78,13 @@ impl Accounts {
     }
 
     /// Ends the suspension of an organization. Its waiting runs go on in their old order.
-    pub async fn resume_organization(&self, author: &Author, org: OrgId) -> Result<OperatedOrganization> {
+    pub async fn resume_organization(&self, actor: &Actor, org: OrgId) -> Result<OperatedOrganization> {
         let parts = &self.0;
         let before = parts.store.operated_organization(org).await?;
         if before.suspended_at.is_some() {
             while parts.store.unpark_runs(org, RUNS).await? > 0 {}
         }
-        let audit = author.audit(&parts.options.clock, org, "organization.resume", org)?;
+        let audit = parts.audit(actor, org, "organization.resume", org)?;
         parts.store.resume_organization(org, audit).await?;
         Ok(parts.store.operated_organization(org).await?)
     }
@@ -140,9 +140,9 @@ impl Accounts {
     }
 
     /// Lets a person sign in no more, and ends their sessions.
-    pub async fn disable_account(&self, author: &Author, user: UserId) -> Result<OperatedPerson> {
+    pub async fn disable_account(&self, actor: &Actor, user: UserId) -> Result<OperatedPerson> {
         let parts = &self.0;
-        let audits = parts.audits(author, user, "person.disable").await?;
+        let audits = parts.audits(actor, user, "person.disable").await?;
         let at = parts.options.clock.now();
         let disabled = parts.store.disable_person(user, at, audits).await;
         // Also after an error: the account may have been disabled.
@@ -151,9 +151,9 @@ impl Accounts {
     }
 
     /// Ends all identities of a person at identity providers, and the sessions.
-    pub async fn unlink_account(&self, author: &Author, user: UserId) -> Result<OperatedPerson> {
+    pub async fn unlink_account(&self, actor: &Actor, user: UserId) -> Result<OperatedPerson> {
         let parts = &self.0;
-        let audits = parts.audits(author, user, "person.unlink").await?;
+        let audits = parts.audits(actor, user, "person.unlink").await?;
         let unlinked = parts.store.unlink_person(user, audits).await;
         // Also after an error: the sessions may have ended.
         self.forget_sessions(user);
@@ -161,9 +161,9 @@ impl Accounts {
     }
 
     /// Lets a person sign in again.
-    pub async fn enable_account(&self, author: &Author, user: UserId) -> Result<OperatedPerson> {
+    pub async fn enable_account(&self, actor: &Actor, user: UserId) -> Result<OperatedPerson> {
         let parts = &self.0;
-        let audits = parts.audits(author, user, "person.enable").await?;
+        let audits = parts.audits(actor, user, "person.enable").await?;
         Ok(parts.store.enable_person(user, audits).await?)
     }
 }
@@ -184,7 +184,7 @@ impl Parts {
     }
 
     /// Makes the entry of a change of a person for the audit log of each organization of the person.
-    async fn audits(&self, author: &Author, user: UserId, action: &'static str) -> Result<Vec<Audit>> {
+    async fn audits(&self, actor: &Actor, user: UserId, action: &'static str) -> Result<Vec<Audit>> {
         let (mut audits, mut after) = (Vec::new(), None);
         loop {
             let page = self.store.organizations_of(user, after, PAGE).await?;
@@ -193,7 +193,7 @@ impl Parts {
             };
             after = Some(last.id);
             for organization in page {
-                audits.push(author.audit(&self.options.clock, organization.id, action, user)?);
+                audits.push(self.audit(actor, organization.id, action, user)?);
             }
         }
     }

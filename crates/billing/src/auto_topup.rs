@@ -6,10 +6,10 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use sortie_api::{ConsentId, OrgId, TopupId, auto_topup::PutAutoTopup, limits};
+use sortie_api::{ConsentId, OrgId, TopupId, UserId, auto_topup::PutAutoTopup, limits};
 use sortie_base::random;
 use sortie_store::{
-    access::Actor,
+    access::{Actor, Caller},
     money::{AutoTopupRow, BeginAutoTopup, NewAutoTopup, SavedCard},
 };
 use tokio::time::MissedTickBehavior;
@@ -17,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Billing,
-    checkout::Buyer,
     error::{Error, Result},
     service::Parts,
 };
@@ -123,15 +122,19 @@ fn consent_text(settings: &Checked, card: &SavedCard) -> String {
 impl Billing {
     /// Enables or disables the automatic purchases of an organization. Enabling needs consent, and a saved card, which is read
     /// at Stripe now. `Conflict` without a card.
-    pub async fn put_auto_topup(&self, buyer: Buyer<'_>, request: &PutAutoTopup) -> Result<()> {
+    pub async fn put_auto_topup(
+        &self,
+        (caller, user): (&Caller, UserId),
+        request: &PutAutoTopup,
+    ) -> Result<()> {
         let parts = &self.0;
-        let org = buyer.org;
+        let org = caller.org;
         if !request.enabled {
             // They are not needed. Those that are sent must be in order.
             for amount in amounts(request).into_iter().filter(|(_, sent, _)| sent.is_some()) {
                 within(amount)?;
             }
-            let audit = parts.audit(org, buyer.actor, "billing.auto_topup.disable", org.to_string())?;
+            let audit = parts.audit(org, &caller.actor, "billing.auto_topup.disable", org.to_string())?;
             parts.store.disable_auto_topup(org, audit).await?;
             return Ok(());
         }
@@ -140,7 +143,7 @@ impl Billing {
             return Err(NO_CARD);
         };
         let card = parts.refresh_card(org, &account).await?.ok_or(NO_CARD)?;
-        let audit = parts.audit(org, buyer.actor, "billing.auto_topup.put", org.to_string())?;
+        let audit = parts.audit(org, &caller.actor, "billing.auto_topup.put", org.to_string())?;
         let new = NewAutoTopup {
             org,
             threshold_cents: settings.threshold_cents,
@@ -148,7 +151,7 @@ impl Billing {
             consent_text: consent_text(&settings, &card),
             card,
             consent: ConsentId::new(audit.at, random()?),
-            consent_by: buyer.user,
+            consent_by: user,
             consent_at: audit.at,
         };
         Ok(parts.store.put_auto_topup(new, audit).await?)

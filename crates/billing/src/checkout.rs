@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use sha2::Digest as _;
-use sortie_api::{OrgId, Timestamp, TopupId, TopupKind, TopupState, UserId, billing::CreateCheckout, limits};
+use sortie_api::{OrgId, Timestamp, TopupId, TopupKind, TopupState, billing::CreateCheckout, limits};
 use sortie_base::{hex, random};
 use sortie_store::{
-    access::Actor,
+    access::Caller,
     money::{NewCustomer, NewTopup, TopupMove, TopupRow},
     outbox::PaymentNotice,
 };
@@ -43,20 +43,9 @@ pub const PAID_PAGE: &str = "/billing/paid";
 /// Path of the page for a customer who has not.
 pub const UNPAID_PAGE: &str = "/billing/cancelled";
 
-/// Person who buys for an organization.
-#[derive(Clone, Copy, Debug)]
-pub struct Buyer<'a> {
-    /// The organization.
-    pub org: OrgId,
-    /// The person.
-    pub user: UserId,
-    /// Author, for the audit log.
-    pub actor: &'a Actor,
-}
-
 impl Billing {
     /// Makes a page on which the organization buys credits. Returns its address.
-    pub async fn create_checkout(&self, buyer: Buyer<'_>, request: &CreateCheckout) -> Result<String> {
+    pub async fn create_checkout(&self, caller: &Caller, request: &CreateCheckout) -> Result<String> {
         let parts = &self.0;
         let amount_cents = request.amount_cents;
         let (least, most) = (limits::PURCHASE_CENTS_MIN, limits::PURCHASE_CENTS_MAX);
@@ -66,21 +55,21 @@ impl Billing {
         }
         let at = parts.now();
         let id = TopupId::new(at, random()?);
-        let audit = parts.audit(buyer.org, buyer.actor, "billing.checkout", id.to_string())?;
+        let audit = parts.audit(caller.org, &caller.actor, "billing.checkout", id.to_string())?;
         let new = NewTopup {
             id,
-            org: buyer.org,
+            org: caller.org,
             kind: TopupKind::Checkout,
             amount_cents,
             save_card: request.save_payment_method,
             payment_method: None,
-            created_by: Some(buyer.user),
+            created_by: caller.actor.user,
             created_at: at,
             check_at: at + FIRST_LOOK,
         };
         parts.store.create_topup(new, OPEN, audit).await?;
         let opened = async {
-            parts.customer(buyer.org).await?;
+            parts.customer(caller.org).await?;
             let topup = parts.store.topup(id).await?;
             parts.open_checkout(&topup).await
         };

@@ -27,7 +27,7 @@ mod take_backs;
 mod worker;
 
 pub use auto_topup::AutoTopupLimits;
-pub use checkout::{Buyer, PAID_PAGE, UNPAID_PAGE};
+pub use checkout::{PAID_PAGE, UNPAID_PAGE};
 pub use error::Error;
 pub use service::{Billing, Options};
 pub use stripe::{

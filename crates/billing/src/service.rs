@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use prometheus_client::registry::Registry;
-use sortie_api::{AuditId, OrgId, Timestamp};
+use sortie_api::{OrgId, Timestamp};
 use sortie_base::{Clock, random};
 use sortie_store::{
     Store,
@@ -125,15 +125,7 @@ impl Parts {
         action: &'static str,
         target: impl Into<String>,
     ) -> Result<Audit> {
-        let at = self.now();
-        Ok(Audit {
-            id: AuditId::new(at, random()?),
-            org,
-            at,
-            actor: actor.clone(),
-            action,
-            target: target.into(),
-        })
+        Ok(actor.audit((self.now(), random()?), org, action, target))
     }
 }
 

@@ -33,7 +33,6 @@ pub use credentials::{
 pub use error::Error;
 pub use files::saved::{Stored, Upload};
 pub use kit::{
-    caller::Caller,
     descriptors::Descriptors,
     models::refuses_prompt,
     options::{AwsVariables, LicenseOptions, Options, Polls, Serves},

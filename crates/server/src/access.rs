@@ -2,9 +2,8 @@
 //! it.
 //!
 //! [`routes`](crate::routes) and [`org`](crate::org) list every operation with its access; router and description are made
-//! from the lists. The extractors of the handlers (such as [`Member`](crate::kit::Member) and
-//! [`OrgAdmin`](crate::org::OrgAdmin)) check the role. A test calls every operation as every kind of caller and compares the
-//! answer with these lists.
+//! from the lists. The extractors of the handlers (such as [`Member`](crate::kit::Member)) check the role. A test calls every
+//! operation as every kind of caller and compares the answer with these lists.
 
 /// Access to one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

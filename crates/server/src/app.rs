@@ -2,14 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::extract::FromRef;
+use axum::extract::{FromRef, FromRequestParts};
 use bytes::Bytes;
+use http::request::Parts;
 use sortie_accounts::Accounts;
 use sortie_engine::Engine;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    kit::{BodyBudget, CredentialWatch, Cursors, LargeEntries, LargeTexts, TrustedProxies},
+    kit::{
+        ApiError, ApiResult, AtLeast, BodyBudget, CredentialWatch, Cursors, LargeEntries, LargeTexts,
+        TrustedProxies,
+    },
     metrics::{Exposition, HttpMetrics},
     routes::ResourceMetadata,
 };
@@ -49,5 +53,13 @@ pub(crate) struct App {
 impl FromRef<Arc<App>> for BodyBudget {
     fn from_ref(app: &Arc<App>) -> Self {
         app.bodies.clone()
+    }
+}
+
+impl<const ROLE: u8> FromRequestParts<Arc<App>> for AtLeast<ROLE> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _app: &Arc<App>) -> ApiResult<Self> {
+        Self::of_credential(parts)
     }
 }

@@ -22,7 +22,7 @@ use http::{
 use sortie_api::{ErrorBody, ErrorCode, Role, secret::Presented};
 use sortie_base::network;
 use sortie_engine::{Engine, Hop, PEER_HEADER};
-use sortie_store::access::Principal;
+use sortie_store::access::{Actor, Principal};
 use tower::ServiceExt as _;
 use tracing::Instrument;
 
@@ -31,9 +31,8 @@ use crate::{
     connections::Answers,
     kit::{
         ApiError, BodyBudget, Challenges, Counting, Credential, CredentialThrottle, DeprecationHeaders,
-        Fault, Holder, LacksScope, LookUpFailure, Passed, Quota, RateLimits, RequestIds, RequestOrigin,
-        SessionCookie, Standing, Token, TrustedProxies, UnreadBody, X_REQUEST_ID, bearer, error_response,
-        hold,
+        Fault, Holder, LacksScope, LookUpFailure, Passed, Quota, RateLimits, RequestIds, SessionCookie,
+        Standing, Token, TrustedProxies, UnreadBody, X_REQUEST_ID, bearer, error_response, hold,
     },
     metrics::{HttpMetrics, METRICS, Refused},
     oauth::write_cross_origin,
@@ -130,10 +129,11 @@ impl Gate {
         let spans = Spans::of(self.engine.traces(), &request, id.as_str());
         let address = self.proxies.client_address(peer, request.headers());
         let network = network(address);
-        request.extensions_mut().insert(RequestOrigin {
-            address,
-            request_id: id.clone(),
+        request.extensions_mut().insert(Actor {
+            address: Some(address),
+            request_id: Some(id.as_str().to_owned()),
             trace: spans.context.clone(),
+            ..Actor::default()
         });
         let what = Described::of(&request);
         let unread = UnreadBody::watch(&mut request);

@@ -8,7 +8,7 @@ use sortie_api::{
     secret::{AUTHORIZATION_CODE, Secret},
 };
 use sortie_base::random;
-use sortie_store::{oauth::NewGrant, people::OwnOrganization};
+use sortie_store::{access::Actor, oauth::NewGrant, people::OwnOrganization};
 
 use super::{
     error::{OauthError, OauthErrorCode},
@@ -16,7 +16,7 @@ use super::{
     redirect::RedirectUri,
     request::{self, LONGEST_QUERY, Scope, missing, one},
 };
-use crate::{Accounts, Author, Error, Result};
+use crate::{Accounts, Error, Result};
 
 /// Lifetime of an authorization code.
 const CODE_LIFETIME: Duration = Duration::from_mins(1);
@@ -143,7 +143,7 @@ impl Accounts {
         user: UserId,
         org: OrgId,
         authorization: &Authorization,
-        author: &Author,
+        actor: &Actor,
     ) -> Result<String> {
         let redirect = authorization.redirect()?;
         let at = self.0.options.clock.now();
@@ -168,7 +168,7 @@ impl Accounts {
             challenge: authorization.challenge.clone(),
             code_expires_at: at + CODE_LIFETIME,
         };
-        let audit = author.audit(&self.0.options.clock, org, "grant.create", id.to_string())?;
+        let audit = self.0.audit(actor, org, "grant.create", id.to_string())?;
         self.0.store.create_grant(grant, audit).await?;
         let mut answer = vec![("code", code.expose())];
         answer.extend(authorization.state.as_deref().map(|state| ("state", state)));

@@ -1,9 +1,12 @@
 //! Grants of a person: list and end.
 
 use sortie_api::{GrantId, UserId};
-use sortie_store::oauth::{EndedGrant, GrantRow};
+use sortie_store::{
+    access::Actor,
+    oauth::{EndedGrant, GrantRow},
+};
 
-use crate::{Accounts, Author, Result};
+use crate::{Accounts, Result};
 
 impl Accounts {
     /// Lists the applications that act for a person.
@@ -13,8 +16,8 @@ impl Accounts {
     }
 
     /// Ends a grant of a person. `NotFound` where the person has no such grant.
-    pub async fn end_grant(&self, user: UserId, grant: GrantId, author: &Author) -> Result<EndedGrant> {
-        let audit = self.grant_audit(author)?;
+    pub async fn end_grant(&self, user: UserId, grant: GrantId, actor: &Actor) -> Result<EndedGrant> {
+        let audit = self.grant_audit(actor)?;
         Ok(self.0.store.end_grant(user, grant, audit).await?)
     }
 }

@@ -120,14 +120,11 @@ mod tests {
     use prometheus_client::encoding::text::encode;
     use sortie_store::access::Actor;
 
-    use crate::{Author, TokenRequest, rig::Rig};
+    use crate::{TokenRequest, rig::Rig};
 
     #[tokio::test]
     async fn requests_for_tokens_are_counted_by_grant_type_and_outcome() {
         let rig = Rig::new().await;
-        let author = Author {
-            actor: Actor::default(),
-        };
         for form in [
             "grant_type=refresh_token",
             "grant_type=authorization_code&client_id=x",
@@ -138,7 +135,7 @@ mod tests {
             let request = TokenRequest {
                 authorization: None,
                 form: form.as_bytes(),
-                author: &author,
+                actor: &Actor::default(),
             };
             rig.accounts.issue_tokens(request).await.unwrap_err();
         }

@@ -9,11 +9,14 @@ use base64::{
 use percent_encoding::percent_decode_str;
 use sha2::{Digest as _, Sha256};
 use sortie_api::{
-    AuditId, Role, Timestamp,
+    Role, Timestamp,
     secret::{ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN, Secret},
 };
 use sortie_base::random;
-use sortie_store::oauth::{CodeRedemption, EndedGrant, Exchange, GrantAudit, NewTokens, TokenRefresh};
+use sortie_store::{
+    access::Actor,
+    oauth::{CodeRedemption, EndedGrant, Exchange, GrantAudit, NewTokens, TokenRefresh},
+};
 
 use super::{
     OauthFailure, OauthResult,
@@ -23,7 +26,7 @@ use super::{
     parameters::Parameters,
     request::{Scope, check_resource, missing, one},
 };
-use crate::{Accounts, Author, Result};
+use crate::{Accounts, Result};
 
 /// Lifetime of an access token.
 const ACCESS_LIFETIME: Duration = Duration::from_hours(1);
@@ -43,7 +46,7 @@ pub struct TokenRequest<'a> {
     /// Body, in the form `application/x-www-form-urlencoded`.
     pub form: &'a [u8],
     /// Address and request of the client, for the audit log.
-    pub author: &'a Author,
+    pub actor: &'a Actor,
 }
 
 /// Tokens that a client gets.
@@ -101,8 +104,8 @@ impl Accounts {
         check_resource(parameters, &self.0.options.engine_url)?;
         let pair = IssuedPair::new()?;
         let exchange = match grant_type {
-            GrantType::AuthorizationCode => self.redeem(parameters, client, &pair, request.author).await?,
-            GrantType::RefreshToken => self.refresh(parameters, client, &pair, request.author).await?,
+            GrantType::AuthorizationCode => self.redeem(parameters, client, &pair, request.actor).await?,
+            GrantType::RefreshToken => self.refresh(parameters, client, &pair, request.actor).await?,
             GrantType::Unknown => {
                 let rule = "grant_type: must be authorization_code or refresh_token";
                 return Err(OauthErrorCode::UnsupportedGrantType.because(rule).into());
@@ -131,7 +134,7 @@ impl Accounts {
         let Ok(secret) = secret else {
             return Ok(None);
         };
-        let audit = self.grant_audit(request.author)?;
+        let audit = self.grant_audit(request.actor)?;
         Ok(self.0.store.revoke_token(secret.hash(), &client, audit).await?)
     }
 
@@ -140,7 +143,7 @@ impl Accounts {
         parameters: Parameters<'_>,
         client_id: String,
         pair: &IssuedPair,
-        author: &Author,
+        actor: &Actor,
     ) -> OauthResult<Exchange> {
         let code = one(parameters, "code")?.ok_or_else(|| missing("code"))?;
         let verifier = one(parameters, "code_verifier")?.ok_or_else(|| missing("code_verifier"))?;
@@ -162,7 +165,7 @@ impl Accounts {
             client_until: at + GRANT_LIFETIME + REMEMBERED,
             tokens: pair.stored(at),
         };
-        let audit = self.grant_audit(author)?;
+        let audit = self.grant_audit(actor)?;
         Ok(self.0.store.redeem_code(redemption, audit).await?)
     }
 
@@ -171,7 +174,7 @@ impl Accounts {
         parameters: Parameters<'_>,
         client_id: String,
         pair: &IssuedPair,
-        author: &Author,
+        actor: &Actor,
     ) -> OauthResult<Exchange> {
         let token = one(parameters, "refresh_token")?.ok_or_else(|| missing("refresh_token"))?;
         let scope = match one(parameters, "scope")? {
@@ -187,7 +190,7 @@ impl Accounts {
             at,
             tokens: pair.stored(at),
         };
-        let audit = self.grant_audit(author)?;
+        let audit = self.grant_audit(actor)?;
         Ok(self.0.store.refresh_tokens(refresh, audit).await?)
     }
 
@@ -202,12 +205,11 @@ impl Accounts {
         Ok(id)
     }
 
-    pub(super) fn grant_audit(&self, author: &Author) -> Result<GrantAudit> {
-        let at = self.0.options.clock.now();
+    pub(super) fn grant_audit(&self, actor: &Actor) -> Result<GrantAudit> {
         Ok(GrantAudit {
-            id: AuditId::new(at, random()?),
-            at,
-            actor: author.actor.clone(),
+            at: self.0.options.clock.now(),
+            random: random()?,
+            actor: actor.clone(),
         })
     }
 }

@@ -1,10 +1,13 @@
 //! Roles of people on a self-hosted engine, as the claims of an identity provider give them.
 
 use sortie_api::{OrgId, Role, UserId};
-use sortie_store::{access::Audit, people::GivenRole};
+use sortie_store::{
+    access::{Actor, Audit},
+    people::GivenRole,
+};
 
 use super::{IdentityProvider, token::Claims};
-use crate::{Author, Error, Parts, Result};
+use crate::{Error, Parts, Result};
 
 /// Rule by which the claims of a person become a role.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +52,7 @@ impl Parts {
         &self,
         settings: &IdentityProvider,
         claims: &Claims,
-        (known, author): (Option<UserId>, &Author),
+        (known, actor): (Option<UserId>, &Actor),
     ) -> Result<Option<Role>> {
         let Some(rule) = &settings.roles else {
             return Ok(None);
@@ -66,7 +69,7 @@ impl Parts {
             );
         }
         if let Some(user) = known {
-            self.take_role(user, author).await?;
+            self.take_role(user, actor).await?;
         }
         Err(Error::Forbidden(format!(
             "{} gives you no role here: ask its administrator",
@@ -79,7 +82,7 @@ impl Parts {
         &self,
         user: UserId,
         role: Option<Role>,
-        author: &Author,
+        actor: &Actor,
     ) -> Result<Option<GivenRole>> {
         let Some(role) = role else {
             return Ok(None);
@@ -90,13 +93,13 @@ impl Parts {
             Some(_) => "member.role",
             None => "member.add",
         };
-        let audit = self.own_audit(author, org, action, user)?;
+        let audit = self.own_audit(actor, org, action, user)?;
         Ok(Some(GivenRole { org, role, audit }))
     }
 
-    async fn take_role(&self, user: UserId, author: &Author) -> Result<()> {
+    async fn take_role(&self, user: UserId, actor: &Actor) -> Result<()> {
         let org = self.organization().await?;
-        let audit = self.own_audit(author, org, "member.remove", user)?;
+        let audit = self.own_audit(actor, org, "member.remove", user)?;
         match self.store.remove_member(org, user, audit).await {
             // No member, or the owner, whose role no provider gives.
             Err(sortie_store::Error::NotFound | sortie_store::Error::Conflict(_)) => Ok(()),
@@ -111,10 +114,12 @@ impl Parts {
     }
 
     /// Makes an entry of the audit log about a person who signs in.
-    fn own_audit(&self, author: &Author, org: OrgId, action: &'static str, user: UserId) -> Result<Audit> {
-        let mut author = author.clone();
-        author.actor.user = Some(user);
-        author.audit(&self.options.clock, org, action, user.to_string())
+    fn own_audit(&self, actor: &Actor, org: OrgId, action: &'static str, user: UserId) -> Result<Audit> {
+        let actor = Actor {
+            user: Some(user),
+            ..actor.clone()
+        };
+        self.audit(&actor, org, action, user.to_string())
     }
 }
 

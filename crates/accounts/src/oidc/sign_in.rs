@@ -5,7 +5,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use sortie_api::{Credential, Role, UserId};
 use sortie_base::random;
-use sortie_store::people::{Account, Identity, NewPerson, ProvenIdentity, SignIn};
+use sortie_store::{
+    access::Actor,
+    people::{Account, Identity, NewPerson, ProvenIdentity, SignIn},
+};
 use url::Url;
 
 use super::{
@@ -15,7 +18,7 @@ use super::{
     token::{Claims, Expected, SignedToken},
 };
 use crate::{
-    Accounts, Author, Client, Error, LoggedIn, Parts, Result, SignUp,
+    Accounts, Client, Error, LoggedIn, Parts, Result, SignUp,
     attempts::{HOUR, Limit},
     email::EmailAddress,
     people::{Method, SignInOutcome, rules},
@@ -59,7 +62,7 @@ pub struct OidcVisitor<'a> {
     /// Client of the session.
     pub client: Client,
     /// Author of changes, for the audit log.
-    pub author: &'a Author,
+    pub actor: &'a Actor,
     /// Token of an invitation that the person follows.
     pub invitation: Option<Credential>,
 }
@@ -296,9 +299,7 @@ impl Parts {
         };
         let known = self.store.find_identity(&identity).await?;
         let user = known.as_ref().map(|account| account.person.id);
-        let role = self
-            .claimed_role(settings, claims, (user, visitor.author))
-            .await?;
+        let role = self.claimed_role(settings, claims, (user, visitor.actor)).await?;
         if let Some(account) = known {
             let proven = ProvenIdentity::Known(identity);
             return self.enter(account, (proven, role), visitor).await;
@@ -358,7 +359,7 @@ impl Parts {
         visitor: &OidcVisitor<'_>,
     ) -> Result<OidcSignIn> {
         let id = person.id;
-        let given = self.given(id, role, visitor.author).await?;
+        let given = self.given(id, role, visitor.actor).await?;
         let (session, token) = self.new_session(id, &visitor.client)?;
         self.store
             .sign_up_with_identity(person, identity, session, given)
@@ -385,7 +386,7 @@ impl Parts {
         }
         let with = SignIn {
             identity: Some(proven),
-            role: self.given(user, role, visitor.author).await?,
+            role: self.given(user, role, visitor.actor).await?,
             ..SignIn::default()
         };
         let logged_in = self.begin(account, &visitor.client, with).await?;
@@ -404,7 +405,7 @@ impl Parts {
         refuse_disabled(&account)?;
         let factor = self.factor(&account, code).await?;
         let with = SignIn {
-            role: self.given(half.user, half.role, visitor.author).await?,
+            role: self.given(half.user, half.role, visitor.actor).await?,
             identity: Some(half.into()),
             factor: Some(factor),
             ..SignIn::default()

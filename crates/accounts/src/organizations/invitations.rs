@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use sortie_api::{
-    EmailDelivery, InvitationId, MailId, OrgId, Role, limits,
+    EmailDelivery, InvitationId, MailId, OrgId, Role, UserId, limits,
     secret::{INVITATION_TOKEN, Secret},
 };
 use sortie_base::random;
-use sortie_store::people::{InvitationRow, Invited, NewInvitation, OwnOrganization};
+use sortie_store::{
+    access::{Actor, Caller},
+    people::{InvitationRow, Invited, NewInvitation, OwnOrganization, SignedIn},
+};
 
-use super::Requester;
 use crate::{Accounts, Error, Result, email::EmailAddress, mail::Letter};
 
 /// Page that accepts an invitation.
@@ -33,12 +35,12 @@ impl Accounts {
     /// member has the address, and where the organization has too many open invitations.
     pub async fn invite(
         &self,
-        requester: &Requester<'_>,
-        (org, role): (OrgId, Role),
+        (caller, person): (&Caller, &SignedIn),
+        role: Role,
         email: &str,
     ) -> Result<NewInvitationLink> {
-        let parts = &self.0;
-        self.require_verified(requester)?;
+        let (parts, org) = (&self.0, caller.org);
+        self.require_verified(person)?;
         let address = EmailAddress::parse(email)?;
         parts
             .attempt("invitation", &org.to_string(), limits::INVITATIONS_PER_HOUR)
@@ -52,7 +54,7 @@ impl Accounts {
             email_key: address.key,
             role,
             hash: token.hash(),
-            invited_by: requester.user,
+            invited_by: person.user,
             created_at,
             expires_at: created_at + Duration::from_secs(limits::INVITATION_SECONDS),
         };
@@ -60,20 +62,20 @@ impl Accounts {
             id: new.id,
             email: address.text,
             role,
-            invited_by: requester.user,
+            invited_by: person.user,
             created_at,
             expires_at: new.expires_at,
         };
         let url = parts.page_with_token(PAGE, &token);
         let letter = Letter::Invitation {
             organization: parts.store.organization_name(org).await?,
-            inviter: parts.store.account(requester.user).await?.person.name,
+            inviter: parts.store.account(person.user).await?.person.name,
             role,
             url: url.clone(),
             expires_at: new.expires_at,
         };
         let mail = parts.held_letter(MailId::of_invitation(new.id), &invitation.email, &letter)?;
-        let audit = parts.audit(requester.author, org, "invitation.create", new.id)?;
+        let audit = parts.audit(&caller.actor, org, "invitation.create", new.id)?;
         parts
             .store
             .create_invitation(new, limits::OPEN_INVITATIONS, mail.clone(), audit)
@@ -96,14 +98,11 @@ impl Accounts {
     }
 
     /// Withdraws an invitation with its mail, where that was not sent yet.
-    pub async fn withdraw_invitation(
-        &self,
-        requester: &Requester<'_>,
-        org: OrgId,
-        id: InvitationId,
-    ) -> Result<()> {
-        let audit = self.0.audit(requester.author, org, "invitation.withdraw", id)?;
-        Ok(self.0.store.withdraw_invitation(org, id, audit).await?)
+    pub async fn withdraw_invitation(&self, caller: &Caller, id: InvitationId) -> Result<()> {
+        let audit = self
+            .0
+            .audit(&caller.actor, caller.org, "invitation.withdraw", id)?;
+        Ok(self.0.store.withdraw_invitation(caller.org, id, audit).await?)
     }
 
     /// Finds the open invitation of a token. None where the token is malformed or unknown, or the invitation has ended.
@@ -120,10 +119,14 @@ impl Accounts {
 
     /// Makes the person a member by an invitation of their address. `Forbidden` where the address is another one or, where
     /// mail is configured, is not verified; `NotFound` where the invitation is not open.
-    pub async fn accept_invitation(&self, requester: &Requester<'_>, token: &str) -> Result<OwnOrganization> {
+    pub async fn accept_invitation(
+        &self,
+        (user, actor): (UserId, &Actor),
+        token: &str,
+    ) -> Result<OwnOrganization> {
         let parts = &self.0;
         let invited = self.find_invitation(token).await?.ok_or(Error::NotFound)?;
-        let person = parts.store.account(requester.user).await?.person;
+        let person = parts.store.account(user).await?.person;
         if EmailAddress::parse(&person.email)?.key != invited.email_key {
             let rule = "the invitation is for another email address";
             return Err(Error::Forbidden(rule.to_owned()));
@@ -132,18 +135,10 @@ impl Accounts {
         if invited.suspended {
             return Err(Error::Forbidden("the organization is suspended".to_owned()));
         }
-        let audit = parts.audit(
-            requester.author,
-            invited.org,
-            "invitation.accept",
-            invited.invitation.id,
-        )?;
+        let audit = parts.audit(actor, invited.org, "invitation.accept", invited.invitation.id)?;
         let at = parts.options.clock.now();
-        parts
-            .store
-            .accept_invitation(&invited, requester.user, at, audit)
-            .await?;
-        let accepted = parts.store.membership(invited.org, requester.user).await?;
+        parts.store.accept_invitation(&invited, user, at, audit).await?;
+        let accepted = parts.store.membership(invited.org, user).await?;
         accepted.ok_or(Error::NotFound)
     }
 }

@@ -7,44 +7,34 @@ mod tests;
 use sortie_api::{OrgId, Role, UserId, limits, secret::Secret};
 use sortie_base::random;
 use sortie_store::{
+    access::{Actor, Caller},
     organizations::OrganizationDeletion,
-    people::{MemberRow, NewOrganization, OwnOrganization},
+    people::{MemberRow, NewOrganization, OwnOrganization, SignedIn},
 };
 
 pub use invitations::NewInvitationLink;
 
-use crate::{Accounts, Author, Error, Parts, Proof, Result, mail::Letter, people::rules::checked_name};
+use crate::{Accounts, Error, Parts, Proof, Result, mail::Letter, people::rules::checked_name};
 
 /// Members and organizations that one query of the store reads.
 const PAGE: u32 = 500;
 
-/// Person who asks for a change.
-#[derive(Clone, Copy, Debug)]
-pub struct Requester<'a> {
-    /// The person.
-    pub user: UserId,
-    /// True where the person proved that the email address is theirs.
-    pub email_verified: bool,
-    /// The person, for the audit log.
-    pub author: &'a Author,
-}
-
 impl Accounts {
     /// Refuses a person whose address is not verified. Everybody passes where no mail is configured.
-    pub fn require_verified(&self, requester: &Requester<'_>) -> Result<()> {
-        self.0.require_verified(requester.email_verified)
+    pub fn require_verified(&self, person: &SignedIn) -> Result<()> {
+        self.0.require_verified(person.email_verified)
     }
 
     /// Creates an organization that the person owns.
     pub async fn create_organization(
         &self,
-        requester: &Requester<'_>,
+        (person, actor): (&SignedIn, &Actor),
         name: &str,
     ) -> Result<OwnOrganization> {
         let parts = &self.0;
-        self.require_verified(requester)?;
+        self.require_verified(person)?;
         let name = checked_name(name, limits::PERSON_NAME_CHARS)?;
-        let subject = requester.user.to_string();
+        let subject = person.user.to_string();
         parts
             .attempt("organization", &subject, limits::NEW_ORGANIZATIONS_PER_HOUR)
             .await?;
@@ -52,11 +42,11 @@ impl Accounts {
         let new = NewOrganization {
             id: OrgId::new(created_at, random()?),
             name: name.clone(),
-            owner: requester.user,
+            owner: person.user,
             created_at,
         };
         let id = new.id;
-        let audit = parts.audit(requester.author, id, "organization.create", id)?;
+        let audit = parts.audit(actor, id, "organization.create", id)?;
         parts.store.create_organization(new, audit).await?;
         Ok(OwnOrganization {
             id,
@@ -80,15 +70,12 @@ impl Accounts {
     }
 
     /// Changes the name of an organization. Returns the new name.
-    pub async fn rename_organization(
-        &self,
-        requester: &Requester<'_>,
-        org: OrgId,
-        name: &str,
-    ) -> Result<String> {
+    pub async fn rename_organization(&self, caller: &Caller, name: &str) -> Result<String> {
         let name = checked_name(name, limits::PERSON_NAME_CHARS)?;
-        let audit = self.0.audit(requester.author, org, "organization.rename", org)?;
-        self.0.store.rename_organization(org, &name, audit).await?;
+        let audit = self
+            .0
+            .audit(&caller.actor, caller.org, "organization.rename", caller.org)?;
+        self.0.store.rename_organization(caller.org, &name, audit).await?;
         Ok(name)
     }
 
@@ -96,22 +83,21 @@ impl Accounts {
     /// afterwards.
     pub async fn delete_organization(
         &self,
-        requester: &Requester<'_>,
-        org: OrgId,
+        (caller, owner): (&Caller, UserId),
         (confirmed, proof): (&str, Proof),
     ) -> Result<()> {
-        let parts = &self.0;
+        let (parts, org) = (&self.0, caller.org);
         let name = parts.store.organization_name(org).await?;
         if confirmed.trim() != name.trim() {
             return Err(Error::Invalid(
                 "name: must be the name of the organization".to_owned(),
             ));
         }
-        parts.own_account(requester.user, "password", proof).await?;
-        let audit = parts.audit(requester.author, org, "organization.delete", org)?;
+        parts.own_account(owner, "password", proof).await?;
+        let audit = parts.audit(&caller.actor, org, "organization.delete", org)?;
         let deletion = OrganizationDeletion {
             org,
-            owner: requester.user,
+            owner,
             name,
             at: parts.options.clock.now(),
         };
@@ -132,42 +118,37 @@ impl Accounts {
     }
 
     /// Makes a member an admin or a member. `Conflict` for the owner.
-    pub async fn change_role(
-        &self,
-        requester: &Requester<'_>,
-        org: OrgId,
-        member: UserId,
-        role: Role,
-    ) -> Result<()> {
-        let audit = self.0.audit(requester.author, org, "member.role", member)?;
+    pub async fn change_role(&self, caller: &Caller, member: UserId, role: Role) -> Result<()> {
+        let org = caller.org;
+        let audit = self.0.audit(&caller.actor, org, "member.role", member)?;
         Ok(self.0.store.set_role(org, member, role, audit).await?)
     }
 
     /// Removes a member with everything that applications may do for the person there. `Conflict` for the owner.
-    pub async fn remove_member(&self, requester: &Requester<'_>, org: OrgId, member: UserId) -> Result<()> {
-        let audit = self.0.audit(requester.author, org, "member.remove", member)?;
+    pub async fn remove_member(&self, caller: &Caller, member: UserId) -> Result<()> {
+        let org = caller.org;
+        let audit = self.0.audit(&caller.actor, org, "member.remove", member)?;
         Ok(self.0.store.remove_member(org, member, audit).await?)
     }
 
     /// Lets the person leave an organization. `Conflict` for the owner.
-    pub async fn leave(&self, requester: &Requester<'_>, org: OrgId) -> Result<()> {
-        let audit = self
-            .0
-            .audit(requester.author, org, "member.leave", requester.user)?;
-        Ok(self.0.store.remove_member(org, requester.user, audit).await?)
+    pub async fn leave(&self, caller: &Caller, user: UserId) -> Result<()> {
+        let org = caller.org;
+        let audit = self.0.audit(&caller.actor, org, "member.leave", user)?;
+        Ok(self.0.store.remove_member(org, user, audit).await?)
     }
 
     /// Hands the ownership of an organization to another member, and tells both by mail. The former owner becomes an
     /// admin.
-    pub async fn transfer_ownership(&self, requester: &Requester<'_>, org: OrgId, to: UserId) -> Result<()> {
-        let parts = &self.0;
+    pub async fn transfer_ownership(&self, caller: &Caller, (owner, to): (UserId, UserId)) -> Result<()> {
+        let (parts, org) = (&self.0, caller.org);
         let organization = parts.store.organization_name(org).await?;
         // Of a person who is no member nothing is told, not even that the account exists.
         if parts.store.membership(org, to).await?.is_none() {
             return Err(Error::NotFound);
         }
         let (old, new) = (
-            parts.store.account(requester.user).await?.person,
+            parts.store.account(owner).await?.person,
             parts.store.account(to).await?.person,
         );
         let (from, to_name) = (old.name, new.name);
@@ -186,10 +167,10 @@ impl Accounts {
             parts.letter(&new.email, &received)?,
         ];
         let mails = mails.into_iter().flatten().collect();
-        let audit = parts.audit(requester.author, org, "organization.ownership", to)?;
+        let audit = parts.audit(&caller.actor, org, "organization.ownership", to)?;
         parts
             .store
-            .transfer_ownership(org, (requester.user, to), mails, audit)
+            .transfer_ownership(org, (owner, to), mails, audit)
             .await?;
         parts.mail_queued();
         Ok(())
@@ -203,16 +184,6 @@ impl Parts {
             return Ok(());
         }
         Err(Error::Forbidden("verify your email address first".to_owned()))
-    }
-
-    fn audit(
-        &self,
-        author: &Author,
-        org: OrgId,
-        action: &'static str,
-        target: impl Into<String>,
-    ) -> Result<sortie_store::access::Audit> {
-        author.audit(&self.options.clock, org, action, target)
     }
 
     /// Address of a page with a token. The pages have no script, so the token is in the query; no log has a query.

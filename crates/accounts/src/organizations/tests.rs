@@ -1,35 +1,45 @@
 use std::time::Duration;
 
-use sortie_api::{AuditEntry, EmailDelivery, OrgId, Role, UserId, limits, operator::CreateUser};
-use sortie_store::access::{Actor, AuditFilter, By};
+use sortie_api::{
+    AuditEntry, EmailDelivery, OrgId, Role, SessionId, Timestamp, UserId, limits, operator::CreateUser,
+};
+use sortie_store::{
+    access::{Actor, AuditFilter, By, Caller},
+    people::{SessionKind, SignedIn},
+};
 
-use super::Requester;
-use crate::{Author, Error, Result, rig::Rig};
+use crate::{Error, Result, rig::Rig};
 
-/// A person whose address is verified.
-fn by(user: UserId, author: &Author) -> Requester<'_> {
-    Requester {
+/// Session of a person whose address is verified.
+fn verified(user: UserId) -> SignedIn {
+    let at = Timestamp::from_micros(0);
+    SignedIn {
         user,
+        session: SessionId::new(at, [1; 10]),
+        kind: SessionKind::Web,
+        until: at,
+        seen_at: at,
         email_verified: true,
-        author,
     }
 }
 
 /// Author without a session, as far as these tests look.
-fn author() -> Author {
-    Author {
-        actor: Actor {
-            by: Some(By::Operator),
-            ..Actor::default()
-        },
+fn actor() -> Actor {
+    Actor {
+        by: Some(By::Operator),
+        ..Actor::default()
     }
 }
 
+fn caller(org: OrgId) -> Caller {
+    Caller { org, actor: actor() }
+}
+
 async fn organization(rig: &Rig, owner: UserId) -> OrgId {
-    let author = author();
+    let actor = actor();
     let created = rig
         .accounts
-        .create_organization(&by(owner, &author), " Ours ")
+        .create_organization((&verified(owner), &actor), " Ours ")
         .await;
     created.unwrap().id
 }
@@ -52,8 +62,12 @@ fn invalid<T: std::fmt::Debug>(done: Result<T>, field: &str) {
 async fn a_name_is_trimmed_and_has_1_to_200_characters() {
     let rig = Rig::new().await;
     let (ann, _) = rig.signed_in("ann").await;
-    let author = author();
-    let create = async |name: &str| rig.accounts.create_organization(&by(ann, &author), name).await;
+    let actor = actor();
+    let create = async |name: &str| {
+        rig.accounts
+            .create_organization((&verified(ann), &actor), name)
+            .await
+    };
     let created = create("  Ours\u{a0}").await.unwrap();
     assert_eq!((created.name.as_str(), created.role), ("Ours", Role::Owner));
     create(&"ä".repeat(200)).await.unwrap();
@@ -68,15 +82,13 @@ async fn a_name_is_trimmed_and_has_1_to_200_characters() {
     ] {
         invalid(create(bad).await, "name: ");
         invalid(
-            rig.accounts
-                .rename_organization(&by(ann, &author), created.id, bad)
-                .await,
+            rig.accounts.rename_organization(&caller(created.id), bad).await,
             "name: ",
         );
     }
     let renamed = rig
         .accounts
-        .rename_organization(&by(ann, &author), created.id, " New ")
+        .rename_organization(&caller(created.id), " New ")
         .await;
     assert_eq!(renamed.unwrap(), "New");
     let listed = rig.accounts.organizations(ann).await.unwrap();
@@ -91,8 +103,11 @@ async fn a_person_creates_20_organizations_in_an_hour() {
     for _ in 0..limits::NEW_ORGANIZATIONS_PER_HOUR {
         organization(&rig, ann).await;
     }
-    let author = author();
-    let refused = rig.accounts.create_organization(&by(ann, &author), "x").await;
+    let actor = actor();
+    let refused = rig
+        .accounts
+        .create_organization((&verified(ann), &actor), "x")
+        .await;
     assert!(matches!(refused, Err(Error::TooManyAttempts(_))), "{refused:?}");
     rig.pass(Duration::from_mins(70));
     organization(&rig, ann).await;
@@ -105,10 +120,10 @@ async fn an_invitation_works_for_its_address_until_it_ends() {
     let (bob, _) = rig.signed_in("bob").await;
     let (eve, _) = rig.signed_in("eve").await;
     let org = organization(&rig, ann).await;
-    let author = author();
+    let actor = actor();
     let accounts = &rig.accounts;
     let link = accounts
-        .invite(&by(ann, &author), (org, Role::Admin), " BOB@example.com ")
+        .invite((&caller(org), &verified(ann)), Role::Admin, " BOB@example.com ")
         .await
         .unwrap();
     assert_eq!(link.email_delivery, EmailDelivery::Unavailable);
@@ -135,34 +150,34 @@ async fn an_invitation_works_for_its_address_until_it_ends() {
         );
     }
     let foreign = accounts
-        .accept_invitation(&by(eve, &author), link.token.expose())
+        .accept_invitation((eve, &actor), link.token.expose())
         .await;
     assert!(matches!(foreign, Err(Error::Forbidden(_))), "{foreign:?}");
     rig.pass(Duration::from_hours(7 * 24));
     let late = accounts
-        .accept_invitation(&by(bob, &author), link.token.expose())
+        .accept_invitation((bob, &actor), link.token.expose())
         .await;
     assert!(matches!(late, Err(Error::NotFound)), "{late:?}");
     let link = accounts
-        .invite(&by(ann, &author), (org, Role::Admin), "bob@example.com")
+        .invite((&caller(org), &verified(ann)), Role::Admin, "bob@example.com")
         .await
         .unwrap();
     let accepted = accounts
-        .accept_invitation(&by(bob, &author), link.token.expose())
+        .accept_invitation((bob, &actor), link.token.expose())
         .await
         .unwrap();
     assert_eq!((accepted.id, accepted.role), (org, Role::Admin));
     let again = accounts
-        .accept_invitation(&by(bob, &author), link.token.expose())
+        .accept_invitation((bob, &actor), link.token.expose())
         .await;
     assert!(matches!(again, Err(Error::NotFound)), "{again:?}");
     let member = accounts
-        .invite(&by(ann, &author), (org, Role::Member), "bob@example.com")
+        .invite((&caller(org), &verified(ann)), Role::Member, "bob@example.com")
         .await;
     assert!(matches!(member, Err(Error::Conflict(_))), "{member:?}");
     invalid(
         accounts
-            .invite(&by(ann, &author), (org, Role::Member), "bob")
+            .invite((&caller(org), &verified(ann)), Role::Member, "bob")
             .await,
         "email: ",
     );
@@ -187,15 +202,15 @@ async fn an_unverified_address_accepts_no_invitation_where_mail_is_sent() {
     let rig = Rig::with_mail(crate::SignUp::Open).await;
     let (ann, _) = rig.signed_in("ann").await;
     let (bob, _) = rig.signed_in("bob").await;
-    let (org, author) = (organization(&rig, ann).await, author());
+    let (org, actor) = (organization(&rig, ann).await, actor());
     let accounts = &rig.accounts;
     let link = accounts
-        .invite(&by(ann, &author), (org, Role::Member), "bob@example.com")
+        .invite((&caller(org), &verified(ann)), Role::Member, "bob@example.com")
         .await
         .unwrap();
     let accept = async || {
         accounts
-            .accept_invitation(&by(bob, &author), link.token.expose())
+            .accept_invitation((bob, &actor), link.token.expose())
             .await
     };
     let refused = accept().await;
@@ -211,10 +226,9 @@ async fn an_organization_sends_20_invitations_in_an_hour() {
     let rig = Rig::new().await;
     let (ann, _) = rig.signed_in("ann").await;
     let (org, other) = (organization(&rig, ann).await, organization(&rig, ann).await);
-    let author = author();
     let invite = async |org| {
         rig.accounts
-            .invite(&by(ann, &author), (org, Role::Member), "bob@example.com")
+            .invite((&caller(org), &verified(ann)), Role::Member, "bob@example.com")
             .await
     };
     for _ in 0..limits::INVITATIONS_PER_HOUR {
@@ -231,10 +245,9 @@ async fn of_a_person_outside_an_organization_nothing_is_told() {
     let (ann, _) = rig.signed_in("ann").await;
     let (bob, _) = rig.signed_in("bob").await;
     let org = organization(&rig, ann).await;
-    let author = author();
     let nobody = UserId::new(rig.clock.now(), [9; 10]);
     for to in [bob, nobody] {
-        let refused = rig.accounts.transfer_ownership(&by(ann, &author), org, to).await;
+        let refused = rig.accounts.transfer_ownership(&caller(org), (ann, to)).await;
         assert!(matches!(refused, Err(Error::NotFound)), "{refused:?}");
     }
 }
@@ -245,34 +258,34 @@ async fn a_suspended_organization_is_resumed_and_refuses_invited_people_until_th
     let (ann, _) = rig.signed_in("ann").await;
     let (bob, _) = rig.signed_in("bob").await;
     let org = organization(&rig, ann).await;
-    let author = author();
+    let actor = actor();
     let accounts = &rig.accounts;
     let link = accounts
-        .invite(&by(ann, &author), (org, Role::Member), "bob@example.com")
+        .invite((&caller(org), &verified(ann)), Role::Member, "bob@example.com")
         .await
         .unwrap();
     invalid(
         accounts
-            .suspend_organization(&author, org, Some(&"x".repeat(501)))
+            .suspend_organization(&actor, org, Some(&"x".repeat(501)))
             .await,
         "reason: ",
     );
     let suspended = accounts
-        .suspend_organization(&author, org, Some(" unpaid "))
+        .suspend_organization(&actor, org, Some(" unpaid "))
         .await
         .unwrap();
     assert_eq!(suspended.suspended_why.as_deref(), Some("unpaid"));
     let refused = accounts
-        .accept_invitation(&by(bob, &author), link.token.expose())
+        .accept_invitation((bob, &actor), link.token.expose())
         .await;
     assert!(matches!(refused, Err(Error::Forbidden(_))), "{refused:?}");
-    let resumed = accounts.resume_organization(&author, org).await.unwrap();
+    let resumed = accounts.resume_organization(&actor, org).await.unwrap();
     assert_eq!(resumed.suspended_at, None);
     accounts
-        .accept_invitation(&by(bob, &author), link.token.expose())
+        .accept_invitation((bob, &actor), link.token.expose())
         .await
         .unwrap();
-    let again = accounts.resume_organization(&author, org).await;
+    let again = accounts.resume_organization(&actor, org).await;
     assert!(matches!(again, Err(Error::Conflict(_))), "{again:?}");
 }
 
@@ -281,14 +294,14 @@ async fn a_disabled_person_is_signed_out_at_once_and_the_organizations_hear_of_i
     let rig = Rig::new().await;
     let (ann, token) = rig.signed_in("ann").await;
     let org = organization(&rig, ann).await;
-    let author = author();
+    let actor = actor();
     let accounts = &rig.accounts;
     assert!(accounts.session(&token).await.unwrap().is_some());
     let found = accounts.account_of("ANN@example.com").await.unwrap();
     assert_eq!((found.id, found.disabled_at), (ann, None));
-    accounts.disable_account(&author, ann).await.unwrap();
+    accounts.disable_account(&actor, ann).await.unwrap();
     assert_eq!(accounts.session(&token).await.unwrap(), None);
-    accounts.enable_account(&author, ann).await.unwrap();
+    accounts.enable_account(&actor, ann).await.unwrap();
     let token = rig.sign_in(ann).await;
     assert!(accounts.session(&token).await.unwrap().is_some());
     let filter = AuditFilter {

@@ -4,12 +4,13 @@ use sha2::{Digest as _, Sha256};
 use sortie_api::{AuditEntry, OrgId, Role, SessionId, UserId};
 use sortie_base::hex;
 use sortie_store::{
+    access::Actor,
     oauth::GrantRow,
     people::{Identity, IdentityRow, ONLY_WAY, OwnOrganization, PersonDeletion, PersonRow, SessionRow},
 };
 
 use super::{rules, sessions::MOST_LISTED};
-use crate::{Accounts, Author, Error, Proof, Result};
+use crate::{Accounts, Error, Proof, Result};
 
 /// Maximum number of organizations in an export, and of those that a deletion leaves.
 const MOST_ORGANIZATIONS: u32 = 10_000;
@@ -103,7 +104,7 @@ impl Accounts {
     /// Deletes the account of a person who proves it. `Conflict` where the person owns an organization with other
     /// members. An organization without other members is deleted with the account, unless it is suspended. The nodes delete
     /// its contents afterwards.
-    pub async fn delete_person(&self, user: UserId, proof: Proof, author: &Author) -> Result<()> {
+    pub async fn delete_person(&self, user: UserId, proof: Proof, actor: &Actor) -> Result<()> {
         let parts = &self.0;
         let account = parts.own_account(user, "password", proof).await?;
         let organizations = parts
@@ -126,7 +127,7 @@ impl Accounts {
                 } else {
                     ("member.leave", user.to_string())
                 };
-                author.audit(clock, of.id, action, target)
+                parts.audit(actor, of.id, action, target)
             })
             .collect();
         let deleted = organizations.iter().filter(|of| is_deleted(of)).map(|of| of.id);

@@ -69,14 +69,14 @@ async fn delete<F: Future<Output = sortie_store::Result<u64>>>(unit: &'static st
 
 #[cfg(test)]
 mod tests {
-    use sortie_api::Role;
+    use sortie_api::{Role, SessionId};
     use sortie_store::{
-        access::Actor,
-        people::{NewOneTime, OneTimeMail, Purpose},
+        access::{Actor, Caller},
+        people::{NewOneTime, OneTimeMail, Purpose, SessionKind, SignedIn},
     };
 
     use super::*;
-    use crate::{Author, Requester, rig::Rig};
+    use crate::rig::Rig;
 
     /// Tables with rows that end.
     const TABLES: [&str; 4] = ["session", "one_time", "invitation", "attempt"];
@@ -85,23 +85,21 @@ mod tests {
     async fn with_ended_rows() -> Rig {
         let rig = Rig::new().await;
         let (user, _) = rig.signed_in("ann").await;
-        let author = Author {
-            actor: Actor::default(),
-        };
-        let requester = Requester {
+        let at = rig.clock.now();
+        let person = SignedIn {
             user,
+            session: SessionId::new(at, [1; 10]),
+            kind: SessionKind::Web,
+            until: at,
+            seen_at: at,
             email_verified: true,
-            author: &author,
         };
-        let org = rig
-            .accounts
-            .create_organization(&requester, "Ours")
-            .await
-            .unwrap()
-            .id;
-        let invited = (org, Role::Member);
+        let actor = Actor::default();
+        let created = rig.accounts.create_organization((&person, &actor), "Ours").await;
+        let org = created.unwrap().id;
+        let caller = Caller { org, actor };
         rig.accounts
-            .invite(&requester, invited, "bob@example.com")
+            .invite((&caller, &person), Role::Member, "bob@example.com")
             .await
             .unwrap();
         let token = NewOneTime {

@@ -12,10 +12,13 @@ use sortie_api::{
     secret::{Presented, SESSION_TOKEN, Secret},
 };
 use sortie_base::{network, random};
-use sortie_store::people::{MemberSession, NewSession, SessionKind, SessionRow, SignedIn};
+use sortie_store::{
+    access::Caller,
+    people::{MemberSession, NewSession, SessionKind, SessionRow, SignedIn},
+};
 use tokio::time::Instant;
 
-use crate::{Accounts, Author, Options, Parts, Result};
+use crate::{Accounts, Options, Parts, Result};
 
 /// Time from a sign-in on a hosted deployment to the end of the session. Nothing extends it.
 const SESSION_LENGTH: Duration = Duration::from_hours(30 * 24);
@@ -99,9 +102,9 @@ impl Accounts {
     }
 
     /// Ends the session of a member of an organization. `NotFound` where no member has such a session.
-    pub async fn end_member_session(&self, org: OrgId, session: SessionId, author: &Author) -> Result<()> {
-        let audit = author.audit(&self.0.options.clock, org, "session.end", session)?;
-        let ended = self.0.store.end_member_session(org, session, audit).await;
+    pub async fn end_member_session(&self, caller: &Caller, session: SessionId) -> Result<()> {
+        let audit = self.0.audit(&caller.actor, caller.org, "session.end", session)?;
+        let ended = self.0.store.end_member_session(caller.org, session, audit).await;
         // Also after an error: the session may have ended.
         self.0.lookups.forget(|of| of.session == session);
         Ok(ended?)

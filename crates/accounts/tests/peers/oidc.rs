@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, net::IpAddr, path::Path};
 
 use sortie_accounts::{Accounts, Client, IdentityProvider, OidcAnswer, OidcFlow, OidcSignIn, OidcVisitor};
 use sortie_api::Credential;
-use sortie_store::people::SessionKind;
+use sortie_store::{access::Actor, people::SessionKind};
 use sortie_testkit::{
     Bytes, Client as Http,
     http::{HeaderValue, Method},
@@ -10,7 +10,7 @@ use sortie_testkit::{
 };
 use url::{Url, form_urlencoded};
 
-use crate::rig::{Rig, author};
+use crate::rig::Rig;
 
 /// Address to which the provider sends people back.
 const CALLBACK: &str = "https://accounts.example/sign-in/oidc/idp/callback";
@@ -128,14 +128,14 @@ async fn back(accounts: &Accounts, flow: &OidcFlow, callback: &Url) -> Result<Oi
         issuer: query.get("iss").map(String::as_str),
         error: query.get("error").map(String::as_str),
     };
-    let author = author();
+    let actor = Actor::default();
     let visitor = OidcVisitor {
         client: Client {
             kind: SessionKind::Web,
             address: IpAddr::from([192, 0, 2, 7]),
             agent: None,
         },
-        author: &author,
+        actor: &actor,
         invitation: None,
     };
     let done = accounts.finish_oidc(flow, &answer, &visitor).await;

@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use sortie_accounts::{
-    Accounts, Author, IdentityProvider, MailOptions, NewInvitationLink, Options, Requester, SignUp,
-};
-use sortie_api::{EmailDelivery, OrgId, Role, SessionId, UserId};
+use sortie_accounts::{Accounts, IdentityProvider, MailOptions, NewInvitationLink, Options, SignUp};
+use sortie_api::{EmailDelivery, OrgId, Role, SessionId, Timestamp, UserId};
 use sortie_base::{CREDENTIAL_LOOKUP, Clock, MasterKey, Sealer, random};
 use sortie_store::{
     Store,
-    access::Actor,
-    people::{NewPerson, NewSession, SessionKind},
+    access::{Actor, Caller},
+    people::{NewPerson, NewSession, SessionKind, SignedIn},
 };
 
 /// Accounts with one person, who owns an organization.
@@ -80,13 +78,10 @@ impl Rig {
         };
         store.sign_up(new, Some(session), None).await.unwrap();
         let accounts = Accounts::new(options, store, Sealer::new(vec![MasterKey::new([7; 32])]));
-        let author = author();
-        let requester = requester(person, &author);
-        let org = accounts
-            .create_organization(&requester, "Äcme & Co")
-            .await
-            .unwrap()
-            .id;
+        let created = accounts
+            .create_organization((&verified(person), &Actor::default()), "Äcme & Co")
+            .await;
+        let org = created.unwrap().id;
         Self {
             accounts,
             person,
@@ -97,11 +92,13 @@ impl Rig {
 
     /// Invites an address. Returns the invitation and what became of its mail.
     pub(crate) async fn invites(&self, email: &str) -> (NewInvitationLink, EmailDelivery) {
-        let author = author();
-        let requester = requester(self.person, &author);
+        let caller = Caller {
+            org: self.org,
+            actor: Actor::default(),
+        };
         let made = self
             .accounts
-            .invite(&requester, (self.org, Role::Member), email)
+            .invite((&caller, &verified(self.person)), Role::Member, email)
             .await
             .unwrap();
         let delivery = made.email_delivery;
@@ -109,16 +106,15 @@ impl Rig {
     }
 }
 
-pub(crate) fn author() -> Author {
-    Author {
-        actor: Actor::default(),
-    }
-}
-
-fn requester(user: UserId, author: &Author) -> Requester<'_> {
-    Requester {
+/// Session of a person whose address is verified.
+fn verified(user: UserId) -> SignedIn {
+    let at = Timestamp::from_micros(0);
+    SignedIn {
         user,
+        session: SessionId::new(at, [1; 10]),
+        kind: SessionKind::Api,
+        until: at,
+        seen_at: at,
         email_verified: true,
-        author,
     }
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use sortie_api::{TopupState, billing::PaymentMethodSync};
-use sortie_store::{access::Actor, outbox::PaymentNotice};
+use sortie_store::outbox::PaymentNotice;
 use sortie_testkit::{
     Checked, Database, StripeDouble, both_databases,
     stripe::{Call, Card, Fault},
 };
 
 use super::{BOUGHT, Credential, HOUR, REQUEST, Rig, StripeSettings, checkout};
-use crate::{Billing, Buyer, Error, Options};
+use crate::{Billing, Error, Options};
 
 both_databases! {
     every_page_is_made_for_a_customer_of_the_new_account,
@@ -41,12 +41,8 @@ impl Rig {
     }
 
     async fn checkout(&self) -> Result<String, Error> {
-        let buyer = Buyer {
-            org: self.org,
-            user: self.owner,
-            actor: &Actor::default(),
-        };
-        self.billing.create_checkout(buyer, &checkout(5_000)).await
+        let caller = self.caller();
+        self.billing.create_checkout(&caller, &checkout(5_000)).await
     }
 
     async fn known_customer(&self) -> String {

@@ -10,7 +10,7 @@ use sortie_testkit::{
 };
 
 use super::{HOUR, Rig, checkout};
-use crate::{Buyer, CheckoutOrder, Error};
+use crate::{CheckoutOrder, Error};
 
 both_databases! {
     the_pages_of_a_deleted_organization_expire,
@@ -24,14 +24,10 @@ both_databases! {
 impl Rig {
     /// Orders credits on a page. Returns the session.
     async fn page(&self) -> String {
-        let buyer = Buyer {
-            org: self.org,
-            user: self.owner,
-            actor: &sortie_store::access::Actor::default(),
-        };
+        let caller = self.caller();
         let url = self
             .billing
-            .create_checkout(buyer, &checkout(2_500))
+            .create_checkout(&caller, &checkout(2_500))
             .await
             .unwrap();
         url.rsplit('/').next().unwrap().to_owned()
@@ -187,11 +183,7 @@ async fn a_subscription_after_the_deletion_is_cancelled(database: Database) -> C
 async fn a_page_that_was_being_made_during_the_deletion_is_not_handed_out(database: Database) -> Checked {
     let rig = Rig::start(database).await;
     rig.double.fail(Call::CreateSession, 1, Fault::HeldBefore);
-    let buyer = Buyer {
-        org: rig.org,
-        user: rig.owner,
-        actor: &sortie_store::access::Actor::default(),
-    };
+    let caller = rig.caller();
     let meanwhile = async {
         rig.double
             .wait_for_requests(Call::CreateSession, 1)
@@ -201,7 +193,7 @@ async fn a_page_that_was_being_made_during_the_deletion_is_not_handed_out(databa
         rig.double.release();
     };
     let order = checkout(2_500);
-    let (page, ()) = tokio::join!(rig.billing.create_checkout(buyer, &order), meanwhile);
+    let (page, ()) = tokio::join!(rig.billing.create_checkout(&caller, &order), meanwhile);
     assert!(matches!(page, Err(Error::Conflict(_))), "{page:?}");
     Ok(())
 }

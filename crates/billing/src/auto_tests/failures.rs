@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sortie_store::{access::Actor, money::SentAutoTopup, outbox::PaymentNotice};
+use sortie_store::{money::SentAutoTopup, outbox::PaymentNotice};
 use sortie_testkit::{
     Checked, Database, both_databases,
     stripe::{Call, Card, Fault, Settlement},
@@ -11,7 +11,7 @@ use sortie_testkit::{
 use tokio::task::JoinSet;
 
 use super::{HOUR, Rig, checkout};
-use crate::{Buyer, purchase::Seen};
+use crate::purchase::Seen;
 
 both_databases! {
     every_failure_of_every_request_ends_within_three_minutes_as_if_it_had_not_been,
@@ -165,14 +165,10 @@ async fn the_mail_to_a_cardholder_has_a_page_although_stripe_fails_on_it(databas
 async fn a_page_that_stripe_makes_later_changes_nothing(database: Database) -> Checked {
     let rig = Rig::start(database).await;
     rig.double.fail(Call::CreateSession, 1, Fault::ErrorKept);
-    let buyer = Buyer {
-        org: rig.org,
-        user: rig.owner,
-        actor: &Actor::default(),
-    };
+    let caller = rig.caller();
     let url = rig
         .billing
-        .create_checkout(buyer, &checkout(5_000))
+        .create_checkout(&caller, &checkout(5_000))
         .await
         .unwrap();
     let sent = rig.double.requests(Call::CreateSession);

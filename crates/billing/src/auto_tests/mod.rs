@@ -24,7 +24,7 @@ use sortie_api::{
 use sortie_base::Clock;
 use sortie_store::{
     Store,
-    access::{Actor, Audit},
+    access::{Actor, Audit, Caller},
     money::{BeginAutoTopup, NewLedgerEntry, TopupRow},
     outbox::{NewMail, NoticeWriter, OwnerRow, PaymentNotice},
     people::{NewOrganization, NewPerson, NewSession, SessionKind},
@@ -37,7 +37,7 @@ use sortie_testkit::{
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::{AutoTopupLimits, Billing, Buyer, Error, Options, Plan, StripeSettings};
+use crate::{AutoTopupLimits, Billing, Error, Options, Plan, StripeSettings};
 
 const AT: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
 const HOUR: Duration = Duration::from_hours(1);
@@ -183,13 +183,20 @@ impl Rig {
         store.create_organization(new, self.audit()).await.unwrap();
     }
 
-    async fn put(&self, request: PutAutoTopup) -> Result<(), Error> {
-        let buyer = Buyer {
+    /// The owner of the organization.
+    fn caller(&self) -> Caller {
+        Caller {
             org: self.org,
-            user: self.owner,
-            actor: &Actor::default(),
-        };
-        self.billing.put_auto_topup(buyer, &request).await
+            actor: Actor {
+                user: Some(self.owner),
+                ..Actor::default()
+            },
+        }
+    }
+
+    async fn put(&self, request: PutAutoTopup) -> Result<(), Error> {
+        let caller = self.caller();
+        self.billing.put_auto_topup((&caller, self.owner), &request).await
     }
 
     /// Saves a card, and enables automatic purchases with it.

@@ -6,7 +6,12 @@ use sortie_api::{
     secret::{SELF_HOSTED_KEY, Secret},
 };
 use sortie_connect::{Auth, Target, TokenError, Tokens as _};
-use sortie_store::{Store, access::Actor, connections::OauthFlow, runs::Created};
+use sortie_store::{
+    Store,
+    access::{Actor, Caller},
+    connections::OauthFlow,
+    runs::Created,
+};
 use tempfile::TempDir;
 
 use super::*;
@@ -14,7 +19,6 @@ use crate::{
     Engine,
     connections::tokens::{ConnectionTokens, tokens_at},
     kit::{
-        caller::Caller,
         options::{Options, Serves},
         random::random,
     },
@@ -77,7 +81,8 @@ impl Rig {
     }
 
     fn audit(&self) -> sortie_store::access::Audit {
-        self.caller.audit(&self.clock, "connection.put", "c").unwrap()
+        self.caller
+            .audit((self.clock.now(), random().unwrap()), "connection.put", "c")
     }
 
     /// Stores tokens of `c1` that were sealed for this address.

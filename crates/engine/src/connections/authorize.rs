@@ -9,7 +9,7 @@ use std::time::Duration;
 use sortie_api::{Credential, OrgId, connection::Authorization, limits, parameters::Parameters};
 use sortie_connect::oauth;
 use sortie_store::{
-    access::Actor,
+    access::{Actor, Caller},
     connections::{ConnectionRow, OauthFlow},
 };
 use url::Url;
@@ -23,7 +23,7 @@ use super::{
     resolve::target,
     secrets::{AuthSecret, OAuthClient},
 };
-use crate::{error::Error, kit::caller::Caller};
+use crate::{error::Error, kit::random::random};
 use sortie_base::hex;
 
 /// Path that the authorization server sends the browser back to.
@@ -83,7 +83,7 @@ impl Connections {
             pending,
             expires_at,
         };
-        let audit = caller.audit(&self.0.clock, "connection.authorize", row.name)?;
+        let audit = caller.audit((self.0.clock.now(), random()?), "connection.authorize", row.name);
         self.0.store.begin_authorization(flow, now, audit).await?;
         Ok(Authorization {
             authorization_url: started.authorization_url.into(),
@@ -184,7 +184,11 @@ impl Connections {
                     .await
             }
             Err(error) => {
-                let audit = browser.audit(&self.0.clock, "connection.not_authorized", row.name)?;
+                let audit = browser.audit(
+                    (self.0.clock.now(), random()?),
+                    "connection.not_authorized",
+                    row.name,
+                );
                 let at = (flow.connection, flow.revision);
                 self.0
                     .store

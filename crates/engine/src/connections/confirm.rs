@@ -10,7 +10,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use sortie_api::{ConnectionStatus, Credential, Timestamp, connection::ConfirmedAuthorization, limits};
 use sortie_connect::oauth;
-use sortie_store::connections::{AWAITING, Confirmed, ConnectionRow, OauthFlow};
+use sortie_store::{
+    access::Caller,
+    connections::{AWAITING, Confirmed, ConnectionRow, OauthFlow},
+};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -22,10 +25,7 @@ use super::{
     flow::{changed, confirmation_hash, issuer_at, pending_at},
     tokens::{Held, tokens_at},
 };
-use crate::{
-    error::Error,
-    kit::{caller::Caller, random::random},
-};
+use crate::{error::Error, kit::random::random};
 use sortie_base::hex;
 
 /// Letters of a code: consonants, so that no words come out and none is taken for a digit (RFC 8628, section 6.1).
@@ -128,7 +128,11 @@ impl Connections {
             expires_at: awaiting.expires_at,
             ..flow.clone()
         };
-        let audit = browser.audit(&self.0.clock, "connection.consented", &*row.name)?;
+        let audit = browser.audit(
+            (self.0.clock.now(), random()?),
+            "connection.consented",
+            &*row.name,
+        );
         let note = format!(
             "{AWAITING} until {}: POST /v1/connections/{}/oauth/confirm with the code that the \
              browser shows",
@@ -182,7 +186,11 @@ impl Connections {
             }
         }
         let Some((flow, held)) = found else {
-            let audit = caller.audit(&self.0.clock, "connection.confirmation_refused", row.name)?;
+            let audit = caller.audit(
+                (self.0.clock.now(), random()?),
+                "connection.confirmation_refused",
+                row.name,
+            );
             self.0
                 .store
                 .refuse_confirmation(caller.org, row.id, audit)
@@ -217,7 +225,11 @@ impl Connections {
                 .await?,
             issuer,
         };
-        let audit = caller.audit(&self.0.clock, "connection.authorized", &*row.name)?;
+        let audit = caller.audit(
+            (self.0.clock.now(), random()?),
+            "connection.authorized",
+            &*row.name,
+        );
         if !self.0.store.save_authorization(confirmed, audit).await? {
             return Err(changed());
         }

@@ -38,6 +38,7 @@ use sortie_net::Reach;
 use sortie_sandbox::Backend;
 use sortie_store::{
     Store,
+    access::Caller,
     connections::{ConnectionRow, OldTokens, SaveConnection},
 };
 use tokio::sync::OnceCell;
@@ -54,7 +55,7 @@ use self::{
 use crate::{
     credentials::master_keys::SEAL_CHECK,
     error::Error,
-    kit::{caller::Caller, options::Options, random::random},
+    kit::{options::Options, random::random},
 };
 use sortie_base::{Clock, SealContext, SealError, Sealer};
 
@@ -176,7 +177,7 @@ impl Connections {
         let now = self.0.clock.now();
         let id = ConnectionId::new(now, random()?);
         let new = self.to_save(caller.org, (id, name), checked).await?;
-        let audit = caller.audit(&self.0.clock, "connection.put", name)?;
+        let audit = caller.audit((self.0.clock.now(), random()?), "connection.put", name);
         Ok(self
             .0
             .store
@@ -192,7 +193,7 @@ impl Connections {
             OldTokens::Drop
         };
         let new = self.to_save(org, (old.id, &old.name), checked).await?;
-        let audit = caller.audit(&self.0.clock, "connection.put", &*old.name)?;
+        let audit = caller.audit((self.0.clock.now(), random()?), "connection.put", &*old.name);
         Ok(self
             .0
             .store
@@ -267,7 +268,7 @@ impl Connections {
     /// Deletes a connection and its credentials. Runs that name it fail when they start.
     pub async fn delete(&self, caller: &Caller, name: &str) -> Result<(), Error> {
         check_name(name).map_err(|_| Error::NotFound)?;
-        let audit = caller.audit(&self.0.clock, "connection.delete", name)?;
+        let audit = caller.audit((self.0.clock.now(), random()?), "connection.delete", name);
         Ok(self.0.store.delete_connection(caller.org, name, audit).await?)
     }
 

@@ -11,15 +11,10 @@ use sortie_api::{
 };
 use sortie_store::{
     Store,
-    access::{Actor, By, NewKey, Rotation},
+    access::{Actor, By, Caller, NewKey, Rotation},
 };
 
-use crate::{
-    Engine,
-    credentials::principals::Principals,
-    error::Error,
-    kit::{caller::Caller, random::random},
-};
+use crate::{Engine, credentials::principals::Principals, error::Error, kit::random::random};
 use sortie_base::{CREDENTIAL_LOOKUP, Clock};
 
 /// Commands on the API keys of this node's store.
@@ -42,7 +37,7 @@ impl Engine {
             org,
             actor: Actor::default(),
         };
-        let audit = nobody.audit(&self.0.options.clock, "key.create", key.id)?;
+        let audit = nobody.audit((self.0.options.clock.now(), random()?), "key.create", key.id);
         Ok(self.store().bootstrap("default", key, audit).await?)
     }
 
@@ -132,7 +127,7 @@ impl Keys {
             expires_at: key.expires_at,
             previous_until: None,
         };
-        let audit = caller.audit(&self.clock, "key.create", key.id)?;
+        let audit = caller.audit((self.clock.now(), random()?), "key.create", key.id);
         self.store.create_key(key, audit).await?;
         Ok(created)
     }
@@ -160,7 +155,7 @@ impl Keys {
             at,
             previous_until: at + grace,
         };
-        let audit = caller.audit(&self.clock, "key.rotate", id)?;
+        let audit = caller.audit((self.clock.now(), random()?), "key.rotate", id);
         let rotated = self.store.rotate_key(caller.org, rotation, audit).await;
         // Also after an error: the key may have been rotated.
         self.principals.forget(By::Key(id));
@@ -182,7 +177,7 @@ impl Keys {
     }
 
     pub(crate) async fn delete(&self, caller: &Caller, id: KeyId) -> Result<(), Error> {
-        let audit = caller.audit(&self.clock, "key.delete", id)?;
+        let audit = caller.audit((self.clock.now(), random()?), "key.delete", id);
         let deleted = self.store.delete_key(caller.org, id, audit).await;
         self.principals.forget(By::Key(id));
         Ok(deleted?)

@@ -13,14 +13,11 @@ use sortie_api::{
 };
 use sortie_store::{
     Store,
+    access::Caller,
     installation::{Resealed, RowKey, SealedColumn, SealedRow},
 };
 
-use crate::{
-    Engine,
-    error::Error,
-    kit::{caller::Caller, random::random},
-};
+use crate::{Engine, error::Error, kit::random::random};
 use sortie_base::{MasterKey, SealContext, SealError, Sealer, from_hex, hex, key_of};
 
 /// Seal context of the text by which a node checks that it has the keys of a database.
@@ -158,8 +155,8 @@ impl Engine {
         let mut audit = None;
         if cursor.is_empty() {
             tracing::info!(key = newest, "began to seal everything again");
-            let recorded = |caller: &Caller| caller.audit(&node.options.clock, "master_key.reseal", newest);
-            audit = caller.map(recorded).transpose()?;
+            let at = (node.options.clock.now(), random()?);
+            audit = caller.map(|caller| caller.audit(at, "master_key.reseal", newest));
         }
         let (page, next_cursor) = self.sealed_page(cursor).await?;
         let mut done = Reseal {

@@ -1,13 +1,12 @@
 //! Artifacts of runs: their list, their content, and saving one as a file.
 
 use sortie_api::{Artifact, File, OrgId, RunId, file::KeepArtifact};
-use sortie_store::runs::KeptArtifact;
+use sortie_store::{access::Caller, runs::KeptArtifact};
 
 use crate::{
     Engine,
     error::Error,
     files::saved::{Stored, named},
-    kit::caller::Caller,
 };
 
 impl Engine {

@@ -9,6 +9,7 @@ use sortie_api::{BlobId, File, FileId, OrgId, Sha256, Timestamp, file::check_nam
 use sortie_blobs::{Content, Staging};
 use sortie_store::{
     Store,
+    access::Caller,
     files::{FileRow, NewFile},
 };
 
@@ -19,7 +20,7 @@ use crate::{
         contents::{Contents, storage},
         uploads::Slot,
     },
-    kit::{caller::Caller, random::random, retry::until_read},
+    kit::{random::random, retry::until_read},
 };
 
 /// Content that a client is sending. Dropping it deletes the staged part.
@@ -130,7 +131,11 @@ impl Engine {
             at,
             check_at: self.0.stores.contents.check_at(),
         };
-        let audit = caller.audit(&self.0.options.clock, "file.create", file.id.to_string())?;
+        let audit = caller.audit(
+            (self.0.options.clock.now(), random()?),
+            "file.create",
+            file.id.to_string(),
+        );
         self.store().create_file(new, audit).await?;
         Ok(file)
     }
@@ -170,7 +175,11 @@ impl Engine {
         if there.name == name {
             return Ok(there);
         }
-        let audit = caller.audit(&self.0.options.clock, "file.rename", there.id.to_string())?;
+        let audit = caller.audit(
+            (self.0.options.clock.now(), random()?),
+            "file.rename",
+            there.id.to_string(),
+        );
         let renamed = self.store().rename_file(caller.org, there.id, name, audit).await;
         Ok(renamed?)
     }
@@ -178,7 +187,11 @@ impl Engine {
     /// Deletes a file.
     pub async fn delete_file(&self, caller: &Caller, file: &str) -> Result<(), Error> {
         let there = found(self.store(), caller.org, file).await?.file;
-        let audit = caller.audit(&self.0.options.clock, "file.delete", there.id.to_string())?;
+        let audit = caller.audit(
+            (self.0.options.clock.now(), random()?),
+            "file.delete",
+            there.id.to_string(),
+        );
         let check_at = self.0.stores.contents.check_at();
         let deleted = self.store().delete_file(caller.org, there.id, check_at, audit);
         Ok(deleted.await?)

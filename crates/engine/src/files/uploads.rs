@@ -5,10 +5,10 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
 use sortie_api::OrgId;
-use sortie_store::access::By;
+use sortie_store::access::{By, Caller};
 use tokio::sync::Notify;
 
-use crate::{error::Error, kit::caller::Caller};
+use crate::error::Error;
 
 /// Maximum concurrent uploads on one node. Each takes about a MiB of memory.
 const UPLOADS: usize = 16;

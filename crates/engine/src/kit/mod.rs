@@ -1,6 +1,5 @@
 //! Parts that every room uses: settings, time, callers, figures, traces, models, the network and the disk.
 
-pub(crate) mod caller;
 pub(crate) mod descriptors;
 pub(crate) mod disk;
 pub(crate) mod metrics;

@@ -1,8 +1,9 @@
 //! Budgets of an organization: limits on the cost of its runs in a day or a month. The store enforces them.
 
 use sortie_api::{Budget, BudgetScope, OrgId, PutBudget, limits};
+use sortie_store::access::Caller;
 
-use crate::{Engine, error::Error, kit::caller::Caller};
+use crate::{Engine, error::Error, kit::random::random};
 
 impl Engine {
     /// Sets a budget, or changes the one of this scope. Returns whether it is new. A scope may name something that does
@@ -13,7 +14,11 @@ impl Engine {
         scope: BudgetScope,
         put: PutBudget,
     ) -> Result<(Budget, bool), Error> {
-        let audit = caller.audit(&self.0.options.clock, "budget.put", scope.to_string())?;
+        let audit = caller.audit(
+            (self.0.options.clock.now(), random()?),
+            "budget.put",
+            scope.to_string(),
+        );
         Ok(self
             .store()
             .put_budget(scope, put, limits::BUDGETS, audit)
@@ -40,7 +45,11 @@ impl Engine {
 
     /// Deletes a budget.
     pub async fn delete_budget(&self, caller: &Caller, scope: BudgetScope) -> Result<(), Error> {
-        let audit = caller.audit(&self.0.options.clock, "budget.delete", scope.to_string())?;
+        let audit = caller.audit(
+            (self.0.options.clock.now(), random()?),
+            "budget.delete",
+            scope.to_string(),
+        );
         Ok(self.store().delete_budget(scope, audit).await?)
     }
 }

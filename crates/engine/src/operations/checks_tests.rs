@@ -3,16 +3,16 @@ use sortie_api::{
     RunId, Timestamp,
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_store::{access::Actor, runs::Created};
+use sortie_store::{
+    access::{Actor, Caller},
+    runs::Created,
+};
 use tempfile::TempDir;
 
 use super::*;
 use crate::{
     credentials::master_keys::SEAL_CHECK,
-    kit::{
-        caller::Caller,
-        options::{Options, Serves},
-    },
+    kit::options::{Options, Serves},
 };
 use sortie_base::{Clock, MasterKey, Sealer};
 

@@ -6,17 +6,14 @@ use serde_json::json;
 use sortie_api::{AuditId, LedgerKind, Mode, OrgId, UserId};
 use sortie_base::{Clock, MasterKey};
 use sortie_store::{
-    access::{Actor, Audit},
+    access::{Actor, Audit, Caller},
     money::NewLedgerEntry,
     organizations::OrganizationDeletion,
     people::{NewOrganization, NewPerson},
 };
 
 use super::*;
-use crate::kit::{
-    caller::Caller,
-    options::{Options, Serves},
-};
+use crate::kit::options::{Options, Serves};
 
 const START: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
 

@@ -16,12 +16,13 @@ use sortie_api::{
 use sortie_base::{LicenseClaims, hex, read_license};
 use sortie_store::{
     Store,
+    access::Caller,
     licenses::{Allowance, InstalledLicense, LicenseUse, MonthlyRuns},
 };
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Engine, error::Error, kit::caller::Caller};
+use crate::{Engine, error::Error, kit::random::random};
 
 /// Interval between reads of the license, which another node may have changed.
 const REREAD: Duration = Duration::from_secs(5);
@@ -174,7 +175,7 @@ impl Engine {
                 "token: must not be expired; it expired at {expired}"
             )));
         }
-        let audit = caller.audit(&options.clock, "license.put", claims.deployment)?;
+        let audit = caller.audit((options.clock.now(), random()?), "license.put", claims.deployment);
         let licensing = &self.0.stores.licensing;
         licensing
             .change(self.store().put_license(installed(claims, now), audit))
@@ -185,7 +186,7 @@ impl Engine {
     /// Deletes the license. From then on the engine has no allowance to use up. `NotFound` where there is none.
     pub async fn delete_license(&self, caller: &Caller) -> Result<(), Error> {
         let own = self.machine_id(caller.org);
-        let audit = caller.audit(&self.0.options.clock, "license.delete", own)?;
+        let audit = caller.audit((self.0.options.clock.now(), random()?), "license.delete", own);
         let licensing = &self.0.stores.licensing;
         Ok(licensing.change(self.store().delete_license(audit)).await?)
     }

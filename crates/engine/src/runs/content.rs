@@ -9,13 +9,15 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use sortie_api::{OrgId, Run, RunId};
-use sortie_store::runs::{ContentHolder, LargeText, ListedEvent, ListedRun, StoredDefinition};
+use sortie_store::{
+    access::Caller,
+    runs::{ContentHolder, LargeText, ListedEvent, ListedRun, StoredDefinition},
+};
 
 use crate::{
     Engine,
     cluster::peers::{Hop, Peer},
     error::Error,
-    kit::caller::Caller,
     runs::hub::{Batch, Deltas},
 };
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use sortie_api::{OrgId, RunId, RunRequest, ScheduleId, Timestamp, TraceContext, model::ModelCatalog};
 use sortie_base::spawn_short;
-use sortie_store::runs::{
-    Cancelled, Created, Definition, InlineCredentials, Labels, ListedRun, NewRun, Retention,
+use sortie_store::{
+    access::Caller,
+    runs::{Cancelled, Created, Definition, InlineCredentials, Labels, ListedRun, NewRun, Retention},
 };
 use tracing::Instrument as _;
 
@@ -13,7 +14,7 @@ use crate::{
     Engine,
     connections::secrets::Secrets,
     error::Error,
-    kit::{caller::Caller, metrics::Trigger, options::Serves, random::random, rules::idempotency_key},
+    kit::{metrics::Trigger, options::Serves, random::random, rules::idempotency_key},
     runs::{
         active::StopReason,
         intake::Intake,

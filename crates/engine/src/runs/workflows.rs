@@ -9,6 +9,7 @@ use sortie_api::{
 };
 use sortie_store::{
     Store,
+    access::Caller,
     workflows::{PutWorkflow, SavedWorkflow, WorkflowRow},
 };
 
@@ -16,10 +17,8 @@ use crate::{
     Engine,
     connections::Put,
     error::Error,
-    kit::{
-        caller::Caller,
-        rules::{broken, name as check_name},
-    },
+    kit::random::random,
+    kit::rules::{broken, name as check_name},
 };
 
 /// Largest definition of a saved workflow that is returned with it, in bytes of JSON.
@@ -63,7 +62,7 @@ impl Engine {
         self.intake(caller.org).accept_saved(&mut definition).await?;
         let node = &self.0;
         let new = to_save(name, &definition)?;
-        let audit = caller.audit(&node.options.clock, "workflow.put", name)?;
+        let audit = caller.audit((node.options.clock.now(), random()?), "workflow.put", name);
         let saved = node
             .stores
             .database
@@ -98,7 +97,7 @@ impl Engine {
     pub async fn delete_workflow(&self, caller: &Caller, name: &str) -> Result<(), Error> {
         check_name("name", name).map_err(|_| Error::NotFound)?;
         let node = &self.0;
-        let audit = caller.audit(&node.options.clock, "workflow.delete", name)?;
+        let audit = caller.audit((node.options.clock.now(), random()?), "workflow.delete", name);
         Ok(node
             .stores
             .database

@@ -11,7 +11,7 @@ use sortie_api::{
 };
 use sortie_store::{
     Error as StoreError,
-    access::{Actor, By},
+    access::{Actor, By, Caller},
     runs::NewRun,
     schedules::{FireRow, Fires, ScheduleRow},
 };
@@ -22,11 +22,7 @@ use super::{
     request_of,
     timer::{AT_ONCE, PAGE},
 };
-use crate::{
-    Engine,
-    error::Error,
-    kit::{caller::Caller, metrics::Trigger},
-};
+use crate::{Engine, error::Error, kit::metrics::Trigger, kit::random::random};
 
 /// Decision about an occurrence that may start a run.
 enum Verdict {
@@ -301,7 +297,11 @@ impl Engine {
                         },
                     };
                     let target = fires.schedule.to_string();
-                    fires.audit = Some(schedule.audit(&self.0.options.clock, "schedule.pause", target)?);
+                    fires.audit = Some(schedule.audit(
+                        (self.0.options.clock.now(), random()?),
+                        "schedule.pause",
+                        target,
+                    ));
                 }
                 fires.state.last_error = skip.error.or(fires.state.last_error.take());
                 fires.rows.push(FireRow {

@@ -17,8 +17,11 @@ use sortie_api::{
     request::Callback,
     schedule::{CallbackTarget, CreateSchedule, FireTrigger, NextFire, UpdateSchedule},
 };
-use sortie_store::schedules::{
-    FireRow, NextOccurrence, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState, SealedCallback,
+use sortie_store::{
+    access::Caller,
+    schedules::{
+        FireRow, NextOccurrence, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState, SealedCallback,
+    },
 };
 
 use self::{
@@ -28,7 +31,7 @@ use self::{
 use crate::{
     Engine,
     error::Error,
-    kit::{caller::Caller, metrics::Trigger, random::random},
+    kit::{metrics::Trigger, random::random},
 };
 use sortie_base::SealContext;
 
@@ -66,7 +69,7 @@ impl Engine {
             state,
             at: now,
         };
-        let audit = caller.audit(clock, "schedule.create", id.to_string())?;
+        let audit = caller.audit((clock.now(), random()?), "schedule.create", id.to_string());
         self.store()
             .create_schedule(new, limits::SCHEDULES, audit)
             .await?;
@@ -116,7 +119,7 @@ impl Engine {
                 spec,
                 at: now,
             };
-            let audit = caller.audit(clock, "schedule.update", id.to_string())?;
+            let audit = caller.audit((clock.now(), random()?), "schedule.update", id.to_string());
             if node.stores.database.update_schedule(new, revision, audit).await? {
                 node.work.timer.ring();
                 return self.get_schedule(caller.org, id).await;
@@ -152,7 +155,11 @@ impl Engine {
     /// Deletes a schedule with its history. Its runs stay, and continue.
     pub async fn delete_schedule(&self, caller: &Caller, id: ScheduleId) -> Result<(), Error> {
         let node = &self.0;
-        let audit = caller.audit(&node.options.clock, "schedule.delete", id.to_string())?;
+        let audit = caller.audit(
+            (node.options.clock.now(), random()?),
+            "schedule.delete",
+            id.to_string(),
+        );
         Ok(node
             .stores
             .database

@@ -15,7 +15,7 @@ use sortie_api::{
 };
 use sortie_store::{
     Store,
-    access::Actor,
+    access::{Actor, Caller},
     nodes::{NewNode, NodeId},
     runs::{Finish, NewEvent},
 };

@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use sortie_api::{Micros, OrgId, RunId, Timestamp};
 use sortie_store::{
     Store,
-    access::Actor,
+    access::{Actor, Caller},
     simulation::{SimulatedLink, SimulatedServer},
 };
 use tempfile::TempDir;
@@ -20,7 +20,7 @@ use super::{plan::Plan, witness::Witness};
 use crate::{
     Engine,
     files::contents,
-    kit::{caller::Caller, options::Options},
+    kit::options::Options,
     node::parts::Storage,
     runs::{active::StopReason, unretained::MemoryDir},
 };

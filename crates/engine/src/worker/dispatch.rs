@@ -289,10 +289,13 @@ mod tests {
         Role,
         secret::{SELF_HOSTED_KEY, Secret},
     };
-    use sortie_store::{access::Actor, runs::Created};
+    use sortie_store::{
+        access::{Actor, Caller},
+        runs::Created,
+    };
 
     use super::*;
-    use crate::{Engine, Polls, kit::caller::Caller};
+    use crate::{Engine, Polls};
 
     const RUNS: usize = 16;
 

@@ -13,8 +13,12 @@ use sortie_api::{
     file::KeepArtifact,
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_engine::{Caller, Clock, Deltas, Engine, Error, Hop, Options};
-use sortie_store::{Store, access::Actor, runs::Created};
+use sortie_engine::{Clock, Deltas, Engine, Error, Hop, Options};
+use sortie_store::{
+    Store,
+    access::{Actor, Caller},
+    runs::Created,
+};
 use sortie_testkit::{PATIENCE, until};
 use tempfile::TempDir;
 

@@ -7,8 +7,12 @@ use sortie_api::{
     OrgId, Run, RunId, RunStatus, Timestamp,
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_engine::{Batch, Caller, Clock, Deltas, Engine, Error, Hop, Message, Options, Polls};
-use sortie_store::{Store, access::Actor, runs::Created};
+use sortie_engine::{Batch, Clock, Deltas, Engine, Error, Hop, Message, Options, Polls};
+use sortie_store::{
+    Store,
+    access::{Actor, Caller},
+    runs::Created,
+};
 use sortie_testkit::{PATIENCE, postgres::TestDatabase, until};
 use tempfile::TempDir;
 

@@ -10,8 +10,12 @@ use sortie_api::{
     key::{CreateKey, CreatedKey, RotateKey},
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_engine::{Batch, Caller, Clock, Deltas, Engine, Error, Hop, Message, Options, Serves};
-use sortie_store::{Store, access::Actor, runs::Created};
+use sortie_engine::{Batch, Clock, Deltas, Engine, Error, Hop, Message, Options, Serves};
+use sortie_store::{
+    Store,
+    access::{Actor, Caller},
+    runs::Created,
+};
 use sortie_testkit::until;
 use tempfile::TempDir;
 

@@ -6,8 +6,11 @@ use sortie_api::{
     OrgId, Timestamp,
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_engine::{Caller, Clock, Engine, Error, Options, Serves};
-use sortie_store::{Store, access::Actor};
+use sortie_engine::{Clock, Engine, Error, Options, Serves};
+use sortie_store::{
+    Store,
+    access::{Actor, Caller},
+};
 use sortie_testkit::until;
 
 const START: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);

@@ -178,7 +178,7 @@ impl Left {
         )
         .await
         .unwrap();
-        let caller = sortie_engine::Caller {
+        let caller = sortie_store::access::Caller {
             org: self.org,
             actor: sortie_store::access::Actor::default(),
         };

@@ -8,10 +8,10 @@ use sortie_api::{
     OrgId, Run, RunId, RunStatus, Timestamp,
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_engine::{Caller, Clock, Deltas, Engine, Error, Hop, Options};
+use sortie_engine::{Clock, Deltas, Engine, Error, Hop, Options};
 use sortie_store::{
     Store,
-    access::Actor,
+    access::{Actor, Caller},
     runs::{Created, NewRun},
 };
 use sortie_testkit::until;

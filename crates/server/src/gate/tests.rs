@@ -149,7 +149,7 @@ async fn guesses_run_into_the_quota_of_their_network_and_refuse_no_valid_key() {
         role: None,
         expires_at: None,
     };
-    let caller = sortie_engine::Caller {
+    let caller = sortie_store::access::Caller {
         org,
         actor: sortie_store::access::Actor::default(),
     };

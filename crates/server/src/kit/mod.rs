@@ -48,9 +48,9 @@ pub(crate) use page::PageQuery;
 pub(crate) use path::{Below, Inner, Path};
 pub(crate) use query::{FromQuery, Pairs, Query, integer};
 pub(crate) use rate_limit::{Counting, Quota, RateLimits, Standing, WINDOW_SECONDS};
-pub(crate) use request_id::{RequestId, RequestIds, X_REQUEST_ID};
+pub(crate) use request_id::{RequestIds, X_REQUEST_ID};
 pub(crate) use small_body::{is_form, small_body};
 pub(crate) use unread_body::{LeavesBody, UnreadBody};
 pub(crate) use who::{
-    Admin, Anybody, Credential, Holder, LookUpFailure, Member, Passed, RequestOrigin, actor, bearer, holder,
+    Admin, AtLeast, Credential, Holder, LookUpFailure, Member, Owner, Passed, actor, bearer, holder,
 };

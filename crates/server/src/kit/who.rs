@@ -1,19 +1,19 @@
-//! Caller of a request. The gate looks the credential up once and leaves a [`Credential`] on the request; the
-//! extractors [`Member`] and [`Admin`] of the engine API turn it into a role or a refusal, and give the handler the
-//! organization to work in. The organization API has its own extractors ([`org`](crate::org)).
+//! Caller of a request. The gate looks the credential up once and leaves a [`Credential`] on the request. The extractor
+//! [`AtLeast`] turns it into a [`Caller`] with a role, or a refusal. Each API has its own rules for that: see
+//! [`AtLeast::of_credential`] for the engine, and [`org`](crate::org).
 
-use std::{convert::Infallible, net::IpAddr};
+use std::ops::Deref;
 
 use axum::extract::FromRequestParts;
 use http::{Extensions, HeaderMap, header::AUTHORIZATION, request::Parts};
-use sortie_api::{OrgId, Role, TraceContext, UserId};
-use sortie_engine::{Caller, Hop};
+use sortie_api::{Role, UserId};
+use sortie_engine::Hop;
 use sortie_store::{
-    access::{Actor, By, Principal},
+    access::{Actor, By, Caller, Principal},
     people::SignedIn,
 };
 
-use super::{ApiError, ApiResult, RequestId};
+use super::{ApiError, ApiResult};
 
 /// Result of looking up the request's `Authorization` header.
 #[derive(Clone, Debug)]
@@ -103,17 +103,6 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     Some(token.unwrap_or(""))
 }
 
-/// Origin of a request, for the audit log.
-#[derive(Clone, Debug)]
-pub(crate) struct RequestOrigin {
-    /// The client's address.
-    pub(crate) address: IpAddr,
-    /// The request's id.
-    pub(crate) request_id: RequestId,
-    /// The trace that it belongs to.
-    pub(crate) trace: Option<TraceContext>,
-}
-
 /// Sender of a request: a client, or another node. The gate marks requests of nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Passed(pub(crate) Hop);
@@ -130,66 +119,79 @@ impl<S: Send + Sync> FromRequestParts<S> for Passed {
     }
 }
 
-/// A credential that may work with runs: every valid one.
+/// Proof that the credential of a request has at least one role in an organization. On the engine API it is the organization
+/// of the credential, on the organization API that of the path.
 #[derive(Clone, Debug)]
-pub(crate) struct Member {
-    /// The organization the request is about.
-    pub(crate) org: OrgId,
-    /// Role of the credential.
+pub(crate) struct AtLeast<const ROLE: u8> {
+    caller: Caller,
+    /// Role of the credential in the organization.
     pub(crate) role: Role,
-    /// Author of changes, for the audit log.
-    pub(crate) actor: Actor,
+    is_suspended: bool,
 }
 
-impl Member {
-    /// On whose behalf the engine acts.
-    pub(crate) fn caller(&self) -> Caller {
-        caller(self.org, &self.actor)
+/// Proof of any role: the credential may work with runs.
+pub(crate) type Member = AtLeast<{ Role::Member as u8 }>;
+
+/// Proof of the role of an admin or of the owner.
+pub(crate) type Admin = AtLeast<{ Role::Admin as u8 }>;
+
+/// Proof of the role of the owner.
+pub(crate) type Owner = AtLeast<{ Role::Owner as u8 }>;
+
+impl<const ROLE: u8> AtLeast<ROLE> {
+    /// Checks the role of a caller. `is_suspended` says whether the organization is suspended.
+    pub(crate) fn check(caller: Caller, role: Role, is_suspended: bool) -> ApiResult<Self> {
+        let roles = [Role::Member, Role::Admin, Role::Owner];
+        if let Some(least) = roles
+            .into_iter()
+            .find(|least| *least as u8 == ROLE && role < *least)
+        {
+            return Err(ApiError::forbidden(format!("this needs the role {least}")));
+        }
+        Ok(Self {
+            caller,
+            role,
+            is_suspended,
+        })
+    }
+
+    /// Checks the credential of a request to the engine API. A suspended organization is refused.
+    pub(crate) fn of_credential(parts: &Parts) -> ApiResult<Self> {
+        let principal = principal(parts)?;
+        if principal.scope.is_some_and(|scope| (scope as u8) < ROLE) {
+            return Err(ApiError::insufficient_scope(
+                "this needs an access token with the scope admin",
+            ));
+        }
+        let caller = Caller {
+            org: principal.org,
+            actor: actor(parts, Some(principal.by), principal.user),
+        };
+        Self::check(caller, principal.role, principal.suspended)
+    }
+
+    /// Refuses the request while the organization is suspended.
+    pub(crate) fn require_active(&self) -> ApiResult<()> {
+        if self.is_suspended {
+            return Err(ApiError::forbidden("the organization is suspended"));
+        }
+        Ok(())
     }
 }
 
-/// A credential that may also administer the engine.
-#[derive(Clone, Debug)]
-pub(crate) struct Admin {
-    /// The organization the request is about.
-    pub(crate) org: OrgId,
-    /// Subject of the credential.
-    pub(crate) by: By,
-    /// Author of changes, for the audit log.
-    pub(crate) actor: Actor,
-}
+impl<const ROLE: u8> Deref for AtLeast<ROLE> {
+    type Target = Caller;
 
-impl Admin {
-    /// On whose behalf the engine acts.
-    pub(crate) fn caller(&self) -> Caller {
-        caller(self.org, &self.actor)
+    fn deref(&self) -> &Caller {
+        &self.caller
     }
 }
 
-/// Whoever calls a public route that changes something: no key is asked for, and none is written down.
-#[derive(Clone, Debug)]
-pub(crate) struct Anybody {
-    /// Author of changes, for the audit log.
-    pub(crate) actor: Actor,
-}
-
-fn caller(org: OrgId, actor: &Actor) -> Caller {
-    Caller {
-        org,
-        actor: actor.clone(),
-    }
-}
-
-/// Author of the changes of a request, by a credential of this subject and person.
+/// Author of the changes of a request, by a credential of this subject and person. The gate leaves the rest of it on the
+/// request.
 pub(crate) fn actor(parts: &Parts, by: Option<By>, user: Option<UserId>) -> Actor {
-    let origin = parts.extensions.get::<RequestOrigin>();
-    Actor {
-        by,
-        user,
-        address: origin.map(|origin| origin.address),
-        request_id: origin.map(|origin| origin.request_id.as_str().to_owned()),
-        trace: origin.and_then(|origin| origin.trace.clone()),
-    }
+    let request = parts.extensions.get::<Actor>().cloned().unwrap_or_default();
+    Actor { by, user, ..request }
 }
 
 /// Returns the holder of the credential of a request, or else the refusal. `wanted` names the credential that an API takes.
@@ -220,55 +222,11 @@ fn principal(parts: &Parts) -> ApiResult<Principal> {
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Member {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> ApiResult<Self> {
-        let principal = principal(parts)?;
-        Ok(Self {
-            org: principal.org,
-            role: principal.role,
-            actor: actor(parts, Some(principal.by), principal.user),
-        })
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for Admin {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> ApiResult<Self> {
-        let principal = principal(parts)?;
-        if principal.scope.is_some_and(|scope| scope < Role::Admin) {
-            return Err(ApiError::insufficient_scope(
-                "this needs an access token with the scope admin",
-            ));
-        }
-        if principal.role < Role::Admin {
-            return Err(ApiError::forbidden("this needs the role admin"));
-        }
-        Ok(Self {
-            org: principal.org,
-            by: principal.by,
-            actor: actor(parts, Some(principal.by), principal.user),
-        })
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for Anybody {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
-        Ok(Self {
-            actor: actor(parts, None, None),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use axum::response::IntoResponse as _;
     use http::{HeaderValue, Request};
-    use sortie_api::{KeyId, SessionId, Timestamp};
+    use sortie_api::{KeyId, OrgId, SessionId, Timestamp};
     use sortie_store::people::SessionKind;
 
     use super::*;
@@ -317,28 +275,24 @@ mod tests {
         }))
     }
 
-    async fn statuses(credential: Option<Credential>) -> (u16, u16) {
-        let mut parts = with(credential);
+    fn statuses(credential: Option<Credential>) -> (u16, u16) {
+        let parts = with(credential);
         let status = |error: ApiError| error.into_response().status().as_u16();
-        let member = Member::from_request_parts(&mut parts, &())
-            .await
-            .map_or_else(status, |_| 200);
-        let admin = Admin::from_request_parts(&mut parts, &())
-            .await
-            .map_or_else(status, |_| 200);
+        let member = Member::of_credential(&parts).map_or_else(status, |_| 200);
+        let admin = Admin::of_credential(&parts).map_or_else(status, |_| 200);
         (member, admin)
     }
 
-    #[tokio::test]
-    async fn each_role_opens_what_it_may() {
-        assert_eq!(statuses(None).await, (401, 401));
-        assert_eq!(statuses(Some(Credential::Missing)).await, (401, 401));
-        assert_eq!(statuses(Some(Credential::Invalid)).await, (401, 401));
-        assert_eq!(statuses(Some(key(Role::Member))).await, (200, 403));
-        assert_eq!(statuses(Some(key(Role::Admin))).await, (200, 200));
-        assert_eq!(statuses(Some(key(Role::Owner))).await, (200, 200));
+    #[test]
+    fn each_role_opens_what_it_may() {
+        assert_eq!(statuses(None), (401, 401));
+        assert_eq!(statuses(Some(Credential::Missing)), (401, 401));
+        assert_eq!(statuses(Some(Credential::Invalid)), (401, 401));
+        assert_eq!(statuses(Some(key(Role::Member))), (200, 403));
+        assert_eq!(statuses(Some(key(Role::Admin))), (200, 200));
+        assert_eq!(statuses(Some(key(Role::Owner))), (200, 200));
         let away = LookUpFailure::Unavailable("the database is unavailable".to_owned());
-        assert_eq!(statuses(Some(Credential::Unchecked(away))).await, (503, 503));
+        assert_eq!(statuses(Some(Credential::Unchecked(away))), (503, 503));
         let at = Timestamp::from_micros(0);
         let person = SignedIn {
             user: UserId::new(at, [3; 10]),
@@ -349,7 +303,7 @@ mod tests {
             email_verified: true,
         };
         for other in [Holder::Person(person), Holder::Operator] {
-            assert_eq!(statuses(Some(Credential::Valid(other))).await, (401, 401));
+            assert_eq!(statuses(Some(Credential::Valid(other))), (401, 401));
         }
         let Credential::Valid(Holder::Principal(principal)) = key(Role::Admin) else {
             panic!("a key has a principal");
@@ -359,6 +313,6 @@ mod tests {
             ..principal
         };
         let suspended = Credential::Valid(Holder::Principal(suspended));
-        assert_eq!(statuses(Some(suspended)).await, (403, 403));
+        assert_eq!(statuses(Some(suspended)), (403, 403));
     }
 }

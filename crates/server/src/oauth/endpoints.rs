@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
+    Extension,
     extract::{Request, State},
     response::{IntoResponse, Response},
 };
@@ -13,10 +14,10 @@ use http::{
 use serde::Serialize;
 use sortie_accounts::{ClientMetadata, OauthError, OauthErrorCode, OauthFailure, OauthResult, TokenRequest};
 use sortie_api::{GrantId, Role};
-use sortie_store::access::By;
+use sortie_base::network;
+use sortie_store::access::{Actor, By};
 use utoipa::ToSchema;
 
-use super::Visitor;
 use crate::{
     kit::{ApiError, Json, is_form, is_json, shown_once, small_body},
     org::OrgApp,
@@ -160,7 +161,7 @@ pub(crate) async fn get_authorization_server(State(app): State<Arc<OrgApp>>) -> 
 )]
 pub(crate) async fn register_oauth_client(
     State(app): State<Arc<OrgApp>>,
-    visitor: Visitor,
+    Extension(actor): Extension<Actor>,
     request: Request,
 ) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
@@ -169,7 +170,10 @@ pub(crate) async fn register_oauth_client(
         return Err(invalid(OauthErrorCode::InvalidClientMetadata, rule));
     }
     let body = small_body(body, REGISTRATION).await?;
-    let client = settled(&app, app.accounts.register_client(&body, &visitor.network).await)?;
+    let network = actor
+        .address
+        .map_or_else(String::new, |address| network(address).to_string());
+    let client = settled(&app, app.accounts.register_client(&body, &network).await)?;
     let ClientMetadata {
         client_name,
         redirect_uris,
@@ -208,11 +212,11 @@ pub(crate) async fn register_oauth_client(
 )]
 pub(crate) async fn issue_oauth_tokens(
     State(app): State<Arc<OrgApp>>,
-    visitor: Visitor,
+    Extension(actor): Extension<Actor>,
     request: Request,
 ) -> Result<Response, Refusal> {
     let sent = Sent::read(request).await?;
-    let request = sent.by(&visitor);
+    let request = sent.by(&actor);
     let pair = settled(&app, app.accounts.issue_tokens(request).await)?;
     let answer = TokenAnswer {
         access_token: pair.access.expose().to_owned(),
@@ -240,11 +244,11 @@ pub(crate) async fn issue_oauth_tokens(
 )]
 pub(crate) async fn revoke_oauth_token(
     State(app): State<Arc<OrgApp>>,
-    visitor: Visitor,
+    Extension(actor): Extension<Actor>,
     request: Request,
 ) -> Result<Response, Refusal> {
     let sent = Sent::read(request).await?;
-    let request = sent.by(&visitor);
+    let request = sent.by(&actor);
     if let Some(ended) = settled(&app, app.accounts.revoke_token(request).await)? {
         app.engine.forget_credentials(By::Grant(ended.id));
     }
@@ -270,11 +274,11 @@ impl Sent {
         })
     }
 
-    fn by<'a>(&'a self, visitor: &'a Visitor) -> TokenRequest<'a> {
+    fn by<'a>(&'a self, actor: &'a Actor) -> TokenRequest<'a> {
         TokenRequest {
             authorization: self.authorization.as_deref(),
             form: &self.form,
-            author: &visitor.author,
+            actor,
         }
     }
 }

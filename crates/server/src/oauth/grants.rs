@@ -96,7 +96,7 @@ pub(crate) async fn end_grant(
     person: Person,
     Path(grant): Path<GrantId>,
 ) -> ApiResult<StatusCode> {
-    app.accounts.end_grant(person.user, grant, &person.author).await?;
+    app.accounts.end_grant(person.user, grant, &person.actor).await?;
     app.engine.forget_credentials(By::Grant(grant));
     Ok(StatusCode::NO_CONTENT)
 }

@@ -13,10 +13,10 @@ use axum::{
 use http::{StatusCode, header::USER_AGENT, request::Parts};
 use sortie_accounts::{Accounts, Client, LoggedIn, SignedUp};
 use sortie_api::account::{ForgotPassword, LogIn, Login, ResetPassword, SignUp, VerifyEmail};
-use sortie_store::people::SessionKind;
+use sortie_store::{access::Actor, people::SessionKind};
 
 use super::{OrgApp, Person, organizations, profile};
-use crate::kit::{ApiResult, JsonBody, RequestOrigin, shown_once};
+use crate::kit::{ApiResult, JsonBody, shown_once};
 
 /// Program that signs in.
 pub(crate) struct ApiClient(Client);
@@ -25,11 +25,11 @@ impl<S: Send + Sync> FromRequestParts<S> for ApiClient {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
-        let origin = parts.extensions.get::<RequestOrigin>();
+        let address = parts.extensions.get::<Actor>().and_then(|actor| actor.address);
         let agent = parts.headers.get(USER_AGENT);
         Ok(Self(Client {
             kind: SessionKind::Api,
-            address: origin.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |origin| origin.address),
+            address: address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
             agent: agent.and_then(|agent| agent.to_str().ok()).map(str::to_owned),
         }))
     }

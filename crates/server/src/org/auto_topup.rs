@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use sortie_api::{OrgId, auto_topup::PutAutoTopup, billing::AutoTopup};
 
-use super::{OrgAdmin, OrgApp, billing::shown_auto_topup};
-use crate::kit::{ApiResult, Json, JsonBody};
+use super::{OrgApp, Person, billing::shown_auto_topup};
+use crate::kit::{Admin, ApiResult, Json, JsonBody};
 
 /// Set automatic purchases
 ///
@@ -31,15 +31,16 @@ use crate::kit::{ApiResult, Json, JsonBody};
 )]
 pub(crate) async fn put_auto_topup(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
+    person: Person,
     JsonBody(request, _room): JsonBody<PutAutoTopup>,
 ) -> ApiResult<Json<AutoTopup>> {
     let billing = app.billing()?;
     if request.enabled {
         who.require_active()?;
     }
-    app.accounts.require_verified(&who.person.requester())?;
-    billing.put_auto_topup(who.buyer(), &request).await?;
+    app.accounts.require_verified(&person)?;
+    billing.put_auto_topup((&who, person.user), &request).await?;
     let store = app.accounts.store();
     let account = store.billing_account(who.org).await?;
     let is_saved = account.is_some_and(|account| account.card.is_some());

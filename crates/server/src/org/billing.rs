@@ -12,8 +12,8 @@ use sortie_api::{
 };
 use sortie_store::money::{AutoTopupRow, Credit, LedgerPosition, SavedCard};
 
-use super::{OrgAdmin, OrgApp};
-use crate::kit::{ApiResult, Json, PageQuery, Query};
+use super::OrgApp;
+use crate::kit::{Admin, ApiResult, Json, PageQuery, Query};
 
 pub(super) fn shown(credit: Credit) -> Balance {
     Balance {
@@ -33,10 +33,7 @@ pub(super) fn shown(credit: Credit) -> Balance {
         {"balance_micros": 5_000_000, "reserved_micros": 1_000_000, "available_micros": 4_000_000}
     ))),
 )]
-pub(crate) async fn get_balance(
-    State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
-) -> ApiResult<Json<Balance>> {
+pub(crate) async fn get_balance(State(app): State<Arc<OrgApp>>, who: Admin) -> ApiResult<Json<Balance>> {
     let credit = app.accounts.store().credit(who.org).await?;
     Ok(Json(shown(credit)))
 }
@@ -61,10 +58,7 @@ pub(crate) async fn get_balance(
         "payment_method": null, "payment_method_sync": "synced", "stripe_configured": false
     }))),
 )]
-pub(crate) async fn get_billing(
-    State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
-) -> ApiResult<Json<Billing>> {
+pub(crate) async fn get_billing(State(app): State<Arc<OrgApp>>, who: Admin) -> ApiResult<Json<Billing>> {
     let store = app.accounts.store();
     // Read before the balance, which then contains every purchase whose success is shown.
     let automatic = store.auto_topup(who.org).await?;
@@ -126,7 +120,7 @@ fn shown_card(card: SavedCard) -> PaymentMethod {
 )]
 pub(crate) async fn list_ledger(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
     Query(page): Query<PageQuery>,
 ) -> ApiResult<Json<LedgerPage>> {
     let list = app.cursors.list(["ledger".to_owned(), who.org.to_string()]);

@@ -10,8 +10,8 @@ use sortie_api::{
 };
 use sortie_store::people::InvitationRow;
 
-use super::{OrgAdmin, OrgApp, Person, organizations};
-use crate::kit::{ApiResult, Inner, Json, JsonBody, shown_once};
+use super::{OrgApp, Person, organizations};
+use crate::kit::{Admin, ApiResult, Inner, Json, JsonBody, shown_once};
 
 fn shown(invitation: InvitationRow) -> Invitation {
     Invitation {
@@ -38,7 +38,7 @@ fn shown(invitation: InvitationRow) -> Invitation {
 )]
 pub(crate) async fn list_invitations(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
 ) -> ApiResult<Json<Vec<Invitation>>> {
     let invitations = app.accounts.invitations(who.org).await?;
     Ok(Json(invitations.into_iter().map(shown).collect()))
@@ -70,15 +70,12 @@ pub(crate) async fn list_invitations(
 )]
 pub(crate) async fn create_invitation(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
+    person: Person,
     JsonBody(request, _room): JsonBody<CreateInvitation>,
 ) -> ApiResult<Response> {
-    let requester = who.person.requester();
     let role = request.role.into();
-    let link = app
-        .accounts
-        .invite(&requester, (who.org, role), &request.email)
-        .await?;
+    let link = app.accounts.invite((&who, &person), role, &request.email).await?;
     let created = CreatedInvitation {
         invitation: shown(link.invitation),
         token: link.token.expose().to_owned(),
@@ -101,11 +98,10 @@ pub(crate) async fn create_invitation(
 )]
 pub(crate) async fn withdraw_invitation(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
     Inner(id): Inner<InvitationId>,
 ) -> ApiResult<StatusCode> {
-    let requester = who.person.requester();
-    app.accounts.withdraw_invitation(&requester, who.org, id).await?;
+    app.accounts.withdraw_invitation(&who, id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -131,7 +127,7 @@ pub(crate) async fn accept_invitation(
 ) -> ApiResult<Json<Organization>> {
     let accepted = app
         .accounts
-        .accept_invitation(&who.requester(), &request.token)
+        .accept_invitation((who.user, &who.actor), &request.token)
         .await?;
     Ok(Json(organizations::shown(accepted)))
 }

@@ -9,9 +9,9 @@ use sortie_api::{
     key::{ApiKey, CreateKey, CreatedKey, RotateKey},
 };
 
-use super::{OrgAdmin, OrgApp};
+use super::{OrgApp, Person};
 use crate::{
-    kit::{ApiResult, Inner, JsonBody, shown_once},
+    kit::{Admin, ApiResult, Inner, JsonBody, shown_once},
     routes::keys_of,
 };
 
@@ -28,7 +28,7 @@ use crate::{
 )]
 pub(crate) async fn list_organization_keys(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
 ) -> ApiResult<Response> {
     keys_of(app.accounts.store().clone(), who.org, &app.bodies).await
 }
@@ -48,12 +48,13 @@ pub(crate) async fn list_organization_keys(
 )]
 pub(crate) async fn create_organization_key(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
+    person: Person,
     JsonBody(request, _room): JsonBody<CreateKey>,
 ) -> ApiResult<Response> {
-    app.accounts.require_verified(&who.person.requester())?;
-    let created = app.engine.create_key(&who.caller(), request).await?;
-    tracing::info!(key.id = %created.id, key.role = %created.role, user = %who.person.user, "created an API key");
+    app.accounts.require_verified(&person)?;
+    let created = app.engine.create_key(&who, request).await?;
+    tracing::info!(key.id = %created.id, key.role = %created.role, user = %person.user, "created an API key");
     Ok(shown_once(StatusCode::CREATED, &created))
 }
 
@@ -79,12 +80,13 @@ pub(crate) async fn create_organization_key(
 )]
 pub(crate) async fn rotate_organization_key(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
+    person: Person,
     Inner(id): Inner<KeyId>,
     JsonBody(request, _room): JsonBody<RotateKey>,
 ) -> ApiResult<Response> {
-    let rotated = app.engine.rotate_key(&who.caller(), id, &request).await?;
-    tracing::info!(key.id = %id, user = %who.person.user, "rotated an API key");
+    let rotated = app.engine.rotate_key(&who, id, &request).await?;
+    tracing::info!(key.id = %id, user = %person.user, "rotated an API key");
     Ok(shown_once(StatusCode::OK, &rotated))
 }
 
@@ -102,10 +104,11 @@ pub(crate) async fn rotate_organization_key(
 )]
 pub(crate) async fn delete_organization_key(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
+    person: Person,
     Inner(id): Inner<KeyId>,
 ) -> ApiResult<StatusCode> {
-    app.engine.delete_key(&who.caller(), id).await?;
-    tracing::info!(key.id = %id, user = %who.person.user, "revoked an API key");
+    app.engine.delete_key(&who, id).await?;
+    tracing::info!(key.id = %id, user = %person.user, "revoked an API key");
     Ok(StatusCode::NO_CONTENT)
 }

@@ -16,8 +16,8 @@ use sortie_api::{
 use sortie_billing::{Billing, Plan};
 use sortie_store::licenses::{DeploymentRow, EntitlementRow};
 
-use super::{Operator, OrgAdmin, OrgApp};
-use crate::kit::{ApiError, ApiResult, Inner, Json, JsonBody, Path, shown_once};
+use super::{Operator, OrgApp, Person};
+use crate::kit::{Admin, ApiError, ApiResult, Inner, Json, JsonBody, Path, shown_once};
 
 fn shown(row: EntitlementRow) -> Entitlement {
     Entitlement {
@@ -68,7 +68,7 @@ fn shown_deployment(row: DeploymentRow) -> Deployment {
 )]
 pub(crate) async fn get_organization_license(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
 ) -> ApiResult<Json<OrganizationLicense>> {
     let now = app.accounts.options().clock.now();
     let entitlement = app.accounts.store().entitlement(who.org, now).await?;
@@ -100,16 +100,17 @@ pub(crate) async fn get_organization_license(
 )]
 pub(crate) async fn create_license_checkout(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
+    person: Person,
     JsonBody(request, _room): JsonBody<CreateLicenseCheckout>,
 ) -> ApiResult<Json<ProviderPage>> {
     let billing = app.billing()?;
     if billing.plans().is_empty() {
         return Err(ApiError::conflict("this deployment sells no licenses"));
     }
-    app.accounts.require_verified(&who.person.requester())?;
+    app.accounts.require_verified(&person)?;
     let url = billing.create_license_checkout(who.org, &request.plan).await?;
-    tracing::info!(organization = %who.org, user = %who.person.user, "made a page for a subscription to licenses");
+    tracing::info!(organization = %who.org, user = %person.user, "made a page for a subscription to licenses");
     Ok(Json(ProviderPage { url }))
 }
 
@@ -128,7 +129,7 @@ pub(crate) async fn create_license_checkout(
 )]
 pub(crate) async fn list_deployments(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
 ) -> ApiResult<Json<Vec<Deployment>>> {
     let now = app.accounts.options().clock.now();
     let rows = app.accounts.store().list_deployments(who.org, now).await?;
@@ -161,16 +162,16 @@ pub(crate) async fn list_deployments(
 )]
 pub(crate) async fn create_deployment(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
+    person: Person,
     JsonBody(request, _room): JsonBody<CreateDeployment>,
 ) -> ApiResult<Response> {
-    let requester = who.person.requester();
-    app.accounts.require_verified(&requester)?;
+    app.accounts.require_verified(&person)?;
     let created = app
         .accounts
-        .create_deployment(&requester, who.org, &request)
+        .create_deployment((&who, person.user), &request)
         .await?;
-    tracing::info!(deployment = %created.id, user = %who.person.user, "licensed a deployment");
+    tracing::info!(deployment = %created.id, user = %person.user, "licensed a deployment");
     Ok(shown_once(StatusCode::CREATED, &created))
 }
 
@@ -188,13 +189,12 @@ pub(crate) async fn create_deployment(
 )]
 pub(crate) async fn delete_deployment(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
+    person: Person,
     Inner(id): Inner<DeploymentId>,
 ) -> ApiResult<StatusCode> {
-    app.accounts
-        .end_deployment(&who.person.requester(), who.org, id)
-        .await?;
-    tracing::info!(deployment = %id, user = %who.person.user, "deleted a deployment");
+    app.accounts.end_deployment(&who, id).await?;
+    tracing::info!(deployment = %id, user = %person.user, "deleted a deployment");
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -218,7 +218,7 @@ pub(crate) async fn grant_license(
     Path(org): Path<OrgId>,
     JsonBody(request, _room): JsonBody<GrantLicense>,
 ) -> ApiResult<Json<Entitlement>> {
-    let granted = app.accounts.grant_license(&who.author, org, &request).await?;
+    let granted = app.accounts.grant_license(&who.actor, org, &request).await?;
     tracing::info!(organization = %org, "granted licenses");
     Ok(Json(shown(granted)))
 }

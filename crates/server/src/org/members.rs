@@ -10,8 +10,8 @@ use sortie_api::{
 };
 use sortie_store::people::MemberRow;
 
-use super::{OrgAdmin, OrgApp, OrgMember, OrgOwner};
-use crate::kit::{ApiError, ApiResult, Inner, Json, JsonBody};
+use super::{OrgApp, Person};
+use crate::kit::{Admin, ApiError, ApiResult, Inner, Json, JsonBody, Member, Owner};
 
 fn shown(app: &OrgApp, member: MemberRow) -> OrganizationMember {
     let avatar = member.avatar;
@@ -36,7 +36,7 @@ fn shown(app: &OrgApp, member: MemberRow) -> OrganizationMember {
 )]
 pub(crate) async fn list_members(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
 ) -> ApiResult<Json<Vec<OrganizationMember>>> {
     let members = app.accounts.members(who.org).await?;
     Ok(Json(
@@ -65,15 +65,11 @@ pub(crate) async fn list_members(
 )]
 pub(crate) async fn change_member_role(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
     Inner(user): Inner<UserId>,
     JsonBody(request, _room): JsonBody<ChangeRole>,
 ) -> ApiResult<Json<OrganizationMember>> {
-    let requester = who.person.requester();
-    let changed = app
-        .accounts
-        .change_role(&requester, who.org, user, request.role.into())
-        .await;
+    let changed = app.accounts.change_role(&who, user, request.role.into()).await;
     // Also after an error: the change may have been made, and only its answer lost.
     app.engine.forget_organization(who.org);
     changed?;
@@ -101,11 +97,10 @@ pub(crate) async fn change_member_role(
 )]
 pub(crate) async fn remove_member(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
     Inner(user): Inner<UserId>,
 ) -> ApiResult<StatusCode> {
-    let requester = who.person.requester();
-    let removed = app.accounts.remove_member(&requester, who.org, user).await;
+    let removed = app.accounts.remove_member(&who, user).await;
     app.engine.forget_organization(who.org);
     removed?;
     Ok(StatusCode::NO_CONTENT)
@@ -127,9 +122,10 @@ pub(crate) async fn remove_member(
 )]
 pub(crate) async fn leave_organization(
     State(app): State<Arc<OrgApp>>,
-    who: OrgMember,
+    who: Member,
+    person: Person,
 ) -> ApiResult<StatusCode> {
-    let left = app.accounts.leave(&who.person.requester(), who.org).await;
+    let left = app.accounts.leave(&who, person.user).await;
     app.engine.forget_organization(who.org);
     left?;
     Ok(StatusCode::NO_CONTENT)
@@ -152,13 +148,13 @@ pub(crate) async fn leave_organization(
 )]
 pub(crate) async fn transfer_ownership(
     State(app): State<Arc<OrgApp>>,
-    OrgOwner(who): OrgOwner,
+    who: Owner,
+    person: Person,
     JsonBody(request, _room): JsonBody<TransferOwnership>,
 ) -> ApiResult<StatusCode> {
-    let requester = who.person.requester();
     let transferred = app
         .accounts
-        .transfer_ownership(&requester, who.org, request.user_id)
+        .transfer_ownership(&who, (person.user, request.user_id))
         .await;
     app.engine.forget_organization(who.org);
     transferred?;

@@ -40,7 +40,7 @@ pub(crate) use app::OrgApp;
 pub(crate) use door::OrganizationDoor;
 pub(crate) use engine_door::{EngineDoor, SignInDoor};
 pub(crate) use webhooks::STRIPE_WEBHOOK;
-pub(crate) use who::{Operator, OrgAdmin, OrgMember, OrgOwner, Person};
+pub(crate) use who::{Operator, Person};
 
 operations! {
     Organization, OrgApp:

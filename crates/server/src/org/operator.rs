@@ -145,10 +145,7 @@ pub(crate) async fn suspend_organization(
     JsonBody(request, _room): JsonBody<SuspendOrganization>,
 ) -> ApiResult<Json<OperatedOrganization>> {
     let reason = request.reason.as_deref();
-    let suspended = app
-        .accounts
-        .suspend_organization(&who.author, org, reason)
-        .await?;
+    let suspended = app.accounts.suspend_organization(&who.actor, org, reason).await?;
     app.engine.forget_organization(org);
     let cancelled = if request.cancel {
         cancel_runs(&app, org).await?
@@ -199,7 +196,7 @@ pub(crate) async fn resume_organization(
     who: Operator,
     Path(org): Path<OrgId>,
 ) -> ApiResult<Json<OperatedOrganization>> {
-    let resumed = app.accounts.resume_organization(&who.author, org).await?;
+    let resumed = app.accounts.resume_organization(&who.actor, org).await?;
     app.engine.forget_organization(org);
     tracing::info!(organization = %org, "resumed an organization");
     Ok(Json(shown(resumed)))
@@ -291,7 +288,7 @@ pub(crate) async fn disable_user(
     who: Operator,
     Path(user): Path<UserId>,
 ) -> ApiResult<Json<OperatedUser>> {
-    let disabled = app.accounts.disable_account(&who.author, user).await?;
+    let disabled = app.accounts.disable_account(&who.actor, user).await?;
     app.engine.forget_grants();
     tracing::info!(%user, "disabled the account of a person");
     Ok(Json(shown_person(disabled)))
@@ -314,7 +311,7 @@ pub(crate) async fn unlink_user(
     who: Operator,
     Path(user): Path<UserId>,
 ) -> ApiResult<Json<OperatedUser>> {
-    let unlinked = app.accounts.unlink_account(&who.author, user).await?;
+    let unlinked = app.accounts.unlink_account(&who.actor, user).await?;
     tracing::info!(%user, "unlinked the identities of a person");
     Ok(Json(shown_person(unlinked)))
 }
@@ -335,7 +332,7 @@ pub(crate) async fn enable_user(
     who: Operator,
     Path(user): Path<UserId>,
 ) -> ApiResult<Json<OperatedUser>> {
-    let enabled = app.accounts.enable_account(&who.author, user).await?;
+    let enabled = app.accounts.enable_account(&who.actor, user).await?;
     tracing::info!(%user, "enabled the account of a person");
     Ok(Json(shown_person(enabled)))
 }

@@ -39,7 +39,7 @@ pub(crate) async fn move_credits(
     Path(org): Path<OrgId>,
     JsonBody(request, _room): JsonBody<MoveCredits>,
 ) -> ApiResult<(StatusCode, Json<Balance>)> {
-    let (appended, credit) = app.accounts.move_credits(&who.author, org, &request).await?;
+    let (appended, credit) = app.accounts.move_credits(&who.actor, org, &request).await?;
     let status = match appended {
         Appended::New => {
             tracing::info!(organization = %org, amount_micros = request.amount_micros, "moved credits");

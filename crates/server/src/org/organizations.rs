@@ -7,8 +7,8 @@ use http::StatusCode;
 use sortie_api::membership::{DeleteOrganization, Organization, OrganizationName};
 use sortie_store::people::OwnOrganization;
 
-use super::{OrgAdmin, OrgApp, OrgOwner, Person};
-use crate::kit::{ApiResult, Json, JsonBody};
+use super::{OrgApp, Person};
+use crate::kit::{Admin, ApiResult, Json, JsonBody, Owner};
 
 pub(super) fn shown(organization: OwnOrganization) -> Organization {
     Organization {
@@ -54,7 +54,7 @@ pub(crate) async fn create_organization(
 ) -> ApiResult<(StatusCode, Json<Organization>)> {
     let created = app
         .accounts
-        .create_organization(&who.requester(), &request.name)
+        .create_organization((&who, &who.actor), &request.name)
         .await?;
     Ok((StatusCode::CREATED, Json(shown(created))))
 }
@@ -72,14 +72,10 @@ pub(crate) async fn create_organization(
 )]
 pub(crate) async fn rename_organization(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
     JsonBody(request, _room): JsonBody<OrganizationName>,
 ) -> ApiResult<Json<Organization>> {
-    let requester = who.person.requester();
-    let name = app
-        .accounts
-        .rename_organization(&requester, who.org, &request.name)
-        .await?;
+    let name = app.accounts.rename_organization(&who, &request.name).await?;
     Ok(Json(Organization {
         id: who.org,
         name,
@@ -111,13 +107,14 @@ pub(crate) async fn rename_organization(
 )]
 pub(crate) async fn delete_organization(
     State(app): State<Arc<OrgApp>>,
-    OrgOwner(who): OrgOwner,
+    who: Owner,
+    person: Person,
     JsonBody(request, _room): JsonBody<DeleteOrganization>,
 ) -> ApiResult<StatusCode> {
-    let confirmed = (request.name.as_str(), who.person.proof(request.password));
+    let confirmed = (request.name.as_str(), person.proof(request.password));
     let deleted = app
         .accounts
-        .delete_organization(&who.person.requester(), who.org, confirmed)
+        .delete_organization((&who, person.user), confirmed)
         .await;
     // Also after an error: the organization may have been deleted.
     app.engine.forget_organization(who.org);

@@ -11,8 +11,8 @@ use sortie_api::{
 };
 use sortie_store::money::PaymentRow;
 
-use super::{Operator, OrgAdmin, OrgApp};
-use crate::kit::{ApiResult, Inner, Json, JsonBody, PageQuery, Path, Query};
+use super::{Operator, OrgApp, Person};
+use crate::kit::{Admin, ApiResult, Inner, Json, JsonBody, PageQuery, Path, Query};
 
 fn shown(row: &PaymentRow) -> Payment {
     Payment {
@@ -49,12 +49,13 @@ fn shown(row: &PaymentRow) -> Payment {
 )]
 pub(crate) async fn create_checkout(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
+    person: Person,
     JsonBody(request, _room): JsonBody<CreateCheckout>,
 ) -> ApiResult<Json<ProviderPage>> {
     let billing = app.billing()?;
-    app.accounts.require_verified(&who.person.requester())?;
-    let url = billing.create_checkout(who.buyer(), &request).await?;
+    app.accounts.require_verified(&person)?;
+    let url = billing.create_checkout(&who, &request).await?;
     Ok(Json(ProviderPage { url }))
 }
 
@@ -73,7 +74,7 @@ pub(crate) async fn create_checkout(
 )]
 pub(crate) async fn create_portal(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
 ) -> ApiResult<Json<ProviderPage>> {
     let url = app.billing()?.create_portal(who.org).await?;
     Ok(Json(ProviderPage { url }))
@@ -99,7 +100,7 @@ pub(crate) async fn create_portal(
 )]
 pub(crate) async fn list_payments(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
     Query(page): Query<PageQuery<{ limits::PAYMENTS_PAGE }>>,
 ) -> ApiResult<Json<PaymentPage>> {
     let list = app.cursors.list(["payments".to_owned(), who.org.to_string()]);
@@ -128,7 +129,7 @@ pub(crate) async fn list_payments(
 )]
 pub(crate) async fn get_receipt(
     State(app): State<Arc<OrgApp>>,
-    OrgAdmin(who): OrgAdmin,
+    who: Admin,
     Inner(payment): Inner<PaymentId>,
 ) -> ApiResult<Json<ProviderPage>> {
     let row = app.accounts.store().payment(who.org, payment).await?;
@@ -162,7 +163,7 @@ pub(crate) async fn refund_payment(
     JsonBody(request, _room): JsonBody<RefundPayment>,
 ) -> ApiResult<Json<Payment>> {
     let billing = app.billing()?;
-    let refunded = billing.refund(payment, &request, &who.author.actor).await?;
+    let refunded = billing.refund(payment, &request, &who.actor).await?;
     tracing::info!(%payment, "refunded a payment");
     Ok(Json(shown(&refunded)))
 }

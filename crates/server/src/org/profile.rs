@@ -116,7 +116,7 @@ pub(crate) async fn delete_user(
 ) -> ApiResult<StatusCode> {
     let deleted = app
         .accounts
-        .delete_person(who.user, who.proof(request.password), &who.author)
+        .delete_person(who.user, who.proof(request.password), &who.actor)
         .await;
     // Also after an error: the account may have been deleted, and organizations with it.
     app.engine.forget_all_credentials();

@@ -81,10 +81,7 @@ pub(super) async fn decide(State(app): State<Arc<OrgApp>>, posted: Posted) -> Pa
     }
     let org = fields.get("organization").and_then(|text| text.parse().ok());
     let org = org.ok_or_else(|| Error::Invalid("organization: choose one".to_owned()))?;
-    let allowed = app
-        .accounts
-        .allow(person.user, org, &asked, &visit.author)
-        .await?;
+    let allowed = app.accounts.allow(person.user, org, &asked, &visit.actor).await?;
     see_other(&allowed)
 }
 

@@ -22,17 +22,17 @@ use http::{
     request::Parts,
 };
 use maud::{Markup, html};
-use sortie_accounts::{Accounts, Author, Client, Error};
+use sortie_accounts::{Accounts, Client, Error};
 use sortie_api::{parameters::Parameters, secret::Secret};
 use sortie_base::network;
 use sortie_store::{
-    access::By,
+    access::{Actor, By},
     people::{SessionKind, SignedIn},
 };
 
 use super::layout::{Content, page};
 use crate::{
-    kit::{Credential, Fault, Holder, LookUpFailure, RequestOrigin, actor, is_form, small_body},
+    kit::{Credential, Fault, Holder, LookUpFailure, actor, is_form, small_body},
     org::OrgApp,
 };
 
@@ -190,10 +190,9 @@ pub(super) struct Visit {
     /// Person who is signed in.
     pub(super) person: Option<SignedIn>,
     /// Author of changes, for the audit log.
-    pub(super) author: Author,
+    pub(super) actor: Actor,
     /// Network that attempts are counted by.
     pub(super) network: Option<IpAddr>,
-    address: Option<IpAddr>,
     agent: Option<String>,
     /// Query of the request.
     pub(super) query: String,
@@ -285,7 +284,7 @@ impl Visit {
     pub(super) fn client(&self) -> Client {
         Client {
             kind: SessionKind::Web,
-            address: self.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            address: self.actor.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
             agent: self.agent.clone(),
         }
     }
@@ -314,21 +313,18 @@ impl FromRequestParts<Arc<OrgApp>> for Visit {
             Some(Credential::Valid(_) | Credential::Missing | Credential::Invalid) | None => None,
         };
         let by = person.map(|person| By::Session(person.session));
-        let origin = parts.extensions.get::<RequestOrigin>();
+        let actor = actor(parts, by, person.map(|person| person.user));
         let agent = parts.headers.get(USER_AGENT);
         // Another form of the value is none of ours.
         let form_cookie = app.form_cookie.token(&parts.headers);
         let form_cookie = form_cookie.filter(|value| Secret::parse(FORM_COOKIE, value).is_ok());
         Ok(Self {
             person,
-            network: origin.map(|origin| network(origin.address)),
-            address: origin.map(|origin| origin.address),
+            network: actor.address.map(network),
             agent: agent.and_then(|agent| agent.to_str().ok()).map(str::to_owned),
             query: parts.uri.query().unwrap_or_default().to_owned(),
             form_cookie: form_cookie.map(str::to_owned),
-            author: Author {
-                actor: actor(parts, by, person.map(|person| person.user)),
-            },
+            actor,
         })
     }
 }

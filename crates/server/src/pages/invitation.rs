@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use http::StatusCode;
 use maud::html;
-use sortie_accounts::{Error, Requester};
+use sortie_accounts::Error;
 
 use super::{
     forms::{PageError, PageResult, Posted, Purpose, Visit, message},
@@ -78,12 +78,11 @@ pub(super) async fn accept(State(app): State<Arc<OrgApp>>, posted: Posted) -> Pa
     let Posted(visit, fields) = posted;
     let person = visit.person.ok_or_else(PageError::stale)?;
     let token = visit.opened(&app, ACCEPT, &fields)?;
-    let requester = Requester {
-        user: person.user,
-        email_verified: person.email_verified,
-        author: &visit.author,
-    };
-    let joined = match app.accounts.accept_invitation(&requester, &token).await {
+    let joined = match app
+        .accounts
+        .accept_invitation((person.user, &visit.actor), &token)
+        .await
+    {
         Ok(joined) => joined,
         Err(Error::NotFound) => return Err(gone()),
         Err(error) => return Err(error.into()),

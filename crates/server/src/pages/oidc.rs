@@ -124,7 +124,7 @@ pub(super) async fn callback(
     };
     let visitor = OidcVisitor {
         client: visit.client(),
-        author: &visit.author,
+        actor: &visit.actor,
         invitation: invitation::token_of(&flow.back).map(Credential::new),
     };
     match app.accounts.finish_oidc(&flow, &answer, &visitor).await {
@@ -151,7 +151,7 @@ pub(super) async fn code(State(app): State<Arc<OrgApp>>, posted: Posted) -> Page
     let code = Credential::new(fields.get("code").unwrap_or_default());
     let visitor = OidcVisitor {
         client: visit.client(),
-        author: &visit.author,
+        actor: &visit.actor,
         invitation: None,
     };
     match app.accounts.finish_oidc_code(&half.person, &code, &visitor).await {

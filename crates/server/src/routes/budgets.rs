@@ -24,12 +24,13 @@ use crate::{
     }]))),
 )]
 pub(crate) async fn list_budgets(State(app): State<Arc<App>>, who: Member) -> ApiResult<Response> {
+    let org = who.org;
     let engine = app.engine.clone();
     let rows = Rows {
         stretch: 100,
         read: move |after: Option<BudgetScope>, limit| {
             let engine = engine.clone();
-            async move { engine.list_budgets(who.org, after, limit).await }
+            async move { engine.list_budgets(org, after, limit).await }
         },
         position: |budget: &Budget| budget.scope.clone(),
     };
@@ -94,8 +95,8 @@ pub(crate) async fn put_budget(
     let scope: BudgetScope = scope
         .parse()
         .map_err(|rule| ApiError::invalid_request(format!("scope: {rule}")))?;
-    let (budget, is_new) = app.engine.put_budget(&who.caller(), scope, put).await?;
-    tracing::info!(budget = %budget.scope, by = %who.by, "set a budget");
+    let (budget, is_new) = app.engine.put_budget(&who, scope, put).await?;
+    tracing::info!(budget = %budget.scope, by = %who.actor, "set a budget");
     let status = if is_new {
         StatusCode::CREATED
     } else {
@@ -117,7 +118,7 @@ pub(crate) async fn delete_budget(
     who: Admin,
     Path(scope): Path<BudgetScope>,
 ) -> ApiResult<StatusCode> {
-    app.engine.delete_budget(&who.caller(), scope.clone()).await?;
-    tracing::info!(budget = %scope, by = %who.by, "deleted a budget");
+    app.engine.delete_budget(&who, scope.clone()).await?;
+    tracing::info!(budget = %scope, by = %who.actor, "deleted a budget");
     Ok(StatusCode::NO_CONTENT)
 }

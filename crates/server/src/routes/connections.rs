@@ -155,12 +155,8 @@ pub(crate) async fn put_connection(
     Path(name): Path<String>,
     JsonBody(definition, _room): JsonBody<ConnectionDefinition>,
 ) -> ApiResult<(StatusCode, Json<Connection>)> {
-    let (connection, put) = app
-        .engine
-        .connections()
-        .put(&who.caller(), &name, definition)
-        .await?;
-    tracing::info!(connection = name, by = %who.by, "saved a connection");
+    let (connection, put) = app.engine.connections().put(&who, &name, definition).await?;
+    tracing::info!(connection = name, by = %who.actor, "saved a connection");
     let status = match put {
         Put::Created => StatusCode::CREATED,
         Put::Replaced => StatusCode::OK,
@@ -181,8 +177,8 @@ pub(crate) async fn delete_connection(
     who: Admin,
     Path(name): Path<String>,
 ) -> ApiResult<StatusCode> {
-    app.engine.connections().delete(&who.caller(), &name).await?;
-    tracing::info!(connection = name, by = %who.by, "deleted a connection");
+    app.engine.connections().delete(&who, &name).await?;
+    tracing::info!(connection = name, by = %who.actor, "deleted a connection");
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -230,8 +226,8 @@ pub(crate) async fn authorize_connection(
     who: Admin,
     Path(name): Path<String>,
 ) -> ApiResult<Json<Authorization>> {
-    let authorization = app.engine.connections().authorize(&who.caller(), &name).await?;
-    tracing::info!(connection = name, by = %who.by, "started the authorization of a connection");
+    let authorization = app.engine.connections().authorize(&who, &name).await?;
+    tracing::info!(connection = name, by = %who.actor, "started the authorization of a connection");
     Ok(Json(authorization))
 }
 
@@ -262,9 +258,9 @@ pub(crate) async fn confirm_authorization(
     let confirmed = app
         .engine
         .connections()
-        .confirm_authorization(&who.caller(), &name, &confirm.code)
+        .confirm_authorization(&who, &name, &confirm.code)
         .await?;
-    tracing::info!(connection = name, by = %who.by, "authorized a connection");
+    tracing::info!(connection = name, by = %who.actor, "authorized a connection");
     Ok(Json(confirmed))
 }
 

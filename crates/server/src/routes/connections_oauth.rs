@@ -4,6 +4,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use axum::{
+    Extension,
     body::Body,
     extract::{RawQuery, State},
     response::{IntoResponse as _, Response},
@@ -17,10 +18,11 @@ use http::{
 };
 use sortie_api::file::is_deceptive;
 use sortie_engine::{AwaitingConfirmation, Callback, Error};
+use sortie_store::access::Actor;
 
 use crate::{
     app::App,
-    kit::{Anybody, ApiError, ApiResult, Json, Path},
+    kit::{ApiError, ApiResult, Json, Path},
 };
 
 /// A page runs nothing, loads nothing, is framed by nobody and tells nobody where it was.
@@ -58,11 +60,11 @@ const PAGE_HEADERS: [(HeaderName, &str); 6] = [
 )]
 pub(crate) async fn finish_authorization(
     State(app): State<Arc<App>>,
-    who: Anybody,
+    Extension(actor): Extension<Actor>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
-    finish(&app, who, None, query.as_deref(), &headers).await
+    finish(&app, actor, None, query.as_deref(), &headers).await
 }
 
 /// Return from an authorization server to a connection's own address
@@ -88,17 +90,17 @@ pub(crate) async fn finish_authorization(
 )]
 pub(crate) async fn finish_own_authorization(
     State(app): State<Arc<App>>,
-    who: Anybody,
+    Extension(actor): Extension<Actor>,
     Path(tag): Path<String>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
-    finish(&app, who, Some(&tag), query.as_deref(), &headers).await
+    finish(&app, actor, Some(&tag), query.as_deref(), &headers).await
 }
 
 async fn finish(
     app: &App,
-    who: Anybody,
+    actor: Actor,
     tag: Option<&str>,
     query: Option<&str>,
     headers: &HeaderMap,
@@ -108,7 +110,7 @@ async fn finish(
         query: query.unwrap_or_default(),
     };
     let connections = app.engine.connections();
-    match connections.finish_authorization(who.actor, callback).await {
+    match connections.finish_authorization(actor, callback).await {
         Ok(awaiting) => {
             tracing::info!(
                 connection = awaiting.connection,

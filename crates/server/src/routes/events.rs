@@ -14,9 +14,10 @@ use http::{
 };
 use serde_json::value::RawValue;
 use sortie_api::{Event, OrgId, RunId};
-use sortie_engine::{Caller, Deltas, Engine, Error, Hop};
+use sortie_engine::{Deltas, Engine, Error, Hop};
 use sortie_store::{
     Found,
+    access::Caller,
     runs::{LargeText, ListedEvent},
 };
 use utoipa::{
@@ -216,12 +217,12 @@ pub(crate) async fn follow_run(
             };
             let list = Listing::new(recorded, Some(after), MOST_EVENTS, ListForm::Array);
             match list.begin().await {
-                Err(Error::Unretained) => events_elsewhere(&app, &who.caller(), id, after, hop).await,
+                Err(Error::Unretained) => events_elsewhere(&app, &who, id, after, hop).await,
                 begun => begun?.respond(&app.bodies).await,
             }
         }
         Form::Stream => {
-            let batches = app.engine.follow(&who.caller(), id, (after, deltas), hop).await?;
+            let batches = app.engine.follow(&who, id, (after, deltas), hop).await?;
             let ends = Ends {
                 stop: app.stop.clone(),
                 credential: app.watch.watch(opener),

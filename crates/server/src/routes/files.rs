@@ -98,7 +98,7 @@ pub(crate) async fn create_file(
 ) -> ApiResult<(StatusCode, Json<File>)> {
     if is_json(request.headers()) {
         let JsonBody(wanted, _room) = JsonBody::from_request(request, &app).await?;
-        let file = app.engine.keep_artifact(&who.caller(), wanted).await?;
+        let file = app.engine.keep_artifact(&who, wanted).await?;
         return Ok((StatusCode::CREATED, Json(file)));
     }
     let (parts, body) = request.into_parts();
@@ -108,7 +108,7 @@ pub(crate) async fn create_file(
     let taken = if announced > most.saturating_add(FORM_BYTES) {
         Err(ApiError::too_large("file", most))
     } else {
-        let upload = app.engine.begin_upload(&who.caller()).await?;
+        let upload = app.engine.begin_upload(&who).await?;
         stage_form(&mut form, upload, most).await
     };
     let taken = match taken {
@@ -123,7 +123,7 @@ pub(crate) async fn create_file(
     };
     let file = app
         .engine
-        .create_file(&who.caller(), taken.upload, taken.name, taken.content_type)
+        .create_file(&who, taken.upload, taken.name, taken.content_type)
         .await?;
     Ok((StatusCode::CREATED, Json(file)))
 }
@@ -357,10 +357,7 @@ pub(crate) async fn rename_file(
     Path(file): Path<String>,
     JsonBody(request, _room): JsonBody<RenameFile>,
 ) -> ApiResult<Json<File>> {
-    let renamed = app
-        .engine
-        .rename_file(&who.caller(), &file, &request.name)
-        .await?;
+    let renamed = app.engine.rename_file(&who, &file, &request.name).await?;
     Ok(Json(renamed))
 }
 
@@ -378,6 +375,6 @@ pub(crate) async fn delete_file(
     who: Member,
     Path(file): Path<String>,
 ) -> ApiResult<StatusCode> {
-    app.engine.delete_file(&who.caller(), &file).await?;
+    app.engine.delete_file(&who, &file).await?;
     Ok(StatusCode::NO_CONTENT)
 }

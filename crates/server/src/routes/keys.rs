@@ -66,8 +66,8 @@ pub(crate) async fn create_key(
     who: Admin,
     JsonBody(request, _room): JsonBody<CreateKey>,
 ) -> ApiResult<Response> {
-    let created = app.engine.create_key(&who.caller(), request).await?;
-    tracing::info!(key.id = %created.id, key.role = %created.role, by = %who.by, "created an API key");
+    let created = app.engine.create_key(&who, request).await?;
+    tracing::info!(key.id = %created.id, key.role = %created.role, by = %who.actor, "created an API key");
     Ok(shown_once(StatusCode::CREATED, &created))
 }
 
@@ -94,8 +94,8 @@ pub(crate) async fn rotate_key(
     Path(id): Path<KeyId>,
     JsonBody(request, _room): JsonBody<RotateKey>,
 ) -> ApiResult<Response> {
-    let rotated = app.engine.rotate_key(&who.caller(), id, &request).await?;
-    tracing::info!(key.id = %id, by = %who.by, "rotated an API key");
+    let rotated = app.engine.rotate_key(&who, id, &request).await?;
+    tracing::info!(key.id = %id, by = %who.actor, "rotated an API key");
     Ok(shown_once(StatusCode::OK, &rotated))
 }
 
@@ -116,7 +116,7 @@ pub(crate) async fn delete_key(
     who: Admin,
     Path(id): Path<KeyId>,
 ) -> ApiResult<StatusCode> {
-    app.engine.delete_key(&who.caller(), id).await?;
-    tracing::info!(key.id = %id, by = %who.by, "revoked an API key");
+    app.engine.delete_key(&who, id).await?;
+    tracing::info!(key.id = %id, by = %who.actor, "revoked an API key");
     Ok(StatusCode::NO_CONTENT)
 }

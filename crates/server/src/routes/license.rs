@@ -47,8 +47,8 @@ pub(crate) async fn put_license(
     InstallationAdmin(who): InstallationAdmin,
     JsonBody(put, _room): JsonBody<PutLicense>,
 ) -> ApiResult<Json<License>> {
-    let license = app.engine.put_license(&who.caller(), &put.token).await?;
-    tracing::info!(deployment = ?license.deployment_id, by = %who.by, "installed a license");
+    let license = app.engine.put_license(&who, &put.token).await?;
+    tracing::info!(deployment = ?license.deployment_id, by = %who.actor, "installed a license");
     Ok(Json(license))
 }
 
@@ -64,7 +64,7 @@ pub(crate) async fn delete_license(
     State(app): State<Arc<App>>,
     InstallationAdmin(who): InstallationAdmin,
 ) -> ApiResult<StatusCode> {
-    app.engine.delete_license(&who.caller()).await?;
-    tracing::info!(by = %who.by, "deleted a license");
+    app.engine.delete_license(&who).await?;
+    tracing::info!(by = %who.actor, "deleted a license");
     Ok(StatusCode::NO_CONTENT)
 }

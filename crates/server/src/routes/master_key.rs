@@ -85,5 +85,5 @@ pub(crate) async fn reseal(
     InstallationAdmin(who): InstallationAdmin,
     Query(from): Query<SealedFrom>,
 ) -> ApiResult<Json<Reseal>> {
-    Ok(Json(app.engine.reseal(Some(&who.caller()), &from.cursor).await?))
+    Ok(Json(app.engine.reseal(Some(&who), &from.cursor).await?))
 }

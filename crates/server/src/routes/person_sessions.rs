@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use http::StatusCode;
-use sortie_accounts::Author;
 use sortie_api::{SessionId, account::PersonSession};
 use sortie_store::people::MemberSession;
 
@@ -66,8 +65,7 @@ pub(crate) async fn end_person_session(
         .people
         .as_ref()
         .ok_or_else(|| ApiError::not_found("not found"))?;
-    let author = Author { actor: who.actor };
-    people.end_member_session(who.org, id, &author).await?;
-    tracing::info!(session.id = %id, by = %who.by, "ended the session of a person");
+    people.end_member_session(&who, id).await?;
+    tracing::info!(session.id = %id, by = %who.actor, "ended the session of a person");
     Ok(StatusCode::NO_CONTENT)
 }

@@ -88,7 +88,7 @@ pub(crate) async fn create_run(
     IdempotencyKey(key): IdempotencyKey,
     JsonBody(request, _room): JsonBody<RunRequest>,
 ) -> ApiResult<Response> {
-    let (status, run) = match app.engine.create_run(&who.caller(), request, key).await? {
+    let (status, run) = match app.engine.create_run(&who, request, key).await? {
         Created::New(run) => (StatusCode::ACCEPTED, run),
         Created::Existing(run) => (StatusCode::OK, run),
     };
@@ -314,7 +314,7 @@ pub(crate) async fn get_run(
     if method == Method::HEAD {
         return Ok(Json(app.engine.look_at_run(who.org, id, wait).await?).into_response());
     }
-    let listed = app.engine.get_run(&who.caller(), id, wait, hop).await?;
+    let listed = app.engine.get_run(&who, id, wait, hop).await?;
     let is_once = listed.run.zero_data_retention && listed.run.output.is_some();
     let entry = listed_entry(&app.texts, who.org, listed)?;
     let mut response = entry.respond(&app.bodies).await?;

@@ -153,7 +153,7 @@ pub(crate) async fn create_schedule(
     who: Member,
     JsonBody(request, _room): JsonBody<CreateSchedule>,
 ) -> ApiResult<Response> {
-    let schedule = app.engine.create_schedule(&who.caller(), request).await?;
+    let schedule = app.engine.create_schedule(&who, request).await?;
     Ok(entry_of(&app, who.org, schedule)?.respond_done(StatusCode::CREATED, &app.bodies))
 }
 
@@ -209,7 +209,7 @@ pub(crate) async fn update_schedule(
     Path(id): Path<ScheduleId>,
     JsonBody(patch, _room): JsonBody<UpdateSchedule>,
 ) -> ApiResult<Response> {
-    let schedule = app.engine.update_schedule(&who.caller(), id, patch).await?;
+    let schedule = app.engine.update_schedule(&who, id, patch).await?;
     Ok(entry_of(&app, who.org, schedule)?.respond_done(StatusCode::OK, &app.bodies))
 }
 
@@ -226,7 +226,7 @@ pub(crate) async fn delete_schedule(
     who: Member,
     Path(id): Path<ScheduleId>,
 ) -> ApiResult<StatusCode> {
-    app.engine.delete_schedule(&who.caller(), id).await?;
+    app.engine.delete_schedule(&who, id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -258,6 +258,6 @@ pub(crate) async fn trigger_schedule(
     who: Member,
     Path(id): Path<ScheduleId>,
 ) -> ApiResult<(StatusCode, Json<Run>)> {
-    let run = app.engine.trigger_schedule(&who.caller(), id).await?;
+    let run = app.engine.trigger_schedule(&who, id).await?;
     Ok((StatusCode::ACCEPTED, Json(run)))
 }

@@ -232,7 +232,7 @@ pub(crate) async fn put_workflow(
     Path(name): Path<String>,
     JsonBody(definition, _room): JsonBody<WorkflowDefinition>,
 ) -> ApiResult<Response> {
-    let (stored, put) = app.engine.put_workflow(&who.caller(), &name, definition).await?;
+    let (stored, put) = app.engine.put_workflow(&who, &name, definition).await?;
     let status = match put {
         Put::Created => StatusCode::CREATED,
         Put::Replaced => StatusCode::OK,
@@ -257,7 +257,7 @@ pub(crate) async fn delete_workflow(
     who: Member,
     Path(name): Path<String>,
 ) -> ApiResult<StatusCode> {
-    app.engine.delete_workflow(&who.caller(), &name).await?;
+    app.engine.delete_workflow(&who, &name).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

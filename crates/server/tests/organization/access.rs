@@ -12,9 +12,8 @@ use sortie_api::{
     key::CreateKey,
     secret::{HOSTED_KEY, OPERATOR_KEY, SESSION_TOKEN, Secret},
 };
-use sortie_engine::Caller;
 use sortie_server::{Access, Api, RequiredRole};
-use sortie_store::access::Actor;
+use sortie_store::access::{Actor, Caller};
 use sortie_testkit::{Answer, Bytes, Client, http::Method};
 
 use self::table::{CALLS, Call, WHILE_SUSPENDED};

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sortie_api::{Role, RunStatus, key::CreateKey};
-use sortie_engine::Caller;
-use sortie_store::access::Actor;
+use sortie_store::access::{Actor, Caller};
 use sortie_testkit::{Client, http::Method, until};
 
 use crate::{

@@ -12,9 +12,9 @@ use sortie_api::{
     Mode, OrgId, Role,
     key::{CreateKey, RotateKey},
 };
-use sortie_engine::{Caller, Clock};
+use sortie_engine::Clock;
 use sortie_server::{Access, Api, Modes, RequiredRole};
-use sortie_store::access::Actor;
+use sortie_store::access::{Actor, Caller};
 use sortie_testkit::{
     Answer, Bytes, Client,
     http::{HeaderValue, Method},

@@ -1,38 +1,14 @@
 //! Principal of a credential, and its look-up.
 
-use std::{fmt, net::IpAddr, str::FromStr};
+use std::{fmt, str::FromStr};
 
-use sortie_api::{
-    ActorKind, GrantId, KeyId, OrgId, Role, ScheduleId, SessionId, Timestamp, TraceContext, UserId,
-};
+use sortie_api::{ActorKind, GrantId, KeyId, OrgId, Role, ScheduleId, SessionId, Timestamp, UserId};
 
 use crate::{
     Result, Store,
     db::{Column, Val, parsed, row, select, vals},
     organizations::IS_SUSPENDED,
 };
-
-/// Author of a change, and the request that asked for it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Actor {
-    /// Subject of the request's credential. None where the engine makes the change by itself, and for a public route.
-    pub by: Option<By>,
-    /// Person of the credential; none for a key and for the operator.
-    pub user: Option<UserId>,
-    /// Client address of the request.
-    pub address: Option<IpAddr>,
-    /// ID of the request.
-    pub request_id: Option<String>,
-    /// Trace of the request.
-    pub trace: Option<TraceContext>,
-}
-
-impl Actor {
-    /// Returns the API key of the request; none for every other subject.
-    pub fn key(&self) -> Option<KeyId> {
-        self.by.and_then(By::key)
-    }
-}
 
 /// Owner of a valid credential, with the organization and the role that the credential gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Grants: permissions of a person for OAuth clients, each in one organization.
 
-use sortie_api::{AuditId, GrantId, OrgId, Role, Timestamp, UserId};
+use sortie_api::{GrantId, OrgId, Role, Timestamp, UserId};
 
 use crate::{
     Error, Result, Store,
-    access::{Actor, Audit, audit::record},
+    access::{Actor, Audit, By, audit::record},
     db::{ReadRow, Stmt, Tx, insert, row, select, vals},
     people::persons,
 };
@@ -87,10 +87,10 @@ row! {
 /// Audit entry of a command that finds the organization of the grant itself.
 #[derive(Clone, Debug)]
 pub struct GrantAudit {
-    /// ID of the entry.
-    pub id: AuditId,
     /// Time of the command.
     pub at: Timestamp,
+    /// Random bytes of the ID of the entry.
+    pub random: [u8; 10],
     /// Author of the command. The grant is the author where the actor names nobody.
     pub actor: Actor,
 }
@@ -195,19 +195,13 @@ pub(super) fn audit_end(
     audit: &GrantAudit,
     action: &'static str,
 ) -> Result<EndedGrant> {
-    let by = audit.actor.by.unwrap_or(crate::access::By::Grant(grant.id));
-    let entry = Audit {
-        id: audit.id,
-        org: grant.org,
-        at: audit.at,
-        actor: Actor {
-            by: Some(by),
-            user: Some(audit.actor.user.unwrap_or(grant.user)),
-            ..audit.actor.clone()
-        },
-        action,
-        target: grant.id.to_string(),
+    let by = audit.actor.by.unwrap_or(By::Grant(grant.id));
+    let actor = Actor {
+        by: Some(by),
+        user: Some(audit.actor.user.unwrap_or(grant.user)),
+        ..audit.actor.clone()
     };
+    let entry = actor.audit((audit.at, audit.random), grant.org, action, grant.id);
     tx.batch(&[record(&entry)])?;
     Ok(grant)
 }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sortie_api::{AuditId, GrantId, OrgId, Role, Timestamp, UserId};
+use sortie_api::{GrantId, OrgId, Role, Timestamp, UserId};
 
 use super::{both, fixture::Fixture};
 use crate::{
@@ -62,10 +62,9 @@ impl Fixture {
     }
 
     pub(super) fn grant_audit(&self) -> GrantAudit {
-        let at = self.now();
         GrantAudit {
-            id: AuditId::new(at, self.random()),
-            at,
+            at: self.now(),
+            random: self.random(),
             actor: Actor::default(),
         }
     }

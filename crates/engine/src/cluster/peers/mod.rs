@@ -17,7 +17,7 @@ use futures_util::stream::{self, BoxStream, StreamExt as _};
 use reqwest::{Method, RequestBuilder, Response, header};
 use sortie_api::{ErrorBody, ErrorCode, Run, RunId};
 use sortie_net::{EngineClient, Outbound, Timeouts, read_body};
-use sortie_store::runs::ContentHolder;
+use sortie_store::{access::Caller, runs::ContentHolder};
 use url::Url;
 
 pub(crate) use signature::Signer;
@@ -26,7 +26,7 @@ pub use signature::{PEER_HEADER, Peer};
 use self::passing::Passing;
 use crate::{
     error::Error,
-    kit::{caller::Caller, traces::with_trace},
+    kit::traces::with_trace,
     runs::hub::{Batch, Deltas, Message},
 };
 use sortie_base::Clock;

@@ -10,7 +10,7 @@ use std::{
 use futures_util::TryStreamExt as _;
 use sortie_api::Timestamp;
 use sortie_store::{
-    access::{Actor, By},
+    access::{Actor, By, Caller},
     nodes::NodeId,
 };
 

@@ -1,5 +1,6 @@
 //! Schedules whose runs are refused: they can be stopped all the same, and what is refused takes nothing's place.
 
+use crate::kit::random::random;
 use futures_util::future::join_all;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use sortie_api::{BudgetPeriod, BudgetScope, DeploymentId, Micros, PutBudget};
@@ -155,7 +156,10 @@ async fn the_schedules_of_a_suspended_organization_skip_and_say_so() {
     rig.go("2026-01-01T00:10:00Z").await;
     let first = rig.get(id).await.last_run_id.unwrap();
     let (store, org) = (rig.engine().store(), rig.caller.org);
-    let audit = || rig.caller.audit(&rig.clock, "organization.suspend", org).unwrap();
+    let audit = || {
+        rig.caller
+            .audit((rig.clock.now(), random().unwrap()), "organization.suspend", org)
+    };
     let suspended = store.suspend_organization(org, None, rig.clock.now(), audit());
     suspended.await.unwrap();
     rig.go("2026-01-01T00:20:00Z").await;
@@ -188,7 +192,9 @@ async fn an_occurrence_beyond_the_allowance_of_the_license_is_skipped() {
         expires_at: at("2026-02-01T00:00:00Z"),
         installed_at: now,
     };
-    let audit = rig.caller.audit(&rig.clock, "license.put", "x").unwrap();
+    let audit = rig
+        .caller
+        .audit((rig.clock.now(), random().unwrap()), "license.put", "x");
     rig.engine().store().put_license(license, audit).await.unwrap();
     rig.engine().0.stores.licensing.reread().await.unwrap();
     rig.go("2026-01-01T00:10:00Z").await;
