@@ -63,13 +63,13 @@ row! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct IssuedTokens {
         /// ID of the grant.
-        pub grant: GrantId = "g.id",
+        pub grant: GrantId = "oauth_grant.id",
         /// Organization of the grant.
-        pub org: OrgId = "g.org_id",
+        pub org: OrgId = "oauth_grant.org_id",
         /// Person of the grant.
-        pub user: UserId = "g.user_id",
+        pub user: UserId = "oauth_grant.user_id",
         /// Scope of the tokens.
-        pub scope: Role = "g.scope",
+        pub scope: Role = "oauth_grant.scope",
     }
 }
 
@@ -153,7 +153,7 @@ fn redeem(tx: &mut dyn Tx, redemption: &CodeRedemption, audit: &GrantAudit) -> R
     let grant = used.only::<GrantId>()?;
     let tokens = tx.read_opt(
         constcat::concat!(
-            "UPDATE oauth_grant AS g SET used_at = $2, expires_at = $3 WHERE g.id = $1 RETURNING ",
+            "UPDATE oauth_grant SET used_at = $2, expires_at = $3 WHERE id = $1 RETURNING ",
             IssuedTokens::COLUMNS
         ),
         vals![grant, redemption.at, redemption.grant_until],
@@ -197,9 +197,10 @@ fn next_pair(tx: &mut dyn Tx, refresh: &TokenRefresh, audit: &GrantAudit) -> Res
     let found: Option<RefreshRow> = tx.read_opt(
         select!(
             RefreshRow,
-            " FROM oauth_token t JOIN oauth_grant g ON g.id = t.grant_id \
-             JOIN membership m ON m.org_id = g.org_id AND m.user_id = g.user_id JOIN person p ON p.id = g.user_id \
-             WHERE t.hash = $1 AND t.kind = 'refresh' AND g.client_id = $2 AND p.disabled_at IS NULL"
+            " FROM oauth_token t JOIN oauth_grant ON oauth_grant.id = t.grant_id \
+             JOIN membership m ON m.org_id = oauth_grant.org_id AND m.user_id = oauth_grant.user_id \
+             JOIN person p ON p.id = oauth_grant.user_id \
+             WHERE t.hash = $1 AND t.kind = 'refresh' AND oauth_grant.client_id = $2 AND p.disabled_at IS NULL"
         ),
         vals![&refresh.refresh_hash, refresh.client_id.as_str()],
     )?;
