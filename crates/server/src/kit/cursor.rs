@@ -10,7 +10,7 @@ use std::{fmt::Display, str::FromStr};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
-use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
+use sortie_api::{OrgId, RunStatus, ScheduleId, Timestamp};
 use sortie_engine::Engine;
 
 /// Purpose of the key that the seal is made with.
@@ -122,8 +122,10 @@ impl ListCursors {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+    use sortie_api::RunId;
+
+    use super::*;
 
     const AT: Timestamp = Timestamp::from_micros(1_763_674_200_123_456);
 

@@ -12,7 +12,7 @@ use http::{
     header::{CONTENT_LENGTH, CONTENT_RANGE, EXPECT},
 };
 use sortie_api::{
-    File, FileId, FilePage, OrgId, Timestamp,
+    File, FilePage,
     file::{KeepArtifact, RenameFile, is_deceptive},
     limits,
 };

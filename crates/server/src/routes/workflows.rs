@@ -16,7 +16,7 @@ use sortie_store::{Found, Store, runs::LargeText};
 use super::listing::{Entry, Form, Listing, Source};
 use crate::{
     app::App,
-    kit::{ApiError, ApiResult, FromQuery, JsonBody, Member, Pairs, Path, Query, TextForm, json_response},
+    kit::{ApiResult, FromQuery, JsonBody, Member, Pairs, Path, Query, TextForm, json_response},
 };
 
 /// Detail of each workflow in a list.
