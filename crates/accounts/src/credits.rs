@@ -13,6 +13,13 @@ use sortie_store::{
 use crate::{Accounts, Error, Result};
 
 impl Accounts {
+    /// Returns the credits of an organization. `NotFound` where there is none with this id.
+    pub async fn credits(&self, org: OrgId) -> Result<Credit> {
+        let store = &self.0.store;
+        store.operated_organization(org).await?;
+        Ok(store.credit(org).await?)
+    }
+
     /// Gives credits to an organization, or corrects them. The reference names the movement, so a repetition changes nothing.
     /// Returns whether the movement is new, and the credits of the organization. `Conflict` where the reference was used for
     /// another organization or amount.

@@ -9,6 +9,7 @@ use sortie_api::{
 };
 use sortie_base::random;
 use sortie_store::{
+    Error as StoreError,
     access::{Actor, Audit},
     organizations::{OperatedOrganization, OperatedPerson},
     people::{NewOneTime, NewPerson, OneTimeMail, Purpose},
@@ -120,10 +121,22 @@ impl Accounts {
         Ok(NewAccount { person, link })
     }
 
-    /// Finds a person by the email address.
-    pub async fn account_of(&self, email: &str) -> Result<OperatedPerson> {
-        let address = EmailAddress::parse(email)?;
-        Ok(self.0.store.operated_person(&address.key).await?)
+    /// Lists people in the order in which they signed up: at most `limit` after a person, or the one with an email address.
+    pub async fn people(
+        &self,
+        email: Option<&str>,
+        after: Option<UserId>,
+        limit: u32,
+    ) -> Result<Vec<OperatedPerson>> {
+        let store = &self.0.store;
+        let Some(email) = email else {
+            return Ok(store.operated_people(after, limit).await?);
+        };
+        match store.operated_person(&EmailAddress::parse(email)?.key).await {
+            Ok(person) => Ok(vec![person]),
+            Err(StoreError::NotFound) => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Makes a link by which a person sets a password. Earlier links end.

@@ -6,7 +6,12 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use sortie_api::{ConsentId, OrgId, TopupId, UserId, auto_topup::PutAutoTopup, limits};
+use sortie_api::{
+    ConsentId, OrgId, TopupId, TopupState, UserId,
+    auto_topup::{PutAutoTopup, last_topup_status},
+    billing::AutoTopup,
+    limits,
+};
 use sortie_base::random;
 use sortie_store::{
     access::{Actor, Caller},
@@ -121,29 +126,52 @@ fn consent_text(settings: &Checked, card: &SavedCard) -> String {
 
 impl Billing {
     /// Enables or disables the automatic purchases of an organization. Enabling needs consent, and a saved card, which is read
-    /// at Stripe now. `Conflict` without a card.
+    /// at Stripe now. `Conflict` without a card. Returns the settings that are stored.
     pub async fn put_auto_topup(
         &self,
         (caller, user): (&Caller, UserId),
         request: &PutAutoTopup,
-    ) -> Result<()> {
-        let parts = &self.0;
+    ) -> Result<AutoTopup> {
+        let (store, org) = (&self.0.store, caller.org);
+        self.0.set_auto_topup((caller, user), request).await?;
+        let account = store.billing_account(org).await?;
+        let is_saved = account.is_some_and(|account| account.card.is_some());
+        Ok(shown_auto_topup(store.auto_topup(org).await?, is_saved))
+    }
+}
+
+/// Describes the automatic purchases of an organization by their settings and the state of the last one.
+pub fn shown_auto_topup(
+    (settings, last): (Option<AutoTopupRow>, Option<TopupState>),
+    payment_method_saved: bool,
+) -> AutoTopup {
+    AutoTopup {
+        enabled: settings.is_some(),
+        threshold_cents: settings.as_ref().map(|settings| settings.threshold_cents),
+        amount_cents: settings.as_ref().map(|settings| settings.amount_cents),
+        payment_method_saved,
+        last_topup_status: last.map(|state| last_topup_status(state).to_owned()),
+    }
+}
+
+impl Parts {
+    async fn set_auto_topup(&self, (caller, user): (&Caller, UserId), request: &PutAutoTopup) -> Result<()> {
         let org = caller.org;
         if !request.enabled {
             // They are not needed. Those that are sent must be in order.
             for amount in amounts(request).into_iter().filter(|(_, sent, _)| sent.is_some()) {
                 within(amount)?;
             }
-            let audit = parts.audit(org, &caller.actor, "billing.auto_topup.disable", org.to_string())?;
-            parts.store.disable_auto_topup(org, audit).await?;
+            let audit = self.audit(org, &caller.actor, "billing.auto_topup.disable", org.to_string())?;
+            self.store.disable_auto_topup(org, audit).await?;
             return Ok(());
         }
-        let settings = checked(request, parts.options.auto_topup)?;
-        let Some(account) = parts.store.billing_account(org).await? else {
+        let settings = checked(request, self.options.auto_topup)?;
+        let Some(account) = self.store.billing_account(org).await? else {
             return Err(NO_CARD);
         };
-        let card = parts.refresh_card(org, &account).await?.ok_or(NO_CARD)?;
-        let audit = parts.audit(org, &caller.actor, "billing.auto_topup.put", org.to_string())?;
+        let card = self.refresh_card(org, &account).await?.ok_or(NO_CARD)?;
+        let audit = self.audit(org, &caller.actor, "billing.auto_topup.put", org.to_string())?;
         let new = NewAutoTopup {
             org,
             threshold_cents: settings.threshold_cents,
@@ -154,11 +182,9 @@ impl Billing {
             consent_by: user,
             consent_at: audit.at,
         };
-        Ok(parts.store.put_auto_topup(new, audit).await?)
+        Ok(self.store.put_auto_topup(new, audit).await?)
     }
-}
 
-impl Parts {
     /// Buys credits for organizations that have few, until `stop` is cancelled.
     pub(crate) async fn top_up(&self, stop: &CancellationToken) {
         let mut look = tokio::time::interval(LOOK);

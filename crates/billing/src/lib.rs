@@ -26,7 +26,7 @@ mod subscriptions;
 mod take_backs;
 mod worker;
 
-pub use auto_topup::AutoTopupLimits;
+pub use auto_topup::{AutoTopupLimits, shown_auto_topup};
 pub use checkout::{PAID_PAGE, UNPAID_PAGE};
 pub use error::Error;
 pub use service::{Billing, Options};

@@ -297,7 +297,11 @@ async fn a_disabled_person_is_signed_out_at_once_and_the_organizations_hear_of_i
     let actor = actor();
     let accounts = &rig.accounts;
     assert!(accounts.session(&token).await.unwrap().is_some());
-    let found = accounts.account_of("ANN@example.com").await.unwrap();
+    let found = accounts
+        .people(Some("ANN@example.com"), None, 1)
+        .await
+        .unwrap()
+        .remove(0);
     assert_eq!((found.id, found.disabled_at), (ann, None));
     accounts.disable_account(&actor, ann).await.unwrap();
     assert_eq!(accounts.session(&token).await.unwrap(), None);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 use sortie_api::UserId;
 use sortie_base::hex;
-use sortie_store::people::Avatar;
+use sortie_store::people::{Avatar, PersonRow};
 
 use super::picture::{NoPicture, picture};
 use crate::{Accounts, Error, Result};
@@ -16,11 +16,11 @@ const UPLOADS: u32 = 20;
 const HASH_CHARS: usize = 12;
 
 impl Accounts {
-    /// Gives a person a picture, without its metadata.
+    /// Gives a person a picture, without its metadata. Returns the person.
     ///
     /// # Errors
     /// `Invalid` for a file that is no picture of a known format; `TooLarge` and `TooManyAttempts` beyond the limits.
-    pub async fn put_avatar(&self, user: UserId, content_type: &str, file: Bytes) -> Result<()> {
+    pub async fn put_avatar(&self, user: UserId, content_type: &str, file: Bytes) -> Result<PersonRow> {
         let parts = &self.0;
         parts.attempt("avatar", &user.to_string(), UPLOADS).await?;
         let picture = picture(content_type, file).map_err(|rule| match rule {
@@ -33,7 +33,8 @@ impl Accounts {
             bytes: picture.bytes.into(),
             updated_at: parts.options.clock.now(),
         };
-        Ok(parts.store.put_avatar(user, avatar).await?)
+        parts.store.put_avatar(user, avatar).await?;
+        self.person(user).await
     }
 
     /// Takes the picture of a person away, if there is one.

@@ -196,7 +196,8 @@ impl Rig {
 
     async fn put(&self, request: PutAutoTopup) -> Result<(), Error> {
         let caller = self.caller();
-        self.billing.put_auto_topup((&caller, self.owner), &request).await
+        let put = self.billing.put_auto_topup((&caller, self.owner), &request).await;
+        put.map(drop)
     }
 
     /// Saves a card, and enables automatic purchases with it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use sortie_api::{OrgId, auto_topup::PutAutoTopup, billing::AutoTopup};
 
-use super::{OrgApp, Person, billing::shown_auto_topup};
+use super::{OrgApp, Person};
 use crate::kit::{Admin, ApiResult, Json, JsonBody};
 
 /// Set automatic purchases
@@ -40,9 +40,5 @@ pub(crate) async fn put_auto_topup(
         who.require_active()?;
     }
     app.accounts.require_verified(&person)?;
-    billing.put_auto_topup((&who, person.user), &request).await?;
-    let store = app.accounts.store();
-    let account = store.billing_account(who.org).await?;
-    let is_saved = account.is_some_and(|account| account.card.is_some());
-    Ok(Json(shown_auto_topup(store.auto_topup(who.org).await?, is_saved)))
+    Ok(Json(billing.put_auto_topup((&who, person.user), &request).await?))
 }

@@ -51,8 +51,7 @@ pub(crate) async fn put_avatar(
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default();
     let file = small_body(body, PICTURE_BYTES).await?;
-    app.accounts.put_avatar(who.user, content_type, file).await?;
-    let person = app.accounts.person(who.user).await?;
+    let person = app.accounts.put_avatar(who.user, content_type, file).await?;
     Ok(Json(user(&app.accounts, person)))
 }
 

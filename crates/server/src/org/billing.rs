@@ -5,12 +5,11 @@ use std::sync::Arc;
 use axum::extract::State;
 use sortie_api::{
     OrgId,
-    auto_topup::last_topup_status,
-    billing::{AutoTopup, Balance, Billing, LedgerPage, PaymentMethod, PaymentMethodSync, PurchaseLimits},
+    billing::{Balance, Billing, LedgerPage, PaymentMethod, PaymentMethodSync, PurchaseLimits},
     limits,
-    topup::TopupState,
 };
-use sortie_store::money::{AutoTopupRow, Credit, LedgerPosition, SavedCard};
+use sortie_billing::shown_auto_topup;
+use sortie_store::money::{Credit, LedgerPosition, SavedCard};
 
 use super::OrgApp;
 use crate::kit::{Admin, ApiResult, Json, PageQuery, Query};
@@ -76,20 +75,6 @@ pub(crate) async fn get_billing(State(app): State<Arc<OrgApp>>, who: Admin) -> A
         payment_method_sync: sync,
         stripe_configured: app.billing.is_some(),
     }))
-}
-
-/// Returns the automatic purchases of an organization as they are shown, from their settings and the state of the last one.
-pub(super) fn shown_auto_topup(
-    (settings, last): (Option<AutoTopupRow>, Option<TopupState>),
-    payment_method_saved: bool,
-) -> AutoTopup {
-    AutoTopup {
-        enabled: settings.is_some(),
-        threshold_cents: settings.as_ref().map(|settings| settings.threshold_cents),
-        amount_cents: settings.as_ref().map(|settings| settings.amount_cents),
-        payment_method_saved,
-        last_topup_status: last.map(|state| last_topup_status(state).to_owned()),
-    }
 }
 
 fn shown_card(card: SavedCard) -> PaymentMethod {

@@ -54,9 +54,7 @@ pub(crate) async fn get_operated_checks(
     _who: Operator,
     Query(wanted): Query<WantedChecks>,
 ) -> ApiResult<Json<NodeChecks>> {
-    let mut found = app.engine.checks(None, wanted.providers).await;
-    found.checks.push(app.proxies.check());
-    Ok(Json(found))
+    Ok(Json(wanted.run(&app.engine, &app.proxies, None).await))
 }
 
 /// Get the master keys

@@ -223,19 +223,11 @@ pub(crate) async fn list_users(
     _who: Operator,
     Query(UsersQuery { page, email }): Query<UsersQuery>,
 ) -> ApiResult<Json<OperatedUserPage>> {
-    let after = page.after()?;
-    if let Some(email) = email {
-        let items = match app.accounts.account_of(&email).await {
-            Ok(person) => vec![shown_person(person)],
-            Err(sortie_accounts::Error::NotFound) => Vec::new(),
-            Err(error) => return Err(error.into()),
-        };
-        let next_cursor = String::new();
-        return Ok(Json(OperatedUserPage { items, next_cursor }));
-    }
-    let store = app.accounts.store();
-    let rows = store.operated_people(after, page.rows()).await?;
-    let mut items: Vec<_> = rows.into_iter().map(shown_person).collect();
+    let people = app
+        .accounts
+        .people(email.as_deref(), page.after()?, page.rows())
+        .await?;
+    let mut items: Vec<_> = people.into_iter().map(shown_person).collect();
     let next_cursor = page.cut(&mut items, |of| of.id.to_string());
     Ok(Json(OperatedUserPage { items, next_cursor }))
 }

@@ -65,9 +65,7 @@ pub(crate) async fn get_operated_credits(
     _who: Operator,
     Path(org): Path<OrgId>,
 ) -> ApiResult<Json<Balance>> {
-    let store = app.accounts.store();
-    store.operated_organization(org).await?;
-    Ok(Json(shown(store.credit(org).await?)))
+    Ok(Json(shown(app.accounts.credits(org).await?)))
 }
 
 /// Check the ledger

@@ -3,18 +3,32 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use sortie_api::check::NodeChecks;
-use sortie_engine::Providers;
+use sortie_api::{OrgId, check::NodeChecks};
+use sortie_engine::{Engine, Providers};
 
 use super::installation::InstallationAdmin;
 use crate::{
     app::App,
-    kit::{ApiResult, FromQuery, Json, Pairs, Query},
+    kit::{ApiResult, FromQuery, Json, Pairs, Query, TrustedProxies},
 };
 
 /// Optional checks beside those of the node itself.
 pub(crate) struct WantedChecks {
-    pub(crate) providers: Providers,
+    providers: Providers,
+}
+
+impl WantedChecks {
+    /// Checks the node and its proxies, and the schedules of an organization.
+    pub(crate) async fn run(
+        self,
+        engine: &Engine,
+        proxies: &TrustedProxies,
+        org: Option<OrgId>,
+    ) -> NodeChecks {
+        let mut found = engine.checks(org, self.providers).await;
+        found.checks.push(proxies.check());
+        found
+    }
 }
 
 impl FromQuery for WantedChecks {
@@ -49,7 +63,5 @@ pub(crate) async fn get_checks(
     InstallationAdmin(who): InstallationAdmin,
     Query(wanted): Query<WantedChecks>,
 ) -> ApiResult<Json<NodeChecks>> {
-    let mut found = app.engine.checks(Some(who.org), wanted.providers).await;
-    found.checks.push(app.proxies.check());
-    Ok(Json(found))
+    Ok(Json(wanted.run(&app.engine, &app.proxies, Some(who.org)).await))
 }
