@@ -117,11 +117,13 @@ impl Accounts {
         }
     }
 
-    /// Makes a member an admin or a member. `Conflict` for the owner.
-    pub async fn change_role(&self, caller: &Caller, member: UserId, role: Role) -> Result<()> {
+    /// Makes a member an admin or a member. Returns the member. `Conflict` for the owner.
+    pub async fn change_role(&self, caller: &Caller, member: UserId, role: Role) -> Result<MemberRow> {
         let org = caller.org;
         let audit = self.0.audit(&caller.actor, org, "member.role", member)?;
-        Ok(self.0.store.set_role(org, member, role, audit).await?)
+        let store = &self.0.store;
+        store.set_role(org, member, role, audit).await?;
+        store.member(org, member).await?.ok_or(Error::NotFound)
     }
 
     /// Removes a member with everything that applications may do for the person there. `Conflict` for the owner.

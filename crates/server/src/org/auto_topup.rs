@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use sortie_api::{OrgId, auto_topup::PutAutoTopup, billing::AutoTopup};
 
-use super::{OrgApp, Person};
+use super::{OrgApp, VerifiedPerson};
 use crate::kit::{Admin, ApiResult, Json, JsonBody};
 
 /// Set automatic purchases
@@ -32,13 +32,12 @@ use crate::kit::{Admin, ApiResult, Json, JsonBody};
 pub(crate) async fn put_auto_topup(
     State(app): State<Arc<OrgApp>>,
     who: Admin,
-    person: Person,
+    VerifiedPerson(person): VerifiedPerson,
     JsonBody(request, _room): JsonBody<PutAutoTopup>,
 ) -> ApiResult<Json<AutoTopup>> {
     let billing = app.billing()?;
     if request.enabled {
         who.require_active()?;
     }
-    app.accounts.require_verified(&person)?;
     Ok(Json(billing.put_auto_topup((&who, person.user), &request).await?))
 }

@@ -9,7 +9,7 @@ use sortie_api::{
     key::{ApiKey, CreateKey, CreatedKey, RotateKey},
 };
 
-use super::{OrgApp, Person};
+use super::{OrgApp, Person, VerifiedPerson};
 use crate::{
     kit::{Admin, ApiResult, Inner, JsonBody, shown_once},
     routes::keys_of,
@@ -49,10 +49,9 @@ pub(crate) async fn list_organization_keys(
 pub(crate) async fn create_organization_key(
     State(app): State<Arc<OrgApp>>,
     who: Admin,
-    person: Person,
+    VerifiedPerson(person): VerifiedPerson,
     JsonBody(request, _room): JsonBody<CreateKey>,
 ) -> ApiResult<Response> {
-    app.accounts.require_verified(&person)?;
     let created = app.engine.create_key(&who, request).await?;
     tracing::info!(key.id = %created.id, key.role = %created.role, user = %person.user, "created an API key");
     Ok(shown_once(StatusCode::CREATED, &created))

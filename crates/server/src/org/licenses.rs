@@ -16,7 +16,7 @@ use sortie_api::{
 use sortie_billing::{Billing, Plan};
 use sortie_store::licenses::{DeploymentRow, EntitlementRow};
 
-use super::{Operator, OrgApp, Person};
+use super::{Operator, OrgApp, Person, VerifiedPerson};
 use crate::kit::{Admin, ApiError, ApiResult, Inner, Json, JsonBody, Path, shown_once};
 
 fn shown(row: EntitlementRow) -> Entitlement {
@@ -101,14 +101,13 @@ pub(crate) async fn get_organization_license(
 pub(crate) async fn create_license_checkout(
     State(app): State<Arc<OrgApp>>,
     who: Admin,
-    person: Person,
+    VerifiedPerson(person): VerifiedPerson,
     JsonBody(request, _room): JsonBody<CreateLicenseCheckout>,
 ) -> ApiResult<Json<ProviderPage>> {
     let billing = app.billing()?;
     if billing.plans().is_empty() {
         return Err(ApiError::conflict("this deployment sells no licenses"));
     }
-    app.accounts.require_verified(&person)?;
     let url = billing.create_license_checkout(who.org, &request.plan).await?;
     tracing::info!(organization = %who.org, user = %person.user, "made a page for a subscription to licenses");
     Ok(Json(ProviderPage { url }))
@@ -163,10 +162,9 @@ pub(crate) async fn list_deployments(
 pub(crate) async fn create_deployment(
     State(app): State<Arc<OrgApp>>,
     who: Admin,
-    person: Person,
+    VerifiedPerson(person): VerifiedPerson,
     JsonBody(request, _room): JsonBody<CreateDeployment>,
 ) -> ApiResult<Response> {
-    app.accounts.require_verified(&person)?;
     let created = app
         .accounts
         .create_deployment((&who, person.user), &request)

@@ -11,7 +11,7 @@ use sortie_api::{
 use sortie_store::people::MemberRow;
 
 use super::{OrgApp, Person};
-use crate::kit::{Admin, ApiError, ApiResult, Inner, Json, JsonBody, Member, Owner};
+use crate::kit::{Admin, ApiResult, Inner, Json, JsonBody, Member, Owner};
 
 fn shown(app: &OrgApp, member: MemberRow) -> OrganizationMember {
     let avatar = member.avatar;
@@ -72,10 +72,7 @@ pub(crate) async fn change_member_role(
     let changed = app.accounts.change_role(&who, user, request.role.into()).await;
     // Also after an error: the change may have been made, and only its answer lost.
     app.engine.forget_organization(who.org);
-    changed?;
-    let member = app.accounts.store().member(who.org, user).await?;
-    let member = member.ok_or_else(|| ApiError::not_found("not found"))?;
-    Ok(Json(shown(&app, member)))
+    Ok(Json(shown(&app, changed?)))
 }
 
 /// Remove a member

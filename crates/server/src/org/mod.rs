@@ -40,7 +40,7 @@ pub(crate) use app::OrgApp;
 pub(crate) use door::OrganizationDoor;
 pub(crate) use engine_door::{EngineDoor, SignInDoor};
 pub(crate) use webhooks::STRIPE_WEBHOOK;
-pub(crate) use who::{Operator, Person};
+pub(crate) use who::{Operator, Person, VerifiedPerson};
 
 operations! {
     Organization, OrgApp:

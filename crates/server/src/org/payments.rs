@@ -11,7 +11,7 @@ use sortie_api::{
 };
 use sortie_store::money::PaymentRow;
 
-use super::{Operator, OrgApp, Person};
+use super::{Operator, OrgApp, VerifiedPerson};
 use crate::kit::{Admin, ApiResult, Inner, Json, JsonBody, PageQuery, Path, Query};
 
 fn shown(row: &PaymentRow) -> Payment {
@@ -50,11 +50,10 @@ fn shown(row: &PaymentRow) -> Payment {
 pub(crate) async fn create_checkout(
     State(app): State<Arc<OrgApp>>,
     who: Admin,
-    person: Person,
+    _verified: VerifiedPerson,
     JsonBody(request, _room): JsonBody<CreateCheckout>,
 ) -> ApiResult<Json<ProviderPage>> {
     let billing = app.billing()?;
-    app.accounts.require_verified(&person)?;
     let url = billing.create_checkout(&who, &request).await?;
     Ok(Json(ProviderPage { url }))
 }

@@ -46,6 +46,10 @@ impl Deref for Person {
     }
 }
 
+/// Proof of a person whose email address is verified. Without mail, no address has to be.
+#[derive(Clone, Debug)]
+pub(crate) struct VerifiedPerson(pub(crate) Person);
+
 /// The operator of the installation.
 #[derive(Clone, Debug)]
 pub(crate) struct Operator {
@@ -110,6 +114,16 @@ impl<const ROLE: u8> FromRequestParts<Arc<OrgApp>> for AtLeast<ROLE> {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<OrgApp>) -> ApiResult<Self> {
         membership(parts, app).await
+    }
+}
+
+impl FromRequestParts<Arc<OrgApp>> for VerifiedPerson {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<OrgApp>) -> ApiResult<Self> {
+        let person = Person::from_request_parts(parts, app).await?;
+        app.accounts.require_verified(&person)?;
+        Ok(Self(person))
     }
 }
 
