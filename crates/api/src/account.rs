@@ -8,7 +8,7 @@ use crate::{
     credential::Credential,
     id::{GrantId, OrgId, SessionId, UserId},
     membership::Organization,
-    object::{present, read_objects},
+    object::read_objects,
     organization::Role,
     time::Timestamp,
 };
@@ -205,7 +205,6 @@ pub struct SignUp {
     #[schema(min_length = 1, max_length = 100, example = "Ann")]
     pub name: String,
     /// Token of an invitation of the address. A deployment may require one.
-    #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>, nullable = false, example = "sti_…")]
     pub invitation: Option<Credential>,
 }
@@ -221,7 +220,6 @@ pub struct LogIn {
     #[schema(value_type = String, format = Password, example = "correct horse battery staple")]
     pub password: Credential,
     /// Code of the authenticator, or a recovery code; needed where the account has a second factor.
-    #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>, nullable = false, example = "123456")]
     pub code: Option<Credential>,
 }
@@ -261,7 +259,6 @@ pub struct ResetPassword {
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct ChangePassword {
     /// Password that the account has now. An account without one needs a sign-in of the last ten minutes instead.
-    #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>, nullable = false, format = Password, example = "correct horse battery staple")]
     pub current_password: Option<Credential>,
     /// New password: 12 to 72 bytes, hard to guess.
@@ -283,7 +280,6 @@ pub struct UpdateUser {
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct DeleteUser {
     /// Password of the account. An account without one needs a sign-in of the last ten minutes instead.
-    #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>, nullable = false, format = Password, example = "correct horse battery staple")]
     pub password: Option<Credential>,
 }
@@ -293,7 +289,6 @@ pub struct DeleteUser {
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct EnrolSecondFactor {
     /// Password of the account. An account without one needs a sign-in of the last ten minutes instead.
-    #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>, nullable = false, format = Password, example = "correct horse battery staple")]
     pub password: Option<Credential>,
 }
@@ -312,7 +307,6 @@ pub struct ConfirmSecondFactor {
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct RemoveSecondFactor {
     /// Password of the account. An account without one needs a sign-in of the last ten minutes instead.
-    #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>, nullable = false, format = Password, example = "correct horse battery staple")]
     pub password: Option<Credential>,
     /// Current code of the authenticator, or a recovery code.

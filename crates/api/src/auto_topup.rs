@@ -3,10 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{
-    object::{objects, present},
-    topup::TopupState,
-};
+use crate::{object::objects, topup::TopupState};
 
 objects!(PutAutoTopup);
 
@@ -18,27 +15,15 @@ pub struct PutAutoTopup {
     #[schema(example = true)]
     pub enabled: bool,
     /// Credits are bought when fewer than this are available, in cents.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 500, maximum = 1_000_000, example = 1_000)]
     pub threshold_cents: Option<i64>,
     /// Amount of a purchase in cents.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 500, maximum = 1_000_000, example = 5_000)]
     pub amount_cents: Option<i64>,
     /// Whether the signed-in person agrees that the saved card is charged without being asked again. Must be `true`.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = true)]
     pub consent: Option<bool>,
 }

@@ -9,7 +9,7 @@ use crate::{
     id::{OrgId, PaymentId, RunId, TopupId},
     limits,
     money::Micros,
-    object::{objects, present},
+    object::objects,
     time::Timestamp,
 };
 
@@ -316,19 +316,11 @@ pub struct PaymentPage {
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct RefundPayment {
     /// Cents to refund. Default: all that is left of the payment.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 1, example = 500)]
     pub amount_cents: Option<i64>,
     /// Name of the refund: the same one twice is one refund of the payment. Required with `amount_cents`.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_length = 1, max_length = 200, example = "ticket-4711")]
     pub reference: Option<String>,
 }

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use crate::{
     Credential, limits,
-    object::{list, objects, present, unique},
+    object::{list, objects, unique},
     time::Timestamp,
 };
 
@@ -137,11 +137,7 @@ pub struct ConnectionDefinition {
     pub kind: ConnectionType,
     /// Base URL of the API, or the endpoint of the MCP server: http or https, without user info and fragment. A query
     /// in it is kept secret and added to every request.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(
         nullable = false,
         max_length = 2_048,
@@ -167,11 +163,7 @@ pub struct ConnectionDefinition {
     #[schema(nullable = false, value_type = Option<BTreeMap<String, String>>)]
     pub env: Option<BTreeMap<String, Credential>>,
     /// Authentication method and credentials. Default: `{"type": "none"}`.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub auth: Option<ConnectionAuth>,
     /// Headers added to every request, by name; at most 32. The values are redacted in answers.
@@ -200,11 +192,7 @@ pub struct ConnectionDefinition {
     #[schema(nullable = false, min_items = 1, max_items = 100)]
     pub allowed_tools: Option<Vec<String>>,
     /// Purpose of the connection, for people and agents. At most 500 characters.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, max_length = 500)]
     pub description: Option<String>,
 }
@@ -224,40 +212,31 @@ pub struct ConnectionAuth {
     #[serde(rename = "type")]
     pub kind: AuthType,
     /// `bearer`: the token.
-    #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, value_type = Option<String>, write_only)]
     pub token: Option<Credential>,
     /// `basic`: the user name, without a colon.
-    #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, value_type = Option<String>, write_only)]
     pub username: Option<Credential>,
     /// `basic`: the password, which may be empty.
-    #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, value_type = Option<String>, write_only)]
     pub password: Option<Credential>,
     /// `header`, `query`: the name of the header or parameter.
-    #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, write_only)]
     pub name: Option<String>,
     /// `header`, `query`: the value of the header or parameter.
-    #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, value_type = Option<String>, write_only)]
     pub value: Option<Credential>,
     /// `oauth`: the client ID that is registered for this engine. Default: the engine registers itself where the
     /// server allows it.
-    #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, write_only)]
     pub client_id: Option<String>,
     /// `oauth`: the client secret, if there is one.
-    #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, value_type = Option<String>, write_only)]
     pub client_secret: Option<Credential>,
     /// `oauth`: authorization endpoint. Default, for `mcp`: discovered from the server.
-    #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, write_only)]
     pub authorization_url: Option<String>,
     /// `oauth`: token endpoint; sent together with `authorization_url`.
-    #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, write_only)]
     pub token_url: Option<String>,
     /// `oauth`: the scopes to ask for.
@@ -266,7 +245,6 @@ pub struct ConnectionAuth {
     pub scopes: Option<Vec<String>>,
     /// `oauth`: issuer of the authorization server that `client_id` belongs to. The client and its secret go to no
     /// other. Default: the server that authorized the connection first; beside `authorization_url`, any of its origin.
-    #[serde(default, deserialize_with = "present")]
     #[schema(
         nullable = false,
         write_only,

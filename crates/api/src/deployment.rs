@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::{
     id::{DeploymentId, UserId},
-    object::{objects, present},
+    object::objects,
     time::Timestamp,
 };
 
@@ -183,11 +183,7 @@ pub struct CreateDeployment {
     pub name: String,
     /// ID of the installation, as `sortie license` shows it there. Default: a new one, which the installation then needs
     /// as `license.machine_id`.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(
         nullable = false,
         pattern = "^[0-9a-f]{32}$",
@@ -238,11 +234,7 @@ pub struct GrantLicense {
     #[schema(minimum = 0, maximum = 1_000, example = 3)]
     pub deployments: i64,
     /// End of the licenses that are issued; must be in the future. Default: in 365 days.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub expires_at: Option<Timestamp>,
 }

@@ -3,12 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{
-    id::KeyId,
-    object::{objects, present},
-    organization::Role,
-    time::Timestamp,
-};
+use crate::{id::KeyId, object::objects, organization::Role, time::Timestamp};
 
 /// An API key without its secret, which is shown once and never stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -56,19 +51,11 @@ pub struct CreateKey {
     )]
     pub name: String,
     /// `member` (the default) or `admin`.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = key_role)]
     pub role: Option<Role>,
     /// Time at which the key expires; must be in the future. Absent: the key works until it is revoked.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub expires_at: Option<Timestamp>,
 }
@@ -78,11 +65,7 @@ pub struct CreateKey {
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct RotateKey {
     /// Time for which the previous secret still works, in seconds: 0 to 604800. Default: 3600.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 0, maximum = 604_800, default = 3600)]
     pub grace_seconds: Option<i64>,
 }

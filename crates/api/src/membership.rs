@@ -7,7 +7,7 @@ use crate::{
     credential::Credential,
     id::{InvitationId, OrgId, UserId},
     mail::EmailDelivery,
-    object::{objects, present, read_objects},
+    object::{objects, read_objects},
     organization::Role,
     time::Timestamp,
 };
@@ -72,7 +72,6 @@ pub struct DeleteOrganization {
     #[schema(example = "Example Ltd")]
     pub name: String,
     /// Password of the account. An account without one needs a sign-in of the last ten minutes instead.
-    #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>, nullable = false, format = Password, example = "correct horse battery staple")]
     pub password: Option<Credential>,
 }

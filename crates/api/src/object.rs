@@ -7,6 +7,8 @@ use std::{collections::BTreeMap, marker::PhantomData};
 use serde::{Deserialize, Deserializer, de};
 
 /// Implements `Deserialize` (from an object and nothing else) for types that derive it with `#[serde(remote = "Self")]`.
+/// A field `Option<T>` may be absent, but not `null`: absence is how this API says "none". A field `Option<Option<T>>`
+/// of a patch may be absent (unchanged), `null` (back to its default) or a value.
 macro_rules! read_objects {
     ($($name:ident)+) => {$(
         impl<'de> ::serde::Deserialize<'de> for $name {
@@ -47,15 +49,6 @@ macro_rules! objects {
 }
 
 pub(crate) use {objects, read_objects};
-
-/// Reads an optional field that may be absent but not `null`: absence is how this API says "none".
-pub(crate) fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    T::deserialize(deserializer).map(Some)
-}
 
 fn beyond<E: de::Error>(most: usize) -> E {
     E::custom(format_args!("must have at most {most} entries"))

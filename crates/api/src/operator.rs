@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::{
     id::{OrgId, UserId},
-    object::{objects, present},
+    object::objects,
     time::Timestamp,
 };
 
@@ -69,11 +69,7 @@ objects!(SuspendOrganization CreateUser);
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct SuspendOrganization {
     /// Reason, for operators: at most 500 characters.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, max_length = 500, example = "unpaid invoice")]
     pub reason: Option<String>,
     /// Whether runs at work are cancelled too. Default: false, they end normally.

@@ -11,7 +11,8 @@ use crate::{
     Credential, Effort,
     connection::{ConnectionAuth, ConnectionType, names_only},
     limits,
-    object::{list, objects, present, unique},
+    object::{list, objects, unique},
+    whole::Members,
 };
 
 objects!(RunRequest RunFile RunConnection Callback);
@@ -21,11 +22,7 @@ objects!(RunRequest RunFile RunConnection Callback);
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct RunRequest {
     /// The task. Required unless `workflow` is set, whose saved prompt it then replaces. At most 128 KiB.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(
         nullable = false,
         min_length = 1,
@@ -35,43 +32,23 @@ pub struct RunRequest {
     )]
     pub prompt: Option<String>,
     /// Task data passed to the agent as JSON, kept as sent. At most 1 MiB.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = any_json)]
     pub input: Option<Box<RawValue>>,
     /// Name of a saved workflow. Other definition fields sent replace the saved ones whole.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, pattern = "^[a-z0-9][a-z0-9._-]{0,99}$")]
     pub workflow: Option<String>,
     /// Model ID. Default: `default_model` of `GET /v1/models`.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "runbook")]
     pub model: Option<String>,
     /// Fallback model, called once if `model` refuses to answer. Must differ from it.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub fallback_model: Option<String>,
     /// Effort of the model's thinking, mapped to the nearest level that the model has. Default: the model's setting.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub effort: Option<Effort>,
     /// Files staged in the working directory before the agent begins. At most 32.
@@ -91,77 +68,41 @@ pub struct RunRequest {
     #[schema(nullable = false)]
     pub connections: Option<BTreeMap<String, RunConnection>>,
     /// Purpose of the run, for people and agents. At most 500 characters. No effect on the run.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, max_length = 500)]
     pub description: Option<String>,
     /// A JSON Schema that `input` must match. At most 64 KiB; only local `$ref`s. Patterns are regular expressions without
     /// look-around and back-references, of a limited size.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object, nullable = false)]
     pub input_schema: Option<Box<RawValue>>,
     /// A JSON Schema that the run's output must match. At most 64 KiB; only local `$ref`s. Patterns are regular expressions
     /// without look-around and back-references, of a limited size.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object, nullable = false)]
     pub output_schema: Option<Box<RawValue>>,
     /// Time limit from `started_at`, in seconds. Default 300.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 1, maximum = 3600)]
     pub timeout_seconds: Option<i64>,
     /// Maximum number of model calls; retries do not count. The run fails when it needs more. Default 200.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 1, maximum = 1000)]
     pub max_steps: Option<i64>,
     /// Lets the agent run shell commands and write files in its working directory. Default `true`.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub shell: Option<bool>,
     /// Lets the agent fetch pages, call public APIs and search. Default off.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub web: Option<Web>,
     /// Stores nothing of the run's content. Default `false`.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub zero_data_retention: Option<bool>,
     /// Budget in micros. Default: `default_max_cost_micros` of `GET /v1/me`.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 1, maximum = 100_000_000)]
     pub max_cost_micros: Option<i64>,
     /// Short texts to find the run by: at most 16, each 1 to 64 characters, none twice.
@@ -173,11 +114,7 @@ pub struct RunRequest {
     #[schema(nullable = false, max_items = 16, example = json!(["nightly"]))]
     pub tags: Option<Vec<String>>,
     /// Receiver of a signed request that is sent when the run is final.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub callback: Option<Callback>,
 }
@@ -200,19 +137,11 @@ pub struct RunFile {
     #[schema(min_length = 1, max_length = 1_024, example = "data/sales.csv")]
     pub path: String,
     /// ID or name of a saved file.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub file: Option<String>,
     /// Inline text, UTF-8; all inline contents of a run together at most 8 MiB.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub content: Option<String>,
 }
@@ -222,38 +151,20 @@ pub struct RunFile {
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct RunConnection {
     /// Name of a saved connection.
-    #[serde(
-        rename = "ref",
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub reference: Option<String>,
     /// Kind of an inline definition.
-    #[serde(
-        rename = "type",
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub kind: Option<ConnectionType>,
     /// Base URL of an inline HTTP API, or the endpoint of an MCP server. User info and query are credentials: the
     /// engine uses them and does not keep them.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, max_length = 2_048, pattern = "^https?://")]
     pub url: Option<String>,
     /// Authentication of an inline definition, every type but `oauth`. The engine uses it and does not keep it.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub auth: Option<ConnectionAuth>,
     /// Headers added to every request of an inline definition, by name; at most 32. The engine uses the values and does
@@ -307,11 +218,7 @@ pub struct WebRestriction {
     #[schema(nullable = false, max_items = 100)]
     pub allow: Option<Vec<String>>,
     /// Whether the agent may search. Default `true`.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub search: Option<bool>,
 }
@@ -332,7 +239,8 @@ impl<'de> Deserialize<'de> for Web {
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Web, A::Error> {
-                WebRestriction::deserialize(de::value::MapAccessDeserializer::new(map)).map(Web::Restricted)
+                let members = de::value::MapAccessDeserializer::new(Members(map));
+                WebRestriction::deserialize(members).map(Web::Restricted)
             }
         }
 

@@ -5,14 +5,14 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::{
     id::{RunId, ScheduleId},
     money::Micros,
-    object::{objects, present},
+    object::objects,
     request::Callback,
     time::Timestamp,
 };
@@ -76,11 +76,7 @@ impl FromStr for Overlap {
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct CreateSchedule {
     /// Name of the schedule, for people: 1 to 200 characters.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(
         nullable = false,
         min_length = 1,
@@ -97,84 +93,44 @@ pub struct CreateSchedule {
     #[schema(min_length = 1, max_length = 200, example = "30 7 * * MON-FRI")]
     pub cron: String,
     /// The IANA time zone of `cron`. Default `UTC`.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_length = 1, max_length = 64, example = "Europe/Berlin")]
     pub timezone: Option<String>,
     /// Task data of every run, kept as sent. Replaces that of the workflow. At most 1 MiB.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = any_json)]
     pub input: Option<Box<RawValue>>,
     /// Whether the schedule is enabled. A disabled schedule does not fire. Default `true`.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub enabled: Option<bool>,
     /// Rule for occurrences that come while an earlier run is not final. Default `allow`.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub overlap: Option<Overlap>,
     /// Maximum delay of an occurrence that still starts a run, in seconds. Missed occurrences within it become one run.
     /// Default 3600; 0 is never.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 0, maximum = 2_592_000)]
     pub catch_up_window_seconds: Option<i64>,
     /// Maximum jitter in seconds. Each schedule uses a fixed offset between 0 and this value. Default 0.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 0, maximum = 3_600)]
     pub jitter_seconds: Option<i64>,
     /// Occurrences before this time are skipped.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub paused_until: Option<Timestamp>,
     /// Number of consecutive runs without success after which the schedule is disabled. Default: never.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 1, maximum = 100)]
     pub max_consecutive_failures: Option<i64>,
     /// Budget of each run in micros, as in a run request.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 1, maximum = 100_000_000)]
     pub max_cost_micros: Option<i64>,
     /// Receiver of a signed request that is sent when a run is final.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub callback: Option<Callback>,
 }
@@ -187,126 +143,60 @@ fn any_json() -> utoipa::openapi::schema::Object {
         .build()
 }
 
-/// Reads a field that may be absent (unchanged), `null` (back to its default) or a value.
-// The outer option is the presence of the field, the inner one its value: three states, and no type says so shorter.
-#[expect(
-    clippy::option_option,
-    reason = "absent, null and a value are three things in a patch"
-)]
-fn patched<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    Option::<T>::deserialize(deserializer).map(Some)
-}
-
 /// Body of `PATCH /v1/schedules/{id}`: what is absent stays, `null` puts an optional field back to its default.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct UpdateSchedule {
     /// Name of the schedule; `null` removes it.
-    #[serde(
-        default,
-        deserialize_with = "patched",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 200, pattern = r"\S")]
     pub name: Option<Option<String>>,
     /// Name of the saved workflow that the runs start from.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, pattern = "^[a-z0-9][a-z0-9._-]{0,99}$")]
     pub workflow: Option<String>,
     /// Cron expression, as in a new schedule.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_length = 1, max_length = 200)]
     pub cron: Option<String>,
     /// The IANA time zone of `cron`; `null` is `UTC`.
-    #[serde(
-        default,
-        deserialize_with = "patched",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 64)]
     pub timezone: Option<Option<String>>,
     /// Task data of every run; `null` removes it.
-    #[serde(
-        default,
-        deserialize_with = "patched",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = any_json)]
     pub input: Option<Option<Box<RawValue>>>,
     /// Whether the schedule is enabled; `null` is `true`. An enabled schedule goes on with its next occurrence.
-    #[serde(
-        default,
-        deserialize_with = "patched",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<bool>)]
     pub enabled: Option<Option<bool>>,
     /// Rule for occurrences that come while an earlier run is not final; `null` is `allow`.
-    #[serde(
-        default,
-        deserialize_with = "patched",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Overlap>)]
     pub overlap: Option<Option<Overlap>>,
     /// Maximum delay of an occurrence that still starts a run, in seconds; `null` is 3600.
-    #[serde(
-        default,
-        deserialize_with = "patched",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<i64>, minimum = 0, maximum = 2_592_000)]
     pub catch_up_window_seconds: Option<Option<i64>>,
     /// Maximum jitter in seconds; `null` is 0.
-    #[serde(
-        default,
-        deserialize_with = "patched",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<i64>, minimum = 0, maximum = 3_600)]
     pub jitter_seconds: Option<Option<i64>>,
     /// Occurrences before this time are skipped; `null` ends the pause.
-    #[serde(
-        default,
-        deserialize_with = "patched",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Timestamp>)]
     pub paused_until: Option<Option<Timestamp>>,
     /// Number of consecutive runs without success after which the schedule is disabled; `null` is never.
-    #[serde(
-        default,
-        deserialize_with = "patched",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<i64>, minimum = 1, maximum = 100)]
     pub max_consecutive_failures: Option<Option<i64>>,
     /// Budget of each run in micros; `null` leaves it to the workflow and the engine.
-    #[serde(
-        default,
-        deserialize_with = "patched",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<i64>, minimum = 1, maximum = 100_000_000)]
     pub max_cost_micros: Option<Option<i64>>,
     /// Receiver of a signed request that is sent when a run is final; `null` removes it.
-    #[serde(
-        default,
-        deserialize_with = "patched",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Callback>)]
     pub callback: Option<Option<Callback>>,
 }

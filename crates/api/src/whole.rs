@@ -1,5 +1,6 @@
 //! Integers as JSON Schema has them: a number without a fraction is one, so `282906.0` and `2e3` are. Some clients keep every
-//! number as a float. Opaque values (`input`, schemas) stay as they were sent.
+//! number as a float. Opaque values (`input`, schemas) stay as they were sent. An optional member is absent or has a
+//! value; `null` is neither.
 
 use std::fmt;
 
@@ -11,7 +12,7 @@ use serde::{
 /// Largest float up to which every integer is a float too: 2^53.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// The members of an object, whose integers may be written as floats.
+/// The members of an object: their integers may be written as floats, and their options are not `null`.
 pub(crate) struct Members<A>(pub(crate) A);
 
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for Members<A> {
@@ -22,7 +23,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Members<A> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
-        self.0.next_value_seed(Whole(seed))
+        self.0.next_value_seed(Member(seed))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -30,14 +31,33 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Members<A> {
     }
 }
 
-/// Seed, deserializer or visitor, through which integers may be written as floats.
-struct Whole<T>(T);
+/// Seed of a member's value.
+struct Member<S>(S);
 
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Whole<S> {
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Member<S> {
     type Value = S::Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Value, D::Error> {
-        self.0.deserialize(Whole(deserializer))
+        self.0.deserialize(Whole {
+            inner: deserializer,
+            is_member: true,
+        })
+    }
+}
+
+/// Deserializer or visitor, through which integers may be written as floats.
+struct Whole<T> {
+    inner: T,
+    /// Whether this is the member's value itself, and not what an option or a newtype has inside.
+    is_member: bool,
+}
+
+impl<T> Whole<T> {
+    fn inside(inner: T) -> Self {
+        Self {
+            inner,
+            is_member: false,
+        }
     }
 }
 
@@ -45,7 +65,7 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Whole<S> {
 macro_rules! through {
     ($($method:ident)+) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-            self.0.$method(Whole(visitor))
+            self.inner.$method(Whole::inside(visitor))
         }
     )+};
 }
@@ -54,7 +74,7 @@ macro_rules! through {
 macro_rules! unchanged {
     ($($method:ident)+) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-            self.0.$method(visitor)
+            self.inner.$method(visitor)
         }
     )+};
 }
@@ -64,18 +84,24 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Whole<D> {
 
     through!(deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128);
     through!(deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128);
-    through!(deserialize_option);
     unchanged!(deserialize_seq);
     unchanged!(deserialize_any deserialize_bool deserialize_f32 deserialize_f64 deserialize_char deserialize_str);
     unchanged!(deserialize_string deserialize_bytes deserialize_byte_buf deserialize_unit deserialize_map);
     unchanged!(deserialize_identifier deserialize_ignored_any);
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        if self.is_member {
+            return visitor.visit_some(Whole::inside(self.inner));
+        }
+        self.inner.deserialize_option(Whole::inside(visitor))
+    }
 
     fn deserialize_unit_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_unit_struct(name, visitor)
+        self.inner.deserialize_unit_struct(name, visitor)
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -83,11 +109,12 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Whole<D> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_newtype_struct(name, Whole(visitor))
+        self.inner
+            .deserialize_newtype_struct(name, Whole::inside(visitor))
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, D::Error> {
-        self.0.deserialize_tuple(len, visitor)
+        self.inner.deserialize_tuple(len, visitor)
     }
 
     fn deserialize_tuple_struct<V: Visitor<'de>>(
@@ -96,7 +123,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Whole<D> {
         len: usize,
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_tuple_struct(name, len, visitor)
+        self.inner.deserialize_tuple_struct(name, len, visitor)
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -105,7 +132,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Whole<D> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_struct(name, fields, visitor)
+        self.inner.deserialize_struct(name, fields, visitor)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -114,11 +141,11 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Whole<D> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_enum(name, variants, visitor)
+        self.inner.deserialize_enum(name, variants, visitor)
     }
 
     fn is_human_readable(&self) -> bool {
-        self.0.is_human_readable()
+        self.inner.is_human_readable()
     }
 }
 
@@ -126,7 +153,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Whole<D> {
 macro_rules! visits {
     ($($method:ident: $kind:ty)+) => {$(
         fn $method<E: de::Error>(self, value: $kind) -> Result<V::Value, E> {
-            self.0.$method(value)
+            self.inner.$method(value)
         }
     )+};
 }
@@ -135,7 +162,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Whole<V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.expecting(f)
+        self.inner.expecting(f)
     }
 
     visits!(visit_bool: bool visit_char: char visit_str: &str visit_string: String visit_bytes: &[u8]);
@@ -146,38 +173,38 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Whole<V> {
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<V::Value, E> {
         #[expect(clippy::cast_possible_truncation, reason = "it is whole, and not beyond 2^53")]
         if value.fract() == 0.0 && value.abs() <= EXACT {
-            self.0.visit_i64(value as i64)
+            self.inner.visit_i64(value as i64)
         } else {
-            self.0.visit_f64(value)
+            self.inner.visit_f64(value)
         }
     }
 
     fn visit_none<E: de::Error>(self) -> Result<V::Value, E> {
-        self.0.visit_none()
+        self.inner.visit_none()
     }
 
     fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
-        self.0.visit_some(Whole(deserializer))
+        self.inner.visit_some(Whole::inside(deserializer))
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<V::Value, E> {
-        self.0.visit_unit()
+        self.inner.visit_unit()
     }
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
-        self.0.visit_newtype_struct(Whole(deserializer))
+        self.inner.visit_newtype_struct(Whole::inside(deserializer))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<V::Value, A::Error> {
-        self.0.visit_seq(items)
+        self.inner.visit_seq(items)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<V::Value, A::Error> {
-        self.0.visit_map(members)
+        self.inner.visit_map(members)
     }
 
     fn visit_enum<A: EnumAccess<'de>>(self, variant: A) -> Result<V::Value, A::Error> {
-        self.0.visit_enum(variant)
+        self.inner.visit_enum(variant)
     }
 }
 
@@ -187,16 +214,14 @@ mod tests {
     use serde::Deserialize;
     use serde_json::{Value, json};
 
-    use crate::object::{present, read_objects};
+    use crate::object::read_objects;
 
     #[derive(Debug, Deserialize, PartialEq)]
     #[serde(deny_unknown_fields, remote = "Self")]
     struct Request {
         amount: i64,
-        #[serde(default, deserialize_with = "present")]
         seconds: Option<u32>,
-        #[serde(default)]
-        limit: Option<i64>,
+        limit: Option<Option<i64>>,
         #[serde(default)]
         input: Value,
     }
@@ -214,7 +239,7 @@ mod tests {
         let expected = Request {
             amount: 282_906,
             seconds: Some(60),
-            limit: Some(-2),
+            limit: Some(Some(-2)),
             input: json!({"x": 1.0}),
         };
         assert_eq!(request, expected);
@@ -238,7 +263,8 @@ mod tests {
             let error = read(text).unwrap_err();
             assert!(error.contains(wanted), "{text}: {error}");
         }
-        assert_eq!(read(r#"{"amount": 1, "limit": null}"#).unwrap().limit, None);
+        assert_eq!(read(r#"{"amount": 1, "limit": null}"#).unwrap().limit, Some(None));
+        assert_eq!(read(r#"{"amount": 1}"#).unwrap().limit, None);
     }
 
     proptest! {
