@@ -2,6 +2,7 @@
 
 pub(crate) mod descriptors;
 pub(crate) mod disk;
+pub(crate) mod hooks;
 pub(crate) mod metrics;
 pub(crate) mod models;
 pub(crate) mod no_sandbox;

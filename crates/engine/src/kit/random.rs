@@ -1,15 +1,12 @@
 //! Random bytes of a node. In a simulation they come from its seed.
 
-use crate::error::Error;
+use crate::{error::Error, kit::hooks};
 
 /// Returns `N` unpredictable bytes from the kernel.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
-    #[cfg(test)]
-    {
-        let mut bytes = [0; N];
-        if crate::simulation::fill(&mut bytes) {
-            return Ok(bytes);
-        }
+    let mut bytes = [0; N];
+    if hooks::fill(&mut bytes) {
+        return Ok(bytes);
     }
     sortie_base::random().map_err(|error| Error::Internal(error.to_string()))
 }

@@ -14,7 +14,12 @@ use super::{
     resume::AttemptState,
     web::{self, RunWeb},
 };
-use crate::{connections::InlineSecrets, files::saved::Unprepared, kit::traces, runs::run_log::RunLog};
+use crate::{
+    connections::InlineSecrets,
+    files::saved::Unprepared,
+    kit::{hooks, traces},
+    runs::run_log::RunLog,
+};
 
 /// Time by which the longest command outlasts its run.
 const BEHIND_DEADLINE: Duration = Duration::from_secs(30);
@@ -80,8 +85,7 @@ pub(super) async fn prepare(
         &mut state.workspace,
     )?;
     tools.extend(opened.iter().flat_map(|opened| opened.tools.iter().cloned()));
-    #[cfg(test)]
-    tools.extend(crate::simulation::tools(claim.fence));
+    tools.extend(hooks::tools(claim.fence));
     let spec = RunSpec {
         owner: Owner {
             run: claim.fence.run,

@@ -11,7 +11,7 @@ use sortie_store::runs::Claim;
 use tokio::sync::OnceCell;
 
 use super::Worker;
-use crate::kit::options::Options;
+use crate::kit::{hooks, options::Options};
 
 /// Prefix of the name of a list's folder, below the working directories.
 const FOLDER: &str = "environment";
@@ -38,10 +38,7 @@ impl Programs {
         shell: Shell,
     ) -> Environment {
         let lists = model.kind() == Kind::Language && shell == Shell::Allowed;
-        // Runs of a simulation have no commands.
-        #[cfg(test)]
-        let lists = lists && !crate::simulation::is_running();
-        let known = if lists {
+        let known = if lists && !hooks::is_running() {
             self.known(&worker.sandbox, &worker.options).await
         } else {
             Environment::default()

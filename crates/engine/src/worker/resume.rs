@@ -14,7 +14,7 @@ use sortie_agent::{
 use sortie_store::{Error as StoreError, runs::Claim};
 
 use super::{Worker, obstacle::Obstacle, unstored::UnstoredEnd};
-use crate::kit::retry::until_read;
+use crate::kit::{hooks, retry::until_read};
 
 /// Mark in a journal at the point where a worker has handed its run over and reported its whole cost.
 #[derive(Serialize, Deserialize)]
@@ -180,9 +180,7 @@ async fn left_by(worker: &Worker, claim: &Claim) -> Result<Option<Workspace>, St
 }
 
 async fn reopen(worker: &Worker, claim: &Claim) -> std::io::Result<Option<Workspace>> {
-    // Runs of a simulation have no files.
-    #[cfg(test)]
-    if crate::simulation::is_running() {
+    if hooks::is_running() {
         return Ok(None);
     }
     let options = &worker.options;

@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 use crate::{
     Error, Result,
     db::{
+        hooks::HookPoints,
         known_budgets::KnownBudgets,
         tail::Tail,
         tx::{Answer, Stmt, Tx},
@@ -30,7 +31,7 @@ use crate::{
 pub(crate) type Ran = (&'static str, Vec<Val<'static>>);
 
 /// Failures to inject.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Faults {
     /// Number of statements that still pass, plus one. Zero if none is to fail.
     statement: AtomicI64,
@@ -48,6 +49,7 @@ pub(crate) struct Faults {
 }
 
 /// Pause within a batch.
+#[derive(Debug)]
 struct Pause {
     after: usize,
     reached: oneshot::Sender<()>,
@@ -111,11 +113,6 @@ impl Faults {
         *self.guarded.lock() = Some(groups);
     }
 
-    /// Takes the number of groups that are to run in savepoints, if a test has set it.
-    pub(crate) fn take_guarded(&self) -> Option<u32> {
-        self.guarded.lock().take()
-    }
-
     /// Number of batches that commands have run since the last call of this function.
     pub(crate) fn batches(&self) -> usize {
         self.batches.swap(0, Ordering::SeqCst)
@@ -126,19 +123,9 @@ impl Faults {
         self.steps.swap(0, Ordering::SeqCst)
     }
 
-    /// Notes that the write-ahead log was checkpointed, as far as readers allowed it.
-    pub(crate) fn checkpointed(&self) {
-        self.checkpoints.fetch_add(1, Ordering::SeqCst);
-    }
-
     /// Number of checkpoints so far. Only `SQLite` has them.
     pub(crate) fn checkpoints(&self) -> usize {
         self.checkpoints.load(Ordering::SeqCst)
-    }
-
-    /// Notes that the writing thread has copied so many pages of the log at once.
-    pub(crate) fn copied_by_writer(&self, pages: u32) {
-        self.copied_by_writer.fetch_max(pages, Ordering::SeqCst);
     }
 
     /// Largest number of pages of the log that the writing thread has copied at once. Only `SQLite` has a log.
@@ -174,24 +161,6 @@ impl Faults {
         }
     }
 
-    /// Called by a back end right before it commits.
-    pub(crate) fn at_commit(&self) -> Result<()> {
-        if self.commit.swap(false, Ordering::SeqCst) {
-            return Err(Error::Unavailable("injected: the commit fails".to_owned()));
-        }
-        Ok(())
-    }
-
-    /// Called by a back end right after it has committed.
-    pub(crate) fn after_commit(&self) -> Result<()> {
-        if self.answer.swap(false, Ordering::SeqCst) {
-            return Err(Error::Unavailable(
-                "injected: the answer to the commit is lost".to_owned(),
-            ));
-        }
-        Ok(())
-    }
-
     /// Returns how many of the next `count` statements pass before one fails; `None` if none fails.
     fn next(&self, count: usize) -> Option<usize> {
         let armed = self.statement.load(Ordering::SeqCst);
@@ -208,16 +177,52 @@ impl Faults {
     }
 }
 
-/// Transaction that fails on request.
-pub(super) struct FaultyTx<'a> {
-    inner: &'a mut dyn Tx,
-    faults: &'a Faults,
+impl HookPoints for Faults {
+    fn run<T>(&self, tx: &mut dyn Tx, work: impl FnOnce(&mut dyn Tx) -> T) -> T {
+        work(&mut FaultyTx {
+            inner: tx,
+            faults: self,
+        })
+    }
+
+    fn at_commit(&self) -> Result<()> {
+        if self.commit.swap(false, Ordering::SeqCst) {
+            return Err(Error::Unavailable("injected: the commit fails".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn after_commit(&self) -> Result<()> {
+        if self.answer.swap(false, Ordering::SeqCst) {
+            return Err(Error::Unavailable(
+                "injected: the answer to the commit is lost".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn take_guarded(&self) -> Option<u32> {
+        self.guarded.lock().take()
+    }
+
+    fn checkpointed(&self) {
+        self.checkpoints.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn copied_by_writer(&self, pages: u32) {
+        self.copied_by_writer.fetch_max(pages, Ordering::SeqCst);
+    }
+
+    fn stepped(&self, steps: impl FnOnce() -> i32) {
+        let steps = u64::try_from(steps()).unwrap_or_default();
+        self.steps.fetch_add(steps, Ordering::SeqCst);
+    }
 }
 
-impl<'a> FaultyTx<'a> {
-    pub(super) fn new(inner: &'a mut dyn Tx, faults: &'a Faults) -> Self {
-        Self { inner, faults }
-    }
+/// Transaction that fails on request.
+struct FaultyTx<'a> {
+    inner: &'a mut dyn Tx,
+    faults: &'a Faults,
 }
 
 impl Tx for FaultyTx<'_> {
@@ -251,11 +256,7 @@ impl Tx for FaultyTx<'_> {
             return Ok(answers);
         }
         match self.faults.next(statements.len()) {
-            None => {
-                let answers = self.inner.batch(statements);
-                self.faults.steps.fetch_add(self.inner.steps(), Ordering::SeqCst);
-                answers
-            }
+            None => self.inner.batch(statements),
             Some(passing) => {
                 self.inner.batch(&statements[..passing])?;
                 Err(Error::Unavailable("injected: a statement fails".to_owned()))

@@ -11,6 +11,7 @@ pub(crate) mod channel;
 mod dialect;
 #[cfg(test)]
 pub(crate) mod fault;
+mod hooks;
 pub(crate) mod job;
 pub(crate) mod known_budgets;
 mod metrics;
@@ -40,7 +41,6 @@ use sortie_base::lasting_thread;
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use self::job::Turn;
-use self::job::{Access, Job, Queue, Task};
 pub(crate) use self::{
     dialect::Dialect,
     migrate::{
@@ -50,6 +50,10 @@ pub(crate) use self::{
     sqlite::{copy as copy_sqlite, open_copy as open_sqlite_copy},
     tx::{Answer, Stmt, Tx, batch},
     value::{Row, Val, readable, vals},
+};
+use self::{
+    hooks::{HookPoints as _, Hooks},
+    job::{Access, Job, Queue, Task},
 };
 use crate::{
     Error, Result,
@@ -106,6 +110,7 @@ pub(crate) struct Db {
 pub(crate) struct Context {
     pub(crate) metrics: Metrics,
     pub(crate) rows: Arc<dyn SharedRows>,
+    pub(crate) hooks: Hooks,
 }
 
 struct Inner {
@@ -119,11 +124,9 @@ struct Inner {
     link: Option<Link>,
     /// Time limits of urgent commands.
     limits: UrgentLimits,
-    metrics: Metrics,
+    context: Context,
     wal: Option<PathBuf>,
     space: Option<sqlite::Space>,
-    #[cfg(test)]
-    faults: Arc<fault::Faults>,
 }
 
 /// Address of a database server.
@@ -146,25 +149,24 @@ struct Backend {
     wal: Option<PathBuf>,
     /// Space on the disk of the database, if it is a file on this machine.
     space: Option<sqlite::Space>,
-    #[cfg(test)]
-    faults: Arc<fault::Faults>,
 }
 
 impl Db {
     /// Opens `sqlite:PATH` or `postgres://…` and migrates it to this version.
     pub(crate) async fn open(url: &str, options: OpenOptions, rows: Arc<dyn SharedRows>) -> Result<Self> {
-        let metrics = Metrics::default();
         let context = Context {
-            metrics: metrics.clone(),
+            metrics: Metrics::default(),
             rows,
+            hooks: Hooks::default(),
         };
+        let shared = context.clone();
         let backend = match Address::of(url)? {
             Address::Sqlite(path) => {
-                off_runtime(move || sqlite::open(&path, options.checkpoint_after, &context)).await?
+                off_runtime(move || sqlite::open(&path, options.checkpoint_after, &shared)).await?
             }
-            Address::Postgres(url) => off_runtime(move || postgres::open(&url, options, &context)).await?,
+            Address::Postgres(url) => off_runtime(move || postgres::open(&url, options, &shared)).await?,
         };
-        Ok(Self::over(backend, options.urgent, metrics))
+        Ok(Self::over(backend, options.urgent, context))
     }
 
     /// Opens a simulated server. `connections` is the number of connections for commands.
@@ -174,16 +176,16 @@ impl Db {
         connections: u32,
         rows: Arc<dyn SharedRows>,
     ) -> Self {
-        let metrics = Metrics::default();
         let context = Context {
-            metrics: metrics.clone(),
+            metrics: Metrics::default(),
             rows,
+            hooks: Hooks::default(),
         };
         let backend = simulated::open(link, connections.max(1) as usize, &context);
-        Self::over(backend, UrgentLimits::default(), metrics)
+        Self::over(backend, UrgentLimits::default(), context)
     }
 
-    fn over(backend: Backend, limits: UrgentLimits, metrics: Metrics) -> Self {
+    fn over(backend: Backend, limits: UrgentLimits, context: Context) -> Self {
         Self {
             inner: Arc::new(Inner {
                 writes: backend.writes,
@@ -194,18 +196,16 @@ impl Db {
                 threads: Mutex::new(backend.threads),
                 link: backend.link,
                 limits,
-                metrics,
+                context,
                 wal: backend.wal,
                 space: backend.space,
-                #[cfg(test)]
-                faults: backend.faults,
             }),
         }
     }
 
     /// Metrics of the database.
     pub(crate) fn metrics(&self) -> &Metrics {
-        &self.inner.metrics
+        &self.inner.context.metrics
     }
 
     /// Time limits of urgent commands.
@@ -270,8 +270,7 @@ impl Db {
         T: Send + 'static,
         F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
     {
-        #[cfg(test)]
-        let work = self.faulty(work);
+        let work = self.hooked(work);
         let (job, answer) = job(access, Turn::Arrival, bytes, work);
         self.push(&self.inner.writes, job)?;
         answered(answer).await
@@ -284,8 +283,7 @@ impl Db {
         T: Send + 'static,
         F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
     {
-        #[cfg(test)]
-        let work = self.faulty(work);
+        let work = self.hooked(work);
         let (job, answer) = job(Access::Write, Turn::Arrival, 0, work);
         self.inner.urgent.push_urgent(job)?;
         tokio::time::timeout(limit, answered(answer))
@@ -329,8 +327,7 @@ impl Db {
         T: Send + 'static,
         F: Fn(&mut dyn Tx) -> Result<T> + Send + 'static,
     {
-        #[cfg(test)]
-        let work = self.faulty(work);
+        let work = self.hooked(work);
         let (job, answer) = job(Access::Read, turn, 0, work);
         self.push(queue, job)?;
         answered(answer).await
@@ -381,20 +378,19 @@ impl Db {
         self.metrics().register(figures, registry);
     }
 
-    /// Wraps `work` so that its transaction fails on request.
-    #[cfg(test)]
-    fn faulty<T, F>(&self, work: F) -> impl Fn(&mut dyn Tx) -> Result<T> + Send + use<T, F>
+    /// Wraps `work` so that tests can watch its transaction and make it fail.
+    fn hooked<T, F>(&self, work: F) -> impl Fn(&mut dyn Tx) -> Result<T> + Send + use<T, F>
     where
         F: Fn(&mut dyn Tx) -> Result<T> + Send,
     {
-        let faults = Arc::clone(&self.inner.faults);
-        move |tx| work(&mut fault::FaultyTx::new(tx, &faults))
+        let hooks = self.inner.context.hooks.clone();
+        move |tx| hooks.run(tx, &work)
     }
 
     /// Failures to inject, for tests of atomicity.
     #[cfg(test)]
     pub(crate) fn faults(&self) -> &fault::Faults {
-        &self.inner.faults
+        &self.inner.context.hooks
     }
 }
 

@@ -80,12 +80,6 @@ pub(crate) trait Tx {
     /// the transaction, just before the commit. The command fails if an amount exceeds the limit of its row.
     fn tail(&mut self, tail: Tail);
 
-    /// Number of steps of the database's virtual machine since the last call. Only `SQLite` counts them.
-    #[cfg(test)]
-    fn steps(&mut self) -> u64 {
-        0
-    }
-
     /// Runs one statement. Returns the number of rows that it changed.
     fn exec(&mut self, sql: &'static str, params: Vec<Val<'_>>) -> Result<u64> {
         let [answer] = taken(self.batch(&[Stmt::new(sql, params)])?)?;

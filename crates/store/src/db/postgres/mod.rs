@@ -71,8 +71,6 @@ pub(super) fn open(url: &str, options: OpenOptions, context: &Context) -> Result
     let urgent_session = link.prepared(urgent_session)?.with_limit(urgent_link.answer());
     let session = apply_migrations(link.prepared(session)?, &link, migrate::MIGRATIONS)?;
     let [queue, urgent, lists, scans] = std::array::from_fn(|_| Arc::new(Queue::default()));
-    #[cfg(test)]
-    let faults = Arc::new(crate::db::fault::Faults::default());
     let mut threads = Vec::with_capacity(1 + connections + LISTERS + SCANNERS);
     let [first, first_urgent, none] =
         [Some(session), Some(urgent_session), None].map(|open| Arc::new(Mutex::new(open)));
@@ -87,13 +85,7 @@ pub(super) fn open(url: &str, options: OpenOptions, context: &Context) -> Result
             first: Arc::clone(first),
         };
         let pool = Arc::clone(server.link.pool());
-        let worker = Worker::new(
-            server,
-            pool,
-            context.clone(),
-            #[cfg(test)]
-            Arc::clone(&faults),
-        );
+        let worker = Worker::new(server, pool, context.clone());
         let queue = Arc::clone(queue);
         threads.push(spawn(&format!("store-{number}"), move || {
             worker.run(&queue);
@@ -109,8 +101,6 @@ pub(super) fn open(url: &str, options: OpenOptions, context: &Context) -> Result
         link: Some(crate::db::Link::Postgres(Box::new(link))),
         wal: None,
         space: None,
-        #[cfg(test)]
-        faults,
     })
 }
 

@@ -8,7 +8,7 @@ use crate::{
     Error,
     db::{
         Context,
-        fault::Faults,
+        hooks::Hooks,
         job::{self, Access, Job, Queue, Turn},
         metrics::Metrics,
         tail::{Tail, WindowChange, WindowKey},
@@ -75,15 +75,12 @@ impl Fake {
     }
 
     fn worker(&self, pool: &Arc<Pool>) -> Worker<Self> {
-        Worker::new(
-            self.clone(),
-            Arc::clone(pool),
-            Context {
-                metrics: Metrics::default(),
-                rows: Arc::<MoneyRows>::default(),
-            },
-            Arc::<Faults>::default(),
-        )
+        let context = Context {
+            metrics: Metrics::default(),
+            rows: Arc::<MoneyRows>::default(),
+            hooks: Hooks::default(),
+        };
+        Worker::new(self.clone(), Arc::clone(pool), context)
     }
 }
 

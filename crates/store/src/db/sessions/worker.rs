@@ -23,8 +23,8 @@ use crate::{
     Error, Result,
     db::{
         Context,
+        hooks::HookPoints as _,
         job::{Access, Job, Next, Queue},
-        metrics::Metrics,
         tail::{SharedRow, SharedRows, Sums, Tail, Written},
     },
 };
@@ -84,27 +84,16 @@ pub(crate) struct Worker<S: Server> {
     server: S,
     session: Option<OpenSession<S::Session>>,
     pool: Arc<Pool>,
-    metrics: Metrics,
-    rows: Arc<dyn SharedRows>,
-    #[cfg(test)]
-    faults: Arc<crate::db::fault::Faults>,
+    context: Context,
 }
 
 impl<S: Server> Worker<S> {
-    pub(crate) fn new(
-        server: S,
-        pool: Arc<Pool>,
-        Context { metrics, rows }: Context,
-        #[cfg(test)] faults: Arc<crate::db::fault::Faults>,
-    ) -> Self {
+    pub(crate) fn new(server: S, pool: Arc<Pool>, context: Context) -> Self {
         Self {
             server,
             session: None,
             pool,
-            metrics,
-            rows,
-            #[cfg(test)]
-            faults,
+            context,
         }
     }
 
@@ -124,7 +113,7 @@ impl<S: Server> Worker<S> {
     /// a session, the jobs waiting in the queue are answered as well: each would wait in vain for a
     /// connection.
     pub(crate) fn serve(&mut self, mut jobs: Vec<Box<dyn Job>>, queue: &Queue) {
-        let metrics = self.metrics.clone();
+        let metrics = self.context.metrics.clone();
         let _busy = metrics.took(&jobs);
         let mut lone = Vec::new();
         while !jobs.is_empty() {
@@ -183,7 +172,7 @@ impl<S: Server> Worker<S> {
     /// attempts so far.
     fn one(&mut self, job: &mut Box<dyn Job>, mut tries: u32, queue: &Queue) -> Result<()> {
         loop {
-            self.metrics.retried();
+            self.context.metrics.retried();
             tries += 1;
             if tries > 1 {
                 self.server.pause(pause(tries));
@@ -240,17 +229,13 @@ impl<S: Server> Worker<S> {
         let (mut crowd, mut blamed, mut low) = (Vec::new(), None, Vec::new());
         let tails = std::mem::take(&mut pipeline.tails);
         if outcome.is_ok() && pipeline.failure.is_none() {
-            #[cfg(test)]
-            let written = write_tails(&*self.rows, &mut pipeline, &tails, is_group, &self.faults);
-            #[cfg(not(test))]
-            let written = write_tails(&*self.rows, &mut pipeline, &tails, is_group);
-            match written {
+            match write_tails(&self.context, &mut pipeline, &tails, is_group) {
                 Ok(written) => {
                     crowd = jobs_of(&written.missed, &tails, &ends);
                     low = written.low;
                 }
                 Err(error) => {
-                    blamed = is_group.then(|| blame(&*self.rows, pipeline.answered(), &tails, &ends));
+                    blamed = is_group.then(|| blame(&*self.context.rows, pipeline.answered(), &tails, &ends));
                     outcome = Err(error);
                 }
             }
@@ -269,7 +254,7 @@ impl<S: Server> Worker<S> {
             (None, Ok(())) if is_begun => {
                 let ran = self.commit(open, ends.len());
                 if matches!(ran, GroupOutcome::Done) {
-                    self.rows.committed(&tails, low);
+                    self.context.rows.committed(&tails, low);
                 }
                 ran
             }
@@ -321,20 +306,18 @@ impl<S: Server> Worker<S> {
     }
 
     fn commit(&mut self, mut open: OpenSession<S::Session>, jobs: usize) -> GroupOutcome {
-        #[cfg(test)]
-        if let Err(error) = self.faults.at_commit() {
+        if let Err(error) = self.context.hooks.at_commit() {
             self.roll_back(open, true);
             return GroupOutcome::InDoubt(error);
         }
         let began = Instant::now();
         match open.session.end("COMMIT") {
             Ok(()) => {
-                #[cfg(test)]
-                if let Err(error) = self.faults.after_commit() {
+                if let Err(error) = self.context.hooks.after_commit() {
                     // Drops the session, as a lost connection would be.
                     return GroupOutcome::InDoubt(error);
                 }
-                self.metrics.committed(jobs, began.elapsed());
+                self.context.metrics.committed(jobs, began.elapsed());
                 self.session = Some(open);
                 GroupOutcome::Done
             }
@@ -363,11 +346,10 @@ impl<S: Server> Worker<S> {
 
 /// Writes the tails of the jobs of a transaction, after all other statements. A lone job without room fails.
 fn write_tails<S: Session>(
-    rows: &dyn SharedRows,
+    context: &Context,
     pipeline: &mut Pipeline<'_, S>,
     tails: &[Tail],
     is_group: bool,
-    #[cfg(test)] faults: &crate::db::fault::Faults,
 ) -> Result<Written> {
     if tails.is_empty() {
         return Ok(Written::default());
@@ -375,13 +357,13 @@ fn write_tails<S: Session>(
     if is_group {
         pipeline.begin_tails();
     }
-    #[cfg(test)]
-    let pipeline = &mut crate::db::fault::FaultyTx::new(pipeline, faults);
-    if is_group {
-        rows.write(pipeline, &Sums::of(tails))
-    } else {
-        rows.write_of_one(pipeline, tails)
-    }
+    context.hooks.run(pipeline, |tx| {
+        if is_group {
+            context.rows.write(tx, &Sums::of(tails))
+        } else {
+            context.rows.write_of_one(tx, tails)
+        }
+    })
 }
 
 /// Jobs of a group whose tails could not be written.

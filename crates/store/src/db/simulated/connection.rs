@@ -70,21 +70,13 @@ impl Job for Answered {
 pub(super) fn open(link: &SimulatedLink, connections: usize, context: &Context) -> Backend {
     let (queue, urgent) = (Arc::<Queue>::default(), Arc::<Queue>::default());
     let pool = Arc::<Pool>::default();
-    #[cfg(test)]
-    let faults = Arc::<crate::db::fault::Faults>::default();
     for number in 0..=connections {
         let drawn = Drawn::default();
         let dial = SimulatedDial {
             link: link.clone(),
             drawn: Arc::clone(&drawn),
         };
-        let worker = Worker::new(
-            dial,
-            Arc::clone(&pool),
-            context.clone(),
-            #[cfg(test)]
-            Arc::clone(&faults),
-        );
+        let worker = Worker::new(dial, Arc::clone(&pool), context.clone());
         let connection = Connection {
             link: link.clone(),
             drawn,
@@ -106,8 +98,6 @@ pub(super) fn open(link: &SimulatedLink, connections: usize, context: &Context) 
         link: Some(Link::Simulated(link.clone())),
         wal: None,
         space: None,
-        #[cfg(test)]
-        faults,
     }
 }
 

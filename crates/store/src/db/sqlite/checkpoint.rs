@@ -31,6 +31,7 @@ use super::{Connection, beside};
 use crate::{
     Error, Result,
     db::{
+        hooks::HookPoints as _,
         spawn,
         tx::Tx as _,
         value::{Row, vals},
@@ -171,8 +172,6 @@ pub(super) struct Log {
     length: u64,
     /// Length to which the next restart cuts the file, if the connection that writes knows it.
     limit: Option<u64>,
-    #[cfg(test)]
-    pub(super) faults: Arc<crate::db::fault::Faults>,
 }
 
 /// Receiver of the signals of a [`Log`].
@@ -192,8 +191,6 @@ pub(super) fn log(path: &Path) -> (Log, Signalled) {
         seen: 0,
         length: 0,
         limit: None,
-        #[cfg(test)]
-        faults: Arc::default(),
     };
     (log, Signalled { progress, signals })
 }
@@ -272,8 +269,8 @@ impl Log {
         match connection.copy_log() {
             Ok(Some((_, copied))) => {
                 self.progress.lock().copied(before, copied);
-                #[cfg(test)]
-                self.faults.copied_by_writer(copied.saturating_sub(before.copied));
+                let pages = copied.saturating_sub(before.copied);
+                connection.hooks.copied_by_writer(pages);
             }
             Ok(None) => {}
             Err(error) => tracing::error!(%error, "WAL checkpoint failed"),

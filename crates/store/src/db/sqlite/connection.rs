@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::HashMap, path::Path};
 
 use rusqlite::{
-    CachedStatement, ErrorCode, OpenFlags,
+    CachedStatement, ErrorCode, OpenFlags, StatementStatus,
     config::DbConfig,
     types::{ToSqlOutput, Value, ValueRef},
 };
@@ -13,6 +13,7 @@ use crate::{
     Error, Result,
     db::{
         Dialect,
+        hooks::{HookPoints as _, Hooks},
         known_budgets::KnownBudgets,
         tail::Tail,
         tx::{Answer, Stmt, Tx},
@@ -40,9 +41,7 @@ pub(in crate::db) struct Connection {
     pub(super) tails: Vec<Tail>,
     /// Budgets as this connection has read them. Cleared after every rollback.
     pub(super) budgets: KnownBudgets,
-    /// Steps of statements that nobody has asked for yet.
-    #[cfg(test)]
-    steps: u64,
+    pub(super) hooks: Hooks,
 }
 
 impl Connection {
@@ -106,8 +105,7 @@ impl Connection {
             texts: HashMap::new(),
             tails: Vec::new(),
             budgets: KnownBudgets::default(),
-            #[cfg(test)]
-            steps: 0,
+            hooks: Hooks::default(),
         })
     }
 
@@ -166,11 +164,8 @@ impl Connection {
         let mut prepared = self.inner.prepare_cached(text).map_err(failure)?;
         for statement in statements {
             let answer = self.one(&mut prepared, statement)?;
-            #[cfg(test)]
-            {
-                let steps = prepared.reset_status(rusqlite::StatementStatus::VmStep);
-                self.steps += u64::try_from(steps).unwrap_or_default();
-            }
+            self.hooks
+                .stepped(|| prepared.reset_status(StatementStatus::VmStep));
             statement.check(&answer)?;
             answers.push(answer);
         }
@@ -221,11 +216,6 @@ impl Tx for Connection {
 
     fn tail(&mut self, tail: Tail) {
         self.tails.push(tail);
-    }
-
-    #[cfg(test)]
-    fn steps(&mut self) -> u64 {
-        std::mem::take(&mut self.steps)
     }
 
     fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>> {

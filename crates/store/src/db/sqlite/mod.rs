@@ -60,17 +60,12 @@ pub(super) fn open(path: &Path, checkpoint_after: Duration, context: &Context) -
     // Every thread closes its connection before it drops this.
     let file = Arc::new(file);
     let space = Space::of(path);
-    #[cfg(test)]
-    let faults = Arc::new(crate::db::fault::Faults::default());
     let (mut log, signalled) = checkpoint::log(path);
-    #[cfg(test)]
-    {
-        log.faults = Arc::clone(&faults);
-    }
     let connection = Connection::writer(path, &space, &mut log).and_then(|mut connection| {
         apply_migrations(&mut connection)?;
         statistics::set(&mut connection)?;
         log.begin(&mut connection)?;
+        connection.hooks = context.hooks.clone();
         Ok(connection)
     });
     let connection = connection.map_err(|error| space.cause_of(error))?;
@@ -85,7 +80,8 @@ pub(super) fn open(path: &Path, checkpoint_after: Duration, context: &Context) -
         ("scan", &scans, SCANNERS),
     ] {
         for number in 1..=count {
-            let connection = Connection::reader(path).map_err(|error| space.cause_of(error))?;
+            let mut connection = Connection::reader(path).map_err(|error| space.cause_of(error))?;
+            connection.hooks = context.hooks.clone();
             let name = format!("store-{name}-{number}");
             threads.push(reader(&name, connection, queue, (&context.metrics, &file))?);
         }
@@ -95,14 +91,11 @@ pub(super) fn open(path: &Path, checkpoint_after: Duration, context: &Context) -
         space: space.clone(),
         log,
         path: path.to_owned(),
-        metrics: context.metrics.clone(),
+        context: context.clone(),
         checkpoint_after,
-        rows: Arc::clone(&context.rows),
         written: Vec::new(),
         low: Vec::new(),
         guarded: 0,
-        #[cfg(test)]
-        faults: Arc::clone(&faults),
     };
     let queue = Arc::clone(&writes);
     threads.push(spawn("store-write", move || {
@@ -123,8 +116,6 @@ pub(super) fn open(path: &Path, checkpoint_after: Duration, context: &Context) -
         link: None,
         wal: Some(beside(path, "-wal")),
         space: Some(space),
-        #[cfg(test)]
-        faults,
     })
 }
 

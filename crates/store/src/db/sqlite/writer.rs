@@ -15,20 +15,18 @@
 use std::{
     collections::VecDeque,
     path::PathBuf,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
 use sortie_api::OrgId;
 
 use super::{checkpoint::Log, connection::Connection, space::Space};
-#[cfg(test)]
-use crate::db::fault::FaultyTx;
 use crate::{
     Error, Result,
     db::{
+        Context,
+        hooks::HookPoints as _,
         job::{Access, Job, Next, Queue},
-        metrics::Metrics,
         tail::{SharedRows, Sums, Tail, Written},
         tx::Tx,
     },
@@ -51,18 +49,15 @@ pub(super) struct Writer {
     pub(super) path: PathBuf,
     pub(super) space: Space,
     pub(super) log: Log,
-    pub(super) metrics: Metrics,
+    pub(super) context: Context,
     /// Time without a job after which the write-ahead log is checkpointed.
     pub(super) checkpoint_after: Duration,
-    pub(super) rows: Arc<dyn SharedRows>,
     /// Tails that were written in the open transaction.
     pub(super) written: Vec<Tail>,
     /// Organizations whose credits these tails have left low.
     pub(super) low: Vec<OrgId>,
     /// Number of further groups of several jobs that run in savepoints.
     pub(super) guarded: u32,
-    #[cfg(test)]
-    pub(super) faults: Arc<crate::db::fault::Faults>,
 }
 
 /// Main loop of the writing thread.
@@ -71,7 +66,7 @@ pub(super) fn run(mut writer: Writer, queue: &Queue) {
     loop {
         match queue.take(GROUP, GROUP_BYTES, tidy_after) {
             Next::Jobs(jobs) => {
-                let metrics = writer.metrics.clone();
+                let metrics = writer.context.metrics.clone();
                 let _busy = metrics.took(&jobs);
                 writer.commit_all(jobs.into());
                 writer.log.keep(&mut writer.connection);
@@ -82,8 +77,7 @@ pub(super) fn run(mut writer: Writer, queue: &Queue) {
                     tracing::warn!(%error, "WAL checkpoint failed");
                     None
                 });
-                #[cfg(test)]
-                writer.faults.checkpointed();
+                writer.context.hooks.checkpointed();
             }
             Next::Closed => return,
         }
@@ -129,8 +123,7 @@ impl Writer {
     /// Runs jobs in groups until all are answered. More than one group is needed if a job ends the transaction
     /// of its group or spoils it, or if the tails cannot be written together.
     fn commit_all(&mut self, mut jobs: VecDeque<Box<dyn Job>>) {
-        #[cfg(test)]
-        if let Some(groups) = self.faults.take_guarded() {
+        if let Some(groups) = self.context.hooks.take_guarded() {
             self.guarded = groups;
         }
         let are_several = jobs.len() > 1;
@@ -186,7 +179,7 @@ impl Writer {
     /// Puts jobs back in front of those that have not run.
     fn again(&self, settled: Vec<Settled>, jobs: &mut VecDeque<Box<dyn Job>>) {
         for (job, _) in settled.into_iter().rev() {
-            self.metrics.retried();
+            self.context.metrics.retried();
             jobs.push_front(job);
         }
     }
@@ -236,8 +229,9 @@ impl Writer {
         if let Err(error) = self.commit() {
             return GroupOutcome::Failed(error);
         }
-        self.metrics.committed(settled.len(), since.elapsed());
-        self.rows.committed(&self.written, std::mem::take(&mut self.low));
+        self.context.metrics.committed(settled.len(), since.elapsed());
+        let low = std::mem::take(&mut self.low);
+        self.context.rows.committed(&self.written, low);
         GroupOutcome::Committed
     }
 
@@ -308,19 +302,14 @@ impl Writer {
 
     /// Runs the statements of tails. Tests can make them fail.
     fn on_tails<T>(&mut self, write: impl FnOnce(&dyn SharedRows, &mut dyn Tx) -> T) -> T {
-        #[cfg(test)]
-        let tx = &mut FaultyTx::new(&mut self.connection, &self.faults);
-        #[cfg(not(test))]
-        let tx = &mut self.connection;
-        write(&*self.rows, tx)
+        let Context { rows, hooks, .. } = &self.context;
+        hooks.run(&mut self.connection, |tx| write(&**rows, tx))
     }
 
     fn commit(&mut self) -> Result<()> {
-        #[cfg(test)]
-        self.faults.at_commit()?;
+        self.context.hooks.at_commit()?;
         self.connection.control("COMMIT")?;
-        #[cfg(test)]
-        self.faults.after_commit()?;
+        self.context.hooks.after_commit()?;
         Ok(())
     }
 
@@ -334,6 +323,7 @@ impl Writer {
             return Ok(());
         }
         self.connection = Connection::writer(&self.path, &self.space, &mut self.log)?;
+        self.connection.hooks = self.context.hooks.clone();
         Ok(())
     }
 }
