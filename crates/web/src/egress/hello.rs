@@ -1,7 +1,8 @@
 //! The first message of a TLS connection, read for the one name in it.
 //!
 //! The bytes are a stranger's: nothing is indexed unchecked, nothing is taken that a strict server would refuse, and
-//! where a reader could see two names there is none.
+//! where a reader could see two names there is none. Why not by rustls:
+//! `docs/decisions/0018-the-name-in-a-tls-hello-is-read-by-own-code.md`.
 
 /// The most that a hello may take up with its record headers, in bytes. Real ones have some hundreds to some thousands.
 const MAX_BYTES: usize = 16 * 1024;
@@ -319,6 +320,50 @@ pub(super) mod tests {
         ] {
             assert_eq!(parse(&hello_for(name)), Err(MALFORMED), "{name}");
         }
+    }
+
+    /// Returns the name that rustls finds in a hello. `None`: it refuses the hello.
+    fn found_by_rustls(hello: &[u8]) -> Option<Option<String>> {
+        let mut acceptor = rustls::server::Acceptor::default();
+        let mut rest = hello;
+        while !rest.is_empty() {
+            acceptor.read_tls(&mut rest).ok()?;
+        }
+        let accepted = acceptor.accept().ok()??;
+        Some(accepted.client_hello().server_name().map(str::to_owned))
+    }
+
+    /// `docs/decisions/0018-the-name-in-a-tls-hello-is-read-by-own-code.md`
+    #[test]
+    fn rustls_lets_through_what_is_refused_here_and_the_other_way_round() {
+        let hello = |names: &[u8]| {
+            let signature_algorithms = extension(13, &[0, 2, 4, 3]);
+            records(&message(&[names, &signature_algorithms].concat()), MAX_RECORD)
+        };
+        let named = |name: &str| Some(Some(name.to_owned()));
+        assert_eq!(
+            found_by_rustls(&hello(&names(&["a.example"]))),
+            named("a.example")
+        );
+
+        // A tunnel to another address would take this for a hello without a name.
+        let address = hello(&names(&["192.0.2.1"]));
+        assert_eq!(found_by_rustls(&address), Some(None));
+        assert_eq!(parse(&address), Ok(Hello::Whole(Some("192.0.2.1".to_owned()))));
+
+        // A server may read the second entry, whose type is unknown.
+        let mut list = vec![0, 24, HOST_NAME, 0, 9];
+        list.extend(b"a.example");
+        list.extend([1, 0, 9]);
+        list.extend(b"b.example");
+        let entries = hello(&extension(SERVER_NAME, &list));
+        assert_eq!(found_by_rustls(&entries), named("a.example"));
+        assert_eq!(parse(&entries), Err(MALFORMED));
+
+        // A server may accept a hello without signature algorithms.
+        let old = hello_for("a.example");
+        assert_eq!(found_by_rustls(&old), None);
+        assert_eq!(parse(&old), Ok(Hello::Whole(Some("a.example".to_owned()))));
     }
 
     #[test]
