@@ -24,8 +24,10 @@ use http::{
     header::{AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION, WWW_AUTHENTICATE},
 };
 use parking_lot::{Mutex, MutexGuard};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use url::form_urlencoded;
 
 use crate::serve::Serving;
 
@@ -171,40 +173,18 @@ impl Service {
 }
 
 fn fields(text: &str) -> HashMap<String, String> {
-    let decoded = |text: &str| {
-        let text = text.replace('+', " ");
-        let mut bytes = Vec::new();
-        let mut rest = text.as_bytes();
-        while let Some((&first, behind)) = rest.split_first() {
-            let hex = behind.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-            let escaped = hex
-                .filter(|_| first == b'%')
-                .and_then(|hex| u8::from_str_radix(hex, 16).ok());
-            bytes.push(escaped.unwrap_or(first));
-            rest = if escaped.is_some() {
-                behind.get(2..).unwrap_or_default()
-            } else {
-                behind
-            };
-        }
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
-    let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
-    pairs
-        .map(|(name, value)| (decoded(name), decoded(value)))
-        .collect()
+    form_urlencoded::parse(text.as_bytes()).into_owned().collect()
 }
 
+/// Set of the characters that every escape of a URL covers: all but the unreserved ones.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
 fn percent(text: &str) -> String {
-    text.bytes().fold(String::new(), |mut all, byte| {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            all.push(char::from(byte));
-        } else {
-            // Writing to a String cannot fail.
-            let _written = write!(all, "%{byte:02X}");
-        }
-        all
-    })
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 fn hex(text: &str) -> String {

@@ -7,6 +7,7 @@
 
 use std::{collections::HashMap, rc::Rc};
 
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 /// In-place paths from any part of a schema at most.
@@ -195,11 +196,11 @@ impl<'a> Graph<'a> {
         let Some(fragment) = reference.strip_prefix('#') else {
             return Err("$ref: must stay within the schema, beginning with `#`".to_owned());
         };
-        let fragment = percent_decoded(fragment);
+        let fragment = percent_decode_str(fragment).decode_utf8_lossy();
         let found: Vec<&Value> = if fragment.is_empty() || fragment.starts_with('/') {
             self.root.pointer(&fragment).into_iter().collect()
         } else {
-            self.anchors.get(fragment.as_str()).cloned().unwrap_or_default()
+            self.anchors.get(fragment.as_ref()).cloned().unwrap_or_default()
         };
         if found.is_empty() {
             return Err(format!(
@@ -334,21 +335,4 @@ fn collect_anchors<'a>(value: &'a Value, anchors: &mut HashMap<&'a str, Vec<&'a 
         Value::Array(items) => items.iter().for_each(|value| collect_anchors(value, anchors)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
-}
-
-/// `%2F` and the like as the characters that they stand for.
-fn percent_decoded(text: &str) -> String {
-    let mut pieces = text.split('%');
-    let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
-    for piece in pieces {
-        let coded = piece.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        bytes.push(coded.unwrap_or(b'%'));
-        let plain = if coded.is_some() {
-            piece.get(2..)
-        } else {
-            Some(piece)
-        };
-        bytes.extend_from_slice(plain.unwrap_or_default().as_bytes());
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
