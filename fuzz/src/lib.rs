@@ -13,6 +13,9 @@ mod bounds;
 mod fence;
 mod input;
 mod memory;
+#[expect(dead_code, reason = "the parsers need a part of it")]
+#[path = "../../crates/agent/src/surrogates.rs"]
+mod surrogates;
 pub mod targets;
 mod text;
 #[path = "../../crates/connect/src/tool_name.rs"]

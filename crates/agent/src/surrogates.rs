@@ -1,4 +1,4 @@
-//! Surrogate pairs in JSON: providers refuse a request that holds half of one.
+//! Escapes `\uXXXX` in JSON, and their surrogate pairs: providers refuse a request that holds half of one.
 
 use std::borrow::Cow;
 
@@ -33,8 +33,8 @@ pub fn paired(json: &str) -> Cow<'_, str> {
     Cow::Owned(whole)
 }
 
-/// The code unit whose escape, in the form `\uXXXX`, begins at this byte.
-fn unit_at(json: &str, at: usize) -> Option<u16> {
+/// Returns the code unit of the escape `\uXXXX` that begins at this byte. `None` if there is no such escape.
+pub fn unit_at(json: &str, at: usize) -> Option<u16> {
     let digits = json.get(at..)?.strip_prefix("\\u")?.get(..4)?;
     let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hex.then(|| u16::from_str_radix(digits, 16).ok())?

@@ -15,6 +15,8 @@ mod outlet;
 mod text;
 mod tool_name;
 
+use sortie_agent::surrogates;
+
 pub use connection::{Auth, Connection, Target, TokenError, Tokens};
 pub use connector::{Connector, OPEN_TIMEOUT, OpenError, Opened, Status, TestReport};
 pub use failure::Failure;

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
+use crate::surrogates::unit_at;
+
 /// Values that are no JSON become null, so that they cost no more than the field that has them: Python writes `NaN` and
 /// `Infinity`, C `nan` and `-inf`. Control characters and unknown escapes in strings become characters of the string. A
 /// text that is broken in another way stays broken, and one that is JSON is left alone. The work is linear.
@@ -60,7 +62,7 @@ fn push_string<'a>(text: &'a str, whole: &mut String) -> &'a str {
                 return rest;
             }
             Some('\\') => match rest.chars().next() {
-                Some(next) if is_escape(next, rest) => {
+                Some(next) if is_escape(next, from) => {
                     whole.extend(['\\', next]);
                     rest = characters_after(rest);
                 }
@@ -78,11 +80,11 @@ fn push_string<'a>(text: &'a str, whole: &mut String) -> &'a str {
     ""
 }
 
-/// Whether `rest`, which begins with `next`, continues an escape.
-fn is_escape(next: char, rest: &str) -> bool {
+/// Whether `text` begins with an escape. `next` is the character after its backslash.
+fn is_escape(next: char, text: &str) -> bool {
     match next {
         '"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't' => true,
-        'u' => unit(rest).is_some(),
+        'u' => unit_at(text, 0).is_some(),
         _ => false,
     }
 }
@@ -91,13 +93,6 @@ fn characters_after(text: &str) -> &str {
     let mut characters = text.chars();
     characters.next();
     characters.as_str()
-}
-
-/// The code unit at the beginning of `text`, in the form `uXXXX`.
-fn unit(text: &str) -> Option<u16> {
-    let digits = text.get(1..5)?;
-    let is_hex = text.starts_with('u') && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_hex.then(|| u16::from_str_radix(digits, 16).ok())?
 }
 
 /// The objects of a text, in which one value follows the other, and those of its lists. Some servers send several where

@@ -12,6 +12,8 @@ use rmcp::model::{
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json, value::RawValue};
 
+use crate::surrogates::unit_at;
+
 /// Nesting of values that is read, in levels. The JSON library reads 127, and the protocol's types take a few of them.
 const DEPTH: usize = 100;
 /// Text in place of a value that is nested deeper.
@@ -277,8 +279,8 @@ impl Mender<'_> {
         while let Some(byte) = self.text.as_bytes().get(at) {
             at = match byte {
                 b'"' => return at + 1,
-                b'\\' => match self.code_unit(at) {
-                    Some(0xd800..=0xdbff) if matches!(self.code_unit(at + 6), Some(0xdc00..=0xdfff)) => {
+                b'\\' => match unit_at(self.text, at) {
+                    Some(0xd800..=0xdbff) if matches!(unit_at(self.text, at + 6), Some(0xdc00..=0xdfff)) => {
                         at + 12
                     }
                     Some(0xd800..=0xdfff) => self.replace(at, at + 6, "\\ufffd"),
@@ -289,12 +291,6 @@ impl Mender<'_> {
             };
         }
         at
-    }
-
-    /// The value of an escape such as `\ud83d`.
-    fn code_unit(&self, at: usize) -> Option<u16> {
-        let digits = self.text.get(at..at + 6)?.strip_prefix("\\u")?;
-        u16::from_str_radix(digits, 16).ok()
     }
 
     fn finished(mut self) -> Option<String> {

@@ -7,6 +7,8 @@
 
 use std::fmt::{self, Write as _};
 
+use crate::surrogates::unit_at;
+
 /// Levels of nesting that are read.
 const DEPTH: usize = 128;
 /// Bytes of the text that an error quotes.
@@ -443,13 +445,8 @@ impl<'t> Reader<'t> {
 
     /// Reads `\u` with its digits. Half of a surrogate pair becomes U+FFFD.
     fn unicode(&mut self) -> Result<Escape, Unreadable> {
-        let unit = |text: &str| {
-            let digits = text.strip_prefix("\\u")?.get(..4)?;
-            let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-            is_hex.then(|| u16::from_str_radix(digits, 16).ok()).flatten()
-        };
         let rest = self.rest();
-        let Some(first) = unit(rest) else {
+        let Some(first) = unit_at(rest, 0) else {
             if rest.len() < 6 {
                 self.at = self.text.len();
                 return Err(self.cut());
@@ -457,11 +454,7 @@ impl<'t> Reader<'t> {
             return Err(self.refused("\\u needs four hexadecimal digits; write a backslash as \\\\"));
         };
         let is_high = (0xd800..0xdc00).contains(&first);
-        let is_pair = is_high
-            && rest
-                .get(6..)
-                .and_then(unit)
-                .is_some_and(|second| (0xdc00..0xe000).contains(&second));
+        let is_pair = is_high && matches!(unit_at(rest, 6), Some(0xdc00..=0xdfff));
         let (taken, written) = if is_pair {
             (12, rest.get(..12))
         } else if (0xd800..0xe000).contains(&first) {
