@@ -11,15 +11,13 @@ use sortie_net::{EngineClient, Timeouts};
 use url::Url;
 
 use crate::{
-    anthropic, builtin, gemini, openai_chat, openai_responses,
+    builtin,
     provider::{END_WAIT, Entry, InvalidSettings, Provider},
-    settings::{Api, ModelSettings, ProviderSettings, Settings},
+    settings::{ModelSettings, ProviderSettings, Settings},
 };
 
 /// The connection to a provider.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Abilities that settings can give a model.
-const CAPABILITIES: [&str; 5] = ["tools", "structured_output", "thinking", "vision", "documents"];
 
 /// The models of a node.
 pub struct Catalog {
@@ -76,12 +74,7 @@ fn provided(settings: &Settings, own: &[Entry]) -> Result<Vec<Arc<dyn Model>>, I
             end_wait: END_WAIT,
         };
         for entry in entries(provider, own) {
-            models.push(match provider.api {
-                Api::Anthropic => anthropic::client(&ready, entry)?,
-                Api::OpenaiResponses => openai_responses::client(&ready, entry)?,
-                Api::OpenaiChat => openai_chat::client(&ready, entry)?,
-                Api::Gemini => gemini::client(&ready, entry)?,
-            });
+            models.push((provider.api.0.client)(&ready, entry)?);
         }
     }
     Ok(models)
@@ -114,7 +107,10 @@ pub(crate) fn base(provider: &ProviderSettings) -> Result<Url, InvalidSettings> 
     let wrong = |rule: &str| refused(format!("provider {:?}: base_url {rule}", provider.name));
     let mut base = match &provider.base_url {
         Some(url) => url.clone(),
-        None => home(provider.api)
+        None => provider
+            .api
+            .0
+            .home
             .parse()
             .map_err(|_| wrong("is needed: it has no address of its own"))?,
     };
@@ -130,14 +126,6 @@ pub(crate) fn base(provider: &ProviderSettings) -> Result<Url, InvalidSettings> 
     let path = base.path().trim_end_matches('/').to_owned();
     base.set_path(&path);
     Ok(base)
-}
-
-const fn home(api: Api) -> &'static str {
-    match api {
-        Api::Anthropic => "https://api.anthropic.com",
-        Api::OpenaiResponses | Api::OpenaiChat => "https://api.openai.com/v1",
-        Api::Gemini => "https://generativelanguage.googleapis.com",
-    }
 }
 
 /// The operator's models, completed and checked.
@@ -170,7 +158,7 @@ fn wrong(model: &ModelSettings, why: &str) -> InvalidSettings {
 
 /// A model of the operator's with what it has from the built-in one of its id.
 fn complete(model: &ModelSettings) -> Result<Entry, InvalidSettings> {
-    let known = builtin::find(&model.id).map(builtin::Builtin::info);
+    let known = builtin::find(&model.id);
     let known = known.as_ref();
     let needs = |what: &str| wrong(model, what);
     if model.id.trim().is_empty() {
@@ -206,11 +194,11 @@ fn complete(model: &ModelSettings) -> Result<Entry, InvalidSettings> {
     if let Some(unknown) = info
         .capabilities
         .iter()
-        .find(|can| !CAPABILITIES.contains(&can.as_str()))
+        .find(|can| !builtin::ALL.contains(&can.as_str()))
     {
         return Err(needs(&format!(
             "capability {unknown:?} is none of {}",
-            CAPABILITIES.join(", ")
+            builtin::ALL.join(", ")
         )));
     }
     Ok(Entry {
@@ -225,12 +213,12 @@ fn complete(model: &ModelSettings) -> Result<Entry, InvalidSettings> {
 fn entries<'a>(provider: &'a ProviderSettings, own: &'a [Entry]) -> impl Iterator<Item = Entry> + 'a {
     let of_own = |id: &str| own.iter().find(|entry| entry.info.id == id);
     let builtins =
-        builtin::offered(&provider.name, provider.api).filter_map(move |builtin| match of_own(builtin.id) {
+        builtin::offered(&provider.name, provider.api).filter_map(move |info| match of_own(&info.id) {
             Some(own) if own.info.provider == provider.name => Some(own.clone()),
             Some(_) => None,
             None => Some(Entry {
-                info: builtin.info(),
-                upstream: builtin.id.to_owned(),
+                upstream: info.id.clone(),
+                info,
                 effort: None,
             }),
         });

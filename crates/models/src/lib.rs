@@ -13,10 +13,9 @@ mod endpoint;
 mod estimate;
 mod gemini;
 mod json;
+mod known;
 mod media;
 mod openai;
-mod openai_chat;
-mod openai_responses;
 mod optional;
 mod probe;
 mod provider;
@@ -27,8 +26,11 @@ mod test_server;
 mod transport;
 mod wire;
 
+use sortie_agent::surrogates;
+
 pub use builtin::builtin_provider;
 pub use catalog::{Catalog, catalog};
+pub use known::{Api, KnownProvider};
 pub use probe::probe;
 pub use provider::InvalidSettings;
-pub use settings::{Api, ModelSettings, ProviderSettings, Settings};
+pub use settings::{ModelSettings, ProviderSettings, Settings};

@@ -45,65 +45,36 @@ pub(crate) fn data_url(media: &Media) -> String {
 }
 
 /// The way in which a provider counts pictures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counting {
-    /// Claude: one token a patch of 28 pixels, up to 4,784 (since 4.7) or about 1,600.
-    Claude { sharp: bool },
-    /// `OpenAI` with `detail` `high`: patches of 32 pixels, up to 2,500, times a factor. It is 1.2 in the line of GPT-6 and
-    /// at most 2.46 before; models before that count at most eight tiles of 170 tokens and 85 more.
-    Openai { since_6: bool },
-    /// Gemini: up to 2,240 since version 3; before, 258 for each tile of 256 to 768 pixels.
-    Gemini { since_3: bool },
-    /// A server of unknown models: one token a patch of 14 pixels, up to 16,384.
-    Unknown,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counting {
+    /// Most tokens of the picture of a page, or of one whose size is unknown.
+    pub(crate) largest: u64,
+    /// Most tokens of a picture with this width and height in pixels.
+    pub(crate) picture: fn(u32, u32) -> u64,
 }
 
 impl Counting {
+    /// A server of unknown models: one token a patch of 14 pixels, up to 16,384.
+    pub(crate) const UNKNOWN: Self = Self {
+        largest: 16_384,
+        picture: |width, height| patches(width, height, 14).min(16_384),
+    };
+
     /// The most tokens of this piece of media, which is of this kind.
     pub(crate) fn most_tokens(self, kind: Kind, media: &Media) -> u64 {
-        let page = self.largest_picture();
         FRAME
             + match kind {
-                Kind::Picture => media.pixels.map_or(page, |pixels| self.picture(pixels)),
-                Kind::Document => pages(&media.data).unwrap_or(UNKNOWN_PAGES) * (page + PAGE_TEXT),
+                Kind::Picture => media
+                    .pixels
+                    .map_or(self.largest, |(width, height)| (self.picture)(width, height)),
+                Kind::Document => pages(&media.data).unwrap_or(UNKNOWN_PAGES) * (self.largest + PAGE_TEXT),
             }
-    }
-
-    fn largest_picture(self) -> u64 {
-        match self {
-            Self::Claude { sharp: true } => 4_784,
-            Self::Claude { sharp: false } => 1_600,
-            Self::Openai { since_6 } => openai(2_500, since_6),
-            Self::Gemini { since_3: true } => 2_240,
-            // A page is scaled to at most 3,072 pixels: sixteen tiles.
-            Self::Gemini { since_3: false } => 16 * 258,
-            Self::Unknown => 16_384,
-        }
-    }
-
-    fn picture(self, (width, height): (u32, u32)) -> u64 {
-        let patches = |size: u32| u64::from(width.div_ceil(size)) * u64::from(height.div_ceil(size));
-        let counted = match self {
-            Self::Claude { .. } => patches(28),
-            Self::Openai { since_6 } => openai(patches(32), since_6),
-            Self::Gemini { since_3: true } => 2_240,
-            Self::Gemini { since_3: false } => {
-                // Two thirds of the shorter edge, within bounds.
-                let tile = (width.min(height) / 3 * 2).clamp(256, 768);
-                return 258 * patches(tile).max(1);
-            }
-            Self::Unknown => patches(14),
-        };
-        counted.min(self.largest_picture())
     }
 }
 
-fn openai(patches: u64, since_6: bool) -> u64 {
-    if since_6 {
-        patches.saturating_mul(120).div_ceil(100)
-    } else {
-        patches.saturating_mul(246).div_ceil(100).max(85 + 8 * 170)
-    }
+/// Returns the number of square patches with this edge, in pixels, that cover a picture.
+pub(crate) fn patches(width: u32, height: u32, edge: u32) -> u64 {
+    u64::from(width.div_ceil(edge)) * u64::from(height.div_ceil(edge))
 }
 
 /// The pages of a PDF; `None` where they cannot be read.
@@ -117,7 +88,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::test_server::{chart, report};
+    use crate::{
+        anthropic, gemini, openai,
+        test_server::{chart, report},
+    };
 
     fn picture(width: u32, height: u32) -> Media {
         Media {
@@ -134,13 +108,13 @@ mod tests {
     }
 
     const ALL: [Counting; 7] = [
-        Counting::Claude { sharp: true },
-        Counting::Claude { sharp: false },
-        Counting::Openai { since_6: true },
-        Counting::Openai { since_6: false },
-        Counting::Gemini { since_3: true },
-        Counting::Gemini { since_3: false },
-        Counting::Unknown,
+        anthropic::SHARP,
+        anthropic::COARSE,
+        openai::SINCE_6,
+        openai::BEFORE_6,
+        gemini::SINCE_3,
+        gemini::BEFORE_3,
+        Counting::UNKNOWN,
     ];
 
     #[test]
@@ -161,13 +135,13 @@ mod tests {
             pixels: None,
             ..picture(0, 0)
         };
-        let counting = Counting::Claude { sharp: true };
+        let counting = anthropic::SHARP;
         assert_eq!(counting.most_tokens(Kind::Picture, &unknown) - FRAME, 4_784);
     }
 
     #[test]
     fn a_document_counts_each_page_as_text_and_picture() {
-        let counting = Counting::Claude { sharp: false };
+        let counting = anthropic::COARSE;
         let two = b"%PDF-1.4\n1 0 obj<</Type /Pages /Count 2>>endobj 2 0 obj<< /Type/Page >>endobj";
         let most = |content: &[u8]| counting.most_tokens(Kind::Document, &document(content)) - FRAME;
         assert_eq!(most(two), 2 * 4_600);

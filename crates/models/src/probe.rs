@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use crate::{
-    Api, ProviderSettings, Settings, anthropic,
+    Settings,
     catalog::{base, client},
-    endpoint, openai,
     provider::{END_WAIT, InvalidSettings, Provider},
-    transport::Transport,
 };
 
 /// Longest time that a provider may take.
@@ -27,7 +25,7 @@ pub async fn probe(settings: &Settings) -> Result<Vec<(String, Result<(), String
             http: client(provider, settings.silence)?,
             end_wait: END_WAIT,
         };
-        transports.push((provider.name.clone(), transport(provider, &ready)?));
+        transports.push((provider.name.clone(), (provider.api.0.list)(&ready)?));
     }
     let asked = transports.into_iter().map(|(name, transport)| async move {
         let answered = match tokio::time::timeout(PATIENCE, transport.list()).await {
@@ -39,33 +37,21 @@ pub async fn probe(settings: &Settings) -> Result<Vec<(String, Result<(), String
     Ok(futures_util::future::join_all(asked).await)
 }
 
-fn transport(settings: &ProviderSettings, provider: &Provider) -> Result<Transport, InvalidSettings> {
-    let (url, headers) = match settings.api {
-        Api::OpenaiResponses | Api::OpenaiChat => return openai::transport(provider, &["models"]),
-        Api::Anthropic => {
-            let url = endpoint::url(provider, "v1", &["models"])?;
-            (url, anthropic::headers(provider)?)
-        }
-        Api::Gemini => {
-            let url = endpoint::url(provider, "v1beta", &["models"])?;
-            (url, endpoint::keyed(provider, "x-goog-api-key")?)
-        }
-    };
-    Ok(Transport::new(provider, url, headers))
-}
-
 #[cfg(test)]
 mod tests {
     use sortie_api::Credential;
 
     use super::*;
-    use crate::test_server::{Answer, KEY, Server};
+    use crate::{
+        Api, ProviderSettings,
+        test_server::{Answer, KEY, Server, api},
+    };
 
-    const ALL: [(Api, &str, &str); 4] = [
-        (Api::Anthropic, "get /v1/models ", "x-api-key: "),
-        (Api::OpenaiResponses, "get /models ", "authorization: bearer "),
-        (Api::OpenaiChat, "get /models ", "authorization: bearer "),
-        (Api::Gemini, "get /v1beta/models ", "x-goog-api-key: "),
+    const ALL: [(&str, &str, &str); 4] = [
+        ("anthropic", "get /v1/models ", "x-api-key: "),
+        ("openai-responses", "get /models ", "authorization: bearer "),
+        ("openai-chat", "get /models ", "authorization: bearer "),
+        ("gemini", "get /v1beta/models ", "x-goog-api-key: "),
     ];
 
     async fn asked(api: Api, answer: Answer) -> (Server, Result<(), String>) {
@@ -88,24 +74,24 @@ mod tests {
 
     #[tokio::test]
     async fn each_protocol_is_asked_for_its_models_with_the_key() {
-        for (api, line, header) in ALL {
-            let (server, answered) = asked(api, Answer::whole("200 OK", "", "{}")).await;
-            assert_eq!(answered, Ok(()), "{api:?}");
+        for (name, line, header) in ALL {
+            let (server, answered) = asked(api(name), Answer::whole("200 OK", "", "{}")).await;
+            assert_eq!(answered, Ok(()), "{name}");
             let head = server.head(0);
-            assert!(head.starts_with(line), "{api:?}: {head}");
-            assert!(head.contains(&format!("{header}{KEY}")), "{api:?}: {head}");
+            assert!(head.starts_with(line), "{name}: {head}");
+            assert!(head.contains(&format!("{header}{KEY}")), "{name}: {head}");
         }
     }
 
     #[tokio::test]
     async fn a_key_that_is_refused_is_told_and_not_shown() {
-        for (api, ..) in ALL {
+        for (name, ..) in ALL {
             let body = format!(r#"{{"error":{{"message":"invalid key {KEY}"}}}}"#);
-            let (_server, answered) = asked(api, Answer::whole("401 Unauthorized", "", &body)).await;
+            let (_server, answered) = asked(api(name), Answer::whole("401 Unauthorized", "", &body)).await;
             let reason = answered.unwrap_err();
             assert!(
                 reason.contains("401") && !reason.contains(KEY),
-                "{api:?}: {reason}"
+                "{name}: {reason}"
             );
         }
     }

@@ -6,6 +6,8 @@ use sortie_api::{Credential, Effort, model::ModelPrices};
 use sortie_net::{Outbound, ProxyServer};
 use url::Url;
 
+use crate::known::Api;
+
 /// The providers of a node, its own models, and the model of a run that names none.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -29,19 +31,6 @@ impl Default for Settings {
             silence: Duration::from_mins(5),
         }
     }
-}
-
-/// The protocol that a provider speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Api {
-    /// Anthropic's Messages API.
-    Anthropic,
-    /// OpenAI's Responses API.
-    OpenaiResponses,
-    /// OpenAI's Chat Completions API, which most other servers speak.
-    OpenaiChat,
-    /// Google's Gemini API.
-    Gemini,
 }
 
 /// Settings of a provider.

@@ -19,7 +19,15 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::provider::{Entry, Provider};
+use crate::{
+    Api,
+    provider::{Entry, Provider},
+};
+
+/// Returns the protocol with this name.
+pub(crate) fn api(name: &str) -> Api {
+    Api::named(name).unwrap()
+}
 
 /// The key that every provider here has.
 pub(crate) const KEY: &str = "sk-very-secret";

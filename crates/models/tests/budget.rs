@@ -374,18 +374,18 @@ async fn simulate(case: Case, infos: &[ModelInfo]) -> Ended {
 }
 
 fn catalog_infos() -> Vec<ModelInfo> {
-    let provider = |name: &str, api| ProviderSettings {
+    let provider = |name: &str, api: &str| ProviderSettings {
         name: name.to_owned(),
-        api,
+        api: Api::named(api).unwrap(),
         base_url: None,
         key: Some(Credential::new("none")),
         outbound: sortie_net::Outbound::default(),
     };
     let settings = Settings {
         providers: vec![
-            provider("anthropic", Api::Anthropic),
-            provider("openai", Api::OpenaiResponses),
-            provider("gemini", Api::Gemini),
+            provider("anthropic", "anthropic"),
+            provider("openai", "openai-responses"),
+            provider("gemini", "gemini"),
         ],
         ..Settings::default()
     };

@@ -12,6 +12,7 @@
 //! request sets `prefix_mismatch_behavior`. With `drop_block` a mistake costs that reasoning and not the run.
 
 mod claude;
+mod models;
 mod request;
 mod schema;
 mod stream;
@@ -31,10 +32,35 @@ use sortie_api::model::ModelInfo;
 use self::{claude::Claude, request::Extras};
 use crate::{
     answer, endpoint,
-    media::{self, Counting},
+    known::{Api, KnownProvider, Protocol},
+    media::{self, Counting, patches},
     optional::{self, Optional, Optionals},
     provider::{Entry, InvalidSettings, Provider},
     transport::Transport,
+};
+
+/// Anthropic.
+pub(crate) const PROVIDER: KnownProvider = KnownProvider {
+    name: "anthropic",
+    apis: &[Api(&Protocol {
+        name: "anthropic",
+        home: "https://api.anthropic.com",
+        client,
+        list,
+        cache_write_percent: 125,
+    })],
+    models: models::MODELS,
+};
+
+/// Pictures of models since 4.7: one token a patch of 28 pixels.
+pub(crate) const SHARP: Counting = Counting {
+    largest: 4_784,
+    picture: |width, height| patches(width, height, 28).min(4_784),
+};
+/// Pictures of earlier models.
+pub(crate) const COARSE: Counting = Counting {
+    largest: 1_600,
+    picture: |width, height| patches(width, height, 28).min(1_600),
 };
 
 /// The version of the API that is spoken here.
@@ -43,8 +69,14 @@ const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
 /// Allows a request to say what becomes of thinking whose conversation has changed, and tells what became of it.
 const BINDING_CONTROLS: HeaderValue = HeaderValue::from_static("thinking-binding-controls-2026-08-01");
 
+/// Connects to the list of models.
+fn list(provider: &Provider) -> Result<Transport, InvalidSettings> {
+    let url = endpoint::url(provider, "v1", &["models"])?;
+    Ok(Transport::new(provider, url, headers(provider)?))
+}
+
 /// A client of one model.
-pub(crate) fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>, InvalidSettings> {
+fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>, InvalidSettings> {
     let url = endpoint::url(provider, "v1", &["messages"])?;
     let transport = |headers| Transport::new(provider, url.clone(), headers);
     let plain = headers(provider)?;
@@ -83,7 +115,7 @@ fn is_about_display(said: &str) -> bool {
 }
 
 /// The key, and the version of the API.
-pub(crate) fn headers(provider: &Provider) -> Result<HeaderMap, InvalidSettings> {
+fn headers(provider: &Provider) -> Result<HeaderMap, InvalidSettings> {
     let mut headers = endpoint::keyed(provider, "x-api-key")?;
     headers.insert("anthropic-version", VERSION);
     Ok(headers)
@@ -146,8 +178,12 @@ impl Model for Anthropic {
     fn media_tokens(&self, media: &Media) -> Option<u64> {
         let kind = media::taken(&self.entry.info, media)?;
         // A server of unknown models may count like the newest of this protocol.
-        let sharp = self.claude.is_none_or(Claude::sees_sharply);
-        Some(Counting::Claude { sharp }.most_tokens(kind, media))
+        let counting = if self.claude.is_none_or(Claude::sees_sharply) {
+            SHARP
+        } else {
+            COARSE
+        };
+        Some(counting.most_tokens(kind, media))
     }
 
     fn call<'a>(

@@ -1,7 +1,10 @@
 use sortie_api::{Credential, Micros, model::ModelPrices};
 
 use super::*;
-use crate::test_server::{Answer, RecordedDeltas, Server, hello};
+use crate::{
+    Api,
+    test_server::{Answer, RecordedDeltas, Server, api, hello},
+};
 
 fn provider(name: &str, api: Api) -> ProviderSettings {
     ProviderSettings {
@@ -56,14 +59,14 @@ fn without_providers_there_is_the_offline_model() {
 #[test]
 fn a_providers_built_in_models_are_offered_under_its_name_and_protocol_only() {
     for (name, api, first) in [
-        ("anthropic", Api::Anthropic, "claude-opus-5-5"),
-        ("openai", Api::OpenaiResponses, "gpt-6.1-sol"),
-        ("openai", Api::OpenaiChat, "gpt-6.1-sol"),
-        ("gemini", Api::Gemini, "gemini-3.8-flash"),
-        ("openai", Api::Anthropic, "runbook"),
-        ("anthropic", Api::Gemini, "runbook"),
-        ("gemini", Api::Anthropic, "runbook"),
-        ("acme", Api::Anthropic, "runbook"),
+        ("anthropic", api("anthropic"), "claude-opus-5-5"),
+        ("openai", api("openai-responses"), "gpt-6.1-sol"),
+        ("openai", api("openai-chat"), "gpt-6.1-sol"),
+        ("gemini", api("gemini"), "gemini-3.8-flash"),
+        ("openai", api("anthropic"), "runbook"),
+        ("anthropic", api("gemini"), "runbook"),
+        ("gemini", api("anthropic"), "runbook"),
+        ("acme", api("anthropic"), "runbook"),
     ] {
         let catalog = catalog(&settings(vec![provider(name, api)], vec![])).unwrap();
         assert_eq!(catalog.default_model, first, "{name} {api:?}");
@@ -81,9 +84,9 @@ fn a_providers_built_in_models_are_offered_under_its_name_and_protocol_only() {
 #[test]
 fn the_first_provider_that_has_a_model_gives_the_default() {
     let providers = vec![
-        provider("acme", Api::Anthropic),
-        provider("gemini", Api::Gemini),
-        provider("anthropic", Api::Anthropic),
+        provider("acme", api("anthropic")),
+        provider("gemini", api("gemini")),
+        provider("anthropic", api("anthropic")),
     ];
     let mut settings = settings(providers, vec![]);
     assert_eq!(catalog(&settings).unwrap().default_model, "gemini-3.8-flash");
@@ -102,7 +105,7 @@ fn a_model_of_the_operators_has_what_it_does_not_say_from_the_built_in_one() {
         ..ModelSettings::default()
     };
     let catalog = catalog(&settings(
-        vec![provider("anthropic", Api::Anthropic)],
+        vec![provider("anthropic", api("anthropic"))],
         vec![cheaper],
     ))
     .unwrap();
@@ -110,7 +113,7 @@ fn a_model_of_the_operators_has_what_it_does_not_say_from_the_built_in_one() {
     assert_eq!(all.iter().filter(|id| **id == "claude-opus-5-5").count(), 1);
     let info = catalog.models[0].info();
     assert_eq!((info.name.as_str(), info.max_output_tokens), ("Ours", 1_000));
-    let built_in = builtin::find("claude-opus-5-5").unwrap().info();
+    let built_in = builtin::find("claude-opus-5-5").unwrap();
     assert_eq!(
         (info.prices, info.context_window),
         (built_in.prices, built_in.context_window)
@@ -120,8 +123,8 @@ fn a_model_of_the_operators_has_what_it_does_not_say_from_the_built_in_one() {
 #[test]
 fn a_built_in_model_can_be_moved_to_another_provider() {
     let providers = vec![
-        provider("anthropic", Api::Anthropic),
-        provider("proxy", Api::Anthropic),
+        provider("anthropic", api("anthropic")),
+        provider("proxy", api("anthropic")),
     ];
     let moved = ModelSettings {
         id: "claude-haiku-4-5".to_owned(),
@@ -140,7 +143,7 @@ fn a_built_in_model_can_be_moved_to_another_provider() {
 
 #[test]
 fn what_is_not_said_and_not_known_is_refused_with_the_setting_named() {
-    let acme = || vec![provider("acme", Api::Anthropic)];
+    let acme = || vec![provider("acme", api("anthropic"))];
     for (model, expected) in [
         (
             ModelSettings {
@@ -206,7 +209,10 @@ fn what_is_not_said_and_not_known_is_refused_with_the_setting_named() {
     }
     let twice = vec![priced("llama", "acme"), priced("llama", "acme")];
     assert!(refusal(&settings(acme(), twice)).contains("model \"llama\": there is another model of this id"));
-    let twice = vec![provider("acme", Api::Anthropic), provider("acme", Api::Gemini)];
+    let twice = vec![
+        provider("acme", api("anthropic")),
+        provider("acme", api("gemini")),
+    ];
     assert!(
         refusal(&settings(twice, vec![]))
             .contains("provider \"acme\": every provider must have a name of its own")
@@ -224,7 +230,7 @@ fn what_is_not_said_and_not_known_is_refused_with_the_setting_named() {
 #[test]
 fn a_model_declared_free_by_its_prices_is_taken() {
     let catalog = catalog(&settings(
-        vec![provider("acme", Api::Anthropic)],
+        vec![provider("acme", api("anthropic"))],
         vec![priced("llama", "acme")],
     ))
     .unwrap();
@@ -245,7 +251,7 @@ fn an_address_that_no_request_could_go_to_is_refused_without_its_secrets() {
     ] {
         let acme = ProviderSettings {
             base_url: Some(url.parse().unwrap()),
-            ..provider("acme", Api::Anthropic)
+            ..provider("acme", api("anthropic"))
         };
         let said = refusal(&settings(vec![acme], vec![priced("llama", "acme")]));
         assert!(
@@ -262,7 +268,7 @@ async fn a_model_is_called_at_its_providers_address_by_its_name_there() {
     let server = Server::start([Answer::events(stream)]).await;
     let acme = ProviderSettings {
         base_url: Some(format!("{}v1/", server.provider.base).parse().unwrap()),
-        ..provider("acme", Api::Anthropic)
+        ..provider("acme", api("anthropic"))
     };
     let llama = ModelSettings {
         upstream: Some("llama-4-70b".to_owned()),

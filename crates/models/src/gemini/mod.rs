@@ -3,6 +3,7 @@
 //! Thought signatures go back with the very part they came with: the API refuses a conversation without them. A part's
 //! signature stands in the transcript as an opaque piece before the piece that it belongs to.
 
+mod models;
 mod request;
 mod stream;
 #[cfg(test)]
@@ -21,13 +22,50 @@ use sortie_api::model::ModelInfo;
 
 use crate::{
     answer, endpoint,
-    media::{self, Counting, Kind},
+    known::{Api, KnownProvider, Protocol},
+    media::{self, Counting, Kind, patches},
     provider::{Entry, InvalidSettings, Provider},
     transport::Transport,
 };
 
+/// Google's Gemini API.
+pub(crate) const PROVIDER: KnownProvider = KnownProvider {
+    name: "gemini",
+    apis: &[Api(&Protocol {
+        name: "gemini",
+        home: "https://generativelanguage.googleapis.com",
+        client,
+        list,
+        cache_write_percent: 100,
+    })],
+    models: models::MODELS,
+};
+
+/// Pictures since version 3.
+pub(crate) const SINCE_3: Counting = Counting {
+    largest: 2_240,
+    picture: |_, _| 2_240,
+};
+/// Pictures of earlier models: 258 tokens for each tile of 256 to 768 pixels.
+pub(crate) const BEFORE_3: Counting = Counting {
+    // A page is scaled to at most 3,072 pixels: sixteen tiles.
+    largest: 16 * 258,
+    picture: |width, height| {
+        // Two thirds of the shorter edge, within bounds.
+        let tile = (width.min(height) / 3 * 2).clamp(256, 768);
+        258 * patches(width, height, tile).max(1)
+    },
+};
+
+/// Connects to the list of models.
+fn list(provider: &Provider) -> Result<Transport, InvalidSettings> {
+    let url = endpoint::url(provider, "v1beta", &["models"])?;
+    let headers = endpoint::keyed(provider, "x-goog-api-key")?;
+    Ok(Transport::new(provider, url, headers))
+}
+
 /// A client of one model.
-pub(crate) fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>, InvalidSettings> {
+fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>, InvalidSettings> {
     let name = entry.upstream.strip_prefix("models/").unwrap_or(&entry.upstream);
     let method = format!("{name}:streamGenerateContent");
     let mut url = endpoint::url(provider, "v1beta", &["models", &method])?;
@@ -51,8 +89,12 @@ impl Model for Gemini {
 
     fn media_tokens(&self, media: &Media) -> Option<u64> {
         let kind = taken(&self.entry, media)?;
-        let since_3 = thinking::is_since_3(&self.entry.upstream);
-        Some(Counting::Gemini { since_3 }.most_tokens(kind, media))
+        let counting = if thinking::is_since_3(&self.entry.upstream) {
+            SINCE_3
+        } else {
+            BEFORE_3
+        };
+        Some(counting.most_tokens(kind, media))
     }
 
     fn call<'a>(

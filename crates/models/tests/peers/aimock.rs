@@ -7,17 +7,16 @@ use sortie_agent::{
     ToolContent,
     model::{Content, Model, Retry, StopReason, ToolCall, ToolResult, Turn},
 };
-use sortie_models::Api;
 use sortie_testkit::{Client, peers::installed};
 use tempfile::NamedTempFile;
 
 use crate::support::{Peer, Streamed, command, model, request};
 
 /// The protocols with what stands between the address and the endpoint in their clients' settings.
-const APIS: [(Api, &str); 3] = [
-    (Api::OpenaiChat, "/v1"),
-    (Api::OpenaiResponses, "/v1"),
-    (Api::Anthropic, ""),
+const APIS: [(&str, &str); 3] = [
+    ("openai-chat", "/v1"),
+    ("openai-responses", "/v1"),
+    ("anthropic", ""),
 ];
 
 /// A server with these fixtures.
@@ -43,7 +42,7 @@ impl Aimock {
         }
     }
 
-    fn model(&self, api: Api, path: &str) -> std::sync::Arc<dyn Model> {
+    fn model(&self, api: &str, path: &str) -> std::sync::Arc<dyn Model> {
         model(
             api,
             &format!("http://{}{path}", self.peer.address),
@@ -156,7 +155,7 @@ async fn a_conversation_with_tools_is_understood_as_it_was_meant() {
 }
 
 /// Checks that the server read what was said, in its order.
-fn understood_whole(body: &Value, calls: &[ToolCall], api: Api) {
+fn understood_whole(body: &Value, calls: &[ToolCall], api: &str) {
     assert_eq!(body["model"], "theirs", "{api:?}");
     let tool = &body["tools"][0]["function"];
     assert_eq!(tool["name"], "shell", "{api:?}");

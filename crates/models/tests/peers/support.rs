@@ -143,12 +143,12 @@ fn address_in(line: &str) -> Option<SocketAddr> {
 }
 
 /// A client of the model `name` at this address.
-pub(crate) fn model(api: Api, base: &str, key: &str, name: &str) -> Arc<dyn Model> {
+pub(crate) fn model(api: &str, base: &str, key: &str, name: &str) -> Arc<dyn Model> {
     let price = |micros| Micros::new(micros).unwrap();
     let settings = Settings {
         providers: vec![ProviderSettings {
             name: "peer".to_owned(),
-            api,
+            api: Api::named(api).unwrap(),
             base_url: Some(base.parse().unwrap()),
             key: Some(Credential::new(key)),
             outbound: sortie_net::Outbound::default(),

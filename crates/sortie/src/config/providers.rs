@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer};
 use sortie_api::{Credential, Effort, Micros, model::ModelPrices, plain};
-use sortie_models::{Api, ModelSettings, ProviderSettings, builtin_provider};
+use sortie_models::{Api, KnownProvider, ModelSettings, ProviderSettings, builtin_provider};
 use sortie_net::Outbound;
 use toml::Value;
 
@@ -18,34 +18,21 @@ use super::{
     values::{BaseUrl, one_of},
 };
 
-/// The providers whose addresses and protocols are known, with the prefix of the variables of their keys and addresses.
-const KNOWN: &[(&str, Api, &str)] = &[
-    ("anthropic", Api::Anthropic, "ANTHROPIC"),
-    ("openai", Api::OpenaiResponses, "OPENAI"),
-    ("gemini", Api::Gemini, "GEMINI"),
-];
-
 /// The variables of known providers, and the keys they set.
 pub(super) fn variables() -> impl Iterator<Item = (String, String)> {
-    let variables = |(name, _, prefix): &(&str, Api, &str)| {
+    let variables = |known: &KnownProvider| {
+        let name = known.name;
         ["api_key", "base_url"].map(|key| {
-            let variable = format!("{prefix}_{}", key.to_ascii_uppercase());
+            let variable = format!("{name}_{key}").to_ascii_uppercase();
             (variable, format!("providers.{name}.{key}"))
         })
     };
-    KNOWN.iter().flat_map(variables)
+    KnownProvider::all().flat_map(variables)
 }
 
-/// Values of `api`.
-const APIS: [(&str, Api); 4] = [
-    ("anthropic", Api::Anthropic),
-    ("openai-responses", Api::OpenaiResponses),
-    ("openai-chat", Api::OpenaiChat),
-    ("gemini", Api::Gemini),
-];
-
 fn some_api<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Api>, D::Error> {
-    one_of(deserializer, &APIS).map(Some)
+    let apis: Vec<_> = Api::all().map(|api| (api.name(), api)).collect();
+    one_of(deserializer, &apis).map(Some)
 }
 
 /// Keys of `[providers.NAME]`.
@@ -88,9 +75,8 @@ pub(super) fn models(
     let mut providers = Vec::with_capacity(settings.providers.len());
     for (name, section) in &settings.providers {
         let provider = section.provider(name, layers, outbound)?;
-        if let Some((api, _)) = APIS.iter().find(|(_, api)| *api == provider.api) {
-            layers.complete(("providers", name), "api", Value::String((*api).to_owned()));
-        }
+        let api = Value::String(provider.api.name().to_owned());
+        layers.complete(("providers", name), "api", api);
         providers.push(provider);
     }
     let mut models = Vec::with_capacity(settings.model_sections.len());
@@ -124,13 +110,13 @@ impl ProviderSection {
     fn provider(&self, name: &str, layers: &Layers, node: &Outbound) -> Result<ProviderSettings, Error> {
         let path = |key: &str| format!("providers.{name}.{key}");
         let wrong = |key: &str, rule: &str| Err(layers.wrong(&path(key), rule));
-        let known = KNOWN.iter().find(|(known, ..)| *known == name);
-        let api = match (self.api, known) {
-            (Some(api), _) => api,
-            // What else answers at an address of the operator's own rarely speaks more than Chat Completions.
-            (None, Some((_, Api::OpenaiResponses, _))) if self.base_url.is_some() => Api::OpenaiChat,
-            (None, Some((_, api, _))) => *api,
-            (None, None) => return wrong("api", "must be set for a provider of your own"),
+        let known = KnownProvider::all().find(|known| known.name == name);
+        let default = known.and_then(|known| match self.base_url {
+            Some(_) => known.api_elsewhere(),
+            None => known.own_api(),
+        });
+        let Some(api) = self.api.or(default) else {
+            return wrong("api", "must be set for a provider of your own");
         };
         if known.is_none() && self.base_url.is_none() {
             return wrong("base_url", "must be set for a provider of your own");
@@ -173,16 +159,6 @@ fn is_header_text(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Returns the default price of writing to the cache: with Anthropic a quarter more than other input, elsewhere the
-/// same. None where the amount is too large.
-fn cache_write_price(input: Micros, api: Option<Api>) -> Option<Micros> {
-    if api != Some(Api::Anthropic) {
-        return Some(input);
-    }
-    let input = input.get().unsigned_abs();
-    Micros::new(input + input.div_ceil(4)).ok()
-}
-
 impl ModelSection {
     /// Returns the prices; none where they are those of a built-in model. The error is a rule.
     fn prices(&self, api: Option<Api>) -> Result<Option<ModelPrices>, &'static str> {
@@ -198,7 +174,7 @@ impl ModelSection {
                 // Without a price of their own, tokens read from the cache cost what others do.
                 cache_read_micros_per_mtok: read.unwrap_or(input),
                 cache_write_micros_per_mtok: write
-                    .or_else(|| cache_write_price(input, api))
+                    .or_else(|| api.map_or(Some(input), |api| api.cache_write_price(input)))
                     .ok_or("input_micros_per_mtok is too large")?,
             })),
             (_, None, None) if !is_priced => Ok(None),

@@ -61,13 +61,14 @@ pub(super) enum ApiName {
 }
 
 impl ApiName {
-    pub(super) const fn api(self) -> Api {
-        match self {
-            Self::Anthropic => Api::Anthropic,
-            Self::OpenaiResponses => Api::OpenaiResponses,
-            Self::OpenaiChat => Api::OpenaiChat,
-            Self::Gemini => Api::Gemini,
-        }
+    pub(super) fn api(self) -> Api {
+        let name = match self {
+            Self::Anthropic => "anthropic",
+            Self::OpenaiResponses => "openai-responses",
+            Self::OpenaiChat => "openai-chat",
+            Self::Gemini => "gemini",
+        };
+        Api::named(name).unwrap()
     }
 }
 

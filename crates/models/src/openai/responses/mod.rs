@@ -28,7 +28,7 @@ use reply::Answer;
 use request::{Body, Dialect};
 
 /// The client of one model. An unusable address or key is refused.
-pub(crate) fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>, InvalidSettings> {
+pub(super) fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>, InvalidSettings> {
     Ok(Arc::new(ResponsesModel {
         transport: openai::transport(provider, &["responses"])?,
         entry,

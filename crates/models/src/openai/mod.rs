@@ -1,7 +1,10 @@
-//! Parts that the two protocols of `OpenAI` share: the address and the key, failures inside of a stream, and the
+//! `OpenAI`, and the parts that its two protocols share: the address and the key, failures inside of a stream, and the
 //! arithmetic of usage.
 
+mod chat;
 mod effort;
+mod models;
+mod responses;
 #[cfg(test)]
 pub(crate) mod testing;
 mod usage;
@@ -19,7 +22,8 @@ use url::Url;
 
 use crate::{
     answer::{Failure, parse},
-    media::Counting,
+    known::{Api, KnownProvider, Protocol},
+    media::{Counting, patches},
     provider::{Entry, InvalidSettings, Provider},
     transport::Transport,
     wire::{Object, Text},
@@ -27,6 +31,52 @@ use crate::{
 
 pub(crate) use effort::level;
 pub(crate) use usage::{Counted, Figures};
+
+/// `OpenAI`. A server at another address rarely has more than Chat Completions.
+pub(crate) const PROVIDER: KnownProvider = KnownProvider {
+    name: "openai",
+    apis: &[
+        Api(&Protocol {
+            name: "openai-responses",
+            home: HOME,
+            client: responses::client,
+            list,
+            cache_write_percent: 100,
+        }),
+        Api(&Protocol {
+            name: "openai-chat",
+            home: HOME,
+            client: chat::client,
+            list,
+            cache_write_percent: 100,
+        }),
+    ],
+    models: models::MODELS,
+};
+
+const HOME: &str = "https://api.openai.com/v1";
+
+/// Pictures in the line of GPT-6, with `detail` `high`: patches of 32 pixels, up to 2,500, times 1.2.
+pub(crate) const SINCE_6: Counting = Counting {
+    largest: 3_000,
+    picture: |width, height| {
+        let tokens = patches(width, height, 32).saturating_mul(120).div_ceil(100);
+        tokens.min(3_000)
+    },
+};
+/// Pictures of earlier models: a factor of at most 2.46, or at most eight tiles of 170 tokens and 85 more.
+pub(crate) const BEFORE_6: Counting = Counting {
+    largest: 6_150,
+    picture: |width, height| {
+        let tokens = patches(width, height, 32).saturating_mul(246).div_ceil(100);
+        tokens.clamp(85 + 8 * 170, 6_150)
+    },
+};
+
+/// Connects to the list of models.
+fn list(provider: &Provider) -> Result<Transport, InvalidSettings> {
+    transport(provider, &["models"])
+}
 
 /// Calls the endpoint `path` below the provider's base address.
 pub(crate) fn transport(provider: &Provider, path: &[&str]) -> Result<Transport, InvalidSettings> {
@@ -90,11 +140,11 @@ pub(crate) fn is_about_effort(said: &str) -> bool {
 
 /// The way in which pictures count at this address.
 pub(crate) fn counting(is_own: bool, upstream: &str) -> Counting {
-    let since_6 = effort::version(upstream).is_some_and(|version| version >= (6, 0));
-    if is_own {
-        Counting::Openai { since_6 }
-    } else {
-        Counting::Unknown
+    let is_since_6 = || effort::version(upstream).is_some_and(|version| version >= (6, 0));
+    match is_own {
+        true if is_since_6() => SINCE_6,
+        true => BEFORE_6,
+        false => Counting::UNKNOWN,
     }
 }
 

@@ -33,7 +33,7 @@ use reply::Answer;
 use request::{Body, Dialect, Form};
 
 /// The client of one model. An unusable address or key is refused.
-pub(crate) fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>, InvalidSettings> {
+pub(super) fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>, InvalidSettings> {
     let form = if openai::is_openai(&provider.base) {
         Form::Openai
     } else {
