@@ -6,28 +6,18 @@
 //! Nothing that a webhook says is believed: a webhook is a hint to read an object at Stripe. Secrets are in types whose
 //! `Debug` hides them, and no error repeats what Stripe wrote, except for codes.
 
-mod account;
-#[cfg(test)]
-mod auto_tests;
-mod auto_topup;
+mod auto;
 mod checkout;
-mod closing;
 mod error;
-mod event_types;
-mod events;
 mod metrics;
-mod off_session;
-mod purchase;
-mod reconcile;
 mod refunds;
 mod service;
 mod stripe;
-mod subscriptions;
-mod take_backs;
+mod webhooks;
 mod worker;
 
-pub use auto_topup::{AutoTopupLimits, shown_auto_topup};
-pub use checkout::{PAID_PAGE, UNPAID_PAGE};
+pub use auto::{AutoTopupLimits, shown_auto_topup};
+pub use checkout::{PAID_PAGE, Plan, SUBSCRIBED_PAGE, UNPAID_PAGE};
 pub use error::Error;
 pub use service::{Billing, Options};
 pub use stripe::{
@@ -36,4 +26,3 @@ pub use stripe::{
     RefundOrder, Refusal, SavedCardPayment, Stripe, StripeError, StripeSettings, Subscription,
     SubscriptionItem, SubscriptionOrder, verify_signature,
 };
-pub use subscriptions::{Plan, SUBSCRIBED_PAGE};

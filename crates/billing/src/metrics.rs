@@ -8,7 +8,7 @@ use prometheus_client::{
 };
 use sortie_api::{TopupKind, TopupState, deployment::EntitlementState};
 
-use crate::event_types;
+use crate::webhooks::event_types;
 
 /// Bounds of the time of a request to Stripe in seconds, up to its limit.
 const SECONDS: [f64; 8] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];

@@ -16,7 +16,7 @@ const AFTER_FAILURE: Duration = Duration::from_secs(1);
 impl Billing {
     /// Works until `stop` is cancelled.
     pub async fn run(&self, stop: CancellationToken) {
-        tokio::join!(self.work(&stop), self.0.top_up(&stop));
+        tokio::join!(self.work(&stop), self.0.run_auto_topups(&stop));
     }
 
     async fn work(&self, stop: &CancellationToken) {

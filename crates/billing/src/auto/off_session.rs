@@ -21,21 +21,20 @@ use sortie_store::{
 
 use crate::{
     Part, PaymentIntent, Refusal, SavedCardPayment, StripeError,
-    checkout::{FIRST_LOOK, OPEN},
+    checkout::{FIRST_LOOK, OPEN, purchase::SyncOutcome},
     error::{Error, Result},
-    purchase::Seen,
     service::{LISTED_BEFORE, Parts, seconds},
 };
 
 /// Time after which no request is repeated: Stripe forgets keys after 24 hours.
-pub(crate) const KEY_STANDS: Duration = Duration::from_hours(23);
+pub(crate) const KEY_LIFETIME: Duration = Duration::from_hours(23);
 
-/// Time after which a purchase is given up whose key Stripe answers for good without a payment, and of which it knows nothing.
+/// Abandon a purchase after this time if Stripe keeps returning a failure for its key and no payment exists.
 /// The look after it comes within three minutes.
-pub(crate) const NO_ANSWER_STANDS: Duration = Duration::from_secs(90);
+pub(crate) const NO_ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Time after which a purchase is given up that Stripe only fails on and knows nothing of.
-const ERRORS_STAND: Duration = Duration::from_mins(10);
+/// Abandon a purchase after this time if every request fails at Stripe and no payment exists.
+const ERRORS_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Pause of the automatic purchases after one that Stripe failed on.
 const AFTER_ERRORS: Duration = Duration::from_hours(1);
@@ -66,23 +65,23 @@ enum Unpaid {
 
 impl Parts {
     /// Charges the card of an automatic purchase, or finds out what has become of the charge. A repetition does no harm.
-    pub(crate) async fn look_at_auto(&self, topup: &TopupRow) -> Result<Seen> {
+    pub(crate) async fn sync_auto_topup(&self, topup: &TopupRow) -> Result<SyncOutcome> {
         if topup.state == TopupState::Created {
             match self.store.send_auto_topup(topup.id).await? {
                 SentAutoTopup::Never => {
                     self.metrics.ended(TopupKind::Auto, TopupState::Failed);
-                    return Ok(Seen::Recorded);
+                    return Ok(SyncOutcome::Recorded);
                 }
                 // Another node has it, which may have ended it.
-                SentAutoTopup::Before if self.has_ended(topup).await? => return Ok(Seen::Recorded),
+                SentAutoTopup::Before if self.has_ended(topup).await? => return Ok(SyncOutcome::Recorded),
                 SentAutoTopup::Now | SentAutoTopup::Before => {}
             }
         }
         if let Some(intent) = &topup.intent {
-            return match self.look_at_intent(intent).await {
+            return match self.sync_intent(intent).await {
                 // The operator has changed the account.
                 Err(Error::Stripe(error))
-                    if error.is_missing() && self.now() >= topup.created_at + ERRORS_STAND =>
+                    if error.is_missing() && self.now() >= topup.created_at + ERRORS_TIMEOUT =>
                 {
                     let why = "Stripe does not have the payment any more";
                     self.end_unpaid(topup, None, Unpaid::Unknown(why)).await
@@ -90,20 +89,21 @@ impl Parts {
                 seen => seen,
             };
         }
-        if self.now() >= topup.created_at + KEY_STANDS {
+        if self.now() >= topup.created_at + KEY_LIFETIME {
             return self
-                .search_for(topup, KEY_STANDS, "Stripe has not answered for a day")
+                .find_or_fail(topup, KEY_LIFETIME, "Stripe has not answered for a day")
                 .await;
         }
         match self.charge(topup).await {
-            Ok(intent) => self.take_intent(topup, &intent).await,
-            Err(Error::Stripe(StripeError::Refused(refusal))) => self.take_refusal(topup, &refusal).await,
+            Ok(intent) => self.apply_intent(topup, &intent).await,
+            Err(Error::Stripe(StripeError::Refused(refusal))) => self.apply_refusal(topup, &refusal).await,
             Err(Error::Stripe(StripeError::FailedBefore(_) | StripeError::KeyReused)) => {
-                self.search_for(topup, NO_ANSWER_STANDS, "Stripe repeats a failure")
+                self.find_or_fail(topup, NO_ANSWER_TIMEOUT, "Stripe repeats a failure")
                     .await
             }
             Err(Error::Stripe(error)) if error.is_indefinite() => {
-                self.search_for(topup, ERRORS_STAND, "Stripe has failed").await
+                self.find_or_fail(topup, ERRORS_TIMEOUT, "Stripe has failed")
+                    .await
             }
             Err(error) => Err(error),
         }
@@ -130,13 +130,13 @@ impl Parts {
     }
 
     /// Takes a refusal of the request.
-    async fn take_refusal(&self, topup: &TopupRow, refusal: &Refusal) -> Result<Seen> {
+    async fn apply_refusal(&self, topup: &TopupRow, refusal: &Refusal) -> Result<SyncOutcome> {
         let code = refusal.decline_code.as_ref().or(refusal.code.as_ref());
         let needs_cardholder = refusal.code.as_deref() == Some(NEEDS_CARDHOLDER);
         match &refusal.intent {
-            Some(intent) if needs_cardholder => self.give_up_intent(topup, intent).await,
+            Some(intent) if needs_cardholder => self.cancel_unattended(topup, intent).await,
             Some(intent) if intent.status != "requires_payment_method" => {
-                self.take_intent(topup, intent).await
+                self.apply_intent(topup, intent).await
             }
             Some(intent) => self.declined(topup, Some(intent), code).await,
             None if refusal.lacks_customer() => {
@@ -164,10 +164,14 @@ impl Parts {
     }
 
     /// Takes a payment of an automatic purchase that has not succeeded.
-    pub(crate) async fn take_unpaid_auto(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<Seen> {
+    pub(crate) async fn apply_unpaid_auto(
+        &self,
+        topup: &TopupRow,
+        intent: &PaymentIntent,
+    ) -> Result<SyncOutcome> {
         let code = intent.last_payment_error.as_ref();
         match intent.status.as_str() {
-            "requires_action" | "requires_confirmation" => self.give_up_intent(topup, intent).await,
+            "requires_action" | "requires_confirmation" => self.cancel_unattended(topup, intent).await,
             // Only this engine cancels them, and only those.
             "canceled" => {
                 self.end_unpaid(topup, Some(intent), Unpaid::NeedsCardholder)
@@ -175,14 +179,14 @@ impl Parts {
             }
             "requires_payment_method" => {
                 if code.is_some_and(|error| error.code.as_deref() == Some(NEEDS_CARDHOLDER)) {
-                    return self.give_up_intent(topup, intent).await;
+                    return self.cancel_unattended(topup, intent).await;
                 }
                 let code = code.and_then(|error| error.decline_code.as_ref().or(error.code.as_ref()));
                 self.declined(topup, Some(intent), code).await
             }
             _ => {
                 self.store.keep_intent(topup.id, &intent.id).await?;
-                Ok(Seen::Waiting)
+                Ok(SyncOutcome::Waiting)
             }
         }
     }
@@ -192,7 +196,7 @@ impl Parts {
         topup: &TopupRow,
         intent: Option<&PaymentIntent>,
         code: Option<&String>,
-    ) -> Result<Seen> {
+    ) -> Result<SyncOutcome> {
         let is_code = |code: &&str| {
             code.len() <= LONGEST && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
         };
@@ -203,7 +207,7 @@ impl Parts {
 
     /// Cancels a payment that needs the cardholder, who is not there. After an answer of 500, which Stripe may repeat under the
     /// key, it is cancelled under another one: that moves no money, however often it is done.
-    async fn give_up_intent(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<Seen> {
+    async fn cancel_unattended(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<SyncOutcome> {
         let cancelled = async |key: &str| {
             let intent = self.stripe.cancel_intent(key, &intent.id);
             self.ask("cancel_intent", intent).await
@@ -225,7 +229,7 @@ impl Parts {
             {
                 let intent = self.ask("read_intent", self.stripe.intent(&intent.id)).await?;
                 match intent.status.as_str() {
-                    "succeeded" => self.take_paid_intent(topup, &intent).await,
+                    "succeeded" => self.credit_intent(topup, &intent).await,
                     "canceled" => {
                         self.end_unpaid(topup, Some(&intent), Unpaid::NeedsCardholder)
                             .await
@@ -238,13 +242,18 @@ impl Parts {
     }
 
     /// Searches the payments of the customer for the one of a purchase. Without one the purchase has failed, once it is older
-    /// than `stands`.
-    async fn search_for(&self, topup: &TopupRow, stands: Duration, why: &'static str) -> Result<Seen> {
+    /// than `timeout`.
+    async fn find_or_fail(
+        &self,
+        topup: &TopupRow,
+        timeout: Duration,
+        why: &'static str,
+    ) -> Result<SyncOutcome> {
         if let Some(intent) = self.find_intent(topup).await? {
-            return self.take_intent(topup, &intent).await;
+            return self.apply_intent(topup, &intent).await;
         }
-        if self.now() < topup.created_at + stands {
-            return Ok(Seen::Waiting);
+        if self.now() < topup.created_at + timeout {
+            return Ok(SyncOutcome::Waiting);
         }
         self.end_unpaid(topup, None, Unpaid::Unknown(why)).await
     }
@@ -278,10 +287,10 @@ impl Parts {
         topup: &TopupRow,
         intent: Option<&PaymentIntent>,
         how: Unpaid,
-    ) -> Result<Seen> {
+    ) -> Result<SyncOutcome> {
         for _ in 0..TRIES {
             if self.has_ended(topup).await? {
-                return Ok(Seen::Recorded);
+                return Ok(SyncOutcome::Recorded);
             }
             let unpaid = self.unpaid(topup, intent, &how).await?;
             let (after, has_mail) = (unpaid.after, unpaid.mail.is_some());
@@ -292,9 +301,9 @@ impl Parts {
                     if let Some(notices) = self.options.notices.as_ref().filter(|_| has_mail) {
                         notices.queued();
                     }
-                    return Ok(Seen::Recorded);
+                    return Ok(SyncOutcome::Recorded);
                 }
-                Ok(false) => return Ok(Seen::Recorded),
+                Ok(false) => return Ok(SyncOutcome::Recorded),
                 Err(error) if error == SETTINGS_CHANGED => {}
                 Err(error) => return Err(error.into()),
             }
@@ -335,7 +344,7 @@ impl Parts {
         };
         let audit = self.audit(
             topup.org,
-            &Self::nobody(),
+            &Self::system_actor(),
             "billing.auto_topup.disable",
             topup.org.to_string(),
         )?;
@@ -377,7 +386,12 @@ impl Parts {
     async fn order_checkout_for(&self, topup: &TopupRow) -> Result<Option<String>> {
         let at = self.now();
         let id = TopupId::new(at, random()?);
-        let audit = self.audit(topup.org, &Self::nobody(), "billing.checkout", id.to_string())?;
+        let audit = self.audit(
+            topup.org,
+            &Self::system_actor(),
+            "billing.checkout",
+            id.to_string(),
+        )?;
         let new = NewTopup {
             id,
             org: topup.org,

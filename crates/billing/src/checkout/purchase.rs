@@ -25,12 +25,12 @@ const CURRENCY: &str = "usd";
 /// Time between two comparisons of a payment with Stripe.
 pub(crate) const COMPARED_EVERY: Duration = Duration::from_hours(24);
 
-/// Result of a look at an object of Stripe.
+/// Outcome of reading an object of Stripe and recording its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum SyncOutcome {
     /// The state of the object is recorded.
     Recorded,
-    /// The end of the purchase is still to come.
+    /// The purchase has not ended.
     Waiting,
     /// The object has nothing to do with a purchase of this deployment.
     NotOurs,
@@ -51,47 +51,47 @@ pub(crate) fn card_of(method: &PaymentMethod, source: &str) -> Option<SavedCard>
 
 impl Parts {
     /// Reads a checkout session, and records what has become of its purchase.
-    pub(crate) async fn look_at_checkout(&self, id: &str) -> Result<Seen> {
+    pub(crate) async fn sync_checkout(&self, id: &str) -> Result<SyncOutcome> {
         let checkout = self.ask("read_checkout", self.stripe.checkout(id)).await?;
         if let Some(subscription) = &checkout.subscription {
-            return self.look_at_subscription(subscription).await;
+            return self.sync_subscription(subscription).await;
         }
         let metadata = checkout.metadata.as_ref();
         let Some(topup) = self.topup_of(metadata).await? else {
-            return Ok(Seen::NotOurs);
+            return Ok(SyncOutcome::NotOurs);
         };
         let is_of_another = topup.session.as_ref().is_some_and(|known| *known != checkout.id);
         if is_of_another && checkout.payment_status == "unpaid" && checkout.payment_intent.is_none() {
             // Stripe has made a page after all whose making it had failed on. Nobody has its address.
-            return Ok(Seen::NotOurs);
+            return Ok(SyncOutcome::NotOurs);
         }
         if is_of_another || topup.kind != TopupKind::Checkout {
             tracing::error!(topup = %topup.id, "a second checkout session names the purchase");
             self.metrics.differs();
-            return Ok(Seen::NotOurs);
+            return Ok(SyncOutcome::NotOurs);
         }
         if checkout.payment_status == "paid" {
-            return self.take_paid_checkout(&topup, &checkout).await;
+            return self.credit_checkout(&topup, &checkout).await;
         }
         match checkout.status.as_deref() {
             Some("expired") => {
                 self.end(topup.id, topup.kind, TopupState::Expired, None).await?;
-                Ok(Seen::Recorded)
+                Ok(SyncOutcome::Recorded)
             }
-            Some("complete") => self.look_at_unpaid(&topup, &checkout).await,
+            Some("complete") => self.sync_unpaid_checkout(&topup, &checkout).await,
             Some(_) | None => {
                 self.note_session(&topup, &checkout).await?;
-                Ok(Seen::Waiting)
+                Ok(SyncOutcome::Waiting)
             }
         }
     }
 
     /// Reads a payment intent, and records what has become of its purchase.
-    pub(crate) async fn look_at_intent(&self, id: &str) -> Result<Seen> {
+    pub(crate) async fn sync_intent(&self, id: &str) -> Result<SyncOutcome> {
         let intent = self.ask("read_intent", self.stripe.intent(id)).await?;
         match self.topup_of(Some(&intent.metadata)).await? {
-            Some(topup) => self.take_intent(&topup, &intent).await,
-            None => Ok(Seen::NotOurs),
+            Some(topup) => self.apply_intent(&topup, &intent).await,
+            None => Ok(SyncOutcome::NotOurs),
         }
     }
 
@@ -122,52 +122,56 @@ impl Parts {
         Ok(())
     }
 
-    async fn take_paid_checkout(&self, topup: &TopupRow, checkout: &Checkout) -> Result<Seen> {
+    async fn credit_checkout(&self, topup: &TopupRow, checkout: &Checkout) -> Result<SyncOutcome> {
         let is_as_ordered = checkout.amount_total == Some(topup.amount_cents)
             && checkout.currency.as_deref() == Some(CURRENCY)
             && checkout.customer == topup.customer;
         match &checkout.payment_intent {
             Some(intent) if is_as_ordered => {
                 let intent = self.ask("read_intent", self.stripe.intent(intent)).await?;
-                self.take_intent(topup, &intent).await
+                self.apply_intent(topup, &intent).await
             }
-            Some(_) | None => self.take_wrong(topup).await,
+            Some(_) | None => self.reject_mismatch(topup).await,
         }
     }
 
     /// Looks whether a page that was filled in will still be paid: some payments take days.
-    async fn look_at_unpaid(&self, topup: &TopupRow, checkout: &Checkout) -> Result<Seen> {
+    async fn sync_unpaid_checkout(&self, topup: &TopupRow, checkout: &Checkout) -> Result<SyncOutcome> {
         let Some(intent) = &checkout.payment_intent else {
-            return Ok(Seen::Waiting);
+            return Ok(SyncOutcome::Waiting);
         };
         let intent = self.ask("read_intent", self.stripe.intent(intent)).await?;
         match intent.status.as_str() {
-            "succeeded" => self.take_intent(topup, &intent).await,
+            "succeeded" => self.apply_intent(topup, &intent).await,
             "canceled" | "requires_payment_method" => {
                 self.fail(topup.id, topup.kind, "the payment has failed").await?;
-                Ok(Seen::Recorded)
+                Ok(SyncOutcome::Recorded)
             }
-            _ => Ok(Seen::Waiting),
+            _ => Ok(SyncOutcome::Waiting),
         }
     }
 
     /// Records what has become of a payment, and credits the one that has succeeded.
-    pub(crate) async fn take_intent(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<Seen> {
+    pub(crate) async fn apply_intent(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<SyncOutcome> {
         match intent.status.as_str() {
-            "succeeded" => self.take_paid_intent(topup, intent).await,
-            _ => self.take_unpaid_intent(topup, intent).await,
+            "succeeded" => self.credit_intent(topup, intent).await,
+            _ => self.apply_unpaid_intent(topup, intent).await,
         }
     }
 
     /// Credits a payment that has succeeded.
-    pub(crate) async fn take_paid_intent(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<Seen> {
+    pub(crate) async fn credit_intent(
+        &self,
+        topup: &TopupRow,
+        intent: &PaymentIntent,
+    ) -> Result<SyncOutcome> {
         let is_as_ordered = intent.amount == topup.amount_cents
             && intent.currency == CURRENCY
             && intent.customer.is_some()
             && intent.customer == topup.customer
             && intent.metadata.get("topup") == Some(&topup.id.to_string());
         if !is_as_ordered {
-            return self.take_wrong(topup).await;
+            return self.reject_mismatch(topup).await;
         }
         let audit = self.audit(
             topup.org,
@@ -191,33 +195,33 @@ impl Parts {
             Ok(Appended::New) => {
                 tracing::info!(topup = %topup.id, organization = %topup.org, cents = topup.amount_cents, "credited a purchase");
                 self.metrics.ended(topup.kind, TopupState::Paid);
-                Ok(Seen::Recorded)
+                Ok(SyncOutcome::Recorded)
             }
-            Ok(Appended::Before) => Ok(Seen::Recorded),
+            Ok(Appended::Before) => Ok(SyncOutcome::Recorded),
             Err(error) if [PAID_TWICE, OTHER_AMOUNT, OTHER_ENTRY].contains(&error) => {
                 tracing::error!(topup = %topup.id, intent = %intent.id, %error, "a payment was not credited");
                 self.metrics.differs();
-                Ok(Seen::Recorded)
+                Ok(SyncOutcome::Recorded)
             }
             Err(error) => Err(error.into()),
         }
     }
 
     /// Records what has become of a payment that has not succeeded. The page of a checkout can still be paid with another card.
-    async fn take_unpaid_intent(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<Seen> {
+    async fn apply_unpaid_intent(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<SyncOutcome> {
         match topup.kind {
-            TopupKind::Checkout => Ok(Seen::Waiting),
-            TopupKind::Auto => self.take_unpaid_auto(topup, intent).await,
+            TopupKind::Checkout => Ok(SyncOutcome::Waiting),
+            TopupKind::Auto => self.apply_unpaid_auto(topup, intent).await,
         }
     }
 
     /// Ends a purchase that was paid in another way than it was ordered. A person has to look at it.
-    async fn take_wrong(&self, topup: &TopupRow) -> Result<Seen> {
+    async fn reject_mismatch(&self, topup: &TopupRow) -> Result<SyncOutcome> {
         tracing::error!(topup = %topup.id, "a purchase was paid in another way than it was ordered, and is not credited");
         self.metrics.differs();
         self.fail(topup.id, topup.kind, "paid in another way than it was ordered")
             .await?;
-        Ok(Seen::Recorded)
+        Ok(SyncOutcome::Recorded)
     }
 
     /// Reads the card that was saved with a payment. Without an answer the purchase is credited all the same: the card is read

@@ -243,7 +243,7 @@ async fn a_refund_among_more_than_a_hundred_is_found(database: Database) -> Chec
         .await?
         .charge
         .unwrap_or_default();
-    rig.billing.0.look_at_charge(&charge).await.unwrap();
+    rig.billing.0.sync_charge(&charge).await.unwrap();
     assert_eq!(rig.went_back().await, 220);
     Ok(())
 }

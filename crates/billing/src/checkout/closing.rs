@@ -1,5 +1,5 @@
 //! Pages of deleted organizations: what can still be paid there is expired. A payment that was faster is refunded
-//! ([`refunds`](crate::refunds)), and a subscription is cancelled ([`subscriptions`](crate::subscriptions)).
+//! ([`refunds`](crate::refunds)), and a subscription is cancelled ([`subscriptions`](crate::checkout::subscriptions)).
 
 use std::time::Duration;
 

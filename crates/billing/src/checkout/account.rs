@@ -10,8 +10,8 @@ use sortie_store::{
 
 use crate::{
     Billing,
+    checkout::purchase::{SyncOutcome, card_of},
     error::{Error, Result},
-    purchase::{Seen, card_of},
     service::Parts,
 };
 
@@ -42,7 +42,7 @@ impl Billing {
         let read = tokio::time::timeout(PATIENCE, parts.read_card(&account.customer)).await;
         let error = match read {
             Ok(Ok(card)) => {
-                parts.take_card(org, &account, card).await?;
+                parts.replace_card(org, &account, card).await?;
                 let kept = parts.store.billing_account(org).await?;
                 return Ok((kept.and_then(|account| account.card), PaymentMethodSync::Synced));
             }
@@ -71,24 +71,29 @@ impl Parts {
         account: &BillingAccount,
     ) -> Result<Option<SavedCard>> {
         let card = self.read_card(&account.customer).await?;
-        self.take_card(org, account, card.clone()).await?;
+        self.replace_card(org, account, card.clone()).await?;
         Ok(card)
     }
 
     /// Reads the card of the organization whose card has left its customer.
-    pub(crate) async fn look_at_card(&self, id: &str) -> Result<Seen> {
+    pub(crate) async fn sync_card(&self, id: &str) -> Result<SyncOutcome> {
         let Some(org) = self.store.org_of_card(id).await? else {
-            return Ok(Seen::NotOurs);
+            return Ok(SyncOutcome::NotOurs);
         };
         let Some(account) = self.store.billing_account(org).await? else {
-            return Ok(Seen::NotOurs);
+            return Ok(SyncOutcome::NotOurs);
         };
         self.refresh_card(org, &account).await?;
-        Ok(Seen::Recorded)
+        Ok(SyncOutcome::Recorded)
     }
 
     /// Keeps the card that Stripe has. Without one the known card is forgotten, and automatic purchases end.
-    async fn take_card(&self, org: OrgId, account: &BillingAccount, card: Option<SavedCard>) -> Result<()> {
+    async fn replace_card(
+        &self,
+        org: OrgId,
+        account: &BillingAccount,
+        card: Option<SavedCard>,
+    ) -> Result<()> {
         let (None, Some(known)) = (&card, &account.card) else {
             return Ok(self.store.keep_card(org, card, self.now()).await?);
         };
@@ -97,7 +102,7 @@ impl Parts {
             mail: self.notice(org, &PaymentNotice::CardGone).await?,
             audit: self.audit(
                 org,
-                &Self::nobody(),
+                &Self::system_actor(),
                 "billing.auto_topup.disable",
                 org.to_string(),
             )?,

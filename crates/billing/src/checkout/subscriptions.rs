@@ -19,8 +19,8 @@ use sortie_store::{
 
 use crate::{
     Billing, Subscription, SubscriptionItem, SubscriptionOrder, UNPAID_PAGE,
+    checkout::purchase::SyncOutcome,
     error::{Error, Result},
-    purchase::Seen,
     service::{Parts, seconds},
 };
 
@@ -149,18 +149,18 @@ fn entitled(subscription: &Subscription, period: &SubscriptionItem) -> Result<Op
 
 impl Parts {
     /// Reads a subscription, and records what it entitles its organization to.
-    pub(crate) async fn look_at_subscription(&self, id: &str) -> Result<Seen> {
+    pub(crate) async fn sync_subscription(&self, id: &str) -> Result<SyncOutcome> {
         for _ in 0..READINGS {
             let since = self.store.subscription_revision(id).await?;
             let reading = self.stripe.subscription(id);
             let subscription = self.ask("read_subscription", reading).await?;
             let org = self.store.org_of_customer(&subscription.customer).await?;
             let Some(org) = org else {
-                return Ok(Seen::NotOurs);
+                return Ok(SyncOutcome::NotOurs);
             };
             let (plan, period) = self.plan_of(&subscription)?;
             let Some(entitled) = entitled(&subscription, period)? else {
-                return Ok(Seen::Waiting);
+                return Ok(SyncOutcome::Waiting);
             };
             let has_plan = plan.is_some();
             let read = ReadSubscription {
@@ -187,17 +187,17 @@ impl Parts {
                     if !has_plan {
                         self.warn_of_price(id);
                     }
-                    return Ok(Seen::Recorded);
+                    return Ok(SyncOutcome::Recorded);
                 }
-                RecordedSubscription::Known => return Ok(Seen::Recorded),
+                RecordedSubscription::Known => return Ok(SyncOutcome::Recorded),
                 RecordedSubscription::NoPlan => {
                     self.warn_of_price(id);
-                    return Ok(Seen::Recorded);
+                    return Ok(SyncOutcome::Recorded);
                 }
                 RecordedSubscription::Second => {
                     tracing::error!(subscription = %id, organization = %org, "the organization pays for a second subscription, which does not count");
                     self.metrics.differs();
-                    return Ok(Seen::Recorded);
+                    return Ok(SyncOutcome::Recorded);
                 }
             }
         }
@@ -206,9 +206,9 @@ impl Parts {
 
     /// Ends a subscription of an organization that was deleted before it was known. A failure is an error of the event, which is
     /// handled again.
-    async fn end_late_subscription(&self, org: OrgId, subscription: &Subscription) -> Result<Seen> {
+    async fn end_late_subscription(&self, org: OrgId, subscription: &Subscription) -> Result<SyncOutcome> {
         if subscription.ended_at.is_some() {
-            return Ok(Seen::NotOurs);
+            return Ok(SyncOutcome::NotOurs);
         }
         let id = &subscription.id;
         tracing::error!(subscription = %id, organization = %org,
@@ -217,7 +217,7 @@ impl Parts {
         self.ask("cancel_subscription", self.stripe.cancel_subscription(id))
             .await?;
         tracing::info!(subscription = %id, organization = %org, "cancelled the subscription of a deleted organization");
-        Ok(Seen::Recorded)
+        Ok(SyncOutcome::Recorded)
     }
 
     /// Reports a subscription that a person has to look at.

@@ -186,7 +186,7 @@ impl Parts {
     }
 
     /// Buys credits for organizations that have few, until `stop` is cancelled.
-    pub(crate) async fn top_up(&self, stop: &CancellationToken) {
+    pub(crate) async fn run_auto_topups(&self, stop: &CancellationToken) {
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let work = async {
@@ -251,7 +251,7 @@ impl Parts {
             return Ok(());
         };
         tracing::info!(topup = %topup.id, organization = %org, cents = topup.amount_cents, "began an automatic purchase");
-        let looked = self.look_at_auto(&topup).await;
+        let looked = self.sync_auto_topup(&topup).await;
         if looked.is_err() {
             self.store
                 .check_topup_at(topup.id, topup.checks, self.now() + AGAIN)
@@ -266,7 +266,7 @@ impl Parts {
     }
 
     /// Author of what the engine does by itself.
-    pub(crate) fn nobody() -> Actor {
+    pub(crate) fn system_actor() -> Actor {
         Actor::default()
     }
 }

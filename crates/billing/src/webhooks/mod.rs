@@ -4,6 +4,9 @@
 //! again, so the order and the age of events do not matter, and neither does a second one. [`TYPES`] lists the types that
 //! are handled. Another type is kept as `ignored`.
 
+pub(crate) mod event_types;
+mod reconcile;
+
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -15,11 +18,11 @@ use sortie_store::{
 
 use crate::{
     Billing, Event,
+    checkout::purchase::SyncOutcome,
     error::{Error, Result},
-    event_types::{Subject, subject},
-    purchase::Seen,
     service::{LEASE, Parts, seconds},
     verify_signature,
+    webhooks::event_types::{Subject, subject},
 };
 
 /// Longest identifier or type that is kept, in bytes.
@@ -34,7 +37,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(10);
 /// Longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 
-/// Time after which an event is given up.
+/// Time after which an event is abandoned.
 const GIVEN_UP_AFTER: Duration = Duration::from_hours(3 * 24);
 
 /// Time for which events are kept.
@@ -112,9 +115,9 @@ impl Parts {
 
     /// Handles a claimed event, and records the outcome.
     async fn handle(&self, event: &ClaimedEvent) {
-        let after = match self.look_at(event).await {
-            Ok(Seen::Recorded | Seen::Waiting) => AfterEvent::Done,
-            Ok(Seen::NotOurs) => AfterEvent::Ignored,
+        let after = match self.sync_subject(event).await {
+            Ok(SyncOutcome::Recorded | SyncOutcome::Waiting) => AfterEvent::Done,
+            Ok(SyncOutcome::NotOurs) => AfterEvent::Ignored,
             Err(Error::Stripe(error)) if error.is_missing() => {
                 tracing::warn!(event = %event.id, kind = %event.kind, "the object of an event is not of this account");
                 AfterEvent::Ignored
@@ -147,20 +150,20 @@ impl Parts {
         AfterEvent::RetryAt(next)
     }
 
-    async fn look_at(&self, event: &ClaimedEvent) -> Result<Seen> {
+    async fn sync_subject(&self, event: &ClaimedEvent) -> Result<SyncOutcome> {
         let id = event.object.as_str();
         let Some(subject) = subject(&event.kind) else {
             // A version that handles the type has recorded it.
-            return Ok(Seen::NotOurs);
+            return Ok(SyncOutcome::NotOurs);
         };
         match subject {
-            Subject::Checkout => self.look_at_checkout(id).await,
-            Subject::Intent => self.look_at_intent(id).await,
-            Subject::Charge => self.look_at_charge(id).await,
-            Subject::Refund => self.look_at_refund(id).await,
-            Subject::Dispute => self.look_at_dispute(id).await,
-            Subject::Subscription => self.look_at_subscription(id).await,
-            Subject::Card => self.look_at_card(id).await,
+            Subject::Checkout => self.sync_checkout(id).await,
+            Subject::Intent => self.sync_intent(id).await,
+            Subject::Charge => self.sync_charge(id).await,
+            Subject::Refund => self.sync_refund(id).await,
+            Subject::Dispute => self.sync_dispute(id).await,
+            Subject::Subscription => self.sync_subscription(id).await,
+            Subject::Card => self.sync_card(id).await,
         }
     }
 

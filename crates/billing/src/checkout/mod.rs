@@ -1,6 +1,11 @@
 //! Purchases on a page of Stripe's. Each request is repeated under the same key, so that a purchase has one page however often
 //! its making is interrupted.
 
+mod account;
+mod closing;
+pub(crate) mod purchase;
+mod subscriptions;
+
 use std::time::Duration;
 
 use sha2::Digest as _;
@@ -15,9 +20,11 @@ use sortie_store::{
 use crate::{
     Billing, Checkout, CheckoutOrder, Part,
     error::{Error, Result},
-    events::is_name,
     service::{LISTED_BEFORE, Parts, seconds},
+    webhooks::is_name,
 };
+
+pub use subscriptions::{Plan, SUBSCRIBED_PAGE};
 
 /// Checkouts of an organization that may be open at once.
 pub(crate) const OPEN: u32 = 10;
@@ -118,7 +125,7 @@ impl Billing {
             return Ok(None);
         };
         if topup.state.is_waiting() {
-            parts.look_at_checkout(session).await?;
+            parts.sync_checkout(session).await?;
         }
         Ok(Some(parts.store.topup(topup.id).await?.state))
     }
@@ -152,7 +159,7 @@ impl Parts {
             mail: self.notice(org, &PaymentNotice::CardGone).await?,
             audit: self.audit(
                 org,
-                &Self::nobody(),
+                &Self::system_actor(),
                 "billing.auto_topup.disable",
                 org.to_string(),
             )?,
@@ -222,7 +229,7 @@ impl Parts {
             }
             page => page?,
         };
-        self.hand_out(topup, checkout).await
+        self.record_page(topup, checkout).await
     }
 
     /// Makes a page, or gets the one that was made before. After an answer of 500, which Stripe may repeat under the key for a
@@ -263,7 +270,7 @@ impl Parts {
     }
 
     /// Keeps the page of a purchase. `Conflict` if the purchase has ended meanwhile, or has another page.
-    async fn hand_out(&self, topup: &TopupRow, checkout: Checkout) -> Result<Checkout> {
+    async fn record_page(&self, topup: &TopupRow, checkout: Checkout) -> Result<Checkout> {
         let change = TopupMove {
             id: topup.id,
             to: TopupState::Open,

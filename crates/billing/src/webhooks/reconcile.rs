@@ -12,12 +12,13 @@ use sortie_store::money::{PaymentRow, TopupRow};
 
 use crate::{
     EventFilter,
-    checkout::end_of_page,
+    checkout::{
+        end_of_page,
+        purchase::{COMPARED_EVERY, SyncOutcome},
+    },
     error::{Error, Result},
-    event_types::kinds,
-    events::recorded,
-    purchase::{COMPARED_EVERY, Seen},
     service::{LEASE, Parts, seconds},
+    webhooks::{event_types::kinds, recorded},
 };
 
 /// Pauses behind each look at a purchase on a page. The last one repeats.
@@ -87,12 +88,12 @@ impl Parts {
     async fn reconcile(&self, topup: &TopupRow) {
         let seen = match topup.kind {
             TopupKind::Checkout => self.reconcile_checkout(topup).await,
-            TopupKind::Auto => self.look_at_auto(topup).await,
+            TopupKind::Auto => self.sync_auto_topup(topup).await,
         };
         if let Err(error) = &seen {
             tracing::warn!(topup = %topup.id, %error, "looking at a purchase failed; it is looked at again");
         }
-        if matches!(seen, Ok(Seen::Recorded)) {
+        if matches!(seen, Ok(SyncOutcome::Recorded)) {
             return;
         }
         let state = match seen {
@@ -106,28 +107,28 @@ impl Parts {
     }
 
     /// Looks at a purchase on a page: whether it was paid, or has ended.
-    async fn reconcile_checkout(&self, topup: &TopupRow) -> Result<Seen> {
+    async fn reconcile_checkout(&self, topup: &TopupRow) -> Result<SyncOutcome> {
         match &topup.session {
-            Some(session) => match self.look_at_checkout(session).await {
+            Some(session) => match self.sync_checkout(session).await {
                 // The operator has changed the account.
                 Err(Error::Stripe(error)) if error.is_missing() && self.now() >= end_of_page(topup) => {
                     let why = Some("Stripe does not have the page any more");
                     self.end(topup.id, topup.kind, TopupState::Expired, why).await?;
-                    Ok(Seen::Recorded)
+                    Ok(SyncOutcome::Recorded)
                 }
                 seen => seen,
             },
             // Nobody has the address: the answer of the request was lost.
             None if topup.customer.is_none() => {
                 self.fail(topup.id, topup.kind, "Stripe has made no page").await?;
-                Ok(Seen::Recorded)
+                Ok(SyncOutcome::Recorded)
             }
             None => match self.open_checkout(topup).await {
-                Ok(checkout) => self.look_at_checkout(&checkout.id).await,
+                Ok(checkout) => self.sync_checkout(&checkout.id).await,
                 // Neither would anybody know of a page that Stripe makes later.
                 Err(Error::Stripe(error)) if error.is_final() || error.is_indefinite() => {
                     self.fail(topup.id, topup.kind, "Stripe has made no page").await?;
-                    Ok(Seen::Recorded)
+                    Ok(SyncOutcome::Recorded)
                 }
                 Err(error) => Err(error),
             },

@@ -11,7 +11,7 @@ use sortie_testkit::{
 use tokio::task::JoinSet;
 
 use super::{HOUR, Rig, checkout};
-use crate::purchase::Seen;
+use crate::checkout::purchase::SyncOutcome;
 
 both_databases! {
     every_failure_of_every_request_ends_within_three_minutes_as_if_it_had_not_been,
@@ -188,8 +188,8 @@ async fn a_page_that_stripe_makes_later_changes_nothing(database: Database) -> C
     let stripe = &rig.billing.0.stripe;
     let later = stripe.create_checkout("of Stripe itself", &order).await.unwrap();
     assert_eq!(
-        rig.billing.0.look_at_checkout(&later.id).await.unwrap(),
-        Seen::NotOurs
+        rig.billing.0.sync_checkout(&later.id).await.unwrap(),
+        SyncOutcome::NotOurs
     );
     rig.double
         .pay(url.rsplit('/').next().unwrap(), Card::Good)
@@ -279,7 +279,7 @@ async fn many_nodes_at_once_make_one_payment(database: Database) -> Checked {
     let rig = Rig::start(database).await;
     rig.enable(Card::NeedsAuthentication).await;
     let topup = rig.begun().await;
-    let looks = (0..8).map(|_| rig.billing.0.look_at_auto(&topup));
+    let looks = (0..8).map(|_| rig.billing.0.sync_auto_topup(&topup));
     join_all(looks).await;
     rig.work_for(Duration::from_mins(3)).await;
     assert_eq!(rig.states().await, ["requires_action"]);

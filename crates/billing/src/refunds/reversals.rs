@@ -7,7 +7,9 @@ use sortie_store::{
     outbox::PaymentNotice,
 };
 
-use crate::{Dispute, Refund, error::Result, purchase::Seen, refunds::order_of, service::Parts};
+use crate::{
+    Dispute, Refund, checkout::purchase::SyncOutcome, error::Result, refunds::order_of, service::Parts,
+};
 
 /// Refund or dispute, as Stripe has answered.
 struct Report<'a> {
@@ -20,27 +22,27 @@ struct Report<'a> {
 
 impl Parts {
     /// Reads a refund, and records it.
-    pub(crate) async fn look_at_refund(&self, id: &str) -> Result<Seen> {
+    pub(crate) async fn sync_refund(&self, id: &str) -> Result<SyncOutcome> {
         let refund = self.ask("read_refund", self.stripe.read_refund(id)).await?;
-        self.take_refund(&refund, &Actor::default()).await
+        self.apply_refund(&refund, &Actor::default()).await
     }
 
     /// Reads the refunds of a charge, and records them.
-    pub(crate) async fn look_at_charge(&self, id: &str) -> Result<Seen> {
+    pub(crate) async fn sync_charge(&self, id: &str) -> Result<SyncOutcome> {
         let refunds = self.refunds_of(id).await?;
-        let mut seen = Seen::NotOurs;
+        let mut seen = SyncOutcome::NotOurs;
         for refund in &refunds {
-            if self.take_refund(refund, &Actor::default()).await? == Seen::Recorded {
-                seen = Seen::Recorded;
+            if self.apply_refund(refund, &Actor::default()).await? == SyncOutcome::Recorded {
+                seen = SyncOutcome::Recorded;
             }
         }
         Ok(seen)
     }
 
     /// Reads a dispute, and records it.
-    pub(crate) async fn look_at_dispute(&self, id: &str) -> Result<Seen> {
+    pub(crate) async fn sync_dispute(&self, id: &str) -> Result<SyncOutcome> {
         let dispute = self.ask("read_dispute", self.stripe.dispute(id)).await?;
-        self.take_dispute(&dispute).await
+        self.apply_dispute(&dispute).await
     }
 
     /// Reads all refunds of a charge, the newest first.
@@ -58,9 +60,9 @@ impl Parts {
         Ok(intent.await?.latest_charge)
     }
 
-    async fn take_refund(&self, refund: &Refund, actor: &Actor) -> Result<Seen> {
+    async fn apply_refund(&self, refund: &Refund, actor: &Actor) -> Result<SyncOutcome> {
         let recorded = self.record_refund(refund, actor).await?;
-        Ok(recorded.map_or(Seen::NotOurs, |_| Seen::Recorded))
+        Ok(recorded.map_or(SyncOutcome::NotOurs, |_| SyncOutcome::Recorded))
     }
 
     /// Records a refund. None where it is of no payment of this deployment.
@@ -80,11 +82,11 @@ impl Parts {
             state,
             order: order_of(refund),
         };
-        self.take_back(&payment, report, actor).await.map(Some)
+        self.record_reversal(&payment, report, actor).await.map(Some)
     }
 
     /// Records a dispute. The question of a bank takes no money.
-    pub(crate) async fn take_dispute(&self, dispute: &Dispute) -> Result<Seen> {
+    pub(crate) async fn apply_dispute(&self, dispute: &Dispute) -> Result<SyncOutcome> {
         let state = if dispute.is_withdrawn() {
             TakeBackState::Taken
         } else {
@@ -92,10 +94,10 @@ impl Parts {
         };
         let found = self.payment_of(dispute.payment_intent.as_deref(), Some(&dispute.charge));
         let Some(payment) = found.await? else {
-            return Ok(Seen::NotOurs);
+            return Ok(SyncOutcome::NotOurs);
         };
         if dispute.balance_transactions.is_empty() {
-            return Ok(Seen::Recorded);
+            return Ok(SyncOutcome::Recorded);
         }
         let report = Report {
             kind: TakeBackKind::Dispute,
@@ -104,11 +106,16 @@ impl Parts {
             state,
             order: None,
         };
-        self.take_back(&payment, report, &Actor::default()).await?;
-        Ok(Seen::Recorded)
+        self.record_reversal(&payment, report, &Actor::default()).await?;
+        Ok(SyncOutcome::Recorded)
     }
 
-    async fn take_back(&self, payment: &PaymentRow, report: Report<'_>, actor: &Actor) -> Result<TookBack> {
+    async fn record_reversal(
+        &self,
+        payment: &PaymentRow,
+        report: Report<'_>,
+        actor: &Actor,
+    ) -> Result<TookBack> {
         let Report {
             kind,
             id,
@@ -163,7 +170,7 @@ impl Parts {
             (None, None) => None,
         };
         let Some(intent) = read else { return Ok(None) };
-        if self.look_at_intent(&intent).await? == Seen::NotOurs {
+        if self.sync_intent(&intent).await? == SyncOutcome::NotOurs {
             return Ok(None);
         }
         Ok(self.store.payment_of(Some(&intent), None).await?)
@@ -176,7 +183,7 @@ impl Parts {
         };
         let found = self.ask("read_charge", self.stripe.charge(&charge)).await?;
         if found.amount_refunded != payment.refunded_cents {
-            self.look_at_charge(&charge).await?;
+            self.sync_charge(&charge).await?;
         }
         let mut disputed_cents = 0_i64;
         if found.disputed {
@@ -188,7 +195,7 @@ impl Parts {
                 if dispute.is_withdrawn() {
                     disputed_cents = disputed_cents.saturating_add(dispute.amount);
                 }
-                self.take_dispute(dispute).await?;
+                self.apply_dispute(dispute).await?;
             }
         }
         let after = self.store.operated_payment(payment.id).await?;

@@ -4,6 +4,8 @@
 //! first, and sends the same request otherwise. As for charges, nothing is sent under a second key after an answer that tells
 //! nothing: Stripe may still finish the first request.
 
+mod reversals;
+
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -16,8 +18,8 @@ use sortie_store::{
 
 use crate::{
     Billing, Refund, RefundOrder, StripeError,
+    auto::off_session::{KEY_LIFETIME, NO_ANSWER_TIMEOUT},
     error::{Error, Result},
-    off_session::{KEY_STANDS, NO_ANSWER_STANDS},
     service::{LEASE, Parts},
 };
 
@@ -119,7 +121,7 @@ impl Parts {
 
     /// Refunds what a deleted organization has paid, and reports it until the payment has gone back.
     async fn carry_out(&self, order: &RefundOrderRow) {
-        let next = match self.give_back(order).await {
+        let next = match self.refund_deleted(order).await {
             Ok(()) => {
                 tracing::info!(payment = %order.payment, "refunded what a deleted organization has paid");
                 None
@@ -136,7 +138,7 @@ impl Parts {
         }
     }
 
-    async fn give_back(&self, order: &RefundOrderRow) -> Result<()> {
+    async fn refund_deleted(&self, order: &RefundOrderRow) -> Result<()> {
         let payment = self.store.operated_payment(order.payment).await?;
         if payment.refunded_cents.saturating_add(payment.disputed_cents) >= payment.amount_cents {
             return Ok(());
@@ -146,7 +148,7 @@ impl Parts {
                 "a deleted organization has paid; the payment is refunded");
             self.metrics.differs();
         }
-        self.repeat_refund(order, &Self::nobody()).await
+        self.repeat_refund(order, &Self::system_actor()).await
     }
 
     /// Goes on with a refund that was ordered before: a request may have been sent, and answered or not.
@@ -159,7 +161,7 @@ impl Parts {
         if order.state != RefundOrderState::Created
             && let Some(refund) = self.find_refund(order).await?
         {
-            return self.take_made(order, &refund, actor).await;
+            return self.apply_made_refund(order, &refund, actor).await;
         }
         if order.state == RefundOrderState::Abandoned {
             return Err(ABANDONED);
@@ -169,7 +171,7 @@ impl Parts {
 
     /// Sends the request of an order, under the key of the order.
     async fn send_refund(&self, order: &RefundOrderRow, actor: &Actor) -> Result<()> {
-        if order.state != RefundOrderState::Created && self.now() >= order.created_at + KEY_STANDS {
+        if order.state != RefundOrderState::Created && self.now() >= order.created_at + KEY_LIFETIME {
             // Stripe may have forgotten the key: the same request would be another refund.
             return self.abandon(order).await;
         }
@@ -188,7 +190,7 @@ impl Parts {
             .ask("create_refund", self.stripe.refund(&name, &request))
             .await
         {
-            Ok(refund) => return self.take_made(order, &refund, actor).await,
+            Ok(refund) => return self.apply_made_refund(order, &refund, actor).await,
             Err(Error::Stripe(error)) => error,
             Err(error) => return Err(error),
         };
@@ -202,14 +204,14 @@ impl Parts {
         if !(is_first && error.is_final())
             && let Some(refund) = self.find_refund(order).await?
         {
-            return self.take_made(order, &refund, actor).await;
+            return self.apply_made_refund(order, &refund, actor).await;
         }
         if error.is_final() {
             tracing::warn!(payment = %order.payment, %error, "a refund was refused");
             return Err(REFUSED);
         }
         let repeats = matches!(error, StripeError::FailedBefore(_));
-        if repeats && self.now() >= order.created_at + NO_ANSWER_STANDS {
+        if repeats && self.now() >= order.created_at + NO_ANSWER_TIMEOUT {
             return self.abandon(order).await;
         }
         Err(Error::Stripe(error))
@@ -221,7 +223,7 @@ impl Parts {
     }
 
     /// Records the refund that Stripe has made for an order.
-    async fn take_made(&self, order: &RefundOrderRow, refund: &Refund, actor: &Actor) -> Result<()> {
+    async fn apply_made_refund(&self, order: &RefundOrderRow, refund: &Refund, actor: &Actor) -> Result<()> {
         let recorded = self.record_refund(refund, actor).await?;
         if recorded.is_some_and(|took| took.state == TakeBackState::Returned) {
             tracing::warn!(payment = %order.payment, refund = refund.id, "a refund has failed");
