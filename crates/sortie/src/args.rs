@@ -15,6 +15,7 @@ mod operations;
 mod operators;
 mod replay;
 pub(crate) mod resume;
+mod runs;
 mod schedules;
 mod version;
 mod workflows;
@@ -23,9 +24,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use sortie_api::{Effort, Role, RunId, RunStatus, ScheduleId};
+use sortie_api::Role;
 
-use self::number::{at_least_one, not_negative, whole};
+use self::runs::given;
 pub(crate) use self::{
     administration::{AuditArgs, Grace, KeysCommand, NodesCommand, UsageArgs},
     amount::Amount,
@@ -38,13 +39,11 @@ pub(crate) use self::{
     operations::{BackupArgs, DoctorArgs, InstallationArgs, MasterKeyCommand, OpenapiArgs, RestoreArgs},
     operators::{AdminCommand, CreditsCommand, OperatorArgs, OrganizationsCommand, UserArgs, UsersCommand},
     replay::ReplayArgs,
+    runs::{Attendance, FileArg, RunArgs, RunsCommand, WhichRuns},
     schedules::{Clearable, CreateScheduleArgs, ScheduleFields, SchedulesCommand, UpdateScheduleArgs},
     workflows::{PutWorkflows, WorkflowsCommand},
 };
-use crate::{
-    config::Flags,
-    render::{Render, maybe},
-};
+use crate::{config::Flags, render::Render};
 
 /// Runs AI agents on demand.
 #[derive(Debug, Parser)]
@@ -194,180 +193,6 @@ pub(crate) struct ListArgs {
     pub(crate) engine: EngineArgs,
 }
 
-#[derive(Debug, Args)]
-#[command(after_help = "\
-The run goes to the engine at --url or SORTIE_URL, else to the engine of the
-data folder when one is running, else to one that is started in this process.
-The answer goes to standard output, everything else to standard error.
-Ctrl-C, SIGTERM and the end of the terminal (SIGHUP) cancel the run; a second
-one leaves at once. While the engine does not answer, it is tried again for
-five minutes.
-
-Exit codes:
-  0  the run succeeded             64  wrong command line or request
-  1  the run failed                69  the engine is not available
-  3  the run was cancelled         70  other failure
-  4  the run timed out             77  the API key is refused
-  5  the run was interrupted       78  wrong configuration
-                                   79  the credits do not cover it
-                                   80  the API key may not do this
-                                  130  left by a second Ctrl-C")]
-pub(crate) struct RunArgs {
-    /// The task, or `-` for standard input; with --workflow, in place of the saved one
-    #[arg(value_name = "PROMPT|-", required_unless_present = "workflow")]
-    pub(crate) prompt: Option<String>,
-    /// Start from this saved workflow; other options replace its fields
-    #[arg(long, value_name = "NAME")]
-    pub(crate) workflow: Option<Name>,
-    /// Stage a file in the working directory, as NAME where given
-    #[arg(long = "file", value_name = "PATH[=NAME]")]
-    pub(crate) files: Vec<FileArg>,
-    /// Task data: JSON, or @FILE [default: the text piped to the command]
-    #[arg(long, value_name = "JSON|@FILE")]
-    pub(crate) input: Option<Document>,
-    /// The model [default: the engine's]
-    #[arg(long)]
-    pub(crate) model: Option<String>,
-    /// The model that is asked once where the first one refuses
-    #[arg(long, value_name = "MODEL")]
-    pub(crate) fallback_model: Option<String>,
-    /// Effort of the model's thinking: minimal, low, medium, high, xhigh or max [default: the model's]
-    #[arg(long, value_name = "LEVEL")]
-    pub(crate) effort: Option<Effort>,
-    /// Time limit in seconds, 1 to 3600 [default: 300]
-    #[arg(long, value_name = "SECONDS", value_parser = whole::<i64>)]
-    pub(crate) timeout: Option<i64>,
-    /// Budget in millionths of a dollar [default: the engine's]
-    #[arg(long, value_name = "MICROS", value_parser = whole::<i64>)]
-    pub(crate) max_cost: Option<i64>,
-    /// Maximum number of model calls, 1 to 1000 [default: 200]
-    #[arg(long, value_name = "STEPS", value_parser = whole::<i64>)]
-    pub(crate) max_steps: Option<i64>,
-    /// A tag to find the run by; may be given several times
-    #[arg(long = "tag", value_name = "TAG")]
-    pub(crate) tags: Vec<String>,
-    /// Let the agent run no commands and write no files
-    #[arg(long)]
-    pub(crate) no_shell: bool,
-    /// JSON Schema that the answer must match: JSON, or @FILE
-    #[arg(long, value_name = "JSON|@FILE")]
-    pub(crate) output_schema: Option<Document>,
-    /// Print the event objects one a line, and the finished run last
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) attendance: Attendance,
-    #[command(flatten)]
-    pub(crate) engine: EngineArgs,
-    #[command(flatten)]
-    pub(crate) node: NodeArgs,
-}
-
-/// Attendance of a command to its run.
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Attendance {
-    /// Follow the run to its end, as is the default
-    #[arg(long, overrides_with = "detach")]
-    pub(crate) follow: bool,
-    /// Print the run's ID and exit; needs a running engine
-    #[arg(long, overrides_with = "follow")]
-    pub(crate) detach: bool,
-}
-
-/// Filters of a list of runs.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct WhichRuns {
-    /// Only runs with this status
-    #[arg(long)]
-    pub(crate) status: Option<RunStatus>,
-    /// Only runs with this tag
-    #[arg(long)]
-    pub(crate) tag: Option<String>,
-    /// Only runs that this schedule has started
-    #[arg(long, value_name = "ID")]
-    pub(crate) schedule: Option<ScheduleId>,
-    /// Maximum number of entries
-    #[arg(long, default_value_t = 20, value_parser = at_least_one)]
-    pub(crate) limit: u32,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum RunsCommand {
-    /// List runs, newest first
-    List {
-        #[command(flatten)]
-        which: WhichRuns,
-        #[command(flatten)]
-        list: ListArgs,
-    },
-    /// Show a run
-    Get {
-        run: RunId,
-        #[command(flatten)]
-        list: ListArgs,
-    },
-    /// Cancel a run
-    Cancel {
-        run: RunId,
-        #[command(flatten)]
-        list: ListArgs,
-    },
-    /// Resume runs whose command was killed, and follow them to their end
-    Resume(resume::ResumeArgs),
-    /// Print a run's events, and follow it to its end
-    Events {
-        run: RunId,
-        /// Only events after this one
-        #[arg(long, value_name = "ID", default_value_t = 0, value_parser = not_negative)]
-        after: i64,
-        #[command(flatten)]
-        list: ListArgs,
-    },
-    /// Start a run again with the definition that it used
-    Replay(Box<ReplayArgs>),
-    /// Write a run that has ended as a cassette: JSON lines that replay it offline
-    Export(export::ExportArgs),
-    /// List the attempts to deliver a run's callback
-    Deliveries {
-        run: RunId,
-        #[command(flatten)]
-        list: ListArgs,
-    },
-    /// Send a finished run's callback again
-    Redeliver {
-        run: RunId,
-        #[command(flatten)]
-        list: ListArgs,
-    },
-    /// List, print or save the files that a run left under outputs/
-    Artifacts(artifacts::ArtifactsArgs),
-    /// Print the definition that a run used, as JSON
-    Definition {
-        run: RunId,
-        #[command(flatten)]
-        engine: EngineArgs,
-    },
-}
-
-impl WhichRuns {
-    /// The filters as the API takes them.
-    pub(crate) fn filters(&self) -> Vec<(&'static str, String)> {
-        given([
-            ("status", maybe(self.status)),
-            ("tag", self.tag.clone()),
-            ("schedule", maybe(self.schedule)),
-        ])
-    }
-}
-
-/// Returns the parameters that have a value.
-fn given<const N: usize>(pairs: [(&'static str, Option<String>); N]) -> Vec<(&'static str, String)> {
-    pairs
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value?)))
-        .collect()
-}
-
 /// The roles that a key can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum KeyRole {
@@ -397,34 +222,6 @@ pub(crate) enum ConfigCommand {
         #[command(flatten)]
         render: Render,
     },
-}
-
-/// `PATH[=NAME]`: a file of this machine and its place in the working directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FileArg {
-    pub(crate) path: PathBuf,
-    pub(crate) name: String,
-}
-
-impl std::str::FromStr for FileArg {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (path, name) = match text.rsplit_once('=') {
-            Some((path, name)) => (path, name),
-            None => (text, text.rsplit('/').next().unwrap_or_default()),
-        };
-        if path.is_empty() {
-            return Err("the path must not be empty".to_owned());
-        }
-        if name.is_empty() || name == "." || name == ".." {
-            return Err("give the file a name in the working directory: PATH=NAME".to_owned());
-        }
-        Ok(Self {
-            path: PathBuf::from(path),
-            name: name.to_owned(),
-        })
-    }
 }
 
 impl Global {

@@ -1,24 +1,24 @@
-//! Runs that come to their answer: near the end of its time and money, out of a loop, after an answer that was cut off or
-//! refused, and with thinking that is bound to the conversation.
+//! Runs that come to their answer: near the end of its time and money, out of a loop, and after an answer that was cut off or
+//! refused.
+
+mod bound_thinking;
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sortie_agent::{
-    Model, RunSpec,
+    RunSpec,
     journal::{Entry, Journal, NoteKind, What},
-    model::{
-        Content, Deltas, ErrorKind, ModelError, Reply, Request, Retry, StopReason, ToolUse, Turn, Usage,
-    },
+    model::{Content, ErrorKind, ModelError, Reply, StopReason, ToolUse, Turn, Usage},
     tool::{Effect, Order},
 };
-use sortie_api::model::{ModelInfo, ModelPrices};
+use sortie_api::model::ModelPrices;
 use tokio::time::Instant;
 
+use self::bound_thinking::run_bound;
 use crate::support::{
-    Does, Line, Pretended, Probe, Recorder, Scripted, call, calls, failed, micros, raw, reply, run_in, says,
-    shell, spec, succeeded, untouched, with_schema,
+    Does, Line, Pretended, Probe, Scripted, call, calls, failed, micros, raw, reply, run_in, says, shell,
+    spec, succeeded, untouched, with_schema,
 };
 
 fn with_get() -> RunSpec {
@@ -379,150 +379,6 @@ async fn a_wait_that_the_provider_asks_for_is_kept_within_the_time_of_the_run() 
         failed(&outcome),
         "come later; it asks to wait 580 s, longer than the run has time"
     );
-}
-
-/// A model whose provider binds thinking to all that stands before it.
-struct Bound(Scripted);
-
-impl Model for Bound {
-    fn info(&self) -> &ModelInfo {
-        self.0.info()
-    }
-
-    fn binds_thinking(&self) -> bool {
-        true
-    }
-
-    fn call<'a>(
-        &'a self,
-        request: Request<'a>,
-        deltas: &'a dyn Deltas,
-    ) -> BoxFuture<'a, Result<Reply, ModelError>> {
-        self.0.call(request, deltas)
-    }
-}
-
-fn thinks(n: u32) -> Reply {
-    let thought = Content::Opaque(raw(&json!({"thinking": n})));
-    reply(vec![thought, call("x", "get", &json!({"n": n, "bytes": 2_000}))])
-}
-
-fn thoughts(transcript: &[Turn]) -> usize {
-    let pieces = transcript.iter().flat_map(|turn| match turn {
-        Turn::Assistant(pieces) => pieces.as_slice(),
-        Turn::ToolResults(_) | Turn::User(_) => &[],
-    });
-    pieces.filter(|piece| matches!(piece, Content::Opaque(_))).count()
-}
-
-fn foreign() -> ModelError {
-    ModelError {
-        retry: Retry::WithoutThinking,
-        ..ModelError::fatal("bound to a different conversation")
-    }
-}
-
-async fn run_bound(script: Vec<Line>) -> (sortie_agent::Outcome, Recorder, Vec<usize>) {
-    let model = Bound(Scripted::new(script));
-    let (outcome, recorder) = run_in(with_get(), &model, &untouched(), &[]).await;
-    let thoughts = model
-        .0
-        .transcripts()
-        .iter()
-        .map(|turns| thoughts(turns))
-        .collect();
-    (outcome, recorder, thoughts)
-}
-
-#[tokio::test]
-async fn thinking_that_the_provider_finds_foreign_is_left_out_once() {
-    let (outcome, recorder, thoughts) = run_bound(vec![
-        thinks(1).into(),
-        thinks(2).into(),
-        foreign().into(),
-        thinks(3).into(),
-        says("ok").into(),
-    ])
-    .await;
-    assert_eq!(succeeded(&outcome), "ok");
-    assert_eq!(thoughts, [0, 1, 2, 0, 1]);
-    let dropped = recorder
-        .steps()
-        .iter()
-        .filter(|step| step.ends_with("thinking dropped"))
-        .count();
-    assert_eq!(dropped, 1);
-
-    let (outcome, ..) = run_bound(vec![thinks(1).into(), foreign().into(), foreign().into()]).await;
-    assert_eq!(failed(&outcome), "bound to a different conversation");
-}
-
-#[tokio::test]
-async fn outputs_that_are_dropped_take_the_bound_thinking_with_them() {
-    let too_large = ModelError {
-        retry: Retry::Smaller,
-        ..ModelError::fatal("prompt is too long")
-    };
-    let script: Vec<Line> = vec![
-        thinks(1).into(),
-        thinks(2).into(),
-        thinks(3).into(),
-        too_large.clone().into(),
-        says("ok").into(),
-    ];
-    let (outcome, recorder, shown) = run_bound(script).await;
-    assert_eq!(succeeded(&outcome), "ok");
-    assert_eq!(shown, [0, 1, 2, 3, 0]);
-
-    // So it stays after a resume.
-    let model = Bound(Scripted::new(vec![says("ok").into()]));
-    let resumed = RunSpec {
-        resume: Some(Journal::new(recorder.entries())),
-        ..with_get()
-    };
-    let (outcome, _) = run_in(resumed, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
-    assert_eq!(thoughts_of(&model), [0]);
-
-    // Providers that do not bind it want it back.
-    let script: Vec<Line> = vec![
-        thinks(1).into(),
-        thinks(2).into(),
-        thinks(3).into(),
-        too_large.into(),
-        says("ok").into(),
-    ];
-    let model = Scripted::new(script);
-    let (outcome, _) = run_in(with_get(), &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
-    assert_eq!(thoughts(&model.transcripts()[4]), 3);
-}
-
-fn thoughts_of(model: &Bound) -> Vec<usize> {
-    model
-        .0
-        .transcripts()
-        .iter()
-        .map(|turns| thoughts(turns))
-        .collect()
-}
-
-#[tokio::test]
-async fn thinking_is_kept_over_a_resume_unless_the_fixed_part_has_changed() {
-    let script: Vec<Line> = vec![thinks(1).into(), thinks(2).into(), says("ok").into()];
-    let (_, recorder, _) = run_bound(script).await;
-    for (prompt, expected) in [("Go.", 2), ("Go on.", 0)] {
-        let model = Bound(Scripted::new(vec![says("ok").into()]));
-        let resumed = RunSpec {
-            prompt: prompt.to_owned(),
-            resume: Some(Journal::new(recorder.entries())),
-            ..with_get()
-        };
-        let (outcome, again) = run_in(resumed, &model, &untouched(), &[]).await;
-        assert_eq!(succeeded(&outcome), "ok");
-        assert_eq!(thoughts_of(&model), [expected], "{prompt}");
-        assert_eq!(again.entries().is_empty(), expected == 2);
-    }
 }
 
 #[tokio::test]

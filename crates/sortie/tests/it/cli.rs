@@ -1,17 +1,18 @@
 //! The command line: what it prints, and how it exits.
 
+mod interrupts;
+
 use std::{
     fs,
     io::Write as _,
     path::Path,
     process::{Command, Stdio},
-    time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use sortie_api::RunStatus;
-use sortie_testkit::{Database, Node, NodeOptions, Passage, Proxy, node::binary_command};
+use sortie_testkit::{Database, NodeOptions, node::binary_command};
 
 use crate::{
     Checked, both_databases,
@@ -112,89 +113,6 @@ async fn the_exit_code_tells_how_the_run_ended() -> Checked {
     let output = child.wait_with_output()?;
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
     assert_eq!(text(&output.stdout), "");
-    Ok(())
-}
-
-/// The first Ctrl-C cancels the run.
-#[tokio::test]
-async fn an_interrupt_cancels_the_run() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    interrupted(&node, node.sortie(&["run", "```wait 60000\n```\n"]), "-INT").await
-}
-
-/// The end of the terminal does the same.
-#[tokio::test]
-async fn a_hangup_cancels_the_run() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let command = node.sortie(&["run", "```wait 60000\n```\n"]);
-    interrupted(&node, with_signals(&command, "--default-signal=HUP"), "-HUP").await
-}
-
-/// A command under `nohup` outlives its terminal.
-#[tokio::test]
-async fn a_hangup_that_is_ignored_from_the_start_cancels_nothing() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let command = node.sortie(&["run", "```wait 60000\n```\n"]);
-    let mut command = with_signals(&command, "--ignore-signal=HUP");
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let client = node.client()?;
-    let id = loop {
-        if let Some(run) = client.list("status=running").await?.first() {
-            break run.id.to_string();
-        }
-    };
-    exits(kill(i32::try_from(child.id())?, "-HUP"), 0)?;
-    exits(node.sortie(&["runs", "cancel", &id]), 0)?;
-    let output = child.wait_with_output()?;
-    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
-    ensure!(!text(&output.stderr).contains("cancelling"), "{output:?}");
-    Ok(())
-}
-
-/// A command that is started with another treatment of a signal.
-#[expect(clippy::disallowed_methods, reason = "`env` sets it and then is the command")]
-fn with_signals(command: &Command, option: &str) -> Command {
-    let mut under = Command::new("env");
-    under
-        .arg(option)
-        .arg(command.get_program())
-        .args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => under.env(name, value),
-            None => under.env_remove(name),
-        };
-    }
-    under
-}
-
-/// Also one that comes before the engine has answered that there is a run.
-#[tokio::test]
-async fn an_interrupt_while_the_run_is_created_cancels_it() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let proxy = Proxy::start(node.address()?).await?;
-    // For so long the node works on the run before the command knows of it.
-    proxy.set(Passage::Slow(Duration::from_secs(1)));
-    let url = proxy.base_url();
-    interrupted(
-        &node,
-        node.sortie(&["run", "```wait 60000\n```\n", "--url", &url]),
-        "-INT",
-    )
-    .await
-}
-
-/// Interrupts a command once the node works on its run, which is cancelled.
-async fn interrupted(node: &Node, mut command: Command, signal: &str) -> Checked {
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let client = node.client()?;
-    while client.list("status=running").await?.is_empty() {}
-    let pid = i32::try_from(child.id())?;
-    exits(kill(pid, signal), 0)?;
-    // On a thread of its own: what the command talks to may be on this one.
-    let output = tokio::task::spawn_blocking(|| child.wait_with_output()).await??;
-    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
-    assert_eq!(client.list("status=cancelled").await?.len(), 1);
     Ok(())
 }
 
