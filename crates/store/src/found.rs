@@ -29,7 +29,7 @@ pub(crate) fn page_by_id<T>(
     Found {
         items: readable(rows, what, read),
         // An id that is no text sorts behind every text.
-        stopped_at: last.and_then(|row| row.text(0).ok()).map(str::to_owned),
+        stopped_at: last.and_then(|row| row.only().ok()),
     }
 }
 

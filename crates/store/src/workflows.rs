@@ -8,25 +8,46 @@ use sortie_api::{OrgId, Timestamp};
 use crate::{
     Error, Result, Store,
     access::{Audit, audit},
-    db::{Row, Stmt, Tx, batch, vals},
+    db::{ReadRow, Row, Stmt, Tx, batch, filled, row, select, vals},
+    runs::large::SHORT,
     organizations::lock,
-    runs::large::short,
 };
 
-/// Workflow as it is stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkflowRow {
-    /// Name of the workflow.
-    pub name: String,
-    /// JSON of a `RunRequest`, with the fields that were given when it was saved.
-    pub definition: String,
-    /// Number of versions of the definition, from 1.
-    pub revision: i64,
-    /// Creation time.
-    pub created_at: Timestamp,
-    /// Time of the last change of the definition.
-    pub updated_at: Timestamp,
+row! {
+    /// Workflow as it is stored.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct WorkflowRow {
+        /// Name of the workflow.
+        pub name: String = "name",
+        /// JSON of a `RunRequest`, with the fields that were given when it was saved.
+        pub definition: String = "@definition",
+        /// Number of versions of the definition, from 1.
+        pub revision: i64 = "revision",
+        /// Creation time.
+        pub created_at: Timestamp = "created_at",
+        /// Time of the last change of the definition.
+        pub updated_at: Timestamp = "updated_at",
+    }
 }
+
+row! {
+    struct SummaryRow {
+        name: String = "name",
+        summary: String = "summary",
+    }
+}
+
+row! {
+    struct OldWorkflow {
+        revision: i64 = "revision",
+        created_at: Timestamp = "created_at",
+        updated_at: Timestamp = "updated_at",
+        is_same: bool = "CASE WHEN definition = $3 THEN 1 ELSE 0 END",
+    }
+}
+
+/// Query for a workflow by its name.
+const SELECT: &str = select!(WorkflowRow, " FROM workflow WHERE org_id = $1 AND name = $2");
 
 /// Workflow to save.
 #[derive(Clone, Debug)]
@@ -68,15 +89,10 @@ impl Store {
         let name = name.to_owned();
         self.db
             .read(move |tx| {
-                let row = tx.query_one(
-                    "SELECT name, revision, created_at, updated_at, definition FROM workflow \
-                     WHERE org_id = $1 AND name = $2",
+                tx.read_one(
+                    filled!(SELECT, "@definition" = "definition"),
                     vals![org, name.as_str()],
-                )?;
-                Ok(WorkflowRow {
-                    definition: row.text(4)?.to_owned(),
-                    ..row_without_definition(&row)?
-                })
+                )
             })
             .await
     }
@@ -86,18 +102,12 @@ impl Store {
         let name = name.to_owned();
         self.db
             .read(move |tx| {
-                let row = tx.query_one(
-                    concat!(
-                        "SELECT name, revision, created_at, updated_at, ",
-                        short!("definition"),
-                        " FROM workflow WHERE org_id = $1 AND name = $2"
-                    ),
+                const SHORT_OR_EMPTY: &str =
+                    constcat::concat!("COALESCE(", filled!(SHORT, "@column" = "definition"), ", '')");
+                tx.read_one(
+                    filled!(SELECT, "@definition" = SHORT_OR_EMPTY),
                     vals![org, name.as_str()],
-                )?;
-                Ok(WorkflowRow {
-                    definition: row.opt_text(4)?.unwrap_or_default().to_owned(),
-                    ..row_without_definition(&row)?
-                })
+                )
             })
             .await
     }
@@ -111,7 +121,7 @@ impl Store {
                     vals![org],
                 )?
                 .iter()
-                .map(|row| row.text(0).map(str::to_owned))
+                .map(Row::only)
                 .collect()
             })
             .await
@@ -128,11 +138,14 @@ impl Store {
         self.db
             .read(move |tx| {
                 tx.query_all(
-                    "SELECT name, summary FROM workflow WHERE org_id = $1 AND name > $2 ORDER BY org_id, name LIMIT $3",
+                    select!(
+                        SummaryRow,
+                        " FROM workflow WHERE org_id = $1 AND name > $2 ORDER BY org_id, name LIMIT $3"
+                    ),
                     vals![org, after.as_str(), limit],
                 )?
                 .iter()
-                .map(|row| Ok((row.text(0)?.to_owned(), row.text(1)?.to_owned())))
+                .map(|row| SummaryRow::read(row).map(|found| (found.name, found.summary)))
                 .collect()
             })
             .await
@@ -153,27 +166,24 @@ fn put(tx: &mut dyn Tx, org: OrgId, new: &PutWorkflow, most: u32, entry: &Audit)
         &[
             lock(org),
             Stmt::new(
-                "SELECT name, revision, created_at, updated_at, CASE WHEN definition = $3 THEN 1 ELSE 0 END \
-                 FROM workflow WHERE org_id = $1 AND name = $2",
+                select!(OldWorkflow, " FROM workflow WHERE org_id = $1 AND name = $2"),
                 vals![org, new.name.as_str(), new.definition.as_str()],
             ),
         ],
     )?;
-    let Some(old) = old.rows.first() else {
-        tx.batch(&[insert(org, new, most, entry), audit::record(entry)])?;
-        return Ok(SavedWorkflow::Created(WorkflowRow {
-            name: new.name.clone(),
-            definition: new.definition.clone(),
-            revision: 1,
-            created_at: entry.at,
-            updated_at: entry.at,
-        }));
-    };
+    let old = old.rows.first().map(OldWorkflow::read).transpose()?;
     let mut row = WorkflowRow {
+        name: new.name.clone(),
         definition: new.definition.clone(),
-        ..row_without_definition(old)?
+        revision: old.as_ref().map_or(1, |old| old.revision),
+        created_at: old.as_ref().map_or(entry.at, |old| old.created_at),
+        updated_at: old.as_ref().map_or(entry.at, |old| old.updated_at),
     };
-    if old.int(4)? == 0 {
+    let Some(old) = old else {
+        tx.batch(&[insert(org, new, most, entry), audit::record(entry)])?;
+        return Ok(SavedWorkflow::Created(row));
+    };
+    if !old.is_same {
         tx.batch(&[replace(org, new, entry), audit::record(entry)])?;
         row.revision = row.revision.saturating_add(1);
         row.updated_at = entry.at;
@@ -233,15 +243,4 @@ fn delete(tx: &mut dyn Tx, org: OrgId, name: &str, entry: &Audit) -> Result<()> 
         audit::record(entry),
     ])
     .map(drop)
-}
-
-/// Parses the row of `name, revision, created_at, updated_at`, without its definition.
-fn row_without_definition(row: &Row) -> Result<WorkflowRow> {
-    Ok(WorkflowRow {
-        name: row.text(0)?.to_owned(),
-        definition: String::new(),
-        revision: row.int(1)?,
-        created_at: row.time(2)?,
-        updated_at: row.time(3)?,
-    })
 }

@@ -18,25 +18,27 @@ use crate::{
     Error, Result, Store,
     access::{Audit, audit::record},
     connections::CHANGED,
-    db::{Row, Stmt, Tx, vals},
+    db::{ReadRow, Row, Stmt, Tx, row, vals},
     error::unless,
 };
 
-/// Authorization that waits for a person, or for its confirmation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OauthFlow {
-    /// Hash of the state that the browser brings back. The second row has another one than the first.
-    pub state_hash: [u8; 32],
-    /// Organization that owns the connection.
-    pub org: OrgId,
-    /// Id of the connection.
-    pub connection: ConnectionId,
-    /// Revision of the connection when the flow began.
-    pub revision: i64,
-    /// Sealed data for the completion of the flow.
-    pub pending: Vec<u8>,
-    /// Time until which the flow can be completed.
-    pub expires_at: Timestamp,
+row! {
+    /// Authorization that waits for a person, or for its confirmation.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct OauthFlow {
+        /// Hash of the state that the browser brings back. The second row has another one than the first.
+        pub state_hash: [u8; 32] = "state_hash",
+        /// Organization that owns the connection.
+        pub org: OrgId = "org_id",
+        /// Id of the connection.
+        pub connection: ConnectionId = "connection_id",
+        /// Revision of the connection when the flow began.
+        pub revision: i64 = "revision",
+        /// Sealed data for the completion of the flow.
+        pub pending: Vec<u8> = "pending",
+        /// Time until which the flow can be completed.
+        pub expires_at: Timestamp = "expires_at",
+    }
 }
 
 /// Flow whose code was presented, with the tokens for its connection.
@@ -103,13 +105,14 @@ impl Store {
     ) -> Result<Option<OauthFlow>> {
         self.db
             .write(move |tx| {
-                let taken = tx.query_opt(
-                    "DELETE FROM oauth_flow WHERE state_hash = $1 \
-                     RETURNING org_id, connection_id, revision, pending, expires_at",
+                let taken: Option<OauthFlow> = tx.read_opt(
+                    constcat::concat!(
+                        "DELETE FROM oauth_flow WHERE state_hash = $1 RETURNING ",
+                        OauthFlow::COLUMNS
+                    ),
                     vals![state_hash.as_slice()],
                 )?;
-                let flow = taken.map(|row| flow_from(state_hash, &row)).transpose()?;
-                Ok(flow.filter(|flow| now < flow.expires_at))
+                Ok(taken.filter(|flow| now < flow.expires_at))
             })
             .await
     }
@@ -134,19 +137,14 @@ impl Store {
     ) -> Result<Vec<OauthFlow>> {
         self.db
             .write(move |tx| {
-                tx.query_all(
-                    "UPDATE oauth_flow SET tries = tries + 1 \
-                     WHERE connection_id = $1 AND org_id = $2 AND tries < $3 AND expires_at > $4 \
-                     RETURNING org_id, connection_id, revision, pending, expires_at, state_hash",
+                tx.read_all(
+                    constcat::concat!(
+                        "UPDATE oauth_flow SET tries = tries + 1 \
+                         WHERE connection_id = $1 AND org_id = $2 AND tries < $3 AND expires_at > $4 RETURNING ",
+                        OauthFlow::COLUMNS
+                    ),
                     vals![id, org, TRIES, now],
-                )?
-                .iter()
-                .map(|row| {
-                    let hash = row.blob(5)?.try_into();
-                    let hash = hash.map_err(|_| Error::Corrupt("a state_hash is not 32 bytes".to_owned()))?;
-                    flow_from(hash, row)
-                })
-                .collect()
+                )
             })
             .await
     }
@@ -334,8 +332,7 @@ fn forget(tx: &mut dyn Tx, now: Timestamp) -> Result<u64> {
         vals![now],
     )?;
     // In the order of the ids, as everybody locks them who locks several.
-    let connections: BTreeSet<ConnectionId> =
-        forgotten.iter().map(|row| row.parse(0)).collect::<Result<_>>()?;
+    let connections: BTreeSet<ConnectionId> = forgotten.iter().map(Row::only).collect::<Result<_>>()?;
     for connection in connections {
         tx.batch(&note_end(connection, NOT_IN_TIME))?;
     }
@@ -390,15 +387,4 @@ fn save(tx: &mut dyn Tx, confirmed: &Confirmed, audit: &Audit) -> Result<()> {
         record(audit),
     ])
     .map(drop)
-}
-
-fn flow_from(state_hash: [u8; 32], row: &Row) -> Result<OauthFlow> {
-    Ok(OauthFlow {
-        state_hash,
-        org: row.parse(0)?,
-        connection: row.parse(1)?,
-        revision: row.int(2)?,
-        pending: row.blob(3)?.to_vec(),
-        expires_at: row.time(4)?,
-    })
 }

@@ -13,7 +13,7 @@ use sortie_api::{ConnectionId, ConnectionStatus, OrgId, Timestamp};
 use crate::{
     Error, Result, Store,
     access::{Audit, audit::record},
-    db::{ReadRow, Stmt, Tx, row, vals},
+    db::{Stmt, Tx, row, select, vals},
     error::unless,
     organizations::lock,
 };
@@ -129,15 +129,10 @@ impl Store {
         let name = name.to_owned();
         self.db
             .read(move |tx| {
-                let row = tx.query_one(
-                    constcat::concat!(
-                        "SELECT ",
-                        ConnectionRow::COLUMNS,
-                        " FROM connection WHERE org_id = $1 AND name = $2"
-                    ),
+                tx.read_one(
+                    select!(ConnectionRow, " FROM connection WHERE org_id = $1 AND name = $2"),
                     vals![org, name.as_str()],
-                )?;
-                ConnectionRow::read(&row)
+                )
             })
             .await
     }
@@ -146,15 +141,10 @@ impl Store {
     pub async fn connection_by_id(&self, org: OrgId, id: ConnectionId) -> Result<ConnectionRow> {
         self.db
             .read(move |tx| {
-                let row = tx.query_one(
-                    constcat::concat!(
-                        "SELECT ",
-                        ConnectionRow::COLUMNS,
-                        " FROM connection WHERE id = $2 AND org_id = $1"
-                    ),
+                tx.read_one(
+                    select!(ConnectionRow, " FROM connection WHERE id = $2 AND org_id = $1"),
                     vals![org, id],
-                )?;
-                ConnectionRow::read(&row)
+                )
             })
             .await
     }
@@ -169,17 +159,13 @@ impl Store {
     ) -> Result<Vec<ConnectionRow>> {
         self.db
             .read(move |tx| {
-                tx.query_all(
-                    constcat::concat!(
-                        "SELECT ",
-                        ConnectionRow::COLUMNS,
+                tx.read_all(
+                    select!(
+                        ConnectionRow,
                         " FROM connection WHERE org_id = $1 AND name > $2 ORDER BY org_id, name LIMIT $3"
                     ),
                     vals![org, after.as_str(), limit],
-                )?
-                .iter()
-                .map(ConnectionRow::read)
-                .collect()
+                )
             })
             .await
     }
@@ -189,17 +175,10 @@ impl Store {
         let names = serde_json::to_string(&names).map_err(|error| Error::Corrupt(error.to_string()))?;
         self.db
             .read(move |tx| {
-                tx.query_all(
-                    constcat::concat!(
-                        "SELECT ",
-                        ConnectionRow::COLUMNS,
-                        " FROM connection WHERE org_id = $1 AND name {IN}SELECT value FROM {JSON_EACH}($2){END}"
-                    ),
+                tx.read_all(
+                    select!(ConnectionRow, " FROM connection WHERE org_id = $1 AND name {IN}SELECT value FROM {JSON_EACH}($2){END}"),
                     vals![org, names.as_str()],
-                )?
-                .iter()
-                .map(ConnectionRow::read)
-                .collect()
+                )
             })
             .await
     }

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     Error, Result,
     db::{
+        rows::{ReadRow, row, select},
         tx::Tx,
         value::{Row, vals},
     },
@@ -36,7 +37,15 @@ pub(super) const RECORD_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration \
     (version BIGINT NOT NULL PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL)";
 
 /// Reads the applied migrations.
-pub(super) const APPLIED: &str = "SELECT version, name, checksum FROM migration ORDER BY version";
+pub(super) const APPLIED: &str = select!(AppliedMigration, " FROM migration ORDER BY version");
+
+row! {
+    struct AppliedMigration {
+        version: i64 = "version",
+        name: String = "name",
+        checksum: String = "checksum",
+    }
+}
 
 impl Migration {
     /// Returns the SHA-256 of the text, in hexadecimal.
@@ -69,7 +78,7 @@ pub(crate) fn newest_known() -> i64 {
 /// those that it knows have to be in order.
 pub(crate) fn recorded(tx: &mut dyn Tx) -> Result<i64> {
     let applied = tx.query_all(APPLIED, vals![])?;
-    let newest = applied.last().map_or(Ok(0), |row| row.int(0))?;
+    let newest = applied.last().map_or(Ok(0), Row::only)?;
     if newest <= newest_known() {
         pending(MIGRATIONS, &applied)?;
     }
@@ -83,14 +92,18 @@ pub(crate) fn newest(tx: &mut dyn Tx) -> Result<i64> {
     applied
         .last()
         .ok_or_else(|| Error::Database("no migration was ever applied to it".to_owned()))?
-        .int(0)
+        .only()
 }
 
 /// Returns the migrations of `known` that are missing in a database with `applied` (the rows of [`APPLIED`]).
 pub(super) fn pending<'a>(known: &'a [Migration], applied: &[Row]) -> Result<&'a [Migration]> {
     let newest_known = known.last().map_or(0, |migration| migration.version);
     for (position, row) in applied.iter().enumerate() {
-        let (version, name, checksum) = (row.int(0)?, row.text(1)?, row.text(2)?);
+        let AppliedMigration {
+            version,
+            name,
+            checksum,
+        } = AppliedMigration::read(row)?;
         if version > newest_known {
             return Err(Error::Database(format!(
                 "the database is newer than this program: it has migration {version} ({name}), \

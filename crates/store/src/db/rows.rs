@@ -5,7 +5,7 @@ use std::{net::IpAddr, str::FromStr};
 
 use serde::de::DeserializeOwned;
 use sortie_api::{
-    ActorKind, AuditId, BlobId, BudgetPeriod, ConnectionId, ConnectionStatus, DeploymentId, FileId, GrantId,
+    ActorKind, AuditId, BlobId, BudgetPeriod, BudgetScope, ConnectionId, ConnectionStatus, DeploymentId, FileId, GrantId,
     InvitationId, LedgerKind, MailId, Micros, OrgId, PaymentId, Role, RunId, RunStatus, ScheduleId,
     SessionId, Sha256, Timestamp, TopupId, TopupKind, TopupState, UserId,
     deployment::{EntitlementSource, EntitlementState},
@@ -141,7 +141,7 @@ macro_rules! texts {
 }
 
 texts!(String IpAddr RunId OrgId KeyId ScheduleId ConnectionId FileId AuditId BlobId UserId SessionId MailId GrantId
-    InvitationId DeploymentId ConsentId TopupId PaymentId RefundOrderId);
+    InvitationId DeploymentId ConsentId TopupId PaymentId RefundOrderId BudgetScope);
 text_columns!(
     ActorKind,
     EntitlementSource,
@@ -191,9 +191,9 @@ impl Row {
             .ok_or_else(|| Error::Corrupt(format!("{column} has a value of another kind or form")))
     }
 
-    /// Reads the value of a row with one column.
+    /// Reads the first column of a row, which is often the only one.
     pub(crate) fn only<'r, T: Column<'r>>(&'r self) -> Result<T> {
-        self.column(0, "the only column")
+        self.column(0, "the first column")
     }
 }
 

@@ -15,7 +15,7 @@
 //! last reference between the reservation and the next one. The row of `organization_storage` is locked behind the blobs, so
 //! that the limit is exact.
 //!
-//! The tables that refer to blobs are listed in `unreferenced!` and nowhere else. Each has an index on its
+//! The tables that refer to blobs are listed in [`UNREFERENCED`] and nowhere else. Each has an index on its
 //! `blob_id`.
 
 use std::{collections::BTreeMap, fmt::Display};
@@ -24,7 +24,7 @@ use sortie_api::{BlobId, OrgId, Sha256, Timestamp};
 
 use crate::{
     Error, Found, Result, Store,
-    db::{Row, Stmt, Tx, batch, insert, readable, vals},
+    db::{ReadRow, Row, Stmt, Tx, batch, filled, insert, readable, row, select, vals},
 };
 
 /// Content that is to be written.
@@ -47,15 +47,48 @@ pub struct NewBlob {
     pub most_bytes: i64,
 }
 
-/// Blob that is pending delete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PendingDelete {
-    /// Id of the blob.
-    pub id: BlobId,
-    /// Organization that owned the content.
-    pub org: OrgId,
-    /// SHA-256 of the content.
-    pub sha256: Sha256,
+row! {
+    /// Blob that is pending delete.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct PendingDelete {
+        /// Id of the blob.
+        pub id: BlobId = "id",
+        /// Organization that owned the content.
+        pub org: OrgId = "org_id",
+        /// SHA-256 of the content.
+        pub sha256: Sha256 = "sha256",
+    }
+}
+
+row! {
+    /// Blob in a list. Its id is not parsed: one that is damaged has a position as well.
+    struct ListedBlob {
+        at: Timestamp = "@at",
+        id: String = "id",
+    }
+}
+
+row! {
+    /// Blob with a new reference. Its id is not parsed, as that of [`ListedBlob`].
+    struct ReferredRow {
+        id: String = "id",
+        is_counted: bool = "counted",
+    }
+}
+
+row! {
+    struct ReservedBlob {
+        id: BlobId = "id",
+        is_counted: bool = "counted",
+    }
+}
+
+row! {
+    /// Bytes that an organization has stored in addition. The id is not parsed: one that is damaged fits no organization.
+    struct StoredBytes {
+        org: String = "org_id",
+        bytes: i64 = "@bytes",
+    }
 }
 
 /// Position in a list of blobs: the time by which they are ordered, and the id.
@@ -78,13 +111,8 @@ const FULL: Error = Error::Conflict(
 );
 
 /// Condition that nothing refers to the current row of `blob`.
-macro_rules! unreferenced {
-    () => {
-        "(SELECT f.blob_id FROM file f WHERE f.blob_id = blob.id LIMIT 1) IS NULL \
-         AND (SELECT a.blob_id FROM artifact_blob a WHERE a.blob_id = blob.id LIMIT 1) IS NULL"
-    };
-}
-pub(crate) use unreferenced;
+pub(crate) const UNREFERENCED: &str = "(SELECT f.blob_id FROM file f WHERE f.blob_id = blob.id LIMIT 1) IS NULL \
+    AND (SELECT a.blob_id FROM artifact_blob a WHERE a.blob_id = blob.id LIMIT 1) IS NULL";
 
 impl Store {
     /// Reserves a blob for content. Returns its id, which is that of the existing blob if the organization
@@ -117,14 +145,21 @@ impl Store {
         let (at, id) = after.unwrap_or_else(front);
         let rows = self.db.read(move |tx| {
             tx.query_all(
-                "SELECT check_at, id FROM blob WHERE check_at <= $1 AND (check_at, id) > ($2, $3) \
-                 ORDER BY check_at, id LIMIT $4",
+                filled!(
+                    select!(
+                        ListedBlob,
+                        " FROM blob WHERE check_at <= $1 AND (check_at, id) > ($2, $3) ORDER BY check_at, id LIMIT $4"
+                    ),
+                    "@at" = "check_at"
+                ),
                 vals![now, at, id.as_str(), limit],
             )
         });
         let rows = rows.await?;
         let next = position_behind(&rows, limit);
-        let due = readable(&rows, "content that is due", |row| Ok(row.text(1)?.to_owned()));
+        let due = readable(&rows, "content that is due", |row| {
+            ListedBlob::read(row).map(|blob| blob.id)
+        });
         let mut checked = Checked {
             blobs: due.len(),
             failed: 0,
@@ -162,14 +197,21 @@ impl Store {
         let (at, id) = after.unwrap_or_else(front);
         let rows = self.db.read(move |tx| {
             tx.query_all(
-                "SELECT doomed_at, id, org_id, sha256 FROM blob WHERE doomed_at IS NOT NULL \
-                 AND (doomed_at, id) > ($1, $2) ORDER BY doomed_at, id LIMIT $3",
+                constcat::concat!(
+                    "SELECT ",
+                    filled!(ListedBlob::COLUMNS, "@at" = "doomed_at"),
+                    ", ",
+                    PendingDelete::COLUMNS,
+                    " FROM blob WHERE doomed_at IS NOT NULL AND (doomed_at, id) > ($1, $2) \
+                     ORDER BY doomed_at, id LIMIT $3"
+                ),
                 vals![at, id.as_str(), limit],
             )
         });
         let rows = rows.await?;
+        let pending = |row: &Row| PendingDelete::read_from(row, ListedBlob::WIDTH);
         Ok(Found {
-            items: readable(&rows, "content to delete", pending_from),
+            items: readable(&rows, "content to delete", pending),
             stopped_at: position_behind(&rows, limit),
         })
     }
@@ -202,12 +244,13 @@ fn front() -> BlobPosition {
     (Timestamp::from_micros(i64::MIN), String::new())
 }
 
-/// Position of the last of the rows, which begin with a time and an id, if there are as many as asked for. A row that
+/// Position of the last of the rows, which begin with a [`ListedBlob`], if there are as many as asked for. A row that
 /// cannot be read is no position.
 fn position_behind(rows: &[Row], limit: u32) -> Option<BlobPosition> {
     let is_full = rows.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
     let last = rows.last().filter(|_| is_full)?;
-    Some((last.time(0).ok()?, last.text(1).ok()?.to_owned()))
+    let last = ListedBlob::read(last).ok()?;
+    Some((last.at, last.id))
 }
 
 fn forget(tx: &mut dyn Tx, ids: &str) -> Result<u64> {
@@ -243,14 +286,14 @@ fn reserve(tx: &mut dyn Tx, new: &NewBlob) -> Result<BlobId> {
                 "size": new.size,
                 "created_at": new.at,
                 "check_at": new.check_at,
-            }, " ON CONFLICT (org_id, sha256) WHERE doomed_at IS NULL DO UPDATE SET check_at = excluded.check_at RETURNING id, \
-                counted"),
+            }, " ON CONFLICT (org_id, sha256) WHERE doomed_at IS NULL DO UPDATE SET check_at = excluded.check_at RETURNING ",
+            ReservedBlob::COLUMNS),
         ],
     )?;
-    let row = reserved.rows.first().ok_or(Error::NotFound)?;
-    let id: BlobId = row.parse(0)?;
+    let reserved = ReservedBlob::read(reserved.rows.first().ok_or(Error::NotFound)?)?;
+    let id = reserved.id;
     let is_new = id == new.id && before.rows.is_empty();
-    if !is_new && row.int(1)? == 1 {
+    if !is_new && reserved.is_counted {
         return Ok(id);
     }
     tx.batch(&[
@@ -269,48 +312,51 @@ fn reserve(tx: &mut dyn Tx, new: &NewBlob) -> Result<BlobId> {
     Ok(id)
 }
 
-/// Counts blobs to which a reference is added and that do not count. Each row has the id of a blob and whether it counts. The
-/// blobs are locked.
+/// Counts blobs to which a reference is added and that do not count. The rows are those of
+/// [`defer_check`]. The blobs are locked.
 pub(crate) fn count_again(tx: &mut dyn Tx, referred: &[Row]) -> Result<()> {
     let mut uncounted = Vec::new();
     for row in referred {
-        if row.int(1)? == 0 {
-            uncounted.push(row.text(0)?);
+        let blob = ReferredRow::read(row)?;
+        if !blob.is_counted {
+            uncounted.push(blob.id);
         }
     }
     if uncounted.is_empty() {
         return Ok(());
     }
-    let counted = tx.query_all(
-        "UPDATE blob SET counted = 1 WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND counted = 0 \
-         RETURNING org_id, size",
+    let counted = tx.read_all(
+        constcat::concat!(
+            "UPDATE blob SET counted = 1 WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND counted = 0 RETURNING ",
+            filled!(StoredBytes::COLUMNS, "@bytes" = "size")
+        ),
         vals![json(&uncounted)?.as_str()],
     )?;
-    change_stored(tx, &counted)
+    change_stored(tx, counted)
 }
 
 /// Stops counting those of the blobs `ids`, a JSON array, to which nothing refers any more. Their rows are locked.
 pub(crate) fn uncount(tx: &mut dyn Tx, ids: &str) -> Result<()> {
     // The condition hides `doomed_at` from the planner: its partial index would be walked.
-    let uncounted = tx.query_all(
-        concat!(
+    let uncounted = tx.read_all(
+        constcat::concat!(
             "UPDATE blob SET counted = 0 WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} \
              AND counted = 1 AND COALESCE(doomed_at, 0) = 0 AND ",
-            unreferenced!(),
-            " RETURNING org_id, -size"
+            UNREFERENCED,
+            " RETURNING ",
+            filled!(StoredBytes::COLUMNS, "@bytes" = "-size")
         ),
         vals![ids],
     )?;
-    change_stored(tx, &uncounted)
+    change_stored(tx, uncounted)
 }
 
-/// Changes what organizations have stored by rows with an organization and a number of bytes. The ids of the organizations
-/// are not parsed: one that is damaged fits no organization.
-fn change_stored(tx: &mut dyn Tx, changes: &[Row]) -> Result<()> {
-    let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
-    for row in changes {
-        let sum = sums.entry(row.text(0)?).or_default();
-        *sum = sum.saturating_add(row.int(1)?);
+/// Changes what organizations have stored.
+fn change_stored(tx: &mut dyn Tx, changes: Vec<StoredBytes>) -> Result<()> {
+    let mut sums: BTreeMap<String, i64> = BTreeMap::new();
+    for change in changes {
+        let sum = sums.entry(change.org).or_default();
+        *sum = sum.saturating_add(change.bytes);
     }
     // In the order of the ids, so that two sweeps take their locks in one order.
     let statements: Vec<_> = sums
@@ -341,11 +387,12 @@ fn doom(tx: &mut dyn Tx, now: Timestamp, ids: &str) -> Result<()> {
                 vals![ids],
             ),
             Stmt::new(
-                concat!(
+                constcat::concat!(
                     "UPDATE blob SET doomed_at = $1, check_at = NULL \
                      WHERE id {IN}SELECT value FROM {JSON_EACH}($2){END} AND COALESCE(check_at, $3) <= $1 AND ",
-                    unreferenced!(),
-                    " RETURNING org_id, -size * counted"
+                    UNREFERENCED,
+                    " RETURNING ",
+                    filled!(StoredBytes::COLUMNS, "@bytes" = "-size * counted")
                 ),
                 vals![now, ids, i64::MAX],
             ),
@@ -356,28 +403,13 @@ fn doom(tx: &mut dyn Tx, now: Timestamp, ids: &str) -> Result<()> {
             ),
         ],
     )?;
-    change_stored(tx, &doomed.rows)
-}
-
-fn pending_from(row: &Row) -> Result<PendingDelete> {
-    Ok(PendingDelete {
-        id: row.parse(1)?,
-        org: row.parse(2)?,
-        sha256: sha256(row, 3)?,
-    })
-}
-
-/// Reads a SHA-256 from a column.
-pub(crate) fn sha256(row: &Row, column: usize) -> Result<Sha256> {
-    row.blob(column)?
-        .try_into()
-        .map(Sha256::new)
-        .map_err(|_| Error::Corrupt(format!("column {column} is not a SHA-256")))
+    let changes = doomed.rows.iter().map(StoredBytes::read).collect::<Result<_>>()?;
+    change_stored(tx, changes)
 }
 
 /// Formats the ids in the first column of the rows as a JSON array.
 pub(crate) fn ids_of(rows: &[Row]) -> Result<String> {
-    let ids = rows.iter().map(|row| row.text(0)).collect::<Result<Vec<_>>>()?;
+    let ids = rows.iter().map(Row::only::<&str>).collect::<Result<Vec<_>>>()?;
     json(&ids)
 }
 

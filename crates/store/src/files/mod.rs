@@ -9,18 +9,31 @@ use sortie_api::{BlobId, File, FileId, OrgId, Sha256, Timestamp};
 use crate::{
     Error, Result, Store,
     access::{Audit, audit},
-    db::{Row, Stmt, Tx, batch, insert, vals},
-    files::blobs::{count_again, defer_check, ids_of, json, sha256, uncount},
+    db::{ReadRow, Stmt, Tx, batch, insert, row, select, vals},
+    files::blobs::{count_again, defer_check, ids_of, json, uncount},
     organizations::lock,
 };
 
-/// File as it is stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileRow {
-    /// File as clients see it.
-    pub file: File,
-    /// Blob with the content.
-    pub blob: BlobId,
+row! {
+    for File {
+        id = "id",
+        name = "name",
+        size = "size",
+        content_type = "content_type",
+        sha256 = "sha256",
+        created_at = "created_at",
+    }
+}
+
+row! {
+    /// File as it is stored.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct FileRow {
+        /// File as clients see it.
+        pub file: File,
+        /// Blob with the content.
+        pub blob: BlobId = "blob_id",
+    }
 }
 
 /// File to save. Its content is written already.
@@ -46,13 +59,6 @@ pub struct NewFile {
     pub check_at: Timestamp,
 }
 
-/// Start of a query for files, with the columns that [`file_from`] reads.
-macro_rules! select_files {
-    () => {
-        "SELECT id, name, size, content_type, sha256, created_at, blob_id FROM file WHERE "
-    };
-}
-
 const TAKEN: Error = Error::Conflict("name: a file has it already");
 
 impl Store {
@@ -66,11 +72,10 @@ impl Store {
     pub async fn get_file(&self, org: OrgId, id: FileId) -> Result<FileRow> {
         self.db
             .read(move |tx| {
-                let row = tx.query_one(
-                    concat!(select_files!(), "id = $2 AND org_id = $1"),
+                tx.read_one(
+                    select!(FileRow, " FROM file WHERE id = $2 AND org_id = $1"),
                     vals![org, id],
-                )?;
-                file_from(&row)
+                )
             })
             .await
     }
@@ -80,11 +85,10 @@ impl Store {
         let name = name.to_owned();
         self.db
             .read(move |tx| {
-                let row = tx.query_one(
-                    concat!(select_files!(), "org_id = $1 AND name = $2"),
+                tx.read_one(
+                    select!(FileRow, " FROM file WHERE org_id = $1 AND name = $2"),
                     vals![org, name.as_str()],
-                )?;
-                file_from(&row)
+                )
             })
             .await
     }
@@ -98,22 +102,22 @@ impl Store {
                     tx,
                     &[
                         Stmt::new(
-                            concat!(
-                                select_files!(),
-                                "id {IN}SELECT value FROM {JSON_EACH}($2){END} AND org_id = $1"
+                            select!(
+                                FileRow,
+                                " FROM file WHERE id {IN}SELECT value FROM {JSON_EACH}($2){END} AND org_id = $1"
                             ),
                             vals![org, ids.as_str()],
                         ),
                         Stmt::new(
-                            concat!(
-                                select_files!(),
-                                "org_id = $1 AND name {IN}SELECT value FROM {JSON_EACH}($2){END}"
+                            select!(
+                                FileRow,
+                                " FROM file WHERE org_id = $1 AND name {IN}SELECT value FROM {JSON_EACH}($2){END}"
                             ),
                             vals![org, names.as_str()],
                         ),
                     ],
                 )?;
-                by_id.rows.iter().chain(&by_name.rows).map(file_from).collect()
+                by_id.rows.iter().chain(&by_name.rows).map(FileRow::read).collect()
             })
             .await
     }
@@ -131,17 +135,14 @@ impl Store {
         });
         self.db
             .read(move |tx| {
-                tx.query_all(
-                    concat!(
-                        select_files!(),
-                        "org_id = $1 AND created_at >= 0 AND (created_at, id) < ($2, $3) \
+                tx.read_all(
+                    select!(
+                        File,
+                        " FROM file WHERE org_id = $1 AND created_at >= 0 AND (created_at, id) < ($2, $3) \
                          ORDER BY created_at DESC, id DESC LIMIT $4"
                     ),
                     vals![org, at, id.as_str(), limit],
-                )?
-                .iter()
-                .map(|row| Ok(file_from(row)?.file))
-                .collect()
+                )
             })
             .await
     }
@@ -204,16 +205,17 @@ fn rename(tx: &mut dyn Tx, (org, id): (OrgId, FileId), name: &str, audit: &Audit
         tx,
         &[
             Stmt::new(
-                "UPDATE file SET name = $3 WHERE id = $2 AND org_id = $1 \
-                 RETURNING id, name, size, content_type, sha256, created_at, blob_id",
+                constcat::concat!(
+                    "UPDATE file SET name = $3 WHERE id = $2 AND org_id = $1 RETURNING ",
+                    File::COLUMNS
+                ),
                 vals![org, id, name],
             )
             .exactly(1, Error::NotFound),
             audit::record(audit),
         ],
     )?;
-    let row = renamed.rows.first().ok_or(Error::NotFound)?;
-    Ok(file_from(row)?.file)
+    File::read(renamed.rows.first().ok_or(Error::NotFound)?)
 }
 
 fn delete(tx: &mut dyn Tx, (org, id): (OrgId, FileId), check_at: Timestamp, audit: &Audit) -> Result<()> {
@@ -233,18 +235,4 @@ fn delete(tx: &mut dyn Tx, (org, id): (OrgId, FileId), check_at: Timestamp, audi
         ],
     )?;
     uncount(tx, &ids_of(&deferred.rows)?)
-}
-
-fn file_from(row: &Row) -> Result<FileRow> {
-    Ok(FileRow {
-        file: File {
-            id: row.parse(0)?,
-            name: row.text(1)?.to_owned(),
-            size: row.int(2)?,
-            content_type: row.text(3)?.to_owned(),
-            sha256: sha256(row, 4)?,
-            created_at: row.time(5)?,
-        },
-        blob: row.parse(6)?,
-    })
 }

@@ -10,24 +10,26 @@ use sortie_api::{BlobId, OrgId, RunId, Sha256};
 
 use crate::{
     Error, Result,
-    db::{Row, Tx, copy_sqlite, newest_migration, open_sqlite_copy, vals},
-    files::blobs::{sha256, unreferenced},
+    db::{Row, Tx, copy_sqlite, newest_migration, open_sqlite_copy, row, select, vals},
+    files::blobs::UNREFERENCED,
 };
 
 /// `SQLite` database that no process writes to. Its methods read the file and block meanwhile.
 pub struct DatabaseCopy(Box<dyn Tx + Send>);
 
-/// Content that a database refers to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReferredBlob {
-    /// Id of the blob.
-    pub id: BlobId,
-    /// Organization that owns the content.
-    pub org: OrgId,
-    /// SHA-256 of the content.
-    pub sha256: Sha256,
-    /// Size of the content in bytes.
-    pub size: u64,
+row! {
+    /// Content that a database refers to.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ReferredBlob {
+        /// Id of the blob.
+        pub id: BlobId = "id",
+        /// Organization that owns the content.
+        pub org: OrgId = "org_id",
+        /// SHA-256 of the content.
+        pub sha256: Sha256 = "sha256",
+        /// Size of the content in bytes.
+        pub size: u64 = "size",
+    }
 }
 
 /// Object that refers to a content.
@@ -85,14 +87,14 @@ impl DatabaseCopy {
     pub fn check(&mut self) -> Result<()> {
         newest_migration(self.0.as_mut())?;
         let found = self.0.query_all("PRAGMA integrity_check(5)", vals![])?;
-        let found: Vec<&str> = found.iter().map(|row| row.text(0)).collect::<Result<_>>()?;
+        let found: Vec<&str> = found.iter().map(Row::only).collect::<Result<_>>()?;
         if found != ["ok"] {
             return Err(Error::Corrupt(found.join("; ")));
         }
         if let Some(row) = self.0.query_opt("PRAGMA foreign_key_check", vals![])? {
             return Err(Error::Corrupt(format!(
                 "a row of {} refers to nothing",
-                row.text(0)?
+                row.only::<&str>()?
             )));
         }
         Ok(())
@@ -103,16 +105,13 @@ impl DatabaseCopy {
         let row = self
             .0
             .query_opt("SELECT sealed FROM seal_check WHERE id = 1", vals![])?;
-        row.map(|row| row.blob(0).map(<[u8]>::to_vec)).transpose()
+        row.map(|row| row.only()).transpose()
     }
 
     /// Returns the figures of the database.
     pub fn summary(&mut self) -> Result<Summary> {
         let migration = newest_migration(self.0.as_mut())?;
-        let mut count = |sql: &'static str| -> Result<u64> {
-            let number = self.0.query_one(sql, vals![])?.int(0)?;
-            u64::try_from(number).map_err(|error| Error::Corrupt(error.to_string()))
-        };
+        let mut count = |sql| self.0.query_one(sql, vals![])?.only();
         Ok(Summary {
             migration,
             runs: count("SELECT COUNT(*) FROM run")?,
@@ -121,14 +120,14 @@ impl DatabaseCopy {
             unretained: count("SELECT COUNT(*) FROM unretained u JOIN queue q ON q.run_id = u.run_id")?,
             callbacks: count("SELECT COUNT(*) FROM delivery WHERE due_at >= 0")?,
             schedules: count("SELECT COUNT(*) FROM schedule WHERE enabled = 1")?,
-            contents: count(concat!(
+            contents: count(constcat::concat!(
                 "SELECT COUNT(*) FROM blob WHERE NOT (",
-                unreferenced!(),
+                UNREFERENCED,
                 ")"
             ))?,
-            content_bytes: count(concat!(
+            content_bytes: count(constcat::concat!(
                 "SELECT COALESCE(SUM(size), 0) FROM blob WHERE NOT (",
-                unreferenced!(),
+                UNREFERENCED,
                 ")"
             ))?,
         })
@@ -137,18 +136,16 @@ impl DatabaseCopy {
     /// Returns up to `limit` contents that the database refers to, after a row, in the order of their rows.
     pub fn referred_blobs(&mut self, after: Option<BlobId>, limit: u32) -> Result<Vec<ReferredBlob>> {
         let after = after.map_or_else(String::new, |id| id.to_string());
-        self.0
-            .query_all(
-                concat!(
-                    "SELECT id, org_id, sha256, size FROM blob WHERE id > $1 AND NOT (",
-                    unreferenced!(),
-                    ") ORDER BY id LIMIT $2"
-                ),
-                vals![after.as_str(), limit],
-            )?
-            .iter()
-            .map(referred_from)
-            .collect()
+        let tx: &mut dyn Tx = self.0.as_mut();
+        tx.read_all(
+            select!(
+                ReferredBlob,
+                " FROM blob WHERE id > $1 AND NOT (",
+                UNREFERENCED,
+                ") ORDER BY id LIMIT $2"
+            ),
+            vals![after.as_str(), limit],
+        )
     }
 
     /// Returns up to `limit` saved files and up to `limit` runs that refer to a content: first the files by
@@ -162,20 +159,9 @@ impl DatabaseCopy {
             "SELECT run_id FROM artifact_blob WHERE blob_id = $1 ORDER BY run_id LIMIT $2",
             vals![blob, limit],
         )?;
-        let files = files
-            .iter()
-            .map(|row| row.text(0).map(|name| Referrer::File(name.to_owned())));
+        let files = files.iter().map(|row| row.only().map(Referrer::File));
         files
-            .chain(runs.iter().map(|row| row.parse(0).map(Referrer::Run)))
+            .chain(runs.iter().map(|row| row.only().map(Referrer::Run)))
             .collect()
     }
-}
-
-fn referred_from(row: &Row) -> Result<ReferredBlob> {
-    Ok(ReferredBlob {
-        id: row.parse(0)?,
-        org: row.parse(1)?,
-        sha256: sha256(row, 2)?,
-        size: u64::try_from(row.int(3)?).map_err(|error| Error::Corrupt(error.to_string()))?,
-    })
 }

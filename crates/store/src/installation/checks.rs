@@ -4,7 +4,10 @@ use sortie_api::Timestamp;
 
 use crate::{
     Error, Result, Store,
-    db::{Stmt, Turn, Tx, batch, inspect, newest_known_migration, recorded_migration, vals},
+    db::{
+        ReadRow, Row, Stmt, Turn, Tx, batch, inspect, newest_known_migration, recorded_migration, row,
+        select, vals,
+    },
 };
 
 /// Kind and version of a database.
@@ -33,19 +36,40 @@ pub struct Backlog {
     pub lost_nodes: i64,
 }
 
+row! {
+    struct About {
+        kind: String = "{DATABASE}",
+        version: String = "{VERSION}",
+    }
+}
+
+impl About {
+    fn at(self, migration: i64) -> DatabaseInfo {
+        DatabaseInfo {
+            kind: self.kind,
+            version: self.version,
+            migration,
+            known_migration: newest_known_migration(),
+        }
+    }
+}
+
+row! {
+    struct Inspected {
+        about: About,
+        is_migrated: bool = "{IS_MIGRATED}",
+    }
+}
+
 /// Returns the kind and version of a database that may have another schema than this program.
 fn inspected(tx: &mut dyn Tx) -> Result<DatabaseInfo> {
-    let about = tx.query_one("SELECT {DATABASE}, {VERSION}, {IS_MIGRATED}", vals![])?;
-    let mut info = DatabaseInfo {
-        kind: about.text(0)?.to_owned(),
-        version: about.text(1)?.to_owned(),
-        migration: 0,
-        known_migration: newest_known_migration(),
+    let found: Inspected = tx.read_one(select!(Inspected, ""), vals![])?;
+    let migration = if found.is_migrated {
+        recorded_migration(tx)?
+    } else {
+        0
     };
-    if about.int(2)? > 0 {
-        info.migration = recorded_migration(tx)?;
-    }
-    Ok(info)
+    Ok(found.about.at(migration))
 }
 
 impl Store {
@@ -65,20 +89,15 @@ impl Store {
                 let [about, newest] = batch(
                     tx,
                     &[
-                        Stmt::new("SELECT {DATABASE}, {VERSION}", vals![]),
+                        Stmt::new(select!(About, ""), vals![]),
                         Stmt::new(
                             "SELECT version FROM migration WHERE version > 0 ORDER BY version DESC LIMIT 1",
                             vals![],
                         ),
                     ],
                 )?;
-                let about = about.rows.first().ok_or(Error::NotFound)?;
-                Ok(DatabaseInfo {
-                    kind: about.text(0)?.to_owned(),
-                    version: about.text(1)?.to_owned(),
-                    migration: newest.rows.first().ok_or(Error::NotFound)?.int(0)?,
-                    known_migration: newest_known_migration(),
-                })
+                let about = About::read(about.rows.first().ok_or(Error::NotFound)?)?;
+                Ok(about.at(newest.rows.first().ok_or(Error::NotFound)?.only()?))
             })
             .await
     }
@@ -118,8 +137,8 @@ impl Store {
                         ),
                     ],
                 )?;
-                let count = |answer: &crate::db::Answer| answer.rows.first().ok_or(Error::NotFound)?.int(0);
-                let since = oldest.rows.first().map(|row| row.opt_time(0)).transpose()?.flatten();
+                let count = |answer: &crate::db::Answer| answer.rows.first().ok_or(Error::NotFound)?.only();
+                let since = oldest.rows.first().map(Row::only).transpose()?.flatten();
                 Ok(Backlog {
                     waiting: count(&waiting)?,
                     waiting_since: since,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use sortie_api::{RunStatus, Timestamp};
 
 use crate::{
-    Result, Store,
-    db::{Stmt, Tx, batch, vals},
+    Error, Result, Store,
+    db::{Answer, ReadRow, Row, Stmt, Tx, batch, row, select, vals},
 };
 
 /// Number at which counts stop.
@@ -72,63 +72,104 @@ impl Store {
 
     /// System: returns the dead rows of the database. `None` on `SQLite`, which has none.
     pub async fn dead_rows(&self) -> Result<Option<DeadRows>> {
-        let row = self.db.read(|tx| tx.query_opt("{DEAD_ROWS}", vals![])).await?;
-        row.map(|row| {
-            let micros = u64::try_from(row.opt_int(2)?.unwrap_or_default()).unwrap_or_default();
-            Ok(DeadRows {
-                queue: row.opt_int(0)?.unwrap_or_default(),
-                event: row.opt_int(1)?.unwrap_or_default(),
-                oldest_snapshot: Duration::from_micros(micros),
-            })
-        })
-        .transpose()
+        let row: Option<DeadRowsRow> = self.db.read(|tx| tx.read_opt("{DEAD_ROWS}", vals![])).await?;
+        Ok(row.map(|row| {
+            let micros = u64::try_from(row.oldest_snapshot.unwrap_or_default());
+            DeadRows {
+                queue: row.queue.unwrap_or_default(),
+                event: row.event.unwrap_or_default(),
+                oldest_snapshot: Duration::from_micros(micros.unwrap_or_default()),
+            }
+        }))
     }
 }
 
 fn observe(tx: &mut dyn Tx, at: Timestamp) -> Result<Observed> {
     let [waiting, oldest, held, callbacks, nodes, late] = batch(tx, &queries(at))?;
-    let mut observed = Observed::default();
-    if let [row] = &waiting.rows[..] {
-        observed.queued = row.int(0)?.min(MOST_COUNTED.into());
-        observed.oldest_queued_at = row.opt_time(1)?;
+    let waiting = WaitingRow::read(only(&waiting)?)?;
+    let oldest: Option<Timestamp> = only(&oldest)?.only()?;
+    let held = HeldRow::read(only(&held)?)?;
+    let callbacks = CallbacksRow::read(only(&callbacks)?)?;
+    let nodes = NodesRow::read(only(&nodes)?)?;
+    let late = LateRow::read(only(&late)?)?;
+    Ok(Observed {
+        queued: waiting.queued.min(MOST_COUNTED.into()),
+        oldest_queued_at: waiting.oldest_at.into_iter().chain(oldest).min(),
+        starting: held.starting,
+        running: held.running,
+        settling: held.settling,
+        oldest_settling_at: held.oldest_settling_at,
+        callbacks_waiting: callbacks.waiting,
+        callbacks_due: callbacks.due,
+        oldest_callback_due_at: callbacks.oldest_due_at.filter(|due| *due <= at),
+        nodes: nodes.live,
+        lost_nodes: nodes.lost,
+        first_lease_until: nodes.first_lease_until,
+        late_runs: late.runs,
+        oldest_late_run_at: late.oldest_at,
+    })
+}
+
+/// The one row of an answer.
+fn only(answer: &Answer) -> Result<&Row> {
+    answer.rows.first().ok_or(Error::NotFound)
+}
+
+row! {
+    struct DeadRowsRow {
+        queue: Option<i64> = "queue",
+        event: Option<i64> = "event",
+        oldest_snapshot: Option<i64> = "snapshot",
     }
-    if let [row] = &oldest.rows[..] {
-        let others = row.opt_time(0)?;
-        observed.oldest_queued_at = observed.oldest_queued_at.into_iter().chain(others).min();
+}
+
+row! {
+    struct WaitingRow {
+        // Runs without retention wait for the one node that has their content, under the node id -1.
+        queued: i64 = "(SELECT COUNT(*) FROM (SELECT 1 FROM queue q WHERE q.node_id IS NULL AND q.org_id > '' LIMIT $1) AS counted) \
+            + (SELECT COUNT(*) FROM (SELECT 1 FROM queue q WHERE q.node_id = -1 LIMIT $1) AS counted)",
+        oldest_at: Option<Timestamp> = "(SELECT q.enqueued_at FROM queue q WHERE q.node_id = -1 ORDER BY q.run_id LIMIT 1)",
     }
-    if let [row] = &held.rows[..] {
-        observed.starting = row.int(0)?;
-        observed.running = row.int(1)?;
-        observed.settling = row.int(2)?;
-        observed.oldest_settling_at = row.opt_time(3)?;
+}
+
+row! {
+    struct HeldRow {
+        starting: i64 = "COUNT(CASE WHEN status = $2 THEN 1 END)",
+        running: i64 = "COUNT(CASE WHEN status = $3 THEN 1 END)",
+        settling: i64 = "COUNT(CASE WHEN status = $4 THEN 1 END)",
+        oldest_settling_at: Option<Timestamp> =
+            "MIN(CASE WHEN status = $4 THEN (SELECT r.finished_at FROM run r WHERE r.id = counted.run_id) END)",
     }
-    if let [row] = &callbacks.rows[..] {
-        observed.callbacks_waiting = row.int(0)?;
-        observed.callbacks_due = row.int(1)?;
-        observed.oldest_callback_due_at = row.opt_time(2)?.filter(|due| *due <= at);
+}
+
+row! {
+    struct CallbacksRow {
+        waiting: i64 = "COUNT(*)",
+        due: i64 = "COUNT(CASE WHEN due_at <= $2 THEN 1 END)",
+        oldest_due_at: Option<Timestamp> = "MIN(due_at)",
     }
-    if let [row] = &nodes.rows[..] {
-        observed.nodes = row.int(0)?;
-        observed.lost_nodes = row.int(1)?;
-        observed.first_lease_until = row.opt_time(2)?;
+}
+
+row! {
+    struct NodesRow {
+        live: i64 = "COUNT(CASE WHEN ended_at IS NULL THEN 1 END)",
+        lost: i64 = "COUNT(CASE WHEN ended_at IS NOT NULL \
+            AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NOT NULL THEN 1 END)",
+        first_lease_until: Option<Timestamp> = "MIN(CASE WHEN ended_at IS NULL THEN lease_until END)",
     }
-    if let [row] = &late.rows[..] {
-        observed.late_runs = row.int(0)?;
-        observed.oldest_late_run_at = row.opt_time(1)?;
+}
+
+row! {
+    struct LateRow {
+        runs: i64 = "COUNT(*)",
+        oldest_at: Option<Timestamp> = "MIN(created_at)",
     }
-    Ok(observed)
 }
 
 /// Returns the queries of [`observe`], each of which answers one row.
 fn queries(at: Timestamp) -> [Stmt<'static>; 6] {
     [
-        // Runs without retention wait for the one node that has their content, under the node id -1.
-        Stmt::new(
-            "SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM queue q WHERE q.node_id IS NULL AND q.org_id > '' LIMIT $1) AS counted) \
-             + (SELECT COUNT(*) FROM (SELECT 1 FROM queue q WHERE q.node_id = -1 LIMIT $1) AS counted), \
-             (SELECT q.enqueued_at FROM queue q WHERE q.node_id = -1 ORDER BY q.run_id LIMIT 1)",
-            vals![MOST_COUNTED],
-        ),
+        Stmt::new(select!(WaitingRow, ""), vals![MOST_COUNTED]),
         // Jumps from organization to organization through the index of waiting runs.
         Stmt::new(
             "WITH RECURSIVE waiting (org_id, number) AS (\
@@ -145,11 +186,11 @@ fn queries(at: Timestamp) -> [Stmt<'static>; 6] {
             vals![ORGANIZATIONS],
         ),
         Stmt::new(
-            "SELECT COUNT(CASE WHEN status = $2 THEN 1 END), COUNT(CASE WHEN status = $3 THEN 1 END), \
-             COUNT(CASE WHEN status = $4 THEN 1 END), \
-             MIN(CASE WHEN status = $4 THEN (SELECT r.finished_at FROM run r WHERE r.id = counted.run_id) END) FROM (\
-               SELECT q.run_id, (SELECT r.status FROM run r WHERE r.id = q.run_id) AS status \
-               FROM queue q WHERE q.node_id >= 0 LIMIT $1) AS counted",
+            select!(
+                HeldRow,
+                " FROM (SELECT q.run_id, (SELECT r.status FROM run r WHERE r.id = q.run_id) AS status \
+                 FROM queue q WHERE q.node_id >= 0 LIMIT $1) AS counted"
+            ),
             vals![
                 MOST_COUNTED,
                 RunStatus::Starting,
@@ -158,19 +199,18 @@ fn queries(at: Timestamp) -> [Stmt<'static>; 6] {
             ],
         ),
         Stmt::new(
-            "SELECT COUNT(*), COUNT(CASE WHEN due_at <= $2 THEN 1 END), MIN(due_at) FROM (\
-               SELECT d.due_at FROM delivery d WHERE d.due_at >= 0 AND d.host > '' LIMIT $1) AS counted",
+            select!(
+                CallbacksRow,
+                " FROM (SELECT d.due_at FROM delivery d WHERE d.due_at >= 0 AND d.host > '' LIMIT $1) AS counted"
+            ),
             vals![MOST_COUNTED, at],
         ),
+        Stmt::new(select!(NodesRow, " FROM node"), vals![]),
         Stmt::new(
-            "SELECT COUNT(CASE WHEN ended_at IS NULL THEN 1 END), COUNT(CASE WHEN ended_at IS NOT NULL \
-               AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NOT NULL THEN 1 END), \
-             MIN(CASE WHEN ended_at IS NULL THEN lease_until END) FROM node",
-            vals![],
-        ),
-        Stmt::new(
-            "SELECT COUNT(*), MIN(created_at) FROM (\
-               SELECT l.created_at FROM late_run l WHERE l.org_id > '' AND l.created_at >= 0 LIMIT $1) AS counted",
+            select!(
+                LateRow,
+                " FROM (SELECT l.created_at FROM late_run l WHERE l.org_id > '' AND l.created_at >= 0 LIMIT $1) AS counted"
+            ),
             vals![MOST_COUNTED],
         ),
     ]

@@ -9,7 +9,7 @@ use sortie_api::{OrgId, Timestamp};
 use crate::{
     Error, Result, Store,
     access::{Audit, audit::record},
-    db::{Row, Stmt, Val, vals},
+    db::{Column, ReadRow, Stmt, Val, row, select, vals},
     nodes::key_ids,
 };
 
@@ -89,7 +89,7 @@ impl SealedColumn {
         }
     }
 
-    /// Query for row, organization and value of at most $2 rows after $1.
+    /// Query for [`SealedRow`], of at most $2 rows after $1.
     const fn page(self) -> &'static str {
         match self {
             Self::SealCheck => "SELECT '1', NULL, sealed FROM seal_check WHERE id = 1 AND $1 = '' LIMIT $2",
@@ -210,6 +210,31 @@ pub struct NodeMasterKeys {
     pub ids: Vec<String>,
 }
 
+row! {
+    struct MasterKeysRow {
+        name: String = "name",
+        ids: String = "master_keys",
+    }
+}
+
+row! {
+    for SealedRow {
+        row = "row",
+        org = "org_id",
+        sealed = "sealed",
+    }
+}
+
+impl Column<'_> for RowKey {
+    fn from_value(value: &Val<'static>) -> Option<Self> {
+        match value {
+            Val::Text(id) => Some(Self::Text(id.clone().into_owned())),
+            Val::Blob(hash) => Some(Self::Hash(hash.to_vec())),
+            Val::Null | Val::Int(_) => None,
+        }
+    }
+}
+
 impl Store {
     /// System: returns at most `limit` values of a column after a row, in the order of the rows.
     pub async fn sealed_rows(
@@ -219,12 +244,7 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<SealedRow>> {
         self.db
-            .read(move |tx| {
-                tx.query_all(column.page(), vec![column.key(&after)?, Val::from(limit)])?
-                    .iter()
-                    .map(|row| sealed_from(column, row))
-                    .collect()
-            })
+            .read(move |tx| tx.read_all(column.page(), vec![column.key(&after)?, Val::from(limit)]))
             .await
     }
 
@@ -261,31 +281,22 @@ impl Store {
         self.db
             .read(move |tx| {
                 tx.query_all(
-                    "SELECT name, master_keys FROM node WHERE ended_at IS NULL AND lease_until > $1",
+                    select!(
+                        MasterKeysRow,
+                        " FROM node WHERE ended_at IS NULL AND lease_until > $1"
+                    ),
                     vals![now],
                 )?
                 .iter()
                 .map(|row| {
+                    let node = MasterKeysRow::read(row)?;
                     Ok(NodeMasterKeys {
-                        name: row.text(0)?.to_owned(),
-                        ids: key_ids(row.text(1)?),
+                        name: node.name,
+                        ids: key_ids(&node.ids),
                     })
                 })
                 .collect()
             })
             .await
     }
-}
-
-fn sealed_from(column: SealedColumn, row: &Row) -> Result<SealedRow> {
-    let key = if column == SealedColumn::OauthFlow {
-        RowKey::Hash(row.blob(0)?.to_vec())
-    } else {
-        RowKey::Text(row.text(0)?.to_owned())
-    };
-    Ok(SealedRow {
-        row: key,
-        org: row.opt_parse(1)?,
-        sealed: row.blob(2)?.to_vec(),
-    })
 }

@@ -14,7 +14,7 @@ impl Store {
         self.db
             .read(move |tx| {
                 let row = tx.query_opt("SELECT credentials FROM run_secret WHERE run_id = $1", vals![run])?;
-                row.map(|row| row.blob(0).map(<[u8]>::to_vec)).transpose()
+                row.map(|row| row.only()).transpose()
             })
             .await
     }
@@ -33,8 +33,7 @@ impl Store {
                         Stmt::new("SELECT sealed FROM seal_check WHERE id = 1", vals![]),
                     ],
                 )?;
-                let row = found.rows.first().ok_or(Error::NotFound)?;
-                row.blob(0).map(<[u8]>::to_vec)
+                found.rows.first().ok_or(Error::NotFound)?.only()
             })
             .await
     }

@@ -4,11 +4,11 @@
 
 use sortie_api::{Budget, BudgetPeriod, BudgetScope, Micros, OrgId, PutBudget, Timestamp};
 
-use super::holds::{start, window};
+use super::holds::{OF_WINDOW, start, window};
 use crate::{
     Error, Result, Store,
     access::audit::{self, Audit},
-    db::{Row, Stmt, Tx, batch, vals},
+    db::{Stmt, Tx, batch, filled, row, select, vals},
     organizations::lock,
 };
 
@@ -43,9 +43,9 @@ impl Store {
     ) -> Result<Vec<Budget>> {
         self.db
             .read(move |tx| {
-                tx.query_all(
-                    concat!(
-                        select_budgets!(),
+                let rows: Vec<BudgetRow> = tx.read_all(
+                    constcat::concat!(
+                        SELECT_BUDGETS,
                         "b.org_id = $1 AND b.scope > $4 ORDER BY b.org_id, b.scope LIMIT $5"
                     ),
                     vals![
@@ -55,10 +55,8 @@ impl Store {
                         after.as_str(),
                         limit
                     ],
-                )?
-                .iter()
-                .map(|row| budget_from(row, at))
-                .collect()
+                )?;
+                rows.into_iter().map(|row| row.budget(at)).collect()
             })
             .await
     }
@@ -69,23 +67,29 @@ impl Store {
     }
 }
 
-/// Start of a query for budgets, each with its window. `$2` is the beginning of the day, `$3` that of the
-/// month.
-macro_rules! select_budgets {
-    () => {
-        "SELECT b.scope, b.limit_micros, b.period, b.created_at, b.updated_at, \
-         (SELECT w.held_micros FROM budget_window w WHERE w.org_id = b.org_id AND w.scope = b.scope \
-           AND w.since = b.since AND w.starts_at = CASE b.period WHEN 'day' THEN CAST($2 AS BIGINT) ELSE CAST($3 AS BIGINT) END), \
-         (SELECT w.spent_micros FROM budget_window w WHERE w.org_id = b.org_id AND w.scope = b.scope \
-           AND w.since = b.since AND w.starts_at = CASE b.period WHEN 'day' THEN CAST($2 AS BIGINT) ELSE CAST($3 AS BIGINT) END) \
-         FROM budget b WHERE "
-    };
+row! {
+    /// Budget `b` with its window.
+    struct BudgetRow {
+        scope: BudgetScope = "b.scope",
+        limit: Micros = "b.limit_micros",
+        period: BudgetPeriod = "b.period",
+        created_at: Timestamp = "b.created_at",
+        updated_at: Timestamp = "b.updated_at",
+        held: Option<Micros> = filled!(OF_WINDOW, "@column" = "w.held_micros"),
+        spent: Option<Micros> = filled!(OF_WINDOW, "@column" = "w.spent_micros"),
+    }
 }
-use select_budgets;
+
+/// Start of a query for [`BudgetRow`]. `$2` is the beginning of the day, `$3` that of the month.
+const SELECT_BUDGETS: &str = filled!(
+    select!(BudgetRow, " FROM budget b WHERE "),
+    "@day" = "$2",
+    "@month" = "$3"
+);
 
 fn get(tx: &mut dyn Tx, org: OrgId, scope: &BudgetScope, at: Timestamp) -> Result<Budget> {
-    let row = tx.query_one(
-        concat!(select_budgets!(), "b.org_id = $1 AND b.scope = $4"),
+    let row: BudgetRow = tx.read_one(
+        constcat::concat!(SELECT_BUDGETS, "b.org_id = $1 AND b.scope = $4"),
         vals![
             org,
             start(BudgetPeriod::Day, at)?,
@@ -93,7 +97,7 @@ fn get(tx: &mut dyn Tx, org: OrgId, scope: &BudgetScope, at: Timestamp) -> Resul
             scope.to_string()
         ],
     )?;
-    budget_from(&row, at)
+    row.budget(at)
 }
 
 fn put(
@@ -157,22 +161,22 @@ fn delete(tx: &mut dyn Tx, scope: &BudgetScope, audit: &Audit) -> Result<()> {
     .map(drop)
 }
 
-fn budget_from(row: &Row, at: Timestamp) -> Result<Budget> {
-    let (limit, period) = (row.micros(1)?, row.parse(2)?);
-    let amount = |column| match row.opt_int(column)? {
-        Some(_) => row.micros(column),
-        None => Ok(Micros::ZERO),
-    };
-    let (held, spent) = (amount(5)?, amount(6)?);
-    Ok(Budget {
-        scope: row.parse(0)?,
-        limit_micros: limit,
-        period,
-        spent_micros: spent,
-        held_micros: held,
-        available_micros: limit.saturating_sub(held).saturating_sub(spent),
-        resets_at: window(period, at)?.1,
-        created_at: row.time(3)?,
-        updated_at: row.time(4)?,
-    })
+impl BudgetRow {
+    fn budget(self, at: Timestamp) -> Result<Budget> {
+        let (held, spent) = (
+            self.held.unwrap_or(Micros::ZERO),
+            self.spent.unwrap_or(Micros::ZERO),
+        );
+        Ok(Budget {
+            scope: self.scope,
+            limit_micros: self.limit,
+            period: self.period,
+            spent_micros: spent,
+            held_micros: held,
+            available_micros: self.limit.saturating_sub(held).saturating_sub(spent),
+            resets_at: window(self.period, at)?.1,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+        })
+    }
 }

@@ -14,8 +14,9 @@ use super::{allowance, credit, windows::over_budget};
 use crate::{
     Error, Result,
     db::{
-        Row, Tx,
+        Json, ReadRow, Row, Tx, filled,
         known_budgets::KnownBudget,
+        row, select,
         tail::{Room, Tail, WindowChange, WindowKey},
         vals,
     },
@@ -38,19 +39,40 @@ pub(crate) fn scope_texts(run: &NewRun) -> [String; 4] {
     scopes(run).map(|scope| scope.unwrap_or(BudgetScope::Organization).to_string())
 }
 
-/// Query for the budget of a scope, with the window that a new run counts in. `$1` is the organization, `$2` the
-/// beginning of the day, `$3` that of the month. A scope that is NULL finds nothing.
-macro_rules! select_window {
-    ($scope:literal) => {
-        concat!(
-            "SELECT b.scope, b.since, b.limit_micros, b.period, \
-             (SELECT w.starts_at FROM budget_window w WHERE w.org_id = b.org_id AND w.scope = b.scope \
-               AND w.since = b.since AND w.starts_at = CASE b.period WHEN 'day' THEN CAST($2 AS BIGINT) ELSE CAST($3 AS BIGINT) END) \
-             FROM budget b WHERE b.org_id = $1 AND b.scope = ",
-            $scope
-        )
-    };
+/// Start of the window of a budget `b` at a time: `@day` is the beginning of its day, `@month` that of its month.
+const START: &str = "CASE b.period WHEN 'day' THEN CAST(@day AS BIGINT) ELSE CAST(@month AS BIGINT) END";
+
+/// `@column` of that window `w`. NULL if the window does not exist.
+pub(super) const OF_WINDOW: &str = constcat::concat!(
+    "(SELECT @column FROM budget_window w WHERE w.org_id = b.org_id AND w.scope = b.scope AND w.since = b.since \
+     AND w.starts_at = ",
+    START,
+    ")"
+);
+
+row! {
+    /// Budget `b` that applies to a run, with a column of its window.
+    #[derive(Deserialize)]
+    struct FoundBudget {
+        scope: String = "b.scope",
+        since: i64 = "b.since",
+        limit: i64 = "b.limit_micros",
+        period: BudgetPeriod = "b.period",
+        of_window: Option<i64> = OF_WINDOW,
+    }
 }
+
+/// Query for the budget of `@scope`, with the start of the window that a new run counts in. `$1` is the organization, `$2` the
+/// beginning of the day, `$3` that of the month. A scope that is NULL finds nothing.
+const SELECT_WINDOW: &str = filled!(
+    select!(
+        FoundBudget,
+        " FROM budget b WHERE b.org_id = $1 AND b.scope = @scope"
+    ),
+    "@column" = "w.starts_at",
+    "@day" = "$2",
+    "@month" = "$3"
+);
 
 /// Hold of a new run: the window that it counts in, and the limit there.
 pub(crate) struct Hold {
@@ -71,20 +93,22 @@ pub(crate) fn find(tx: &mut dyn Tx, run: &NewRun) -> Result<Vec<Hold>> {
         start(BudgetPeriod::Month, run.created_at)?,
     );
     let [all, workflow, schedule, key] = scopes(run).map(|scope| scope.map(|scope| scope.to_string()));
-    let rows = tx.query_all(
-        concat!(
-            select_window!("$4"),
+    let found: Vec<FoundBudget> = tx.read_all(
+        constcat::concat!(
+            filled!(SELECT_WINDOW, "@scope" = "$4"),
             " UNION ALL ",
-            select_window!("$5"),
+            filled!(SELECT_WINDOW, "@scope" = "$5"),
             " UNION ALL ",
-            select_window!("$6"),
+            filled!(SELECT_WINDOW, "@scope" = "$6"),
             " UNION ALL ",
-            select_window!("$7")
+            filled!(SELECT_WINDOW, "@scope" = "$7")
         ),
         vals![run.org, day, month, all, workflow, schedule, key],
     )?;
-    let holds = rows.iter().map(|row| FoundBudget::read(row)?.hold(run));
-    let holds = holds.collect::<Result<Vec<_>>>()?;
+    let holds: Vec<Hold> = found
+        .into_iter()
+        .map(|found| found.hold(run))
+        .collect::<Result<_>>()?;
     remember(tx, run, &holds);
     Ok(holds)
 }
@@ -141,75 +165,62 @@ pub(crate) fn text(holds: &[Hold]) -> Result<Option<String>> {
         .map_err(|error| Error::Corrupt(error.to_string()))
 }
 
-/// Query for a JSON array with an array of these columns of every budget `b` that applies to a run, NULL if there is none (an empty array on `SQLite`). The
-/// organization is `$2`, the four [`scope_texts`] follow from `$23` on.
-macro_rules! select_budgets {
-    ($columns:literal) => {
-        concat!(
-            "(SELECT CAST({JSON_ROWS}({JSON_ROW}(",
-            $columns,
-            ")) AS TEXT) FROM budget b WHERE b.org_id = $2 AND b.scope IN ($23, $24, $25, $26))"
-        )
-    };
-}
-pub(crate) use select_budgets;
+/// Query for a JSON array with an array of `@columns` of every budget `b` that applies to a run, NULL if there is none (an
+/// empty array on `SQLite`). The organization is `$2`, the four [`scope_texts`] follow from `$23` on.
+const BUDGETS: &str = "(SELECT CAST({JSON_ROWS}({JSON_ROW}(@columns)) AS TEXT) FROM budget b \
+    WHERE b.org_id = $2 AND b.scope IN ($23, $24, $25, $26))";
 
 /// Value of `run.holds` in the statement that adds a run, which has the beginning of the day as `$21` and that of the month
 /// as `$22`.
-macro_rules! select_holds {
-    () => {
-        $crate::money::holds::select_budgets!(
-            "b.scope, b.since, CASE b.period WHEN 'day' THEN CAST($21 AS BIGINT) ELSE CAST($22 AS BIGINT) END"
-        )
-    };
-}
-pub(crate) use select_holds;
+pub(crate) const SELECT_HOLDS: &str = filled!(
+    BUDGETS,
+    "@columns" = constcat::concat!("b.scope, b.since, ", START),
+    "@day" = "$21",
+    "@month" = "$22"
+);
 
 /// Column that this statement returns, for [`read_added`].
-macro_rules! select_added {
-    () => {
-        $crate::money::holds::select_budgets!(
-            "b.scope, b.since, b.limit_micros, b.period, (SELECT w.starts_at FROM budget_window w \
-             WHERE w.org_id = b.org_id AND w.scope = b.scope AND w.since = b.since AND w.starts_at = \
-             CASE b.period WHEN 'day' THEN CAST($21 AS BIGINT) ELSE CAST($22 AS BIGINT) END)"
-        )
-    };
-}
-pub(crate) use select_added;
+pub(crate) const SELECT_ADDED: &str = filled!(
+    BUDGETS,
+    "@columns" = FoundBudget::COLUMNS,
+    "@column" = "w.starts_at",
+    "@day" = "$21",
+    "@month" = "$22"
+);
 
 /// Reads the holds of a run from the row that the statement which has added it returned.
 pub(crate) fn read_added(row: &Row, run: &NewRun) -> Result<Vec<Hold>> {
-    let Some(budgets) = row.opt_text(0)? else {
-        return Ok(Vec::new());
-    };
-    let corrupt = |error: serde_json::Error| Error::Corrupt(error.to_string());
-    let budgets: Vec<FoundBudget> = serde_json::from_str(budgets).map_err(corrupt)?;
+    let budgets: Option<Json<Vec<FoundBudget>>> = row.only()?;
+    let budgets = budgets.unwrap_or_default().0;
     budgets.into_iter().map(|found| found.hold(run)).collect()
 }
 
-/// Budget that applies to a run. The columns of [`select_window`] and [`select_added`].
-#[derive(Deserialize)]
-struct FoundBudget(String, i64, i64, BudgetPeriod, Option<i64>);
-
 impl FoundBudget {
-    fn read(row: &Row) -> Result<Self> {
-        let scope = row.text(0)?.to_owned();
-        Ok(Self(
-            scope,
-            row.int(1)?,
-            row.int(2)?,
-            row.parse(3)?,
-            row.opt_int(4)?,
-        ))
+    fn hold(self, run: &NewRun) -> Result<Hold> {
+        let (period, exists) = (self.period, self.of_window.is_some());
+        let mut hold = self.in_window(run)?;
+        if !exists {
+            hold.room.begins_after = Some(previous(period, hold.window.starts_at)?);
+        }
+        Ok(hold)
     }
 
-    fn hold(self, run: &NewRun) -> Result<Hold> {
-        let Self(scope, since, limit, period, exists) = self;
-        let (window, mut room) = window_of(run, scope, since, limit, period)?;
-        if exists.is_none() {
-            room.begins_after = Some(previous(period, window.starts_at)?);
-        }
-        Ok(Hold { window, room })
+    /// The hold of a run, if its window exists.
+    fn in_window(self, run: &NewRun) -> Result<Hold> {
+        let (starts_at, resets_at) = window(self.period, run.created_at)?;
+        Ok(Hold {
+            window: WindowKey {
+                org: run.org,
+                scope: self.scope,
+                since: self.since,
+                starts_at,
+            },
+            room: Room {
+                limit: self.limit,
+                begins_after: None,
+                resets_at,
+            },
+        })
     }
 }
 
@@ -248,12 +259,16 @@ fn has_run(tx: &mut dyn Tx, run: &NewRun) -> Result<bool> {
 /// The refusal of a run that does not fit in its budgets.
 fn budget_refusal(tx: &mut dyn Tx, run: &NewRun) -> Result<Option<Error>> {
     let [all, workflow, schedule, key] = scope_texts(run);
-    let rows = tx.query_all(
-        "SELECT b.scope, b.since, b.limit_micros, b.period, \
-         (SELECT w.held_micros + w.spent_micros FROM budget_window w \
-           WHERE w.org_id = b.org_id AND w.scope = b.scope AND w.since = b.since AND w.starts_at = \
-           CASE b.period WHEN 'day' THEN CAST($2 AS BIGINT) ELSE CAST($3 AS BIGINT) END) \
-         FROM budget b WHERE b.org_id = $1 AND b.scope IN ($4, $5, $6, $7)",
+    let budgets: Vec<FoundBudget> = tx.read_all(
+        filled!(
+            select!(
+                FoundBudget,
+                " FROM budget b WHERE b.org_id = $1 AND b.scope IN ($4, $5, $6, $7)"
+            ),
+            "@column" = "w.held_micros + w.spent_micros",
+            "@day" = "$2",
+            "@month" = "$3"
+        ),
         vals![
             run.org,
             start(BudgetPeriod::Day, run.created_at)?,
@@ -265,17 +280,16 @@ fn budget_refusal(tx: &mut dyn Tx, run: &NewRun) -> Result<Option<Error>> {
         ],
     )?;
     let mut refused = Vec::new();
-    for row in &rows {
-        let FoundBudget(scope, since, limit, period, used) = FoundBudget::read(row)?;
-        let ((key, room), used) = (window_of(run, scope, since, limit, period)?, used.unwrap_or(0));
-        if used.saturating_add(run.max_cost.get()) > limit {
-            refused.push((key, room, used));
+    for budget in budgets {
+        let used = budget.of_window.unwrap_or(0);
+        if used.saturating_add(run.max_cost.get()) > budget.limit {
+            refused.push((budget.in_window(run)?, used));
         }
     }
-    refused.sort_by(|(key, ..), (other, ..)| key.cmp(other));
+    refused.sort_by(|(hold, _), (other, _)| hold.window.cmp(&other.window));
     refused
         .first()
-        .map(|(key, room, used)| over_budget(key, run.max_cost.get(), *used, *room))
+        .map(|(hold, used)| over_budget(&hold.window, run.max_cost.get(), *used, hold.room))
         .transpose()
 }
 
@@ -286,29 +300,6 @@ fn previous(period: BudgetPeriod, starts_at: Timestamp) -> Result<Timestamp> {
         period,
         Timestamp::from_micros(starts_at.as_micros().saturating_sub(1)),
     )
-}
-
-/// The window of a budget in which a run counts, and its limit.
-fn window_of(
-    run: &NewRun,
-    scope: String,
-    since: i64,
-    limit: i64,
-    period: BudgetPeriod,
-) -> Result<(WindowKey, Room)> {
-    let (starts_at, resets_at) = window(period, run.created_at)?;
-    let room = Room {
-        limit,
-        begins_after: None,
-        resets_at,
-    };
-    let key = WindowKey {
-        org: run.org,
-        scope,
-        since,
-        starts_at,
-    };
-    Ok((key, room))
 }
 
 /// The window of a period that contains `at`.

@@ -2,35 +2,20 @@
 //! ([`usage_counts`](super::usage_counts)). Later ones are read from the runs themselves, and so are those that were left out.
 
 use sortie_api::{
-    OrgId, RunUsage,
+    Micros, OrgId, RunUsage,
     usage::{Day, UsageDimension, UsageRow},
 };
 
 use crate::{
     Error, Result, Store,
-    db::{Row, Turn, Tx, Val, vals},
+    db::{Turn, Tx, Val, filled, row, select, vals},
 };
 
-/// Sum of a column that stops at the largest integer. `SUM` itself would fail there, on both databases: the halves of the
+/// Sum of `@column` that stops at the largest integer. `SUM` itself would fail there, on both databases: the halves of the
 /// values are summed, and no number of rows makes these overflow.
-macro_rules! sum {
-    ($column:literal) => {
-        concat!(
-            "CASE WHEN CAST(SUM(",
-            $column,
-            " / 4294967296) AS BIGINT) + CAST(SUM(",
-            $column,
-            " % 4294967296) AS BIGINT) / 4294967296 > 2147483647 THEN 9223372036854775807 \
-             ELSE CAST(SUM(",
-            $column,
-            " / 4294967296) AS BIGINT) * 4294967296 + CAST(SUM(",
-            $column,
-            " % 4294967296) AS BIGINT) END"
-        )
-    };
-}
-
-pub(super) use sum;
+pub(super) const SUM: &str = "CASE WHEN CAST(SUM(@column / 4294967296) AS BIGINT) + CAST(SUM(@column % 4294967296) AS BIGINT) / 4294967296 \
+     > 2147483647 THEN 9223372036854775807 \
+     ELSE CAST(SUM(@column / 4294967296) AS BIGINT) * 4294967296 + CAST(SUM(@column % 4294967296) AS BIGINT) END";
 
 /// Query for sums of usage.
 #[derive(Clone, Debug)]
@@ -93,127 +78,99 @@ impl Store {
     }
 }
 
-/// Sums of a period, with the dimensions that were asked for.
-macro_rules! of_sums {
-    ($day:literal, $table:literal, $bounds:literal) => {
-        concat!(
-            "SELECT ",
-            $day,
-            " AS day, CASE WHEN CAST($7 AS BIGINT) = 1 THEN d.workflow ELSE '' END AS workflow, \
-             CASE WHEN CAST($8 AS BIGINT) = 1 THEN d.model ELSE '' END AS model, \
-             CASE WHEN CAST($9 AS BIGINT) = 1 THEN d.key_id ELSE '' END AS key_id, d.runs, d.succeeded, d.cost_micros, \
-             d.input_tokens, d.output_tokens, d.cache_read_tokens, d.cache_write_tokens, d.model_calls, d.tool_calls \
-             FROM ",
-            $table,
-            " d WHERE d.org_id = $1 AND ",
-            $bounds
-        )
-    };
+row! {
+    /// Sums of what was used, with its dimensions. A dimension that was not asked for is empty.
+    struct SumsRow {
+        day: i64 = "day",
+        workflow: String = "workflow",
+        model: String = "model",
+        key: String = "key_id",
+        runs: i64 = filled!(SUM, "@column" = "runs"),
+        succeeded: i64 = filled!(SUM, "@column" = "succeeded"),
+        cost: Micros = filled!(SUM, "@column" = "cost_micros"),
+        input_tokens: i64 = filled!(SUM, "@column" = "input_tokens"),
+        output_tokens: i64 = filled!(SUM, "@column" = "output_tokens"),
+        cache_read_tokens: i64 = filled!(SUM, "@column" = "cache_read_tokens"),
+        cache_write_tokens: i64 = filled!(SUM, "@column" = "cache_write_tokens"),
+        model_calls: i64 = filled!(SUM, "@column" = "model_calls"),
+        tool_calls: i64 = filled!(SUM, "@column" = "tool_calls"),
+    }
 }
 
-/// Sums of the days that `$bounds` names.
-macro_rules! of_days {
-    ($bounds:literal) => {
-        of_sums!(
-            "CASE WHEN CAST($6 AS BIGINT) = 1 THEN d.day ELSE 0 END",
-            "usage_day",
-            $bounds
-        )
-    };
-}
+/// Sums of the periods in `@table` that `@bounds` names, with the dimensions that were asked for.
+const OF_SUMS: &str = "SELECT @day AS day, CASE WHEN CAST($7 AS BIGINT) = 1 THEN d.workflow ELSE '' END AS workflow, \
+    CASE WHEN CAST($8 AS BIGINT) = 1 THEN d.model ELSE '' END AS model, \
+    CASE WHEN CAST($9 AS BIGINT) = 1 THEN d.key_id ELSE '' END AS key_id, d.runs, d.succeeded, d.cost_micros, \
+    d.input_tokens, d.output_tokens, d.cache_read_tokens, d.cache_write_tokens, d.model_calls, d.tool_calls \
+    FROM @table d WHERE d.org_id = $1 AND @bounds";
 
-/// Rows of the runs of `$from`, which are called `made`, behind those of the sums.
-macro_rules! of_runs {
-    ($from:literal) => {
-        concat!(
-            " UNION ALL \
-             SELECT CASE WHEN CAST($6 AS BIGINT) = 1 THEN made.created_at / 86400000000 ELSE 0 END, \
-             CASE WHEN CAST($7 AS BIGINT) = 1 THEN COALESCE(made.workflow, '') ELSE '' END, \
-             CASE WHEN CAST($8 AS BIGINT) = 1 THEN COALESCE(made.model, '') ELSE '' END, \
-             CASE WHEN CAST($9 AS BIGINT) = 1 THEN COALESCE(made.key_id, '') ELSE '' END, 1, \
-             CASE WHEN made.outcome = 'succeeded' THEN 1 ELSE 0 END, made.cost_micros, made.input_tokens, made.output_tokens, \
-             made.cache_read_tokens, made.cache_write_tokens, made.model_calls, made.tool_calls FROM ",
-            $from
-        )
-    };
-}
+/// Sums of the days that `@bounds` names.
+const OF_DAYS: &str = filled!(
+    OF_SUMS,
+    "@day" = "CASE WHEN CAST($6 AS BIGINT) = 1 THEN d.day ELSE 0 END",
+    "@table" = "usage_day"
+);
+
+/// Rows of the runs of `@from`, which are called `made`, behind those of the sums.
+const OF_RUNS: &str = " UNION ALL \
+    SELECT CASE WHEN CAST($6 AS BIGINT) = 1 THEN made.created_at / 86400000000 ELSE 0 END, \
+    CASE WHEN CAST($7 AS BIGINT) = 1 THEN COALESCE(made.workflow, '') ELSE '' END, \
+    CASE WHEN CAST($8 AS BIGINT) = 1 THEN COALESCE(made.model, '') ELSE '' END, \
+    CASE WHEN CAST($9 AS BIGINT) = 1 THEN COALESCE(made.key_id, '') ELSE '' END, 1, \
+    CASE WHEN made.outcome = 'succeeded' THEN 1 ELSE 0 END, made.cost_micros, made.input_tokens, made.output_tokens, \
+    made.cache_read_tokens, made.cache_write_tokens, made.model_calls, made.tool_calls FROM @from";
+
+/// First day behind the months that are read as sums. The last month is read as a whole if nothing behind the asked days is
+/// counted.
+const END_OF_MONTHS: &str = "CASE WHEN (SELECT o.usage_until FROM organization o WHERE o.id = $1) <= $5 \
+    THEN CAST($17 AS BIGINT) ELSE CAST($16 AS BIGINT) END";
 
 /// Everything that was used, with its dimensions as they were asked for, behind a position. One statement, so that both halves
 /// have the same boundary. The order of the runs binds the planner to their list.
-macro_rules! used {
-    () => {
-        concat!(
-            " FROM (",
-            // The last month is read as a whole if nothing behind the asked days is counted.
-            of_days!("d.day >= $2 AND d.day < $15"),
-            " UNION ALL ",
-            of_sums!(
-                "0",
-                "usage_month",
-                "d.month >= $15 AND d.month < CASE WHEN (SELECT o.usage_until FROM organization o WHERE o.id = $1) <= $5 \
-                 THEN CAST($17 AS BIGINT) ELSE CAST($16 AS BIGINT) END"
-            ),
-            " UNION ALL ",
-            of_days!(
-                "d.day >= CASE WHEN (SELECT o.usage_until FROM organization o WHERE o.id = $1) <= $5 \
-                 THEN CAST($17 AS BIGINT) ELSE CAST($16 AS BIGINT) END AND d.day <= $3"
-            ),
-            of_runs!(
-                "(SELECT r.* FROM run r WHERE r.org_id = $1 \
-                 AND r.created_at >= {GREATEST}(CAST($4 AS BIGINT), (SELECT o.usage_until FROM organization o WHERE o.id = $1)) \
-                 AND r.created_at >= 0 AND r.created_at < $5 ORDER BY r.created_at, r.id) AS made"
-            ),
-            of_runs!(
-                "run made WHERE made.id {IN}SELECT l.run_id FROM late_run l WHERE l.org_id = $1 \
-                 AND l.created_at >= $4 AND l.created_at >= 0 AND l.created_at < $5{END}"
-            ),
-            ") AS used WHERE (day, workflow, model, key_id) > (CAST($11 AS BIGINT), $12, $13, $14) \
-             GROUP BY day, workflow, model, key_id"
-        )
-    };
-}
+const USED: &str = constcat::concat!(
+    " FROM (",
+    filled!(OF_DAYS, "@bounds" = "d.day >= $2 AND d.day < $15"),
+    " UNION ALL ",
+    filled!(
+        OF_SUMS,
+        "@day" = "0",
+        "@table" = "usage_month",
+        "@bounds" = constcat::concat!("d.month >= $15 AND d.month < ", END_OF_MONTHS)
+    ),
+    " UNION ALL ",
+    filled!(
+        OF_DAYS,
+        "@bounds" = constcat::concat!("d.day >= ", END_OF_MONTHS, " AND d.day <= $3")
+    ),
+    filled!(
+        OF_RUNS,
+        "@from" = "(SELECT r.* FROM run r WHERE r.org_id = $1 \
+            AND r.created_at >= {GREATEST}(CAST($4 AS BIGINT), (SELECT o.usage_until FROM organization o WHERE o.id = $1)) \
+            AND r.created_at >= 0 AND r.created_at < $5 ORDER BY r.created_at, r.id) AS made"
+    ),
+    filled!(
+        OF_RUNS,
+        "@from" = "run made WHERE made.id {IN}SELECT l.run_id FROM late_run l WHERE l.org_id = $1 \
+            AND l.created_at >= $4 AND l.created_at >= 0 AND l.created_at < $5{END}"
+    ),
+    ") AS used WHERE (day, workflow, model, key_id) > (CAST($11 AS BIGINT), $12, $13, $14) \
+     GROUP BY day, workflow, model, key_id"
+);
 
 fn usage(tx: &mut dyn Tx, org: OrgId, query: &UsageQuery) -> Result<Vec<UsageRow>> {
-    tx.query_all(
-        concat!(
-            "SELECT day, workflow, model, key_id, ",
-            sum!("runs"),
-            ", ",
-            sum!("succeeded"),
-            ", ",
-            sum!("cost_micros"),
-            ", ",
-            sum!("input_tokens"),
-            ", ",
-            sum!("output_tokens"),
-            ", ",
-            sum!("cache_read_tokens"),
-            ", ",
-            sum!("cache_write_tokens"),
-            ", ",
-            sum!("model_calls"),
-            ", ",
-            sum!("tool_calls"),
-            used!(),
-            " ORDER BY day, workflow, model, key_id LIMIT $10"
-        ),
+    let rows: Vec<SumsRow> = tx.read_all(
+        select!(SumsRow, USED, " ORDER BY day, workflow, model, key_id LIMIT $10"),
         params(org, query),
-    )?
-    .iter()
-    .map(|row| row_from(row, &query.by))
-    .collect()
+    )?;
+    rows.into_iter().map(|row| row.usage(&query.by)).collect()
 }
 
 fn usage_rows(tx: &mut dyn Tx, org: OrgId, query: &UsageQuery) -> Result<u32> {
     let row = tx.query_one(
-        concat!(
-            "SELECT COUNT(*) FROM (SELECT day",
-            used!(),
-            " LIMIT $10) AS counted"
-        ),
+        constcat::concat!("SELECT COUNT(*) FROM (SELECT day", USED, " LIMIT $10) AS counted"),
         params(org, query),
     )?;
-    Ok(u32::try_from(row.int(0)?).unwrap_or(u32::MAX))
+    row.only()
 }
 
 fn params(org: OrgId, query: &UsageQuery) -> Vec<Val<'_>> {
@@ -265,33 +222,31 @@ fn months(query: &UsageQuery) -> [Day; 3] {
     [first, end, ends]
 }
 
-fn row_from(row: &Row, by: &[UsageDimension]) -> Result<UsageRow> {
-    let day = if by.contains(&UsageDimension::Day) {
-        let day = Day::from_number(row.int(0)?).map_err(|error| Error::Corrupt(error.to_string()))?;
-        Some(day)
-    } else {
-        None
-    };
-    let named = |column| {
-        row.text(column)
-            .map(|text| Some(text).filter(|text| !text.is_empty()))
-    };
-    let key_id = named(3)?.map(str::parse).transpose();
-    Ok(UsageRow {
-        day,
-        workflow: named(1)?.map(str::to_owned),
-        model: named(2)?.map(str::to_owned),
-        key_id: key_id.map_err(|_| Error::Corrupt("usage has an invalid key id".to_owned()))?,
-        runs: row.int(4)?,
-        succeeded: row.int(5)?,
-        cost_micros: row.micros(6)?,
-        usage: RunUsage {
-            input_tokens: row.int(7)?,
-            output_tokens: row.int(8)?,
-            cache_read_tokens: row.int(9)?,
-            cache_write_tokens: row.int(10)?,
-            model_calls: row.int(11)?,
-            tool_calls: row.int(12)?,
-        },
-    })
+impl SumsRow {
+    fn usage(self, by: &[UsageDimension]) -> Result<UsageRow> {
+        let day = by
+            .contains(&UsageDimension::Day)
+            .then(|| Day::from_number(self.day));
+        let named = |text: String| Some(text).filter(|text| !text.is_empty());
+        let key = named(self.key).map(|key| key.parse()).transpose();
+        Ok(UsageRow {
+            day: day
+                .transpose()
+                .map_err(|error| Error::Corrupt(error.to_string()))?,
+            workflow: named(self.workflow),
+            model: named(self.model),
+            key_id: key.map_err(|_| Error::Corrupt("usage has an invalid key id".to_owned()))?,
+            runs: self.runs,
+            succeeded: self.succeeded,
+            cost_micros: self.cost,
+            usage: RunUsage {
+                input_tokens: self.input_tokens,
+                output_tokens: self.output_tokens,
+                cache_read_tokens: self.cache_read_tokens,
+                cache_write_tokens: self.cache_write_tokens,
+                model_calls: self.model_calls,
+                tool_calls: self.tool_calls,
+            },
+        })
+    }
 }

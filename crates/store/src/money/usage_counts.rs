@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use sortie_api::{OrgId, RunId, Timestamp, usage::Day};
 
-use super::usage::sum;
+use super::usage::SUM;
 use crate::{
     Error, Found, Result, Store,
-    db::{Answer, Row, Stmt, Turn, Tx, batch, vals},
+    db::{Answer, ReadRow, Row, Stmt, Turn, Tx, batch, filled, insert, row, select, vals},
     error::unless,
     found::page_by_id,
     runs::NewRun,
@@ -24,97 +24,65 @@ use crate::{
 /// Period that is counted as a whole, or in parts.
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Addition to a column of a table that stops at the largest integer.
-macro_rules! add {
-    ($table:literal, $column:literal) => {
-        concat!(
-            $column,
-            " = CASE WHEN ",
-            $table,
-            ".",
-            $column,
-            " > 9223372036854775807 - excluded.",
-            $column,
-            " THEN 9223372036854775807 ELSE ",
-            $table,
-            ".",
-            $column,
-            " + excluded.",
-            $column,
-            " END"
-        )
-    };
-}
+/// Addition to `@column` of `@table` that stops at the largest integer.
+const ADD: &str = "@column = CASE WHEN @table.@column > 9223372036854775807 - excluded.@column THEN 9223372036854775807 \
+    ELSE @table.@column + excluded.@column END";
 
-/// Adds the runs of `$from`, which are called `made`, to the sums of a period. `$of` is the period of a run.
-macro_rules! insert_sums {
-    ($table:literal, $period:literal, $of:literal, $from:expr) => {
-        concat!(
-            "INSERT INTO ",
-            $table,
-            " (org_id, ",
-            $period,
-            ", workflow, model, key_id, runs, succeeded, cost_micros, input_tokens, \
-             output_tokens, cache_read_tokens, cache_write_tokens, model_calls, tool_calls) \
-             SELECT made.org_id, ",
-            $of,
-            ", COALESCE(made.workflow, ''), COALESCE(made.model, ''), \
-             COALESCE(made.key_id, ''), COUNT(*), COUNT(CASE WHEN made.outcome = 'succeeded' THEN 1 END), ",
-            sum!("made.cost_micros"),
-            ", ",
-            sum!("made.input_tokens"),
-            ", ",
-            sum!("made.output_tokens"),
-            ", ",
-            sum!("made.cache_read_tokens"),
-            ", ",
-            sum!("made.cache_write_tokens"),
-            ", ",
-            sum!("made.model_calls"),
-            ", ",
-            sum!("made.tool_calls"),
-            " FROM ",
-            $from,
-            " GROUP BY made.org_id, ",
-            $of,
-            ", COALESCE(made.workflow, ''), COALESCE(made.model, ''), COALESCE(made.key_id, '') \
-             ON CONFLICT (org_id, ",
-            $period,
-            ", workflow, model, key_id) DO UPDATE SET ",
-            add!($table, "runs"),
-            ", ",
-            add!($table, "succeeded"),
-            ", ",
-            add!($table, "cost_micros"),
-            ", ",
-            add!($table, "input_tokens"),
-            ", ",
-            add!($table, "output_tokens"),
-            ", ",
-            add!($table, "cache_read_tokens"),
-            ", ",
-            add!($table, "cache_write_tokens"),
-            ", ",
-            add!($table, "model_calls"),
-            ", ",
-            add!($table, "tool_calls"),
-        )
-    };
-}
+/// Adds the runs of `@from`, which are called `made`, to the sums of a period. `@of` is the period of a run.
+const INSERT_SUMS: &str = constcat::concat!(
+    "INSERT INTO @table (org_id, @period, workflow, model, key_id, runs, succeeded, cost_micros, input_tokens, \
+     output_tokens, cache_read_tokens, cache_write_tokens, model_calls, tool_calls) \
+     SELECT made.org_id, @of, COALESCE(made.workflow, ''), COALESCE(made.model, ''), \
+     COALESCE(made.key_id, ''), COUNT(*), COUNT(CASE WHEN made.outcome = 'succeeded' THEN 1 END), ",
+    filled!(SUM, "@column" = "made.cost_micros"),
+    ", ",
+    filled!(SUM, "@column" = "made.input_tokens"),
+    ", ",
+    filled!(SUM, "@column" = "made.output_tokens"),
+    ", ",
+    filled!(SUM, "@column" = "made.cache_read_tokens"),
+    ", ",
+    filled!(SUM, "@column" = "made.cache_write_tokens"),
+    ", ",
+    filled!(SUM, "@column" = "made.model_calls"),
+    ", ",
+    filled!(SUM, "@column" = "made.tool_calls"),
+    " FROM @from GROUP BY made.org_id, @of, COALESCE(made.workflow, ''), COALESCE(made.model, ''), \
+     COALESCE(made.key_id, '') ON CONFLICT (org_id, @period, workflow, model, key_id) DO UPDATE SET ",
+    filled!(ADD, "@column" = "runs"),
+    ", ",
+    filled!(ADD, "@column" = "succeeded"),
+    ", ",
+    filled!(ADD, "@column" = "cost_micros"),
+    ", ",
+    filled!(ADD, "@column" = "input_tokens"),
+    ", ",
+    filled!(ADD, "@column" = "output_tokens"),
+    ", ",
+    filled!(ADD, "@column" = "cache_read_tokens"),
+    ", ",
+    filled!(ADD, "@column" = "cache_write_tokens"),
+    ", ",
+    filled!(ADD, "@column" = "model_calls"),
+    ", ",
+    filled!(ADD, "@column" = "tool_calls"),
+);
 
-/// Adds runs to the sums of their days.
-macro_rules! insert_day {
-    ($from:expr) => {
-        insert_sums!("usage_day", "day", "made.created_at / 86400000000", $from)
-    };
-}
+/// Adds the runs of `@from` to the sums of their days.
+const INSERT_DAY: &str = filled!(
+    INSERT_SUMS,
+    "@table" = "usage_day",
+    "@period" = "day",
+    "@of" = "made.created_at / 86400000000"
+);
 
-/// Adds runs of one month to its sums.
-macro_rules! insert_month {
-    ($month:literal, $from:expr) => {
-        insert_sums!("usage_month", "month", $month, $from)
-    };
-}
+/// Adds the runs of `@from`, of the one month `@month`, to its sums.
+const INSERT_MONTH: &str = filled!(
+    INSERT_SUMS,
+    "@table" = "usage_month",
+    "@period" = "month",
+    "@of" = "CAST(@month AS BIGINT)"
+);
 
 /// Error if a part of an hour is not counted.
 const NOT_NOW: Error = Error::Conflict("the usage cannot be counted now");
@@ -189,16 +157,37 @@ impl UsageDue {
     }
 }
 
-/// Organizations with the time before which their runs are counted, and the creation of their first run after that and
-/// before `$1`.
-macro_rules! due {
-    () => {
-        "SELECT o.id, o.usage_until, (SELECT r.created_at FROM run r WHERE r.org_id = o.id \
-         AND r.created_at >= o.usage_until AND r.created_at >= 0 AND r.created_at < $1 ORDER BY r.created_at, r.id LIMIT 1), \
-         (SELECT 1 FROM run r WHERE r.org_id = o.id AND r.created_at >= o.usage_until AND r.created_at >= 0 \
-         AND r.created_at < $1 ORDER BY r.created_at, r.id LIMIT 1 OFFSET CAST($2 AS BIGINT)) \
-         FROM organization o "
-    };
+row! {
+    /// Organization `o` with the time before which its runs are counted, and the creation of its first run after that and
+    /// before `$1`.
+    struct DueRow {
+        org: OrgId = "o.id",
+        counted_until: Timestamp = "o.usage_until",
+        next_run: Option<Timestamp> = "(SELECT r.created_at FROM run r WHERE r.org_id = o.id \
+            AND r.created_at >= o.usage_until AND r.created_at >= 0 AND r.created_at < $1 ORDER BY r.created_at, r.id LIMIT 1)",
+        one_too_many: Option<i64> = "(SELECT 1 FROM run r WHERE r.org_id = o.id AND r.created_at >= o.usage_until \
+            AND r.created_at >= 0 AND r.created_at < $1 ORDER BY r.created_at, r.id LIMIT 1 OFFSET CAST($2 AS BIGINT))",
+    }
+}
+
+impl DueRow {
+    fn due(self) -> Option<UsageDue> {
+        self.next_run.map(|next_run| UsageDue {
+            org: self.org,
+            counted_until: self.counted_until,
+            next_run,
+            are_many: self.one_too_many.is_some(),
+        })
+    }
+}
+
+row! {
+    /// Run that was left out of the usage of its hour.
+    struct LateRun {
+        run: RunId = "l.run_id",
+        is_settled: bool =
+            "CASE WHEN (SELECT q.run_id FROM queue q WHERE q.run_id = l.run_id) IS NULL THEN 1 ELSE 0 END",
+    }
 }
 
 impl Store {
@@ -214,21 +203,26 @@ impl Store {
         let after = after.unwrap_or_default();
         let rows = self.db.scan(Turn::System, move |tx| {
             tx.query_all(
-                concat!(due!(), "WHERE o.id > $3 ORDER BY o.id LIMIT $4"),
+                select!(
+                    DueRow,
+                    " FROM organization o WHERE o.id > $3 ORDER BY o.id LIMIT $4"
+                ),
                 vals![before, MANY, after.as_str(), limit],
             )
         });
-        let read = |row: &Row| Ok((row.parse(0)?, due_from(row)?));
+        let read = |row: &Row| DueRow::read(row).map(|found| (found.org, found.due()));
         Ok(page_by_id(&rows.await?, limit, "organization", read))
     }
 
     /// System: returns the runs of an organization that were created before `before` and are not counted yet, if there are
     /// any.
     pub async fn usage_due_of(&self, org: OrgId, before: Timestamp) -> Result<Option<UsageDue>> {
-        let row = self
+        let sql = select!(DueRow, " FROM organization o WHERE o.id = $3");
+        let found: Option<DueRow> = self
             .db
-            .read(move |tx| tx.query_opt(concat!(due!(), "WHERE o.id = $3"), vals![before, MANY, org]));
-        row.await?.map_or(Ok(None), |row| due_from(&row))
+            .read(move |tx| tx.read_opt(sql, vals![before, MANY, org]))
+            .await?;
+        Ok(found.and_then(DueRow::due))
     }
 
     /// System: counts the hour of the next run that is not counted, or its first part where it has more runs than a part,
@@ -247,7 +241,7 @@ impl Store {
                 vals![due.org],
             )
         });
-        let until = row.await?.map(|row| row.time(0)).transpose()?;
+        let until = row.await?.map(|row| row.only()).transpose()?;
         Ok(if until == Some(due.counted_until) {
             CountedPart::Waits
         } else {
@@ -263,13 +257,15 @@ impl Store {
             .db
             .read(move |tx| {
                 tx.query_all(
-                    "SELECT l.run_id, CASE WHEN (SELECT q.run_id FROM queue q WHERE q.run_id = l.run_id) IS NULL \
-                     THEN 1 ELSE 0 END FROM late_run l WHERE l.run_id > $1 ORDER BY l.run_id LIMIT $2",
+                    select!(
+                        LateRun,
+                        " FROM late_run l WHERE l.run_id > $1 ORDER BY l.run_id LIMIT $2"
+                    ),
                     vals![after.as_str(), limit],
                 )
             })
             .await?;
-        let read = |row: &Row| Ok((row.parse(0)?, row.int(1)? != 0));
+        let read = |row: &Row| LateRun::read(row).map(|late| (late.run, late.is_settled));
         Ok(page_by_id(&rows, limit, "run of the usage", read))
     }
 
@@ -281,11 +277,11 @@ impl Store {
                  AND (SELECT q.run_id FROM queue q WHERE q.run_id = late_run.run_id) IS NULL RETURNING created_at",
                 vals![run],
             )?;
-            let month = month(deleted.ok_or(NOT_NOW)?.time(0)?);
+            let month = month(deleted.ok_or(NOT_NOW)?.only()?);
             tx.batch(&[
-                Stmt::new(insert_day!("run made WHERE made.id = $1"), vals![run]),
+                Stmt::new(filled!(INSERT_DAY, "@from" = "run made WHERE made.id = $1"), vals![run]),
                 Stmt::new(
-                    insert_month!("CAST($2 AS BIGINT)", "run made WHERE made.id = $1"),
+                    filled!(INSERT_MONTH, "@month" = "$2", "@from" = "run made WHERE made.id = $1"),
                     vals![run, month],
                 ),
             ])
@@ -297,10 +293,7 @@ impl Store {
 
 /// Statement that notes a new run as one that its part of the usage has left out.
 pub(crate) fn leave_out(run: &NewRun) -> Stmt<'_> {
-    Stmt::new(
-        "INSERT INTO late_run (run_id, org_id, created_at) VALUES ($1, $2, $3)",
-        vals![run.id, run.org, run.created_at],
-    )
+    insert!("late_run", { "run_id": run.id, "org_id": run.org, "created_at": run.created_at })
 }
 
 /// Number of the first day of the month of `at`.
@@ -308,49 +301,23 @@ fn month(at: Timestamp) -> i64 {
     Day::of(at).month().number()
 }
 
-/// Reads what is due of the organization in a row of [`due`].
-fn due_from(row: &Row) -> Result<Option<UsageDue>> {
-    let (org, counted_until) = (row.parse(0)?, row.time(1)?);
-    let are_many = row.opt_int(3)?.is_some();
-    Ok(row.opt_time(2)?.map(|next_run| UsageDue {
-        org,
-        counted_until,
-        next_run,
-        are_many,
-    }))
-}
+/// Number of runs that wait for any node (`@node` is `NULL`), or are bound to one (`NOT NULL`), and were created in the part that
+/// is counted. It stops at one more than `$4`.
+const UNSETTLED: &str = "(SELECT COUNT(*) FROM (SELECT 1 FROM queue w WHERE w.org_id = $1 AND w.enqueued_at >= $2 \
+    AND w.enqueued_at < $3 AND w.node_id IS @node ORDER BY w.enqueued_at, w.run_id \
+    LIMIT CAST($4 AS BIGINT) + 1) AS counted)";
 
-/// Number of runs that wait for any node, or are bound to one, and were created in the part that is counted. It stops at one
-/// more than `$4`.
-macro_rules! unsettled {
-    ($node:literal) => {
-        concat!(
-            "(SELECT COUNT(*) FROM (SELECT 1 FROM queue w WHERE w.org_id = $1 AND w.enqueued_at >= $2 \
-             AND w.enqueued_at < $3 AND w.node_id IS ",
-            $node,
-            " ORDER BY w.enqueued_at, w.run_id LIMIT CAST($4 AS BIGINT) + 1) AS counted)"
-        )
-    };
-}
-
-/// Runs of the part that wait for any node, or are bound to one. The order binds the planner to the index.
-macro_rules! of_the_part {
-    ($node:literal) => {
-        concat!(
-            "SELECT w.run_id, w.org_id, w.enqueued_at FROM (SELECT q.run_id, q.org_id, q.enqueued_at FROM queue q \
-             WHERE q.org_id = $1 AND q.enqueued_at >= $2 AND q.enqueued_at < $3 AND q.node_id IS ",
-            $node,
-            " ORDER BY q.enqueued_at, q.run_id) AS w"
-        )
-    };
-}
+/// These runs. The order binds the planner to the index.
+const OF_THE_PART: &str = "SELECT w.run_id, w.org_id, w.enqueued_at FROM (\
+    SELECT q.run_id, q.org_id, q.enqueued_at FROM queue q WHERE q.org_id = $1 AND q.enqueued_at >= $2 \
+    AND q.enqueued_at < $3 AND q.node_id IS @node ORDER BY q.enqueued_at, q.run_id) AS w";
 
 /// Notes the runs of the part that are not settled. One statement, because a run may be claimed or given back meanwhile.
-const NOTE_UNSETTLED: &str = concat!(
+const NOTE_UNSETTLED: &str = constcat::concat!(
     "INSERT INTO late_run (run_id, org_id, created_at) ",
-    of_the_part!("NULL"),
+    filled!(OF_THE_PART, "@node" = "NULL"),
     " UNION ALL ",
-    of_the_part!("NOT NULL")
+    filled!(OF_THE_PART, "@node" = "NOT NULL")
 );
 
 /// Returns the end of the next part of the hour.
@@ -380,7 +347,7 @@ fn end_of_part(tx: &mut dyn Tx, due: UsageDue, part: UsagePart) -> Result<Timest
     let found = tx.batch(&statements)?;
     let times = |answer: Option<&Answer>| -> Result<Vec<Timestamp>> {
         let rows = answer.map(|answer| &answer.rows);
-        rows.into_iter().flatten().map(|row| row.time(0)).collect()
+        rows.into_iter().flatten().map(Row::only).collect()
     };
     // Runs of the moment at which the part begins belong to it, however many they are.
     let begins = due.next_run + Duration::from_micros(1);
@@ -407,13 +374,9 @@ fn index(number: u32) -> usize {
 }
 
 /// Runs of the part that are not left out.
-macro_rules! counted {
-    () => {
-        "(SELECT r.* FROM run r WHERE r.org_id = $1 AND r.created_at >= $2 AND r.created_at >= 0 \
-         AND r.created_at < $3 ORDER BY r.created_at, r.id) AS made \
-         WHERE (SELECT l.run_id FROM late_run l WHERE l.run_id = made.id) IS NULL"
-    };
-}
+const COUNTED: &str = "(SELECT r.* FROM run r WHERE r.org_id = $1 AND r.created_at >= $2 AND r.created_at >= 0 \
+    AND r.created_at < $3 ORDER BY r.created_at, r.id) AS made \
+    WHERE (SELECT l.run_id FROM late_run l WHERE l.run_id = made.id) IS NULL";
 
 fn count(tx: &mut dyn Tx, (due, end): (UsageDue, Timestamp), limits: UsagePart) -> Result<u64> {
     let part = || vals![due.org, due.counted_until, end];
@@ -427,21 +390,24 @@ fn count(tx: &mut dyn Tx, (due, end): (UsageDue, Timestamp), limits: UsagePart) 
         &[
             // Every run that is not settled has its row in the queue.
             Stmt::new(
-                concat!(
+                constcat::concat!(
                     "UPDATE organization SET usage_until = $3 WHERE id = $1 AND usage_until = $2 AND ",
-                    unsettled!("NULL"),
+                    filled!(UNSETTLED, "@node" = "NULL"),
                     " + ",
-                    unsettled!("NOT NULL"),
+                    filled!(UNSETTLED, "@node" = "NOT NULL"),
                     " <= CAST($4 AS BIGINT) AND ",
-                    unsettled!("NULL"),
+                    filled!(UNSETTLED, "@node" = "NULL"),
                     " <= CAST($5 AS BIGINT)"
                 ),
                 moved,
             )
             .exactly(1, NOT_NOW),
             Stmt::new(NOTE_UNSETTLED, part()),
-            Stmt::new(insert_day!(counted!()), part()),
-            Stmt::new(insert_month!("CAST($4 AS BIGINT)", counted!()), of_month),
+            Stmt::new(filled!(INSERT_DAY, "@from" = COUNTED), part()),
+            Stmt::new(
+                filled!(INSERT_MONTH, "@month" = "$4", "@from" = COUNTED),
+                of_month,
+            ),
         ],
     )?;
     Ok(left_out.affected)

@@ -68,7 +68,7 @@ pub(super) fn refusal(tx: &mut dyn Tx, key: &WindowKey, change: &WindowChange) -
          WHERE org_id = $1 AND scope = $2 AND since = $3 AND starts_at = $4",
         vals![key.org, key.scope.as_str(), key.since, key.starts_at],
     )?;
-    let used = used.map_or(Ok(0), |row| row.int(0))?;
+    let used = used.map_or(Ok(0), |row| row.only())?;
     over_budget(key, change.held, used, room)
 }
 

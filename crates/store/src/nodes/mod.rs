@@ -13,7 +13,7 @@ use sortie_api::{RunId, Timestamp};
 
 use crate::{
     Error, Result, Store,
-    db::{Column, Row, Stmt, Tx, Val, batch, insert, vals},
+    db::{Column, ReadRow, Stmt, Tx, Val, batch, insert, row, select, vals},
     runs::{adopt_content, forget_answers_of_earlier},
 };
 
@@ -65,13 +65,15 @@ pub struct NodeRow {
     pub runs: i64,
 }
 
-/// A lease of another node, as a heartbeat has read it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SeenLease {
-    /// The node.
-    pub node: NodeId,
-    /// End of the lease. Every heartbeat of the node changes it.
-    pub lease_until: Timestamp,
+row! {
+    /// A lease of another node, as a heartbeat has read it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct SeenLease {
+        /// The node.
+        pub node: NodeId = "id",
+        /// End of the lease. Every heartbeat of the node changes it.
+        pub lease_until: Timestamp = "lease_until",
+    }
 }
 
 /// Result of a heartbeat.
@@ -125,7 +127,7 @@ impl Store {
             .db
             .urgent(self.db.limits().heartbeat, |tx| tx.query_one(CLOCK, vals![]))
             .await?;
-        row.opt_time(0)
+        row.only()
     }
 
     /// System: records that a node is about to stop. It is no error if the node is not registered any more.
@@ -145,19 +147,14 @@ impl Store {
     /// runs.
     pub async fn list_nodes(&self) -> Result<Vec<NodeRow>> {
         // Every id is positive. The condition says it, so that the index serves the query.
-        let rows = self
-            .db
-            .read(|tx| {
-                tx.query_all(
-                    "SELECT n.id, n.name, n.started_at, n.lease_until, n.address, n.version, n.master_keys, \
-                     n.draining_since, n.ended_at, (SELECT COUNT(*) FROM queue q WHERE q.node_id = n.id) FROM node n WHERE n.id >= 0 \
-                     AND (n.ended_at IS NULL OR (SELECT q.run_id FROM queue q WHERE q.node_id = n.id LIMIT 1) IS NOT NULL) \
-                     ORDER BY n.id",
-                    vals![],
-                )
-            })
-            .await?;
-        let mut nodes: Vec<NodeRow> = rows.iter().map(node_row).collect::<Result<_>>()?;
+        let sql = select!(
+            StoredNode,
+            " FROM node n WHERE n.id >= 0 \
+             AND (n.ended_at IS NULL OR (SELECT q.run_id FROM queue q WHERE q.node_id = n.id LIMIT 1) IS NOT NULL) \
+             ORDER BY n.id"
+        );
+        let nodes: Vec<StoredNode> = self.db.read(move |tx| tx.read_all(sql, vals![])).await?;
+        let mut nodes: Vec<NodeRow> = nodes.into_iter().map(Into::into).collect();
         nodes.sort_by(|a, b| (&a.node.name, a.node.started_at).cmp(&(&b.node.name, b.node.started_at)));
         Ok(nodes)
     }
@@ -180,21 +177,17 @@ fn heartbeat(tx: &mut dyn Tx, node: NodeId, at: Timestamp, lease: Duration) -> R
             .exactly(1, Error::Fenced),
             Stmt::new(CLOCK, vals![]),
             Stmt::new(
-                "SELECT id, lease_until FROM node WHERE id >= 0 AND id <> $1 AND ended_at IS NULL ORDER BY id",
+                select!(
+                    SeenLease,
+                    " FROM node WHERE id >= 0 AND id <> $1 AND ended_at IS NULL ORDER BY id"
+                ),
                 vals![node],
             ),
         ],
     )?;
     Ok(Heartbeat {
-        clock: clock.rows.first().ok_or(Error::NotFound)?.opt_time(0)?,
-        others: others.rows.iter().map(seen_lease).collect::<Result<_>>()?,
-    })
-}
-
-fn seen_lease(row: &Row) -> Result<SeenLease> {
-    Ok(SeenLease {
-        node: NodeId(row.int(0)?),
-        lease_until: row.time(1)?,
+        clock: clock.rows.first().ok_or(Error::NotFound)?.only()?,
+        others: others.rows.iter().map(SeenLease::read).collect::<Result<_>>()?,
     })
 }
 
@@ -203,21 +196,39 @@ pub(crate) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
-fn node_row(row: &Row) -> Result<NodeRow> {
-    Ok(NodeRow {
-        node: NewNode {
-            id: NodeId(row.int(0)?),
-            name: row.text(1)?.to_owned(),
-            started_at: row.time(2)?,
-            lease_until: row.time(3)?,
-            address: row.opt_text(4)?.map(str::to_owned),
-            version: row.text(5)?.to_owned(),
-            master_keys: key_ids(row.text(6)?),
-            draining_since: row.opt_time(7)?,
-        },
-        ended_at: row.opt_time(8)?,
-        runs: row.int(9)?,
-    })
+row! {
+    /// Node `n` with the number of runs that it holds.
+    struct StoredNode {
+        id: NodeId = "n.id",
+        name: String = "n.name",
+        started_at: Timestamp = "n.started_at",
+        lease_until: Timestamp = "n.lease_until",
+        address: Option<String> = "n.address",
+        version: String = "n.version",
+        master_keys: String = "n.master_keys",
+        draining_since: Option<Timestamp> = "n.draining_since",
+        ended_at: Option<Timestamp> = "n.ended_at",
+        runs: i64 = "(SELECT COUNT(*) FROM queue q WHERE q.node_id = n.id)",
+    }
+}
+
+impl From<StoredNode> for NodeRow {
+    fn from(stored: StoredNode) -> Self {
+        Self {
+            node: NewNode {
+                id: stored.id,
+                name: stored.name,
+                started_at: stored.started_at,
+                lease_until: stored.lease_until,
+                address: stored.address,
+                version: stored.version,
+                master_keys: key_ids(&stored.master_keys),
+                draining_since: stored.draining_since,
+            },
+            ended_at: stored.ended_at,
+            runs: stored.runs,
+        }
+    }
 }
 
 /// Parses the ids of master keys from their stored form.

@@ -10,7 +10,7 @@ use sortie_api::Timestamp;
 
 use crate::{
     Error, Result, Store,
-    db::{Stmt, Tx, vals},
+    db::{ReadRow, Stmt, Tx, row, vals},
 };
 
 /// Parts per node into which the rest of a quota is divided. A block is at most one part.
@@ -73,11 +73,14 @@ impl Store {
 
 /// Number of requests to grant: `$3` is the quota, `$4` the target, `$5` the unused requests, `$6` the number of parts. Never
 /// negative, also where another node has granted more under a higher quota in its settings.
-macro_rules! block {
-    () => {
-        "{GREATEST}(0, {LEAST}($3 - rate_lease.granted, \
-           {LEAST}($4, ($3 - rate_lease.granted + $6 - 1) / $6) - $5))"
-    };
+const BLOCK: &str = "{GREATEST}(0, {LEAST}($3 - rate_lease.granted, \
+    {LEAST}($4, ($3 - rate_lease.granted + $6 - 1) / $6) - $5))";
+
+row! {
+    struct LeaseRow {
+        block: i64 = "block",
+        granted: i64 = "granted",
+    }
 }
 
 fn lease(tx: &mut dyn Tx, wanted: &[WantedBlock], nodes: u32, at: Timestamp) -> Result<Leased> {
@@ -93,13 +96,14 @@ fn lease(tx: &mut dyn Tx, wanted: &[WantedBlock], nodes: u32, at: Timestamp) -> 
     for block in order.iter().filter_map(|position| wanted.get(*position)) {
         let first = first_block(block, parts);
         statements.push(Stmt::new(
-            concat!(
+            constcat::concat!(
                 "INSERT INTO rate_lease (minute, subject, granted, block) VALUES ($1, $2, $7, $7) \
                  ON CONFLICT (minute, subject) DO UPDATE SET granted = rate_lease.granted + ",
-                block!(),
+                BLOCK,
                 ", block = ",
-                block!(),
-                " RETURNING block, granted"
+                BLOCK,
+                " RETURNING ",
+                LeaseRow::COLUMNS
             ),
             vals![
                 block.minute,
@@ -123,16 +127,16 @@ fn lease(tx: &mut dyn Tx, wanted: &[WantedBlock], nodes: u32, at: Timestamp) -> 
     });
     let mut blocks = vec![GrantedBlock { requests: 0, rest: 0 }; wanted.len()];
     for (position, row) in order.iter().zip(rows.by_ref()) {
-        let row = row?;
+        let lease = LeaseRow::read(row?)?;
         if let (Some(block), Some(wanted)) = (blocks.get_mut(*position), wanted.get(*position)) {
             *block = GrantedBlock {
-                requests: u32::try_from(row.int(0)?).unwrap_or(0),
-                rest: u32::try_from(i64::from(wanted.quota) - row.int(1)?).unwrap_or(0),
+                requests: u32::try_from(lease.block).unwrap_or(0),
+                rest: u32::try_from(i64::from(wanted.quota) - lease.granted).unwrap_or(0),
             };
         }
     }
     let nodes = match rows.next() {
-        Some(row) => row?.int(0)?,
+        Some(row) => row?.only::<i64>()?,
         None => 1,
     };
     Ok(Leased {
@@ -141,7 +145,7 @@ fn lease(tx: &mut dyn Tx, wanted: &[WantedBlock], nodes: u32, at: Timestamp) -> 
     })
 }
 
-/// Computes `block!` for a subject without granted requests.
+/// Computes [`BLOCK`] for a subject without granted requests.
 fn first_block(wanted: &WantedBlock, parts: i64) -> i64 {
     let quota = i64::from(wanted.quota);
     let size = i64::from(wanted.target).min((quota + parts - 1) / parts);

@@ -14,20 +14,22 @@ use sortie_api::{DeliveryAttempt, OrgId, RunId, Timestamp, TraceContext, limits}
 
 use crate::{
     Error, Result, Store,
-    db::{Row, Stmt, Tx, batch, insert, readable, vals},
+    db::{ReadRow, Stmt, Tx, batch, filled, insert, readable, row, select, vals},
     nodes::NodeId,
-    runs::{NewCallback, trace_from},
+    runs::NewCallback,
 };
 
-/// Host with a delivery that is due, or soon will be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DueHost {
-    /// Host and port.
-    pub host: String,
-    /// Time at which the first of its deliveries is due.
-    pub due_at: Timestamp,
-    /// Organization of that delivery.
-    pub org: OrgId,
+row! {
+    /// Host with a delivery that is due, or soon will be.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct DueHost {
+        /// Host and port.
+        pub host: String = "found.host",
+        /// Time at which the first of its deliveries is due.
+        pub due_at: Timestamp = "found.due_at",
+        /// Organization of that delivery.
+        pub org: OrgId = "@org",
+    }
 }
 
 /// Request of a node for deliveries to one host.
@@ -46,27 +48,48 @@ pub struct Order {
 /// more, however many deliveries these organizations have waiting.
 pub const SCANNED: u32 = 256;
 
-/// Delivery that a node is to attempt now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimedDelivery {
-    /// Id of the run.
-    pub run: RunId,
-    /// Organization of the run.
-    pub org: OrgId,
-    /// Host and port of the receiver.
-    pub host: String,
-    /// Sealed URL and secret.
-    pub target: Vec<u8>,
-    /// Claim that the record of the attempt must carry.
-    pub claim: i64,
-    /// Number of earlier attempts.
-    pub attempts: i64,
-    /// Number of failed attempts since the delivery became due.
-    pub failures: i64,
-    /// Time at which the delivery is abandoned.
-    pub give_up_at: Timestamp,
-    /// Trace of the run.
-    pub trace: Option<TraceContext>,
+row! {
+    /// Delivery that a node is to attempt now.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ClaimedDelivery {
+        /// Id of the run.
+        pub run: RunId = "run_id",
+        /// Organization of the run.
+        pub org: OrgId = "org_id",
+        /// Host and port of the receiver.
+        pub host: String = "host",
+        /// Sealed URL and secret.
+        pub target: Vec<u8> = "target",
+        /// Claim that the record of the attempt must carry.
+        pub claim: i64 = "claim",
+        /// Number of earlier attempts.
+        pub attempts: i64 = "attempts",
+        /// Number of failed attempts since the delivery became due.
+        pub failures: i64 = "failures",
+        /// Time at which the delivery is abandoned.
+        pub give_up_at: Timestamp = "give_up_at",
+        /// Trace of the run.
+        pub trace: Option<TraceContext>,
+    }
+}
+
+row! {
+    struct RedeliveredRow {
+        attempts: i64 = "attempts",
+        give_up_at: Option<Timestamp> = "give_up_at",
+        host: String = "host",
+    }
+}
+
+row! {
+    for DeliveryAttempt {
+        attempt = "attempt",
+        at = "at",
+        status = "status",
+        error = "error",
+        duration_ms = "duration_ms",
+        next_at = "next_at",
+    }
 }
 
 /// Answer to a node's orders.
@@ -158,23 +181,29 @@ impl Store {
         self.db
             .read(move |tx| {
                 let rows = tx.query_all(
+                    constcat::concat!(
                     "WITH RECURSIVE waiting (host) AS (\
                        SELECT (SELECT d.host FROM delivery d WHERE d.host > $1 AND d.due_at >= 0 \
                          ORDER BY d.host, d.due_at, d.run_id LIMIT 1) \
                        UNION ALL \
                        SELECT (SELECT d.host FROM delivery d WHERE d.host > w.host AND d.due_at >= 0 \
                          ORDER BY d.host, d.due_at, d.run_id LIMIT 1) FROM waiting w WHERE w.host IS NOT NULL) \
-                     SELECT found.host, found.due_at, \
-                       (SELECT d.org_id FROM delivery d WHERE d.host = found.host AND d.due_at >= 0 \
-                        ORDER BY d.host, d.due_at, d.run_id LIMIT 1) FROM (\
+                     ",
+                        filled!(
+                            select!(DueHost, " FROM ("),
+                            "@org" = "(SELECT d.org_id FROM delivery d WHERE d.host = found.host AND d.due_at >= 0 \
+                                ORDER BY d.host, d.due_at, d.run_id LIMIT 1)"
+                        ),
+                        "\
                        SELECT w.host AS host, \
                          (SELECT d.due_at FROM delivery d WHERE d.host = w.host AND d.due_at >= 0 \
                           ORDER BY d.host, d.due_at, d.run_id LIMIT 1) AS due_at \
                        FROM waiting w WHERE w.host IS NOT NULL) AS found \
-                     WHERE found.due_at <= $2 LIMIT $3",
+                     WHERE found.due_at <= $2 LIMIT $3"
+                    ),
                     vals![after.as_str(), until, limit],
                 )?;
-                Ok(readable(&rows, "host of a callback", due_from))
+                Ok(readable(&rows, "host of a callback", DueHost::read))
             })
             .await
     }
@@ -232,13 +261,15 @@ impl Store {
                     &[
                         known_run(org, run),
                         Stmt::new(
-                            "SELECT attempt, at, status, error, duration_ms, next_at FROM delivery_attempt \
-                             WHERE run_id = $1 ORDER BY attempt",
+                            select!(
+                                DeliveryAttempt,
+                                " FROM delivery_attempt WHERE run_id = $1 ORDER BY attempt"
+                            ),
                             vals![run],
                         ),
                     ],
                 )?;
-                attempts.rows.iter().map(attempt_from).collect()
+                attempts.rows.iter().map(DeliveryAttempt::read).collect()
             })
             .await
     }
@@ -264,6 +295,7 @@ fn claim(
             Stmt::new(
                 // The condition on `due_at` appears a second time, to be checked again if another node was
                 // faster.
+                constcat::concat!(
                 "UPDATE delivery SET due_at = $4, node = $5, claim = claim + 1 \
                  WHERE run_id {IN}SELECT d.run_id FROM delivery d WHERE d.host = $1 AND d.due_at >= 0 \
                  AND d.due_at <= COALESCE((SELECT l.due_at FROM delivery l WHERE l.host = $1 AND l.due_at >= 0 AND l.due_at <= $2 \
@@ -271,9 +303,13 @@ fn claim(
                  AND COALESCE((SELECT u.node_id FROM unretained u WHERE u.run_id = d.run_id), $6) = $6 \
                  AND NOT d.org_id {IN}SELECT value FROM {JSON_EACH}($7){END} \
                  ORDER BY d.host, d.due_at, d.run_id LIMIT $3{END} AND due_at <= $2 \
-                 RETURNING run_id, org_id, host, target, claim, attempts, failures, give_up_at, \
-                 (SELECT r.traceparent FROM run r WHERE r.id = run_id), \
-                 (SELECT r.tracestate FROM run r WHERE r.id = run_id)",
+                 RETURNING ",
+                filled!(
+                    ClaimedDelivery::COLUMNS,
+                    "@before" = "(SELECT",
+                    "@after" = "FROM run r WHERE r.id = run_id)"
+                )
+                ),
                 vals![
                     order.host.as_str(),
                     at,
@@ -295,10 +331,10 @@ fn claim(
         if let [claimed, next] = pair {
             answer
                 .deliveries
-                .extend(readable(&claimed.rows, "callback", claimed_from));
+                .extend(readable(&claimed.rows, "callback", ClaimedDelivery::read));
             answer
                 .next
-                .extend(readable(&next.rows, "host of a callback", due_from));
+                .extend(readable(&next.rows, "host of a callback", DueHost::read));
         }
     }
     Ok(answer)
@@ -309,35 +345,16 @@ fn claim(
 fn next_due(order: &Order, without: String, at: Timestamp) -> Stmt<'_> {
     let searched = if order.without.is_empty() { 1 } else { SCANNED };
     Stmt::new(
-        "SELECT soon.host, soon.due_at, soon.org_id FROM (\
+        constcat::concat!(
+            filled!(select!(DueHost, " FROM ("), "@org" = "found.org_id"),
+            "\
            SELECT d.host, d.due_at, d.run_id, d.org_id FROM delivery d WHERE d.host = $1 AND d.due_at > $2 \
-           AND d.due_at >= 0 ORDER BY d.host, d.due_at, d.run_id LIMIT $3) AS soon \
-         WHERE NOT soon.org_id {IN}SELECT value FROM {JSON_EACH}($4){END} \
-         ORDER BY soon.due_at, soon.run_id LIMIT 1",
+           AND d.due_at >= 0 ORDER BY d.host, d.due_at, d.run_id LIMIT $3) AS found \
+         WHERE NOT found.org_id {IN}SELECT value FROM {JSON_EACH}($4){END} \
+         ORDER BY found.due_at, found.run_id LIMIT 1"
+        ),
         vals![order.host.as_str(), at, searched, without],
     )
-}
-
-fn due_from(row: &Row) -> Result<DueHost> {
-    Ok(DueHost {
-        host: row.text(0)?.to_owned(),
-        due_at: row.time(1)?,
-        org: row.parse(2)?,
-    })
-}
-
-fn claimed_from(row: &Row) -> Result<ClaimedDelivery> {
-    Ok(ClaimedDelivery {
-        run: row.parse(0)?,
-        org: row.parse(1)?,
-        host: row.text(2)?.to_owned(),
-        target: row.blob(3)?.to_vec(),
-        claim: row.int(4)?,
-        attempts: row.int(5)?,
-        failures: row.int(6)?,
-        give_up_at: row.time(7)?,
-        trace: trace_from(row, 8)?,
-    })
 }
 
 fn record(tx: &mut dyn Tx, made: &MadeAttempt) -> Result<()> {
@@ -383,12 +400,15 @@ fn redeliver(tx: &mut dyn Tx, org: OrgId, run: RunId, at: Timestamp) -> Result<(
             known_run(org, run),
             // The row is locked in any case, so the values returned are those that the update found.
             Stmt::new(
-                "UPDATE delivery SET \
+                constcat::concat!(
+                    "UPDATE delivery SET \
                  due_at = CASE WHEN give_up_at IS NULL OR node IS NOT NULL THEN due_at ELSE COALESCE({NOW}, $3) END, \
                  failures = CASE WHEN give_up_at IS NULL OR node IS NOT NULL THEN failures ELSE 0 END, \
                  give_up_at = CASE WHEN give_up_at IS NULL OR node IS NOT NULL THEN give_up_at \
                    ELSE COALESCE({NOW}, $3) + $4 END \
-                 WHERE run_id = $2 AND org_id = $1 RETURNING attempts, give_up_at, host",
+                 WHERE run_id = $2 AND org_id = $1 RETURNING ",
+                    RedeliveredRow::COLUMNS
+                ),
                 vals![org, run, at, GIVEN_UP_AFTER],
             ),
         ],
@@ -397,26 +417,11 @@ fn redeliver(tx: &mut dyn Tx, org: OrgId, run: RunId, at: Timestamp) -> Result<(
         .rows
         .first()
         .ok_or(Error::Conflict("the run has no callback"))?;
-    if row.opt_time(1)?.is_none() {
+    let redelivered = RedeliveredRow::read(row)?;
+    if redelivered.give_up_at.is_none() {
         return Err(Error::Conflict(
             "the run is not finished: its callback is sent when it is",
         ));
     }
-    Ok((row.int(0)?.saturating_add(1), row.text(2)?.to_owned()))
-}
-
-fn attempt_from(row: &Row) -> Result<DeliveryAttempt> {
-    let status = row
-        .opt_int(2)?
-        .map(u16::try_from)
-        .transpose()
-        .map_err(|_| Error::Corrupt("status is not an HTTP status".to_owned()))?;
-    Ok(DeliveryAttempt {
-        attempt: row.int(0)?,
-        at: row.time(1)?,
-        status,
-        error: row.opt_text(3)?.map(str::to_owned),
-        duration_ms: row.int(4)?,
-        next_at: row.opt_time(5)?,
-    })
+    Ok((redelivered.attempts.saturating_add(1), redelivered.host))
 }

@@ -9,7 +9,7 @@ use sortie_api::{OrgId, Role, Timestamp};
 
 use crate::{
     Result, Store,
-    db::vals,
+    db::{row, select, vals},
     outbox::mail::{NewMail, OwnerRow},
 };
 
@@ -54,27 +54,34 @@ pub trait NoticeWriter: fmt::Debug + Send + Sync {
     fn queued(&self);
 }
 
+row! {
+    for OwnerRow {
+        user = "m.user_id",
+        email = "(SELECT p.email FROM person p WHERE p.id = m.user_id)",
+        name = "(SELECT p.name FROM person p WHERE p.id = m.user_id)",
+    }
+}
+
+row! {
+    struct OwnedOrganization {
+        owner: OwnerRow,
+        name: String = "(SELECT o.name FROM organization o WHERE o.id = m.org_id)",
+    }
+}
+
 impl Store {
     /// System: reads the owner of an organization, and its name. None for one that was deleted.
     pub async fn owner(&self, org: OrgId) -> Result<Option<(OwnerRow, String)>> {
         self.db
             .read(move |tx| {
-                tx.query_opt(
-                    "SELECT m.user_id, (SELECT p.email FROM person p WHERE p.id = m.user_id), \
-                     (SELECT p.name FROM person p WHERE p.id = m.user_id), \
-                     (SELECT o.name FROM organization o WHERE o.id = m.org_id) \
-                     FROM membership m WHERE m.org_id = $1 AND m.role = $2",
+                let owned: Option<OwnedOrganization> = tx.read_opt(
+                    select!(
+                        OwnedOrganization,
+                        " FROM membership m WHERE m.org_id = $1 AND m.role = $2"
+                    ),
                     vals![org, Role::Owner],
-                )?
-                .map(|row| {
-                    let owner = OwnerRow {
-                        user: row.parse(0)?,
-                        email: row.text(1)?.to_owned(),
-                        name: row.text(2)?.to_owned(),
-                    };
-                    Ok((owner, row.text(3)?.to_owned()))
-                })
-                .transpose()
+                )?;
+                Ok(owned.map(|owned| (owned.owner, owned.name)))
             })
             .await
     }

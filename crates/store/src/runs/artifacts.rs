@@ -9,7 +9,7 @@ use sortie_api::{Artifact, BlobId, OrgId, RunId, Timestamp};
 
 use crate::{
     Error, Result, Store,
-    db::{Row, Stmt, vals},
+    db::{Json, Stmt, row, select, vals},
     files::blobs::json,
     runs::Fence,
 };
@@ -42,43 +42,34 @@ pub struct RunArtifacts {
     pub kept: Vec<KeptArtifact>,
 }
 
-/// Artifacts of the run `r`, or NULL if it has none.
-macro_rules! artifacts_column {
-    () => {
-        "CASE WHEN r.artifact_count > 0 \
-         THEN (SELECT a.artifacts FROM run_artifacts a WHERE a.run_id = r.id) END"
-    };
+/// Column of the artifacts of the run `r`, NULL if it has none.
+pub(super) const ARTIFACTS: &str = "CASE WHEN r.artifact_count > 0 \
+    THEN (SELECT a.artifacts FROM run_artifacts a WHERE a.run_id = r.id) END";
+
+row! {
+    struct ArtifactsRow {
+        finished_at: Option<Timestamp> = "r.finished_at",
+        kept: Option<Json<Vec<KeptArtifact>>> = ARTIFACTS,
+    }
 }
-pub(super) use artifacts_column;
 
 impl Store {
     /// Returns the artifacts of a run, ordered by path, with their blobs.
     pub async fn run_artifacts(&self, org: OrgId, id: RunId) -> Result<RunArtifacts> {
-        let row = self
+        let row: ArtifactsRow = self
             .db
             .read(move |tx| {
-                tx.query_one(
-                    concat!(
-                        "SELECT r.finished_at, ",
-                        artifacts_column!(),
-                        " FROM run r WHERE r.id = $2 AND r.org_id = $1"
-                    ),
+                tx.read_one(
+                    select!(ArtifactsRow, " FROM run r WHERE r.id = $2 AND r.org_id = $1"),
                     vals![org, id],
                 )
             })
             .await?;
         Ok(RunArtifacts {
-            finished_at: row.opt_time(0)?,
-            kept: parsed(&row, 1)?,
+            finished_at: row.finished_at,
+            kept: row.kept.unwrap_or_default().0,
         })
     }
-}
-
-/// Parses the value of [`artifacts_column`] in this column.
-pub(super) fn parsed<T: for<'de> Deserialize<'de>>(row: &Row, column: usize) -> Result<Vec<T>> {
-    row.opt_text(column)?
-        .map_or(Ok(Vec::new()), serde_json::from_str)
-        .map_err(|error| Error::Corrupt(error.to_string()))
 }
 
 /// Parameters of the statements of [`insert`].

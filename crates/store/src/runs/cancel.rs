@@ -6,22 +6,19 @@
 use sortie_api::{Micros, OrgId, Run, RunId, RunStatus, RunUsage, Timestamp};
 
 use super::{
-    budget_without_surcharge,
+    BUDGET_WITHOUT_SURCHARGE, ListedRunRow, SELECT_LISTED_RUNS, SURCHARGE, WITH_SURCHARGE,
     finish::leave_queue,
     journal::delete_journal,
-    listed_run,
     moves::{held, sources},
-    price::{price_of, rate_params, until_cancelled},
-    run_columns, select_listed_runs, status_event, surcharge, usage_params,
+    price::{PRICE, UNTIL_CANCELLED, rate_params},
+    status_event, usage_params,
     work::count,
 };
 use crate::{
     Error, Result, Store,
-    db::{Stmt, Tx, vals},
+    db::{ReadRow, Stmt, Tx, filled, row, vals},
     installation::sealed::delete_run_secrets,
-    money::settle::{
-        SETTLED_COLUMNS, SettledAt, settle, settled, settled_columns, settled_unless, within_reserved,
-    },
+    money::settle::{SETTLES, SETTLES_UNLESS, SettledAt, SettledRun, WITHIN_RESERVED, settle},
     outbox::deliveries::delivery_of_org_is_due,
     runs::{ListedRun, NewEvent},
 };
@@ -37,35 +34,20 @@ pub enum Cancelled {
 
 /// Cost that a worker reports, without the surcharge: the cost of the calls `$4`, and that of the time `$5`. Time after
 /// the cancellation is free.
-macro_rules! reported_cost {
-    () => {
-        concat!(
-            "CAST($4 AS BIGINT) + {LEAST}(CAST($5 AS BIGINT), ",
-            price_of!(until_cancelled!(), "$12", "$13"),
-            ")"
-        )
-    };
-}
+const REPORTED_COST: &str = constcat::concat!(
+    "CAST($4 AS BIGINT) + {LEAST}(CAST($5 AS BIGINT), ",
+    filled!(
+        PRICE,
+        "@elapsed" = UNTIL_CANCELLED,
+        "@rate" = "$12",
+        "@seconds" = "$13"
+    ),
+    ")"
+);
 
-/// Part of [`reported_cost`] that is within the budget.
-macro_rules! cost_within_budget {
-    () => {
-        concat!(
-            "{LEAST}(",
-            budget_without_surcharge!(),
-            ", ",
-            reported_cost!(),
-            ")"
-        )
-    };
-}
-
-/// Cost `$cost` with the surcharge.
-macro_rules! with_surcharge {
-    ($cost:expr) => {
-        concat!($cost, " + ", surcharge!($cost))
-    };
-}
+/// Part of [`REPORTED_COST`] that is within the budget.
+const COST_WITHIN_BUDGET: &str =
+    constcat::concat!("{LEAST}(", BUDGET_WITHOUT_SURCHARGE, ", ", REPORTED_COST, ")");
 
 /// Final cost of a cancelled run, as its worker reports it. Without the surcharge.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,13 +63,15 @@ pub struct FinalCost {
     pub usage: RunUsage,
 }
 
-/// Settlement of a cancelled run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settled {
-    /// Number of the last event of the run.
-    pub last_event: i64,
-    /// Final cost of the run, without the surcharge.
-    pub cost: Micros,
+row! {
+    /// Settlement of a cancelled run.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Settled {
+        /// Number of the last event of the run.
+        pub last_event: i64 = "last_event",
+        /// Final cost of the run, without the surcharge.
+        pub cost: Micros = "cost_micros - surcharge_micros",
+    }
 }
 
 impl Store {
@@ -160,13 +144,13 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
                 vals![org, id],
             ),
             Stmt::new(
-                concat!(
+                constcat::concat!(
                     "UPDATE run SET status = $3, outcome = $3, finished_at = $4, \
                      clock_cancelled_at = COALESCE({NOW}, $4), ",
-                    settled_unless!("$9, $10, $11, $12"),
+                    filled!(SETTLES_UNLESS, "@held" = "$9, $10, $11, $12"),
                     ", last_event = last_event + 1 \
                      WHERE id = $2 AND org_id = $1 AND status IN ($5, $6, $7, $8) RETURNING ",
-                    settled_columns!("cost_micros")
+                    filled!(SettledRun::COLUMNS, "@cost" = "cost_micros")
                 ),
                 change,
             ),
@@ -187,7 +171,7 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
             ),
             delivery_of_org_is_due(org, id, event.at),
             Stmt::new(
-                concat!(select_listed_runs!(), "r.id = $2 AND r.org_id = $1"),
+                constcat::concat!(SELECT_LISTED_RUNS, "r.id = $2 AND r.org_id = $1"),
                 vals![org, id],
             )
             .exactly(1, Error::NotFound),
@@ -198,7 +182,7 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
         }],
     )?;
     let row = answers.last().and_then(|found| found.rows.first());
-    let listed = listed_run(row.ok_or(Error::NotFound)?)?;
+    let listed: ListedRun = ListedRunRow::read(row.ok_or(Error::NotFound)?)?.into();
     Ok(if answers.get(2).is_some_and(|changed| changed.affected == 1) {
         Cancelled::Now(listed.run)
     } else {
@@ -224,18 +208,28 @@ fn report(
     let mut statements = vec![
         leave_queue(run),
         Stmt::new(
-            concat!(
+            constcat::concat!(
                 "UPDATE run SET cost_micros = ",
-                within_reserved!(with_surcharge!(cost_within_budget!())),
+                filled!(
+                    WITHIN_RESERVED,
+                    "@cost" = filled!(WITH_SURCHARGE, "@cost" = COST_WITHIN_BUDGET)
+                ),
                 ", surcharge_micros = ",
-                within_reserved!(surcharge!(cost_within_budget!())),
+                filled!(
+                    WITHIN_RESERVED,
+                    "@cost" = filled!(SURCHARGE, "@cost" = COST_WITHIN_BUDGET)
+                ),
                 ", ",
-                settled!(),
+                SETTLES,
                 ", last_event = last_event + $14, input_tokens = $6, output_tokens = $7, \
                  cache_read_tokens = $8, cache_write_tokens = $9, model_calls = $10, tool_calls = $11 \
                  WHERE id = $1 AND attempt = $2 AND status = $3 AND billing_pending = 1 RETURNING ",
-                settled_columns!(with_surcharge!(reported_cost!())),
-                ", last_event, cost_micros - surcharge_micros"
+                filled!(
+                    SettledRun::COLUMNS,
+                    "@cost" = filled!(WITH_SURCHARGE, "@cost" = REPORTED_COST)
+                ),
+                ", ",
+                Settled::COLUMNS
             ),
             change,
         )
@@ -260,9 +254,5 @@ fn report(
         }],
     )?;
     let settled = answers.get(1).and_then(|answer| answer.rows.first());
-    let row = settled.ok_or(Error::Fenced)?;
-    Ok(Settled {
-        last_event: row.int(SETTLED_COLUMNS)?,
-        cost: row.micros(SETTLED_COLUMNS + 1)?,
-    })
+    Settled::read_from(settled.ok_or(Error::Fenced)?, SettledRun::WIDTH)
 }

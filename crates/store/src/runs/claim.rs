@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use sortie_api::{Micros, OrgId, RunStatus, RunUsage, Timestamp, TraceContext};
 
-use super::{budget_without_surcharge, json_ids, moves::sources, status_event};
+use super::{BUDGET_WITHOUT_SURCHARGE, json_ids, moves::sources, status_event};
 use crate::{
     Error, Result, Store,
-    db::{Row, Stmt, Tx, batch, readable, vals},
+    db::{ReadRow, Row, Stmt, Tx, batch, filled, readable, row, select, vals},
     nodes::NodeId,
     runs::{EventRow, Fence, NewEvent, Retention},
 };
@@ -135,32 +135,32 @@ struct WaitingOrganization {
     granted: u32,
 }
 
-// Finds organizations with waiting runs, in the order in which they are served, at most as many as there are
-// runs to give.
-macro_rules! organizations {
-    ($from:literal, $to:literal) => {
-        concat!(
-            "WITH RECURSIVE waiting (org_id) AS (\
-               SELECT (SELECT q.org_id FROM queue q WHERE q.node_id IS NULL AND ",
-            $from,
-            $to,
-            " ORDER BY q.org_id LIMIT 1) \
-               UNION ALL \
-               SELECT (SELECT q.org_id FROM queue q WHERE q.node_id IS NULL AND q.org_id > w.org_id",
-            $to,
-            " ORDER BY q.org_id LIMIT 1) FROM waiting w WHERE w.org_id IS NOT NULL) \
-             SELECT org_id, waiting, claimed FROM (\
-               SELECT w.org_id AS org_id, \
-                 (SELECT COUNT(*) FROM (SELECT 1 FROM queue q WHERE q.org_id = w.org_id \
-                   AND q.node_id IS NULL LIMIT $1) AS counted) AS waiting, \
-                 (SELECT COUNT(*) FROM (SELECT 1 FROM queue q WHERE q.org_id = w.org_id \
-                   AND q.node_id IS NOT NULL AND COALESCE(q.node_id, -1) >= 0 LIMIT $2) AS counted) AS claimed \
-               FROM waiting w WHERE w.org_id IS NOT NULL) AS found \
-             WHERE ($2 = 0 OR claimed < $2) \
-             AND (SELECT o.suspended_at FROM organization o WHERE o.id = found.org_id) IS NULL LIMIT $1"
-        )
-    };
+row! {
+    struct WaitingRow {
+        org: OrgId = "org_id",
+        waiting: u32 = "waiting",
+        claimed: u32 = "claimed",
+    }
 }
+
+/// Finds organizations with waiting runs, in the order in which they are served, at most as many as there are
+/// runs to give: from `@from` on, as far as `@to` says.
+const ORGANIZATIONS: &str = constcat::concat!(
+    "WITH RECURSIVE waiting (org_id) AS (\
+       SELECT (SELECT q.org_id FROM queue q WHERE q.node_id IS NULL AND @from@to ORDER BY q.org_id LIMIT 1) \
+       UNION ALL \
+       SELECT (SELECT q.org_id FROM queue q WHERE q.node_id IS NULL AND q.org_id > w.org_id@to \
+         ORDER BY q.org_id LIMIT 1) FROM waiting w WHERE w.org_id IS NOT NULL) ",
+    select!(WaitingRow, " FROM ("),
+    "SELECT w.org_id AS org_id, \
+       (SELECT COUNT(*) FROM (SELECT 1 FROM queue q WHERE q.org_id = w.org_id \
+         AND q.node_id IS NULL LIMIT $1) AS counted) AS waiting, \
+       (SELECT COUNT(*) FROM (SELECT 1 FROM queue q WHERE q.org_id = w.org_id \
+         AND q.node_id IS NOT NULL AND COALESCE(q.node_id, -1) >= 0 LIMIT $2) AS counted) AS claimed \
+       FROM waiting w WHERE w.org_id IS NOT NULL) AS found \
+     WHERE ($2 = 0 OR claimed < $2) \
+     AND (SELECT o.suspended_at FROM organization o WHERE o.id = found.org_id) IS NULL LIMIT $1"
+);
 
 fn waiting_organizations(tx: &mut dyn Tx, demand: Demand) -> Result<Vec<WaitingOrganization>> {
     let bound = demand.per_organization;
@@ -184,13 +184,18 @@ fn waiting_organizations(tx: &mut dyn Tx, demand: Demand) -> Result<Vec<WaitingO
             )
             .exactly(1, Error::Fenced),
             Stmt::new(
-                organizations!("q.org_id > (SELECT last_org FROM dispatch WHERE id = 1)", ""),
+                filled!(
+                    ORGANIZATIONS,
+                    "@from" = "q.org_id > (SELECT last_org FROM dispatch WHERE id = 1)",
+                    "@to" = ""
+                ),
                 caps(),
             ),
             Stmt::new(
-                organizations!(
-                    "q.org_id > ''",
-                    " AND q.org_id <= (SELECT last_org FROM dispatch WHERE id = 1)"
+                filled!(
+                    ORGANIZATIONS,
+                    "@from" = "q.org_id > ''",
+                    "@to" = " AND q.org_id <= (SELECT last_org FROM dispatch WHERE id = 1)"
                 ),
                 caps(),
             ),
@@ -205,21 +210,19 @@ fn waiting_organizations(tx: &mut dyn Tx, demand: Demand) -> Result<Vec<WaitingO
         .rows
         .iter()
         .chain(&before.rows)
-        .map(|row| waiting_from(row, bound))
+        .map(|row| Ok(WaitingOrganization::new(&WaitingRow::read(row)?, bound)))
         .collect()
 }
 
-fn waiting_from(row: &Row, bound: Option<u32>) -> Result<WaitingOrganization> {
-    let count = |column| {
-        row.int(column)
-            .map(|count| u32::try_from(count).unwrap_or(u32::MAX))
-    };
-    let (waiting, claimed) = (count(1)?, count(2)?);
-    Ok(WaitingOrganization {
-        org: row.parse(0)?,
-        open: bound.map_or(waiting, |bound| waiting.min(bound.saturating_sub(claimed))),
-        granted: 0,
-    })
+impl WaitingOrganization {
+    fn new(found: &WaitingRow, bound: Option<u32>) -> Self {
+        let free = bound.map(|bound| bound.saturating_sub(found.claimed));
+        Self {
+            org: found.org,
+            open: free.map_or(found.waiting, |free| free.min(found.waiting)),
+            granted: 0,
+        }
+    }
 }
 
 /// Gives one run after the other to the organizations in turn, until `limit` runs are given or no
@@ -266,62 +269,88 @@ pub(super) fn begin_runs(tx: &mut dyn Tx, ids: &str, event: &NewEvent) -> Result
     )?;
     // A run that is left out here is held without a task, which the reconciler finds.
     Ok(readable(&rows.rows, "claimed run", |row| {
-        let event = EventRow {
-            seq: row.int(3)?,
+        let claimed = ClaimRow::read(row)?;
+        let origin = Origin::Queue(EventRow {
+            seq: claimed.fence.last_event,
             kind: event.kind.to_owned(),
             data: event.data.clone(),
             created_at: event.at,
-        };
-        claim_from(row, Origin::Queue(event))
+        });
+        Ok(claimed.claim(origin))
     }))
 }
 
-/// Statement that reads the data that the workers of the runs `ids` need, for [`claim_from`], the oldest run
-/// first.
+row! {
+    for Fence {
+        run = "r.id",
+        attempt = "r.attempt",
+        last_event = "r.last_event",
+    }
+}
+
+row! {
+    /// Run `r` with the data that its worker needs.
+    pub(super) struct ClaimRow {
+        fence: Fence,
+        org: OrgId = "r.org_id",
+        max_cost: Micros = BUDGET_WITHOUT_SURCHARGE,
+        timeout_seconds: u32 = "r.timeout_seconds",
+        started_at: Timestamp = "r.started_at",
+        definition: Option<String> = "(SELECT d.definition FROM run_definition d WHERE d.run_id = r.id)",
+        pub(super) status: RunStatus = "r.status",
+        pub(super) cost: Micros = "r.cost_micros",
+        pub(super) usage: RunUsage,
+        callback_host: Option<String> = "r.callback_host",
+        created_at: Timestamp = "r.created_at",
+        trace: Option<TraceContext>,
+        elapsed: u64 =
+            "{GREATEST}(0, COALESCE(COALESCE({NOW}, $2) - r.clock_started_at, $2 - r.started_at))",
+    }
+}
+
+impl ClaimRow {
+    pub(super) fn claim(self, origin: Origin) -> Claim {
+        Claim {
+            fence: self.fence,
+            org: self.org,
+            definition: self.definition,
+            max_cost: self.max_cost,
+            created_at: self.created_at,
+            started_at: self.started_at,
+            elapsed: Duration::from_micros(self.elapsed),
+            timeout_seconds: self.timeout_seconds,
+            callback_host: self.callback_host,
+            trace: self.trace,
+            origin,
+        }
+    }
+}
+
+/// Trace of a run `r`, each of its columns between `@before` and `@after`. `None` also for texts that are no trace.
+impl ReadRow for Option<TraceContext> {
+    const COLUMNS: &'static str = "@before r.traceparent @after, @before r.tracestate @after";
+    const WIDTH: usize = 2;
+
+    fn read_from(row: &Row, first: usize) -> Result<Self> {
+        let parent: Option<&str> = row.column(first, "traceparent")?;
+        let state = row.column(first + 1, "tracestate")?;
+        Ok(parent.and_then(|parent| TraceContext::parse(parent, state)))
+    }
+}
+
+/// Statement that reads the runs `ids` as [`ClaimRow`], the oldest run first.
 pub(super) fn claims(ids: &str, at: Timestamp) -> Stmt<'_> {
     Stmt::new(
-        concat!(
-            "SELECT r.id, r.org_id, r.attempt, r.last_event, ",
-            budget_without_surcharge!(),
-            ", r.timeout_seconds, r.started_at, \
-         (SELECT d.definition FROM run_definition d WHERE d.run_id = r.id), r.status, r.cost_micros, \
-         r.input_tokens, r.output_tokens, r.cache_read_tokens, r.cache_write_tokens, r.model_calls, r.tool_calls, \
-         r.callback_host, r.created_at, r.traceparent, r.tracestate, \
-         {GREATEST}(0, COALESCE(COALESCE({NOW}, $2) - r.clock_started_at, $2 - r.started_at)) FROM run r \
-         WHERE r.id {IN}SELECT value FROM {JSON_EACH}($1){END} ORDER BY r.created_at, r.id"
+        filled!(
+            select!(
+                ClaimRow,
+                " FROM run r WHERE r.id {IN}SELECT value FROM {JSON_EACH}($1){END} ORDER BY r.created_at, r.id"
+            ),
+            "@before" = "",
+            "@after" = ""
         ),
         vals![ids, at],
     )
-}
-
-/// Parses the trace in the columns `traceparent` and `tracestate`, the first of which is `column`.
-pub(crate) fn trace_from(row: &Row, column: usize) -> Result<Option<TraceContext>> {
-    let state = row.opt_text(column + 1)?;
-    Ok(row
-        .opt_text(column)?
-        .and_then(|parent| TraceContext::parse(parent, state)))
-}
-
-/// Parses the claim in a row of [`claims`].
-pub(super) fn claim_from(row: &Row, origin: Origin) -> Result<Claim> {
-    Ok(Claim {
-        fence: Fence {
-            run: row.parse(0)?,
-            attempt: row.int(2)?,
-            last_event: row.int(3)?,
-        },
-        org: row.parse(1)?,
-        definition: row.opt_text(7)?.map(str::to_owned),
-        max_cost: row.micros(4)?,
-        created_at: row.time(17)?,
-        started_at: row.time(6)?,
-        elapsed: Duration::from_micros(row.int(20)?.unsigned_abs()),
-        timeout_seconds: u32::try_from(row.int(5)?)
-            .map_err(|_| Error::Corrupt("timeout_seconds is not a number of seconds".to_owned()))?,
-        callback_host: row.opt_text(16)?.map(str::to_owned),
-        trace: trace_from(row, 18)?,
-        origin,
-    })
 }
 
 #[cfg(test)]

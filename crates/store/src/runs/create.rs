@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use sortie_api::{BudgetPeriod, Micros, Run, RunId, RunStatus, Timestamp, TraceContext};
+use sortie_api::{BudgetPeriod, Micros, Run, RunId, RunStatus, RunUsage, Timestamp, TraceContext};
 
-use super::{OF_ITS_NODE, run_columns, run_with_output, select_runs, status_event};
+use super::{OF_ITS_NODE, RunRow, StoredRun, read::OF_KEY, status_event};
 use crate::{
     Error, Result, Store,
     db::{
-        Stmt, Tx, Val,
+        Json, ReadRow, Stmt, Tx, Val, filled,
         tail::{CreditChange, Tail},
         vals,
     },
@@ -131,7 +131,7 @@ fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created>
             (None, Some(row)) => holds::read_added(row, run)?,
             (None, None) => Vec::new(),
         };
-        let usage_until = queued.rows.first().ok_or(Error::Suspended)?.time(0)?;
+        let usage_until: Timestamp = queued.rows.first().ok_or(Error::Suspended)?.only()?;
         if run.created_at < usage_until {
             // Its part of the usage is counted: the clock of another node is ahead, or this command has waited for long.
             tx.batch(&[usage_counts::leave_out(run)])?;
@@ -152,39 +152,28 @@ fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created>
     let row = existing
         .and_then(|existing| existing.rows.into_iter().next())
         .ok_or(Error::NotFound)?;
-    run_with_output(&row).map(Created::Existing)
+    Ok(Created::Existing(StoredRun::read(&row)?.into()))
 }
 
 /// Statement that reads the run with the idempotency key of this one. A create reads it only if it has added no row, but where
 /// that would be another round trip.
 fn named(run: &NewRun) -> Stmt<'_> {
-    Stmt::new(
-        concat!(select_runs!(), "r.org_id = $1 AND r.idempotency_key = $2"),
-        vals![run.org, run.idempotency_key.as_deref()],
-    )
+    Stmt::new(OF_KEY, vals![run.org, run.idempotency_key.as_deref()])
 }
 
-/// Statement that adds a run, with this value of `holds` and this end. The parameters up to `$20` are [`row`].
-macro_rules! insert_run {
-    ($holds:expr, $end:expr) => {
-        concat!(
-            "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
-             cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags, \
-             callback_host, zero_data_retention, surcharge_percent, traceparent, tracestate, started_by, reserved_micros, \
-             holds) VALUES ($1, $2, $3, 0, CAST($20 AS BIGINT), $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
-             $16, $17, $18, $19, ",
-            $holds,
-            ") ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
-            $end
-        )
-    };
-}
+/// Statement that adds a run, with the value `@holds` of `holds` and the end `@end`. The parameters up to `$20` are [`row`].
+const INSERT_RUN: &str = "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
+    cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags, \
+    callback_host, zero_data_retention, surcharge_percent, traceparent, tracestate, started_by, reserved_micros, \
+    holds) VALUES ($1, $2, $3, 0, CAST($20 AS BIGINT), $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
+    $16, $17, $18, $19, @holds) \
+    ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING@end";
 
 /// Statement that adds the row of a run which holds this. `tags` is a JSON array, `holds` the text of [`holds::text`].
 fn row_with<'a>(run: &'a NewRun, tags: Option<&'a str>, holds: Option<String>) -> Stmt<'a> {
     let mut params = row(run, tags);
     params.push(holds.into());
-    Stmt::new(insert_run!("$21", ""), params)
+    Stmt::new(filled!(INSERT_RUN, "@holds" = "$21", "@end" = ""), params)
 }
 
 /// Statement that adds the row of a run and reads its budgets. [`holds::read_added`] takes what it returns.
@@ -195,9 +184,10 @@ fn row_with_found<'a>(run: &'a NewRun, tags: Option<&'a str>) -> Result<Stmt<'a>
         holds::start(BudgetPeriod::Month, run.created_at)?
     ]);
     params.extend(holds::scope_texts(run).map(Val::from));
-    let sql = insert_run!(
-        holds::select_holds!(),
-        concat!(" RETURNING ", holds::select_added!())
+    let sql = filled!(
+        INSERT_RUN,
+        "@holds" = holds::SELECT_HOLDS,
+        "@end" = constcat::concat!(" RETURNING ", holds::SELECT_ADDED)
     );
     Ok(Stmt::new(sql, params))
 }
@@ -311,31 +301,26 @@ fn held_by<'a>(run: &'a NewRun, unretained: &Unretained) -> Vec<Stmt<'a>> {
 
 /// Returns a run as it is after its creation.
 fn new_run(run: &NewRun) -> Run {
-    Run {
+    let unretained = run.definition.unretained();
+    let row = RunRow {
         id: run.id,
         status: RunStatus::Queued,
-        output: None,
         error: None,
         created_at: run.created_at,
         started_at: None,
         finished_at: None,
-        max_cost_micros: run.max_cost,
-        cost_micros: Micros::ZERO,
+        max_cost: run.max_cost,
+        cost: Micros::ZERO,
         billing_pending: true,
-        schedule_id: run.labels.schedule,
+        schedule: run.labels.schedule,
         workflow: run.labels.workflow.clone(),
-        tags: run.labels.tags.clone(),
-        usage: None,
-        zero_data_retention: run.definition.unretained().is_some(),
-        surcharge_percent: run
-            .definition
-            .unretained()
-            .map(|unretained| unretained.surcharge_percent)
-            .filter(|percent| *percent > 0),
-        surcharge_micros: Micros::ZERO,
-        output_available: run.definition.unretained().map(|_| false),
+        tags: Some(Json(run.labels.tags.clone())),
+        zero_data_retention: unretained.is_some(),
+        usage: RunUsage::default(),
+        surcharge_percent: unretained.map_or(0, |unretained| unretained.surcharge_percent),
+        surcharge: Micros::ZERO,
         output_expires_at: None,
         output_read_at: None,
-        artifacts: Vec::new(),
-    }
+    };
+    row.run(None, Vec::new())
 }

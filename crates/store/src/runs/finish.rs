@@ -4,15 +4,15 @@
 use sortie_api::{Micros, Run, RunId, RunStatus, RunUsage, Timestamp};
 
 use super::{
-    OUTPUT, artifacts, insert_events, journal::delete_journal, last_after, moves, run_columns, run_from,
-    surcharge, usage_params, work::count,
+    RunRow, SURCHARGE, WITH_SURCHARGE, artifacts, insert_events, journal::delete_journal, last_after, moves,
+    usage_params, work::count,
 };
 use crate::{
     Error, Result, Store,
-    db::{Answer, Row, Stmt, Tx, vals},
+    db::{Answer, ReadRow, Stmt, Tx, filled, vals},
     files::blobs::count_again,
     installation::sealed::delete_run_secrets,
-    money::settle::{SettledAt, settle, settled, settled_columns, within_reserved},
+    money::settle::{SETTLES, SettledAt, SettledRun, WITHIN_RESERVED, settle},
     outbox::deliveries::delivery_is_due,
     runs::{Fence, NewArtifacts, NewEvent},
 };
@@ -74,15 +74,14 @@ pub enum Journal {
 /// Place of the columns about the settlement in a batch as for [`ended`]: behind the columns of the run.
 pub(super) const SETTLED: SettledAt = SettledAt {
     statement: 1,
-    column: OUTPUT,
+    column: RunRow::WIDTH,
 };
 
+/// Cost without the surcharge.
+const COST: &str = "CAST($6 AS BIGINT)";
+
 /// Cost with the surcharge.
-macro_rules! whole_cost {
-    () => {
-        concat!("CAST($6 AS BIGINT) + ", surcharge!("CAST($6 AS BIGINT)"))
-    };
-}
+const WHOLE_COST: &str = filled!(WITH_SURCHARGE, "@cost" = COST);
 
 impl Store {
     /// Worker: ends a run with its final status, output, artifacts, cost and last events. The run leaves the
@@ -121,7 +120,7 @@ pub(super) struct End<'a> {
 }
 
 impl<'a> End<'a> {
-    /// Statement that writes the end and returns the row of [`run_columns`]. It fails with `Fenced` if the
+    /// Statement that writes the end and returns the [`RunRow`]. It fails with `Fenced` if the
     /// fence does not match the run.
     pub(super) fn statement(&self, fence: Fence) -> Result<Stmt<'a>> {
         let mut params = vals![
@@ -139,21 +138,21 @@ impl<'a> End<'a> {
         params.push(self.output_expires_at.into());
         params.push(self.artifacts.into());
         let statement = Stmt::new(
-            concat!(
+            constcat::concat!(
                 "UPDATE run SET status = $4, outcome = $4, finished_at = $5, cost_micros = ",
-                within_reserved!(whole_cost!()),
+                filled!(WITHIN_RESERVED, "@cost" = WHOLE_COST),
                 ", surcharge_micros = ",
-                within_reserved!(surcharge!("CAST($6 AS BIGINT)")),
+                filled!(WITHIN_RESERVED, "@cost" = filled!(SURCHARGE, "@cost" = COST)),
                 ", ",
-                settled!(),
+                SETTLES,
                 ", error = $7, last_event = last_event + $8, \
                  input_tokens = $13, output_tokens = $14, cache_read_tokens = $15, cache_write_tokens = $16, \
                  model_calls = $17, tool_calls = $18, output_expires_at = $19, artifact_count = $20 \
                  WHERE id = $1 AND attempt = $2 AND last_event = $3 AND status IN ($9, $10, $11, $12) \
                  RETURNING ",
-                run_columns!(),
+                RunRow::COLUMNS,
                 ", ",
-                settled_columns!(whole_cost!())
+                filled!(SettledRun::COLUMNS, "@cost" = WHOLE_COST)
             ),
             params,
         );
@@ -219,17 +218,12 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &Finish) -> Result<Run> {
         let referred = answers.get(first_of_artifacts);
         count_again(tx, referred.map_or(&[], |answer| &answer.rows))?;
     }
-    let row = ended(&answers)?;
-    Ok(Run {
-        artifacts: kept.iter().map(|kept| kept.artifact.clone()).collect(),
-        ..run_from(row, finish.output.clone())?
-    })
+    let artifacts = kept.iter().map(|kept| kept.artifact.clone()).collect();
+    Ok(ended(&answers)?.run(finish.output.clone(), artifacts))
 }
 
-/// Returns the row of [`End::statement`]. The batch must begin with [`leave_queue`] and this statement.
-pub(super) fn ended(answers: &[Answer]) -> Result<&Row> {
-    answers
-        .get(1)
-        .and_then(|answer| answer.rows.first())
-        .ok_or(Error::Fenced)
+/// Reads the row of [`End::statement`]. The batch must begin with [`leave_queue`] and this statement.
+pub(super) fn ended(answers: &[Answer]) -> Result<RunRow> {
+    let row = answers.get(1).and_then(|answer| answer.rows.first());
+    RunRow::read(row.ok_or(Error::Fenced)?)
 }

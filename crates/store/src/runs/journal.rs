@@ -5,7 +5,7 @@ use sortie_api::RunId;
 
 use crate::{
     Result, Store,
-    db::{Row, Stmt, vals},
+    db::{Stmt, filled, vals},
     runs::NewEntries,
 };
 
@@ -28,8 +28,9 @@ impl Store {
                     )
                 })
                 .await?;
-            let texts = page.iter().map(|row: &Row| row.text(0).map(str::to_owned));
-            entries.extend(texts.collect::<Result<Vec<_>>>()?);
+            for row in &page {
+                entries.push(row.only()?);
+            }
             if page.len() < PAGE as usize {
                 return Ok(entries);
             }
@@ -47,26 +48,22 @@ impl Store {
                 )
             })
             .await?;
-        row.map(|row| row.text(0).map(str::to_owned)).transpose()
+        row.map(|row| row.only()).transpose()
     }
 }
 
-macro_rules! insert_entries {
-    ($rows:literal) => {
-        concat!(
-            "INSERT INTO journal (run_id, seq, data) VALUES ",
-            $rows,
-            " ON CONFLICT (run_id, seq) DO NOTHING"
-        )
-    };
-}
+const INSERT_ENTRY: &str =
+    "INSERT INTO journal (run_id, seq, data) VALUES ($1, $2, $3)@more ON CONFLICT (run_id, seq) DO NOTHING";
 
 /// Statements that insert one, two, three and four entries.
 const INSERT_ENTRIES: [&str; 4] = [
-    insert_entries!("($1, $2, $3)"),
-    insert_entries!("($1, $2, $3), ($1, $4, $5)"),
-    insert_entries!("($1, $2, $3), ($1, $4, $5), ($1, $6, $7)"),
-    insert_entries!("($1, $2, $3), ($1, $4, $5), ($1, $6, $7), ($1, $8, $9)"),
+    filled!(INSERT_ENTRY, "@more" = ""),
+    filled!(INSERT_ENTRY, "@more" = ", ($1, $4, $5)"),
+    filled!(INSERT_ENTRY, "@more" = ", ($1, $4, $5), ($1, $6, $7)"),
+    filled!(
+        INSERT_ENTRY,
+        "@more" = ", ($1, $4, $5), ($1, $6, $7), ($1, $8, $9)"
+    ),
 ];
 
 /// Adds the statements that write `new` behind the existing entries.

@@ -5,21 +5,14 @@ use std::sync::Arc;
 
 use sortie_api::{OrgId, Run, RunId, ScheduleId, Timestamp};
 
-use crate::{Error, Result, Store, db::vals, runs::EventRow};
+use crate::{
+    Error, Result, Store,
+    db::{filled, row, vals},
+    runs::EventRow,
+};
 
-/// Column with a text of at most 16 KiB, and NULL in the place of a larger one.
-macro_rules! short {
-    ($column:literal) => {
-        concat!(
-            "CASE WHEN octet_length(",
-            $column,
-            ") <= 16384 THEN ",
-            $column,
-            " END"
-        )
-    };
-}
-pub(crate) use short;
+/// Text of `@column` if it has at most 16 KiB, and NULL if it is larger.
+pub(crate) const SHORT: &str = "CASE WHEN octet_length(@column) <= 16384 THEN @column END";
 
 /// Text that a list or a definition leaves out where it is large.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,17 +29,19 @@ pub enum LargeText {
     Workflow(Arc<str>, i64, Timestamp),
 }
 
-/// A recorded event of a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListedEvent {
-    /// Position in the run, from 1.
-    pub seq: i64,
-    /// Type of the event.
-    pub kind: String,
-    /// Data of the event, a JSON object. None where it is a large text.
-    pub data: Option<String>,
-    /// Time that the event was recorded with.
-    pub created_at: Timestamp,
+row! {
+    /// A recorded event of a list.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ListedEvent {
+        /// Position in the run, from 1.
+        pub seq: i64 = "seq",
+        /// Type of the event.
+        pub kind: String = "kind",
+        /// Data of the event, a JSON object. None where it is a large text.
+        pub data: Option<String> = filled!(SHORT, "@column" = "data"),
+        /// Time that the event was recorded with.
+        pub created_at: Timestamp = "created_at",
+    }
 }
 
 impl ListedEvent {
@@ -101,8 +96,8 @@ impl Store {
                         vals![org, name.as_ref(), *revision, *updated_at],
                     ),
                 };
-                let row = tx.query_one(sql, params)?;
-                row.opt_text(0)?.map(str::to_owned).ok_or(Error::NotFound)
+                let text: Option<String> = tx.query_one(sql, params)?.only()?;
+                text.ok_or(Error::NotFound)
             })
             .await
     }

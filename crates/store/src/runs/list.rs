@@ -6,10 +6,10 @@
 
 use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
 
-use super::{listed_run, run_columns, select_listed_runs};
+use super::{ListedRunRow, SELECT_LISTED_RUNS};
 use crate::{
     Found, Result, Store,
-    db::{Answer, Row, Stmt, Turn, Tx, Val, batch, vals},
+    db::{Answer, ReadRow, Row, Stmt, Turn, Tx, Val, batch, filled, row, select, vals},
     runs::large::ListedRun,
 };
 
@@ -52,62 +52,65 @@ impl Store {
     }
 }
 
-/// List through an index of `run`. `$condition` holds for the runs of the list. `$before` is the start of a position in the
-/// index: the columns behind the condition, and those of the position. A list by outcome orders by the outcome too, though
-/// all of its runs have one: no other index has that order, whatever a planner thinks of how rare an outcome is. A list by
-/// schedule hides the organization from the planner for the same reason.
-macro_rules! list_by {
-    ($condition:literal, $columns:literal, $position:literal, $order:literal) => {
-        concat!(
-            select_listed_runs!(),
-            $condition,
-            " AND (",
-            $columns,
-            "r.created_at, r.id) < (",
-            $position,
-            "$2, $3) ORDER BY ",
-            $order,
-            "r.created_at DESC, r.id DESC LIMIT $4"
-        )
-    };
-}
-
-const LIST: &str = list_by!("r.org_id = $1 AND r.created_at >= 0", "", "", "");
-const LIST_OUTCOME: &str = list_by!(
-    "r.org_id = $1 AND r.outcome >= $5 AND r.created_at >= 0",
-    "r.outcome, ",
-    "$5, ",
-    "r.outcome DESC, "
+/// List through an index of `run`. `@condition` holds for the runs of the list. `@columns` and `@position` are the start of a
+/// position in the index: the columns behind the condition, and their values. A list by outcome orders by the outcome too,
+/// though all of its runs have one: no other index has that order, whatever a planner thinks of how rare an outcome is. A list
+/// by schedule hides the organization from the planner for the same reason.
+const LIST_BY: &str = constcat::concat!(
+    SELECT_LISTED_RUNS,
+    "@condition AND (@columns r.created_at, r.id) < (@position $2, $3) \
+     ORDER BY @order r.created_at DESC, r.id DESC LIMIT $4"
 );
-const LIST_SCHEDULE: &str = list_by!("COALESCE(r.org_id, '') = $1 AND r.schedule_id = $5", "", "", "");
-const LIST_SCHEDULE_OUTCOME: &str = list_by!(
-    "COALESCE(r.org_id, '') = $1 AND r.schedule_id = $5 AND r.outcome >= $6",
-    "r.outcome, ",
-    "$6, ",
-    "r.outcome DESC, "
+
+const LIST: &str = filled!(
+    LIST_BY,
+    "@condition" = "r.org_id = $1 AND r.created_at >= 0",
+    "@columns" = "",
+    "@position" = "",
+    "@order" = ""
+);
+const LIST_OUTCOME: &str = filled!(
+    LIST_BY,
+    "@condition" = "r.org_id = $1 AND r.outcome >= $5 AND r.created_at >= 0",
+    "@columns" = "r.outcome,",
+    "@position" = "$5,",
+    "@order" = "r.outcome DESC,"
+);
+const LIST_SCHEDULE: &str = filled!(
+    LIST_BY,
+    "@condition" = "COALESCE(r.org_id, '') = $1 AND r.schedule_id = $5",
+    "@columns" = "",
+    "@position" = "",
+    "@order" = ""
+);
+const LIST_SCHEDULE_OUTCOME: &str = filled!(
+    LIST_BY,
+    "@condition" = "COALESCE(r.org_id, '') = $1 AND r.schedule_id = $5 AND r.outcome >= $6",
+    "@columns" = "r.outcome,",
+    "@position" = "$6,",
+    "@order" = "r.outcome DESC,"
 );
 /// Few runs of one schedule are open.
-const LIST_SCHEDULE_OPEN: &str = list_by!(
-    "COALESCE(r.org_id, '') = $1 AND r.schedule_id = $5 AND r.outcome IS NULL AND r.status = $6",
-    "",
-    "",
-    "r.outcome DESC, "
+const LIST_SCHEDULE_OPEN: &str = filled!(
+    LIST_BY,
+    "@condition" =
+        "COALESCE(r.org_id, '') = $1 AND r.schedule_id = $5 AND r.outcome IS NULL AND r.status = $6",
+    "@columns" = "",
+    "@position" = "",
+    "@order" = "r.outcome DESC,"
 );
 
-// Lists runs that are not final through the queue, which has the order of the list. Among the runs that nodes
-// hold it walks to those of the status.
-macro_rules! list_queue {
-    ($node:literal) => {
-        concat!(
-            select_listed_runs!(),
-            "r.org_id = $1 AND r.id {IN}SELECT q.run_id FROM queue q WHERE q.org_id = $1 AND q.node_id ",
-            $node,
-            " AND (q.enqueued_at, q.run_id) < ($2, $3) \
-             AND (SELECT s.status FROM run s WHERE s.id = q.run_id) = $5 \
-             ORDER BY q.enqueued_at DESC, q.run_id DESC LIMIT $4{END} ORDER BY r.created_at DESC, r.id DESC"
-        )
-    };
-}
+/// Lists runs that are not final through the queue, which has the order of the list. Among the runs that nodes
+/// hold it walks to those of the status.
+const LIST_QUEUE: &str = constcat::concat!(
+    SELECT_LISTED_RUNS,
+    "r.org_id = $1 AND r.id {IN}SELECT q.run_id FROM queue q WHERE q.org_id = $1 AND q.node_id @node \
+     AND (q.enqueued_at, q.run_id) < ($2, $3) \
+     AND (SELECT s.status FROM run s WHERE s.id = q.run_id) = $5 \
+     ORDER BY q.enqueued_at DESC, q.run_id DESC LIMIT $4{END} ORDER BY r.created_at DESC, r.id DESC"
+);
+const LIST_FREE: &str = filled!(LIST_QUEUE, "@node" = "IS NULL");
+const LIST_BOUND: &str = filled!(LIST_QUEUE, "@node" = "IS NOT NULL");
 
 // Each combination of filters has a text of its own, and so an index in the order of the list.
 fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Found<ListedRun, Position>> {
@@ -127,10 +130,14 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Found<ListedR
         (None, None) => LIST,
         (None, Some(status)) if status.is_final() => LIST_OUTCOME,
         (None, Some(RunStatus::Queued)) => {
-            let [free, bound] = [list_queue!("IS NULL"), list_queue!("IS NOT NULL")];
-            return Ok(Found::all(merged(tx, [free, bound], &params, filter.limit)?));
+            return Ok(Found::all(merged(
+                tx,
+                [LIST_FREE, LIST_BOUND],
+                &params,
+                filter.limit,
+            )?));
         }
-        (None, Some(RunStatus::Starting | RunStatus::Running)) => list_queue!("IS NOT NULL"),
+        (None, Some(RunStatus::Starting | RunStatus::Running)) => LIST_BOUND,
         // No command makes a run `reserving` yet. One that does will need an index for this list.
         (None, Some(_)) => return Ok(Found::all(Vec::new())),
         (Some(_), None) => LIST_SCHEDULE,
@@ -147,7 +154,7 @@ fn is_of(tx: &mut dyn Tx, org: OrgId, schedule: ScheduleId) -> Result<bool> {
         "SELECT r.org_id FROM run r WHERE r.schedule_id = $1 ORDER BY r.created_at, r.id LIMIT 1",
         vals![schedule],
     )?;
-    first.map_or(Ok(false), |row| Ok(row.parse::<OrgId>(0)? == org))
+    first.map_or(Ok(false), |row| Ok(row.only::<OrgId>()? == org))
 }
 
 /// First parameters of every list: the organization, and the position that the list goes on behind.
@@ -162,7 +169,9 @@ fn behind(org: OrgId, filter: &RunFilter) -> Vec<Val<'static>> {
 }
 
 fn runs_of(rows: &[Row]) -> Result<Vec<ListedRun>> {
-    rows.iter().map(listed_run).collect()
+    rows.iter()
+        .map(|row| ListedRunRow::read(row).map(Into::into))
+        .collect()
 }
 
 /// Returns the first runs of two lists together: of the runs that wait for any node, and of those that one node holds or
@@ -183,164 +192,123 @@ fn merged(
     Ok(runs)
 }
 
+row! {
+    /// Entry of an index.
+    struct EntryRow {
+        at: Timestamp = "@at",
+        run: RunId = "@id",
+    }
+}
+
 /// Entry number `$4` of an index behind the position `$2`, `$3`, counted from 0.
-macro_rules! entry {
-    ($columns:literal, $from:literal, $at:literal, $id:literal) => {
-        entry!($columns, $from, $at, $id, "", "", "")
-    };
-    ($columns:literal, $from:literal, $at:literal, $id:literal, $first:literal, $position:literal, $order:literal) => {
-        concat!(
-            "SELECT ",
-            $columns,
-            " FROM ",
-            $from,
-            " AND (",
-            $first,
-            $at,
-            ", ",
-            $id,
-            ") < (",
-            $position,
-            "$2, $3) ORDER BY ",
-            $order,
-            $at,
-            " DESC, ",
-            $id,
-            " DESC LIMIT 1 OFFSET $4"
-        )
-    };
-}
-
-const TAG_ENTRY: &str = entry!(
-    "t.created_at, t.run_id",
-    "run_tag t WHERE t.org_id = $1 AND t.tag = $5",
-    "t.created_at",
-    "t.run_id"
+const ENTRY: &str = select!(
+    EntryRow,
+    " FROM @from AND (@at, @id) < ($2, $3) ORDER BY @at DESC, @id DESC LIMIT 1 OFFSET $4"
 );
-const OUTCOME_ENTRY: &str = entry!(
-    "r.created_at, r.id",
-    "run r WHERE r.org_id = $1 AND r.outcome >= $5 AND r.created_at >= 0",
-    "r.created_at",
-    "r.id",
-    "r.outcome, ",
-    "$5, ",
-    "r.outcome DESC, "
-);
-const SCHEDULE_ENTRY: &str = entry!(
-    "r.created_at, r.id",
-    "run r WHERE COALESCE(r.org_id, '') = $1 AND r.schedule_id = $5",
-    "r.created_at",
-    "r.id"
-);
-const SCHEDULE_OUTCOME_ENTRY: &str = entry!(
-    "r.created_at, r.id",
-    "run r WHERE COALESCE(r.org_id, '') = $1 AND r.schedule_id = $5 AND r.outcome >= $6",
-    "r.created_at",
-    "r.id",
-    "r.outcome, ",
-    "$6, ",
-    "r.outcome DESC, "
-);
-const FREE_ENTRY: &str = entry!(
-    "q.enqueued_at, q.run_id",
-    "queue q WHERE q.org_id = $1 AND q.node_id IS NULL",
-    "q.enqueued_at",
-    "q.run_id"
-);
-const BOUND_ENTRY: &str = entry!(
-    "q.enqueued_at, q.run_id",
-    "queue q WHERE q.org_id = $1 AND q.node_id IS NOT NULL",
-    "q.enqueued_at",
-    "q.run_id"
+/// The same of an index that begins with the outcome.
+const ENTRY_OF_OUTCOME: &str = filled!(
+    select!(
+        EntryRow,
+        " FROM run r WHERE @condition AND (r.outcome, @at, @id) < (@outcome, $2, $3) \
+         ORDER BY r.outcome DESC, @at DESC, @id DESC LIMIT 1 OFFSET $4"
+    ),
+    "@at" = "r.created_at",
+    "@id" = "r.id"
 );
 
-/// Condition that the run in `$run` has the tag `$5`.
-macro_rules! has_tag {
-    ($run:literal) => {
-        concat!(
-            "(SELECT t.run_id FROM run_tag t WHERE t.org_id = $1 AND t.tag = $5 AND t.created_at = ",
-            $run,
-            ".created_at AND t.run_id = ",
-            $run,
-            ".id) IS NOT NULL"
-        )
-    };
-}
+const TAG_ENTRY: &str = filled!(
+    ENTRY,
+    "@from" = "run_tag t WHERE t.org_id = $1 AND t.tag = $5",
+    "@at" = "t.created_at",
+    "@id" = "t.run_id"
+);
+const OUTCOME_ENTRY: &str = filled!(
+    ENTRY_OF_OUTCOME,
+    "@condition" = "r.org_id = $1 AND r.outcome >= $5 AND r.created_at >= 0",
+    "@outcome" = "$5"
+);
+const SCHEDULE_ENTRY: &str = filled!(
+    ENTRY,
+    "@from" = "run r WHERE COALESCE(r.org_id, '') = $1 AND r.schedule_id = $5",
+    "@at" = "r.created_at",
+    "@id" = "r.id"
+);
+const SCHEDULE_OUTCOME_ENTRY: &str = filled!(
+    ENTRY_OF_OUTCOME,
+    "@condition" = "COALESCE(r.org_id, '') = $1 AND r.schedule_id = $5 AND r.outcome >= $6",
+    "@outcome" = "$6"
+);
+const QUEUE_ENTRY: &str = filled!(
+    ENTRY,
+    "@from" = "queue q WHERE q.org_id = $1 AND q.node_id @node",
+    "@at" = "q.enqueued_at",
+    "@id" = "q.run_id"
+);
+const FREE_ENTRY: &str = filled!(QUEUE_ENTRY, "@node" = "IS NULL");
+const BOUND_ENTRY: &str = filled!(QUEUE_ENTRY, "@node" = "IS NOT NULL");
 
-/// Condition that the run in `$run` has the status `$8` and the schedule `$9`, where these are given.
-macro_rules! has_properties {
-    ($run:literal) => {
-        concat!(
-            "(CAST($8 AS TEXT) IS NULL OR ",
-            $run,
-            ".status = $8) AND (CAST($9 AS TEXT) IS NULL OR ",
-            $run,
-            ".schedule_id = $9)"
-        )
-    };
-}
+/// Condition that the run `@run` has the tag `$5`.
+const HAS_TAG: &str = "(SELECT t.run_id FROM run_tag t WHERE t.org_id = $1 AND t.tag = $5 \
+    AND t.created_at = @run.created_at AND t.run_id = @run.id) IS NOT NULL";
 
-/// Walk through an index of `run`, down to the position `$6`, `$7`. See [`list_by`] for the conditions. The bound that the
+/// Condition that the run `@run` has the status `$8` and the schedule `$9`, where these are given.
+const HAS_PROPERTIES: &str = "(CAST($8 AS TEXT) IS NULL OR @run.status = $8) \
+    AND (CAST($9 AS TEXT) IS NULL OR @run.schedule_id = $9)";
+
+/// Walk through an index of `run`, down to the position `$6`, `$7`. See [`LIST_BY`] for the conditions. The bound that the
 /// index is entered with stands before one that only makes the index fit.
-macro_rules! walk_runs {
-    ($bounds:literal, $order:literal) => {
-        concat!(
-            select_listed_runs!(),
-            $bounds,
-            " AND ",
-            has_properties!("r"),
-            " AND ",
-            has_tag!("r"),
-            " ORDER BY ",
-            $order,
-            "r.created_at DESC, r.id DESC LIMIT $4"
-        )
-    };
-}
+const WALK_RUNS: &str = constcat::concat!(
+    SELECT_LISTED_RUNS,
+    "@bounds AND ",
+    filled!(HAS_PROPERTIES, "@run" = "r"),
+    " AND ",
+    filled!(HAS_TAG, "@run" = "r"),
+    " ORDER BY @order r.created_at DESC, r.id DESC LIMIT $4"
+);
 
-const WALK_OUTCOME: &str = walk_runs!(
-    "r.org_id = $1 AND (r.outcome, r.created_at, r.id) >= ($8, $6, $7) AND r.outcome >= $8 AND r.created_at >= 0 \
-     AND (r.outcome, r.created_at, r.id) < ($8, $2, $3)",
-    "r.outcome DESC, "
+const WALK_OUTCOME: &str = filled!(
+    WALK_RUNS,
+    "@bounds" = "r.org_id = $1 AND (r.outcome, r.created_at, r.id) >= ($8, $6, $7) AND r.outcome >= $8 \
+        AND r.created_at >= 0 AND (r.outcome, r.created_at, r.id) < ($8, $2, $3)",
+    "@order" = "r.outcome DESC,"
 );
-const WALK_SCHEDULE: &str = walk_runs!(
-    "COALESCE(r.org_id, '') = $1 AND r.schedule_id = $9 AND r.created_at >= $6 \
-     AND (r.created_at, r.id) >= ($6, $7) AND (r.created_at, r.id) < ($2, $3)",
-    ""
+const WALK_SCHEDULE: &str = filled!(
+    WALK_RUNS,
+    "@bounds" = "COALESCE(r.org_id, '') = $1 AND r.schedule_id = $9 AND r.created_at >= $6 \
+        AND (r.created_at, r.id) >= ($6, $7) AND (r.created_at, r.id) < ($2, $3)",
+    "@order" = ""
 );
-const WALK_SCHEDULE_OUTCOME: &str = walk_runs!(
-    "COALESCE(r.org_id, '') = $1 AND r.schedule_id = $9 AND (r.outcome, r.created_at, r.id) >= ($8, $6, $7) \
-     AND (r.outcome, r.created_at, r.id) < ($8, $2, $3)",
-    "r.outcome DESC, "
+const WALK_SCHEDULE_OUTCOME: &str = filled!(
+    WALK_RUNS,
+    "@bounds" = "COALESCE(r.org_id, '') = $1 AND r.schedule_id = $9 \
+        AND (r.outcome, r.created_at, r.id) >= ($8, $6, $7) AND (r.outcome, r.created_at, r.id) < ($8, $2, $3)",
+    "@order" = "r.outcome DESC,"
 );
 
 /// Walk through the tag.
-const WALK_TAG: &str = concat!(
-    select_listed_runs!(),
+const WALK_TAG: &str = constcat::concat!(
+    SELECT_LISTED_RUNS,
     "r.org_id = $1 AND r.id {IN}SELECT t.run_id FROM run_tag t WHERE t.org_id = $1 AND t.tag = $5 \
      AND t.created_at >= $6 AND (t.created_at, t.run_id) >= ($6, $7) AND (t.created_at, t.run_id) < ($2, $3) \
      AND (SELECT s.id FROM run s WHERE s.id = t.run_id AND ",
-    has_properties!("s"),
+    filled!(HAS_PROPERTIES, "@run" = "s"),
     ") IS NOT NULL ORDER BY t.created_at DESC, t.run_id DESC LIMIT $4{END} ORDER BY r.created_at DESC, r.id DESC"
 );
 
 /// Walk through the queue.
-macro_rules! walk_queue {
-    ($node:literal) => {
-        concat!(
-            select_listed_runs!(),
-            "r.org_id = $1 AND r.id {IN}SELECT q.run_id FROM queue q WHERE q.org_id = $1 AND q.node_id ",
-            $node,
-            " AND q.enqueued_at >= $6 AND (q.enqueued_at, q.run_id) >= ($6, $7) \
-             AND (q.enqueued_at, q.run_id) < ($2, $3) AND (SELECT s.id FROM run s WHERE s.id = q.run_id AND ",
-            has_properties!("s"),
-            " AND ",
-            has_tag!("s"),
-            ") IS NOT NULL ORDER BY q.enqueued_at DESC, q.run_id DESC LIMIT $4{END} \
-             ORDER BY r.created_at DESC, r.id DESC"
-        )
-    };
-}
+const WALK_QUEUE: &str = constcat::concat!(
+    SELECT_LISTED_RUNS,
+    "r.org_id = $1 AND r.id {IN}SELECT q.run_id FROM queue q WHERE q.org_id = $1 AND q.node_id @node \
+     AND q.enqueued_at >= $6 AND (q.enqueued_at, q.run_id) >= ($6, $7) \
+     AND (q.enqueued_at, q.run_id) < ($2, $3) AND (SELECT s.id FROM run s WHERE s.id = q.run_id AND ",
+    filled!(HAS_PROPERTIES, "@run" = "s"),
+    " AND ",
+    filled!(HAS_TAG, "@run" = "s"),
+    ") IS NOT NULL ORDER BY q.enqueued_at DESC, q.run_id DESC LIMIT $4{END} \
+     ORDER BY r.created_at DESC, r.id DESC"
+);
+const WALK_FREE: &str = filled!(WALK_QUEUE, "@node" = "IS NULL");
+const WALK_BOUND: &str = filled!(WALK_QUEUE, "@node" = "IS NOT NULL");
 
 /// Other way into a list of runs with a tag.
 struct Way {
@@ -363,14 +331,14 @@ impl Way {
                 return Some(Self {
                     entry: FREE_ENTRY,
                     of: Vec::new(),
-                    walks: vec![walk_queue!("IS NULL"), walk_queue!("IS NOT NULL")],
+                    walks: vec![WALK_FREE, WALK_BOUND],
                 });
             }
             (_, Some(_)) => {
                 return Some(Self {
                     entry: BOUND_ENTRY,
                     of: Vec::new(),
-                    walks: vec![walk_queue!("IS NOT NULL")],
+                    walks: vec![WALK_BOUND],
                 });
             }
             (Some(_), None) => (SCHEDULE_ENTRY, WALK_SCHEDULE),
@@ -433,5 +401,6 @@ fn tagged(tx: &mut dyn Tx, org: OrgId, tag: &str, filter: &RunFilter) -> Result<
 
 fn position_of(answer: &Answer) -> Result<Option<Position>> {
     let row = answer.rows.first();
-    row.map(|row| Ok((row.time(0)?, row.parse(1)?))).transpose()
+    row.map(|row| EntryRow::read(row).map(|entry| (entry.at, entry.run)))
+        .transpose()
 }

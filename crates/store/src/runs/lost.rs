@@ -5,42 +5,48 @@ use sortie_api::RunStatus;
 use super::takeover::MAX_TAKEOVERS;
 use crate::{
     Error, Result,
-    db::{Row, Stmt, Tx, batch, vals},
+    db::{Row, Stmt, Tx, batch, filled, row, select, vals},
     nodes::{LOCK, micros},
     runs::Sweep,
 };
 
-// Finds runs held by nodes that were declared lost or are not registered any more. The nodes are found by
-// jumping through the index of held runs. No id of a node is negative. The runs come in the order of that index:
-// otherwise PostgreSQL walks all held runs where the table was small when it was last analyzed.
-macro_rules! lost_runs {
-    ($which:literal) => {
-        concat!(
-            "WITH RECURSIVE holder (node_id) AS (\
-               SELECT (SELECT q.node_id FROM queue q WHERE q.node_id >= 0 ORDER BY q.node_id, q.run_id LIMIT 1) \
-               UNION ALL \
-               SELECT (SELECT q.node_id FROM queue q WHERE q.node_id > h.node_id \
-                 ORDER BY q.node_id, q.run_id LIMIT 1) FROM holder h WHERE h.node_id IS NOT NULL) \
-             SELECT q.run_id, (SELECT r.status FROM run r WHERE r.id = q.run_id) FROM queue q \
-             WHERE q.node_id {IN}SELECT h.node_id FROM holder h WHERE h.node_id IS NOT NULL \
-               AND (SELECT n.id FROM node n WHERE n.id = h.node_id AND n.ended_at IS NULL) IS NULL{END} \
-             AND (SELECT r.id FROM run r WHERE r.id = q.run_id AND ",
-            $which,
-            ") IS NOT NULL AND NOT q.run_id {IN}SELECT value FROM {JSON_EACH}($4){END} \
-             ORDER BY q.node_id, q.run_id LIMIT $1"
-        )
-    };
+row! {
+    /// Run that a lost node holds. Neither its id nor its status is parsed: one that is damaged is found as well.
+    pub(super) struct LostRun {
+        pub(super) run: String = "q.run_id",
+        pub(super) status: Option<String> = "(SELECT r.status FROM run r WHERE r.id = q.run_id)",
+    }
 }
+
+/// Finds runs `r` with `@which` that are held by nodes that were declared lost or are not registered any more. The nodes are
+/// found by jumping through the index of held runs. No id of a node is negative. The runs come in the order of that index:
+/// otherwise PostgreSQL walks all held runs where the table was small when it was last analyzed.
+const LOST_RUNS: &str = constcat::concat!(
+    "WITH RECURSIVE holder (node_id) AS (\
+       SELECT (SELECT q.node_id FROM queue q WHERE q.node_id >= 0 ORDER BY q.node_id, q.run_id LIMIT 1) \
+       UNION ALL \
+       SELECT (SELECT q.node_id FROM queue q WHERE q.node_id > h.node_id \
+         ORDER BY q.node_id, q.run_id LIMIT 1) FROM holder h WHERE h.node_id IS NOT NULL) ",
+    select!(LostRun, " FROM queue q "),
+    "WHERE q.node_id {IN}SELECT h.node_id FROM holder h WHERE h.node_id IS NOT NULL \
+       AND (SELECT n.id FROM node n WHERE n.id = h.node_id AND n.ended_at IS NULL) IS NULL{END} \
+     AND (SELECT r.id FROM run r WHERE r.id = q.run_id AND @which) IS NOT NULL \
+     AND NOT q.run_id {IN}SELECT value FROM {JSON_EACH}($4){END} ORDER BY q.node_id, q.run_id LIMIT $1"
+);
 
 /// Runs to end or to settle. A run without retention usually ends with its content, see [`GONE`]. It is found
 /// here only if its content was forgotten before.
-const TO_END: &str = lost_runs!(
-    "CASE WHEN r.zero_data_retention = 0 THEN r.status = $2 OR r.resumes >= $3 \
+const TO_END: &str = filled!(
+    LOST_RUNS,
+    "@which" = "CASE WHEN r.zero_data_retention = 0 THEN r.status = $2 OR r.resumes >= $3 \
      ELSE (SELECT u.run_id FROM unretained u WHERE u.run_id = r.id) IS NULL END"
 );
 
 /// Runs to resume.
-const TO_TAKE: &str = lost_runs!("r.zero_data_retention = 0 AND r.status <> $2 AND r.resumes < $3");
+const TO_TAKE: &str = filled!(
+    LOST_RUNS,
+    "@which" = "r.zero_data_retention = 0 AND r.status <> $2 AND r.resumes < $3"
+);
 
 /// Runs without retention that a lost node leaves and that hold no answer: they run, they wait, or they have
 /// ended without an answer. A held answer stays with the node until it expires, because the process of the
@@ -61,15 +67,11 @@ const GONE: &str = "WITH RECURSIVE holder (node_id) AS (\
 /// Condition for nodes to declare lost. Their lease is listed in `$1`, so it was not renewed since the
 /// sweeping node has seen it. It has expired by the clock that leases are counted on, and the lease of the
 /// sweeping node has not.
-macro_rules! overdue {
-    () => {
-        "id >= 0 AND ended_at IS NULL AND id <> $4 \
-         AND CAST(id AS TEXT) || ':' || CAST(lease_until AS TEXT) {IN}SELECT value FROM {JSON_EACH}($1){END} \
-         AND (lease_until < COALESCE({CLOCK}, $2) OR lease_until > COALESCE({CLOCK}, $2) + CAST($3 AS BIGINT)) \
-         AND (SELECT s.id FROM node s WHERE s.id = $4 AND s.ended_at IS NULL \
-           AND s.lease_until >= COALESCE({CLOCK}, $2)) IS NOT NULL"
-    };
-}
+const OVERDUE: &str = "id >= 0 AND ended_at IS NULL AND id <> $4 \
+    AND CAST(id AS TEXT) || ':' || CAST(lease_until AS TEXT) {IN}SELECT value FROM {JSON_EACH}($1){END} \
+    AND (lease_until < COALESCE({CLOCK}, $2) OR lease_until > COALESCE({CLOCK}, $2) + CAST($3 AS BIGINT)) \
+    AND (SELECT s.id FROM node s WHERE s.id = $4 AND s.ended_at IS NULL \
+      AND s.lease_until >= COALESCE({CLOCK}, $2)) IS NOT NULL";
 
 /// No runs, as a JSON array.
 pub(super) const NONE: &str = "[]";
@@ -100,11 +102,11 @@ pub(super) fn lost_runs(tx: &mut dyn Tx, sweep: &Sweep, skipped: &str) -> Result
             // The lock under which runs are claimed, so that no node claims while it is declared lost. It is
             // not taken if no node is lost.
             Stmt::new(
-                concat!(
+                constcat::concat!(
                     "UPDATE dispatch SET turn = turn + 1 WHERE id = 1 AND EXISTS \
                      (SELECT 1 FROM node WHERE (ended_at IS NOT NULL \
                        AND (SELECT u.run_id FROM unretained u WHERE u.node_id = node.id LIMIT 1) IS NULL) OR (",
-                    overdue!(),
+                    OVERDUE,
                     "))"
                 ),
                 declared(),
@@ -125,7 +127,7 @@ pub(super) fn lost_runs(tx: &mut dyn Tx, sweep: &Sweep, skipped: &str) -> Result
         &[
             Stmt::new(LOCK, vals![]),
             Stmt::new(
-                concat!("UPDATE node SET ended_at = $2 WHERE ", overdue!()),
+                constcat::concat!("UPDATE node SET ended_at = $2 WHERE ", OVERDUE),
                 declared(),
             ),
             Stmt::new(

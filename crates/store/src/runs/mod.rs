@@ -41,51 +41,152 @@ pub use retention::{Batch, Deleted, Expiry, OpenCallbacks, Undeletable};
 pub use sweep::{Held, Sweep, Swept};
 pub use unretained::{ContentHolder, Counted, PlainError, UnretainedFinish};
 
-pub(crate) use claim::trace_from;
 pub(crate) use create::create_new;
-use sortie_api::{Run, RunStatus, RunUsage, Timestamp, event::EventType};
+use sortie_api::{
+    Artifact, Micros, Run, RunId, RunStatus, RunUsage, ScheduleId, Timestamp, event::EventType,
+};
 
 pub(crate) use unretained::{adopt_content, forget_answers_of_earlier};
 
+use self::{artifacts::ARTIFACTS, large::SHORT};
 use crate::{
     Error, Result,
-    db::{Row, Stmt, Val, vals},
+    db::{Json, Row, Stmt, Val, filled, row, select, vals},
 };
 
-/// Columns that [`run_from`] reads, in this order. A macro, because statements are literals.
-macro_rules! run_columns {
-    () => {
-        "id, status, error, created_at, started_at, finished_at, max_cost_micros, \
-         cost_micros, billing_pending, schedule_id, workflow, tags, zero_data_retention, input_tokens, output_tokens, \
-         cache_read_tokens, cache_write_tokens, model_calls, tool_calls, surcharge_percent, surcharge_micros, \
-         output_expires_at, output_read_at"
-    };
+row! {
+    /// Row of a run.
+    struct RunRow {
+        id: RunId = "id",
+        status: RunStatus = "status",
+        error: Option<String> = "error",
+        created_at: Timestamp = "created_at",
+        started_at: Option<Timestamp> = "started_at",
+        finished_at: Option<Timestamp> = "finished_at",
+        max_cost: Micros = "max_cost_micros",
+        cost: Micros = "cost_micros",
+        billing_pending: bool = "billing_pending",
+        schedule: Option<ScheduleId> = "schedule_id",
+        workflow: Option<String> = "workflow",
+        tags: Option<Json<Vec<String>>> = "tags",
+        zero_data_retention: bool = "zero_data_retention",
+        usage: RunUsage,
+        surcharge_percent: u32 = "surcharge_percent",
+        surcharge: Micros = "surcharge_micros",
+        output_expires_at: Option<Timestamp> = "output_expires_at",
+        output_read_at: Option<Timestamp> = "output_read_at",
+    }
 }
-use run_columns;
 
-/// Column of the output in [`select_runs`]: behind the columns of [`run_columns`].
-const OUTPUT: usize = 23;
-
-/// Surcharge on a cost: its percentage, rounded up. No step overflows if the percentage is 0.
-macro_rules! surcharge {
-    ($($cost:tt)+) => {
-        concat!(
-            "((", $($cost)+, ") / 100 * surcharge_percent + ((", $($cost)+,
-            ") % 100 * surcharge_percent + 99) / 100)"
-        )
-    };
+row! {
+    for RunUsage {
+        input_tokens = "input_tokens",
+        output_tokens = "output_tokens",
+        cache_read_tokens = "cache_read_tokens",
+        cache_write_tokens = "cache_write_tokens",
+        model_calls = "model_calls",
+        tool_calls = "tool_calls",
+    }
 }
-use surcharge;
+
+impl RunRow {
+    /// The run with an output and artifacts from elsewhere.
+    fn run(self, output: Option<String>, artifacts: Vec<Artifact>) -> Run {
+        let is_unretained = self.zero_data_retention;
+        Run {
+            id: self.id,
+            status: self.status,
+            output,
+            error: self.error,
+            created_at: self.created_at,
+            started_at: self.started_at,
+            finished_at: self.finished_at,
+            max_cost_micros: self.max_cost,
+            cost_micros: self.cost,
+            billing_pending: self.billing_pending,
+            schedule_id: self.schedule,
+            workflow: self.workflow,
+            tags: self.tags.unwrap_or_default().0,
+            zero_data_retention: is_unretained,
+            usage: self.status.is_final().then_some(self.usage),
+            surcharge_percent: Some(self.surcharge_percent).filter(|percent| is_unretained && *percent > 0),
+            surcharge_micros: self.surcharge,
+            output_available: is_unretained.then_some(self.output_expires_at.is_some()),
+            output_expires_at: self.output_expires_at,
+            output_read_at: self.output_read_at,
+            artifacts,
+        }
+    }
+}
+
+/// Column of the output of the run `r`. It is looked up run by run: a planner that met an empty table of outputs would
+/// otherwise keep reading the whole of it.
+const OUTPUT: &str = "(SELECT @column FROM run_output o WHERE o.run_id = r.id)";
+
+row! {
+    /// Run `r` with its output and artifacts.
+    struct StoredRun {
+        run: RunRow,
+        output: Option<String> = filled!(OUTPUT, "@column" = "o.output"),
+        artifacts: Option<Json<Vec<Artifact>>> = ARTIFACTS,
+    }
+}
+
+impl From<StoredRun> for Run {
+    fn from(stored: StoredRun) -> Self {
+        stored
+            .run
+            .run(stored.output, stored.artifacts.unwrap_or_default().0)
+    }
+}
+
+/// Start of a query for [`StoredRun`].
+const SELECT_RUNS: &str = select!(StoredRun, " FROM run r WHERE ");
+
+row! {
+    /// Run `r` of a list, without a large output. `@if` and `@end` enclose what is read of the output.
+    struct ListedRunRow {
+        run: RunRow,
+        output: Option<String> = constcat::concat!(
+            "@if",
+            filled!(OUTPUT, "@column" = filled!(SHORT, "@column" = "o.output")),
+            "@end"
+        ),
+        artifacts: Option<Json<Vec<Artifact>>> = ARTIFACTS,
+        output_length: Option<i64> =
+            constcat::concat!("@if", filled!(OUTPUT, "@column" = "octet_length(o.output)"), "@end"),
+    }
+}
+
+impl From<ListedRunRow> for ListedRun {
+    fn from(listed: ListedRunRow) -> Self {
+        Self {
+            has_large_output: listed.output_length.is_some() && listed.output.is_none(),
+            run: listed
+                .run
+                .run(listed.output, listed.artifacts.unwrap_or_default().0),
+        }
+    }
+}
+
+/// Start of a query for [`ListedRunRow`].
+const SELECT_LISTED_RUNS: &str = filled!(
+    select!(ListedRunRow, " FROM run r WHERE "),
+    "@if" = "",
+    "@end" = ""
+);
+
+/// Surcharge on `@cost`: its percentage, rounded up. No step overflows if the percentage is 0.
+const SURCHARGE: &str =
+    "((@cost) / 100 * surcharge_percent + ((@cost) % 100 * surcharge_percent + 99) / 100)";
+
+/// `@cost` with the surcharge.
+const WITH_SURCHARGE: &str = constcat::concat!("@cost + ", SURCHARGE);
 
 /// Part of a run's budget that is left for the cost without the surcharge, rounded down. Cost and surcharge
 /// always fit the budget together.
-macro_rules! budget_without_surcharge {
-    () => {
-        "(max_cost_micros / (100 + surcharge_percent) * 100 \
-         + max_cost_micros % (100 + surcharge_percent) * 100 / (100 + surcharge_percent))"
-    };
-}
-use budget_without_surcharge;
+const BUDGET_WITHOUT_SURCHARGE: &str = "(max_cost_micros / (100 + surcharge_percent) * 100 \
+    + max_cost_micros % (100 + surcharge_percent) * 100 / (100 + surcharge_percent))";
 
 /// `queue.node_id` of a run that waits for the one node that has its content. No id of a node is negative.
 pub(crate) const OF_ITS_NODE: i64 = -1;
@@ -93,101 +194,7 @@ pub(crate) const OF_ITS_NODE: i64 = -1;
 /// `queue.node_id` of a waiting run whose organization is suspended.
 pub(crate) const PARKED: i64 = -2;
 
-/// Start of a query for runs with their outputs and artifacts. The output is looked up run by run: a planner
-/// that met an empty table of outputs would otherwise keep reading the whole of it.
-macro_rules! select_runs {
-    () => {
-        concat!(
-            "SELECT ",
-            run_columns!(),
-            ", (SELECT o.output FROM run_output o WHERE o.run_id = r.id), ",
-            $crate::runs::artifacts::artifacts_column!(),
-            " FROM run r WHERE "
-        )
-    };
-}
-use select_runs;
-
-/// Start of a query for runs of a list, for [`listed_run`]. A large output is left out.
-macro_rules! select_listed_runs {
-    () => {
-        concat!(
-            "SELECT ",
-            run_columns!(),
-            ", (SELECT ",
-            $crate::runs::large::short!("o.output"),
-            " FROM run_output o WHERE o.run_id = r.id), ",
-            $crate::runs::artifacts::artifacts_column!(),
-            ", (SELECT octet_length(o.output) FROM run_output o WHERE o.run_id = r.id) FROM run r WHERE "
-        )
-    };
-}
-use select_listed_runs;
-
-/// Parses the run in a row of [`select_listed_runs`].
-fn listed_run(row: &Row) -> Result<ListedRun> {
-    let run = run_with_output(row)?;
-    let has_output = row.opt_int(OUTPUT + 2)?.is_some();
-    Ok(ListedRun {
-        has_large_output: has_output && run.output.is_none(),
-        run,
-    })
-}
-
-/// Parses the run in a row of [`select_runs`].
-fn run_with_output(row: &Row) -> Result<Run> {
-    let output = row.opt_text(OUTPUT)?.map(str::to_owned);
-    Ok(Run {
-        artifacts: artifacts::parsed(row, OUTPUT + 1)?,
-        ..run_from(row, output)?
-    })
-}
-
-/// Parses the run in a row of [`run_columns`], with an output from elsewhere and without artifacts.
-fn run_from(row: &Row, output: Option<String>) -> Result<Run> {
-    let status: RunStatus = row.parse(1)?;
-    let tags = row.opt_text(11)?.map_or(Ok(Vec::new()), serde_json::from_str);
-    let zero_data_retention = row.int(12)? != 0;
-    let surcharge_percent = u32::try_from(row.int(19)?).ok();
-    let output_expires_at = row.opt_time(21)?;
-    Ok(Run {
-        id: row.parse(0)?,
-        status,
-        output,
-        error: row.opt_text(2)?.map(str::to_owned),
-        created_at: row.time(3)?,
-        started_at: row.opt_time(4)?,
-        finished_at: row.opt_time(5)?,
-        max_cost_micros: row.micros(6)?,
-        cost_micros: row.micros(7)?,
-        billing_pending: row.int(8)? != 0,
-        schedule_id: row.opt_parse(9)?,
-        workflow: row.opt_text(10)?.map(str::to_owned),
-        tags: tags.map_err(|error| Error::Corrupt(error.to_string()))?,
-        zero_data_retention,
-        usage: status.is_final().then(|| usage_from(row, 13)).transpose()?,
-        surcharge_percent: surcharge_percent.filter(|percent| zero_data_retention && *percent > 0),
-        surcharge_micros: row.micros(20)?,
-        output_available: zero_data_retention.then_some(output_expires_at.is_some()),
-        output_expires_at,
-        output_read_at: row.opt_time(22)?,
-        artifacts: Vec::new(),
-    })
-}
-
-/// Parses the usage of a run in the columns from `first` on, in the order of [`run_columns`].
-fn usage_from(row: &Row, first: usize) -> Result<RunUsage> {
-    Ok(RunUsage {
-        input_tokens: row.int(first)?,
-        output_tokens: row.int(first + 1)?,
-        cache_read_tokens: row.int(first + 2)?,
-        cache_write_tokens: row.int(first + 3)?,
-        model_calls: row.int(first + 4)?,
-        tool_calls: row.int(first + 5)?,
-    })
-}
-
-/// Parameters with the usage of a run, in the order of [`run_columns`].
+/// Parameters with the usage of a run, in the order of its columns.
 fn usage_params(usage: &RunUsage) -> [Val<'static>; 6] {
     [
         usage.input_tokens.into(),
@@ -199,24 +206,23 @@ fn usage_params(usage: &RunUsage) -> [Val<'static>; 6] {
     ]
 }
 
-macro_rules! insert_events {
-    ($rows:literal) => {
-        concat!(
-            "INSERT INTO event (run_id, seq, kind, data, created_at) {GUARDED}VALUES \
-             (CAST($1 AS TEXT), CAST($4 AS BIGINT), CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS BIGINT))",
-            $rows,
-            "{BY_FENCE}"
-        )
-    };
-}
+/// Statement that inserts an event, and `@more`.
+const INSERT_EVENT: &str = "INSERT INTO event (run_id, seq, kind, data, created_at) {GUARDED}VALUES \
+    (CAST($1 AS TEXT), CAST($4 AS BIGINT), CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS BIGINT))@more{BY_FENCE}";
 
 /// Statements that insert one, two, three and four events. A statement for each event would cost more than
 /// its row.
 const INSERT_EVENTS: [&str; 4] = [
-    insert_events!(""),
-    insert_events!(", ($1, $8, $9, $10, $11)"),
-    insert_events!(", ($1, $8, $9, $10, $11), ($1, $12, $13, $14, $15)"),
-    insert_events!(", ($1, $8, $9, $10, $11), ($1, $12, $13, $14, $15), ($1, $16, $17, $18, $19)"),
+    filled!(INSERT_EVENT, "@more" = ""),
+    filled!(INSERT_EVENT, "@more" = ", ($1, $8, $9, $10, $11)"),
+    filled!(
+        INSERT_EVENT,
+        "@more" = ", ($1, $8, $9, $10, $11), ($1, $12, $13, $14, $15)"
+    ),
+    filled!(
+        INSERT_EVENT,
+        "@more" = ", ($1, $8, $9, $10, $11), ($1, $12, $13, $14, $15), ($1, $16, $17, $18, $19)"
+    ),
 ];
 
 /// Position of the last event once `events` are recorded after those of the fence.
@@ -257,7 +263,7 @@ fn stored(event: &EventType, at: Timestamp) -> Result<NewEvent> {
 pub(crate) fn json_ids<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Result<String> {
     let ids = rows
         .into_iter()
-        .map(|row| row.text(0))
+        .map(Row::only::<&str>)
         .collect::<Result<Vec<_>>>()?;
     serde_json::to_string(&ids).map_err(|error| Error::Corrupt(error.to_string()))
 }

@@ -45,7 +45,7 @@ impl Store {
             })
             .await?;
         Ok(match held {
-            Some(row) if !row.parse::<RunStatus>(0)?.may_become(next) => {
+            Some(row) if !row.only::<RunStatus>()?.may_become(next) => {
                 Error::Conflict("the run may not go from its status to this one")
             }
             Some(_) | None => Error::Fenced,

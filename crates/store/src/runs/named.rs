@@ -9,19 +9,15 @@ use super::{
 };
 use crate::{
     Error, Result, Store,
-    db::vals,
+    db::{Row, vals},
     nodes::{LOCK, NodeId},
     runs::Claim,
 };
 
 /// Condition for a run in the queue whose holder is a lost node. The COALESCE keeps the planner from the index of held
 /// runs, which it would walk.
-macro_rules! holder_is_lost {
-    () => {
-        "COALESCE(q.node_id, -1) >= 0 \
-         AND (SELECT n.id FROM node n WHERE n.id = q.node_id AND n.ended_at IS NULL) IS NULL"
-    };
-}
+const HOLDER_IS_LOST: &str = "COALESCE(q.node_id, -1) >= 0 \
+    AND (SELECT n.id FROM node n WHERE n.id = q.node_id AND n.ended_at IS NULL) IS NULL";
 
 impl Store {
     /// System: takes over `run` for `node` if a lost node holds it and it may be resumed. [`sweep`](Self::sweep) ends
@@ -32,9 +28,9 @@ impl Store {
                 // Runs are claimed under this lock, so the run goes to one node only.
                 tx.exec(LOCK, vals![])?;
                 let lost = tx.query_all(
-                    concat!(
+                    constcat::concat!(
                         "SELECT q.run_id FROM queue q WHERE q.run_id = $1 AND ",
-                        holder_is_lost!(),
+                        HOLDER_IS_LOST,
                         " AND (SELECT r.id FROM run r WHERE r.id = q.run_id AND r.zero_data_retention = 0 \
                           AND r.status <> $2 AND r.resumes < $3) IS NOT NULL"
                     ),
@@ -57,9 +53,9 @@ impl Store {
             .read(move |tx| {
                 // Every id of a node is positive. The condition says it, so that the index serves the query.
                 tx.query_all(
-                    concat!(
+                    constcat::concat!(
                         "SELECT q.run_id FROM queue q WHERE q.run_id {IN}SELECT value FROM {JSON_EACH}($1){END} AND ((",
-                        holder_is_lost!(),
+                        HOLDER_IS_LOST,
                         ") OR (q.node_id IS NULL AND (SELECT o.id FROM node o WHERE o.id >= 0 AND o.id <> $2 \
                           AND o.ended_at IS NULL LIMIT 1) IS NULL))"
                     ),
@@ -67,6 +63,6 @@ impl Store {
                 )
             })
             .await?;
-        rows.iter().map(|row| row.parse(0)).collect()
+        rows.iter().map(Row::only).collect()
     }
 }

@@ -4,7 +4,7 @@ use sortie_api::{RunId, RunStatus};
 
 use crate::{
     Error, Result, Store,
-    db::{Stmt, batch, vals},
+    db::{ReadRow, Row, Stmt, batch, row, select, vals},
     nodes::NodeId,
 };
 
@@ -17,38 +17,35 @@ pub struct Watched {
     pub cancelled: Vec<RunId>,
 }
 
-/// Progress of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
-    /// Number of the current attempt.
-    pub attempt: i64,
-    /// Status of the run.
-    pub status: RunStatus,
-    /// Number of the last event.
-    pub last_event: i64,
-    /// Whether the cost of the run is still to be settled.
-    pub is_billing_pending: bool,
+row! {
+    /// Progress of a run.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Position {
+        /// Number of the current attempt.
+        pub attempt: i64 = "attempt",
+        /// Status of the run.
+        pub status: RunStatus = "status",
+        /// Number of the last event.
+        pub last_event: i64 = "last_event",
+        /// Whether the cost of the run is still to be settled.
+        pub is_billing_pending: bool = "billing_pending",
+    }
+}
+
+row! {
+    struct LastEventRow {
+        run: RunId = "id",
+        last_event: i64 = "last_event",
+    }
 }
 
 impl Store {
     /// Worker: returns the progress of a run, whatever its status. A worker that lost the answer to a write
     /// learns whether the write took place.
     pub async fn position(&self, run: RunId) -> Result<Position> {
-        let row = self
-            .db
-            .read(move |tx| {
-                tx.query_one(
-                    "SELECT attempt, status, last_event, billing_pending FROM run WHERE id = $1",
-                    vals![run],
-                )
-            })
-            .await?;
-        Ok(Position {
-            attempt: row.int(0)?,
-            status: row.parse(1)?,
-            last_event: row.int(2)?,
-            is_billing_pending: row.int(3)? != 0,
-        })
+        self.db
+            .read(move |tx| tx.read_one(select!(Position, " FROM run WHERE id = $1"), vals![run]))
+            .await
     }
 
     /// System: returns those of `runs` that are not settled, in no particular order. The files that they need
@@ -64,7 +61,7 @@ impl Store {
                 )
             })
             .await?;
-        rows.iter().map(|row| row.parse(0)).collect()
+        rows.iter().map(Row::only).collect()
     }
 
     /// System: returns the last event of each of `followed` that exists, and the runs of `node` that were
@@ -78,7 +75,10 @@ impl Store {
                     tx,
                     &[
                         Stmt::new(
-                            "SELECT id, last_event FROM run WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END}",
+                            select!(
+                                LastEventRow,
+                                " FROM run WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END}"
+                            ),
                             vals![ids.as_str()],
                         ),
                         Stmt::new(
@@ -94,13 +94,9 @@ impl Store {
             positions: positions
                 .rows
                 .iter()
-                .map(|row| Ok((row.parse(0)?, row.int(1)?)))
+                .map(|row| LastEventRow::read(row).map(|found| (found.run, found.last_event)))
                 .collect::<Result<_>>()?,
-            cancelled: cancelled
-                .rows
-                .iter()
-                .map(|row| row.parse(0))
-                .collect::<Result<_>>()?,
+            cancelled: cancelled.rows.iter().map(Row::only).collect::<Result<_>>()?,
         })
     }
 }

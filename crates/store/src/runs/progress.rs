@@ -1,32 +1,27 @@
 //! Progress of one run, for clients that wait for it and for clients that follow its events.
 
-use sortie_api::{Micros, OrgId, RunId, RunStatus, RunUsage, Timestamp, event::EventType};
+use sortie_api::{Micros, OrgId, RunId, RunUsage, Timestamp, event::EventType};
 
-use super::{
-    OUTPUT, artifacts, listed_run,
-    read::{listed_event, select_listed_events},
-    run_columns,
-};
+use super::{ListedRunRow, read::select_listed_events};
 use crate::{
     Error, Result, Store,
-    db::{Stmt, Tx, batch, vals},
-    runs::{
-        Followed, Progress,
-        large::{ListedEvent, short},
-    },
+    db::{ReadRow, Stmt, Tx, batch, filled, row, select, vals},
+    runs::{Followed, Progress, large::ListedEvent},
 };
 
-/// A recorded event as stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EventRow {
-    /// Position in the run, from 1.
-    pub seq: i64,
-    /// Type of the event.
-    pub kind: String,
-    /// Data of the event, a JSON object.
-    pub data: String,
-    /// Time that the event was recorded with.
-    pub created_at: Timestamp,
+row! {
+    /// A recorded event as stored.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct EventRow {
+        /// Position in the run, from 1.
+        pub seq: i64 = "seq",
+        /// Type of the event.
+        pub kind: String = "kind",
+        /// Data of the event, a JSON object.
+        pub data: String = "data",
+        /// Time that the event was recorded with.
+        pub created_at: Timestamp = "created_at",
+    }
 }
 
 /// An event to append.
@@ -85,35 +80,28 @@ pub struct NewEntries {
     pub data: Vec<String>,
 }
 
-/// Column of the status in [`run_columns`].
-const STATUS: usize = 1;
-/// Column of the zero data retention in [`run_columns`].
-const RETENTION: usize = 12;
+row! {
+    struct ProgressRow {
+        progress: Progress,
+        is_unretained: bool = "zero_data_retention",
+    }
+}
 
-/// Column of the last event in [`follow`]: behind the columns of [`run_columns`], the output, the artifacts and the length
-/// of the output.
-const LAST_EVENT: usize = OUTPUT + 3;
+impl ProgressRow {
+    fn retained(self) -> Result<Progress> {
+        if self.is_unretained {
+            return Err(Error::Unretained);
+        }
+        Ok(self.progress)
+    }
+}
 
 impl Store {
     /// Returns the status and the last event of a run; `Unretained` if its events are not stored.
     pub async fn progress(&self, org: OrgId, id: RunId) -> Result<Progress> {
-        let row = self
-            .db
-            .read(move |tx| {
-                tx.query_opt(
-                    "SELECT status, last_event, zero_data_retention FROM run WHERE id = $2 AND org_id = $1",
-                    vals![org, id],
-                )
-            })
-            .await?
-            .ok_or(Error::NotFound)?;
-        if row.int(2)? != 0 {
-            return Err(Error::Unretained);
-        }
-        Ok(Progress {
-            status: row.parse::<RunStatus>(0)?,
-            last_event: row.int(1)?,
-        })
+        let sql = select!(ProgressRow, " FROM run WHERE id = $2 AND org_id = $1");
+        let row: ProgressRow = self.db.read(move |tx| tx.read_one(sql, vals![org, id])).await?;
+        row.retained()
     }
 
     /// Returns the next data for a follower that has the events up to `after`: the progress of the run and at
@@ -132,16 +120,16 @@ fn follow(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) ->
         tx,
         &[
             Stmt::new(
-                concat!(
+                constcat::concat!(
                     "SELECT ",
-                    run_columns!(),
-                    ", CASE WHEN r.outcome IS NOT NULL AND r.last_event <= $3 THEN (SELECT ",
-                    short!("o.output"),
-                    " FROM run_output o WHERE o.run_id = r.id) END, ",
-                    artifacts::artifacts_column!(),
-                    ", CASE WHEN r.outcome IS NOT NULL AND r.last_event <= $3 \
-                       THEN (SELECT octet_length(o.output) FROM run_output o WHERE o.run_id = r.id) END, \
-                       r.last_event FROM run r WHERE r.id = $2 AND r.org_id = $1"
+                    ProgressRow::COLUMNS,
+                    ", ",
+                    filled!(
+                        ListedRunRow::COLUMNS,
+                        "@if" = "CASE WHEN r.outcome IS NOT NULL AND r.last_event <= $3 THEN ",
+                        "@end" = " END"
+                    ),
+                    " FROM run r WHERE r.id = $2 AND r.org_id = $1"
                 ),
                 vals![org, id, reach],
             )
@@ -150,13 +138,10 @@ fn follow(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) ->
         ],
     )?;
     let row = run.rows.first().ok_or(Error::NotFound)?;
-    if row.int(RETENTION)? != 0 {
-        return Err(Error::Unretained);
-    }
-    let (status, last_event): (RunStatus, _) = (row.parse(STATUS)?, row.int(LAST_EVENT)?);
+    let Progress { status, last_event } = ProgressRow::read(row)?.retained()?;
     // A client that asks for events after a number that does not exist yet gets none that came meanwhile.
     let events: Vec<ListedEvent> = if after <= last_event {
-        events.rows.iter().map(listed_event).collect::<Result<_>>()?
+        events.rows.iter().map(ListedEvent::read).collect::<Result<_>>()?
     } else {
         Vec::new()
     };
@@ -172,6 +157,9 @@ fn follow(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) ->
                 .map_or(last_event, |event| last_event.max(event.seq)),
         },
         events,
-        run: is_last.then(|| listed_run(row)).transpose()?,
+        run: is_last
+            .then(|| ListedRunRow::read_from(row, ProgressRow::WIDTH))
+            .transpose()?
+            .map(Into::into),
     })
 }

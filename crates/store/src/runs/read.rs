@@ -2,33 +2,48 @@
 
 use sortie_api::{OrgId, Run, RunId, RunStatus};
 
-use super::{listed_run, run_columns, run_with_output, select_listed_runs, select_runs};
+use super::{ListedRunRow, SELECT_LISTED_RUNS, SELECT_RUNS, StoredRun};
 use crate::{
     Error, Result, Store,
-    db::{Row, Stmt, Tx, batch, vals},
+    db::{ReadRow, Stmt, Tx, batch, filled, row, select, vals},
     runs::{
         EventRow,
-        large::{ListedEvent, ListedRun, short},
+        large::{ListedEvent, ListedRun, SHORT},
     },
 };
 
-/// Stored definition of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredDefinition {
-    /// The JSON of the resolved `RunRequest`. None where it is a large text.
-    pub request: Option<String>,
-    /// Names of the inline connections whose credentials are not in the definition, as a JSON array. None where there are
-    /// no such connections.
-    pub requires_credentials: Option<String>,
+/// Column of the definition of the run `r`.
+const DEFINITION: &str = "(SELECT @column FROM run_definition d WHERE d.run_id = r.id)";
+
+row! {
+    /// Stored definition of a run.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct StoredDefinition {
+        /// The JSON of the resolved `RunRequest`. None where it is a large text.
+        pub request: Option<String> =
+            filled!(DEFINITION, "@column" = filled!(SHORT, "@column" = "d.definition")),
+        /// Names of the inline connections whose credentials are not in the definition, as a JSON array. None where there are
+        /// no such connections.
+        pub requires_credentials: Option<String> = filled!(DEFINITION, "@column" = "d.requires_credentials"),
+    }
 }
 
-/// Progress of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Current status of the run.
-    pub status: RunStatus,
-    /// Number of the run's last event so far.
-    pub last_event: i64,
+row! {
+    struct DefinitionRow {
+        definition: StoredDefinition,
+        length: Option<i64> = filled!(DEFINITION, "@column" = "octet_length(d.definition)"),
+    }
+}
+
+row! {
+    /// Progress of a run.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Progress {
+        /// Current status of the run.
+        pub status: RunStatus = "status",
+        /// Number of the run's last event so far.
+        pub last_event: i64 = "last_event",
+    }
 }
 
 /// Next part of a run's event stream for one reader.
@@ -41,6 +56,8 @@ pub struct Followed {
     /// The run; a large output is left out. None before its status is terminal and `events` ends with its last event.
     pub run: Option<ListedRun>,
 }
+/// Query for the run with an idempotency key, as [`StoredRun`].
+pub(super) const OF_KEY: &str = constcat::concat!(SELECT_RUNS, "r.org_id = $1 AND r.idempotency_key = $2");
 
 impl Store {
     /// Returns a run with its output.
@@ -52,13 +69,13 @@ impl Store {
     pub async fn get_listed_run(&self, org: OrgId, id: RunId) -> Result<ListedRun> {
         self.db
             .read(move |tx| {
-                let row = tx.query_one(
-                    concat!(select_listed_runs!(), "r.id = $2 AND r.org_id = $1"),
+                tx.read_one::<ListedRunRow>(
+                    constcat::concat!(SELECT_LISTED_RUNS, "r.id = $2 AND r.org_id = $1"),
                     vals![org, id],
-                )?;
-                listed_run(&row)
+                )
             })
             .await
+            .map(Into::into)
     }
 
     /// Returns the run that was created under an idempotency key, with its output.
@@ -66,11 +83,8 @@ impl Store {
         let key = key.to_owned();
         self.db
             .read(move |tx| {
-                let found = tx.query_opt(
-                    concat!(select_runs!(), "r.org_id = $1 AND r.idempotency_key = $2"),
-                    vals![org, key.as_str()],
-                )?;
-                found.as_ref().map(run_with_output).transpose()
+                let found: Option<StoredRun> = tx.read_opt(OF_KEY, vals![org, key.as_str()])?;
+                Ok(found.map(Into::into))
             })
             .await
     }
@@ -79,22 +93,12 @@ impl Store {
     pub async fn run_definition(&self, org: OrgId, id: RunId) -> Result<StoredDefinition> {
         self.db
             .read(move |tx| {
-                let row = tx.query_one(
-                    concat!(
-                        "SELECT (SELECT ",
-                        short!("d.definition"),
-                        " FROM run_definition d WHERE d.run_id = r.id), \
-                         (SELECT d.requires_credentials FROM run_definition d WHERE d.run_id = r.id), \
-                         (SELECT octet_length(d.definition) FROM run_definition d WHERE d.run_id = r.id) FROM run r \
-                         WHERE r.id = $2 AND r.org_id = $1"
-                    ),
+                let row: DefinitionRow = tx.read_one(
+                    select!(DefinitionRow, " FROM run r WHERE r.id = $2 AND r.org_id = $1"),
                     vals![org, id],
                 )?;
-                row.opt_int(2)?.ok_or(Error::Unretained)?;
-                Ok(StoredDefinition {
-                    request: row.opt_text(0)?.map(str::to_owned),
-                    requires_credentials: row.opt_text(1)?.map(str::to_owned),
-                })
+                row.length.ok_or(Error::Unretained)?;
+                Ok(row.definition)
             })
             .await
     }
@@ -103,12 +107,7 @@ impl Store {
     /// `Unretained` for a run whose events are not stored.
     pub async fn events_after(&self, org: OrgId, id: RunId, after: i64, limit: u32) -> Result<Vec<EventRow>> {
         self.db
-            .read(move |tx| {
-                events(tx, (org, id), select_events(id, after, limit))?
-                    .iter()
-                    .map(event_from)
-                    .collect()
-            })
+            .read(move |tx| events(tx, (org, id), select_events(id, after, limit)))
             .await
     }
 
@@ -121,26 +120,18 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<ListedEvent>> {
         self.db
-            .read(move |tx| {
-                events(tx, (org, id), select_listed_events(id, after, limit))?
-                    .iter()
-                    .map(listed_event)
-                    .collect()
-            })
+            .read(move |tx| events(tx, (org, id), select_listed_events(id, after, limit)))
             .await
     }
 }
 
 pub(super) fn get(tx: &mut dyn Tx, org: OrgId, id: RunId) -> Result<Run> {
-    let row = tx.query_one(
-        concat!(select_runs!(), "r.id = $2 AND r.org_id = $1"),
-        vals![org, id],
-    )?;
-    run_with_output(&row)
+    let sql = constcat::concat!(SELECT_RUNS, "r.id = $2 AND r.org_id = $1");
+    tx.read_one::<StoredRun>(sql, vals![org, id]).map(Into::into)
 }
 
-/// Returns the rows that `select` finds for a run of the organization whose events are stored.
-fn events(tx: &mut dyn Tx, (org, id): (OrgId, RunId), select: Stmt<'static>) -> Result<Vec<Row>> {
+/// Returns the events that `select` finds for a run of the organization whose events are stored.
+fn events<T: ReadRow>(tx: &mut dyn Tx, (org, id): (OrgId, RunId), select: Stmt<'static>) -> Result<Vec<T>> {
     let [run, events] = batch(
         tx,
         &[
@@ -152,47 +143,21 @@ fn events(tx: &mut dyn Tx, (org, id): (OrgId, RunId), select: Stmt<'static>) -> 
             select,
         ],
     )?;
-    if run.rows.first().ok_or(Error::NotFound)?.int(0)? != 0 {
+    if run.rows.first().ok_or(Error::NotFound)?.only()? {
         return Err(Error::Unretained);
     }
-    Ok(events.rows)
+    events.rows.iter().map(T::read).collect()
 }
 
-/// Statement that reads events after `after`, for [`event_from`].
+/// Events of a run after a position.
+const AFTER: &str = " FROM event WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3";
+
+/// Statement that reads events after `after`, as [`EventRow`].
 pub(super) fn select_events(id: RunId, after: i64, limit: u32) -> Stmt<'static> {
-    Stmt::new(
-        "SELECT seq, kind, data, created_at FROM event \
-         WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3",
-        vals![id, after, limit],
-    )
+    Stmt::new(select!(EventRow, AFTER), vals![id, after, limit])
 }
 
-pub(super) fn event_from(row: &Row) -> Result<EventRow> {
-    Ok(EventRow {
-        seq: row.int(0)?,
-        kind: row.text(1)?.to_owned(),
-        data: row.text(2)?.to_owned(),
-        created_at: row.time(3)?,
-    })
-}
-
-/// Statement that reads events after `after`, for [`listed_event`].
+/// Statement that reads events after `after`, as [`ListedEvent`].
 pub(super) fn select_listed_events(id: RunId, after: i64, limit: u32) -> Stmt<'static> {
-    Stmt::new(
-        concat!(
-            "SELECT seq, kind, ",
-            short!("data"),
-            ", created_at FROM event WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3"
-        ),
-        vals![id, after, limit],
-    )
-}
-
-pub(super) fn listed_event(row: &Row) -> Result<ListedEvent> {
-    Ok(ListedEvent {
-        seq: row.int(0)?,
-        kind: row.text(1)?.to_owned(),
-        data: row.opt_text(2)?.map(str::to_owned),
-        created_at: row.time(3)?,
-    })
+    Stmt::new(select!(ListedEvent, AFTER), vals![id, after, limit])
 }

@@ -13,7 +13,7 @@ use sortie_api::{OrgId, RunStatus, Timestamp};
 use super::{artifacts, json_ids};
 use crate::{
     Error, Found, Result, Store,
-    db::{Row, Stmt, Tx, vals},
+    db::{Json, ReadRow, Row, Stmt, Tx, filled, row, select, vals},
     files::blobs::{ids_of, json, uncount},
     found::page_by_id,
 };
@@ -78,18 +78,44 @@ pub struct Deleted {
 #[derive(Debug, Default)]
 pub struct Undeletable(Vec<String>);
 
-macro_rules! of_runs {
-    ($($table:literal)+) => {
-        [$(concat!("DELETE FROM ", $table, " WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END}")),+]
-    };
-}
-
 /// Statements that delete what belongs to the runs `$1`, in the order of locks. Two tables are left out: a
 /// settled run has left `queue`, and the rows of `run_tag` are found by their tags.
-const BELONGINGS: [&str; 10] = of_runs![
-    "event" "journal" "run_definition" "run_output" "run_secret" "run_artifacts" "artifact_blob" "delivery"
-    "delivery_attempt" "unretained"
+const BELONGINGS: [&str; 10] = [
+    filled!(DELETE, "@table" = "event"),
+    filled!(DELETE, "@table" = "journal"),
+    filled!(DELETE, "@table" = "run_definition"),
+    filled!(DELETE, "@table" = "run_output"),
+    filled!(DELETE, "@table" = "run_secret"),
+    filled!(DELETE, "@table" = "run_artifacts"),
+    filled!(DELETE, "@table" = "artifact_blob"),
+    filled!(DELETE, "@table" = "delivery"),
+    filled!(DELETE, "@table" = "delivery_attempt"),
+    filled!(DELETE, "@table" = "unretained"),
 ];
+
+const DELETE: &str = "DELETE FROM @table WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END}";
+
+row! {
+    struct OrganizationRow {
+        org: OrgId = "id",
+        usage_until: Timestamp = "usage_until",
+    }
+}
+
+row! {
+    struct ExpiredRun {
+        id: String = "id",
+        last_event: i64 = "last_event",
+    }
+}
+
+row! {
+    struct DeletedRun {
+        id: String = "id",
+        created_at: Timestamp = "created_at",
+        tags: Option<Json<Vec<String>>> = "tags",
+    }
+}
 
 impl Store {
     /// System: deletes finished and settled runs of an organization that have expired, with everything that
@@ -157,12 +183,15 @@ impl Store {
             .db
             .read(move |tx| {
                 tx.query_all(
-                    "SELECT id, usage_until FROM organization WHERE id > $1 ORDER BY id LIMIT $2",
+                    select!(
+                        OrganizationRow,
+                        " FROM organization WHERE id > $1 ORDER BY id LIMIT $2"
+                    ),
                     vals![after.as_str(), limit],
                 )
             })
             .await?;
-        let read = |row: &Row| Ok((row.parse(0)?, row.time(1)?));
+        let read = |row: &Row| OrganizationRow::read(row).map(|found| (found.org, found.usage_until));
         Ok(page_by_id(&rows, limit, "organization", read))
     }
 }
@@ -179,13 +208,16 @@ fn delete_expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch, skipped: &str) 
 /// Deletes those of the runs `ids` that have expired. Returns their number.
 fn delete(tx: &mut dyn Tx, expiry: Expiry, ids: &[String]) -> Result<u64> {
     let ids = serde_json::to_string(ids).map_err(|error| Error::Corrupt(error.to_string()))?;
-    let deleted = tx.query_all(
-        "DELETE FROM run WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND org_id = $2 \
+    let rows = tx.query_all(
+        constcat::concat!(
+            "DELETE FROM run WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND org_id = $2 \
          AND outcome IS NOT NULL AND billing_pending = 0 AND finished_at < $3 \
          AND (SELECT d.run_id FROM delivery d WHERE d.run_id = run.id AND d.due_at IS NOT NULL \
          AND CAST($4 AS BIGINT) = 1) IS NULL \
          AND (SELECT l.run_id FROM late_run l WHERE l.run_id = run.id) IS NULL \
-         RETURNING id, created_at, tags",
+         RETURNING ",
+            DeletedRun::COLUMNS
+        ),
         vals![
             ids.as_str(),
             expiry.org,
@@ -193,11 +225,12 @@ fn delete(tx: &mut dyn Tx, expiry: Expiry, ids: &[String]) -> Result<u64> {
             expiry.open_callbacks.waits()
         ],
     )?;
-    let ids = json_ids(&deleted)?;
+    let ids = json_ids(&rows)?;
+    let deleted: Vec<DeletedRun> = rows.iter().map(DeletedRun::read).collect::<Result<_>>()?;
     let mut statements = vec![artifacts::defer_checks(&ids, expiry.check_at)];
     statements.extend(BELONGINGS.iter().map(|sql| Stmt::new(sql, vals![ids.as_str()])));
-    for row in &deleted {
-        statements.extend(delete_tags(expiry.org, row)?);
+    for run in &deleted {
+        statements.extend(delete_tags(expiry.org, run));
     }
     let answers = tx.batch(&statements)?;
     if let Some(deferred) = answers.first().filter(|deferred| !deferred.rows.is_empty()) {
@@ -213,13 +246,16 @@ fn expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch, skipped: &str) -> Resu
         .map(|outcome| {
             Stmt::new(
                 // The order by the outcome, which is one, binds the planner to the index of outcomes.
-                "SELECT id, last_event FROM run WHERE org_id = $1 AND outcome >= $2 AND created_at >= 0 \
+                select!(
+                    ExpiredRun,
+                    " FROM run WHERE org_id = $1 AND outcome >= $2 AND created_at >= 0 \
                  AND (outcome, created_at) < ($2, $3) AND finished_at < $4 AND billing_pending = 0 \
                  AND (SELECT d.run_id FROM delivery d WHERE d.run_id = run.id AND d.due_at IS NOT NULL \
                  AND CAST($6 AS BIGINT) = 1) IS NULL \
                  AND (SELECT l.run_id FROM late_run l WHERE l.run_id = run.id) IS NULL \
                  AND NOT id {IN}SELECT value FROM {JSON_EACH}($7){END} \
-                 ORDER BY outcome, created_at, id LIMIT $5",
+                 ORDER BY outcome, created_at, id LIMIT $5"
+                ),
                 vals![
                     expiry.org,
                     outcome,
@@ -237,32 +273,26 @@ fn expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch, skipped: &str) -> Resu
     for answer in tx.batch(&statements)? {
         more |= answer.rows.len() >= limit;
         for row in &answer.rows {
-            events = events.saturating_add(row.int(1)?);
+            let run = ExpiredRun::read(row)?;
+            events = events.saturating_add(run.last_event);
             if ids.len() >= limit || (events > batch.events && !ids.is_empty()) {
                 return Ok((ids, true));
             }
-            ids.push(row.text(0)?.to_owned());
+            ids.push(run.id);
         }
     }
     Ok((ids, more))
 }
 
 /// Statements that take a deleted run out of the lists of its tags.
-fn delete_tags(org: OrgId, run: &Row) -> Result<Vec<Stmt<'_>>> {
-    let tags: Vec<String> = match run.opt_text(2)? {
-        Some(tags) => serde_json::from_str(tags).map_err(|error| Error::Corrupt(error.to_string()))?,
-        None => return Ok(Vec::new()),
-    };
-    let (at, id) = (run.time(1)?, run.text(0)?);
-    Ok(tags
-        .into_iter()
-        .map(|tag| {
-            Stmt::new(
-                "DELETE FROM run_tag WHERE org_id = $1 AND tag = $2 AND created_at = $3 AND run_id = $4",
-                vals![org, tag, at, id],
-            )
-        })
-        .collect())
+fn delete_tags(org: OrgId, run: &DeletedRun) -> impl Iterator<Item = Stmt<'_>> {
+    let tags = run.tags.iter().flat_map(|Json(tags)| tags);
+    tags.map(move |tag| {
+        Stmt::new(
+            "DELETE FROM run_tag WHERE org_id = $1 AND tag = $2 AND created_at = $3 AND run_id = $4",
+            vals![org, tag.as_str(), run.created_at, run.id.as_str()],
+        )
+    })
 }
 
 /// Tables whose rows are deleted with a run.

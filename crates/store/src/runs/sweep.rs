@@ -8,17 +8,17 @@ use std::time::Duration;
 use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp, event::EventType};
 
 use super::{
-    budget_without_surcharge, json_ids,
-    lost::{NONE, json, lost_runs},
+    BUDGET_WITHOUT_SURCHARGE, SURCHARGE, WITH_SURCHARGE, json_ids,
+    lost::{LostRun, NONE, json, lost_runs},
     moves::sources,
-    price::{price_of, rate_params, until_cancelled},
-    status_event, stored, surcharge,
+    price::{PRICE, UNTIL_CANCELLED, rate_params},
+    status_event, stored,
     takeover::{MAX_TAKEOVERS, take_over},
 };
 use crate::{
     Error, Result, Store,
-    db::{Row, Stmt, Tx, Val, batch, readable, vals},
-    money::settle::{SettledAt, settle, settled, settled_columns},
+    db::{ReadRow, Row, Stmt, Tx, Val, batch, filled, readable, row, select, vals},
+    money::settle::{OwnedRun, SETTLES, SettledAt, SettledRun, settle},
     nodes::{LOCK, NodeId, SeenLease},
     outbox::deliveries::deliveries_are_due,
     runs::{Claim, NewEvent},
@@ -72,40 +72,33 @@ const UNRETAINED_REASON: &str = "the node that had its content was lost";
 /// waits for the next sweep.
 const MAX_SKIPPED: usize = 1_000;
 
-/// Cost of a run after `$elapsed` microseconds, without the surcharge. It is the recorded cost, or the price
+/// Cost of a run after `@elapsed` microseconds, without the surcharge. It is the recorded cost, or the price
 /// of the seconds so far if that is more, but at most the budget.
-macro_rules! cost_after {
-    ($elapsed:expr, $rate:literal, $seconds:literal) => {
-        concat!(
-            "{LEAST}(",
-            budget_without_surcharge!(),
-            ", {GREATEST}(cost_micros - surcharge_micros, ",
-            price_of!($elapsed, $rate, $seconds),
-            "))"
-        )
-    };
-}
+const COST_AFTER: &str = constcat::concat!(
+    "{LEAST}(",
+    BUDGET_WITHOUT_SURCHARGE,
+    ", {GREATEST}(cost_micros - surcharge_micros, ",
+    PRICE,
+    "))"
+);
 
-/// Sets the cost of a run after `$elapsed` microseconds, with the surcharge, which is rounded up and always
+/// Sets the cost of a run after `@elapsed` microseconds, with the surcharge, which is rounded up and always
 /// fits the budget.
-macro_rules! set_cost {
-    ($elapsed:expr, $rate:literal, $seconds:literal) => {
-        concat!(
-            "cost_micros = ",
-            cost_after!($elapsed, $rate, $seconds),
-            " + ",
-            surcharge!(cost_after!($elapsed, $rate, $seconds)),
-            ", surcharge_micros = ",
-            surcharge!(cost_after!($elapsed, $rate, $seconds))
-        )
-    };
-}
+const SET_COST: &str = constcat::concat!(
+    "cost_micros = ",
+    filled!(WITH_SURCHARGE, "@cost" = COST_AFTER),
+    ", surcharge_micros = ",
+    filled!(SURCHARGE, "@cost" = COST_AFTER)
+);
 
 /// Time in microseconds from the first claim of a run to now, which is `$3` on the clock of the node.
-macro_rules! until_now {
-    () => {
-        "COALESCE(COALESCE({NOW}, $3) - clock_started_at, $3 - started_at, 0)"
-    };
+const UNTIL_NOW: &str = "COALESCE(COALESCE({NOW}, $3) - clock_started_at, $3 - started_at, 0)";
+
+row! {
+    struct HeldRow {
+        run: RunId = "q.run_id",
+        status: Option<String> = "(SELECT r.status FROM run r WHERE r.id = q.run_id)",
+    }
 }
 
 /// Events and price for runs that end here.
@@ -131,7 +124,7 @@ impl Ending {
         })
     }
 
-    /// Last two parameters of [`cost_after`].
+    /// Last two parameters of [`PRICE`].
     fn price(&self) -> [Val<'static>; 2] {
         rate_params(self.compute_micros_per_second)
     }
@@ -268,16 +261,19 @@ impl Store {
             .db
             .read(move |tx| {
                 tx.query_all(
-                    "SELECT q.run_id, (SELECT r.status FROM run r WHERE r.id = q.run_id) FROM queue q \
-                     WHERE q.node_id = $1 ORDER BY q.node_id, q.run_id",
+                    select!(
+                        HeldRow,
+                        " FROM queue q WHERE q.node_id = $1 ORDER BY q.node_id, q.run_id"
+                    ),
                     vals![node],
                 )
             })
             .await?;
         Ok(readable(&rows, "held run", |row| {
+            let held = HeldRow::read(row)?;
             Ok(Held {
-                run: row.parse(0)?,
-                status: row.parse(1).ok(),
+                run: held.run,
+                status: held.status.and_then(|status| status.parse().ok()),
             })
         }))
     }
@@ -307,7 +303,7 @@ fn step_of(
         return Ok(Swept::default());
     };
     for rows in &mut found {
-        rows.retain(|row| row.text(0).is_ok_and(|id| id == run));
+        rows.retain(|row| row.only().is_ok_and(|id: &str| id == run));
     }
     let [_, to_take, _] = &mut found;
     if places == 0 {
@@ -327,10 +323,11 @@ fn handle(
     let mut open = 0;
     let mut ids = Vec::with_capacity(to_end.len());
     for row in &to_end {
-        let counts = row.opt_text(1)? != Some(RunStatus::Cancelled.as_str());
+        let lost = LostRun::read(row)?;
+        let counts = lost.status.as_deref() != Some(RunStatus::Cancelled.as_str());
         open += usize::from(counts);
         if !counts || open <= left {
-            ids.push(row.text(0)?);
+            ids.push(lost.run);
         }
     }
     let mut swept = Swept::default();
@@ -440,27 +437,37 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
             lock(&ids),
             charge_calls(&ids, ending),
             Stmt::new(
-                concat!(
+                constcat::concat!(
                     "UPDATE run SET status = $2, outcome = $2, finished_at = $3, ",
-                    settled!(),
+                    SETTLES,
                     ", error = CASE WHEN zero_data_retention = 1 THEN $11 ELSE $4 END, \
                      last_event = last_event + 2, ",
-                    set_cost!(until_now!(), "$9", "$10"),
+                    filled!(
+                        SET_COST,
+                        "@elapsed" = UNTIL_NOW,
+                        "@rate" = "$9",
+                        "@seconds" = "$10"
+                    ),
                     " WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND status IN ($5, $6, $7, $8) RETURNING ",
-                    settled_columns!("cost_micros")
+                    filled!(SettledRun::COLUMNS, "@cost" = "cost_micros")
                 ),
                 change,
             ),
             // Goes after the update above, so that a run which is cancelled between the two is met here. In
             // the other order neither would meet it.
             Stmt::new(
-                concat!(
+                constcat::concat!(
                     "UPDATE run SET ",
-                    settled!(),
+                    SETTLES,
                     ", ",
-                    set_cost!(until_cancelled!(), "$3", "$4"),
+                    filled!(
+                        SET_COST,
+                        "@elapsed" = UNTIL_CANCELLED,
+                        "@rate" = "$3",
+                        "@seconds" = "$4"
+                    ),
                     " WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND status = $2 AND billing_pending = 1 RETURNING ",
-                    settled_columns!("cost_micros")
+                    filled!(SettledRun::COLUMNS, "@cost" = "cost_micros")
                 ),
                 cancelled,
             ),
@@ -480,7 +487,8 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
         &[2, 3].map(|statement| SettledAt { statement, column: 0 }),
     )?;
     let changed = answers.get(2).map_or(&[][..], |changed| &changed.rows);
-    changed.iter().map(ended_from).collect()
+    let ended = |row| OwnedRun::read(row).map(|run| (run.org, run.id));
+    changed.iter().map(ended).collect()
 }
 
 /// Locks the runs `ids`. A slow worker may be appending an event of one of them. On PostgreSQL a statement that waits for
@@ -499,13 +507,18 @@ fn charge_calls<'a>(ids: &'a str, ending: &Ending) -> Stmt<'a> {
     let mut params = vals![ids, RunStatus::Cancelled, ending.ended.at];
     params.extend(ending.price());
     Stmt::new(
-        concat!(
+        constcat::concat!(
             "UPDATE run SET cost_micros = {GREATEST}(cost_micros, {LEAST}(max_cost_micros, \
              COALESCE((SELECT CAST(SUM({COST_OF_EVENT}) AS BIGINT) FROM event e \
                WHERE e.run_id = run.id AND e.kind IN ('model_call', 'tool_end')), 0) + CASE WHEN status = $2 THEN ",
-            price_of!(until_cancelled!(), "$4", "$5"),
+            filled!(
+                PRICE,
+                "@elapsed" = UNTIL_CANCELLED,
+                "@rate" = "$4",
+                "@seconds" = "$5"
+            ),
             " ELSE ",
-            price_of!(until_now!(), "$4", "$5"),
+            filled!(PRICE, "@elapsed" = UNTIL_NOW, "@rate" = "$4", "@seconds" = "$5"),
             " END)) WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} \
              AND billing_pending = 1 AND zero_data_retention = 0"
         ),
@@ -533,9 +546,5 @@ fn record<'a>(ids: &'a str, seq_from_last: i64, event: &'a NewEvent) -> Stmt<'a>
 
 /// Ids in the first column of `rows`.
 fn texts<'a>(rows: impl Iterator<Item = &'a Row>) -> Result<Vec<String>> {
-    rows.map(|row| row.text(0).map(str::to_owned)).collect()
-}
-
-fn ended_from(row: &Row) -> Result<(OrgId, RunId)> {
-    Ok((row.parse(0)?, row.parse(1)?))
+    rows.map(Row::only).collect()
 }

@@ -4,14 +4,13 @@
 use sortie_api::Timestamp;
 
 use super::{
-    claim::{claim_from, claims},
+    claim::{ClaimRow, claims},
     json_ids,
     moves::held,
-    usage_from,
 };
 use crate::{
     Error, Result,
-    db::{Stmt, Tx, batch, vals},
+    db::{ReadRow, Stmt, Tx, batch, vals},
     nodes::NodeId,
     runs::{Claim, Origin},
 };
@@ -51,12 +50,13 @@ pub(super) fn take_over(tx: &mut dyn Tx, node: NodeId, ids: &str, at: Timestamp)
     rows.rows
         .iter()
         .map(|row| {
+            let lost = ClaimRow::read(row)?;
             let origin = Origin::Lost {
-                status: row.parse(8)?,
-                cost: row.micros(9)?,
-                usage: usage_from(row, 10)?,
+                status: lost.status,
+                cost: lost.cost,
+                usage: lost.usage,
             };
-            claim_from(row, origin)
+            Ok(lost.claim(origin))
         })
         .collect()
 }

@@ -8,13 +8,13 @@ use sortie_api::{Micros, OrgId, Run, RunId, RunStatus, RunUsage, Timestamp};
 
 use super::{
     finish::{End, SETTLED, ended, leave_queue},
-    json_ids, run_from,
+    json_ids,
     sweep::{Answers, Ending, give_up},
     work::{progressed, running},
 };
 use crate::{
     Error, Result, Store,
-    db::{Stmt, Tx, batch, vals},
+    db::{ReadRow, Row, Stmt, Tx, batch, row, select, vals},
     money::settle::settle,
     nodes::{LOCK, NewNode, NodeId},
     outbox::deliveries::delivery_is_due,
@@ -90,6 +90,25 @@ pub struct ContentHolder {
     pub has_answer: bool,
 }
 
+row! {
+    struct HolderRow {
+        node: Option<NodeId> = "(SELECT u.node_id FROM unretained u WHERE u.run_id = r.id)",
+        address: Option<String> = "(SELECT n.address FROM unretained u JOIN node n ON n.id = u.node_id \
+            WHERE u.run_id = r.id AND n.ended_at IS NULL)",
+        live_node: Option<NodeId> = "(SELECT n.id FROM unretained u JOIN node n ON n.id = u.node_id \
+            WHERE u.run_id = r.id AND n.ended_at IS NULL)",
+        has_answer: bool =
+            "CASE WHEN r.output_expires_at IS NOT NULL AND r.callback_host IS NULL THEN 1 ELSE 0 END",
+    }
+}
+
+row! {
+    struct StatusRow {
+        run: RunId = "id",
+        status: RunStatus = "status",
+    }
+}
+
 impl Store {
     /// Worker: moves a run from `starting` to `running`, with this number of events.
     pub async fn start_unretained(&self, fence: Fence, events: i64) -> Result<()> {
@@ -127,28 +146,13 @@ impl Store {
     /// Returns the node that has the content of a run; `None` if no node has any. `NotFound` for a run of
     /// another organization.
     pub async fn content_holder(&self, org: OrgId, id: RunId) -> Result<Option<ContentHolder>> {
-        let row = self
-            .db
-            .read(move |tx| {
-                tx.query_one(
-                    "SELECT (SELECT u.node_id FROM unretained u WHERE u.run_id = r.id), \
-                     (SELECT n.address FROM unretained u JOIN node n ON n.id = u.node_id \
-                      WHERE u.run_id = r.id AND n.ended_at IS NULL), \
-                     (SELECT n.id FROM unretained u JOIN node n ON n.id = u.node_id \
-                      WHERE u.run_id = r.id AND n.ended_at IS NULL), \
-                     CASE WHEN r.output_expires_at IS NOT NULL AND r.callback_host IS NULL THEN 1 ELSE 0 END \
-                     FROM run r WHERE r.id = $2 AND r.org_id = $1",
-                    vals![org, id],
-                )
-            })
-            .await?;
-        let address = row.opt_text(1)?.map(str::to_owned);
-        let (is_lost, has_answer) = (row.opt_int(2)?.is_none(), row.int(3)? == 1);
-        Ok(row.opt_int(0)?.map(|node| ContentHolder {
-            node: NodeId(node),
-            address,
-            is_lost,
-            has_answer,
+        let sql = select!(HolderRow, " FROM run r WHERE r.id = $2 AND r.org_id = $1");
+        let row: HolderRow = self.db.read(move |tx| tx.read_one(sql, vals![org, id])).await?;
+        Ok(row.node.map(|node| ContentHolder {
+            node,
+            address: row.address,
+            is_lost: row.live_node.is_none(),
+            has_answer: row.has_answer,
         }))
     }
 
@@ -195,20 +199,23 @@ impl Store {
             .db
             .read(move |tx| {
                 tx.query_all(
-                    "SELECT id, status FROM run WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END}",
+                    select!(
+                        StatusRow,
+                        " FROM run WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END}"
+                    ),
                     vals![ids.as_str()],
                 )
             })
             .await?;
         rows.iter()
-            .map(|row| Ok((row.parse(0)?, row.parse(1)?)))
+            .map(|row| StatusRow::read(row).map(|found| (found.run, found.status)))
             .collect()
     }
 
     /// System: returns the runs whose content `node` has, in no particular order.
     pub async fn content_of(&self, node: NodeId) -> Result<Vec<RunId>> {
         let rows = self.db.read(move |tx| tx.query_all(OF_NODE, vals![node])).await?;
-        rows.iter().map(|row| row.parse(0)).collect()
+        rows.iter().map(Row::only).collect()
     }
 
     /// System: makes `node` the holder of those of `runs` that wait or have ended. Their content is in the
@@ -343,5 +350,5 @@ fn end(tx: &mut dyn Tx, fence: Fence, finish: &UnretainedFinish) -> Result<Run> 
         statements.push(delivery_is_due(fence.run, finish.at));
     }
     let answers = settle(tx, &statements, &[SETTLED])?;
-    run_from(ended(&answers)?, None)
+    Ok(ended(&answers)?.run(None, Vec::new()))
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use sortie_api::{Micros, RunStatus, RunUsage};
 
-use super::{insert_events, journal::insert_entries, moves, surcharge, usage_params};
+use super::{SURCHARGE, WITH_SURCHARGE, insert_events, journal::insert_entries, moves, usage_params};
 use crate::{
     Error, Result, Store,
-    db::{Stmt, Tx, vals},
+    db::{Stmt, Tx, filled, vals},
     runs::{Append, Fence, NewEvent},
 };
 
@@ -64,11 +64,11 @@ pub(super) fn progressed(fence: Fence, events: i64, cost: Micros, usage: &RunUsa
     params.extend(moves::held()?);
     params.extend(usage_params(usage));
     let update = Stmt::new(
-        concat!(
-            "UPDATE run SET cost_micros = CAST($5 AS BIGINT) + ",
-            surcharge!("CAST($5 AS BIGINT)"),
+        constcat::concat!(
+            "UPDATE run SET cost_micros = ",
+            filled!(WITH_SURCHARGE, "@cost" = "CAST($5 AS BIGINT)"),
             ", surcharge_micros = ",
-            surcharge!("CAST($5 AS BIGINT)"),
+            filled!(SURCHARGE, "@cost" = "CAST($5 AS BIGINT)"),
             ", last_event = last_event + $4, \
              input_tokens = $10, output_tokens = $11, cache_read_tokens = $12, cache_write_tokens = $13, \
              model_calls = $14, tool_calls = $15 \

@@ -22,7 +22,7 @@ impl Store {
                 vals![after.as_str(), before, limit],
             )
         });
-        Ok(page_by_id(&rows.await?, limit, "schedule", |row| row.parse(0)))
+        Ok(page_by_id(&rows.await?, limit, "schedule", |row| row.only()))
     }
 
     /// System: deletes the oldest occurrences of a schedule that were scheduled and recorded before `before`,
@@ -41,7 +41,7 @@ impl Store {
                      WHERE f.schedule_id = $1 AND f.instant < $2 AND f.recorded_at < $2 AND f.outcome <> $4 \
                      ORDER BY f.instant, f.occasion LIMIT 1 OFFSET $3), $2 - 1) \
                      AND recorded_at < $2 AND outcome <> $4",
-                    vals![schedule, before, limit, FireOutcome::Waiting.as_str()],
+                    vals![schedule, before, limit, FireOutcome::Waiting],
                 )
             })
             .await

@@ -7,29 +7,31 @@ use super::{ScheduleState, replaced::replace};
 use crate::{
     Error, Result, Store,
     access::{Audit, audit},
-    db::{Stmt, Tx, insert, vals},
+    db::{Stmt, Tx, insert, row, vals},
     runs::{NewRun, create_new},
 };
 
-/// Outcome of an occurrence, or of several in a row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FireRow {
-    /// Scheduled time of the first occurrence.
-    pub instant: Timestamp,
-    /// Scheduled time of the last occurrence.
-    pub last_instant: Timestamp,
-    /// Number of occurrences.
-    pub instants: i64,
-    /// Empty for an occurrence of the timetable; the id of the run for a manual trigger.
-    pub occasion: String,
-    /// Outcome of the occurrence.
-    pub outcome: FireOutcome,
-    /// Reason why the occurrence was skipped.
-    pub reason: Option<String>,
-    /// Run that the occurrence started.
-    pub run: Option<RunId>,
-    /// Time of this record.
-    pub recorded_at: Timestamp,
+row! {
+    /// Outcome of an occurrence, or of several in a row.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct FireRow {
+        /// Scheduled time of the first occurrence.
+        pub instant: Timestamp = "instant",
+        /// Scheduled time of the last occurrence.
+        pub last_instant: Timestamp = "last_instant",
+        /// Number of occurrences.
+        pub instants: i64 = "instants",
+        /// Empty for an occurrence of the timetable; the id of the run for a manual trigger.
+        pub occasion: String = "occasion",
+        /// Outcome of the occurrence.
+        pub outcome: FireOutcome = "outcome",
+        /// Reason why the occurrence was skipped.
+        pub reason: Option<String> = "reason",
+        /// Run that the occurrence started.
+        pub run: Option<RunId> = "run_id",
+        /// Time of this record.
+        pub recorded_at: Timestamp = "recorded_at",
+    }
 }
 
 /// Occurrences of a schedule that were processed.
@@ -89,7 +91,7 @@ fn record(tx: &mut dyn Tx, fires: &Fires) -> Result<Option<Run>> {
         statements.push(
             Stmt::new(
                 "DELETE FROM fire WHERE schedule_id = $1 AND instant = $2 AND occasion = '' AND outcome = $3",
-                vals![fires.schedule, instant, FireOutcome::Waiting.as_str()],
+                vals![fires.schedule, instant, FireOutcome::Waiting],
             )
             .exactly(1, Error::Corrupt("a waiting occurrence has no row".to_owned())),
         );
@@ -111,7 +113,7 @@ fn insert(schedule: ScheduleId, row: &FireRow) -> Stmt<'_> {
         "occasion": row.occasion.as_str(),
         "last_instant": row.last_instant,
         "instants": row.instants,
-        "outcome": row.outcome.as_str(),
+        "outcome": row.outcome,
         "reason": row.reason.as_deref(),
         "run_id": row.run,
         "recorded_at": row.recorded_at,

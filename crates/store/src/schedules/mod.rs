@@ -22,10 +22,7 @@ use sortie_api::{
     schedule::{FireOutcome, Overlap},
 };
 
-use crate::{
-    Error, Result,
-    db::{Row, Val, vals},
-};
+use crate::db::{Val, row, text_columns, vals};
 
 /// Definition of a schedule, as a client sets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,24 +113,41 @@ pub struct ScheduleRow {
     pub updated_at: Timestamp,
 }
 
-/// Columns that [`schedule_from`] reads, in this order.
-macro_rules! schedule_columns {
-    () => {
-        schedule_columns!("s.input")
-    };
-    ($input:expr) => {
-        concat!(
-            "s.id, s.org_id, s.name, s.workflow, s.cron, s.timezone, ",
-            $input,
-            ", s.overlap, s.catch_up_window_seconds, \
-         s.jitter_seconds, s.paused_until, s.max_consecutive_failures, s.max_cost_micros, s.callback_url, \
-         s.callback_secret, s.enabled, s.next_instant, s.due_at, s.handled_instant, s.waiting_instant, \
-         s.failures_since, s.last_run_at, s.last_run_id, s.last_error, s.revision, s.created_at, s.updated_at, \
-         (SELECT r.error FROM run r WHERE r.id = s.last_run_id)"
-        )
-    };
+row! {
+    /// Row of a schedule `s`. `@input` is the column of its input.
+    struct StoredSchedule {
+        id: ScheduleId = "s.id",
+        org: OrgId = "s.org_id",
+        name: Option<String> = "s.name",
+        workflow: String = "s.workflow",
+        cron: String = "s.cron",
+        timezone: String = "s.timezone",
+        input: Option<String> = "@input",
+        overlap: Overlap = "s.overlap",
+        catch_up_window_seconds: i64 = "s.catch_up_window_seconds",
+        jitter_seconds: i64 = "s.jitter_seconds",
+        paused_until: Option<Timestamp> = "s.paused_until",
+        max_consecutive_failures: Option<i64> = "s.max_consecutive_failures",
+        max_cost: Option<Micros> = "s.max_cost_micros",
+        callback_url: Option<String> = "s.callback_url",
+        callback_secret: Option<Vec<u8>> = "s.callback_secret",
+        enabled: bool = "s.enabled",
+        next_instant: Option<Timestamp> = "s.next_instant",
+        due_at: Option<Timestamp> = "s.due_at",
+        handled: Timestamp = "s.handled_instant",
+        waiting: Option<Timestamp> = "s.waiting_instant",
+        failures_since: Timestamp = "s.failures_since",
+        last_run_at: Option<Timestamp> = "s.last_run_at",
+        last_run: Option<RunId> = "s.last_run_id",
+        last_error: Option<String> = "s.last_error",
+        revision: i64 = "s.revision",
+        created_at: Timestamp = "s.created_at",
+        updated_at: Timestamp = "s.updated_at",
+        last_run_error: Option<String> = "(SELECT r.error FROM run r WHERE r.id = s.last_run_id)",
+    }
 }
-use schedule_columns;
+
+text_columns!(Overlap, FireOutcome);
 
 /// Schedule of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,60 +158,43 @@ pub struct ListedSchedule {
     pub has_large_input: bool,
 }
 
-fn schedule_from(row: &Row) -> Result<ScheduleRow> {
-    Ok(ScheduleRow {
-        id: row.parse(0)?,
-        org: row.parse(1)?,
-        spec: spec_from(row)?,
-        state: state_from(row)?,
-        revision: row.int(24)?,
-        created_at: row.time(25)?,
-        updated_at: row.time(26)?,
-        last_run_error: row.opt_text(27)?.map(str::to_owned),
-    })
-}
-
-fn spec_from(row: &Row) -> Result<ScheduleSpec> {
-    let callback = match (row.opt_text(13)?, row.opt_blob(14)?) {
-        (Some(url), Some(secret)) => Some(SealedCallback {
-            url: url.to_owned(),
-            secret: secret.to_vec(),
-        }),
-        _ => None,
-    };
-    let max_cost = row.opt_int(12)?.map(Micros::try_from).transpose();
-    Ok(ScheduleSpec {
-        name: row.opt_text(2)?.map(str::to_owned),
-        workflow: row.text(3)?.to_owned(),
-        cron: row.text(4)?.to_owned(),
-        timezone: row.text(5)?.to_owned(),
-        input: row.opt_text(6)?.map(str::to_owned),
-        overlap: row.parse(7)?,
-        catch_up_window_seconds: row.int(8)?,
-        jitter_seconds: row.int(9)?,
-        paused_until: row.opt_time(10)?,
-        max_consecutive_failures: row.opt_int(11)?,
-        max_cost: max_cost
-            .map_err(|_| Error::Corrupt("the budget of a schedule is not an amount".to_owned()))?,
-        callback,
-    })
-}
-
-fn state_from(row: &Row) -> Result<ScheduleState> {
-    let next = match (row.opt_time(16)?, row.opt_time(17)?) {
-        (Some(instant), Some(due_at)) => Some(NextOccurrence { instant, due_at }),
-        _ => None,
-    };
-    Ok(ScheduleState {
-        enabled: row.int(15)? != 0,
-        next,
-        handled: row.time(18)?,
-        waiting: row.opt_time(19)?,
-        failures_since: row.time(20)?,
-        last_run_at: row.opt_time(21)?,
-        last_run: row.opt_parse(22)?,
-        last_error: row.opt_text(23)?.map(str::to_owned),
-    })
+impl From<StoredSchedule> for ScheduleRow {
+    fn from(row: StoredSchedule) -> Self {
+        let callback = row.callback_url.zip(row.callback_secret);
+        let next = row.next_instant.zip(row.due_at);
+        Self {
+            id: row.id,
+            org: row.org,
+            spec: ScheduleSpec {
+                name: row.name,
+                workflow: row.workflow,
+                cron: row.cron,
+                timezone: row.timezone,
+                input: row.input,
+                overlap: row.overlap,
+                catch_up_window_seconds: row.catch_up_window_seconds,
+                jitter_seconds: row.jitter_seconds,
+                paused_until: row.paused_until,
+                max_consecutive_failures: row.max_consecutive_failures,
+                max_cost: row.max_cost,
+                callback: callback.map(|(url, secret)| SealedCallback { url, secret }),
+            },
+            state: ScheduleState {
+                enabled: row.enabled,
+                next: next.map(|(instant, due_at)| NextOccurrence { instant, due_at }),
+                handled: row.handled,
+                waiting: row.waiting,
+                failures_since: row.failures_since,
+                last_run_at: row.last_run_at,
+                last_run: row.last_run,
+                last_error: row.last_error,
+            },
+            last_run_error: row.last_run_error,
+            revision: row.revision,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        }
+    }
 }
 
 impl ScheduleState {
@@ -230,7 +227,7 @@ impl ScheduleSpec {
             self.cron.as_str(),
             self.timezone.as_str(),
             self.input.as_deref(),
-            self.overlap.as_str(),
+            self.overlap,
             self.catch_up_window_seconds,
             self.jitter_seconds,
             self.paused_until,
@@ -240,19 +237,4 @@ impl ScheduleSpec {
             callback.map(|callback| callback.secret.as_slice())
         ]
     }
-}
-
-/// Parses a row of `fire`.
-fn fire_from(row: &Row) -> Result<FireRow> {
-    let outcome: FireOutcome = row.parse(4)?;
-    Ok(FireRow {
-        instant: row.time(0)?,
-        last_instant: row.time(1)?,
-        instants: row.int(2)?,
-        occasion: row.text(3)?.to_owned(),
-        outcome,
-        reason: row.opt_text(5)?.map(str::to_owned),
-        run: row.opt_parse(6)?,
-        recorded_at: row.time(7)?,
-    })
 }

@@ -2,22 +2,48 @@
 
 use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
 
-use super::{FireRow, ListedSchedule, ScheduleRow, fire_from, schedule_columns, schedule_from};
+use super::{FireRow, ListedSchedule, ScheduleRow, StoredSchedule};
 use crate::{
     Error, Found, Result, Store,
-    db::{Row, Stmt, Tx, batch, readable, vals},
-    runs::large::short,
+    db::{ReadRow, Row, Stmt, Tx, batch, filled, readable, row, select, vals},
+    runs::large::SHORT,
 };
 
-/// Schedule with an occurrence to process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Due {
-    /// Time at which the occurrence was due; for a waiting occurrence, its scheduled time.
-    pub since: Timestamp,
-    /// Id of the schedule.
-    pub schedule: ScheduleId,
-    /// Organization that owns the schedule.
-    pub org: OrgId,
+row! {
+    /// Schedule `s` with an occurrence to process.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Due {
+        /// Time at which the occurrence was due; for a waiting occurrence, its scheduled time.
+        pub since: Timestamp = "@since",
+        /// Id of the schedule.
+        pub schedule: ScheduleId = "s.id",
+        /// Organization that owns the schedule.
+        pub org: OrgId = "s.org_id",
+    }
+}
+
+row! {
+    /// Start of [`Due`], also where the id cannot be parsed.
+    struct DuePosition {
+        since: Timestamp = "@since",
+        id: String = "s.id",
+    }
+}
+
+row! {
+    struct ListedScheduleRow {
+        schedule: StoredSchedule,
+        input_length: Option<i64> = "octet_length(s.input)",
+    }
+}
+
+impl From<ListedScheduleRow> for ListedSchedule {
+    fn from(listed: ListedScheduleRow) -> Self {
+        Self {
+            has_large_input: listed.input_length.is_some() && listed.schedule.input.is_none(),
+            schedule: listed.schedule.into(),
+        }
+    }
 }
 
 impl Store {
@@ -25,15 +51,14 @@ impl Store {
     pub async fn get_schedule(&self, org: OrgId, id: ScheduleId) -> Result<ScheduleRow> {
         self.db
             .read(move |tx| {
-                let row = tx.query_one(
-                    concat!(
-                        "SELECT ",
-                        schedule_columns!(),
+                let sql = filled!(
+                    select!(
+                        StoredSchedule,
                         " FROM schedule s WHERE s.id = $2 AND s.org_id = $1"
                     ),
-                    vals![org, id],
-                )?;
-                schedule_from(&row)
+                    "@input" = "s.input"
+                );
+                tx.read_one::<StoredSchedule>(sql, vals![org, id]).map(Into::into)
             })
             .await
     }
@@ -52,18 +77,18 @@ impl Store {
                     .map_or((Timestamp::from_micros(i64::MAX), "~".to_owned()), |(at, id)| {
                         (at, id.to_string())
                     });
-                tx.query_all(
-                    concat!(
-                        "SELECT ",
-                        schedule_columns!(short!("s.input")),
-                        ", octet_length(s.input) FROM schedule s WHERE s.org_id = $1 AND s.created_at >= 0 \
-                         AND (s.created_at, s.id) < ($2, $3) ORDER BY s.created_at DESC, s.id DESC LIMIT $4"
+                let schedules: Vec<ListedScheduleRow> = tx.read_all(
+                    filled!(
+                        select!(
+                            ListedScheduleRow,
+                            " FROM schedule s WHERE s.org_id = $1 AND s.created_at >= 0 \
+                             AND (s.created_at, s.id) < ($2, $3) ORDER BY s.created_at DESC, s.id DESC LIMIT $4"
+                        ),
+                        "@input" = filled!(SHORT, "@column" = "s.input")
                     ),
                     vals![org, at, id, limit],
-                )?
-                .iter()
-                .map(listed_schedule)
-                .collect()
+                )?;
+                Ok(schedules.into_iter().map(Into::into).collect())
             })
             .await
     }
@@ -94,8 +119,14 @@ impl Store {
         self.db
             .read(move |tx| {
                 let due = tx.query_all(
-                    "SELECT s.due_at, s.id, s.org_id FROM schedule s WHERE s.due_at <= $1 \
-                     AND (s.due_at, s.id) > ($2, $3) ORDER BY s.due_at, s.id LIMIT $4",
+                    filled!(
+                        select!(
+                            Due,
+                            " FROM schedule s WHERE s.due_at <= $1 \
+                             AND (s.due_at, s.id) > ($2, $3) ORDER BY s.due_at, s.id LIMIT $4"
+                        ),
+                        "@since" = "s.due_at"
+                    ),
                     vals![at, since, id.as_str(), limit],
                 )?;
                 due_of(&due, limit)
@@ -115,12 +146,18 @@ impl Store {
         self.db
             .read(move |tx| {
                 let due = tx.query_all(
-                    "SELECT s.waiting_instant, s.id, s.org_id FROM schedule s \
-                     WHERE s.waiting_instant IS NOT NULL AND s.waiting_instant >= $1 \
-                     AND (s.waiting_instant, s.id) > ($1, $3) AND (SELECT r.id FROM run r \
-                     WHERE r.schedule_id = s.id AND r.outcome IS NULL \
-                     ORDER BY r.outcome DESC, r.created_at DESC, r.id DESC LIMIT 1) IS NULL \
-                     ORDER BY s.waiting_instant, s.id LIMIT $2",
+                    filled!(
+                        select!(
+                            Due,
+                            " FROM schedule s \
+                             WHERE s.waiting_instant IS NOT NULL AND s.waiting_instant >= $1 \
+                             AND (s.waiting_instant, s.id) > ($1, $3) AND (SELECT r.id FROM run r \
+                             WHERE r.schedule_id = s.id AND r.outcome IS NULL \
+                             ORDER BY r.outcome DESC, r.created_at DESC, r.id DESC LIMIT 1) IS NULL \
+                             ORDER BY s.waiting_instant, s.id LIMIT $2"
+                        ),
+                        "@since" = "s.waiting_instant"
+                    ),
                     vals![since, limit, id.as_str()],
                 )?;
                 due_of(&due, limit)
@@ -136,7 +173,7 @@ impl Store {
                     "SELECT s.due_at FROM schedule s WHERE s.due_at > $1 ORDER BY s.due_at, s.id LIMIT 1",
                     vals![after],
                 )?;
-                first.map(|row| row.time(0)).transpose()
+                first.map(|row| row.only()).transpose()
             })
             .await
     }
@@ -159,7 +196,7 @@ impl Store {
                     vals![org, id, revision, limit],
                 )?
                 .iter()
-                .map(|row| row.parse(0))
+                .map(Row::only)
                 .collect()
             })
             .await
@@ -182,7 +219,7 @@ impl Store {
                     vals![org, id, since, RunStatus::Cancelled, limit],
                 )?
                 .iter()
-                .map(|row| row.parse(0))
+                .map(Row::only)
                 .collect()
             })
             .await
@@ -207,45 +244,27 @@ fn fires(
             )
             .exactly(1, Error::NotFound),
             Stmt::new(
-                "SELECT instant, last_instant, instants, occasion, outcome, reason, run_id, recorded_at FROM fire \
-                 WHERE schedule_id = $1 AND (instant, occasion) < ($2, $3) \
-                 ORDER BY instant DESC, occasion DESC LIMIT $4",
+                select!(
+                    FireRow,
+                    " FROM fire WHERE schedule_id = $1 AND (instant, occasion) < ($2, $3) \
+                     ORDER BY instant DESC, occasion DESC LIMIT $4"
+                ),
                 vals![id, at, occasion, limit],
             ),
         ],
     )?;
-    fires.rows.iter().map(fire_from).collect()
+    fires.rows.iter().map(FireRow::read).collect()
 }
 
-/// Schedules in rows that begin with a time and an id, and the position of the last row of a full page.
+/// Schedules in rows of [`Due`], and the position of the last row of a full page.
 fn due_of(rows: &[Row], limit: u32) -> Result<Found<Due, (Timestamp, String)>> {
     let is_full = rows.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
     let last = rows.last().filter(|_| is_full);
     let stopped_at = last
-        .map(|row| Ok((row.time(0)?, row.text(1)?.to_owned())))
+        .map(|row| DuePosition::read(row).map(|position| (position.since, position.id)))
         .transpose()?;
     Ok(Found {
-        items: readable(rows, "due schedule", due_from),
+        items: readable(rows, "due schedule", Due::read),
         stopped_at,
-    })
-}
-
-fn due_from(row: &Row) -> Result<Due> {
-    Ok(Due {
-        since: row.time(0)?,
-        schedule: row.parse(1)?,
-        org: row.parse(2)?,
-    })
-}
-
-/// Column of the length of the input, behind those of a schedule.
-const INPUT_LENGTH: usize = 28;
-
-fn listed_schedule(row: &Row) -> Result<ListedSchedule> {
-    let schedule = schedule_from(row)?;
-    let has_input = row.opt_int(INPUT_LENGTH)?.is_some();
-    Ok(ListedSchedule {
-        has_large_input: has_input && schedule.spec.input.is_none(),
-        schedule,
     })
 }

@@ -5,7 +5,7 @@ use sortie_api::{OrgId, RunId, ScheduleId};
 
 use crate::{
     Found, Result, Store,
-    db::{Row, Stmt, vals},
+    db::{ReadRow, Stmt, row, select, vals},
     files::blobs::json,
     found::page_by_id,
 };
@@ -13,13 +13,15 @@ use crate::{
 /// Maximum number of open runs that one run replaces.
 const REPLACED: u32 = 1_000;
 
-/// Run that is to be cancelled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReplacedRun {
-    /// Id of the run.
-    pub run: RunId,
-    /// Organization of the run.
-    pub org: OrgId,
+row! {
+    /// Run that is to be cancelled.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ReplacedRun {
+        /// Id of the run.
+        pub run: RunId = "run_id",
+        /// Organization of the run.
+        pub org: OrgId = "org_id",
+    }
 }
 
 impl Store {
@@ -33,17 +35,14 @@ impl Store {
         let after = after.unwrap_or_default();
         let rows = self.db.read(move |tx| {
             tx.query_all(
-                "SELECT run_id, org_id FROM replaced_run WHERE run_id > $1 ORDER BY run_id LIMIT $2",
+                select!(
+                    ReplacedRun,
+                    " FROM replaced_run WHERE run_id > $1 ORDER BY run_id LIMIT $2"
+                ),
                 vals![after.as_str(), limit],
             )
         });
-        let read = |row: &Row| {
-            Ok(ReplacedRun {
-                run: row.parse(0)?,
-                org: row.parse(1)?,
-            })
-        };
-        Ok(page_by_id(&rows.await?, limit, "replaced run", read))
+        Ok(page_by_id(&rows.await?, limit, "replaced run", ReplacedRun::read))
     }
 
     /// System: forgets replaced runs that were cancelled or have ended by themselves.
