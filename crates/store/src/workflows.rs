@@ -9,8 +9,8 @@ use crate::{
     Error, Result, Store,
     access::{Audit, audit},
     db::{ReadRow, Row, Stmt, Tx, batch, filled, row, select, vals},
-    runs::large::SHORT,
     organizations::lock,
+    runs::large::SHORT,
 };
 
 row! {

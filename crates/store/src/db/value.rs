@@ -3,7 +3,7 @@
 //! Both databases store times, money and flags as 64-bit integers, and identifiers and JSON as text. Typed
 //! getters read a row. A value of an unexpected kind is [`Error::Corrupt`], never a panic.
 
-use std::{borrow::Cow, net::IpAddr, str::FromStr};
+use std::{borrow::Cow, net::IpAddr};
 
 use sortie_api::{
     AuditId, BlobId, ConnectionId, DeploymentId, FileId, GrantId, InvitationId, MailId, Micros, OrgId,
@@ -130,19 +130,12 @@ impl Row {
             .ok_or_else(|| Error::Corrupt(format!("the row has no column {column}")))
     }
 
-    /// Returns an integer; `None` if the column is NULL.
-    pub(crate) fn opt_int(&self, column: usize) -> Result<Option<i64>> {
-        match self.get(column)? {
-            Val::Int(value) => Ok(Some(*value)),
-            Val::Null => Ok(None),
-            Val::Text(_) | Val::Blob(_) => Err(unexpected(column, "an integer")),
-        }
-    }
-
     /// Returns an integer.
     pub(crate) fn int(&self, column: usize) -> Result<i64> {
-        self.opt_int(column)?
-            .ok_or_else(|| unexpected(column, "an integer"))
+        match self.get(column)? {
+            Val::Int(value) => Ok(*value),
+            Val::Null | Val::Text(_) | Val::Blob(_) => Err(unexpected(column, "an integer")),
+        }
     }
 
     /// Returns a text; `None` if the column is NULL.
@@ -157,53 +150,6 @@ impl Row {
     /// Returns a text.
     pub(crate) fn text(&self, column: usize) -> Result<&str> {
         self.opt_text(column)?.ok_or_else(|| unexpected(column, "a text"))
-    }
-
-    /// Returns bytes; `None` if the column is NULL.
-    pub(crate) fn opt_blob(&self, column: usize) -> Result<Option<&[u8]>> {
-        match self.get(column)? {
-            Val::Blob(bytes) => Ok(Some(bytes)),
-            Val::Null => Ok(None),
-            Val::Int(_) | Val::Text(_) => Err(unexpected(column, "bytes")),
-        }
-    }
-
-    /// Returns bytes.
-    pub(crate) fn blob(&self, column: usize) -> Result<&[u8]> {
-        self.opt_blob(column)?.ok_or_else(|| unexpected(column, "bytes"))
-    }
-
-    /// Parses a text as `T`: an identifier, a status, a role.
-    pub(crate) fn parse<T: FromStr>(&self, column: usize) -> Result<T> {
-        self.text(column)?
-            .parse()
-            .map_err(|_| unexpected(column, "a text of its form"))
-    }
-
-    /// Parses a text as `T`; `None` if the column is NULL.
-    pub(crate) fn opt_parse<T: FromStr>(&self, column: usize) -> Result<Option<T>> {
-        match self.opt_text(column)? {
-            Some(text) => text
-                .parse()
-                .map(Some)
-                .map_err(|_| unexpected(column, "a text of its form")),
-            None => Ok(None),
-        }
-    }
-
-    /// Returns a point in time.
-    pub(crate) fn time(&self, column: usize) -> Result<Timestamp> {
-        self.int(column).map(Timestamp::from_micros)
-    }
-
-    /// Returns a point in time; `None` if the column is NULL.
-    pub(crate) fn opt_time(&self, column: usize) -> Result<Option<Timestamp>> {
-        Ok(self.opt_int(column)?.map(Timestamp::from_micros))
-    }
-
-    /// Returns an amount of money.
-    pub(crate) fn micros(&self, column: usize) -> Result<Micros> {
-        Micros::try_from(self.int(column)?).map_err(|_| unexpected(column, "an amount"))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use sortie_api::{OrgId, Role, Timestamp};
+use sortie_api::{OrgId, Role, Timestamp, UserId};
 
 use crate::{
     Result, Store,
@@ -55,17 +55,11 @@ pub trait NoticeWriter: fmt::Debug + Send + Sync {
 }
 
 row! {
-    for OwnerRow {
-        user = "m.user_id",
-        email = "(SELECT p.email FROM person p WHERE p.id = m.user_id)",
-        name = "(SELECT p.name FROM person p WHERE p.id = m.user_id)",
-    }
-}
-
-row! {
     struct OwnedOrganization {
-        owner: OwnerRow,
-        name: String = "(SELECT o.name FROM organization o WHERE o.id = m.org_id)",
+        user: UserId = "m.user_id",
+        email: String = "(SELECT p.email FROM person p WHERE p.id = m.user_id)",
+        name: String = "(SELECT p.name FROM person p WHERE p.id = m.user_id)",
+        organization: String = "(SELECT o.name FROM organization o WHERE o.id = m.org_id)",
     }
 }
 
@@ -81,7 +75,14 @@ impl Store {
                     ),
                     vals![org, Role::Owner],
                 )?;
-                Ok(owned.map(|owned| (owned.owner, owned.name)))
+                Ok(owned.map(|owned| {
+                    let owner = OwnerRow {
+                        user: owned.user,
+                        email: owned.email,
+                        name: owned.name,
+                    };
+                    (owner, owned.organization)
+                }))
             })
             .await
     }

@@ -389,11 +389,11 @@ both! {
         let consents = "SELECT id, consent_text, consent_by, at, threshold_cents, amount_cents, card_brand, card_last4, \
                         payment_method FROM auto_topup_consent WHERE org_id = $1 ORDER BY at, id";
         let rows = store.db.read(move |tx| tx.query_all(consents, vals![org])).await.unwrap();
-        let agreed_at: Vec<_> = rows.iter().map(|row| row.time(3).unwrap()).collect();
+        let agreed_at: Vec<_> = rows.iter().map(|row| row.column::<Timestamp>(3, "at").unwrap()).collect();
         assert!(agreed_at.is_sorted() && agreed_at.last() <= Some(&fixture.now()), "{agreed_at:?}");
         let mut found = Vec::new();
         for row in &rows {
-            found.push((row.parse(0).unwrap(), row.text(1).unwrap().to_owned(), row.parse(2).unwrap()));
+            found.push((row.only().unwrap(), row.text(1).unwrap().to_owned(), row.column(2, "consent_by").unwrap()));
             assert_eq!((row.int(4), row.int(5)), (Ok(1_000), Ok(5_000)));
             assert_eq!([6, 7, 8].map(|column| row.text(column).unwrap()), ["visa", "4242", "pm_agreed"]);
         }

@@ -25,7 +25,7 @@ both! {
             fixture.store.create_run(run).await.unwrap();
             let kept = fixture.store.db.read(move |tx| {
                 let row = tx.query_one("SELECT started_by, key_id FROM run WHERE id = $1", vals![id])?;
-                Ok((row.opt_parse::<By>(0)?, row.opt_parse(1)?))
+                Ok((row.column::<Option<By>>(0, "started_by")?, row.column(1, "key_id")?))
             });
             assert_eq!(kept.await.unwrap(), (by, by.and_then(By::key)));
         }

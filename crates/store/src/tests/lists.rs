@@ -111,7 +111,7 @@ async fn all_runs(fixture: &Fixture, org: OrgId, mut filter: RunFilter) -> (Vec<
 /// Ids of the runs that meet a condition, newest first.
 async fn matching(fixture: &Fixture, sql: &'static str) -> Vec<RunId> {
     let rows = fixture.store.db.read(move |tx| tx.query_all(sql, vals![])).await;
-    rows.unwrap().iter().map(|row| row.parse(0).unwrap()).collect()
+    rows.unwrap().iter().map(|row| row.only().unwrap()).collect()
 }
 
 both! {

@@ -186,7 +186,7 @@ both! {
         assert_eq!(fixture.store.claim_mails(AT, LEASE, 10).await.unwrap(), (vec![], None));
         let content = fixture.store.db.read(|tx| {
             let row = tx.query_one("SELECT content FROM mail", vals![])?;
-            row.blob(0).map(<[u8]>::to_vec)
+            row.only::<Vec<u8>>()
         });
         assert_eq!(content.await.unwrap(), b"");
         for after in [AfterSending::Ended, AfterSending::RetryIn(LEASE)] {

@@ -151,7 +151,7 @@ async fn the_content_of_every_file_of_a_deleted_organization_is_looked_at() {
     let first = "SELECT id FROM file WHERE created_at >= 0 ORDER BY created_at, id LIMIT 1";
     let first = store
         .db
-        .read(move |tx| tx.query_one(first, vals![])?.parse(0))
+        .read(move |tx| tx.query_one(first, vals![])?.only())
         .await
         .unwrap();
     let delete = store.delete_file(org, first, at, fixture.audit(org));

@@ -373,7 +373,7 @@ impl Fixture {
         let read = |tx: &mut dyn crate::db::Tx| -> Result<Vec<RunId>> {
             tx.query_all("SELECT id FROM run", vals![])?
                 .iter()
-                .map(|row| row.parse(0))
+                .map(|row| row.only())
                 .collect()
         };
         self.store.db.read(read).await.unwrap()

@@ -81,18 +81,18 @@ impl SimulatedServer {
         rows.iter()
             .map(|row| {
                 Ok(SeenRun {
-                    id: row.parse(0)?,
-                    status: row.parse(1)?,
+                    id: row.column(0, "id")?,
+                    status: row.column(1, "status")?,
                     attempt: row.int(2)?,
                     last_event: row.int(3)?,
-                    key: row.opt_text(4)?.map(str::to_owned),
+                    key: row.column(4, "idempotency_key")?,
                     is_unretained: row.int(5)? == 1,
-                    holds_output: row.opt_int(6)?.is_some(),
+                    holds_output: row.column::<Option<i64>>(6, "output_expires_at")?.is_some(),
                     is_billing_pending: row.int(7)? == 1,
                     cost: row.int(8)?,
                     cost_of_events: row.int(11)?,
-                    queued: match row.opt_text(9)? {
-                        Some(_) => Some(row.opt_int(10)?.map(NodeId)),
+                    queued: match row.column::<Option<&str>>(9, "run_id")? {
+                        Some(_) => Some(row.column(10, "node_id")?),
                         None => None,
                     },
                 })
@@ -108,7 +108,7 @@ impl SimulatedServer {
              OR e.data LIKE '%\"timed_out\"%' OR e.data LIKE '%\"interrupted\"%')) \
              FROM run r WHERE r.zero_data_retention = 0 ORDER BY r.id",
         )?;
-        rows.iter().map(|row| Ok((row.parse(0)?, row.int(1)?))).collect()
+        rows.iter().map(|row| Ok((row.only()?, row.int(1)?))).collect()
     }
 
     /// Returns every budget window, with the sum of the holds that name it.
