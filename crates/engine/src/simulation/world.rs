@@ -321,7 +321,7 @@ impl World {
         let runs = self.0.server.runs().expect("the database can be read");
         let open = runs
             .iter()
-            .filter(|run| !run.status.is_final() || run.is_billing_pending || run.queued.is_some());
+            .filter(|run| !run.status.is_final() || run.is_billing_pending || run.is_queued);
         open.map(|run| format!("{run:?}")).collect()
     }
 

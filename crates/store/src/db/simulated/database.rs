@@ -48,8 +48,8 @@ impl Database {
         connection.script("ATTACH ':memory:' AS fresh")?;
         let mut clear = String::from("BEGIN;");
         let names = connection.query_all(TABLES, vals![])?;
-        for name in names.iter().map(|row| row.text(0)) {
-            let name = name?;
+        for row in &names {
+            let name: &str = row.only()?;
             connection.script(&format!("CREATE TABLE fresh.{name} AS SELECT * FROM main.{name}"))?;
             clear.push_str("DELETE FROM main.");
             clear.push_str(name);

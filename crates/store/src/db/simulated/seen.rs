@@ -5,44 +5,66 @@ use std::{collections::BTreeMap, time::Duration};
 use sortie_api::{RunId, RunStatus};
 
 use super::{SimulatedLink, SimulatedServer, database::Done};
-use crate::{Result, nodes::NodeId};
+use crate::{
+    Result,
+    db::{ReadRow, Row, row, select},
+    nodes::NodeId,
+};
 
-/// State of a run in the tables.
-#[derive(Clone, Debug)]
-pub struct SeenRun {
-    /// Id of the run.
-    pub id: RunId,
-    /// Current status.
-    pub status: RunStatus,
-    /// Number of attempts.
-    pub attempt: i64,
-    /// Sequence number of the last event.
-    pub last_event: i64,
-    /// Idempotency key of the client.
-    pub key: Option<String>,
-    /// Whether the run has zero data retention.
-    pub is_unretained: bool,
-    /// Whether an output is held for its first reader.
-    pub holds_output: bool,
-    /// Whether the cost may still change.
-    pub is_billing_pending: bool,
-    /// Cost in micros.
-    pub cost: i64,
-    /// Cost in micros of the calls in the stored events.
-    pub cost_of_events: i64,
-    /// Entry in the queue, if the run has one: the node that holds the run, or `None` while it waits.
-    pub queued: Option<Option<NodeId>>,
+row! {
+    /// State of a run in the tables.
+    #[derive(Clone, Debug)]
+    pub struct SeenRun {
+        /// Id of the run.
+        pub id: RunId = "r.id",
+        /// Current status.
+        pub status: RunStatus = "r.status",
+        /// Number of attempts.
+        pub attempt: i64 = "r.attempt",
+        /// Sequence number of the last event.
+        pub last_event: i64 = "r.last_event",
+        /// Idempotency key of the client.
+        pub key: Option<String> = "r.idempotency_key",
+        /// Whether the run has zero data retention.
+        pub is_unretained: bool = "r.zero_data_retention",
+        /// Whether an output is held for its first reader.
+        pub holds_output: bool = "r.output_expires_at IS NOT NULL",
+        /// Whether the cost may still change.
+        pub is_billing_pending: bool = "r.billing_pending",
+        /// Cost in micros.
+        pub cost: i64 = "r.cost_micros",
+        /// Cost in micros of the calls in the stored events.
+        pub cost_of_events: i64 =
+            "(SELECT COALESCE(SUM(json_extract(e.data, '$.cost_micros')), 0) FROM event e \
+              WHERE e.run_id = r.id AND e.kind IN ('model_call', 'tool_end'))",
+        /// Whether the run has an entry in the queue.
+        pub is_queued: bool = "q.run_id IS NOT NULL",
+    }
 }
 
-/// State of a budget window.
-#[derive(Clone, Copy, Debug)]
-pub struct SeenBudget {
-    /// Amount held, as the window has it.
-    pub held: i64,
-    /// Sum of the holds that runs have in the window.
-    pub holds: i64,
-    /// Amount spent, as the window has it.
-    pub spent: i64,
+row! {
+    /// State of a budget window.
+    #[derive(Clone, Copy, Debug)]
+    pub struct SeenBudget {
+        /// Amount held, as the window has it.
+        pub held: i64 = "w.held_micros",
+        /// Sum of the holds that runs have in the window.
+        pub holds: i64 =
+            "(SELECT COALESCE(SUM(r.max_cost_micros), 0) FROM run r WHERE r.org_id = w.org_id AND r.billing_pending = 1 \
+              AND r.holds LIKE '%[\"' || w.scope || '\",' || w.since || ',' || w.starts_at || ']%')",
+        /// Amount spent, as the window has it.
+        pub spent: i64 = "w.spent_micros",
+    }
+}
+
+row! {
+    struct RunEnds {
+        run: RunId = "r.id",
+        number: i64 =
+            "(SELECT COUNT(*) FROM event e WHERE e.run_id = r.id AND e.kind = 'status' \
+              AND (e.data LIKE '%\"succeeded\"%' OR e.data LIKE '%\"failed\"%' OR e.data LIKE '%\"cancelled\"%' \
+              OR e.data LIKE '%\"timed_out\"%' OR e.data LIKE '%\"interrupted\"%'))",
+    }
 }
 
 /// Node that was declared lost.
@@ -71,63 +93,30 @@ const LEASE: Duration = Duration::from_secs(13);
 impl SimulatedServer {
     /// Returns every run.
     pub fn runs(&self) -> Result<Vec<SeenRun>> {
-        let rows = self.database().query(
-            "SELECT r.id, r.status, r.attempt, r.last_event, r.idempotency_key, r.zero_data_retention, \
-             r.output_expires_at, r.billing_pending, r.cost_micros, q.run_id, q.node_id, \
-             (SELECT COALESCE(SUM(json_extract(e.data, '$.cost_micros')), 0) FROM event e \
-              WHERE e.run_id = r.id AND e.kind IN ('model_call', 'tool_end')) \
-             FROM run r LEFT JOIN queue q ON q.run_id = r.id ORDER BY r.id",
-        )?;
-        rows.iter()
-            .map(|row| {
-                Ok(SeenRun {
-                    id: row.column(0, "id")?,
-                    status: row.column(1, "status")?,
-                    attempt: row.int(2)?,
-                    last_event: row.int(3)?,
-                    key: row.column(4, "idempotency_key")?,
-                    is_unretained: row.int(5)? == 1,
-                    holds_output: row.column::<Option<i64>>(6, "output_expires_at")?.is_some(),
-                    is_billing_pending: row.int(7)? == 1,
-                    cost: row.int(8)?,
-                    cost_of_events: row.int(11)?,
-                    queued: match row.column::<Option<&str>>(9, "run_id")? {
-                        Some(_) => Some(row.column(10, "node_id")?),
-                        None => None,
-                    },
-                })
-            })
-            .collect()
+        let rows = self.database().query(select!(
+            SeenRun,
+            " FROM run r LEFT JOIN queue q ON q.run_id = r.id ORDER BY r.id"
+        ))?;
+        rows.iter().map(SeenRun::read).collect()
     }
 
     /// Returns the number of terminal `status` events of each run whose events are stored.
     pub fn ends(&self) -> Result<BTreeMap<RunId, i64>> {
-        let rows = self.database().query(
-            "SELECT r.id, (SELECT COUNT(*) FROM event e WHERE e.run_id = r.id AND e.kind = 'status' \
-             AND (e.data LIKE '%\"succeeded\"%' OR e.data LIKE '%\"failed\"%' OR e.data LIKE '%\"cancelled\"%' \
-             OR e.data LIKE '%\"timed_out\"%' OR e.data LIKE '%\"interrupted\"%')) \
-             FROM run r WHERE r.zero_data_retention = 0 ORDER BY r.id",
-        )?;
-        rows.iter().map(|row| Ok((row.only()?, row.int(1)?))).collect()
+        let rows = self.database().query(select!(
+            RunEnds,
+            " FROM run r WHERE r.zero_data_retention = 0 ORDER BY r.id"
+        ))?;
+        let ends = rows.iter().map(RunEnds::read);
+        ends.map(|ends| ends.map(|ends| (ends.run, ends.number)))
+            .collect()
     }
 
     /// Returns every budget window, with the sum of the holds that name it.
     pub fn budgets(&self) -> Result<Vec<SeenBudget>> {
-        let rows = self.database().query(
-            "SELECT w.held_micros, (SELECT COALESCE(SUM(r.max_cost_micros), 0) FROM run r \
-             WHERE r.org_id = w.org_id AND r.billing_pending = 1 \
-             AND r.holds LIKE '%[\"' || w.scope || '\",' || w.since || ',' || w.starts_at || ']%'), \
-             w.spent_micros FROM budget_window w ORDER BY w.scope",
-        )?;
-        rows.iter()
-            .map(|row| {
-                Ok(SeenBudget {
-                    held: row.int(0)?,
-                    holds: row.int(1)?,
-                    spent: row.int(2)?,
-                })
-            })
-            .collect()
+        let rows = self
+            .database()
+            .query(select!(SeenBudget, " FROM budget_window w ORDER BY w.scope"))?;
+        rows.iter().map(SeenBudget::read).collect()
     }
 
     /// Returns the nodes that others have declared lost since the last call.
@@ -173,7 +162,7 @@ impl SimulatedServer {
         let rows = self
             .database()
             .query("SELECT id FROM node WHERE ended_at IS NULL ORDER BY id")?;
-        rows.iter().map(|row| row.int(0)).collect()
+        rows.iter().map(Row::only).collect()
     }
 }
 

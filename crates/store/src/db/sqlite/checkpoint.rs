@@ -30,12 +30,7 @@ use rusqlite::hooks::Wal;
 use super::{Connection, beside};
 use crate::{
     Error, Result,
-    db::{
-        hooks::HookPoints as _,
-        spawn,
-        tx::Tx as _,
-        value::{Row, vals},
-    },
+    db::{ReadRow, Row, Tx as _, hooks::HookPoints as _, row, spawn, vals},
 };
 
 /// Number of pages in the log at which the thread copies them.
@@ -308,18 +303,20 @@ fn end(pages: u32) -> u64 {
     LOGGED.saturating_mul(u64::from(pages).saturating_add(1))
 }
 
+row! {
+    struct CheckpointAnswer {
+        busy: bool = "busy",
+        log: i64 = "log",
+        checkpointed: i64 = "checkpointed",
+    }
+}
+
 /// Reads the answer to a checkpoint: the numbers of pages in the log and in the database. `None` if another checkpoint is at
 /// work.
 pub(super) fn answer(row: &Row) -> Result<Option<(u32, u32)>> {
-    let number = |column| {
-        row.int(column)
-            .map(|number| u32::try_from(number).unwrap_or_default())
-    };
-    Ok(if row.int(0)? == 0 {
-        Some((number(1)?, number(2)?))
-    } else {
-        None
-    })
+    let answer = CheckpointAnswer::read(row)?;
+    let number = |pages| u32::try_from(pages).unwrap_or_default();
+    Ok((!answer.busy).then(|| (number(answer.log), number(answer.checkpointed))))
 }
 
 /// Starts the thread that copies the log of the database at `path`, which is also open as `file`.

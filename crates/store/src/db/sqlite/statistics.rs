@@ -8,7 +8,7 @@
 use super::Connection;
 use crate::{
     Result,
-    db::{Stmt, Tx, value::vals},
+    db::{ReadRow, Stmt, Tx, row, select, vals},
 };
 
 /// Table, index, and the statistics of the index: its number of rows, and the average number of rows that have the same
@@ -28,7 +28,15 @@ const ROWS: [(&str, &str, &str); 10] = [
 ];
 
 /// Reads the statistics that the database has.
-const READ: &str = "SELECT tbl, idx, stat FROM sqlite_stat1 ORDER BY tbl, idx";
+const READ: &str = select!(Statistic, " FROM sqlite_stat1 ORDER BY tbl, idx");
+
+row! {
+    struct Statistic {
+        table: String = "tbl",
+        index: Option<String> = "idx",
+        stat: String = "stat",
+    }
+}
 
 /// Makes the tables of the statistics where they are missing, and makes this connection read them again. It measures
 /// nothing.
@@ -54,21 +62,25 @@ pub(super) fn set(connection: &mut Connection) -> Result<()> {
 
 fn are_set(connection: &mut Connection) -> Result<bool> {
     let tables = "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'sqlite_stat1'";
-    if connection.query_one(tables, vals![])?.int(0)? == 0 || samples(connection)? {
+    if connection.query_one(tables, vals![])?.only::<i64>()? == 0 || samples(connection)? {
         return Ok(false);
     }
     let rows = connection.query_all(READ, vals![])?;
-    let mut found = Vec::with_capacity(rows.len());
-    for row in &rows {
-        found.push((row.text(0)?, row.opt_text(1)?.unwrap_or_default(), row.text(2)?));
-    }
-    Ok(found == ROWS)
+    let found: Vec<Statistic> = rows.iter().map(Statistic::read).collect::<Result<_>>()?;
+    let found = found.iter().map(|of| {
+        (
+            of.table.as_str(),
+            of.index.as_deref().unwrap_or_default(),
+            of.stat.as_str(),
+        )
+    });
+    Ok(found.eq(ROWS.iter().copied()))
 }
 
 /// Whether the database has samples of rows, which an `ANALYZE` of somebody else has taken.
 fn samples(connection: &mut Connection) -> Result<bool> {
     let tables = "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'sqlite_stat4'";
-    if connection.query_one(tables, vals![])?.int(0)? == 0 {
+    if connection.query_one(tables, vals![])?.only::<i64>()? == 0 {
         return Ok(false);
     }
     let first = connection.query_opt("SELECT 1 FROM sqlite_stat4 LIMIT 1", vals![])?;
