@@ -157,20 +157,14 @@ impl Accounts {
         let parts = &self.0;
         let audits = parts.audits(actor, user, "person.disable").await?;
         let at = parts.options.clock.now();
-        let disabled = parts.store.disable_person(user, at, audits).await;
-        // Also after an error: the account may have been disabled.
-        self.forget_sessions(user);
-        Ok(disabled?)
+        Ok(parts.store.disable_person(user, at, audits).await?)
     }
 
     /// Ends all identities of a person at identity providers, and the sessions.
     pub async fn unlink_account(&self, actor: &Actor, user: UserId) -> Result<OperatedPerson> {
         let parts = &self.0;
         let audits = parts.audits(actor, user, "person.unlink").await?;
-        let unlinked = parts.store.unlink_person(user, audits).await;
-        // Also after an error: the sessions may have ended.
-        self.forget_sessions(user);
-        Ok(unlinked?)
+        Ok(parts.store.unlink_person(user, audits).await?)
     }
 
     /// Lets a person sign in again.

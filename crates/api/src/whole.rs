@@ -218,6 +218,7 @@ mod tests {
 
     #[derive(Debug, Deserialize, PartialEq)]
     #[serde(deny_unknown_fields, remote = "Self")]
+    #[expect(clippy::option_option, reason = "null and absence are different in a patch")]
     struct Request {
         amount: i64,
         seconds: Option<u32>,

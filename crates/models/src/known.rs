@@ -51,14 +51,16 @@ impl KnownProvider {
 #[derive(Clone, Copy)]
 pub struct Api(pub(crate) &'static Protocol);
 
+/// Makes the client of a model. Fails if an address or a key cannot be used.
+type Client = fn(&Provider, Entry) -> Result<Arc<dyn Model>, InvalidSettings>;
+
 /// Properties of a protocol.
 pub(crate) struct Protocol {
     /// Value of `api` in the configuration.
     pub(crate) name: &'static str,
     /// Address of the provider's own service.
     pub(crate) home: &'static str,
-    /// Makes the client of a model. Fails if an address or a key cannot be used.
-    pub(crate) client: fn(&Provider, Entry) -> Result<Arc<dyn Model>, InvalidSettings>,
+    pub(crate) client: Client,
     /// Connects to the list of the provider's models.
     pub(crate) list: fn(&Provider) -> Result<Transport, InvalidSettings>,
     /// Default price of writing to the cache, in per cent of the price of input.

@@ -33,6 +33,7 @@ pub use found::Found;
 use std::sync::Arc;
 
 use self::{
+    access::lookups::Lookups,
     db::{Db, tail::SharedRows, vals},
     money::{allowance::UsedUp, refusals::Refusals, shared_rows::MoneyRows},
 };
@@ -55,6 +56,8 @@ pub struct Store {
     refusals: Arc<Refusals>,
     /// Allowance that has refused a run recently.
     used_up: Arc<UsedUp>,
+    /// Look-ups of credentials.
+    lookups: Lookups,
 }
 
 impl Store {
@@ -88,6 +91,7 @@ impl Store {
             money,
             refusals: Arc::default(),
             used_up: Arc::default(),
+            lookups: Lookups::default(),
         }
     }
 

@@ -67,7 +67,7 @@ impl Outcome {
         match done {
             Ok(_) => Self::Issued,
             Err(OauthFailure::Protocol(_)) => Self::Refused,
-            Err(OauthFailure::Reused(_)) => Self::Reused,
+            Err(OauthFailure::Reused) => Self::Reused,
             Err(OauthFailure::Other(_)) => Self::Failed,
         }
     }

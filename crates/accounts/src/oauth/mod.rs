@@ -15,7 +15,7 @@ mod request;
 mod tokens;
 mod well_known;
 
-use sortie_api::{GrantId, Role, parameters};
+use sortie_api::{Role, parameters};
 
 pub use authorize::{Authorization, AuthorizationRefusal};
 pub use clients::RegisteredClient;
@@ -36,7 +36,7 @@ pub enum OauthFailure {
     /// Error of the protocol.
     Protocol(OauthError),
     /// A code or refresh token was used a second time. The grant has ended; the client is told `invalid_grant`.
-    Reused(GrantId),
+    Reused,
     /// Any other failure.
     Other(Error),
 }

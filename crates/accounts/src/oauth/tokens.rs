@@ -121,7 +121,7 @@ impl Accounts {
                 let rule = "scope: must be the scope of the grant";
                 Err(OauthErrorCode::InvalidScope.because(rule).into())
             }
-            Exchange::Reused(ended) => Err(OauthFailure::Reused(ended.id)),
+            Exchange::Reused(_) => Err(OauthFailure::Reused),
         }
     }
 

@@ -79,10 +79,7 @@ impl Accounts {
         if account.password.is_empty() && !identities.iter().any(|row| works(&row.identity)) {
             return Err(Error::Conflict(ONLY_WAY.to_owned()));
         }
-        let done = store.unlink_identity(user, ended, keep).await;
-        // Also after an error: the sessions may have ended.
-        self.forget_sessions(user);
-        done?;
+        store.unlink_identity(user, ended, keep).await?;
         tracing::info!(user.id = %user, "unlinked an identity");
         Ok(())
     }
@@ -138,10 +135,7 @@ impl Accounts {
             deleted: deleted.collect(),
             at: clock.now(),
         };
-        let done = parts.store.delete_person(deletion).await;
-        // Also after an error: the sessions may have ended.
-        self.forget_sessions(user);
-        done?;
+        parts.store.delete_person(deletion).await?;
         tracing::info!(user.id = %user, "deleted an account");
         Ok(())
     }

@@ -59,8 +59,6 @@ impl Accounts {
         let letter = Letter::PasswordWasReset { name: person.name };
         let mail = parts.letter(&person.email, &letter)?;
         let done = parts.store.reset_password((hash, now), hashed, mail).await;
-        // Also after an error: the sessions may have ended.
-        self.forget_sessions(person.id);
         done.map_err(spent)?;
         parts.mail_queued();
         Ok(())
@@ -83,9 +81,7 @@ impl Accounts {
             old: account.password,
             new,
         };
-        let done = parts.store.change_password(change, keep).await;
-        self.forget_sessions(user);
-        Ok(done?)
+        Ok(parts.store.change_password(change, keep).await?)
     }
 }
 

@@ -1,12 +1,11 @@
 //! Sessions: the look-up of each request's token, the list of a person, and their ends.
 //!
-//! A node keeps a look-up for five seconds, so that a busy client costs one query in that time. A session that is ended on
-//! this node stops at once; other nodes accept it for five seconds at most. The end of a session is part of its look-up and
-//! holds on every node at that moment.
+//! The store keeps a look-up for five seconds ([`Lookup`](sortie_store::access::Lookup)). A session that is ended on this node
+//! stops at once; other nodes accept it for five seconds at most. The end of a session is part of its look-up and holds on
+//! every node at that moment.
 
-use std::{collections::HashMap, net::IpAddr, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
-use parking_lot::{Mutex, MutexGuard};
 use sortie_api::{
     Mode, OrgId, SessionId, UserId,
     secret::{Presented, SESSION_TOKEN, Secret},
@@ -16,7 +15,6 @@ use sortie_store::{
     access::Caller,
     people::{MemberSession, NewSession, SessionKind, SessionRow, SignedIn},
 };
-use tokio::time::Instant;
 
 use crate::{Accounts, Options, Parts, Result};
 
@@ -29,9 +27,6 @@ const OWN_SESSION_LENGTH: Duration = Duration::from_hours(12);
 
 /// Maximum number of sessions in a list.
 pub const MOST_LISTED: u32 = 100;
-
-/// Number of look-ups kept; when it is reached, all of them are dropped at once.
-const KEPT: usize = 10_000;
 
 /// Time between two notes of the use of a session.
 const NOTED: Duration = Duration::from_hours(1);
@@ -57,18 +52,6 @@ impl Client {
     }
 }
 
-/// Look-ups of the last seconds.
-#[derive(Default)]
-pub(crate) struct Lookups(Mutex<Kept>);
-
-#[derive(Default)]
-struct Kept {
-    /// People and times of the look-ups, by the SHA-256 of the token.
-    by_hash: HashMap<[u8; 32], (SignedIn, Instant)>,
-    /// Number of times that look-ups were dropped. A look-up that began before the last of them is not kept.
-    dropped: u64,
-}
-
 impl Accounts {
     /// Finds the person who is signed in with a token. None where the token is malformed, unknown, ended or expired, and
     /// where the operator has disabled the person.
@@ -89,10 +72,7 @@ impl Accounts {
 
     /// Ends a session of a person, also the one that asks. `NotFound` where the person has no such session.
     pub async fn end_session(&self, user: UserId, session: SessionId) -> Result<()> {
-        let ended = self.0.store.end_session(user, session).await;
-        // Also after an error: the session may have ended.
-        self.0.lookups.forget(|of| of.session == session);
-        Ok(ended?)
+        Ok(self.0.store.end_session(user, session).await?)
     }
 
     /// Lists the sessions of the members of an organization, newest first.
@@ -104,15 +84,8 @@ impl Accounts {
     /// Ends the session of a member of an organization. `NotFound` where no member has such a session.
     pub async fn end_member_session(&self, caller: &Caller, session: SessionId) -> Result<()> {
         let audit = self.0.audit(&caller.actor, caller.org, "session.end", session)?;
-        let ended = self.0.store.end_member_session(caller.org, session, audit).await;
-        // Also after an error: the session may have ended.
-        self.0.lookups.forget(|of| of.session == session);
-        Ok(ended?)
-    }
-
-    /// Drops the look-ups of a person's sessions, after a change to the account on this node.
-    pub fn forget_sessions(&self, user: UserId) {
-        self.0.lookups.forget(|of| of.user == user);
+        let store = &self.0.store;
+        Ok(store.end_member_session(caller.org, session, audit).await?)
     }
 }
 
@@ -138,21 +111,15 @@ impl Parts {
     /// Finds the person who is signed in with a token; see [`Accounts::session_by_hash`].
     async fn session_by_hash(&self, hash: [u8; 32]) -> Result<Option<SignedIn>> {
         let now = self.options.clock.now();
-        let works = |of: &SignedIn| now < of.until;
-        let dropped = match self.lookups.fresh(&hash, self.options.credential_lookup) {
-            Ok(found) => return Ok(Some(found).filter(works)),
-            Err(dropped) => dropped,
-        };
-        // Before the read: an end on another node holds five seconds after the read, however slow that is.
-        let began = Instant::now();
-        let found = self.store.find_session(hash).await?.filter(works);
-        if let Some(found) = found {
-            self.lookups.keep(hash, (found, began), dropped);
-            if found.seen_at + NOTED <= now {
-                self.note(found.session).await;
+        let find = async {
+            let found = self.store.find_session(hash).await?;
+            if let Some(of) = found.filter(|of| now < of.until && of.seen_at + NOTED <= now) {
+                self.note(of.session).await;
             }
-        }
-        Ok(found)
+            Ok(found)
+        };
+        let fresh = self.options.credential_lookup;
+        Ok(self.store.look_up(hash, (now, fresh), find).await?)
     }
 
     /// Notes a use of a session. The request goes on where that fails.
@@ -178,37 +145,6 @@ impl Parts {
             agent: client.agent.as_deref().map(shortened),
         };
         Ok((session, token))
-    }
-}
-
-impl Lookups {
-    /// Drops the look-ups that `ended` picks: their tokens are looked up again at their next use.
-    pub(crate) fn forget(&self, ended: impl Fn(&SignedIn) -> bool) {
-        let mut kept = self.kept();
-        kept.dropped += 1;
-        kept.by_hash.retain(|_, (of, _)| !ended(of));
-    }
-
-    /// Keeps a look-up, unless others were dropped since it began.
-    fn keep(&self, hash: [u8; 32], found: (SignedIn, Instant), dropped: u64) {
-        let mut kept = self.kept();
-        if kept.by_hash.len() >= KEPT {
-            kept.by_hash.clear();
-        }
-        if kept.dropped == dropped {
-            kept.by_hash.insert(hash, found);
-        }
-    }
-
-    /// Returns the kept person of a token, or else [`Kept::dropped`] of this moment.
-    fn fresh(&self, hash: &[u8; 32], fresh: Duration) -> std::result::Result<SignedIn, u64> {
-        let kept = self.kept();
-        let found = kept.by_hash.get(hash).filter(|(_, at)| at.elapsed() < fresh);
-        found.map(|(of, _)| *of).ok_or(kept.dropped)
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock()
     }
 }
 
@@ -239,11 +175,7 @@ mod tests {
         let found = rig.accounts.session(&token).await.unwrap().unwrap();
         assert_eq!(found.user, ann);
         // Another node ends it.
-        rig.accounts
-            .store()
-            .end_session(ann, found.session)
-            .await
-            .unwrap();
+        rig.database().execute("DELETE FROM session", ()).unwrap();
         tokio::time::advance(CREDENTIAL_LOOKUP.saturating_sub(Duration::from_millis(1))).await;
         assert_eq!(rig.accounts.session(&token).await.unwrap(), Some(found));
         tokio::time::advance(Duration::from_millis(1)).await;

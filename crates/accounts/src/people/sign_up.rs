@@ -57,9 +57,7 @@ impl Accounts {
             .store
             .verify_by_token(hash, self.0.options.clock.now())
             .await;
-        let user = verified.map_err(spent)?;
-        self.forget_sessions(user);
-        Ok(())
+        verified.map(drop).map_err(spent)
     }
 }
 

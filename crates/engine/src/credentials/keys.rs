@@ -156,16 +156,14 @@ impl Keys {
             previous_until: at + grace,
         };
         let audit = caller.audit((self.clock.now(), random()?), "key.rotate", id);
-        let rotated = self.store.rotate_key(caller.org, rotation, audit).await;
-        // Also after an error: the key may have been rotated.
-        self.principals.forget(By::Key(id));
+        let rotated = self.store.rotate_key(caller.org, rotation, audit).await?;
         let ApiKey {
             name,
             role,
             expires_at,
             previous_until,
             ..
-        } = rotated?;
+        } = rotated;
         Ok(CreatedKey {
             id,
             name,
@@ -178,9 +176,7 @@ impl Keys {
 
     pub(crate) async fn delete(&self, caller: &Caller, id: KeyId) -> Result<(), Error> {
         let audit = caller.audit((self.clock.now(), random()?), "key.delete", id);
-        let deleted = self.store.delete_key(caller.org, id, audit).await;
-        self.principals.forget(By::Key(id));
-        Ok(deleted?)
+        Ok(self.store.delete_key(caller.org, id, audit).await?)
     }
 }
 

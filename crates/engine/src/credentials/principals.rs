@@ -1,12 +1,11 @@
 //! Principals: the look-up of each request's credential.
 //!
-//! A node keeps a look-up for five seconds, so that a busy client costs one query in that time. A credential that is
-//! revoked or rotated on this node stops at once; other nodes accept it for five seconds at most. The end of a credential
-//! is part of its look-up and holds on every node at that moment.
+//! The store keeps a look-up for five seconds ([`Lookup`](sortie_store::access::Lookup)). A credential that is revoked or
+//! rotated on this node stops at once; other nodes accept it for five seconds at most. The end of a credential is part of its
+//! look-up and holds on every node at that moment.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest as _, Sha256};
 use sortie_api::{
     KeyId, Mode, OrgId, OrganizationInfo, Role,
@@ -17,13 +16,9 @@ use sortie_store::{
     access::{By, Principal},
     people::SignedIn,
 };
-use tokio::time::Instant;
 
 use crate::{Engine, error::Error, kit::random::random};
 use sortie_base::Clock;
-
-/// Number of look-ups kept; when it is reached, all of them are dropped at once.
-const KEPT: usize = 10_000;
 
 /// Look-ups of principals by their credentials.
 #[derive(Clone)]
@@ -36,16 +31,6 @@ pub(crate) struct Principals {
     prefix: &'static str,
     /// Prefix of access tokens, which a hosted deployment has.
     token_prefix: Option<&'static str>,
-    kept: Arc<Mutex<Kept>>,
-}
-
-/// Look-ups of the last seconds.
-#[derive(Default)]
-struct Kept {
-    /// Principals and times of the look-ups, by the SHA-256 of the credential, or of the session and the organization.
-    by_hash: HashMap<[u8; 32], (Principal, Instant)>,
-    /// Number of calls of [`Principals::forget`]. A look-up that began before the last of them is not kept.
-    forgotten: u64,
 }
 
 impl Engine {
@@ -69,34 +54,6 @@ impl Engine {
         person: &SignedIn,
     ) -> Result<Option<Principal>, Error> {
         self.0.stores.principals.authenticate_session(org, person).await
-    }
-
-    /// Drops the look-ups of a subject whose credentials were revoked or changed on this node.
-    pub fn forget_credentials(&self, by: By) {
-        self.0.stores.principals.forget(by);
-    }
-
-    /// Drops the look-ups of an organization, such as at its suspension: its credentials are looked up again at their next
-    /// use. Other nodes use their look-ups for five seconds at most.
-    pub fn forget_organization(&self, org: OrgId) {
-        self.0
-            .stores
-            .principals
-            .forget_where(|principal| principal.org == org);
-    }
-
-    /// Drops the look-ups of all access tokens, after a change to a person that ends those of that person: a look-up names the
-    /// grant and not the person.
-    pub fn forget_grants(&self) {
-        self.0
-            .stores
-            .principals
-            .forget_where(|principal| matches!(principal.by, By::Grant(_)));
-    }
-
-    /// Drops all look-ups, after a change that ends credentials of several organizations.
-    pub fn forget_all_credentials(&self) {
-        self.0.stores.principals.forget_where(|_| true);
     }
 
     /// Deployment mode: self-hosted or hosted.
@@ -129,7 +86,6 @@ impl Principals {
             fresh,
             prefix,
             token_prefix,
-            kept: Arc::default(),
         }
     }
 
@@ -182,46 +138,8 @@ impl Principals {
         hash: [u8; 32],
         find: impl Future<Output = sortie_store::Result<Option<Principal>>>,
     ) -> Result<Option<Principal>, Error> {
-        let works = |principal: &Principal| principal.until.is_none_or(|until| self.clock.now() < until);
-        let forgotten = match self.fresh(&hash) {
-            Ok(principal) => return Ok(Some(principal).filter(works)),
-            Err(forgotten) => forgotten,
-        };
-        // Before the read: a revocation on another node holds five seconds after the read, however slow that is.
-        let began = Instant::now();
-        let found = find.await?.filter(works);
-        if let Some(principal) = found {
-            let mut kept = self.kept();
-            if kept.by_hash.len() >= KEPT {
-                kept.by_hash.clear();
-            }
-            if kept.forgotten == forgotten {
-                kept.by_hash.insert(hash, (principal, began));
-            }
-        }
-        Ok(found)
-    }
-
-    /// Drops the look-ups of a subject: its credentials are looked up again at their next use.
-    pub(crate) fn forget(&self, by: By) {
-        self.forget_where(|principal| principal.by == by);
-    }
-
-    fn forget_where(&self, is_forgotten: impl Fn(&Principal) -> bool) {
-        let mut kept = self.kept();
-        kept.forgotten += 1;
-        kept.by_hash.retain(|_, (principal, _)| !is_forgotten(principal));
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock()
-    }
-
-    /// Returns the kept principal of a credential, or else [`Kept::forgotten`] of this moment.
-    fn fresh(&self, hash: &[u8; 32]) -> Result<Principal, u64> {
-        let kept = self.kept();
-        let found = kept.by_hash.get(hash).filter(|(_, at)| at.elapsed() < self.fresh);
-        found.map(|(principal, _)| *principal).ok_or(kept.forgotten)
+        let at = (self.clock.now(), self.fresh);
+        Ok(self.store.look_up(hash, at, find).await?)
     }
 }
 
@@ -229,7 +147,7 @@ impl Principals {
 mod tests {
     use sortie_api::{SessionId, Timestamp, UserId};
     use sortie_base::{CREDENTIAL_LOOKUP, hex};
-    use sortie_store::people::SessionKind;
+    use sortie_store::{access::Actor, people::SessionKind};
 
     use super::*;
 
@@ -356,10 +274,14 @@ mod tests {
         let mut rig = Rig::new().await;
         tokio::time::pause();
         assert_eq!(rig.roles().await, ROLES);
-        let changed = "UPDATE membership SET role = 'member'; DELETE FROM api_key";
-        rig.database.execute_batch(changed).unwrap();
+        rig.database.execute_batch("DELETE FROM api_key").unwrap();
         assert_eq!(rig.roles().await, ROLES);
-        rig.principals.forget_where(|principal| principal.org == rig.org);
+        let audit = Actor::default().audit((AT, [8; 10]), rig.org, "member.role", "x");
+        let store = &rig.principals.store;
+        store
+            .set_role(rig.org, rig.person.user, Role::Member, audit)
+            .await
+            .unwrap();
         assert_eq!(rig.roles().await, [None, Some(Role::Member), Some(Role::Member)]);
     }
 }

@@ -207,6 +207,11 @@ fn what_is_not_said_and_not_known_is_refused_with_the_setting_named() {
         let said = refusal(&settings(acme(), vec![model]));
         assert!(said.contains(expected), "{said}");
     }
+}
+
+#[test]
+fn what_is_there_twice_and_an_unknown_default_are_refused() {
+    let acme = || vec![provider("acme", api("anthropic"))];
     let twice = vec![priced("llama", "acme"), priced("llama", "acme")];
     assert!(refusal(&settings(acme(), twice)).contains("model \"llama\": there is another model of this id"));
     let twice = vec![

@@ -13,9 +13,9 @@ use http::{
 };
 use serde::Serialize;
 use sortie_accounts::{ClientMetadata, OauthError, OauthErrorCode, OauthFailure, OauthResult, TokenRequest};
-use sortie_api::{GrantId, Role};
+use sortie_api::Role;
 use sortie_base::network;
-use sortie_store::access::{Actor, By};
+use sortie_store::access::Actor;
 use utoipa::ToSchema;
 
 use crate::{
@@ -173,7 +173,7 @@ pub(crate) async fn register_oauth_client(
     let network = actor
         .address
         .map_or_else(String::new, |address| network(address).to_string());
-    let client = settled(&app, app.accounts.register_client(&body, &network).await)?;
+    let client = settled(app.accounts.register_client(&body, &network).await)?;
     let ClientMetadata {
         client_name,
         redirect_uris,
@@ -217,7 +217,7 @@ pub(crate) async fn issue_oauth_tokens(
 ) -> Result<Response, Refusal> {
     let sent = Sent::read(request).await?;
     let request = sent.by(&actor);
-    let pair = settled(&app, app.accounts.issue_tokens(request).await)?;
+    let pair = settled(app.accounts.issue_tokens(request).await)?;
     let answer = TokenAnswer {
         access_token: pair.access.expose().to_owned(),
         token_type: "Bearer",
@@ -249,9 +249,7 @@ pub(crate) async fn revoke_oauth_token(
 ) -> Result<Response, Refusal> {
     let sent = Sent::read(request).await?;
     let request = sent.by(&actor);
-    if let Some(ended) = settled(&app, app.accounts.revoke_token(request).await)? {
-        app.engine.forget_credentials(By::Grant(ended.id));
-    }
+    settled(app.accounts.revoke_token(request).await)?;
     Ok(not_stored(StatusCode::OK.into_response()))
 }
 
@@ -297,17 +295,14 @@ fn invalid(code: OauthErrorCode, rule: &str) -> Refusal {
     })
 }
 
-/// Turns a failure into the refusal that the client is told. The look-ups of a grant that has ended are dropped.
-fn settled<T>(app: &OrgApp, done: OauthResult<T>) -> Result<T, Refusal> {
+/// Turns a failure into the refusal that the client is told.
+fn settled<T>(done: OauthResult<T>) -> Result<T, Refusal> {
     done.map_err(|failure| match failure {
         OauthFailure::Protocol(error) => Refusal::Oauth(error),
         OauthFailure::Other(error) => Refusal::Api(error.into()),
-        OauthFailure::Reused(grant) => reused(app, grant),
+        OauthFailure::Reused => invalid(
+            OauthErrorCode::InvalidGrant,
+            "the code or token was used before: the access of the application has ended",
+        ),
     })
-}
-
-fn reused(app: &OrgApp, grant: GrantId) -> Refusal {
-    app.engine.forget_credentials(By::Grant(grant));
-    let rule = "the code or token was used before: the access of the application has ended";
-    invalid(OauthErrorCode::InvalidGrant, rule)
 }

@@ -6,7 +6,7 @@ use axum::extract::State;
 use http::StatusCode;
 use serde::Serialize;
 use sortie_api::{GrantId, OrgId, Role, Timestamp};
-use sortie_store::{access::By, oauth::GrantRow};
+use sortie_store::oauth::GrantRow;
 use utoipa::ToSchema;
 
 use crate::{
@@ -97,6 +97,5 @@ pub(crate) async fn end_grant(
     Path(grant): Path<GrantId>,
 ) -> ApiResult<StatusCode> {
     app.accounts.end_grant(person.user, grant, &person.actor).await?;
-    app.engine.forget_credentials(By::Grant(grant));
     Ok(StatusCode::NO_CONTENT)
 }

@@ -184,6 +184,5 @@ pub(crate) async fn reset_password(
     app.accounts
         .reset_password(request.token.expose(), request.new_password)
         .await?;
-    app.engine.forget_grants();
     Ok(StatusCode::NO_CONTENT)
 }

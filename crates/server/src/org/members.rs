@@ -69,10 +69,8 @@ pub(crate) async fn change_member_role(
     Inner(user): Inner<UserId>,
     JsonBody(request, _room): JsonBody<ChangeRole>,
 ) -> ApiResult<Json<OrganizationMember>> {
-    let changed = app.accounts.change_role(&who, user, request.role.into()).await;
-    // Also after an error: the change may have been made, and only its answer lost.
-    app.engine.forget_organization(who.org);
-    Ok(Json(shown(&app, changed?)))
+    let member = app.accounts.change_role(&who, user, request.role.into()).await?;
+    Ok(Json(shown(&app, member)))
 }
 
 /// Remove a member
@@ -97,9 +95,7 @@ pub(crate) async fn remove_member(
     who: Admin,
     Inner(user): Inner<UserId>,
 ) -> ApiResult<StatusCode> {
-    let removed = app.accounts.remove_member(&who, user).await;
-    app.engine.forget_organization(who.org);
-    removed?;
+    app.accounts.remove_member(&who, user).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -122,9 +118,7 @@ pub(crate) async fn leave_organization(
     who: Member,
     person: Person,
 ) -> ApiResult<StatusCode> {
-    let left = app.accounts.leave(&who, person.user).await;
-    app.engine.forget_organization(who.org);
-    left?;
+    app.accounts.leave(&who, person.user).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -149,11 +143,8 @@ pub(crate) async fn transfer_ownership(
     person: Person,
     JsonBody(request, _room): JsonBody<TransferOwnership>,
 ) -> ApiResult<StatusCode> {
-    let transferred = app
-        .accounts
+    app.accounts
         .transfer_ownership(&who, (person.user, request.user_id))
-        .await;
-    app.engine.forget_organization(who.org);
-    transferred?;
+        .await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -146,7 +146,6 @@ pub(crate) async fn suspend_organization(
 ) -> ApiResult<Json<OperatedOrganization>> {
     let reason = request.reason.as_deref();
     let suspended = app.accounts.suspend_organization(&who.actor, org, reason).await?;
-    app.engine.forget_organization(org);
     let cancelled = if request.cancel {
         cancel_runs(&app, org).await?
     } else {
@@ -197,7 +196,6 @@ pub(crate) async fn resume_organization(
     Path(org): Path<OrgId>,
 ) -> ApiResult<Json<OperatedOrganization>> {
     let resumed = app.accounts.resume_organization(&who.actor, org).await?;
-    app.engine.forget_organization(org);
     tracing::info!(organization = %org, "resumed an organization");
     Ok(Json(shown(resumed)))
 }
@@ -281,7 +279,6 @@ pub(crate) async fn disable_user(
     Path(user): Path<UserId>,
 ) -> ApiResult<Json<OperatedUser>> {
     let disabled = app.accounts.disable_account(&who.actor, user).await?;
-    app.engine.forget_grants();
     tracing::info!(%user, "disabled the account of a person");
     Ok(Json(shown_person(disabled)))
 }

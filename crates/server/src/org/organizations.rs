@@ -117,7 +117,6 @@ pub(crate) async fn delete_organization(
         .delete_organization((&who, person.user), confirmed)
         .await;
     // Also after an error: the organization may have been deleted.
-    app.engine.forget_organization(who.org);
     app.engine.erase_deleted();
     deleted?;
     tracing::info!(organization = %who.org, "deleted an organization");

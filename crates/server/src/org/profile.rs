@@ -119,7 +119,6 @@ pub(crate) async fn delete_user(
         .delete_person(who.user, who.proof(request.password), &who.actor)
         .await;
     // Also after an error: the account may have been deleted, and organizations with it.
-    app.engine.forget_all_credentials();
     app.engine.erase_deleted();
     deleted?;
     Ok(StatusCode::NO_CONTENT)

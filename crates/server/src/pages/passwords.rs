@@ -108,7 +108,6 @@ pub(super) async fn reset(State(app): State<Arc<OrgApp>>, posted: Posted) -> Pag
     let new = Credential::new(fields.get("password").unwrap_or_default());
     match app.accounts.reset_password(&token, new).await {
         Ok(()) => {
-            app.engine.forget_grants();
             let body = html! {
                 p.sub { "You are signed out everywhere, and applications have lost their access." }
                 p { a href="/sign-in" { "Sign in with the new password" } }

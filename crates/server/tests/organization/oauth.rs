@@ -6,7 +6,6 @@ mod exchange;
 use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Value, json};
-use sortie_api::{GrantId, Role};
 use sortie_testkit::{
     Answer, Bytes, Client,
     http::{HeaderValue, Method},
@@ -416,9 +415,20 @@ async fn the_role_of_a_token_is_the_lesser_of_its_scope_and_the_role_of_now() {
         format!(r#"Bearer error="insufficient_scope", scope="admin", resource_metadata="{url}""#)
     );
 
-    rig.set_role(rig.ours, rig.admin.user, Role::Member).await;
-    rig.engine
-        .forget_credentials(grant_of(&rig, &rig.admin, "admin").await);
+    let grants = rig.admin.client.get("/v1/auth/grants").await.unwrap();
+    let granted = grants.json().unwrap();
+    assert_eq!(granted[0]["organization"]["id"], rig.ours.to_string());
+    let role = rig
+        .owner
+        .client
+        .send(
+            Method::PATCH,
+            &format!("/v1/organizations/{}/members/{}", rig.ours, rig.admin.user),
+            json!({"role": "member"}).to_string().into(),
+        )
+        .await
+        .unwrap();
+    role.expect(200).unwrap();
     let refusal = rig.soon(403, async || usage(&admin).await).await;
     refusal.failure(403, "forbidden").unwrap();
     assert!(
@@ -426,24 +436,6 @@ async fn the_role_of_a_token_is_the_lesser_of_its_scope_and_the_role_of_now() {
         "another scope would not help"
     );
     rig.end().await;
-}
-
-async fn grant_of(rig: &Rig, person: &Signed, scope: &str) -> sortie_store::access::By {
-    let listed = person
-        .client
-        .get("/v1/auth/grants")
-        .await
-        .unwrap()
-        .json()
-        .unwrap();
-    let grant = listed
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|grant| grant["scope"] == scope);
-    let grant: GrantId = text(grant.unwrap(), "id").parse().unwrap();
-    assert_eq!(listed[0]["organization"]["id"], rig.ours.to_string());
-    sortie_store::access::By::Grant(grant)
 }
 
 async fn applications_in_a_browser_may_read_the_open_endpoints_alone() {

@@ -7,7 +7,7 @@ use sortie_api::{KeyId, OrgId, Role, Timestamp, key::ApiKey};
 
 use crate::{
     Error, Result, Store,
-    access::{Audit, audit::record},
+    access::{Audit, By, audit::record, lookups::Ended},
     db::{ReadRow, Stmt, Tx, batch, insert, row, select, vals},
     error::unless,
     organizations::lock,
@@ -108,12 +108,14 @@ impl Store {
 
     /// Deletes a key. `Conflict` for the last admin key that does not expire, unless a person owns the organization.
     pub async fn delete_key(&self, org: OrgId, id: KeyId, audit: Audit) -> Result<()> {
+        let _ending = self.ending(Ended::Of(By::Key(id)));
         self.db.write(move |tx| delete(tx, org, id, &audit)).await
     }
 
     /// Gives a key a new secret. The secret so far works until [`Rotation::previous_until`], the one before it stops now.
     /// `Conflict` where the key has expired.
     pub async fn rotate_key(&self, org: OrgId, rotation: Rotation, audit: Audit) -> Result<ApiKey> {
+        let _ending = self.ending(Ended::Of(By::Key(rotation.id)));
         self.db.write(move |tx| rotate(tx, org, &rotation, &audit)).await
     }
 }

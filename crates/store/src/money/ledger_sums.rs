@@ -112,18 +112,19 @@ fn next_step(tx: &mut dyn Tx, org: OrgId, entries: u32) -> Result<Option<Step>> 
 
 fn take_step(tx: &mut dyn Tx, org: OrgId, step: &Step) -> Result<()> {
     let (to, cause) = (step.to.at, step.to.cause.as_str());
-    let moved = match &step.from {
-        Some(from) => Stmt::new(
+    let moved = if let Some(from) = &step.from {
+        Stmt::new(
             "UPDATE ledger_sum SET at = $2, cause = $3, balance_micros = balance_micros + $4 \
              WHERE org_id = $1 AND at = $5 AND cause = $6",
             vals![org, to, cause, step.balance_micros, from.at, from.cause.as_str()],
-        ),
-        None => insert!("ledger_sum", {
+        )
+    } else {
+        insert!("ledger_sum", {
             "org_id": org,
             "at": to,
             "cause": cause,
             "balance_micros": step.balance_micros,
-        }, " ON CONFLICT (org_id) DO NOTHING"),
+        }, " ON CONFLICT (org_id) DO NOTHING")
     };
     let mut statements = vec![moved.exactly(1, MOVED)];
     statements.extend(step.payments.iter().map(|of| {

@@ -4,7 +4,7 @@ use sortie_api::{GrantId, OrgId, Role, Timestamp, UserId};
 
 use crate::{
     Error, Result, Store,
-    access::{Actor, Audit, By, audit::record},
+    access::{Actor, Audit, By, audit::record, lookups::Ended},
     db::{ReadRow, Stmt, Tx, insert, row, select, vals},
     people::persons,
 };
@@ -143,6 +143,7 @@ impl Store {
 
     /// Ends a grant of a person. `NotFound` where the person has no such grant.
     pub async fn end_grant(&self, user: UserId, grant: GrantId, audit: GrantAudit) -> Result<EndedGrant> {
+        let _ending = self.ending(Ended::Of(By::Grant(grant)));
         self.db
             .write(move |tx| {
                 let ended = tx.read_one(

@@ -6,6 +6,7 @@ use sortie_api::{GrantId, OrgId, Role, Timestamp, UserId};
 use super::grants::{EndedGrant, GrantAudit, audit_end};
 use crate::{
     Result, Store,
+    access::{By, lookups::Ended},
     db::{ReadRow, Stmt, Tx, batch, insert, row, select, vals},
 };
 
@@ -93,17 +94,29 @@ pub enum Exchange {
     Reused(EndedGrant),
 }
 
+impl Exchange {
+    /// Access that the exchange has ended.
+    fn ended(&self) -> Option<Ended> {
+        match self {
+            Self::Reused(grant) => Some(Ended::Of(By::Grant(grant.id))),
+            Self::Issued(_) | Self::Refused | Self::OtherScope => None,
+        }
+    }
+}
+
 impl Store {
     /// Redeems an authorization code. Nothing changes where the client, the challenge or the redirect URI is another one, or
     /// where the code has expired. A second redemption that gets all of them right ends the grant.
     pub async fn redeem_code(&self, redemption: CodeRedemption, audit: GrantAudit) -> Result<Exchange> {
-        self.db.write(move |tx| redeem(tx, &redemption, &audit)).await
+        let done = self.db.write(move |tx| redeem(tx, &redemption, &audit)).await;
+        self.ended(done, Exchange::ended)
     }
 
     /// Uses a refresh token. The token ends, and the client gets the next pair with the same scope. The use of a token that
     /// was used before ends the grant.
     pub async fn refresh_tokens(&self, refresh: TokenRefresh, audit: GrantAudit) -> Result<Exchange> {
-        self.db.write(move |tx| next_pair(tx, &refresh, &audit)).await
+        let done = self.db.write(move |tx| next_pair(tx, &refresh, &audit)).await;
+        self.ended(done, Exchange::ended)
     }
 
     /// Ends the grant of a token, an access or a refresh token of this client. None where the client has no such token.
@@ -114,7 +127,8 @@ impl Store {
         audit: GrantAudit,
     ) -> Result<Option<EndedGrant>> {
         let client_id = client_id.to_owned();
-        self.db
+        let done = self
+            .db
             .write(move |tx| {
                 let ended = tx.read_opt(
                     constcat::concat!(
@@ -128,7 +142,8 @@ impl Store {
                     .map(|grant| audit_end(tx, grant, &audit, "grant.end"))
                     .transpose()
             })
-            .await
+            .await;
+        self.ended(done, |grant| grant.map(|grant| Ended::Of(By::Grant(grant.id))))
     }
 }
 

@@ -7,7 +7,7 @@ use sortie_api::{OrgId, Role, Timestamp, UserId};
 
 use crate::{
     Error, Result, Store,
-    access::{Audit, audit::record},
+    access::{Audit, audit::record, lookups::Ended},
     db::{Stmt, vals},
     licenses::subscriptions::none_renews,
     money::credit::suspend,
@@ -62,6 +62,7 @@ impl Store {
     /// credentials. `Conflict` where the name is another one, where the person is not the owner, and while Stripe goes on to
     /// charge for a subscription; `NotFound` where the organization was deleted before.
     pub async fn delete_organization(&self, deletion: OrganizationDeletion, audit: Audit) -> Result<()> {
+        let _ending = self.ending(Ended::Organization(deletion.org));
         self.db
             .write(move |tx| {
                 let (org, at) = (deletion.org, deletion.at);

@@ -4,7 +4,7 @@ use sortie_api::{OrgId, Timestamp, UserId};
 
 use crate::{
     Error, Result, Store,
-    access::{Audit, audit::record},
+    access::{Audit, audit::record, lookups::Ended},
     db::{Answer, ReadRow, Stmt, insert, row, select, vals},
     error::unless,
     people::{
@@ -186,6 +186,7 @@ impl Store {
         at: Timestamp,
         audits: Vec<Audit>,
     ) -> Result<OperatedPerson> {
+        let _ending = self.ending(Ended::Person(user));
         self.db
             .write(move |tx| {
                 let mut statements = vec![
@@ -230,6 +231,7 @@ impl Store {
     /// Operator: ends all identities of a person at identity providers, and the sessions. `audits` has one entry for each
     /// organization of the person.
     pub async fn unlink_person(&self, user: UserId, audits: Vec<Audit>) -> Result<OperatedPerson> {
+        let _ending = self.ending(Ended::Person(user));
         self.db
             .write(move |tx| {
                 let mut statements = vec![

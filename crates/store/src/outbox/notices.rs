@@ -75,13 +75,14 @@ impl Store {
                     ),
                     vals![org, Role::Owner],
                 )?;
-                Ok(owned.map(|owned| {
-                    let owner = OwnerRow {
-                        user: owned.user,
-                        email: owned.email,
-                        name: owned.name,
-                    };
-                    (owner, owned.organization)
+                Ok(owned.map(|row| {
+                    let OwnedOrganization {
+                        user,
+                        email,
+                        name,
+                        organization,
+                    } = row;
+                    (OwnerRow { user, email, name }, organization)
                 }))
             })
             .await

@@ -14,6 +14,7 @@ use crate::{
     access::{
         Audit,
         audit::{self, AuditRow, record},
+        lookups::Ended,
     },
     db::{Stmt, Tx, row, select, vals},
     licenses::subscriptions::none_renews,
@@ -71,6 +72,7 @@ impl Store {
     /// with a subscription that renews, where the password was changed, and where the organizations of the person are others
     /// than those of `audits` and `deleted`.
     pub async fn delete_person(&self, deletion: PersonDeletion) -> Result<()> {
+        let _ending = self.ending(Ended::Any);
         self.db.write(move |tx| delete(tx, &deletion)).await
     }
 

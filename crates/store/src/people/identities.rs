@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     Error, Result, Store,
+    access::lookups::Ended,
     db::{Stmt, insert, row, select, vals},
 };
 
@@ -120,6 +121,7 @@ impl Store {
     /// Ends an identity of a person, and every session but `keep`. `NotFound` where the person has no such identity or the
     /// account was deleted, `Conflict` where the person could not sign in any more.
     pub async fn unlink_identity(&self, user: UserId, identity: &Identity, keep: SessionId) -> Result<()> {
+        let _ending = self.ending(Ended::Person(user));
         let identity = identity.clone();
         self.db
             .write(move |tx| {

@@ -8,7 +8,7 @@ use sortie_api::{OrgId, Role, Timestamp, UserId};
 use super::persons;
 use crate::{
     Error, Result, Store,
-    access::{Audit, audit::record},
+    access::{Audit, audit::record, lookups::Ended},
     db::{Row, Stmt, insert, row, select, vals},
     money::credit,
     oauth::grants::revoke_of_member,
@@ -209,6 +209,7 @@ impl Store {
     /// Makes a member an admin or a member. `NotFound` where the person is no member, `Conflict` for the owner and for
     /// the role owner, which [`Store::transfer_ownership`] gives.
     pub async fn set_role(&self, org: OrgId, user: UserId, role: Role, audit: Audit) -> Result<()> {
+        let _ending = self.ending(Ended::Organization(org));
         if role == Role::Owner {
             return Err(THE_OWNER);
         }
@@ -232,6 +233,7 @@ impl Store {
     /// Removes a member, or lets a member leave, and ends the grants of the person in the organization. `NotFound` where the
     /// person is no member, `Conflict` for the owner.
     pub async fn remove_member(&self, org: OrgId, user: UserId, audit: Audit) -> Result<()> {
+        let _ending = self.ending(Ended::Organization(org));
         self.db
             .write(move |tx| {
                 tx.batch(&[
@@ -259,6 +261,7 @@ impl Store {
         mails: Vec<NewMail>,
         audit: Audit,
     ) -> Result<()> {
+        let _ending = self.ending(Ended::Organization(org));
         self.db
             .write(move |tx| {
                 let mut statements = vec![

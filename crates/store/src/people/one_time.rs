@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     Error, Result, Store,
+    access::lookups::Ended,
     db::{Stmt, Tx, insert, text_columns, vals},
     oauth::grants::revoke_of,
     outbox::{NewMail, mail},
@@ -111,13 +112,15 @@ impl Store {
 
     /// Verifies an address by a token, which ends. Returns the person. `Conflict` where the token does not work at `at`.
     pub async fn verify_by_token(&self, hash: [u8; 32], at: Timestamp) -> Result<UserId> {
-        self.db
+        let done = self
+            .db
             .write(move |tx| {
                 let user = take(tx, &hash, Purpose::VerifyEmail, at)?;
                 tx.batch(&[persons::verify(user, at)])?;
                 Ok(user)
             })
-            .await
+            .await;
+        self.ended(done, |user| Some(Ended::Person(*user)))
     }
 
     /// Sets a password by a token, which ends, ends every session and every grant of the person, and queues a mail about it.
@@ -130,7 +133,8 @@ impl Store {
         password: String,
         mail: Option<NewMail>,
     ) -> Result<UserId> {
-        self.db
+        let done = self
+            .db
             .write(move |tx| {
                 let user = take(tx, &hash, Purpose::ResetPassword, at)?;
                 let mut statements = vec![
@@ -151,7 +155,8 @@ impl Store {
                 tx.batch(&statements)?;
                 Ok(user)
             })
-            .await
+            .await;
+        self.ended(done, |user| Some(Ended::Person(*user)))
     }
 
     /// System: deletes up to `limit` tokens that ended before `at`, the earliest first. Returns their number.

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     Error, Result, Store,
+    access::lookups::Ended,
     db::{ReadRow, Row, Stmt, batch, insert, row, select, vals},
 };
 
@@ -184,6 +185,7 @@ impl Store {
 
     /// Marks the address of a person as verified. The time of the first proof stays.
     pub async fn verify_email(&self, user: UserId, at: Timestamp) -> Result<()> {
+        let _ending = self.ending(Ended::Person(user));
         self.db
             .write(move |tx| tx.batch(&[verify(user, at)]).map(drop))
             .await
@@ -191,6 +193,7 @@ impl Store {
 
     /// Changes a password and ends every session of the person but the one that asks.
     pub async fn change_password(&self, change: PasswordChange, keep: sortie_api::SessionId) -> Result<()> {
+        let _ending = self.ending(Ended::Person(change.user));
         self.db
             .write(move |tx| {
                 tx.batch(&[set_password(&change), sessions::delete_others(change.user, keep)])

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Error, Result, Store,
-    access::{Audit, audit::record},
+    access::{Audit, By, audit::record, lookups::Ended},
     db::{Stmt, Val, insert, row, select, text_columns, vals},
 };
 
@@ -155,6 +155,7 @@ impl Store {
     /// Begins a session. `Conflict` where the password was changed or the person disabled since the password was compared,
     /// where the second factor was used before, and where the identity is no longer the person's.
     pub async fn sign_in(&self, session: NewSession, with: SignIn) -> Result<()> {
+        let _ending = self.ending(Ended::Person(session.user));
         self.db
             .write(move |tx| {
                 let mut statements = Vec::with_capacity(6);
@@ -226,6 +227,7 @@ impl Store {
 
     /// Ends one session of a person. `NotFound` where the person has no such session.
     pub async fn end_session(&self, user: UserId, session: SessionId) -> Result<()> {
+        let _ending = self.ending(Ended::Of(By::Session(session)));
         self.db
             .write(move |tx| {
                 let end = Stmt::new(
@@ -257,6 +259,7 @@ impl Store {
 
     /// Ends the session of a member of an organization. `NotFound` where no member has such a session.
     pub async fn end_member_session(&self, org: OrgId, session: SessionId, audit: Audit) -> Result<()> {
+        let _ending = self.ending(Ended::Of(By::Session(session)));
         self.db
             .write(move |tx| {
                 tx.batch(&[

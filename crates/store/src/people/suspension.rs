@@ -10,7 +10,7 @@ use sortie_api::{OrgId, RunId, Timestamp};
 
 use crate::{
     Error, Result, Store,
-    access::{Audit, audit::record},
+    access::{Audit, audit::record, lookups::Ended},
     db::{Stmt, Tx, row, select, vals},
     money::{
         credit::{resume, suspend},
@@ -46,6 +46,7 @@ impl Store {
         at: Timestamp,
         audit: Audit,
     ) -> Result<()> {
+        let _ending = self.ending(Ended::Organization(org));
         self.db
             .write(move |tx| {
                 tx.batch(&[
@@ -84,6 +85,7 @@ impl Store {
     /// Operator: ends the suspension of an organization. Parked runs return to their place in the queue. `Conflict` where
     /// the organization is not suspended, and where its owner has deleted it. Automatic purchases wait for an hour.
     pub async fn resume_organization(&self, org: OrgId, audit: Audit) -> Result<()> {
+        let _ending = self.ending(Ended::Organization(org));
         self.db
             .write(move |tx| {
                 tx.batch(&[

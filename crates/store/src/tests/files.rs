@@ -312,6 +312,9 @@ async fn a_doom_that_waits_for_a_new_reference_lets_the_content_live() {
     created.unwrap();
     assert_eq!(doomed.unwrap().blobs, 1);
     assert_eq!(fixture.store.pending_deletes(None, 10).await.unwrap().items, []);
-    let read = |tx: &mut dyn crate::db::Tx| tx.query_one("SELECT check_at FROM blob", vals![])?.only::<Option<Timestamp>>();
+    let read = |tx: &mut dyn crate::db::Tx| {
+        tx.query_one("SELECT check_at FROM blob", vals![])?
+            .only::<Option<Timestamp>>()
+    };
     assert_eq!(fixture.store.db.read(read).await.unwrap(), Some(new.check_at));
 }

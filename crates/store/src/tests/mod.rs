@@ -33,6 +33,7 @@ mod ledger_check;
 mod licenses;
 mod lists;
 mod locks;
+mod lookups;
 mod mail;
 mod migrations;
 mod model;

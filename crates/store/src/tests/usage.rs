@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Result,
     access::By,
-    db::vals,
+    db::{Row, vals},
     money::{CountedPart, Unsettled, UsagePart, UsagePosition, UsageQuery},
     runs::{Batch, Created, Expiry, Labels, NewRun, OpenCallbacks, Undeletable},
 };
@@ -373,7 +373,7 @@ impl Fixture {
         let read = |tx: &mut dyn crate::db::Tx| -> Result<Vec<RunId>> {
             tx.query_all("SELECT id FROM run", vals![])?
                 .iter()
-                .map(|row| row.only())
+                .map(Row::only)
                 .collect()
         };
         self.store.db.read(read).await.unwrap()
