@@ -105,7 +105,7 @@ pub(crate) struct Db {
     inner: Arc<Inner>,
 }
 
-/// What the threads of a database share.
+/// Metrics, writer of shared rows and hooks, for the threads of a database.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
     pub(crate) metrics: Metrics,

@@ -265,7 +265,7 @@ macro_rules! row {
 }
 pub(crate) use row;
 
-/// What [`row!`] and [`insert!`] make of one field.
+/// Column, width or reader of one field of [`row!`], and value of one column of [`insert!`].
 macro_rules! field {
     (columns $kind:ty = $column:expr) => {
         $column

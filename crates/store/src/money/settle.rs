@@ -32,7 +32,7 @@ row! {
 }
 
 row! {
-    /// What [`settle`] reads from a statement on `run` that settles. `@cost` is the cost before it was cut.
+    /// Columns that [`settle`] reads from a statement on `run` that settles. `@cost` is the cost before it was cut.
     pub(crate) struct SettledRun {
         run: OwnedRun,
         is_pending: bool = "billing_pending",

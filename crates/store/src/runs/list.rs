@@ -205,7 +205,7 @@ const ENTRY: &str = select!(
     EntryRow,
     " FROM @from AND (@at, @id) < ($2, $3) ORDER BY @at DESC, @id DESC LIMIT 1 OFFSET $4"
 );
-/// The same of an index that begins with the outcome.
+/// Like [`ENTRY`], on an index that begins with the outcome.
 const ENTRY_OF_OUTCOME: &str = filled!(
     select!(
         EntryRow,
