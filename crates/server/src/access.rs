@@ -16,7 +16,8 @@ pub struct Access {
     pub role: RequiredRole,
     /// Deployment modes that have the operation.
     pub modes: Modes,
-    /// Whether members of a suspended organization can make this change. They can use every operation that reads.
+    /// Whether members of a suspended organization can make this change. Of the organization API they can use every operation
+    /// that reads; the engine API refuses them everything.
     pub while_suspended: bool,
 }
 

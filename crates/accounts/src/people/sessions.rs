@@ -110,16 +110,17 @@ impl Parts {
 
     /// Finds the person who is signed in with a token; see [`Accounts::session_by_hash`].
     async fn session_by_hash(&self, hash: [u8; 32]) -> Result<Option<SignedIn>> {
-        let now = self.options.clock.now();
+        let mut was_read = false;
         let find = async {
-            let found = self.store.find_session(hash).await?;
-            if let Some(of) = found.filter(|of| now < of.until && of.seen_at + NOTED <= now) {
-                self.note(of.session).await;
-            }
-            Ok(found)
+            was_read = true;
+            self.store.find_session(hash).await
         };
-        let fresh = self.options.credential_lookup;
-        Ok(self.store.look_up(hash, (now, fresh), find).await?)
+        let (fresh, now) = (self.options.credential_lookup, || self.options.clock.now());
+        let found = self.store.look_up(hash, fresh, now, find).await?;
+        if let Some(of) = found.filter(|of| was_read && of.seen_at + NOTED <= now()) {
+            self.note(of.session).await;
+        }
+        Ok(found)
     }
 
     /// Notes a use of a session. The request goes on where that fails.

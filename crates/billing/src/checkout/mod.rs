@@ -42,7 +42,7 @@ pub(crate) const FIRST_LOOK: Duration = Duration::from_mins(2);
 const DESCRIPTION: &str = "Sortie credits";
 
 /// Error of an order whose page was made too late.
-const GIVEN_UP: Error = Error::Conflict("the checkout took too long and was given up: order again");
+const GIVEN_UP: Error = Error::Conflict("the checkout timed out; start a new one");
 
 /// Path of the page for a customer who has paid.
 pub const PAID_PAGE: &str = "/billing/paid";

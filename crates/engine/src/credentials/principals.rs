@@ -138,8 +138,8 @@ impl Principals {
         hash: [u8; 32],
         find: impl Future<Output = sortie_store::Result<Option<Principal>>>,
     ) -> Result<Option<Principal>, Error> {
-        let at = (self.clock.now(), self.fresh);
-        Ok(self.store.look_up(hash, at, find).await?)
+        let now = || self.clock.now();
+        Ok(self.store.look_up(hash, self.fresh, now, find).await?)
     }
 }
 

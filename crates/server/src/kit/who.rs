@@ -129,7 +129,7 @@ pub(crate) struct AtLeast<const ROLE: u8> {
     is_suspended: bool,
 }
 
-/// Proof of any role: the credential may work with runs.
+/// Proof of any role.
 pub(crate) type Member = AtLeast<{ Role::Member as u8 }>;
 
 /// Proof of the role of an admin or of the owner.
@@ -141,11 +141,13 @@ pub(crate) type Owner = AtLeast<{ Role::Owner as u8 }>;
 impl<const ROLE: u8> AtLeast<ROLE> {
     /// Checks the role of a caller. `is_suspended` says whether the organization is suspended.
     pub(crate) fn check(caller: Caller, role: Role, is_suspended: bool) -> ApiResult<Self> {
-        let roles = [Role::Member, Role::Admin, Role::Owner];
-        if let Some(least) = roles
-            .into_iter()
-            .find(|least| *least as u8 == ROLE && role < *least)
-        {
+        if (role as u8) < ROLE {
+            // No role is below that of a member.
+            let least = if ROLE == Role::Admin as u8 {
+                Role::Admin
+            } else {
+                Role::Owner
+            };
             return Err(ApiError::forbidden(format!("this needs the role {least}")));
         }
         Ok(Self {

@@ -79,7 +79,6 @@ pub(crate) async fn create_portal(
     Ok(Json(ProviderPage { url }))
 }
 
-/// Query of a page of payments.
 /// List payments
 ///
 /// Lists the payments of the organization, newest first.

@@ -2,7 +2,7 @@
 //!
 //! A command that ends access drops the look-ups of it on this node, also when it fails: it may have been committed, and only
 //! its answer was lost. The next use of a credential then reads the database. Other nodes use their look-ups until these are
-//! too old.
+//! too old, as does this one where the caller of the command has gone away before its commit.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -107,7 +107,7 @@ impl Ended {
     }
 }
 
-/// Command that ends access. Its drop, after success and after an error, drops the look-ups.
+/// Guard of a command that ends access. When it is dropped, the look-ups are dropped, also after an error.
 #[must_use]
 pub(crate) struct Ending<'a> {
     lookups: &'a Lookups,
@@ -123,11 +123,12 @@ impl Drop for Ending<'_> {
 impl Store {
     /// Returns the look-up of a credential by its SHA-256, or of a session and an organization by another hash. A look-up is
     /// used again for the time `fresh`, unless a command of this node has ended the access since; otherwise `find` makes it.
-    /// None where the credential has expired at `now`.
+    /// None where the credential has expired, by the clock `now`.
     pub async fn look_up<T>(
         &self,
         hash: [u8; 32],
-        (now, fresh): (Timestamp, Duration),
+        fresh: Duration,
+        now: impl Fn() -> Timestamp,
         find: impl Future<Output = Result<Option<T>>>,
     ) -> Result<Option<T>>
     where
@@ -136,13 +137,13 @@ impl Store {
     {
         let works = |found: &T| {
             let lookup: Lookup = (*found).into();
-            lookup.until().is_none_or(|until| now < until)
+            lookup.until().is_none_or(|until| now() < until)
         };
         let dropped = match self.lookups.fresh(&hash, fresh) {
             Ok(kept) => return Ok(Option::from(kept).filter(works)),
             Err(dropped) => dropped,
         };
-        // Before the read: the end of access on another node holds when `fresh` has passed since the read, however slow that is.
+        // Measured from before the read: an end on another node takes effect here at most `fresh` after the read began.
         let began = Instant::now();
         let found = find.await?.filter(works);
         if let Some(found) = found {
@@ -151,7 +152,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Drops the look-ups of access when the command that ends it is done. A command holds the value until its end.
+    /// Guards a command that ends access: its look-ups are dropped at the end of the command.
     pub(crate) fn ending(&self, ended: Ended) -> Ending<'_> {
         Ending {
             lookups: &self.lookups,
@@ -159,12 +160,12 @@ impl Store {
         }
     }
 
-    /// Drops the look-ups of the access that a command has ended, as its result says: all look-ups if the answer of the
-    /// database was lost.
+    /// Drops the look-ups of the access that a command has ended, as its result says: all look-ups if it may have been
+    /// committed although it failed.
     pub(crate) fn ended<T>(&self, done: Result<T>, ended: impl FnOnce(&T) -> Option<Ended>) -> Result<T> {
         let ended = match &done {
             Ok(done) => ended(done),
-            Err(Error::Unavailable(_)) => Some(Ended::Any),
+            Err(error) if matches!(error, Error::Unavailable(_)) || error.is_of_data() => Some(Ended::Any),
             Err(_) => None,
         };
         if let Some(ended) = ended {
@@ -184,12 +185,13 @@ impl Lookups {
     /// Keeps a look-up, unless others were dropped since it began.
     fn keep(&self, hash: [u8; 32], lookup: (Lookup, Instant), dropped: u64) {
         let mut kept = self.0.lock();
+        if kept.dropped != dropped {
+            return;
+        }
         if kept.by_hash.len() >= KEPT {
             kept.by_hash.clear();
         }
-        if kept.dropped == dropped {
-            kept.by_hash.insert(hash, lookup);
-        }
+        kept.by_hash.insert(hash, lookup);
     }
 
     /// Returns the kept look-up of a credential, or else [`Kept::dropped`] of this moment.

@@ -117,9 +117,11 @@ impl FromStr for By {
     }
 }
 
+/// The subject of a stored credential: a key or a grant.
 impl Column<'_> for By {
     fn from_value(value: &Val<'static>) -> Option<Self> {
-        parsed(value)
+        let key = parsed(value).map(Self::Key);
+        key.or_else(|| parsed(value).map(Self::Grant))
     }
 }
 
@@ -137,7 +139,7 @@ row! {
     }
 }
 
-/// Query of a credential. Its parts select the same columns.
+/// Query of a credential. The parts after the first one list the columns of [`CredentialRow`] in its order.
 const BY_HASH: &str = select!(
     CredentialRow,
     " FROM api_key k JOIN organization o ON o.id = k.org_id WHERE k.hash = $1 \

@@ -24,6 +24,7 @@ mod sessions;
 pub(crate) mod simulated;
 mod sqlite;
 pub(crate) mod tail;
+pub(crate) mod texts;
 mod tx;
 mod value;
 
@@ -46,8 +47,9 @@ pub(crate) use self::{
     migrate::{
         newest as newest_migration, newest_known as newest_known_migration, recorded as recorded_migration,
     },
-    rows::{Column, Json, ReadRow, filled, insert, parsed, row, select, text_columns},
+    rows::{Column, IfReadable, Json, ReadRow, insert, parsed, row, select, text_columns},
     sqlite::{copy as copy_sqlite, open_copy as open_sqlite_copy},
+    texts::filled,
     tx::{Answer, Stmt, Tx, batch},
     value::{Row, Val, readable, vals},
 };

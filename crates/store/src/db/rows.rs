@@ -112,6 +112,16 @@ impl<T: DeserializeOwned> Column<'_> for Json<T> {
     }
 }
 
+/// Value of a column that a damaged row may lack: none where it cannot be read, and no error.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IfReadable<T>(pub(crate) Option<T>);
+
+impl<'r, T: Column<'r>> Column<'r> for IfReadable<T> {
+    fn from_value(value: &'r Val<'static>) -> Option<Self> {
+        Some(Self(T::from_value(value)))
+    }
+}
+
 impl<'r, T: Column<'r>> Column<'r> for Option<T> {
     fn from_value(value: &'r Val<'static>) -> Option<Self> {
         match value {
@@ -223,7 +233,7 @@ impl dyn Tx + '_ {
 macro_rules! row {
     (for $name:ident { $($field:ident = $column:expr),+ $(,)? }) => {
         impl $crate::db::rows::ReadRow for $name {
-            const COLUMNS: &'static str = $crate::db::rows::joined!($($column),+);
+            const COLUMNS: &'static str = $crate::db::texts::joined!($($column),+);
             const WIDTH: usize = [$($column),+].len();
 
             fn read_from(row: &$crate::db::Row, first: usize) -> $crate::Result<Self> {
@@ -249,7 +259,7 @@ macro_rules! row {
 
         impl $crate::db::rows::ReadRow for $name {
             const COLUMNS: &'static str =
-                $crate::db::rows::joined!($($crate::db::rows::field!(columns $kind $(= $column)?)),+);
+                $crate::db::texts::joined!($($crate::db::rows::field!(columns $kind $(= $column)?)),+);
             const WIDTH: usize = 0 $(+ $crate::db::rows::field!(width $kind $(= $column)?))+;
 
             fn read_from(row: &$crate::db::Row, first: usize) -> $crate::Result<Self> {
@@ -297,14 +307,6 @@ macro_rules! field {
 }
 pub(crate) use field;
 
-/// Joins constant texts with commas.
-macro_rules! joined {
-    ($first:expr $(, $rest:expr)*) => {
-        constcat::concat!($first $(, ", ", $rest)*)
-    };
-}
-pub(crate) use joined;
-
 /// Text of a SELECT of a row's columns: `select!(PaymentRow, " FROM payment WHERE id = $1")`.
 macro_rules! select {
     ($row:ty, $($rest:expr),+ $(,)?) => {
@@ -312,84 +314,6 @@ macro_rules! select {
     };
 }
 pub(crate) use select;
-
-/// Constant text in which values take the places of names: `filled!(SHORT, "@column" = "o.output")`.
-macro_rules! filled {
-    ($text:expr, $name:literal = $value:expr $(,)?) => {{
-        const TEXT: &str = $text;
-        const VALUE: &str = $value;
-        const BYTES: [u8; $crate::db::rows::filled_length(TEXT, $name, VALUE)] =
-            $crate::db::rows::filled_bytes(TEXT, $name, VALUE);
-        const FILLED: &str = $crate::db::rows::text(&BYTES);
-        FILLED
-    }};
-    ($text:expr, $name:literal = $value:expr, $($names:literal = $values:expr),+ $(,)?) => {
-        $crate::db::rows::filled!($crate::db::rows::filled!($text, $name = $value), $($names = $values),+)
-    };
-}
-pub(crate) use filled;
-
-/// Length of `text` with `value` for each `name`.
-pub(crate) const fn filled_length(text: &str, name: &str, value: &str) -> usize {
-    let (mut at, mut names) = (0, 0);
-    while at < text.len() {
-        names += is_at(text, at, name) as usize;
-        at += 1;
-    }
-    // A text without the name fails to compile here.
-    assert!(names > 0, "the text does not have the name");
-    text.len() + names * value.len() - names * name.len()
-}
-
-/// Bytes of `text` with `value` for each `name`.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "called in constants alone, where a wrong index does not compile"
-)]
-pub(crate) const fn filled_bytes<const LENGTH: usize>(text: &str, name: &str, value: &str) -> [u8; LENGTH] {
-    let mut bytes = [0; LENGTH];
-    let (mut at, mut end) = (0, 0);
-    while at < text.len() {
-        if is_at(text, at, name) {
-            let mut of_value = 0;
-            while of_value < value.len() {
-                bytes[end] = value.as_bytes()[of_value];
-                end += 1;
-                of_value += 1;
-            }
-            at += name.len();
-        } else {
-            bytes[end] = text.as_bytes()[at];
-            end += 1;
-            at += 1;
-        }
-    }
-    bytes
-}
-
-/// Whether `text` has the whole word `name` at this byte.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "called in constants alone, where a wrong index does not compile"
-)]
-const fn is_at(text: &str, at: usize, name: &str) -> bool {
-    let (text, name) = (text.as_bytes(), name.as_bytes());
-    let mut same = 0;
-    while same < name.len() && at + same < text.len() && text[at + same] == name[same] {
-        same += 1;
-    }
-    let is_word =
-        at + same == text.len() || !(text[at + same].is_ascii_alphanumeric() || text[at + same] == b'_');
-    same == name.len() && is_word
-}
-
-/// Text of bytes that are UTF-8.
-pub(crate) const fn text(bytes: &[u8]) -> &str {
-    match str::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(_) => unreachable!(),
-    }
-}
 
 /// Makes types with `as_str` and `FromStr` values of a column and parameters.
 macro_rules! text_columns {
@@ -415,16 +339,16 @@ pub(crate) use text_columns;
 macro_rules! insert {
     (sql $table:literal, [$($column:literal $(= $sql:tt)?),+], $before:literal, $after:literal) => {{
         const VALUES: &str =
-            $crate::db::rows::joined!($($crate::db::rows::field!(value $($sql)?)),+);
-        const BYTES: [u8; $crate::db::rows::numbered_length(VALUES)] =
-            $crate::db::rows::numbered_bytes(VALUES);
+            $crate::db::texts::joined!($($crate::db::rows::field!(value $($sql)?)),+);
+        const BYTES: [u8; $crate::db::texts::numbered_length(VALUES)] =
+            $crate::db::texts::numbered_bytes(VALUES);
         constcat::concat!(
             "INSERT INTO ",
             $table,
             " (",
-            $crate::db::rows::joined!($($column),+),
+            $crate::db::texts::joined!($($column),+),
             $before,
-            $crate::db::rows::text(&BYTES),
+            $crate::db::texts::text(&BYTES),
             $after
         )
     }};
@@ -436,6 +360,8 @@ macro_rules! insert {
             $crate::db::rows::insert!(sql $table, [$($column $(= $sql)?),+], ") SELECT ", ""),
             $rest
         );
+        const GIVEN: usize = <[&str]>::len(&[$($(stringify!($value),)?)+ $(stringify!($param)),*]);
+        const { assert!($crate::db::texts::highest_placeholder(SQL) == GIVEN, "a parameter lacks its placeholder") };
         $crate::db::Stmt::new(SQL, $crate::db::vals![$($($value,)?)+ $($param),*])
     }};
     ($table:literal, { $($column:literal $(= $sql:tt)? $(: $value:expr)?),+ $(,)? } $(, $end:expr)* $(,)?) => {{
@@ -443,50 +369,12 @@ macro_rules! insert {
             $crate::db::rows::insert!(sql $table, [$($column $(= $sql)?),+], ") VALUES (", ")"),
             $($end,)*
         );
+        const GIVEN: usize = <[&str]>::len(&[$($(stringify!($value),)?)+]);
+        const { assert!($crate::db::texts::highest_placeholder(SQL) == GIVEN, "a parameter lacks its placeholder") };
         $crate::db::Stmt::new(SQL, $crate::db::vals![$($($value,)?)+])
     }};
 }
 pub(crate) use insert;
-
-/// Length of `text` with a placeholder for each `@`.
-pub(crate) const fn numbered_length(text: &str) -> usize {
-    let (mut at, mut number, mut length) = (0, 0, text.len());
-    while at < text.len() {
-        if is_at(text, at, "@") {
-            number += 1;
-            length += if number < 10 { 1 } else { 2 };
-        }
-        at += 1;
-    }
-    length
-}
-
-/// Bytes of `text` with `$1` for the first `@`, `$2` for the second one, and so on.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "called in constants alone, where a wrong index does not compile"
-)]
-pub(crate) const fn numbered_bytes<const LENGTH: usize>(text: &str) -> [u8; LENGTH] {
-    let mut bytes = [0; LENGTH];
-    let (mut at, mut end, mut number) = (0, 0, 0);
-    while at < text.len() {
-        let mut byte = text.as_bytes()[at];
-        if is_at(text, at, "@") {
-            number += 1;
-            bytes[end] = b'$';
-            end += 1;
-            if number >= 10 {
-                bytes[end] = b'0' + number / 10;
-                end += 1;
-            }
-            byte = b'0' + number % 10;
-        }
-        bytes[end] = byte;
-        end += 1;
-        at += 1;
-    }
-    bytes
-}
 
 #[cfg(test)]
 mod tests {
@@ -549,19 +437,6 @@ mod tests {
             is_new: false,
         };
         assert_eq!(Sample::read(&without), Ok(expected));
-    }
-
-    #[test]
-    fn values_take_the_places_of_names() {
-        const SUM: &str = "@cost + @cost % @costs";
-        assert_eq!(
-            filled!(SUM, "@cost" = "CAST($1 AS BIGINT)"),
-            "CAST($1 AS BIGINT) + CAST($1 AS BIGINT) % @costs"
-        );
-        assert_eq!(
-            filled!(SUM, "@cost" = "", "@costs" = filled!("(@é)", "@é" = "ü@")),
-            " +  % (ü@)"
-        );
     }
 
     #[test]

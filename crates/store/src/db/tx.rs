@@ -22,6 +22,12 @@ pub(crate) struct Stmt<'a> {
 
 impl<'a> Stmt<'a> {
     pub(crate) fn new(sql: &'static str, params: Vec<Val<'a>>) -> Self {
+        debug_assert!(
+            !sql.as_bytes()
+                .windows(2)
+                .any(|pair| matches!(pair, [b'@', b'a'..=b'z'])),
+            "a name without its value: {sql}"
+        );
         Self {
             sql,
             params,

@@ -1,7 +1,7 @@
 //! Parameters of statements and values of columns: integers, text and bytes, nothing else.
 //!
-//! Both databases store times, money and flags as 64-bit integers, and identifiers and JSON as text. Typed
-//! getters read a row. A value of an unexpected kind is [`Error::Corrupt`], never a panic.
+//! Both databases store times, money and flags as 64-bit integers, and identifiers and JSON as text. A value
+//! of an unexpected kind is [`Error::Corrupt`], never a panic.
 
 use std::{borrow::Cow, net::IpAddr};
 
@@ -119,7 +119,7 @@ macro_rules! vals {
 }
 pub(crate) use vals;
 
-/// Row of an answer, read by column position.
+/// Row of an answer; [`row!`](super::rows::row) reads it.
 #[derive(Clone, Debug)]
 pub(crate) struct Row(pub(in crate::db) Vec<Val<'static>>);
 
@@ -131,6 +131,7 @@ impl Row {
     }
 
     /// Returns an integer.
+    #[cfg(test)]
     pub(crate) fn int(&self, column: usize) -> Result<i64> {
         match self.get(column)? {
             Val::Int(value) => Ok(*value),
@@ -139,6 +140,7 @@ impl Row {
     }
 
     /// Returns a text; `None` if the column is NULL.
+    #[cfg(test)]
     pub(crate) fn opt_text(&self, column: usize) -> Result<Option<&str>> {
         match self.get(column)? {
             Val::Text(text) => Ok(Some(text)),
@@ -148,6 +150,7 @@ impl Row {
     }
 
     /// Returns a text.
+    #[cfg(test)]
     pub(crate) fn text(&self, column: usize) -> Result<&str> {
         self.opt_text(column)?.ok_or_else(|| unexpected(column, "a text"))
     }
@@ -163,6 +166,7 @@ pub(crate) fn readable<T>(rows: &[Row], what: &'static str, read: impl Fn(&Row) 
     rows.iter().filter_map(read).collect()
 }
 
+#[cfg(test)]
 fn unexpected(column: usize, expected: &str) -> Error {
     Error::Corrupt(format!("column {column} is not {expected}"))
 }

@@ -7,9 +7,9 @@
 use sortie_api::{OrgId, RunId, Timestamp};
 
 use crate::{
-    Result,
+    Error, Result,
     db::{
-        Answer, Json, ReadRow, Stmt, Tx, row,
+        Answer, ReadRow, Stmt, Tx, row,
         tail::{Charge, CreditChange, Tail, WindowChange, WindowKey},
     },
 };
@@ -44,8 +44,8 @@ row! {
         cost: i64 = "cost_micros",
         /// Micros by which the cost exceeded what was reserved.
         excess: i64 = "@cost - cost_micros",
-        /// Scope, `since` and start of each window in which the run held its maximum cost.
-        holds: Option<Json<Vec<(String, i64, i64)>>> = "holds",
+        /// JSON of the scope, `since` and start of each window in which the run held its maximum cost.
+        holds: Option<String> = "holds",
     }
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn settle(
         for row in answers.get(at.statement).map_or(&[][..], |answer| &answer.rows) {
             let run = SettledRun::read_from(row, at.column)?;
             if !run.is_pending {
-                run.add_tails(tx);
+                run.add_tails(tx)?;
             }
         }
     }
@@ -78,7 +78,7 @@ pub(crate) fn settle(
 }
 
 impl SettledRun {
-    fn add_tails(self, tx: &mut dyn Tx) {
+    fn add_tails(self, tx: &mut dyn Tx) -> Result<()> {
         let OwnedRun { org, id } = self.run;
         if let Some(reserved) = self.reserved {
             tx.tail(Tail::Credit(org, CreditChange::settle(reserved, self.cost)));
@@ -90,7 +90,13 @@ impl SettledRun {
                 }));
             }
         }
-        for (scope, since, starts_at) in self.holds.unwrap_or_default().0 {
+        let holds: Vec<(String, i64, i64)> = match &self.holds {
+            Some(text) => {
+                serde_json::from_str(text).map_err(|error| Error::Corrupt(format!("holds: {error}")))?
+            }
+            None => Vec::new(),
+        };
+        for (scope, since, starts_at) in holds {
             let key = WindowKey {
                 org,
                 scope,
@@ -99,5 +105,6 @@ impl SettledRun {
             };
             tx.tail(Tail::Window(key, WindowChange::settle(self.max_cost, self.cost)));
         }
+        Ok(())
     }
 }

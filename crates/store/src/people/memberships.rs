@@ -209,10 +209,10 @@ impl Store {
     /// Makes a member an admin or a member. `NotFound` where the person is no member, `Conflict` for the owner and for
     /// the role owner, which [`Store::transfer_ownership`] gives.
     pub async fn set_role(&self, org: OrgId, user: UserId, role: Role, audit: Audit) -> Result<()> {
-        let _ending = self.ending(Ended::Organization(org));
         if role == Role::Owner {
             return Err(THE_OWNER);
         }
+        let _ending = self.ending(Ended::Organization(org));
         self.db
             .write(move |tx| {
                 tx.batch(&[

@@ -155,7 +155,8 @@ impl Store {
     /// Begins a session. `Conflict` where the password was changed or the person disabled since the password was compared,
     /// where the second factor was used before, and where the identity is no longer the person's.
     pub async fn sign_in(&self, session: NewSession, with: SignIn) -> Result<()> {
-        let _ending = self.ending(Ended::Person(session.user));
+        let changes_access = with.role.is_some() || with.identity.is_some();
+        let _ending = changes_access.then(|| self.ending(Ended::Person(session.user)));
         self.db
             .write(move |tx| {
                 let mut statements = Vec::with_capacity(6);

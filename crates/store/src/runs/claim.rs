@@ -264,7 +264,7 @@ pub(super) fn begin_runs(tx: &mut dyn Tx, ids: &str, event: &NewEvent) -> Result
                  WHERE id {IN}SELECT value FROM {JSON_EACH}($1){END} AND zero_data_retention = 0",
                 vals![ids, event.kind, event.data.as_str(), event.at],
             ),
-            claims(ids, event.at),
+            Stmt::new(CLAIMS, vals![ids, event.at]),
         ],
     )?;
     // A run that is left out here is held without a task, which the reconciler finds.
@@ -297,14 +297,21 @@ row! {
         timeout_seconds: u32 = "r.timeout_seconds",
         started_at: Timestamp = "r.started_at",
         definition: Option<String> = "(SELECT d.definition FROM run_definition d WHERE d.run_id = r.id)",
-        pub(super) status: RunStatus = "r.status",
-        pub(super) cost: Micros = "r.cost_micros",
-        pub(super) usage: RunUsage,
         callback_host: Option<String> = "r.callback_host",
         created_at: Timestamp = "r.created_at",
         trace: Option<TraceContext>,
         elapsed: u64 =
             "{GREATEST}(0, COALESCE(COALESCE({NOW}, $2) - r.clock_started_at, $2 - r.started_at))",
+    }
+}
+
+row! {
+    /// Run `r` that another worker has begun.
+    pub(super) struct LostRow {
+        pub(super) run: ClaimRow,
+        pub(super) status: RunStatus = "r.status",
+        pub(super) cost: Micros = "r.cost_micros",
+        pub(super) usage: RunUsage,
     }
 }
 
@@ -338,20 +345,15 @@ impl ReadRow for Option<TraceContext> {
     }
 }
 
-/// Statement that reads the runs `ids` as [`ClaimRow`], the oldest run first.
-pub(super) fn claims(ids: &str, at: Timestamp) -> Stmt<'_> {
-    Stmt::new(
-        filled!(
-            select!(
-                ClaimRow,
-                " FROM run r WHERE r.id {IN}SELECT value FROM {JSON_EACH}($1){END} ORDER BY r.created_at, r.id"
-            ),
-            "@before" = "",
-            "@after" = ""
-        ),
-        vals![ids, at],
-    )
-}
+/// End of a statement that reads runs, the oldest first. Parameters: their ids, and the time.
+const OF_IDS: &str =
+    " FROM run r WHERE r.id {IN}SELECT value FROM {JSON_EACH}($1){END} ORDER BY r.created_at, r.id";
+
+/// Reads runs as [`ClaimRow`].
+const CLAIMS: &str = filled!(select!(ClaimRow, OF_IDS), "@before" = "", "@after" = "");
+
+/// Reads runs as [`LostRow`].
+pub(super) const LOST: &str = filled!(select!(LostRow, OF_IDS), "@before" = "", "@after" = "");
 
 #[cfg(test)]
 mod tests {

@@ -51,7 +51,7 @@ pub(crate) use unretained::{adopt_content, forget_answers_of_earlier};
 use self::{artifacts::ARTIFACTS, large::SHORT};
 use crate::{
     Error, Result,
-    db::{Json, Row, Stmt, Val, filled, row, select, vals},
+    db::{IfReadable, Json, Row, Stmt, Val, filled, row, select, vals},
 };
 
 row! {
@@ -71,7 +71,7 @@ row! {
         tags: Option<Json<Vec<String>>> = "tags",
         zero_data_retention: bool = "zero_data_retention",
         usage: RunUsage,
-        surcharge_percent: u32 = "surcharge_percent",
+        surcharge_percent: IfReadable<u32> = "surcharge_percent",
         surcharge: Micros = "surcharge_micros",
         output_expires_at: Option<Timestamp> = "output_expires_at",
         output_read_at: Option<Timestamp> = "output_read_at",
@@ -109,7 +109,10 @@ impl RunRow {
             tags: self.tags.unwrap_or_default().0,
             zero_data_retention: is_unretained,
             usage: self.status.is_final().then_some(self.usage),
-            surcharge_percent: Some(self.surcharge_percent).filter(|percent| is_unretained && *percent > 0),
+            surcharge_percent: self
+                .surcharge_percent
+                .0
+                .filter(|percent| is_unretained && *percent > 0),
             surcharge_micros: self.surcharge,
             output_available: is_unretained.then_some(self.output_expires_at.is_some()),
             output_expires_at: self.output_expires_at,

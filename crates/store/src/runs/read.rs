@@ -56,6 +56,7 @@ pub struct Followed {
     /// The run; a large output is left out. None before its status is terminal and `events` ends with its last event.
     pub run: Option<ListedRun>,
 }
+
 /// Query for the run with an idempotency key, as [`StoredRun`].
 pub(super) const OF_KEY: &str = constcat::concat!(SELECT_RUNS, "r.org_id = $1 AND r.idempotency_key = $2");
 

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Error, Result, Store,
-    db::{ReadRow, Row, Stmt, Tx, Val, batch, filled, readable, row, select, vals},
+    db::{IfReadable, ReadRow, Row, Stmt, Tx, Val, batch, filled, readable, row, select, vals},
     money::settle::{OwnedRun, SETTLES, SettledAt, SettledRun, settle},
     nodes::{LOCK, NodeId, SeenLease},
     outbox::deliveries::deliveries_are_due,
@@ -97,7 +97,7 @@ const UNTIL_NOW: &str = "COALESCE(COALESCE({NOW}, $3) - clock_started_at, $3 - s
 row! {
     struct HeldRow {
         run: RunId = "q.run_id",
-        status: Option<String> = "(SELECT r.status FROM run r WHERE r.id = q.run_id)",
+        status: IfReadable<RunStatus> = "(SELECT r.status FROM run r WHERE r.id = q.run_id)",
     }
 }
 
@@ -273,7 +273,7 @@ impl Store {
             let held = HeldRow::read(row)?;
             Ok(Held {
                 run: held.run,
-                status: held.status.and_then(|status| status.parse().ok()),
+                status: held.status.0,
             })
         }))
     }

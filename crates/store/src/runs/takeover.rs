@@ -4,13 +4,13 @@
 use sortie_api::Timestamp;
 
 use super::{
-    claim::{ClaimRow, claims},
+    claim::{LOST, LostRow},
     json_ids,
     moves::held,
 };
 use crate::{
     Error, Result,
-    db::{ReadRow, Stmt, Tx, batch, vals},
+    db::{Stmt, Tx, batch, vals},
     nodes::NodeId,
     runs::{Claim, Origin},
 };
@@ -46,17 +46,14 @@ pub(super) fn take_over(tx: &mut dyn Tx, node: NodeId, ids: &str, at: Timestamp)
         ],
     )?;
     let ids = json_ids(&taken.rows)?;
-    let [rows] = batch(tx, &[claims(&ids, at)])?;
-    rows.rows
-        .iter()
-        .map(|row| {
-            let lost = ClaimRow::read(row)?;
-            let origin = Origin::Lost {
-                status: lost.status,
-                cost: lost.cost,
-                usage: lost.usage,
-            };
-            Ok(lost.claim(origin))
-        })
-        .collect()
+    let lost: Vec<LostRow> = tx.read_all(LOST, vals![ids.as_str(), at])?;
+    let claims = lost.into_iter().map(|lost| {
+        let origin = Origin::Lost {
+            status: lost.status,
+            cost: lost.cost,
+            usage: lost.usage,
+        };
+        lost.run.claim(origin)
+    });
+    Ok(claims.collect())
 }

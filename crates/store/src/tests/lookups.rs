@@ -13,7 +13,7 @@ use crate::{
 };
 
 const AT: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
-const FRESH: (Timestamp, Duration) = (AT, Duration::from_hours(1));
+const FRESH: Duration = Duration::from_hours(1);
 
 const KEY: [u8; 32] = [1; 32];
 const GRANT: [u8; 32] = [2; 32];
@@ -60,7 +60,9 @@ async fn look_up(fixture: &Fixture) {
         ),
     ];
     for (hash, principal) in principals {
-        let found = fixture.store.look_up(hash, FRESH, async { Ok(Some(principal)) });
+        let found = fixture
+            .store
+            .look_up(hash, FRESH, || AT, async { Ok(Some(principal)) });
         found.await.unwrap().unwrap();
     }
     let person = SignedIn {
@@ -71,7 +73,9 @@ async fn look_up(fixture: &Fixture) {
         seen_at: AT,
         email_verified: true,
     };
-    let found = fixture.store.look_up(SESSION, FRESH, async { Ok(Some(person)) });
+    let found = fixture
+        .store
+        .look_up(SESSION, FRESH, || AT, async { Ok(Some(person)) });
     found.await.unwrap().unwrap();
 }
 
@@ -81,8 +85,10 @@ async fn kept(fixture: &Fixture) -> Vec<[u8; 32]> {
     for hash in [KEY, GRANT, SESSION, OTHER] {
         let principal = fixture
             .store
-            .look_up::<Principal>(hash, FRESH, async { Ok(None) });
-        let person = fixture.store.look_up::<SignedIn>(hash, FRESH, async { Ok(None) });
+            .look_up::<Principal>(hash, FRESH, || AT, async { Ok(None) });
+        let person = fixture
+            .store
+            .look_up::<SignedIn>(hash, FRESH, || AT, async { Ok(None) });
         if principal.await.unwrap().is_some() || person.await.unwrap().is_some() {
             kept.push(hash);
         }
@@ -148,7 +154,7 @@ both! {
             seen_at: AT,
             email_verified: true,
         };
-        let found = fixture.store.look_up(SESSION, FRESH, async {
+        let found = fixture.store.look_up(SESSION, FRESH, || AT, async {
             fixture.store.end_session(user(), session()).await.unwrap_err();
             Ok(Some(person))
         });

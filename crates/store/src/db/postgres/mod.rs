@@ -22,10 +22,11 @@ pub(super) use self::{channel::open as open_channel, connect::Link};
 use crate::{
     Error, Result,
     db::{
-        Backend, Context, Dialect, LISTERS, SCANNERS,
+        Backend, Context, Dialect, LISTERS, ReadRow, SCANNERS,
         job::Queue,
         migrate::{self, Migration},
         options::OpenOptions,
+        row, select,
         sessions::{Pipeline, Server, Session as _, Worker},
         spawn,
         tx::Tx,
@@ -164,20 +165,27 @@ pub(super) fn inspect<T>(url: &str, query: fn(&mut dyn Tx) -> Result<T>) -> Resu
     query(&mut Pipeline::reader(&mut session))
 }
 
+row! {
+    struct AboutServer {
+        version: i64 = "CAST(current_setting('server_version_num') AS BIGINT)",
+        encoding: String = "current_setting('server_encoding')",
+        name: String = "current_database()",
+    }
+}
+
 fn refuse_unsuitable_database(session: &mut PgSession) -> Result<()> {
-    let about = Pipeline::reader(session).query_one(
-        "SELECT CAST(current_setting('server_version_num') AS BIGINT), current_setting('server_encoding'), \
-         current_database()",
-        vals![],
-    )?;
-    let version = about.int(0)?;
+    let about = Pipeline::reader(session).query_one(select!(AboutServer, ""), vals![])?;
+    let AboutServer {
+        version,
+        encoding,
+        name,
+    } = AboutServer::read(&about)?;
     if version < OLDEST_SERVER {
         return Err(Error::Database(format!(
             "PostgreSQL 14 or newer is needed; the server has version number {version}"
         )));
     }
-    let (encoding, name) = (about.text(1)?, about.text(2)?);
-    if !ENCODINGS.contains(&encoding) {
+    if !ENCODINGS.contains(&encoding.as_str()) {
         return Err(Error::Database(format!(
             "the database {name} has the encoding {encoding}, which lacks characters that runs write: make one with \
              CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, move what it holds there with pg_dump and \
