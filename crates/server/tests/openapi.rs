@@ -124,6 +124,17 @@ fn every_operation_says_what_it_does_and_who_may_call_it() {
 }
 
 #[test]
+fn every_summary_is_one_line() {
+    for api in [sortie_server::Api::Engine, sortie_server::Api::Organization] {
+        let document = sortie_server::openapi(api);
+        for (method, path, operation) in operations(&document) {
+            let summary = operation["summary"].as_str().unwrap();
+            assert!(!summary.contains('\n'), "{method} {path}: {summary}");
+        }
+    }
+}
+
+#[test]
 fn every_operation_names_each_failure_it_can_have() {
     let document = sortie_server::openapi(sortie_server::Api::Engine);
     for (method, path, operation) in operations(&document) {

@@ -61,6 +61,20 @@ pub(crate) struct Answer {
     pub(crate) affected: u64,
 }
 
+/// Number of processes that write to the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writers {
+    /// A single process: reads of the transaction still hold, and a further statement costs no round trip.
+    One,
+    Several,
+}
+
+impl Writers {
+    pub(crate) fn of(tx: &dyn Tx) -> Self {
+        if tx.is_local() { Self::One } else { Self::Several }
+    }
+}
+
 /// Transaction or reader that statements run on.
 pub(crate) trait Tx {
     /// Runs independent statements in order, pipelined if the database is reached through a socket. The batch

@@ -4,35 +4,16 @@
 //! the cost. The balance is the sum of the [`ledger`](super::ledger); what is reserved is the sum over the runs that are not
 //! settled. A run is created only if its `max_cost` is available: the balance without what is reserved.
 
-use sortie_api::{Micros, OrgId, RunStatus};
+use sortie_api::{Micros, OrgId};
 
-use super::shared_rows::Writers;
 use crate::{
     Error, Result, Store,
-    db::{Answer, Stmt, Tx, batch, row, select, tail::CreditChange, vals},
+    db::{Answer, Stmt, Tx, batch, row, select, tail::CreditChange, tx::Writers, vals},
     error::InsufficientCredit,
     installation::observe::MOST_COUNTED,
+    money::payment::Payment,
     runs::NewRun,
 };
-
-/// Payment for a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Payment {
-    /// Self-hosted: nobody pays.
-    Free,
-    /// Hosted: the maximum cost is reserved from the organization's credits, and the cost is charged.
-    Credit,
-}
-
-impl Payment {
-    /// Statuses that a new run passes at once, the last one is its status. Each is an event.
-    pub const fn first_statuses(self) -> &'static [RunStatus] {
-        match self {
-            Self::Free => &[RunStatus::Queued],
-            Self::Credit => &[RunStatus::Reserving, RunStatus::Queued],
-        }
-    }
-}
 
 row! {
     /// Credits of an organization.

@@ -12,6 +12,7 @@ pub(crate) mod ledger;
 mod ledger_sums;
 mod low_credits;
 mod metrics;
+mod payment;
 pub(crate) mod purchases;
 pub(crate) mod refusals;
 pub(crate) mod settle;
@@ -22,8 +23,9 @@ mod windows;
 
 pub use crate::error::{InsufficientCredit, OverBudget};
 pub use check::{LedgerChecked, LedgerDifference, LedgerRule};
-pub use credit::{Credit, CreditSums, Payment};
+pub use credit::{Credit, CreditSums};
 pub use ledger::{Appended, LedgerPosition, NewLedgerEntry, OTHER_ENTRY};
+pub use payment::Payment;
 pub use purchases::{
     accounts::{BillingAccount, ClosingAccount, NewCustomer, RemovedCard, ReplacedCustomer, SavedCard},
     auto::{

@@ -9,7 +9,7 @@ use std::{collections::HashMap, time::Duration};
 use parking_lot::{Mutex, MutexGuard};
 use sortie_api::{BudgetScope, Micros, OrgId, Timestamp};
 
-use super::{credit::Payment, holds::scopes};
+use super::{holds::scopes, payment::Payment};
 use crate::runs::NewRun;
 
 /// Time that a refusal is remembered.

@@ -9,6 +9,7 @@ use crate::{
     db::{
         Row, Stmt, Tx,
         tail::{SharedRow, SharedRows, Sums, Tail, Written},
+        tx::Writers,
     },
 };
 
@@ -95,20 +96,6 @@ pub(crate) fn write_of_one(tx: &mut dyn Tx, tails: &[Tail]) -> Result<Written> {
         }
     }
     Ok(written)
-}
-
-/// Number of processes that write to the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Writers {
-    /// A single process: reads of the transaction still hold, and a further statement costs no round trip.
-    One,
-    Several,
-}
-
-impl Writers {
-    fn of(tx: &dyn Tx) -> Self {
-        if tx.is_local() { Self::One } else { Self::Several }
-    }
 }
 
 /// JSON arrays of identifiers.

@@ -2,12 +2,12 @@
 
 use sortie_api::{Micros, Timestamp};
 
-use super::shared_rows::Writers;
 use crate::{
     Error, Result,
     db::{
         Stmt, Tx,
         tail::{Room, WindowChange, WindowKey},
+        tx::Writers,
         vals,
     },
     money::OverBudget,

@@ -14,7 +14,7 @@ use crate::{
         vals,
     },
     licenses::LicenseRefusal,
-    money::{allowance, credit::Payment, holds, refusals::Limit, usage_counts},
+    money::{Payment, allowance, holds, refusals::Limit, usage_counts},
     outbox::deliveries::insert_delivery,
     runs::{Definition, NewEvent, NewRun, Unretained},
 };
