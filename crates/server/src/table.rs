@@ -17,15 +17,15 @@ use crate::{
 
 /// Makes the access table and the routes from a list of operations: the API and the state of its handlers, then the role
 /// and the handler of each operation. `self_hosted` has the message of a hosted engine, which lacks the operation.
-/// `while_suspended` marks a change that members of a suspended organization can make.
+/// `while_suspended true` marks a change that members of a suspended organization can make.
 macro_rules! operations {
     ($api:ident, $state:ident: $(
         $role:ident $module:ident::$handler:ident
-        $(, self_hosted $elsewhere:literal)? $(, $while_suspended:ident)?;
+        $(, self_hosted $elsewhere:literal)? $(, while_suspended $allowed:literal)?;
     )+) => {
         /// Access to each operation.
         pub(crate) const ACCESS: &[$crate::access::Access] = &[$(
-            $crate::table::operations!(@access $api $role $handler ($($elsewhere)?) ($($while_suspended)?))
+            $crate::table::operations!(@access $api $role $handler ($($elsewhere)?) ($($allowed)?))
         ),+];
 
         /// Routes with their descriptions, for a deployment of this mode.
@@ -35,24 +35,24 @@ macro_rules! operations {
             utoipa_axum::router::OpenApiRouter::default()
                 $(.routes($crate::table::route(
                     mode,
-                    $crate::table::operations!(@access $api $role $handler ($($elsewhere)?) ($($while_suspended)?)),
+                    $crate::table::operations!(@access $api $role $handler ($($elsewhere)?) ($($allowed)?)),
                     utoipa_axum::routes!($module::$handler),
                 )))+
         }
     };
-    (@access $api:ident $role:ident $handler:ident ($($elsewhere:literal)?) ($($while_suspended:ident)?)) => {
+    (@access $api:ident $role:ident $handler:ident ($($elsewhere:literal)?) ($($allowed:literal)?)) => {
         $crate::access::Access {
             operation: stringify!($handler),
             api: $crate::access::Api::$api,
             role: $crate::access::RequiredRole::$role,
             modes: $crate::table::operations!(@modes $($elsewhere)?),
-            while_suspended: $crate::table::operations!(@while_suspended $($while_suspended)?),
+            while_suspended: $crate::table::operations!(@while_suspended $($allowed)?),
         }
     };
     (@modes) => { $crate::access::Modes::All };
     (@modes $elsewhere:literal) => { $crate::access::Modes::SelfHosted($elsewhere) };
     (@while_suspended) => { false };
-    (@while_suspended while_suspended) => { true };
+    (@while_suspended $allowed:literal) => { $allowed };
 }
 
 pub(crate) use operations;

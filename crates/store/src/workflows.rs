@@ -171,7 +171,7 @@ fn put(tx: &mut dyn Tx, org: OrgId, new: &PutWorkflow, most: u32, entry: &Audit)
             ),
         ],
     )?;
-    let old = old.rows.first().map(OldWorkflow::read).transpose()?;
+    let old = old.first::<OldWorkflow>()?;
     let mut row = WorkflowRow {
         name: new.name.clone(),
         definition: new.definition.clone(),

@@ -83,7 +83,7 @@ operations! {
     Admin members::list_members;
     Admin members::change_member_role;
     Admin members::remove_member;
-    Member members::leave_organization, while_suspended;
+    Member members::leave_organization, while_suspended true;
     Owner members::transfer_ownership;
     Admin invitations::list_invitations;
     Admin invitations::create_invitation;
@@ -96,13 +96,13 @@ operations! {
     Admin billing::get_balance;
     Admin billing::get_billing;
     Admin billing::list_ledger;
-    Admin payments::create_checkout, while_suspended;
-    Admin payments::create_portal, while_suspended;
-    Admin auto_topup::put_auto_topup, while_suspended;
+    Admin payments::create_checkout, while_suspended true;
+    Admin payments::create_portal, while_suspended true;
+    Admin auto_topup::put_auto_topup, while_suspended true;
     Admin payments::list_payments;
     Admin payments::get_receipt;
     Admin licenses::get_organization_license;
-    Admin licenses::create_license_checkout, while_suspended;
+    Admin licenses::create_license_checkout, while_suspended true;
     Admin licenses::list_deployments;
     Admin licenses::create_deployment;
     Admin licenses::delete_deployment;

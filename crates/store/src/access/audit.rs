@@ -7,7 +7,7 @@ use sortie_api::{ActorKind, AuditEntry, AuditId, OrgId, Timestamp, UserId, id::K
 use crate::{
     Found, Result, Store,
     access::{Actor, principal::By},
-    db::{ReadRow, Stmt, Turn, Tx, Val, filled, insert, row, select, vals},
+    db::{Stmt, Turn, Tx, Val, filled, insert, row, select, vals},
 };
 
 /// Filter of the audit log. Every condition that is set must hold.
@@ -253,7 +253,7 @@ fn rarest(tx: &mut dyn Tx, ways: &[Way<'_>], within: &[Val<'_>]) -> Result<(&'st
         .collect();
     let mut rarest = (ALL, None);
     for (number, (way, answer)) in ways.iter().zip(tx.batch(&entries)?).enumerate() {
-        let end = answer.rows.first().map(PositionRow::read).transpose()?;
+        let end = answer.first::<PositionRow>()?;
         let end = end.map(|end| (end.at, end.id));
         if number == 0 || end < rarest.1 {
             rarest = (way.list, end);

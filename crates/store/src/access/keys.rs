@@ -207,5 +207,5 @@ fn rotate(tx: &mut dyn Tx, org: OrgId, rotation: &Rotation, audit: &Audit) -> Re
         record(audit),
     ];
     let [_, rotated, _] = batch(tx, &statements)?;
-    ApiKey::read(rotated.rows.first().ok_or(Error::NotFound)?)
+    rotated.one()
 }

@@ -135,7 +135,7 @@ impl Store {
         T: Copy + Into<Lookup>,
         Option<T>: From<Lookup>,
     {
-        let works = |found: &T| {
+        let works = move |found: &T| {
             let lookup: Lookup = (*found).into();
             lookup.until().is_none_or(|until| now() < until)
         };

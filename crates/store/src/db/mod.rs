@@ -50,7 +50,7 @@ pub(crate) use self::{
     rows::{Column, IfReadable, Json, ReadRow, insert, parsed, row, select, text_columns},
     sqlite::{copy as copy_sqlite, open_copy as open_sqlite_copy},
     texts::filled,
-    tx::{Answer, Stmt, Tx, batch},
+    tx::{Answer, Stmt, Tx, Writers, batch},
     value::{Row, Val, readable, vals},
 };
 use self::{

@@ -13,7 +13,7 @@ use sortie_api::{
 };
 
 use super::{
-    tx::Tx,
+    tx::{Answer, Tx},
     value::{Row, Val},
 };
 use crate::{Error, Result};
@@ -204,6 +204,28 @@ impl Row {
     /// Reads the first column of a row, which is often the only one.
     pub(crate) fn only<'r, T: Column<'r>>(&'r self) -> Result<T> {
         self.column(0, "the first column")
+    }
+}
+
+impl Answer {
+    /// Reads the first row, if there is one.
+    pub(crate) fn first<T: ReadRow>(&self) -> Result<Option<T>> {
+        self.rows.first().map(T::read).transpose()
+    }
+
+    /// Reads the first row. `NotFound` if there is none.
+    pub(crate) fn one<T: ReadRow>(&self) -> Result<T> {
+        self.first()?.ok_or(Error::NotFound)
+    }
+
+    /// Reads the value of the first row, which has one column, if there is a row.
+    pub(crate) fn opt_value<'r, T: Column<'r>>(&'r self) -> Result<Option<T>> {
+        self.rows.first().map(Row::only).transpose()
+    }
+
+    /// Reads the value of the first row, which has one column. `NotFound` if there is none.
+    pub(crate) fn value<'r, T: Column<'r>>(&'r self) -> Result<T> {
+        self.opt_value()?.ok_or(Error::NotFound)
     }
 }
 

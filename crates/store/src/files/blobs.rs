@@ -290,7 +290,7 @@ fn reserve(tx: &mut dyn Tx, new: &NewBlob) -> Result<BlobId> {
             ReservedBlob::COLUMNS),
         ],
     )?;
-    let reserved = ReservedBlob::read(reserved.rows.first().ok_or(Error::NotFound)?)?;
+    let reserved = reserved.one::<ReservedBlob>()?;
     let id = reserved.id;
     let is_new = id == new.id && before.rows.is_empty();
     if !is_new && reserved.is_counted {

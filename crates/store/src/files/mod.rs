@@ -215,7 +215,7 @@ fn rename(tx: &mut dyn Tx, (org, id): (OrgId, FileId), name: &str, audit: &Audit
             audit::record(audit),
         ],
     )?;
-    File::read(renamed.rows.first().ok_or(Error::NotFound)?)
+    renamed.one()
 }
 
 fn delete(tx: &mut dyn Tx, (org, id): (OrgId, FileId), check_at: Timestamp, audit: &Audit) -> Result<()> {

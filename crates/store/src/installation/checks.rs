@@ -3,11 +3,8 @@
 use sortie_api::Timestamp;
 
 use crate::{
-    Error, Result, Store,
-    db::{
-        ReadRow, Row, Stmt, Turn, Tx, batch, inspect, newest_known_migration, recorded_migration, row,
-        select, vals,
-    },
+    Result, Store,
+    db::{Stmt, Turn, Tx, batch, inspect, newest_known_migration, recorded_migration, row, select, vals},
 };
 
 /// Kind and version of a database.
@@ -96,8 +93,8 @@ impl Store {
                         ),
                     ],
                 )?;
-                let about = About::read(about.rows.first().ok_or(Error::NotFound)?)?;
-                Ok(about.at(newest.rows.first().ok_or(Error::NotFound)?.only()?))
+                let about = about.one::<About>()?;
+                Ok(about.at(newest.value()?))
             })
             .await
     }
@@ -137,8 +134,8 @@ impl Store {
                         ),
                     ],
                 )?;
-                let count = |answer: &crate::db::Answer| answer.rows.first().ok_or(Error::NotFound)?.only();
-                let since = oldest.rows.first().map(Row::only).transpose()?.flatten();
+                let count = |answer: &crate::db::Answer| answer.value();
+                let since = oldest.opt_value()?.flatten();
                 Ok(Backlog {
                     waiting: count(&waiting)?,
                     waiting_since: since,

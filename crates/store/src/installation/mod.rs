@@ -14,8 +14,8 @@ pub use reseal::{NodeMasterKeys, Resealed, RowKey, SealedColumn, SealedRow};
 use sortie_api::Timestamp;
 
 use crate::{
-    Error, Result, Store,
-    db::{Row, Stmt, batch, insert, vals},
+    Result, Store,
+    db::{Stmt, batch, insert, vals},
 };
 
 impl Store {
@@ -30,7 +30,7 @@ impl Store {
                         Stmt::new("SELECT seed FROM installation WHERE id = 1", vals![]),
                     ],
                 )?;
-                found.rows.first().ok_or(Error::NotFound)?.only()
+                found.value()
             })
             .await
     }
@@ -47,8 +47,8 @@ impl Store {
                         Stmt::new("SELECT created_at FROM run ORDER BY id DESC LIMIT 1", vals![]),
                     ],
                 )?;
-                let pass: Option<Option<Timestamp>> = pass.rows.first().map(Row::only).transpose()?;
-                let run = run.rows.first().map(Row::only).transpose()?;
+                let pass: Option<Option<Timestamp>> = pass.opt_value()?;
+                let run = run.opt_value()?;
                 Ok(pass.flatten().or(run))
             })
             .await

@@ -4,7 +4,7 @@
 use sortie_api::RunId;
 
 use crate::{
-    Error, Result, Store,
+    Result, Store,
     db::{Stmt, batch, vals},
 };
 
@@ -33,7 +33,7 @@ impl Store {
                         Stmt::new("SELECT sealed FROM seal_check WHERE id = 1", vals![]),
                     ],
                 )?;
-                found.rows.first().ok_or(Error::NotFound)?.only()
+                found.value()
             })
             .await
     }

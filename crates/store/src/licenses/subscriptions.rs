@@ -8,7 +8,7 @@ use sortie_api::{OrgId, Timestamp, deployment::EntitlementState};
 use crate::{
     Error, Result, Store,
     access::audit::{Audit, record},
-    db::{ReadRow, Stmt, Tx, batch, insert, row, select, vals},
+    db::{Stmt, Tx, batch, insert, row, select, vals},
     organizations::lock,
 };
 
@@ -122,7 +122,7 @@ impl Store {
 
 fn put(tx: &mut dyn Tx, read: &ReadSubscription, audit: &Audit) -> Result<RecordedSubscription> {
     let [_, found] = batch(tx, &[lock(read.org), Stmt::new(OF_ORGANIZATION, vals![read.org])])?;
-    let known = found.rows.first().map(SubscriptionRow::read).transpose()?;
+    let known = found.first::<SubscriptionRow>()?;
     let next = match next(known.as_ref(), read) {
         Ok(next) => next,
         Err(outcome) => return Ok(outcome),

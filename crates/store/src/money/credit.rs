@@ -8,7 +8,7 @@ use sortie_api::{Micros, OrgId};
 
 use crate::{
     Error, Result, Store,
-    db::{Answer, Stmt, Tx, batch, row, select, tail::CreditChange, tx::Writers, vals},
+    db::{Answer, Stmt, Tx, Writers, batch, row, select, tail::CreditChange, vals},
     error::InsufficientCredit,
     installation::observe::MOST_COUNTED,
     money::payment::Payment,

@@ -7,9 +7,8 @@ use super::{allowance, credit, ledger, low_credits::LowCredits, metrics::CreditM
 use crate::{
     Error, Result,
     db::{
-        Row, Stmt, Tx,
+        Row, Stmt, Tx, Writers,
         tail::{SharedRow, SharedRows, Sums, Tail, Written},
-        tx::Writers,
     },
 };
 

@@ -5,9 +5,8 @@ use sortie_api::{Micros, Timestamp};
 use crate::{
     Error, Result,
     db::{
-        Stmt, Tx,
+        Stmt, Tx, Writers,
         tail::{Room, WindowChange, WindowKey},
-        tx::Writers,
         vals,
     },
     money::OverBudget,

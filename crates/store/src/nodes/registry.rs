@@ -109,7 +109,7 @@ fn heartbeat(tx: &mut dyn Tx, node: NodeId, at: Timestamp, lease: Duration) -> R
         ],
     )?;
     Ok(Heartbeat {
-        clock: clock.rows.first().ok_or(Error::NotFound)?.only()?,
+        clock: clock.value()?,
         others: others.rows.iter().map(SeenLease::read).collect::<Result<_>>()?,
     })
 }

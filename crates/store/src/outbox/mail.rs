@@ -11,7 +11,7 @@ use sortie_api::{MailId, Role, Timestamp, UserId};
 
 use crate::{
     Error, Result, Store,
-    db::{ReadRow, Row, Stmt, Tx, Val, batch, insert, readable, row, select, vals},
+    db::{ReadRow, Stmt, Tx, Val, batch, insert, readable, row, select, vals},
 };
 
 /// Mail to send.
@@ -174,7 +174,7 @@ fn claim(
         ],
     )?;
     let claimed = readable(&claimed.rows, "mail", ClaimedMail::read);
-    let next: Option<i64> = next.rows.first().map(Row::only).transpose()?;
+    let next: Option<i64> = next.opt_value()?;
     let next = next.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0)));
     Ok((claimed, next))
 }

@@ -155,7 +155,7 @@ impl Store {
                         ),
                     ],
                 )?;
-                let account = account.rows.first().map(Account::read).transpose()?;
+                let account = account.first::<Account>()?;
                 let addresses: Result<_> = sessions.rows.iter().map(Row::only).collect();
                 Ok((account, addresses?))
             })

@@ -9,7 +9,7 @@ use super::{OF_ITS_NODE, RunRow, StoredRun, read::OF_KEY, status_event};
 use crate::{
     Error, Result, Store,
     db::{
-        Json, ReadRow, Stmt, Tx, Val, filled,
+        IfReadable, Json, ReadRow, Stmt, Tx, Val, filled,
         tail::{CreditChange, Tail},
         vals,
     },
@@ -317,7 +317,7 @@ fn new_run(run: &NewRun) -> Run {
         tags: Some(Json(run.labels.tags.clone())),
         zero_data_retention: unretained.is_some(),
         usage: RunUsage::default(),
-        surcharge_percent: unretained.map_or(0, |unretained| unretained.surcharge_percent),
+        surcharge_percent: IfReadable(unretained.map(|unretained| unretained.surcharge_percent)),
         surcharge: Micros::ZERO,
         output_expires_at: None,
         output_read_at: None,

@@ -144,7 +144,7 @@ fn events<T: ReadRow>(tx: &mut dyn Tx, (org, id): (OrgId, RunId), select: Stmt<'
             select,
         ],
     )?;
-    if run.rows.first().ok_or(Error::NotFound)?.only()? {
+    if run.value()? {
         return Err(Error::Unretained);
     }
     events.rows.iter().map(T::read).collect()

@@ -362,9 +362,10 @@ async fn a_fenced_worker_sends_nothing_that_the_server_refuses() {
 
 /// Public functions of the store that are no commands, or that only read although they are in the queue of
 /// writes.
-const NO_COMMANDS: [&str; 8] = [
+const NO_COMMANDS: [&str; 9] = [
     "clock",
     "inspect",
+    "look_up",
     "low_credits",
     "open",
     "open_with",

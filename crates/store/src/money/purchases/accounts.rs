@@ -6,7 +6,7 @@ use sortie_api::{OrgId, Timestamp};
 
 use super::auto;
 use crate::{
-    Error, Result, Store,
+    Result, Store,
     access::audit::{Audit, record},
     db::{ReadRow, Stmt, Tx, batch, insert, readable, row, select, vals},
     outbox::mail::{self, NewMail},
@@ -164,7 +164,7 @@ impl Store {
                         ),
                     ],
                 )?;
-                kept.rows.first().ok_or(Error::NotFound)?.only()
+                kept.value()
             })
             .await
     }
@@ -262,7 +262,7 @@ fn replace(tx: &mut dyn Tx, new: &NewCustomer) -> Result<ReplacedCustomer> {
             ),
         ],
     )?;
-    let customer = kept.rows.first().ok_or(Error::NotFound)?.only()?;
+    let customer = kept.value()?;
     let disabled_auto_topup =
         replaced.affected == 1 && disable_auto_topup(tx, &new.audit, new.mail.as_ref())?;
     Ok(ReplacedCustomer {

@@ -17,7 +17,7 @@ use crate::{
     Error, Result, Store,
     access::audit::{Audit, record},
     db::{
-        ReadRow, Row, Stmt, Tx, batch, filled, insert, row, select,
+        Row, Stmt, Tx, batch, filled, insert, row, select,
         tail::{CreditChange, Tail},
         vals,
     },
@@ -201,8 +201,8 @@ impl Store {
                         ),
                     ],
                 )?;
-                let settings = settings.rows.first().map(AutoTopupRow::read).transpose()?;
-                let last = last.rows.first().map(Row::only).transpose()?;
+                let settings = settings.first::<AutoTopupRow>()?;
+                let last = last.opt_value()?;
                 Ok((settings, last))
             })
             .await
@@ -277,7 +277,7 @@ impl Store {
                         Stmt::new(select!(TopupRow, " FROM topup WHERE id = $1"), vals![begin.id]),
                     ],
                 )?;
-                row.rows.first().map(TopupRow::read).transpose()
+                row.first::<TopupRow>()
             })
             .await
     }

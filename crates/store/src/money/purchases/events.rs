@@ -9,7 +9,7 @@ use sortie_api::{Timestamp, TopupKind};
 
 use crate::{
     Error, Result, Store,
-    db::{ReadRow, Row, Stmt, batch, insert, readable, row, vals},
+    db::{ReadRow, Stmt, batch, insert, readable, row, vals},
 };
 
 /// Event to record.
@@ -112,7 +112,7 @@ impl Store {
                         ),
                     ],
                 )?;
-                let next = next.rows.first().map(Row::only).transpose()?;
+                let next = next.opt_value()?;
                 Ok((readable(&claimed.rows, "event of Stripe", ClaimedEvent::read), next))
             })
             .await

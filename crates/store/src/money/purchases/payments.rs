@@ -218,7 +218,7 @@ fn credit(tx: &mut dyn Tx, paid: &PaidTopup) -> Result<Appended> {
             ),
         ],
     )?;
-    let order = OrderRow::read(found.rows.first().ok_or(Error::NotFound)?)?;
+    let order = found.one::<OrderRow>()?;
     if order.org != org {
         return Err(Error::NotFound);
     }

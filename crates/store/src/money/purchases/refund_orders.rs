@@ -292,7 +292,7 @@ fn order(tx: &mut dyn Tx, new: &NewRefundOrder) -> Result<OrderedRefund> {
             Err(OTHER_REFUND)
         };
     }
-    let left: i64 = left.rows.first().ok_or(Error::NotFound)?.only()?;
+    let left: i64 = left.value()?;
     let amount_cents = new.amount_cents.unwrap_or(left);
     if left <= 0 || !(1..=left).contains(&amount_cents) {
         return Ok(OrderedRefund::Beyond(left));

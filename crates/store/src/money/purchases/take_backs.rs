@@ -12,7 +12,7 @@ use super::{auto, micros, refund_orders};
 use crate::{
     Error, Result, Store,
     access::audit::{Audit, record},
-    db::{Row, Stmt, Tx, batch, filled, row, select, text_columns, vals},
+    db::{Stmt, Tx, batch, filled, row, select, text_columns, vals},
     money::ledger::{Appended, NewLedgerEntry, append},
     outbox::mail::{self, NewMail},
 };
@@ -203,7 +203,7 @@ fn record_report(tx: &mut dyn Tx, report: &TakeBack) -> Result<TookBack> {
             Stmt::new(table.find, vals![report.id.as_str()]),
         ],
     )?;
-    let known: Option<TakeBackState> = known.rows.first().map(Row::only).transpose()?;
+    let known: Option<TakeBackState> = known.opt_value()?;
     let (before, topup) = taken(tx, report)?;
     if let Some(order) = report.order {
         tx.batch(&[refund_orders::made(order, report.payment, &report.id)])?;
