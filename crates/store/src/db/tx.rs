@@ -24,8 +24,8 @@ impl<'a> Stmt<'a> {
     pub(crate) fn new(sql: &'static str, params: Vec<Val<'a>>) -> Self {
         debug_assert!(
             !sql.as_bytes()
-                .windows(2)
-                .any(|pair| matches!(pair, [b'@', b'a'..=b'z'])),
+                .windows(3)
+                .any(|bytes| matches!(bytes, [before, b'@', b'a'..=b'z'] if *before != b'\'')),
             "a name without its value: {sql}"
         );
         Self {

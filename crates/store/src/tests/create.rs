@@ -25,9 +25,9 @@ both! {
             fixture.store.create_run(run).await.unwrap();
             let kept = fixture.store.db.read(move |tx| {
                 let row = tx.query_one("SELECT started_by, key_id FROM run WHERE id = $1", vals![id])?;
-                Ok((row.column::<Option<By>>(0, "started_by")?, row.column(1, "key_id")?))
+                Ok((row.column::<Option<String>>(0, "started_by")?, row.column(1, "key_id")?))
             });
-            assert_eq!(kept.await.unwrap(), (by, by.and_then(By::key)));
+            assert_eq!(kept.await.unwrap(), (by.map(|by| by.to_string()), by.and_then(By::key)));
         }
     }
 

@@ -298,7 +298,10 @@ async fn a_page_of_a_purchase_that_was_given_up_is_handed_to_nobody() {
     };
     let (answer, ()) = tokio::join!(shop.checkout(500, false), meanwhile);
     let refused = answer.failure(409, "conflict").unwrap();
-    assert!(refused.error.contains("given up"), "{refused:?}");
+    assert!(
+        refused.error.contains("timed out; start a new one"),
+        "{refused:?}"
+    );
     shop.order(700).await;
     shop.close().await;
 }
