@@ -91,7 +91,7 @@ impl ListCursors {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// The position a cursor of the list stands for.
+    /// Returns the position that a cursor of the list encodes.
     pub(crate) fn position<I: FromStr>(&self, cursor: &str) -> Result<(Timestamp, I), InvalidCursor> {
         let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| InvalidCursor)?;
         let (position, end) = bytes

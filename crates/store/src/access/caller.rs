@@ -9,7 +9,7 @@ use super::{audit::Audit, principal::By};
 /// Author of a change, and the request that asked for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actor {
-    /// Subject of the request's credential. None where the engine makes the change by itself, and for a public route.
+    /// Credential of the request, or schedule that made the change. None for other tasks of the engine and for public routes.
     pub by: Option<By>,
     /// Person of the credential; none for a key and for the operator.
     pub user: Option<UserId>,

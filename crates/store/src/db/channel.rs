@@ -24,7 +24,7 @@ pub(crate) struct OutgoingHint {
 
 impl OutgoingHint {
     pub(crate) fn answer(self, outcome: Result<()>) {
-        // The sender may not wait any more.
+        // The sender may have stopped waiting.
         let _nobody = self.done.send(outcome);
     }
 }

@@ -5,7 +5,7 @@ use sortie_api::RunStatus;
 /// Payment for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payment {
-    /// Self-hosted: nobody pays.
+    /// Self-hosted: runs are free.
     Free,
     /// Hosted: the maximum cost is reserved from the organization's credits, and the cost is charged.
     Credit,

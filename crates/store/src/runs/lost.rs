@@ -18,7 +18,7 @@ row! {
     }
 }
 
-/// Finds runs `r` with `@which` that are held by nodes that were declared lost or are not registered any more. The nodes are
+/// Query for runs `r` that satisfy `@which` and are held by a node that was declared lost or deregistered. The nodes are
 /// found by jumping through the index of held runs. No id of a node is negative. The runs come in the order of that index:
 /// otherwise PostgreSQL walks all held runs where the table was small when it was last analyzed.
 const LOST_RUNS: &str = constcat::concat!(

@@ -1,4 +1,4 @@
-//! Cards that are declined, slow, removed or of somebody else.
+//! Cards that are declined, slow or removed, and cards of another customer.
 
 use super::*;
 
@@ -147,7 +147,7 @@ async fn a_removed_card_is_forgotten_before_it_is_charged(database: Database) ->
     rig.give(20_000_000).await;
     rig.enable(Card::Good).await;
     rig.double.remove_cards(&rig.customer).unwrap();
-    // The event tells of it, by a webhook or the search.
+    // Billing learns of it by a webhook or by its search for events.
     rig.work_for(2 * HOUR).await;
     assert_eq!(
         (rig.failures().await, rig.notices()),
@@ -161,7 +161,7 @@ async fn a_removed_card_is_forgotten_before_it_is_charged(database: Database) ->
 async fn a_card_of_another_customer_is_a_declined_one(database: Database) -> Checked {
     let rig = Rig::start(database).await;
     rig.enable(Card::Good).await;
-    // A card of somebody else, as far as Stripe is concerned.
+    // To Stripe this is a card of another customer.
     let other = rig
         .billing
         .0
