@@ -205,6 +205,7 @@ const ENTRY: &str = select!(
     EntryRow,
     " FROM @from AND (@at, @id) < ($2, $3) ORDER BY @at DESC, @id DESC LIMIT 1 OFFSET $4"
 );
+
 /// Like [`ENTRY`], on an index that begins with the outcome.
 const ENTRY_OF_OUTCOME: &str = filled!(
     select!(
