@@ -86,11 +86,16 @@ async fn most_of_the_log_is_copied_before_it_is_full() {
 #[tokio::test]
 async fn the_log_begins_anew_while_commands_keep_coming() {
     let fixture = busy().await;
-    for _ in 0..200 {
-        fixture.write_a_hundred_pages().await;
-    }
-    // Of more than 20,000 pages. On a busy machine the log grows while the thread waits for the disk.
-    assert!(fixture.pages_of_log() < 18_000, "{}", fixture.pages_of_log());
+    // On a busy machine the log grows while the thread waits for the disk.
+    let writes = async {
+        let mut written = 0;
+        while fixture.pages_of_log() + 2_000 > written {
+            fixture.write_a_hundred_pages().await;
+            written += 100;
+        }
+    };
+    let restarted = tokio::time::timeout(PATIENCE, writes).await;
+    restarted.expect("the log begins anew");
     assert!(fixture.pages_of_database() > 2_000);
 }
 
