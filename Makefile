@@ -20,8 +20,9 @@ lint: ## The lints of the workspace, as errors
 	scripts/citations
 	scripts/simulate --patches
 
-snap: ## Take over the snapshots that changed, after a look at the diff
-	INSTA_UPDATE=always scripts/test-postgres cargo nextest run --workspace --locked
+snap: ## Take over the snapshots that changed, for a look at the diff. Only these packages have some
+	INSTA_UPDATE=always cargo nextest run --workspace --locked --lib --bins --test openapi \
+		-E 'package(sortie) | package(sortie-server) | package(sortie-accounts)'
 
 bench: ## Measure this machine and the engine on both databases; writes bench/RESULTS.md
 	scripts/bench
