@@ -41,6 +41,7 @@ pub mod service;
 pub mod sqlite_file;
 pub mod sse;
 pub mod stripe;
+mod tables;
 pub mod template;
 pub mod tls;
 mod turn;
