@@ -1,15 +1,7 @@
-use std::time::Duration;
+use sortie_api::Artifact;
 
-use futures_util::future::join;
-use sortie_api::{Artifact, OrgId, RunStatus};
-
-use super::{both, fixture::Fixture};
-use crate::{
-    Error,
-    runs::{
-        Batch, Cancelled, Expiry, Finish, KeptArtifact, NewArtifacts, OpenCallbacks, RunArtifacts, RunFilter,
-    },
-};
+use super::prelude::*;
+use crate::runs::{KeptArtifact, NewArtifacts, RunArtifacts};
 
 impl Fixture {
     /// Creates the end of a run of `org` with artifacts. Each content is one byte, written just now.
@@ -42,8 +34,7 @@ fn paths(artifacts: &[Artifact]) -> Vec<&str> {
 }
 
 both! {
-    async fn a_run_shows_the_artifacts_it_ended_with_everywhere(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_run_shows_the_artifacts_it_ended_with_everywhere(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         let finish = fixture.with_artifacts(org, &[("a.txt", 1), ("b/c.txt", 2)]).await;
         let run = fixture.store.finish_run(fence, finish.clone()).await.unwrap();
@@ -61,8 +52,7 @@ both! {
         assert_eq!((kept.finished_at, kept.kept), (run.finished_at, finish.artifacts.unwrap().kept));
     }
 
-    async fn a_run_without_artifacts_has_none_and_another_organizations_is_not_found(fixture: &Fixture) {
-        let (org, other, node) = (fixture.org().await, fixture.org().await, fixture.node().await);
+    async fn a_run_without_artifacts_has_none_and_another_organizations_is_not_found(fixture: &Fixture, org: OrgId, other: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         assert_eq!(fixture.store.run_artifacts(org, fence.run).await, Ok(RunArtifacts::default()));
         let run = fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
@@ -71,8 +61,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM run_artifacts").await, 0);
     }
 
-    async fn content_stays_for_as_long_as_a_run_or_a_file_refers_to_it(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn content_stays_for_as_long_as_a_run_or_a_file_refers_to_it(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         // The first two artifacts have the same content, which also becomes a file.
         let finish = fixture.with_artifacts(org, &[("a", 1), ("b", 1), ("c", 2)]).await;
@@ -91,8 +80,7 @@ both! {
         assert_ne!(gone[0].id, file.blob);
     }
 
-    async fn content_of_an_artifact_counts_where_its_last_file_was_deleted_meanwhile(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn content_of_an_artifact_counts_where_its_last_file_was_deleted_meanwhile(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         let file = fixture.file(org, "a", 1).await;
         let finish = fixture.with_artifacts(org, &[("a", 1), ("b", 1)]).await;
@@ -103,8 +91,7 @@ both! {
         assert_eq!(fixture.stored(org).await, file.size);
     }
 
-    async fn a_run_does_not_end_with_content_that_was_given_up(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_run_does_not_end_with_content_that_was_given_up(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         let finish = fixture.with_artifacts(org, &[("a", 1)]).await;
         fixture.sweep_blobs(fixture.now() + HOUR * 5).await;
@@ -113,25 +100,20 @@ both! {
         assert_eq!(fixture.get(org, fence.run).await.status, RunStatus::Running);
     }
 
-    async fn content_of_another_organization_is_not_referred_to(fixture: &Fixture) {
-        let (org, other, node) = (fixture.org().await, fixture.org().await, fixture.node().await);
+    async fn content_of_another_organization_is_not_referred_to(fixture: &Fixture, org: OrgId, other: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         let finish = fixture.with_artifacts(other, &[("a", 1)]).await;
         let refused = fixture.store.finish_run(fence, finish).await.unwrap_err();
         assert!(matches!(refused, Error::Conflict(_)), "{refused}");
     }
 
-    async fn of_the_sweep_and_the_end_of_a_run_one_wins(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn of_the_sweep_and_the_end_of_a_run_one_wins(fixture: &Fixture, org: OrgId, node: NodeId) {
         for byte in 0..20 {
             let fence = fixture.running(org, node).await;
             let finish = fixture.with_artifacts(org, &[("a", byte)]).await;
             let due = fixture.now() + HOUR;
             let check_at = due + HOUR;
-            let finish = Finish {
-                artifacts: finish.artifacts.map(|new| NewArtifacts { check_at, ..new }),
-                ..finish
-            };
+            let finish = Finish { artifacts: finish.artifacts.map(|new| NewArtifacts { check_at, ..new }), ..finish };
             let (finished, doomed) =
                 join(fixture.store.finish_run(fence, finish), fixture.store.mark_unreferenced_blobs(due, None, 10)).await;
             doomed.unwrap();

@@ -1,24 +1,10 @@
 //! Atomicity: every command that writes is one transaction. When one of its statements or its commit fails, the database is
 //! unchanged, and another try of the command does everything.
 
-use sortie_api::{BudgetPeriod, BudgetScope, ConnectionStatus, Micros, OrgId, PutBudget, Role};
+use sortie_api::ConnectionStatus;
 
-use super::{
-    commands,
-    commits::Again,
-    deliveries::made,
-    fixture::{Fixture, entries, of_calls},
-    usage::leaving,
-};
-use crate::{
-    Error, Result,
-    access::Rotation,
-    connections::{OauthFlow, OldTokens, SeenTokens},
-    db::vals,
-    nodes::{NewNode, NodeId},
-    outbox::AfterAttempt,
-    runs::{Append, Batch, Counted, Expiry, InlineCredentials, NewRun, OpenCallbacks, Sweep},
-};
+use super::{commits::Again, deliveries::made, prelude::*, usage::leaving};
+use crate::{Result, connections::OauthFlow, nodes::NewNode};
 
 /// Queries of every table, without times of the clock.
 const TABLES: &[&str] = &[
@@ -174,16 +160,14 @@ commands! {
         proves(fixture, async || fixture.store.bootstrap("home", key.clone(), fixture.audit(org)).await).await;
     }
 
-    async fn create_key_and_delete_key_are_one_transaction_each(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn create_key_and_delete_key_are_one_transaction_each(fixture: &Fixture, org: OrgId) {
         fixture.store.create_key(fixture.new_key(org, Role::Admin), fixture.audit(org)).await.unwrap();
         let key = fixture.new_key(org, Role::Admin);
         proves(fixture, async || fixture.store.create_key(key.clone(), fixture.audit(key.org)).await).await;
         proves(fixture, async || fixture.store.delete_key(org, key.id, fixture.audit(org)).await).await;
     }
 
-    async fn rotate_key_is_one_transaction(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn rotate_key_is_one_transaction(fixture: &Fixture, org: OrgId) {
         let key = fixture.key(org, Role::Member).await;
         let at = fixture.now();
         let rotation = Rotation { id: key.id, hash: [9; 32], at, previous_until: at };
@@ -228,8 +212,7 @@ commands! {
         proves(fixture, async || fixture.store.record_retention(pass).await).await;
     }
 
-    async fn the_commands_of_connections_are_one_transaction_each(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn the_commands_of_connections_are_one_transaction_each(fixture: &Fixture, org: OrgId, store: &Store) {
         let new = fixture.new_connection(org, "a");
         proves(fixture, async || store.create_connection(new.clone(), 5, fixture.audit(org)).await).await;
         let old = Fixture::flow(&new, 1);
@@ -269,8 +252,7 @@ commands! {
         proves(fixture, async || store.delete_connection(org, "a", fixture.audit(org)).await).await;
     }
 
-    async fn the_commands_of_budgets_and_the_ends_of_their_runs_are_one_transaction_each(fixture: &Fixture) {
-        let (org, node, store) = (fixture.org().await, fixture.node().await, &fixture.store);
+    async fn the_commands_of_budgets_and_the_ends_of_their_runs_are_one_transaction_each(fixture: &Fixture, org: OrgId, node: NodeId, store: &Store) {
         let (scope, at) = (BudgetScope::Organization, fixture.now());
         let put = PutBudget { limit_micros: Micros::new(10_000_000).unwrap(), period: BudgetPeriod::Day };
         let audit = fixture.audit_at(org, "budget.put", at);
@@ -296,8 +278,7 @@ commands! {
         assert_eq!(fixture.count("SELECT CAST(SUM(held_micros) AS BIGINT) FROM budget_window").await, 0);
     }
 
-    async fn the_commands_of_credits_and_the_ends_of_paid_runs_are_one_transaction_each(fixture: &Fixture) {
-        let (org, node, store) = (fixture.org().await, fixture.node().await, &fixture.store);
+    async fn the_commands_of_credits_and_the_ends_of_paid_runs_are_one_transaction_each(fixture: &Fixture, org: OrgId, node: NodeId, store: &Store) {
         let (grant, at) = (fixture.grant(org, 10_000), fixture.now());
         let audit = fixture.audit(org);
         proves_step(fixture, async || store.move_credits(grant.clone(), audit.clone()).await).await;
@@ -320,8 +301,7 @@ commands! {
         assert_eq!(fixture.differences().await, []);
     }
 
-    async fn the_ends_of_a_run_with_a_callback_are_one_transaction_each(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn the_ends_of_a_run_with_a_callback_are_one_transaction_each(fixture: &Fixture, org: OrgId, node: NodeId) {
         let run = fixture.with_callback(org, "a:1");
         proves(fixture, async || fixture.store.create_run(run.clone()).await).await;
         let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
@@ -341,8 +321,7 @@ commands! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM delivery WHERE due_at IS NOT NULL").await, 3);
     }
 
-    async fn the_commands_of_deliveries_are_one_transaction_each(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn the_commands_of_deliveries_are_one_transaction_each(fixture: &Fixture, org: OrgId, node: NodeId) {
         let (run, at) = fixture.due(org, node, "a:1").await;
         fixture.due(org, node, "b:1").await;
         let at = at + std::time::Duration::from_secs(1);
@@ -361,8 +340,7 @@ commands! {
         proves(fixture, async || fixture.store.redeliver(org, run, later).await).await;
     }
 
-    async fn the_commands_of_schedules_are_one_transaction_each(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn the_commands_of_schedules_are_one_transaction_each(fixture: &Fixture, org: OrgId, store: &Store) {
         fixture.put_workflow(org, "w", "x").await.unwrap();
         let new = fixture.new_schedule(org);
         proves(fixture, async || fixture.create_schedule(new.clone()).await).await;
@@ -396,10 +374,7 @@ commands! {
         fixture.queued(fixture.org().await).await;
         fixture.queued(org).await;
         let at = fixture.now();
-        let claims = proves(fixture, async || {
-            fixture.store.claim_runs(node, 5, Some(5), at).await
-        })
-        .await;
+        let claims = proves(fixture, async || fixture.store.claim_runs(node, 5, Some(5), at).await).await;
         assert_eq!(claims.len(), 3);
         assert!(claims.iter().all(|claim| claim.fence.attempt == 1));
     }
@@ -408,10 +383,7 @@ commands! {
         let (org, node) = org_with_run(fixture).await;
         let named = fixture.queued(org).await;
         let at = fixture.now();
-        let claims = proves(fixture, async || {
-            fixture.store.claim_named(node, vec![named], Some(5), at).await
-        })
-        .await;
+        let claims = proves(fixture, async || fixture.store.claim_named(node, vec![named], Some(5), at).await).await;
         assert_eq!(claims.len(), 1);
         fixture.store.deregister_node(node, at).await.unwrap();
         let taker = fixture.node().await;
@@ -445,8 +417,7 @@ commands! {
         proves(fixture, async || fixture.store.settle_run(fence.run, fence.attempt, of_calls(Micros::new(5).unwrap()), Vec::new()).await).await;
     }
 
-    async fn the_commands_of_workflows_are_one_transaction_each(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn the_commands_of_workflows_are_one_transaction_each(fixture: &Fixture, org: OrgId) {
         proves(fixture, async || fixture.put_workflow(org, "a", "x").await).await;
         proves(fixture, async || fixture.put_workflow(org, "a", "y").await).await;
         proves(fixture, async || fixture.delete_workflow(org, "a").await).await;
@@ -485,8 +456,7 @@ commands! {
         assert_eq!((swept.ended, swept.taken.len()), (vec![(org, tired)], 1));
     }
 
-    async fn the_commands_on_runs_without_retention_are_one_transaction_each(fixture: &Fixture) {
-        let (org, node, store) = (fixture.org().await, fixture.node().await, &fixture.store);
+    async fn the_commands_on_runs_without_retention_are_one_transaction_each(fixture: &Fixture, org: OrgId, node: NodeId, store: &Store) {
         let new = fixture.new_unretained(org, node);
         proves(fixture, async || store.create_run(new.clone()).await).await;
         let at = fixture.now();
@@ -541,8 +511,7 @@ commands! {
         proves(fixture, async || fixture.store.delete_expired_fires(row.id, after, 10).await).await;
     }
 
-    async fn leasing_and_forgetting_rates_are_one_transaction_each(fixture: &Fixture) {
-        let (store, at) = (&fixture.store, fixture.now());
+    async fn leasing_and_forgetting_rates_are_one_transaction_each(fixture: &Fixture, store: &Store, at: Timestamp) {
         let wanted = vec![super::rates::wants("b", 10, 0), super::rates::wants("a", 5, 0)];
         for _ in 0..2 {
             proves_step(fixture, async || store.lease_rates(wanted.clone(), 1, at).await).await;
@@ -550,8 +519,7 @@ commands! {
         proves(fixture, async || store.forget_rates(super::rates::MINUTE + 1).await).await;
     }
 
-    async fn delete_expired_runs_is_one_transaction(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn delete_expired_runs_is_one_transaction(fixture: &Fixture, org: OrgId, node: NodeId) {
         let mut run = fixture.new_run(org);
         run.labels.tags = vec!["red".to_owned()];
         fixture.store.create_run(run).await.unwrap();
@@ -564,9 +532,7 @@ commands! {
         proves(fixture, async || fixture.store.delete_expired_runs(expiry, batch, &mut crate::runs::Undeletable::default()).await).await;
     }
 
-    async fn the_commands_of_files_are_one_transaction_each(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let store = &fixture.store;
+    async fn the_commands_of_files_are_one_transaction_each(fixture: &Fixture, org: OrgId, store: &Store) {
         let (audit, at) = (fixture.audit_of(org, "file.x", "a file"), fixture.now());
         let blob = fixture.new_blob(org, 1);
         proves(fixture, async || store.reserve_blob(blob).await).await;
@@ -580,8 +546,7 @@ commands! {
         proves(fixture, async || store.forget_blobs(&[new.blob]).await).await;
     }
 
-    async fn a_failed_group_fails_everyone_in_it_and_nobody_after(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_failed_group_fails_everyone_in_it_and_nobody_after(fixture: &Fixture, org: OrgId) {
         fixture.store.db.faults().fail_commit();
         let runs = (0..20).map(|_| fixture.store.create_run(fixture.new_run(org)));
         let outcomes = futures_util::future::join_all(runs).await;
@@ -593,8 +558,7 @@ commands! {
         fixture.queued(org).await;
     }
 
-    async fn resealing_is_one_transaction_for_each_column(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn resealing_is_one_transaction_for_each_column(fixture: &Fixture, org: OrgId) {
         fixture.seal_everywhere(org).await;
         let audit = fixture.audit(org);
         for column in crate::installation::SealedColumn::ALL {

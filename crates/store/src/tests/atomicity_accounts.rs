@@ -1,26 +1,20 @@
 //! Atomicity of the commands of people, organizations, mail, the operator and the OAuth server.
 
-use std::time::Duration;
-
-use sortie_api::{Role, TopupState};
-
 use super::{
     atomicity::{proves, proves_step},
-    commands,
     identities::{identity, linked_at, proved},
     people::attempt,
+    prelude::*,
     purchases::{card, moved_to},
 };
 use crate::{
-    money::{AfterEvent, TakeBackKind, TakeBackState},
+    money::AfterEvent,
     oauth::{OauthClientKind, OauthClientRow},
     outbox::AfterSending,
-    people::{Avatar, Factor, NewOneTime, NewPerson, PasswordChange, PersonDeletion, Purpose, SignIn},
 };
 
 commands! {
-    async fn sign_up_and_sign_in_are_one_transaction_each(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn sign_up_and_sign_in_are_one_transaction_each(fixture: &Fixture, store: &Store) {
         let person = fixture.new_person("ann");
         let first = fixture.new_session(person.id);
         let by_mail = NewOneTime { hash: [9; 32], purpose: Purpose::VerifyEmail, user: person.id, expires_at: first.expires_at };
@@ -49,8 +43,7 @@ commands! {
         proves(fixture, async || store.verify_email(bob, at).await).await;
     }
 
-    async fn sign_ins_with_an_identity_are_one_transaction_each(fixture: &Fixture) {
-        let (store, org) = (&fixture.store, fixture.org().await);
+    async fn sign_ins_with_an_identity_are_one_transaction_each(fixture: &Fixture, store: &Store, org: OrgId) {
         let person = NewPerson { password: String::new(), ..fixture.new_person("ann") };
         let (ann, first) = (person.id, fixture.new_session(person.id));
         let given = || Some(fixture.given(org, Role::Admin));
@@ -145,8 +138,7 @@ commands! {
         proves(fixture, async || store.record_stripe_search(at, later).await).await;
     }
 
-    async fn what_ends_is_deleted_in_one_transaction_each(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn what_ends_is_deleted_in_one_transaction_each(fixture: &Fixture, store: &Store) {
         let (ann, at) = (fixture.person("ann").await, fixture.now());
         let later = at + std::time::Duration::from_hours(10_000);
         let token = NewOneTime { hash: [1; 32], purpose: Purpose::VerifyEmail, user: ann, expires_at: at };
@@ -162,8 +154,7 @@ commands! {
         proves(fixture, async || store.delete_ended_sessions(later, 10).await).await;
     }
 
-    async fn changes_of_an_organization_are_one_transaction_each(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn changes_of_an_organization_are_one_transaction_each(fixture: &Fixture, store: &Store) {
         let (ann, bob) = (fixture.person("ann").await, fixture.person("bob").await);
         let new = fixture.new_organization(ann);
         let org = new.id;
@@ -175,8 +166,7 @@ commands! {
         proves(fixture, async || store.remove_member(org, ann, fixture.audit(org)).await).await;
     }
 
-    async fn the_deletion_of_an_organization_is_one_transaction_and_so_is_each_step_after_it(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn the_deletion_of_an_organization_is_one_transaction_and_so_is_each_step_after_it(fixture: &Fixture, store: &Store) {
         let (org, ann) = fixture.full_organization().await;
         let deletion = fixture.deletion(org, ann);
         proves(fixture, async || store.delete_organization(deletion.clone(), fixture.audit(org)).await).await;
@@ -193,8 +183,7 @@ commands! {
         proves(fixture, async || store.organization_erased(org, later, later).await).await;
     }
 
-    async fn invitations_change_in_one_transaction_each(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn invitations_change_in_one_transaction_each(fixture: &Fixture, store: &Store) {
         let (ann, bob) = (fixture.person("ann").await, fixture.person("bob").await);
         let org = fixture.org_of(ann).await;
         let new = fixture.new_invitation(org, ann, "bob", Role::Member);
@@ -208,9 +197,7 @@ commands! {
         proves(fixture, async || store.delete_ended_invitations(later, 10).await).await;
     }
 
-    async fn commands_of_the_operator_are_one_transaction_each(fixture: &Fixture) {
-        let store = &fixture.store;
-        let (org, at) = (fixture.org().await, fixture.now());
+    async fn commands_of_the_operator_are_one_transaction_each(fixture: &Fixture, store: &Store, org: OrgId, at: Timestamp) {
         proves(fixture, async || store.set_first_operator_key([1; 32], at).await).await;
         fixture.queued(org).await;
         proves(fixture, async || store.suspend_organization(org, None, at, fixture.audit(org)).await).await;
@@ -239,9 +226,7 @@ commands! {
         proves(fixture, async || store.unlink_person(ann.id, vec![fixture.audit(org)]).await).await;
     }
 
-    async fn the_commands_of_licenses_are_one_transaction_each(fixture: &Fixture) {
-        let store = &fixture.store;
-        let (org, at) = (fixture.org().await, fixture.now());
+    async fn the_commands_of_licenses_are_one_transaction_each(fixture: &Fixture, store: &Store, org: OrgId, at: Timestamp) {
         let license = fixture.license(7);
         proves(fixture, async || store.put_license(license.clone(), fixture.audit(org)).await).await;
         let run = fixture.licensed(org, 7);
@@ -256,8 +241,7 @@ commands! {
         proves(fixture, async || store.end_deployment(org, new.id, at, fixture.audit(org)).await).await;
     }
 
-    async fn the_commands_of_the_oauth_server_are_one_transaction_each(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn the_commands_of_the_oauth_server_are_one_transaction_each(fixture: &Fixture, store: &Store) {
         let ann = fixture.person("ann").await;
         let org = fixture.org_of(ann).await;
         let (new, other) = (fixture.new_grant(org, ann, Role::Admin), fixture.new_grant(org, ann, Role::Member));

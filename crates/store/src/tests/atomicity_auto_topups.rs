@@ -1,7 +1,7 @@
 //! Atomicity of the commands of automatic purchases.
 
-use super::{atomicity::proves, commands};
-use crate::money::{AfterAutoTopup, UnpaidAutoTopup};
+use super::{atomicity::proves, prelude::*};
+use crate::money::UnpaidAutoTopup;
 
 commands! {
     async fn the_commands_of_automatic_purchases_are_one_transaction_each(fixture: &Fixture) {

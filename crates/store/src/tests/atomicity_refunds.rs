@@ -1,19 +1,11 @@
 //! Atomicity of the commands of refunds, of what is left to do with customers, and of the sums of the ledger.
 
-use std::time::Duration;
-
-use sortie_api::RefundOrderId;
-
 use super::{
     atomicity::{proves, proves_step},
-    commands,
-    fixture::Fixture,
+    prelude::*,
     purchases::card,
 };
-use crate::{
-    db::vals,
-    money::{NewRefundOrder, RemovedCard},
-};
+use crate::money::{NewRefundOrder, RemovedCard};
 
 async fn set(fixture: &Fixture, sql: &'static str) {
     let set = fixture.store.db.write(move |tx| tx.exec(sql, vals![]));

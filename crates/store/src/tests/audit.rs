@@ -1,14 +1,7 @@
-use std::time::Duration;
+use sortie_api::{ActorKind, AuditEntry};
 
-use sortie_api::{ActorKind, AuditEntry, GrantId, Role, ScheduleId, SessionId, UserId};
-
-use super::both;
-use crate::{
-    Error,
-    access::{Actor, Audit, AuditFilter, By, Rotation},
-    connections::OldTokens,
-    db::{Tx, vals},
-};
+use super::prelude::*;
+use crate::access::Actor;
 
 fn page(limit: u32) -> AuditFilter {
     AuditFilter {
@@ -18,8 +11,7 @@ fn page(limit: u32) -> AuditFilter {
 }
 
 both! {
-    async fn a_change_writes_down_who_did_it_and_from_where(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_change_writes_down_who_did_it_and_from_where(fixture: &Fixture, org: OrgId) {
         let key = fixture.new_key(org, Role::Admin);
         let actor = Actor {
             by: Some(By::Key(key.id)),
@@ -48,8 +40,7 @@ both! {
         assert_eq!(fixture.store.list_audit(other, page(10)).await.unwrap().items, []);
     }
 
-    async fn every_kind_of_author_is_written_down(fixture: &Fixture) {
-        let (org, at) = (fixture.org().await, fixture.now());
+    async fn every_kind_of_author_is_written_down(fixture: &Fixture, org: OrgId, at: Timestamp) {
         let subjects = [
             None,
             Some(By::Key(fixture.key(org, Role::Admin).await.id)),
@@ -70,8 +61,7 @@ both! {
         }
     }
 
-    async fn an_entry_of_a_later_version_is_read_without_its_kind(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn an_entry_of_a_later_version_is_read_without_its_kind(fixture: &Fixture, org: OrgId) {
         fixture.store.create_key(fixture.new_key(org, Role::Member), fixture.audit(org)).await.unwrap();
         let rename = |tx: &mut dyn Tx| {
             tx.exec("UPDATE audit SET actor_kind = 'robot', actor_id = 'robot_1'", vals![])
@@ -81,8 +71,7 @@ both! {
         assert_eq!((entries[0].actor_kind, entries[0].actor_id.as_deref()), (None, Some("robot_1")));
     }
 
-    async fn a_refused_change_writes_nothing_down(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn a_refused_change_writes_nothing_down(fixture: &Fixture, org: OrgId, store: &Store) {
         let admin = fixture.key(org, Role::Admin).await;
         let there = fixture.connection(org, "a").await;
         let before = store.list_audit(org, page(100)).await.unwrap().items;
@@ -112,8 +101,7 @@ both! {
         assert_eq!(store.list_audit(org, page(100)).await.unwrap().items, before);
     }
 
-    async fn the_log_is_listed_newest_first_by_pages_and_filters(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn the_log_is_listed_newest_first_by_pages_and_filters(fixture: &Fixture, org: OrgId) {
         let keys = [fixture.new_key(org, Role::Admin), fixture.new_key(org, Role::Admin)];
         let mut written = Vec::new();
         for number in 0..12_usize {

@@ -1,18 +1,11 @@
 //! Automatic purchases: when one begins, how it ends, and what becomes of the settings (`docs/BILLING.md`).
 
-use std::{collections::BTreeSet, time::Duration};
+use sortie_api::{ConsentId, PaymentId, TopupId};
 
-use futures_util::future::join_all;
-use sortie_api::{ConsentId, OrgId, PaymentId, RefundOrderId, Timestamp, TopupId, TopupState, UserId};
-
-use super::{both, fixture::Fixture};
-use crate::{
-    Error, Store,
-    db::vals,
-    money::{
-        AfterAutoTopup, Appended, BeginAutoTopup, NewAutoTopup, PaidTopup, SETTINGS_CHANGED, SavedCard,
-        SentAutoTopup, TakeBack, TakeBackKind, TakeBackState, TopupRow, UnpaidAutoTopup,
-    },
+use super::prelude::*;
+use crate::money::{
+    BeginAutoTopup, NewAutoTopup, SETTINGS_CHANGED, SavedCard, SentAutoTopup, TakeBack, TopupRow,
+    UnpaidAutoTopup,
 };
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -158,8 +151,7 @@ async fn noted(store: &Store) -> BTreeSet<OrgId> {
 }
 
 both! {
-    async fn the_oldest_purchase_without_an_end_is_found(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn the_oldest_purchase_without_an_end_is_found(fixture: &Fixture, store: &Store) {
         assert_eq!(store.oldest_auto_topup().await, Ok(None));
         let (org, other) = (fixture.buying_org(1).await, fixture.buying_org(1).await);
         fixture.ordered(fixture.new_topup(org)).await;
@@ -176,8 +168,7 @@ both! {
         assert_eq!(store.oldest_auto_topup().await, Ok(None));
     }
 
-    async fn credits_that_fall_below_the_threshold_are_noted_and_nothing_else(fixture: &Fixture) {
-        let (store, node) = (&fixture.store, fixture.node().await);
+    async fn credits_that_fall_below_the_threshold_are_noted_and_nothing_else(fixture: &Fixture, store: &Store, node: NodeId) {
         let (plain, org) = (fixture.paying_org(1).await, fixture.buying_org(THRESHOLD + 500).await);
         assert_eq!(noted(store).await, BTreeSet::new(), "enough is available");
         store.create_run(fixture.paid(org, 500)).await.unwrap();

@@ -1,7 +1,4 @@
-use sortie_api::{Role, Timestamp};
-
-use super::{both, fixture::Fixture};
-use crate::people::Avatar;
+use super::prelude::*;
 
 fn avatar(number: u8) -> Avatar {
     Avatar {
@@ -13,8 +10,7 @@ fn avatar(number: u8) -> Avatar {
 }
 
 both! {
-    async fn a_picture_is_seen_by_people_of_the_same_organization_alone(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn a_picture_is_seen_by_people_of_the_same_organization_alone(fixture: &Fixture, store: &Store) {
         let (ann, bob, eve) = (fixture.person("ann").await, fixture.person("bob").await, fixture.person("eve").await);
         let org = fixture.org_of(ann).await;
         fixture.member(org, bob, Role::Member).await;

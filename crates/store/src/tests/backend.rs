@@ -6,19 +6,14 @@ use std::{
     path::PathBuf,
     sync::{Arc, mpsc},
     task::Poll,
-    time::Duration,
 };
 
-use futures_util::future::{join, join_all};
 use parking_lot::Mutex;
 use sortie_testkit::{Proxy, postgres::TestDatabase, until};
 use tokio::{sync::oneshot, task::JoinSet};
 
-use super::{both, fixture::Fixture, settings::options};
-use crate::{
-    CONNECTIONS, Error, Result, Store,
-    db::{Tx, vals},
-};
+use super::{prelude::*, settings::options};
+use crate::{CONNECTIONS, Result};
 
 fn file_of(database: &TestDatabase) -> PathBuf {
     PathBuf::from(database.url().strip_prefix("sqlite:").unwrap())

@@ -1,20 +1,7 @@
-use std::{collections::HashSet, time::Duration};
+use sortie_api::{Budget, id::KeyId};
 
-use futures_util::future::{join, join_all};
-use sortie_api::{
-    Budget, BudgetPeriod, BudgetScope, Micros, OrgId, PutBudget, RunId, ScheduleId, Timestamp, id::KeyId,
-};
-
-use super::{
-    both,
-    fixture::{Fixture, of_calls},
-};
-use crate::{
-    Error,
-    access::{Audit, By},
-    money::OverBudget,
-    runs::{Cancelled, Created, FinalCost, Labels, NewRun},
-};
+use super::prelude::*;
+use crate::money::OverBudget;
 
 pub(super) const HOUR: Duration = Duration::from_hours(1);
 
@@ -177,9 +164,7 @@ impl Fixture {
 const ORG: BudgetScope = BudgetScope::Organization;
 
 both! {
-    async fn a_budget_is_set_changed_listed_and_deleted(fixture: &Fixture) {
-        let (org, other, store) = (fixture.org().await, fixture.org().await, &fixture.store);
-        let at = fixture.now();
+    async fn a_budget_is_set_changed_listed_and_deleted(fixture: &Fixture, org: OrgId, other: OrgId, store: &Store, at: Timestamp) {
         let put = PutBudget { limit_micros: micros(500), period: BudgetPeriod::Month };
         let (made, is_new) = store.put_budget(ORG, put, 2, fixture.audit_at(org, "budget.put", at)).await.unwrap();
         assert!(is_new);
@@ -220,8 +205,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM audit WHERE action = 'budget.delete'").await, 1);
     }
 
-    async fn a_run_holds_what_it_may_cost_until_its_end_and_then_counts_what_it_cost(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_run_holds_what_it_may_cost_until_its_end_and_then_counts_what_it_cost(fixture: &Fixture, org: OrgId, node: NodeId) {
         fixture.budget(org, &ORG, 1_000).await;
         fixture.created(fixture.costing(org, 600)).await;
         assert_eq!(fixture.standing(org, &ORG).await, (600, 0, 400));
@@ -233,8 +217,7 @@ both! {
         assert_eq!(fixture.standing(org, &ORG).await, (0, 42, 958));
     }
 
-    async fn a_cancelled_run_gives_its_hold_back_when_it_is_settled(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_cancelled_run_gives_its_hold_back_when_it_is_settled(fixture: &Fixture, org: OrgId, node: NodeId) {
         fixture.budget(org, &ORG, 1_000).await;
         let waiting = fixture.created(fixture.costing(org, 600)).await;
         fixture.store.cancel_run(fixture.org().await, waiting, fixture.now()).await.unwrap_err();
@@ -253,8 +236,7 @@ both! {
         assert_eq!(fixture.standing(org, &ORG).await, (0, 30, 970));
     }
 
-    async fn runs_of_a_lost_node_are_settled_in_their_budgets_by_the_sweep(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn runs_of_a_lost_node_are_settled_in_their_budgets_by_the_sweep(fixture: &Fixture, org: OrgId, node: NodeId) {
         fixture.budget(org, &ORG, 1_000_000).await;
         for cost in [70, 5] {
             fixture.created(fixture.costing(org, 100)).await;
@@ -276,8 +258,7 @@ both! {
         assert_eq!(fixture.standing(org, &ORG).await, (100, 81, 999_819), "the one that goes on is held");
     }
 
-    async fn a_run_that_does_not_fit_in_one_of_its_budgets_is_not_made_and_holds_nothing(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_run_that_does_not_fit_in_one_of_its_budgets_is_not_made_and_holds_nothing(fixture: &Fixture, org: OrgId) {
         for scope in [ORG, BudgetScope::Schedule(schedule()), BudgetScope::Key(key())] {
             fixture.budget(org, &scope, 10_000).await;
         }
@@ -313,8 +294,7 @@ both! {
         fixture.created(NewRun { labels: labels(), ..fixture.costing(other, 5_000) }).await;
     }
 
-    async fn a_limit_of_zero_takes_no_run_and_more_than_the_limit_never_fits(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_limit_of_zero_takes_no_run_and_more_than_the_limit_never_fits(fixture: &Fixture, org: OrgId) {
         fixture.budget(org, &ORG, 0).await;
         let refused = fixture.store.create_run(fixture.costing(org, 1)).await.unwrap_err();
         assert!(matches!(refused, Error::OverBudget(refusal) if refusal.available.is_zero()));
@@ -324,8 +304,7 @@ both! {
         fixture.created(fixture.costing(org, 10)).await;
     }
 
-    async fn a_changed_limit_holds_for_new_runs_at_once_and_leaves_the_others_alone(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_changed_limit_holds_for_new_runs_at_once_and_leaves_the_others_alone(fixture: &Fixture, org: OrgId, node: NodeId) {
         fixture.budget(org, &ORG, 100).await;
         fixture.created(fixture.costing(org, 90)).await;
         fixture.budget(org, &ORG, 50).await;
@@ -339,8 +318,7 @@ both! {
         assert_eq!(fixture.standing(org, &ORG).await, (8, 42, 150));
     }
 
-    async fn a_run_is_settled_in_the_window_in_which_it_was_made(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_run_is_settled_in_the_window_in_which_it_was_made(fixture: &Fixture, org: OrgId, node: NodeId) {
         fixture.budget(org, &ORG, 100).await;
         let day = |hours: u64| fixture.now() + Duration::from_hours(hours);
         let run = |hours| NewRun { created_at: day(hours), ..fixture.costing(org, 80) };
@@ -366,8 +344,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM budget_window").await, 3, "the first is still held");
     }
 
-    async fn the_month_before_the_last_one_is_forgotten_and_never_the_last_one(fixture: &Fixture) {
-        let (org, node, store) = (fixture.org().await, fixture.node().await, &fixture.store);
+    async fn the_month_before_the_last_one_is_forgotten_and_never_the_last_one(fixture: &Fixture, org: OrgId, node: NodeId, store: &Store) {
         let put = PutBudget { limit_micros: micros(100), period: BudgetPeriod::Month };
         store.put_budget(ORG, put, 5, fixture.audit_at(org, "budget.put", fixture.now())).await.unwrap();
         let spent = async |at| store.get_budget(org, ORG, at).await.unwrap().spent_micros;
@@ -420,16 +397,14 @@ both! {
         assert_eq!(fixture.holds().await, 0);
     }
 
-    async fn a_budget_that_comes_after_a_run_does_not_count_it(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_budget_that_comes_after_a_run_does_not_count_it(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         fixture.budget(org, &ORG, 1).await;
         fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
         assert_eq!(fixture.standing(org, &ORG).await, (0, 0, 1));
     }
 
-    async fn of_32_runs_that_come_at_once_exactly_those_that_fit_are_made(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn of_32_runs_that_come_at_once_exactly_those_that_fit_are_made(fixture: &Fixture, org: OrgId) {
         for scope in [ORG, BudgetScope::Schedule(schedule()), BudgetScope::Key(key())] {
             fixture.budget(org, &scope, 1_000).await;
         }
@@ -447,8 +422,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM run").await, 7);
     }
 
-    async fn runs_that_are_made_and_settled_at_once_leave_nothing_held(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn runs_that_are_made_and_settled_at_once_leave_nothing_held(fixture: &Fixture, org: OrgId, node: NodeId) {
         for scope in [ORG, BudgetScope::Schedule(schedule()), BudgetScope::Key(key()), workflow()] {
             fixture.budget(org, &scope, 1_000_000).await;
         }

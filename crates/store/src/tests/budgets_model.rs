@@ -1,22 +1,11 @@
 //! Random runs, ends and changes of budgets against a small model. The amounts held and spent are always
 //! those of the model, no run is admitted over a limit, and nothing stays held.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
-
-use proptest::{prelude::*, test_runner::TestRunner};
-use sortie_api::{BudgetPeriod, BudgetScope, Micros, OrgId, PutBudget, RunId, RunStatus, Timestamp};
+use proptest::prelude::*;
 
 use super::{
-    budgets::{HOUR, key, labels, micros, schedule, workflow},
-    fixture::{Fixture, after, of_calls},
-};
-use crate::{
-    Error,
-    nodes::NodeId,
-    runs::{Created, Fence, Finish, Labels, NewRun},
+    budgets::{HOUR, key, labels, schedule, workflow},
+    prelude::*,
 };
 
 #[derive(Clone, Debug)]

@@ -3,12 +3,8 @@
 use sortie_testkit::{PATIENCE, postgres::TestDatabase};
 use tokio::sync::mpsc::Receiver;
 
-use super::fixture::Fixture;
-use crate::{
-    Store,
-    db::vals,
-    nodes::{ChannelMessage, LONGEST_HINT, Speaker},
-};
+use super::prelude::*;
+use crate::nodes::{ChannelMessage, LONGEST_HINT, Speaker};
 
 /// Opens a store of its own on the database, as another node does, and listens with it.
 async fn node(database: &TestDatabase) -> (Store, Speaker, Receiver<ChannelMessage>) {

@@ -1,9 +1,7 @@
-use std::time::Duration;
-
 use sortie_testkit::postgres::TestDatabase;
 
-use super::both;
-use crate::{Store, db::Dialect, installation::Backlog};
+use super::prelude::*;
+use crate::installation::Backlog;
 
 both! {
     async fn a_database_says_what_it_is(fixture: &Fixture) {
@@ -17,8 +15,7 @@ both! {
         assert_eq!(info.migration, info.known_migration);
     }
 
-    async fn what_waits_longest_is_found_in_every_organization(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn what_waits_longest_is_found_in_every_organization(fixture: &Fixture, store: &Store) {
         assert_eq!(store.backlog(fixture.now(), 10).await.unwrap(), Backlog::default());
         let (first, second) = (fixture.org().await, fixture.org().await);
         let oldest = fixture.new_run(second);
@@ -31,9 +28,7 @@ both! {
         assert_eq!(store.backlog(fixture.now(), 3).await.unwrap().waiting, 3);
     }
 
-    async fn nodes_that_are_gone_are_told(fixture: &Fixture) {
-        let store = &fixture.store;
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn nodes_that_are_gone_are_told(fixture: &Fixture, store: &Store, org: OrgId, node: NodeId) {
         fixture.running(org, node).await;
         let later = fixture.now() + Duration::from_hours(2);
         let backlog = store.backlog(later, 10).await.unwrap();

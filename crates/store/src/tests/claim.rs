@@ -1,19 +1,9 @@
-use std::{
-    collections::HashSet,
-    time::{Duration, Instant},
-};
+use std::time::Instant;
 
-use sortie_api::{Micros, OrgId, RunStatus};
-
-use super::{
-    both,
-    fixture::{DEFINITION, Fixture, of_calls},
-};
+use super::{fixture::DEFINITION, prelude::*};
 use crate::{
-    Error, Result,
-    db::{Tx, vals},
-    nodes::NodeId,
-    runs::{Claim, Origin, RunFilter},
+    Result,
+    runs::{Claim, Origin},
 };
 
 async fn waiting(fixture: &Fixture, org: OrgId, count: usize) {
@@ -29,15 +19,14 @@ fn of(claims: &[Claim], org: OrgId) -> usize {
 /// Adds `orgs` organizations, and `per_org` waiting runs for each organization of the database. The rows are
 /// added in steps, because no statement may take long.
 async fn backlog(fixture: &Fixture, orgs: i64, per_org: i64) {
-    let add_orgs = move |tx: &mut dyn Tx| {
-        tx.exec(
+    fixture
+        .sql(
             "INSERT INTO organization (id, name, created_at) \
              WITH RECURSIVE n (i) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < $1) \
              SELECT 'org_01hf7yat00e00800' || CAST(1000000000 + i AS TEXT), 'a', 1 FROM n",
             vals![orgs],
         )
-    };
-    fixture.store.db.write(add_orgs).await.unwrap();
+        .await;
     let mut from = 1;
     while from <= per_org {
         let to = per_org.min(from + 9_999);
@@ -85,19 +74,16 @@ async fn fastest_claim(fixture: &Fixture, node: NodeId) -> Duration {
 }
 
 both! {
-    async fn a_run_that_cannot_be_read_does_not_keep_the_others_waiting(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_run_that_cannot_be_read_does_not_keep_the_others_waiting(fixture: &Fixture, org: OrgId, node: NodeId) {
         let (broken, whole) = (fixture.queued(org).await, fixture.queued(org).await);
         let turn = "UPDATE run SET timeout_seconds = 0 - timeout_seconds WHERE id = $1";
-        fixture.store.db.write(move |tx| tx.exec(turn, vals![broken])).await.unwrap();
+        fixture.sql(turn, vals![broken]).await;
         let claims = fixture.store.claim_runs(node, 5, None, fixture.now()).await.unwrap();
         assert_eq!(claims.iter().map(|claim| claim.fence.run).collect::<Vec<_>>(), [whole]);
-        fixture.store.db.write(move |tx| tx.exec(turn, vals![broken])).await.unwrap();
+        fixture.sql(turn, vals![broken]).await;
     }
 
-    async fn a_claim_brings_all_that_the_worker_needs(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn a_claim_brings_all_that_the_worker_needs(fixture: &Fixture, org: OrgId, node: NodeId) {
         let new = fixture.new_run(org);
         fixture.store.create_run(new.clone()).await.unwrap();
         let at = fixture.now();
@@ -113,9 +99,7 @@ both! {
         assert_eq!((run.status, run.started_at), (RunStatus::Starting, Some(at)));
     }
 
-    async fn nothing_is_claimed_where_nothing_waits(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn nothing_is_claimed_where_nothing_waits(fixture: &Fixture, org: OrgId, node: NodeId) {
         assert!(fixture.claim(node, 5).await.is_empty());
         fixture.queued(org).await;
         assert!(fixture.claim(node, 0).await.is_empty());
@@ -124,9 +108,7 @@ both! {
         assert!(fixture.claim(node, 5).await.is_empty());
     }
 
-    async fn runs_of_one_organization_are_claimed_first_come_first_served(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn runs_of_one_organization_are_claimed_first_come_first_served(fixture: &Fixture, org: OrgId, node: NodeId) {
         let mut ids = Vec::new();
         for _ in 0..10 {
             ids.push(fixture.queued(org).await);
@@ -166,14 +148,11 @@ both! {
         assert_eq!(order, [orgs, orgs].concat());
     }
 
-    async fn an_organization_never_holds_more_than_its_limit(fixture: &Fixture) {
-        let (busy, small) = (fixture.org().await, fixture.org().await);
+    async fn an_organization_never_holds_more_than_its_limit(fixture: &Fixture, busy: OrgId, small: OrgId) {
         let nodes = [fixture.node().await, fixture.node().await];
         waiting(fixture, busy, 10).await;
         waiting(fixture, small, 1).await;
-        let claim = async |node: NodeId| {
-            fixture.store.claim_runs(node, 8, Some(3), fixture.now()).await.unwrap()
-        };
+        let claim = async |node: NodeId| fixture.store.claim_runs(node, 8, Some(3), fixture.now()).await.unwrap();
         let claims = claim(nodes[0]).await;
         assert_eq!((of(&claims, busy), of(&claims, small)), (3, 1));
         assert!(claim(nodes[1]).await.is_empty());
@@ -184,9 +163,7 @@ both! {
         assert!(claim(nodes[0]).await.is_empty());
     }
 
-    async fn a_cancelled_run_counts_until_it_is_settled(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn a_cancelled_run_counts_until_it_is_settled(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.cancelled(org, node).await;
         waiting(fixture, org, 2).await;
         let claim = async || fixture.store.claim_runs(node, 8, Some(1), fixture.now()).await.unwrap();
@@ -195,9 +172,7 @@ both! {
         assert_eq!(claim().await.len(), 1);
     }
 
-    async fn a_claim_by_name_takes_those_that_wait_and_no_others(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (node, other) = (fixture.node().await, fixture.node().await);
+    async fn a_claim_by_name_takes_those_that_wait_and_no_others(fixture: &Fixture, org: OrgId, node: NodeId, other: NodeId) {
         let held = fixture.running(org, other).await.run;
         let (named, unnamed) = (fixture.queued(org).await, fixture.queued(org).await);
         let runs = || vec![named, held, fixture.run_id()];
@@ -210,16 +185,13 @@ both! {
         assert_eq!(refused.unwrap_err(), Error::Fenced);
     }
 
-    async fn a_node_that_is_not_known_claims_nothing(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_node_that_is_not_known_claims_nothing(fixture: &Fixture, org: OrgId) {
         fixture.queued(org).await;
         let refused = fixture.store.claim_runs(NodeId(77), 5, None, fixture.now()).await;
         assert_eq!(refused.unwrap_err(), Error::Fenced);
     }
 
-    async fn a_claim_costs_the_same_whatever_waits(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn a_claim_costs_the_same_whatever_waits(fixture: &Fixture, org: OrgId, node: NodeId) {
         waiting(fixture, org, 200).await;
         let short = fastest_claim(fixture, node).await;
         backlog(fixture, 0, 100_000).await;
@@ -228,9 +200,7 @@ both! {
         assert!(deep < short * 10, "{short:?} with a few waiting, {deep:?} with 100,000");
     }
 
-    async fn a_list_of_running_runs_costs_the_same_whatever_waits(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn a_list_of_running_runs_costs_the_same_whatever_waits(fixture: &Fixture, org: OrgId, node: NodeId) {
         for _ in 0..20 {
             fixture.running(org, node).await;
         }
@@ -251,9 +221,7 @@ both! {
         assert!(deep < short * 10, "{short:?} with none waiting, {deep:?} with 100,000");
     }
 
-    async fn a_claim_costs_the_same_however_many_organizations_wait(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn a_claim_costs_the_same_however_many_organizations_wait(fixture: &Fixture, org: OrgId, node: NodeId) {
         waiting(fixture, org, 200).await;
         let one = fastest_claim(fixture, node).await;
         backlog(fixture, 1_000, 20).await;

@@ -4,25 +4,23 @@
 #![expect(clippy::future_not_send, reason = "the tests await everything on one thread")]
 
 use std::{
-    collections::BTreeSet,
     path::Path,
     pin::Pin,
     sync::atomic::{AtomicUsize, Ordering},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use futures_util::{StreamExt, future::join_all, stream};
-use sortie_api::Micros;
-use sortie_testkit::{CommitFault, CommitProxy, Database, Which, postgres::TestDatabase};
+use futures_util::{StreamExt, stream};
+use sortie_testkit::{CommitFault, CommitProxy, Database, Which, list, postgres::TestDatabase};
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, NoTls, Statement};
 
 use super::{
     atomicity, atomicity_accounts, atomicity_auto_topups, atomicity_refunds,
-    fixture::{Fixture, after},
+    prelude::*,
     settings::{migrated, options},
 };
-use crate::{Error, Result, Store};
+use crate::Result;
 
 /// A test that proves commands on the fixture.
 pub(super) type Scenario = for<'a> fn(&'a Fixture) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
@@ -362,17 +360,9 @@ async fn a_fenced_worker_sends_nothing_that_the_server_refuses() {
 
 /// Public functions of the store that are no commands, or that only read although they are in the queue of
 /// writes.
-const NO_COMMANDS: [&str; 9] = [
-    "clock",
-    "inspect",
-    "look_up",
-    "low_credits",
-    "open",
-    "open_with",
-    "payment",
-    "ping",
-    "say",
-];
+const NO_COMMANDS: [&str; 9] = list! {
+    "clock", "inspect", "look_up", "low_credits", "open", "open_with", "payment", "ping", "say",
+};
 
 #[test]
 fn every_command_that_writes_is_proven() {

@@ -1,17 +1,7 @@
-use std::time::Duration;
+use sortie_api::{ConnectionId, ConnectionStatus};
 
-use sortie_api::{ConnectionId, ConnectionStatus, OrgId};
-
-use super::{
-    both,
-    fixture::{Fixture, of_calls},
-};
-use crate::{
-    Error,
-    connections::{AWAITING, Confirmed, OauthFlow, OldTokens, RefreshHolder, SaveConnection, SeenTokens},
-    db::Dialect,
-    runs::{Created, InlineCredentials},
-};
+use super::prelude::*;
+use crate::connections::{AWAITING, Confirmed, OauthFlow, RefreshHolder, SaveConnection};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -91,8 +81,7 @@ impl Fixture {
 }
 
 both! {
-    async fn a_connection_is_saved_found_listed_and_deleted(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
+    async fn a_connection_is_saved_found_listed_and_deleted(fixture: &Fixture, org: OrgId, other: OrgId) {
         let b = fixture.connection(org, "b").await;
         let a = fixture.connection(org, "a").await;
         fixture.connection(other, "a").await;
@@ -117,9 +106,7 @@ both! {
         assert_eq!(listed("", 10).await, [a.id]);
     }
 
-    async fn a_name_is_taken_once_and_the_number_of_connections_has_a_limit(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
-        let store = &fixture.store;
+    async fn a_name_is_taken_once_and_the_number_of_connections_has_a_limit(fixture: &Fixture, org: OrgId, other: OrgId, store: &Store) {
         for name in ["a", "b"] {
             assert!(store.create_connection(fixture.new_connection(org, name), 2, fixture.audit(org)).await.unwrap());
         }
@@ -133,8 +120,7 @@ both! {
         assert_eq!(refused, Error::NotFound);
     }
 
-    async fn of_two_that_replace_the_same_definition_one_comes_too_late(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn of_two_that_replace_the_same_definition_one_comes_too_late(fixture: &Fixture, org: OrgId) {
         let seen = fixture.authorized(org, "a").await;
         let store = &fixture.store;
         let mut new = fixture.new_connection(org, "a");
@@ -152,8 +138,7 @@ both! {
         assert_eq!((found.tokens, found.tokens_version, found.issuer), (None, 2, None));
     }
 
-    async fn a_status_is_recorded_of_the_definition_it_is_about(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_status_is_recorded_of_the_definition_it_is_about(fixture: &Fixture, org: OrgId) {
         let new = fixture.connection(org, "a").await;
         let store = &fixture.store;
         let found_seen = SeenTokens { org, connection: new.id, version: 0 };
@@ -166,9 +151,7 @@ both! {
         assert!(!late.unwrap());
     }
 
-    async fn a_challenge_is_kept_until_the_next_authorization(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let store = &fixture.store;
+    async fn a_challenge_is_kept_until_the_next_authorization(fixture: &Fixture, org: OrgId, store: &Store) {
         let seen = fixture.authorized(org, "a").await;
         let row = async || store.get_connection(org, "a").await.unwrap();
         // One that only says where to authorize changes nothing else.
@@ -193,9 +176,7 @@ both! {
         assert_eq!(row().await.challenge, None);
     }
 
-    async fn a_refusal_of_tokens_from_before_an_authorization_does_not_undo_it(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let store = &fixture.store;
+    async fn a_refusal_of_tokens_from_before_an_authorization_does_not_undo_it(fixture: &Fixture, org: OrgId, store: &Store) {
         let old = fixture.authorized(org, "a").await;
         let (needs, why) = (ConnectionStatus::NeedsAuthorization, |why: &str| Some(why.to_owned()));
         assert!(store.set_connection_status(old, 1, needs, why("the helpful reason")).await.unwrap());
@@ -216,9 +197,7 @@ both! {
         assert_eq!(error.as_deref(), Some("refused"));
     }
 
-    async fn an_authorization_that_fails_leaves_older_tokens_good(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let store = &fixture.store;
+    async fn an_authorization_that_fails_leaves_older_tokens_good(fixture: &Fixture, org: OrgId, store: &Store) {
         let seen = fixture.authorized(org, "a").await;
         let new = fixture.connection(org, "b").await;
         for (id, status) in [(seen.connection, ConnectionStatus::Ready), (new.id, ConnectionStatus::NeedsAuthorization)] {
@@ -231,8 +210,7 @@ both! {
         }
     }
 
-    async fn an_authorization_is_ended_once_and_in_time(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn an_authorization_is_ended_once_and_in_time(fixture: &Fixture, org: OrgId) {
         let new = fixture.connection(org, "a").await;
         let store = &fixture.store;
         let (first, second) = (Fixture::flow(&new, 1), Fixture::flow(&new, 2));
@@ -255,8 +233,7 @@ both! {
         assert_eq!(store.begin_authorization(first, new.at, fixture.audit(org)).await.unwrap_err(), Error::NotFound);
     }
 
-    async fn tokens_wait_for_their_confirmation_and_are_stored_once(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn tokens_wait_for_their_confirmation_and_are_stored_once(fixture: &Fixture, org: OrgId) {
         let new = fixture.connection(org, "a").await;
         let store = &fixture.store;
         let late = OauthFlow { revision: 2, ..Fixture::flow(&new, 1) };
@@ -288,8 +265,7 @@ both! {
         assert_eq!((found.status, found.error), (ConnectionStatus::Ready, None));
     }
 
-    async fn a_confirmation_is_tried_five_times_and_for_ten_minutes(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_confirmation_is_tried_five_times_and_for_ten_minutes(fixture: &Fixture, org: OrgId) {
         let new = fixture.connection(org, "a").await;
         let store = &fixture.store;
         fixture.consented(&new, 1).await;
@@ -306,8 +282,7 @@ both! {
         assert_eq!(store.forget_flows(over + MINUTE).await.unwrap(), 1);
     }
 
-    async fn the_note_of_a_waiting_confirmation_goes_with_the_last_one_that_waits(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn the_note_of_a_waiting_confirmation_goes_with_the_last_one_that_waits(fixture: &Fixture, org: OrgId) {
         let [timed, tried, other] = [fixture.connection(org, "a").await, fixture.connection(org, "b").await, fixture.connection(org, "c").await];
         let store = &fixture.store;
         let error = async |name| store.get_connection(org, name).await.unwrap().error.unwrap_or_default();
@@ -331,8 +306,7 @@ both! {
         assert!(error("a").await.contains("in time"));
     }
 
-    async fn one_at_a_time_renews_tokens(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn one_at_a_time_renews_tokens(fixture: &Fixture, org: OrgId) {
         let seen = fixture.authorized(org, "a").await;
         let store = &fixture.store;
         let now = fixture.now();
@@ -357,8 +331,7 @@ both! {
         assert!(!lease(seen, 3, MINUTE).await, "there is nothing to renew");
     }
 
-    async fn who_has_the_lease_to_renew_tokens_gets_it_again_and_alone_gives_it_back(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn who_has_the_lease_to_renew_tokens_gets_it_again_and_alone_gives_it_back(fixture: &Fixture, org: OrgId) {
         let seen = fixture.authorized(org, "a").await;
         let (store, now) = (&fixture.store, fixture.now());
         let (mine, other) = (RefreshHolder(1), RefreshHolder(2));
@@ -372,8 +345,7 @@ both! {
         assert_eq!(store.lease_refresh(seen, other, now, MINUTE).await, Ok(true));
     }
 
-    async fn the_lease_to_renew_tokens_is_counted_on_the_clock_that_all_nodes_share(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn the_lease_to_renew_tokens_is_counted_on_the_clock_that_all_nodes_share(fixture: &Fixture, org: OrgId) {
         let seen = fixture.authorized(org, "a").await;
         let (store, now) = (&fixture.store, fixture.now());
         assert_eq!(store.lease_refresh(seen, RefreshHolder(1), now, MINUTE).await, Ok(true));
@@ -383,8 +355,7 @@ both! {
         assert_eq!(store.lease_refresh(seen, RefreshHolder(2), ahead, MINUTE).await, Ok(is_over));
     }
 
-    async fn of_many_that_want_to_renew_at_once_one_does(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn of_many_that_want_to_renew_at_once_one_does(fixture: &Fixture, org: OrgId) {
         let seen = fixture.authorized(org, "a").await;
         let now = fixture.now();
         let all = (0..20).map(|holder| fixture.store.lease_refresh(seen, RefreshHolder(holder), now, MINUTE));
@@ -392,10 +363,7 @@ both! {
         assert_eq!(got.into_iter().filter(|leased| *leased == Ok(true)).count(), 1);
     }
 
-    async fn credentials_of_a_run_are_kept_until_it_is_settled(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
-        let store = &fixture.store;
+    async fn credentials_of_a_run_are_kept_until_it_is_settled(fixture: &Fixture, org: OrgId, node: NodeId, store: &Store) {
         let mut run = fixture.new_run(org);
         run.idempotency_key = Some("once".to_owned());
         run.inline = Some(InlineCredentials { sealed: b"hush".to_vec(), names: r#"["crm"]"#.to_owned() });
@@ -414,9 +382,7 @@ both! {
         assert_eq!(store.run_secrets(run.id).await.unwrap(), None);
     }
 
-    async fn credentials_of_a_run_go_with_it_whatever_ends_it(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
-        let store = &fixture.store;
+    async fn credentials_of_a_run_go_with_it_whatever_ends_it(fixture: &Fixture, org: OrgId, other: OrgId, store: &Store) {
         let kept = async |run| store.run_secrets(run).await.unwrap().is_some();
         let bringing = async || {
             let mut run = fixture.new_run(org);
@@ -452,8 +418,7 @@ both! {
         assert_eq!(fixture.store.seal_check(b"two".to_vec()).await.unwrap(), b"one");
     }
 
-    async fn the_first_seed_of_the_installation_stays(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn the_first_seed_of_the_installation_stays(fixture: &Fixture, store: &Store) {
         let (one, two) = tokio::join!(store.installation_seed([1; 32]), store.installation_seed([2; 32]));
         let seed = one.unwrap();
         assert_eq!(seed, two.unwrap());

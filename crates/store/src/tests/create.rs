@@ -1,16 +1,7 @@
-use sortie_api::{GrantId, Micros, RunStatus, SessionId};
-
-use super::{both, fixture::DEFINITION};
-use crate::{
-    Error,
-    access::By,
-    db::vals,
-    runs::{Created, Labels, LargeText, NewRun},
-};
+use super::{fixture::DEFINITION, prelude::*};
 
 both! {
-    async fn a_run_keeps_the_subject_that_started_it(fixture: &Fixture) {
-        let (org, at) = (fixture.org().await, fixture.now());
+    async fn a_run_keeps_the_subject_that_started_it(fixture: &Fixture, org: OrgId, at: Timestamp) {
         let key = fixture.key(org, sortie_api::Role::Member).await.id;
         for by in [
             None,
@@ -31,8 +22,7 @@ both! {
         }
     }
 
-    async fn a_new_run_is_queued_with_its_definition_and_first_event(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_new_run_is_queued_with_its_definition_and_first_event(fixture: &Fixture, org: OrgId) {
         let new = fixture.new_run(org);
         let Created::New(run) = fixture.store.create_run(new.clone()).await.unwrap() else {
             panic!("it is new");
@@ -52,8 +42,7 @@ both! {
         assert_eq!(events[0].created_at, new.created_at);
     }
 
-    async fn the_same_idempotency_key_finds_the_run_and_creates_nothing(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn the_same_idempotency_key_finds_the_run_and_creates_nothing(fixture: &Fixture, org: OrgId) {
         let mut first = fixture.new_run(org);
         first.idempotency_key = Some("once".to_owned());
         fixture.store.create_run(first.clone()).await.unwrap();
@@ -73,8 +62,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM queue").await, 0);
     }
 
-    async fn a_run_is_found_by_its_idempotency_key(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
+    async fn a_run_is_found_by_its_idempotency_key(fixture: &Fixture, org: OrgId, other: OrgId) {
         let mut new = fixture.new_run(org);
         new.idempotency_key = Some("once".to_owned());
         let find = async |org, key| fixture.store.find_idempotent(org, key).await.unwrap();
@@ -93,16 +81,14 @@ both! {
         }
     }
 
-    async fn a_run_id_is_never_used_twice(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_run_id_is_never_used_twice(fixture: &Fixture, org: OrgId) {
         let run = fixture.new_run(org);
         fixture.store.create_run(run.clone()).await.unwrap();
         assert!(matches!(fixture.store.create_run(run).await.unwrap_err(), Error::Database(_)));
         assert_eq!(fixture.count("SELECT COUNT(*) FROM run").await, 1);
     }
 
-    async fn a_definition_of_many_megabytes_is_kept_as_sent(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_definition_of_many_megabytes_is_kept_as_sent(fixture: &Fixture, org: OrgId) {
         let mut run = fixture.new_run(org);
         let sent = format!("{{\"prompt\":\"{}\"}}", "ä\u{10FFFF}".repeat(1_500_000));
         run.definition = sent.as_str().into();
@@ -113,8 +99,7 @@ both! {
         assert!(text == sent);
     }
 
-    async fn a_text_with_u0000_is_an_error_and_nothing_is_written(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_text_with_u0000_is_an_error_and_nothing_is_written(fixture: &Fixture, org: OrgId) {
         let mut run = fixture.new_run(org);
         run.definition = "a\0b".into();
         let error = fixture.store.create_run(run).await.unwrap_err();

@@ -1,26 +1,14 @@
 //! Credits: what runs reserve and are charged, and the ledger.
 
-use futures_util::future::join_all;
-use sortie_api::{BudgetScope, LedgerKind, Micros, OrgId};
-
-use super::{
-    both,
-    budgets::micros,
-    fixture::{Fixture, after, of_calls},
-};
+use super::prelude::*;
 use crate::{
-    Error, Result, Store,
+    Result,
     db::{
-        Answer, Dialect, Stmt, Tx,
+        Answer,
         tail::{CreditChange, Tail},
-        vals,
     },
-    money::{
-        Appended, Credit, CreditSums, InsufficientCredit, LedgerDifference, NewLedgerEntry, OTHER_ENTRY,
-        Payment, shared_rows,
-    },
-    people::PersonDeletion,
-    runs::{Cancelled, Counted, Created, Finish, NewRun, UnretainedFinish},
+    money::{Credit, CreditSums, InsufficientCredit, LedgerDifference, OTHER_ENTRY, Payment, shared_rows},
+    runs::UnretainedFinish,
 };
 
 impl Fixture {
@@ -234,8 +222,7 @@ both! {
         assert_eq!(fixture.credits(org).await, (11, 10));
     }
 
-    async fn an_organization_without_credits_creates_no_paid_run(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn an_organization_without_credits_creates_no_paid_run(fixture: &Fixture, org: OrgId) {
         assert_eq!(fixture.store.create_run(fixture.paid(org, 1)).await.unwrap_err(), insufficient(1, 0));
         assert_eq!(fixture.store.credit(org).await, Ok(Credit::default()));
     }
@@ -334,11 +321,7 @@ both! {
     async fn a_run_without_retention_is_charged_with_its_surcharge(fixture: &Fixture) {
         let (org, node, store) = (fixture.paying_org(1_000).await, fixture.node().await, &fixture.store);
         for (cost, charged) in [(100, 120), (500, 300)] {
-            let run = NewRun {
-                max_cost: micros(300),
-                payment: Payment::Credit,
-                ..fixture.new_unretained(org, node)
-            };
+            let run = NewRun { max_cost: micros(300), payment: Payment::Credit, ..fixture.new_unretained(org, node) };
             let id = run.id;
             store.create_run(run).await.unwrap();
             let claims = store.claim_named(node, vec![id], None, fixture.now()).await.unwrap();
@@ -356,10 +339,8 @@ both! {
         assert_eq!(fixture.differences().await, []);
     }
 
-    async fn a_free_run_touches_neither_credits_nor_the_ledger(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
-        let fence = fixture.running(org, node).await;
-        fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+    async fn a_free_run_touches_neither_credits_nor_the_ledger(fixture: &Fixture, org: OrgId, node: NodeId) {
+        fixture.finished(org, node).await;
         let cancelled = fixture.cancelled(org, node).await;
         fixture.store.settle_run(cancelled.run, cancelled.attempt, of_calls(micros(7)), Vec::new()).await.unwrap();
         fixture.tired(org, node).await;
@@ -430,8 +411,7 @@ both! {
         assert_eq!(fixture.credits(org).await, (100, 10));
     }
 
-    async fn an_entry_moves_the_balance_once(fixture: &Fixture) {
-        let (org, other, store) = (fixture.org().await, fixture.org().await, &fixture.store);
+    async fn an_entry_moves_the_balance_once(fixture: &Fixture, org: OrgId, other: OrgId, store: &Store) {
         let grant = fixture.grant(org, 50);
         let all = join_all((0..8).map(|_| store.move_credits(grant.clone(), fixture.audit(org)))).await;
         assert_eq!(all.iter().filter(|done| **done == Ok(Appended::New)).count(), 1, "{all:?}");
@@ -455,8 +435,7 @@ both! {
         assert_eq!(fixture.differences().await, []);
     }
 
-    async fn the_ledger_is_listed_newest_first_and_in_pages(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn the_ledger_is_listed_newest_first_and_in_pages(fixture: &Fixture, org: OrgId) {
         fixture.paying_org(1).await;
         for amount in [10, 20, 30, 40, 50] {
             fixture.give(org, amount).await;

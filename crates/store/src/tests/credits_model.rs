@@ -3,24 +3,11 @@
 //! once, and no command changes the figures of the other organization. At the end a script that does not use the code of the
 //! product adds up the tables.
 
-use std::{collections::BTreeMap, time::Duration};
-
-use proptest::{prelude::*, test_runner::TestRunner};
-use sortie_api::{LedgerKind, Micros, OrgId, RunId, RunStatus};
+use proptest::prelude::*;
 use sortie_testkit::recompute_records;
 
-use super::{
-    budgets::micros,
-    fixture::{Fixture, after, of_calls},
-    purchases::CENT,
-};
-use crate::{
-    Error,
-    db::vals,
-    money::{Appended, NewLedgerEntry, OTHER_ENTRY, PaidTopup, TakeBackKind, TakeBackState},
-    nodes::NodeId,
-    runs::{Created, Fence, FinalCost, Finish, NewRun},
-};
+use super::{prelude::*, purchases::CENT};
+use crate::money::OTHER_ENTRY;
 
 /// Steps of one sequence.
 const STEPS: usize = 500;

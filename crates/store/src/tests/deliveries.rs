@@ -1,16 +1,11 @@
 //! Callbacks: due at the end of their run, claimed host by host under a lease, recorded under a fence.
 
-use std::time::Duration;
+use sortie_api::{TraceContext, limits};
 
-use sortie_api::{OrgId, RunId, RunStatus, Timestamp, TraceContext, limits};
-
-use super::{both, fixture::Fixture};
+use super::prelude::*;
 use crate::{
-    Error,
-    db::{Dialect, vals},
-    nodes::NodeId,
-    outbox::{AfterAttempt, ClaimedDelivery, MadeAttempt, Order, SCANNED},
-    runs::{Created, Fence, Finish, NewCallback, NewRun, Receiver},
+    outbox::{ClaimedDelivery, MadeAttempt, Order, SCANNED},
+    runs::{NewCallback, Receiver},
 };
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -92,24 +87,21 @@ pub(super) fn made(claimed: &ClaimedDelivery, at: Timestamp, after: AfterAttempt
 }
 
 both! {
-    async fn a_callback_that_cannot_be_read_does_not_keep_the_others(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_callback_that_cannot_be_read_does_not_keep_the_others(fixture: &Fixture, org: OrgId, node: NodeId) {
         let (broken, _) = fixture.due(org, node, "a:1").await;
         let (whole, due_at) = fixture.due(org, node, "a:1").await;
         let harm = "UPDATE delivery SET give_up_at = NULL WHERE run_id = $1";
-        fixture.store.db.write(move |tx| tx.exec(harm, vals![broken])).await.unwrap();
+        fixture.sql(harm, vals![broken]).await;
         let claimed = fixture.claim_due("n", "a:1", due_at).await;
         assert_eq!(claimed.iter().map(|delivery| delivery.run).collect::<Vec<_>>(), [whole]);
         let harm = "UPDATE delivery SET due_at = 1, host = 'b:1', org_id = 'nobody' WHERE run_id = $1";
-        fixture.store.db.write(move |tx| tx.exec(harm, vals![broken])).await.unwrap();
+        fixture.sql(harm, vals![broken]).await;
         let (_, due_at) = fixture.due(org, node, "c:1").await;
         assert_eq!(fixture.hosts(due_at).await, ["c:1"]);
-        let repair = "UPDATE delivery SET org_id = $2, give_up_at = 1 WHERE run_id = $1";
-        fixture.store.db.write(move |tx| tx.exec(repair, vals![broken, org])).await.unwrap();
+        fixture.sql("UPDATE delivery SET org_id = $2, give_up_at = 1 WHERE run_id = $1", vals![broken, org]).await;
     }
 
-    async fn the_trace_of_a_run_goes_to_its_workers_and_to_its_callback(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn the_trace_of_a_run_goes_to_its_workers_and_to_its_callback(fixture: &Fixture, org: OrgId, node: NodeId) {
         let trace = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Some("a=1,b=2"));
         let run = NewRun { trace: trace.clone(), ..fixture.with_callback(org, "a:1") };
         fixture.store.create_run(run).await.unwrap();
@@ -131,8 +123,7 @@ both! {
         assert_eq!((claimed[0].run, &claimed[0].trace), (without, &None));
     }
 
-    async fn a_callback_is_due_when_its_run_ends_whoever_ends_it(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_callback_is_due_when_its_run_ends_whoever_ends_it(fixture: &Fixture, org: OrgId, node: NodeId) {
         let finished = fixture.calling_back(org, node, "a:1").await;
         let held = fixture.calling_back(org, node, "b:1").await;
         let tired = fixture.calling_back(org, node, "c:1").await;
@@ -150,8 +141,7 @@ both! {
         assert_eq!(fixture.hosts(far).await, ["a:1", "b:1", "c:1", "d:1"]);
     }
 
-    async fn a_callback_is_due_by_the_clock_that_all_nodes_share(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_callback_is_due_by_the_clock_that_all_nodes_share(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.calling_back(org, node, "a:1").await;
         // The clock of the node that ends the run is hours ahead.
         let at = fixture.now() + Duration::from_hours(5);
@@ -164,8 +154,7 @@ both! {
         assert_eq!(fixture.hosts(fixture.now()).await.len(), usize::from(is_due));
     }
 
-    async fn a_callback_becomes_due_once(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_callback_becomes_due_once(fixture: &Fixture, org: OrgId, node: NodeId) {
         let held = fixture.calling_back(org, node, "a:1").await;
         fixture.store.cancel_run(org, held.run, fixture.now()).await.unwrap();
         let claimed = fixture.claim_due("n", "a:1", fixture.now()).await;
@@ -176,12 +165,8 @@ both! {
         assert!(fixture.hosts(fixture.now() + Duration::from_hours(1000)).await.is_empty());
     }
 
-    async fn a_run_of_an_idempotency_key_that_is_there_keeps_its_callback(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
-        let with_key = |host| NewRun {
-            idempotency_key: Some("once".to_owned()),
-            ..fixture.with_callback(org, host)
-        };
+    async fn a_run_of_an_idempotency_key_that_is_there_keeps_its_callback(fixture: &Fixture, org: OrgId, node: NodeId) {
+        let with_key = |host| NewRun { idempotency_key: Some("once".to_owned()), ..fixture.with_callback(org, host) };
         fixture.store.create_run(with_key("a:1")).await.unwrap();
         let again = fixture.store.create_run(with_key("b:1")).await.unwrap();
         assert!(matches!(again, Created::Existing(_)));
@@ -189,8 +174,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM delivery").await, 1);
     }
 
-    async fn a_claim_is_a_lease_that_another_node_takes_over(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_claim_is_a_lease_that_another_node_takes_over(fixture: &Fixture, org: OrgId, node: NodeId) {
         let (run, at) = fixture.due(org, node, "a:1").await;
         let due = fixture.count("SELECT due_at FROM delivery").await;
         let early = Timestamp::from_micros(due - 1);
@@ -207,8 +191,7 @@ both! {
         assert_eq!(fixture.store.list_deliveries(org, run).await.unwrap().len(), 1);
     }
 
-    async fn what_a_node_held_is_due_again_when_it_starts_anew(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn what_a_node_held_is_due_again_when_it_starts_anew(fixture: &Fixture, org: OrgId, node: NodeId) {
         let (_, at) = fixture.due(org, node, "a:1").await;
         fixture.due(org, node, "b:1").await;
         let at = at + Duration::from_secs(1);
@@ -219,8 +202,7 @@ both! {
         assert_eq!(fixture.store.release_deliveries("one".to_owned(), at).await, Ok(0));
     }
 
-    async fn one_host_takes_no_more_than_was_ordered_for_it(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn one_host_takes_no_more_than_was_ordered_for_it(fixture: &Fixture, org: OrgId, node: NodeId) {
         let mut runs = Vec::new();
         for _ in 0..5 {
             runs.push(fixture.due(org, node, "dead:1").await.0);
@@ -262,7 +244,7 @@ both! {
             fixture.store.create_run(fixture.with_callback(busy, "a:1")).await.unwrap();
         }
         let before = "UPDATE delivery SET due_at = 1, give_up_at = 2 WHERE due_at IS NULL";
-        fixture.store.db.write(move |tx| tx.exec(before, vals![])).await.unwrap();
+        fixture.sql(before, vals![]).await;
         let claim = async |without: &[OrgId]| {
             let order = Order { host: "a:1".to_owned(), limit: 1, without: without.to_vec() };
             let node = ("n".to_owned(), crate::nodes::NodeId(7));
@@ -285,8 +267,7 @@ both! {
         let at = fixture.now();
         let soon = at + Duration::from_millis(400);
         for (run, due_at) in [(runs[1], soon), (runs[2], soon + Duration::from_secs(1))] {
-            let set = "UPDATE delivery SET due_at = $2 WHERE run_id = $1";
-            fixture.store.db.write(move |tx| tx.exec(set, vals![run, due_at])).await.unwrap();
+            fixture.sql("UPDATE delivery SET due_at = $2 WHERE run_id = $1", vals![run, due_at]).await;
         }
         let claim = async |without: &[OrgId]| {
             let order = |host: &str| Order { host: host.to_owned(), limit: 10, without: without.to_vec() };
@@ -305,8 +286,7 @@ both! {
         assert_eq!(claim(&orgs).await, (0, vec![]));
     }
 
-    async fn hosts_that_are_due_are_found_from_any_name_on(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn hosts_that_are_due_are_found_from_any_name_on(fixture: &Fixture, org: OrgId, node: NodeId) {
         for host in ["c:1", "a:1", "b:1", "a:1"] {
             fixture.due(org, node, host).await;
         }
@@ -319,8 +299,7 @@ both! {
         assert_eq!(rest[0].org, org);
     }
 
-    async fn attempts_are_listed_and_failures_counted(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn attempts_are_listed_and_failures_counted(fixture: &Fixture, org: OrgId, node: NodeId) {
         let (run, at) = fixture.due(org, node, "a:1").await;
         let claimed = fixture.claim_due("n", "a:1", at).await.remove(0);
         let next = at + Duration::from_secs(10);
@@ -337,8 +316,7 @@ both! {
         assert_eq!(fixture.store.list_deliveries(other, run).await, Err(Error::NotFound));
     }
 
-    async fn only_the_newest_attempts_are_kept(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn only_the_newest_attempts_are_kept(fixture: &Fixture, org: OrgId, node: NodeId) {
         let (run, at) = fixture.due(org, node, "a:1").await;
         let claimed = fixture.claim_due("n", "a:1", at).await.remove(0);
         let most = limits::CALLBACK_ATTEMPTS;
@@ -350,8 +328,7 @@ both! {
         assert_eq!(listed.iter().map(|one| one.attempt).collect::<Vec<_>>(), [3, most + 1, most + 2]);
     }
 
-    async fn a_callback_is_sent_again_on_request(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_callback_is_sent_again_on_request(fixture: &Fixture, org: OrgId, node: NodeId) {
         let open = fixture.calling_back(org, node, "a:1").await;
         let without = fixture.running(org, node).await;
         let now = fixture.now();

@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use super::fixture::Fixture;
-use crate::db::{Dialect, Tx, Val, fault::Ran, vals};
+use super::prelude::*;
+use crate::db::fault::Ran;
 
 /// Largest cost of a command.
 #[derive(Clone, Copy, Debug)]

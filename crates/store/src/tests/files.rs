@@ -1,14 +1,7 @@
-use std::time::Duration;
+use sortie_api::{BlobId, FileId, Sha256};
 
-use futures_util::future::join;
-use sortie_api::{BlobId, FileId, OrgId, Sha256, Timestamp};
-
-use super::{both, fixture::Fixture};
-use crate::{
-    Error,
-    db::vals,
-    files::{NewBlob, NewFile, PendingDelete},
-};
+use super::prelude::*;
+use crate::files::{NewBlob, NewFile, PendingDelete};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -115,9 +108,7 @@ impl Fixture {
 }
 
 both! {
-    async fn a_file_is_saved_found_renamed_and_deleted(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
-        let store = &fixture.store;
+    async fn a_file_is_saved_found_renamed_and_deleted(fixture: &Fixture, org: OrgId, other: OrgId, store: &Store) {
         let new = fixture.file(org, "a.csv", 1).await;
         fixture.file(other, "a.csv", 1).await;
         let found = store.get_file(org, new.id).await.unwrap();
@@ -142,9 +133,7 @@ both! {
         assert_eq!(fixture.audit_entries().await, 4);
     }
 
-    async fn a_name_is_taken_once_in_an_organization(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let store = &fixture.store;
+    async fn a_name_is_taken_once_in_an_organization(fixture: &Fixture, org: OrgId, store: &Store) {
         fixture.file(org, "a", 1).await;
         let b = fixture.file(org, "b", 2).await;
         let again = fixture.new_file(org, "a", 3).await;
@@ -156,8 +145,7 @@ both! {
         assert_eq!(fixture.audit_entries().await, 2);
     }
 
-    async fn of_many_that_take_a_name_at_once_one_has_it(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn of_many_that_take_a_name_at_once_one_has_it(fixture: &Fixture, org: OrgId) {
         for round in 0..5 {
             let name = format!("name {round}");
             let old = fixture.file(org, &format!("old {round}"), 1).await;
@@ -177,8 +165,7 @@ both! {
         }
     }
 
-    async fn files_are_listed_newest_first_and_found_by_ids_and_names(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
+    async fn files_are_listed_newest_first_and_found_by_ids_and_names(fixture: &Fixture, org: OrgId, other: OrgId) {
         let mut files = Vec::new();
         for number in 0..5 {
             files.push(fixture.file(org, &format!("file {number}"), 1).await);
@@ -201,16 +188,14 @@ both! {
         assert_eq!(found, ["file 1", "file 3"]);
     }
 
-    async fn the_same_content_is_one_blob_in_an_organization_and_another_in_the_next(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
+    async fn the_same_content_is_one_blob_in_an_organization_and_another_in_the_next(fixture: &Fixture, org: OrgId, other: OrgId) {
         let first = fixture.file(org, "a", 1).await;
         assert_eq!(fixture.file(org, "b", 1).await.blob, first.blob);
         assert_ne!(fixture.file(org, "c", 2).await.blob, first.blob);
         assert_ne!(fixture.file(other, "a", 1).await.blob, first.blob);
     }
 
-    async fn content_goes_an_hour_after_its_last_reference_and_not_before(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn content_goes_an_hour_after_its_last_reference_and_not_before(fixture: &Fixture, org: OrgId) {
         let (a, b) = (fixture.file(org, "a", 1).await, fixture.file(org, "b", 1).await);
         let stays = fixture.file(org, "stays", 2).await;
         let later = b.at + HOUR * 24;
@@ -226,8 +211,7 @@ both! {
         assert_eq!(fixture.file(org, "again", 2).await.blob, stays.blob);
     }
 
-    async fn content_that_was_announced_and_never_referred_to_goes(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn content_that_was_announced_and_never_referred_to_goes(fixture: &Fixture, org: OrgId) {
         let mut left = Vec::new();
         for byte in 0..5 {
             left.push(fixture.store.reserve_blob(fixture.new_blob(org, byte)).await.unwrap());
@@ -237,8 +221,7 @@ both! {
         assert_eq!(gone, left);
     }
 
-    async fn a_doomed_blob_is_never_taken_up_again(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_doomed_blob_is_never_taken_up_again(fixture: &Fixture, org: OrgId) {
         let late = fixture.new_file(org, "late", 1).await;
         let store = &fixture.store;
         assert_eq!(store.mark_unreferenced_blobs(late.check_at, None, 10).await.unwrap().blobs, 1);
@@ -253,8 +236,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM blob").await, 1);
     }
 
-    async fn of_a_doom_and_a_new_reference_one_wins(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn of_a_doom_and_a_new_reference_one_wins(fixture: &Fixture, org: OrgId) {
         let mut outcomes = [0, 0];
         for byte in 0..40 {
             let new = fixture.new_file(org, &format!("file {byte}"), byte).await;
@@ -273,8 +255,7 @@ both! {
         assert_eq!(outcomes.iter().sum::<i32>(), 40);
     }
 
-    async fn of_a_look_and_the_end_of_a_reference_none_loses_the_content(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn of_a_look_and_the_end_of_a_reference_none_loses_the_content(fixture: &Fixture, org: OrgId) {
         for byte in 0..20 {
             let file = fixture.file(org, "a", byte).await;
             let store = &fixture.store;
@@ -291,30 +272,26 @@ both! {
     }
 }
 
-/// Covers a window that `of_a_doom_and_a_new_reference_one_wins` may miss: the sweep has seen no reference
-/// and waits for the row.
-#[tokio::test]
-async fn a_doom_that_waits_for_a_new_reference_lets_the_content_live() {
-    let fixture = Fixture::postgres().await;
-    let org = fixture.org().await;
-    let new = fixture.new_file(org, "a", 1).await;
-    let later = new.at + HOUR * 3;
-    let new = NewFile {
-        check_at: later + HOUR,
-        ..new
-    };
-    // After its second statement the new reference holds the row of the blob. It waits until the sweep waits
-    // for that row.
-    let audit = fixture.audit_of(org, "file.create", "a file");
-    let create = fixture.store.create_file(new.clone(), audit);
-    let doom = fixture.store.mark_unreferenced_blobs(later, None, 10);
-    let (created, doomed) = fixture.overlapped(3, create, doom).await;
-    created.unwrap();
-    assert_eq!(doomed.unwrap().blobs, 1);
-    assert_eq!(fixture.store.pending_deletes(None, 10).await.unwrap().items, []);
-    let read = |tx: &mut dyn crate::db::Tx| {
-        tx.query_one("SELECT check_at FROM blob", vals![])?
-            .only::<Option<Timestamp>>()
-    };
-    assert_eq!(fixture.store.db.read(read).await.unwrap(), Some(new.check_at));
+postgres! {
+    /// Covers a window that `of_a_doom_and_a_new_reference_one_wins` may miss: the sweep has seen no reference
+    /// and waits for the row.
+    async fn a_doom_that_waits_for_a_new_reference_lets_the_content_live(fixture: &Fixture, org: OrgId) {
+        let new = fixture.new_file(org, "a", 1).await;
+        let later = new.at + HOUR * 3;
+        let new = NewFile { check_at: later + HOUR, ..new };
+        // After its second statement the new reference holds the row of the blob. It waits until the sweep waits
+        // for that row.
+        let audit = fixture.audit_of(org, "file.create", "a file");
+        let create = fixture.store.create_file(new.clone(), audit);
+        let doom = fixture.store.mark_unreferenced_blobs(later, None, 10);
+        let (created, doomed) = fixture.overlapped(3, create, doom).await;
+        created.unwrap();
+        assert_eq!(doomed.unwrap().blobs, 1);
+        assert_eq!(fixture.store.pending_deletes(None, 10).await.unwrap().items, []);
+        let read = |tx: &mut dyn crate::db::Tx| {
+            tx.query_one("SELECT check_at FROM blob", vals![])?
+                .only::<Option<Timestamp>>()
+        };
+        assert_eq!(fixture.store.db.read(read).await.unwrap(), Some(new.check_at));
+    }
 }

@@ -19,7 +19,7 @@ use super::{commits::Behind, settings};
 use crate::{
     CONNECTIONS, Result, Store,
     access::{Actor, Audit, NewKey},
-    db::{Dialect, vals},
+    db::{Dialect, Val, vals},
     nodes::{Heartbeat, NewNode, NodeId, SeenLease},
     runs::{
         Append, Claim, Counted, Created, Definition, EventRow, Fence, FinalCost, Finish, Journal, NewEntries,
@@ -115,16 +115,11 @@ impl Fixture {
     /// Adds an organization.
     pub(super) async fn org(&self) -> OrgId {
         let org = OrgId::new(self.now(), self.random());
-        self.store
-            .db
-            .write(move |tx| {
-                tx.exec(
-                    "INSERT INTO organization (id, name, created_at) VALUES ($1, 'a', 1)",
-                    vals![org],
-                )
-            })
-            .await
-            .expect("an organization");
+        self.sql(
+            "INSERT INTO organization (id, name, created_at) VALUES ($1, 'a', 1)",
+            vals![org],
+        )
+        .await;
         org
     }
 
@@ -277,6 +272,13 @@ impl Fixture {
         self.start(claim.fence).await.expect("it starts")
     }
 
+    /// Adds a run that has succeeded.
+    pub(super) async fn finished(&self, org: OrgId, node: NodeId) -> Run {
+        let fence = self.running(org, node).await;
+        let finished = self.store.finish_run(fence, self.succeeded("out")).await;
+        finished.expect("it finishes")
+    }
+
     /// Sends a heartbeat of a node at `at`, with a lease that does not expire during a test.
     pub(super) async fn renew(&self, node: NodeId, at: Timestamp) -> Result<Heartbeat> {
         self.store.heartbeat(node, at, LEASE).await
@@ -334,8 +336,7 @@ impl Fixture {
     /// Sets the number of times that a run was resumed so high that no node takes it over again.
     pub(super) async fn tire(&self, run: RunId) {
         let sql = "UPDATE run SET resumes = 4 WHERE id = $1";
-        let tired = self.store.db.write(move |tx| tx.exec(sql, vals![run])).await;
-        assert_eq!(tired, Ok(1));
+        assert_eq!(self.sql(sql, vals![run]).await, 1);
     }
 
     /// Adds a run with the status `running` that was resumed too often.
@@ -360,28 +361,21 @@ impl Fixture {
     /// duration of such a run is the time from `started_at` to its end.
     pub(super) async fn on_node_clocks(&self, run: RunId) {
         let sql = "UPDATE run SET clock_started_at = NULL, clock_cancelled_at = NULL WHERE id = $1";
-        let changed = self.store.db.write(move |tx| tx.exec(sql, vals![run])).await;
-        assert_eq!(changed, Ok(1));
+        assert_eq!(self.sql(sql, vals![run]).await, 1);
     }
 
     /// Moves the start of a run that has ended to a duration before its end, on the clock of the nodes.
     pub(super) async fn lasted(&self, run: RunId, duration: Duration) {
         let micros = i64::try_from(duration.as_micros()).expect("a span");
         let sql = "UPDATE run SET started_at = finished_at - CAST($2 AS BIGINT) WHERE id = $1";
-        let changed = self
-            .store
-            .db
-            .write(move |tx| tx.exec(sql, vals![run, micros]))
-            .await;
-        assert_eq!(changed, Ok(1));
+        assert_eq!(self.sql(sql, vals![run, micros]).await, 1);
     }
 
     /// Moves the first claim of a run back by a duration, on the clock that counts the run's time.
     pub(super) async fn claimed_earlier(&self, run: RunId, by: Duration) {
         let by = i64::try_from(by.as_micros()).expect("a span");
         let sql = "UPDATE run SET clock_started_at = clock_started_at - CAST($2 AS BIGINT) WHERE id = $1";
-        let changed = self.store.db.write(move |tx| tx.exec(sql, vals![run, by])).await;
-        assert_eq!(changed, Ok(1));
+        assert_eq!(self.sql(sql, vals![run, by]).await, 1);
     }
 
     /// Adds a run that is cancelled while a worker has it. Returns the fence of that worker.
@@ -479,6 +473,12 @@ impl Fixture {
                 data["status"].as_str().expect("a status").to_owned()
             })
             .collect()
+    }
+
+    /// Changes rows past the commands. Returns the number of changed rows.
+    pub(super) async fn sql(&self, sql: &'static str, params: Vec<Val<'static>>) -> u64 {
+        let changed = self.store.db.write(move |tx| tx.exec(sql, params.clone()));
+        changed.await.expect(sql)
     }
 
     /// Runs a query with one row of one number.

@@ -6,19 +6,11 @@ use std::sync::{
     atomic::{AtomicBool, AtomicI64, Ordering},
 };
 
-use futures_util::{
-    FutureExt as _,
-    future::{join, join_all},
-};
+use futures_util::FutureExt as _;
 use parking_lot::Mutex;
-use sortie_api::{BudgetScope, Micros};
 
-use super::{backend::hold_up, both, fixture::Fixture};
-use crate::{
-    Error, Result,
-    db::{Stmt, Tx, vals},
-    runs::NewRun,
-};
+use super::{backend::hold_up, prelude::*};
+use crate::Result;
 
 const THREADS: usize = crate::CONNECTIONS as usize;
 
@@ -63,9 +55,7 @@ both! {
         assert_eq!(fixture.count(ADDED).await, 171);
     }
 
-    async fn who_takes_locks_that_others_often_want_says_so(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
-        let store = &fixture.store;
+    async fn who_takes_locks_that_others_often_want_says_so(fixture: &Fixture, org: OrgId, node: NodeId, store: &Store) {
         let contended = || store.db.faults().contended();
         store.create_run(fixture.new_run(org)).await.unwrap();
         let plain = fixture.claim(node, 1).await.remove(0).fence;
@@ -120,40 +110,33 @@ async fn runs_of_twenty(fixture: &Fixture, late: bool) -> i64 {
     runs.load(Ordering::SeqCst)
 }
 
-#[tokio::test]
-async fn sqlite_runs_a_group_again_only_if_one_has_failed_after_it_had_written() {
-    let fixture = Fixture::sqlite().await;
-    assert_eq!(runs_of_twenty(&fixture, false).await, 20);
-    assert_eq!(runs_of_twenty(&fixture, true).await, 11 + 20);
-    // Who keeps failing late makes no further group run twice: it runs in savepoints.
-    assert_eq!(runs_of_twenty(&fixture, true).await, 20);
-    assert_eq!(fixture.count(ADDED).await, 3 * 19);
+sqlite! {
+    async fn sqlite_runs_a_group_again_only_if_one_has_failed_after_it_had_written(fixture: &Fixture) {
+        assert_eq!(runs_of_twenty(fixture, false).await, 20);
+        assert_eq!(runs_of_twenty(fixture, true).await, 11 + 20);
+        // Who keeps failing late makes no further group run twice: it runs in savepoints.
+        assert_eq!(runs_of_twenty(fixture, true).await, 20);
+        assert_eq!(fixture.count(ADDED).await, 3 * 19);
 
-    let runs = Arc::new(AtomicI64::new(0));
-    let counted = Arc::clone(&runs);
-    let alone = fixture.store.db.write_own(0, move |tx| {
-        counted.fetch_add(1, Ordering::SeqCst);
-        add(tx, 1_000, 0)?;
-        Err::<(), _>(Error::NotFound)
-    });
-    assert_eq!(alone.await, Err(Error::NotFound));
-    assert_eq!(runs.load(Ordering::SeqCst), 1);
-    assert_eq!(fixture.count(ADDED).await, 3 * 19);
-}
-
-#[tokio::test]
-async fn sqlite_counts_no_lone_command_as_a_group_with_savepoints() {
-    let fixture = Fixture::sqlite().await;
-    assert_eq!(runs_of_twenty(&fixture, true).await, 11 + 20);
-    for number in 0..300 {
-        fixture
-            .store
-            .db
-            .write_own(0, move |tx| add(tx, 2_000 + number, 0))
-            .await
-            .unwrap();
+        let runs = Arc::new(AtomicI64::new(0));
+        let counted = Arc::clone(&runs);
+        let alone = fixture.store.db.write_own(0, move |tx| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            add(tx, 1_000, 0)?;
+            Err::<(), _>(Error::NotFound)
+        });
+        assert_eq!(alone.await, Err(Error::NotFound));
+        assert_eq!(runs.load(Ordering::SeqCst), 1);
+        assert_eq!(fixture.count(ADDED).await, 3 * 19);
     }
-    assert_eq!(runs_of_twenty(&fixture, true).await, 20);
+
+    async fn sqlite_counts_no_lone_command_as_a_group_with_savepoints(fixture: &Fixture) {
+        assert_eq!(runs_of_twenty(fixture, true).await, 11 + 20);
+        for number in 0..300 {
+            fixture.store.db.write_own(0, move |tx| add(tx, 2_000 + number, 0)).await.unwrap();
+        }
+        assert_eq!(runs_of_twenty(fixture, true).await, 20);
+    }
 }
 
 /// Runs twenty commands in one group without savepoints on `SQLite`, of which the eleventh is `fails`, as a command that may
@@ -223,27 +206,27 @@ async fn sqlite_takes_a_statement_that_has_added_one_of_two_rows_for_a_late_fail
     .await;
 }
 
-#[tokio::test]
-async fn several_give_up_early_where_they_would_wait_for_a_lock() {
-    let fixture = Fixture::postgres().await;
-    let limits = Arc::new(Mutex::new(Vec::new()));
-    let seen = Arc::clone(&limits);
-    let outcomes = all_at_once(&fixture, 64, 0, move |tx, number| {
-        add(tx, number, 0)?;
-        let row = tx.query_one("SELECT current_setting('lock_timeout')", vals![])?;
-        seen.lock().push(row.text(0)?.to_owned());
-        Ok(())
-    })
-    .await;
-    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
-    let early = |limits: &[String]| limits.iter().filter(|limit| *limit == "50ms").count();
-    assert!(early(&limits.lock()) > 32);
-    // A setting of one transaction does not outlast it.
-    let alone = fixture.store.db.write_own(0, |tx| {
-        let row = tx.query_one("SELECT current_setting('lock_timeout')", vals![])?;
-        row.text(0).map(str::to_owned)
-    });
-    assert_eq!(alone.await.unwrap(), "4s");
+postgres! {
+    async fn several_give_up_early_where_they_would_wait_for_a_lock(fixture: &Fixture) {
+        let limits = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&limits);
+        let outcomes = all_at_once(fixture, 64, 0, move |tx, number| {
+            add(tx, number, 0)?;
+            let row = tx.query_one("SELECT current_setting('lock_timeout')", vals![])?;
+            seen.lock().push(row.text(0)?.to_owned());
+            Ok(())
+        })
+        .await;
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+        let early = |limits: &[String]| limits.iter().filter(|limit| *limit == "50ms").count();
+        assert!(early(&limits.lock()) > 32);
+        // A setting of one transaction does not outlast it.
+        let alone = fixture.store.db.write_own(0, |tx| {
+            let row = tx.query_one("SELECT current_setting('lock_timeout')", vals![])?;
+            row.text(0).map(str::to_owned)
+        });
+        assert_eq!(alone.await.unwrap(), "4s");
+    }
 }
 
 /// Runs commands at once. The command number `blocked` has to wait for a lock; if it `contends`, it announces
@@ -298,43 +281,39 @@ async fn the_first_of_several_is_done_by_itself_too() {
     is_done_by_itself(0, true).await;
 }
 
-#[tokio::test]
-async fn commands_that_wait_share_a_transaction() {
-    let fixture = Fixture::postgres().await;
-    let outcomes = all_at_once(&fixture, 64, 0, |tx, number| add(tx, number, 0)).await;
-    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
-    assert_eq!(fixture.count(ADDED).await, 64);
-    let transactions = fixture.count(TRANSACTIONS).await;
-    assert!(transactions <= 32, "{transactions}");
-}
+postgres! {
+    async fn commands_that_wait_share_a_transaction(fixture: &Fixture) {
+        let outcomes = all_at_once(fixture, 64, 0, |tx, number| add(tx, number, 0)).await;
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+        assert_eq!(fixture.count(ADDED).await, 64);
+        let transactions = fixture.count(TRANSACTIONS).await;
+        assert!(transactions <= 32, "{transactions}");
+    }
 
-#[tokio::test]
-async fn large_commands_have_a_transaction_each() {
-    let fixture = Fixture::postgres().await;
-    let outcomes = all_at_once(&fixture, 32, 600 << 10, |tx, number| add(tx, number, 0)).await;
-    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
-    assert_eq!(fixture.count(TRANSACTIONS).await, 32);
-}
+    async fn large_commands_have_a_transaction_each(fixture: &Fixture) {
+        let outcomes = all_at_once(fixture, 32, 600 << 10, |tx, number| add(tx, number, 0)).await;
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+        assert_eq!(fixture.count(TRANSACTIONS).await, 32);
+    }
 
-#[tokio::test]
-async fn one_that_takes_locks_of_others_is_the_last_of_its_transaction() {
-    let fixture = Fixture::postgres().await;
-    let outcomes = all_at_once(&fixture, 64, 0, |tx, number| {
-        let contends = number % 4 == 0;
-        if contends {
-            tx.contend();
-        }
-        // Jobs run in the order in which they come.
-        add(tx, number, i64::from(contends))
-    })
-    .await;
-    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
-    let followed = "SELECT COUNT(*) FROM dispatch a JOIN dispatch b \
-        ON CAST(a.xmin AS TEXT) = CAST(b.xmin AS TEXT) AND CAST(a.cmin AS TEXT)::bigint < CAST(b.cmin AS TEXT)::bigint \
-        WHERE a.turn = 1 AND a.id >= 10 AND b.id >= 10";
-    assert_eq!(fixture.count(followed).await, 0);
-    let transactions = fixture.count(TRANSACTIONS).await;
-    assert!((16..64).contains(&transactions), "{transactions}");
+    async fn one_that_takes_locks_of_others_is_the_last_of_its_transaction(fixture: &Fixture) {
+        let outcomes = all_at_once(fixture, 64, 0, |tx, number| {
+            let contends = number % 4 == 0;
+            if contends {
+                tx.contend();
+            }
+            // Jobs run in the order in which they come.
+            add(tx, number, i64::from(contends))
+        })
+        .await;
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+        let followed = "SELECT COUNT(*) FROM dispatch a JOIN dispatch b \
+            ON CAST(a.xmin AS TEXT) = CAST(b.xmin AS TEXT) AND CAST(a.cmin AS TEXT)::bigint < CAST(b.cmin AS TEXT)::bigint \
+            WHERE a.turn = 1 AND a.id >= 10 AND b.id >= 10";
+        assert_eq!(fixture.count(followed).await, 0);
+        let transactions = fixture.count(TRANSACTIONS).await;
+        assert!((16..64).contains(&transactions), "{transactions}");
+    }
 }
 
 #[tokio::test]

@@ -1,11 +1,7 @@
-use futures_util::future::join_all;
-
-use sortie_api::{OrgId, Role};
-
-use super::{both, fixture::Fixture, people::conflicts};
+use super::{people::conflicts, prelude::*};
 use crate::{
-    Error, Result,
-    people::{GivenRole, Identity, NewPerson, ProvenIdentity, SignIn},
+    Result,
+    people::{GivenRole, Identity, ProvenIdentity},
 };
 
 pub(super) fn identity(subject: &str) -> Identity {
@@ -95,8 +91,7 @@ impl Fixture {
 }
 
 both! {
-    async fn an_identity_signs_up_once_with_a_verified_address(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn an_identity_signs_up_once_with_a_verified_address(fixture: &Fixture, store: &Store) {
         let ann = fixture.newcomer("ann");
         let session = fixture.new_session(ann.id);
         store.sign_up_with_identity(ann.clone(), identity("a"), session.clone(), None).await.unwrap();
@@ -130,8 +125,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM person").await, 1);
     }
 
-    async fn an_identity_is_linked_to_an_account_that_nobody_else_can_have(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn an_identity_is_linked_to_an_account_that_nobody_else_can_have(fixture: &Fixture, store: &Store) {
         // The address was never verified, and somebody knows the password.
         let ann = fixture.person("ann").await;
         conflicts(&fixture.enters(ann, linked("a", "ann")).await);
@@ -149,16 +143,12 @@ both! {
         conflicts(&fixture.enters(ann, ProvenIdentity::Known(identity("b"))).await);
         assert_eq!(store.list_identities(ann).await.unwrap().len(), 1);
 
-        let disable = move |tx: &mut dyn crate::db::Tx| {
-            tx.exec("UPDATE person SET disabled_at = 1 WHERE id = $1", crate::db::vals![ann])
-        };
-        store.db.write(disable).await.unwrap();
+        fixture.sql("UPDATE person SET disabled_at = 1 WHERE id = $1", vals![ann]).await;
         conflicts(&fixture.enters(ann, ProvenIdentity::Known(identity("a"))).await);
         conflicts(&fixture.enters(ann, linked("c", "ann")).await);
     }
 
-    async fn an_account_has_one_identity_of_an_issuer(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn an_account_has_one_identity_of_an_issuer(fixture: &Fixture, store: &Store) {
         let ann = fixture.person("ann").await;
         store.verify_email(ann, fixture.now()).await.unwrap();
         let subjects: Vec<_> = (0..8).map(|number| format!("a-{number}")).collect();
@@ -172,8 +162,7 @@ both! {
         assert_eq!(store.list_identities(ann).await.unwrap().len(), 2);
     }
 
-    async fn a_provider_gives_and_changes_a_role_and_never_that_of_the_owner(fixture: &Fixture) {
-        let (store, org) = (&fixture.store, fixture.org().await);
+    async fn a_provider_gives_and_changes_a_role_and_never_that_of_the_owner(fixture: &Fixture, store: &Store, org: OrgId) {
         assert_eq!(store.own_organization().await.unwrap(), Some(org));
         let ann = fixture.newcomer("ann");
         let (id, session) = (ann.id, fixture.new_session(ann.id));
@@ -228,8 +217,7 @@ both! {
         assert!(store.find_session(of_bob.hash).await.unwrap().is_some());
     }
 
-    async fn an_identity_is_unlinked_while_another_way_to_sign_in_is_left(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn an_identity_is_unlinked_while_another_way_to_sign_in_is_left(fixture: &Fixture, store: &Store) {
         let ann = fixture.newcomer("ann");
         let (id, session) = (ann.id, fixture.new_session(ann.id));
         store.sign_up_with_identity(ann, identity("a"), session.clone(), None).await.unwrap();
@@ -262,8 +250,7 @@ both! {
         }
     }
 
-    async fn the_operator_ends_all_identities_of_a_person(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn the_operator_ends_all_identities_of_a_person(fixture: &Fixture, store: &Store) {
         let ann = fixture.newcomer("ann");
         let (id, session) = (ann.id, fixture.new_session(ann.id));
         store.sign_up_with_identity(ann, identity("a"), session, None).await.unwrap();
@@ -276,8 +263,7 @@ both! {
         assert_eq!(store.unlink_person(nobody, Vec::new()).await.unwrap_err(), Error::NotFound);
     }
 
-    async fn the_identities_of_a_person_end_with_the_account(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn the_identities_of_a_person_end_with_the_account(fixture: &Fixture, store: &Store) {
         let ann = fixture.newcomer("ann");
         let (id, session) = (ann.id, fixture.new_session(ann.id));
         store.sign_up_with_identity(ann, identity("a"), session, None).await.unwrap();

@@ -2,22 +2,15 @@
 //! succeeded, belongs to one schedule and has one tag, and every change of it was made by one key with one action. A
 //! planner that believes this finds a rare run by a walk over all of them.
 
-use std::collections::BTreeSet;
-
-use sortie_api::{KeyId, OrgId, RunStatus, ScheduleId, Timestamp, usage::Day};
+use sortie_api::usage::Day;
+use sortie_testkit::list;
 
 use super::{
     examined::{Bound, within},
-    fixture::Fixture,
+    prelude::*,
     usage::leaving,
 };
-use crate::{
-    Store,
-    access::AuditFilter,
-    db::{Dialect, Tx, vals},
-    money::{UsageDue, UsageQuery},
-    runs::{Batch, Expiry, OpenCallbacks, RunFilter},
-};
+use crate::money::{UsageDue, UsageQuery};
 
 /// Number of runs, and of entries of the audit log.
 pub(super) const ROWS: i64 = 10_000;
@@ -138,21 +131,10 @@ fn entries(action: Option<&str>, target: Option<&str>, key: Option<KeyId>) -> Au
 }
 
 /// Indexes among which a planner may choose wrongly. The primary keys of `run`, by which single runs are found, are none.
-const CHOICES: [&str; 13] = [
-    "run_list",
-    "run_outcome",
-    "run_schedule",
-    "run_schedule_outcome",
-    "run_idempotency",
-    "queue_waiting",
-    "queue_claimed",
-    "queue_node",
-    "audit_action",
-    "audit_target",
-    "audit_actor",
-    "audit_pkey",
-    "run_tag_pkey",
-];
+const CHOICES: [&str; 13] = list! {
+    "run_list", "run_outcome", "run_schedule", "run_schedule_outcome", "run_idempotency", "queue_waiting",
+    "queue_claimed", "queue_node", "audit_action", "audit_target", "audit_actor", "audit_pkey", "run_tag_pkey",
+};
 
 /// Primary keys among [`CHOICES`] as a plan of `SQLite` has them, which does not name them.
 const UNNAMED: [(&str, &str); 2] = [
@@ -365,13 +347,9 @@ async fn counts_and_deletions_read_their_indexes(fixture: Fixture) {
         next_run: at(FIRST),
         are_many: true,
     };
-    let counted = [
-        "run_list",
-        "queue_claimed queue_waiting",
-        "queue_claimed queue_waiting",
-        "run_list",
-        "run_list",
-    ];
+    let counted = list! {
+        "run_list", "queue_claimed queue_waiting", "queue_claimed queue_waiting", "run_list", "run_list",
+    };
     reads(&fixture, store.count_usage(due, leaving(0)), &counted).await;
     let expiry = Expiry {
         org,

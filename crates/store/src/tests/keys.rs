@@ -1,10 +1,5 @@
-use sortie_api::Role;
-
-use super::both;
-use crate::{
-    Error,
-    access::{By, NewKey, Principal, Rotation},
-};
+use super::prelude::*;
+use crate::access::NewKey;
 
 const HOUR: std::time::Duration = std::time::Duration::from_hours(1);
 
@@ -21,8 +16,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM api_key").await, 1);
     }
 
-    async fn keys_are_listed_for_their_organization_oldest_first(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
+    async fn keys_are_listed_for_their_organization_oldest_first(fixture: &Fixture, org: OrgId, other: OrgId) {
         let keys = [
             fixture.new_key(org, Role::Admin),
             fixture.new_key(org, Role::Member),
@@ -48,8 +42,7 @@ both! {
         assert_eq!(refused.unwrap_err(), Error::NotFound);
     }
 
-    async fn a_revoked_key_is_not_found(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
+    async fn a_revoked_key_is_not_found(fixture: &Fixture, org: OrgId, other: OrgId) {
         fixture.store.create_key(fixture.new_key(org, Role::Admin), fixture.audit(org)).await.unwrap();
         let key = fixture.new_key(org, Role::Member);
         fixture.store.create_key(key.clone(), fixture.audit(key.org)).await.unwrap();
@@ -59,8 +52,7 @@ both! {
         assert_eq!(fixture.store.delete_key(org, key.id, fixture.audit(org)).await.unwrap_err(), Error::NotFound);
     }
 
-    async fn the_last_key_that_can_make_keys_stays(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn the_last_key_that_can_make_keys_stays(fixture: &Fixture, org: OrgId) {
         let (owner, admin) = (fixture.new_key(org, Role::Owner), fixture.new_key(org, Role::Admin));
         fixture.store.create_key(owner.clone(), fixture.audit(owner.org)).await.unwrap();
         fixture.store.create_key(admin.clone(), fixture.audit(admin.org)).await.unwrap();
@@ -71,17 +63,14 @@ both! {
         assert!(fixture.store.find_principal(admin.hash).await.unwrap().is_some());
     }
 
-    async fn a_key_says_when_it_ends(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let ends = fixture.now();
+    async fn a_key_says_when_it_ends(fixture: &Fixture, org: OrgId, ends: Timestamp) {
         let key = NewKey { expires_at: Some(ends), ..fixture.new_key(org, Role::Member) };
         fixture.store.create_key(key.clone(), fixture.audit(org)).await.unwrap();
         assert_eq!(fixture.store.find_principal(key.hash).await.unwrap().unwrap().until, Some(ends));
         assert_eq!(fixture.store.list_keys(org, None, 10).await.unwrap()[0].expires_at, Some(ends));
     }
 
-    async fn a_rotated_key_has_two_secrets_and_never_three(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_rotated_key_has_two_secrets_and_never_three(fixture: &Fixture, org: OrgId) {
         let key = fixture.key(org, Role::Member).await;
         let until = fixture.now() + HOUR;
         let rotation = |hash| Rotation { id: key.id, hash, at: fixture.now(), previous_until: until };
@@ -100,8 +89,7 @@ both! {
         assert_eq!((found([1; 32]).await, found([2; 32]).await), (None, None));
     }
 
-    async fn no_grace_outlives_the_key(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn no_grace_outlives_the_key(fixture: &Fixture, org: OrgId) {
         let ends = fixture.now() + HOUR;
         let key = NewKey { expires_at: Some(ends), ..fixture.new_key(org, Role::Member) };
         fixture.store.create_key(key.clone(), fixture.audit(org)).await.unwrap();
@@ -119,8 +107,7 @@ both! {
         assert_eq!(refused, Error::NotFound);
     }
 
-    async fn an_admin_key_that_expires_does_not_count_as_the_last_one(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn an_admin_key_that_expires_does_not_count_as_the_last_one(fixture: &Fixture, org: OrgId) {
         let admin = fixture.key(org, Role::Admin).await;
         let passing = NewKey { expires_at: Some(fixture.now() + HOUR), ..fixture.new_key(org, Role::Admin) };
         fixture.store.create_key(passing.clone(), fixture.audit(org)).await.unwrap();

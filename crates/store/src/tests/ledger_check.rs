@@ -1,14 +1,11 @@
 //! The check of the ledger: what it finds where one row is changed by hand.
 
-use futures_util::future::join_all;
-use sortie_api::{LedgerKind, RunStatus};
-
 use super::{
-    both,
     examined::{Bound, within},
+    prelude::*,
     purchases::CENT,
 };
-use crate::money::{LedgerDifference, LedgerRule, NewLedgerEntry, TakeBackKind, TakeBackState};
+use crate::money::{LedgerDifference, LedgerRule};
 
 both! {
     async fn the_check_tells_what_was_expected_and_what_was_found(fixture: &Fixture) {

@@ -1,25 +1,20 @@
 //! Licenses: the allowance of a month, the license of an engine, entitlements and deployments (`docs/LICENSES.md`).
 
-use std::time::Duration;
-
 use sortie_api::{
-    BudgetPeriod, BudgetScope, DeploymentId, OrgId, Timestamp,
+    DeploymentId,
     deployment::{EntitlementSource, EntitlementState},
 };
 
 use super::{
-    both,
-    budgets::micros,
-    fixture::Fixture,
+    prelude::*,
     tails::{at_once, is_made},
 };
 use crate::{
-    Error, Result, Store,
+    Result,
     licenses::{
         Allowance, DeploymentRow, InstalledLicense, LicenseRefusal, MonthlyRuns, NewDeployment,
         PutEntitlement,
     },
-    runs::{Created, NewRun},
 };
 
 const DAY: Duration = Duration::from_hours(24);
@@ -141,8 +136,7 @@ fn used_up<T: std::fmt::Debug>(outcome: Result<T>) -> MonthlyRuns {
 }
 
 both! {
-    async fn runs_count_in_their_month_until_the_allowance_is_used(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn runs_count_in_their_month_until_the_allowance_is_used(fixture: &Fixture, org: OrgId, store: &Store) {
         for count in 1..=3 {
             assert!(is_made(&store.create_run(fixture.licensed(org, 3)).await));
             assert_eq!(fixture.count(USED).await, count);
@@ -169,8 +163,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM allowance WHERE used IN (1, 4)").await, 2);
     }
 
-    async fn an_engine_without_a_license_has_no_statement_for_one(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn an_engine_without_a_license_has_no_statement_for_one(fixture: &Fixture, org: OrgId, store: &Store) {
         assert!(is_made(&store.create_run(fixture.new_run(org)).await));
         assert_eq!(fixture.count("SELECT COUNT(*) FROM allowance").await, 0);
         assert!(!store.db.faults().statements().iter().any(|sql| sql.contains("INTO allowance")));
@@ -178,8 +171,7 @@ both! {
         assert!(store.db.faults().statements().iter().any(|sql| sql.contains("INTO allowance")));
     }
 
-    async fn a_license_of_no_runs_creates_none(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn a_license_of_no_runs_creates_none(fixture: &Fixture, org: OrgId, store: &Store) {
         used_up(store.create_run(fixture.licensed(org, 0)).await);
         assert_eq!((fixture.count(RUNS).await, fixture.count("SELECT COUNT(*) FROM allowance").await), (0, 0));
     }
@@ -202,8 +194,7 @@ both! {
         }
     }
 
-    async fn a_repeated_key_uses_nothing_and_is_answered_without_an_allowance(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn a_repeated_key_uses_nothing_and_is_answered_without_an_allowance(fixture: &Fixture, org: OrgId, store: &Store) {
         let Ok(Created::New(first)) = store.create_run(fixture.named(org, 1, "once")).await else { panic!() };
         let again = async |allowance| {
             let run = NewRun { allowance: Some(allowance), ..fixture.named(org, 1, "once") };
@@ -217,8 +208,7 @@ both! {
         assert_eq!((fixture.count(USED).await, fixture.count(RUNS).await), (1, 1));
     }
 
-    async fn an_expired_license_creates_nothing(fixture: &Fixture) {
-        let (org, store, at) = (fixture.org().await, &fixture.store, fixture.now());
+    async fn an_expired_license_creates_nothing(fixture: &Fixture, org: OrgId, store: &Store, at: Timestamp) {
         let ended = || NewRun { allowance: Some(Allowance::Ended(at)), ..fixture.new_run(org) };
         let refusal = Error::Unlicensed(LicenseRefusal::Expired(at));
         assert_eq!(store.create_run(ended()).await.unwrap_err(), refusal);
@@ -230,8 +220,7 @@ both! {
         assert_eq!(fixture.count(RUNS).await, 0);
     }
 
-    async fn the_run_of_a_schedule_counts_too(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn the_run_of_a_schedule_counts_too(fixture: &Fixture, org: OrgId, store: &Store) {
         let saved = fixture.schedule(org).await.id;
         store.trigger_schedule(saved, fixture.licensed(org, 1)).await.unwrap();
         used_up(store.trigger_schedule(saved, fixture.licensed(org, 1)).await);
@@ -239,8 +228,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM fire").await, 1);
     }
 
-    async fn a_budget_that_refuses_uses_no_allowance_and_the_other_way_round(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn a_budget_that_refuses_uses_no_allowance_and_the_other_way_round(fixture: &Fixture, org: OrgId, store: &Store) {
         fixture.budget(org, &BudgetScope::Organization, 10).await;
         let costing = |max_cost, most| NewRun { max_cost: micros(max_cost), ..fixture.licensed(org, most) };
         assert!(matches!(store.create_run(costing(11, 1)).await, Err(Error::OverBudget(_))));
@@ -253,8 +241,7 @@ both! {
         assert_eq!((fixture.count(held).await, fixture.holds().await), (6, 1));
     }
 
-    async fn an_ended_run_is_not_given_back(fixture: &Fixture) {
-        let (org, node, store) = (fixture.org().await, fixture.node().await, &fixture.store);
+    async fn an_ended_run_is_not_given_back(fixture: &Fixture, org: OrgId, node: NodeId, store: &Store) {
         let Ok(Created::New(run)) = store.create_run(fixture.licensed(org, 9)).await else { panic!() };
         store.cancel_run(org, run.id, fixture.now()).await.unwrap();
         store.create_run(fixture.licensed(org, 9)).await.unwrap();
@@ -263,8 +250,7 @@ both! {
         assert_eq!(fixture.count(USED).await, 2);
     }
 
-    async fn a_license_is_installed_replaced_and_deleted_and_the_count_stays(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn a_license_is_installed_replaced_and_deleted_and_the_count_stays(fixture: &Fixture, org: OrgId, store: &Store) {
         let month = month_of(fixture.now(), 0).month;
         assert_eq!((store.license().await.unwrap(), store.license_use(month).await.unwrap()), (None, None));
         let first = fixture.license(7);
@@ -282,8 +268,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM audit").await, 3);
     }
 
-    async fn a_license_that_another_node_has_replaced_counts_at_once(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn a_license_that_another_node_has_replaced_counts_at_once(fixture: &Fixture, org: OrgId, store: &Store) {
         store.put_license(fixture.license(2), fixture.audit(org)).await.unwrap();
         // The node still has a license with more runs, and then one with fewer.
         for most in [9, 1] {
@@ -295,9 +280,7 @@ both! {
         assert!(is_made(&store.create_run(fixture.licensed(org, 8)).await));
     }
 
-    async fn a_grant_is_set_and_replaced(fixture: &Fixture) {
-        let (org, other, store) = (fixture.org().await, fixture.org().await, &fixture.store);
-        let at = fixture.now();
+    async fn a_grant_is_set_and_replaced(fixture: &Fixture, org: OrgId, other: OrgId, store: &Store, at: Timestamp) {
         assert_eq!(store.entitlement(org, at).await.unwrap(), None);
         fixture.entitle(org, 2).await;
         fixture.deployed(org, 'a').await.unwrap();
@@ -313,8 +296,7 @@ both! {
         assert_eq!(store.put_entitlement(put, fixture.audit(nobody)).await.unwrap_err(), Error::NotFound);
     }
 
-    async fn deployments_are_as_many_as_the_entitlement_has(fixture: &Fixture) {
-        let (org, other, store) = (fixture.org().await, fixture.org().await, &fixture.store);
+    async fn deployments_are_as_many_as_the_entitlement_has(fixture: &Fixture, org: OrgId, other: OrgId, store: &Store) {
         let not_entitled = Error::Unlicensed(LicenseRefusal::NotEntitled);
         assert_eq!(fixture.deployed(org, 'a').await.unwrap_err(), not_entitled);
         fixture.entitle(org, 3).await;
@@ -348,16 +330,14 @@ both! {
         fixture.deployed(other, machine).await.unwrap();
     }
 
-    async fn a_grant_that_has_ended_adds_no_deployment(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn a_grant_that_has_ended_adds_no_deployment(fixture: &Fixture, org: OrgId, store: &Store) {
         let put = PutEntitlement { period_end: fixture.now(), ..fixture.entitlement(org, 3) };
         store.put_entitlement(put, fixture.audit(org)).await.unwrap();
         let refused = fixture.deployed(org, 'a').await.unwrap_err();
         assert_eq!(refused, Error::Unlicensed(LicenseRefusal::NotEntitled));
     }
 
-    async fn deleted_deployments_whose_licenses_work_are_limited(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn deleted_deployments_whose_licenses_work_are_limited(fixture: &Fixture, org: OrgId, store: &Store) {
         fixture.entitle(org, 1).await;
         for _ in 0..100 {
             let made = fixture.deployed(org, 'a').await.unwrap();

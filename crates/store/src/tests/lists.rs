@@ -1,19 +1,12 @@
 //! Lists by several properties at once: each command looks at a bounded number of entries, and the pages together have
 //! every match once.
 
-use sortie_api::{KeyId, OrgId, RunId, RunStatus, ScheduleId, Timestamp};
-
 use super::{
-    both,
     examined::{Bound, within},
-    fixture::Fixture,
     indexes::{FIRST, ROWS, SECOND, fill, key, schedule},
+    prelude::*,
 };
-use crate::{
-    access::AuditFilter,
-    db::{Turn, Tx, vals},
-    runs::RunFilter,
-};
+use crate::db::Turn;
 
 /// Runs a statement on the rows of [`fill`].
 async fn change(fixture: &Fixture, sql: &'static str) {
@@ -115,8 +108,7 @@ async fn matching(fixture: &Fixture, sql: &'static str) -> Vec<RunId> {
 }
 
 both! {
-    async fn pages_by_tag_and_status_have_every_match_once(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn pages_by_tag_and_status_have_every_match_once(fixture: &Fixture, org: OrgId) {
         fill(fixture, org).await;
         change(fixture, COMMON).await;
         change(fixture, FAILED).await;
@@ -133,16 +125,11 @@ both! {
         assert_eq!(i64::try_from(common.len()).unwrap(), ROWS * 2 / 3);
     }
 
-    async fn a_page_ends_where_its_command_has_looked_at_enough(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_page_ends_where_its_command_has_looked_at_enough(fixture: &Fixture, org: OrgId) {
         fill(fixture, org).await;
         // Both are common, and no run has both.
         change(fixture, "UPDATE run SET status = 'failed', outcome = 'failed' WHERE (created_at / 1000000) % 2 = 0").await;
-        change(
-            fixture,
-            "DELETE FROM run_tag WHERE (created_at / 1000000) % 2 = 0",
-        )
-        .await;
+        change(fixture, "DELETE FROM run_tag WHERE (created_at / 1000000) % 2 = 0").await;
         let mut filter = tagged("nightly", Some(RunStatus::Failed), None);
         let page = fixture.store.list_runs(org, filter.clone()).await.unwrap();
         assert!(page.items.is_empty());
@@ -153,8 +140,7 @@ both! {
         assert_eq!((page.items.len(), page.stopped_at), (0, None));
     }
 
-    async fn a_walk_ends_at_its_bound_though_matches_lie_behind_it(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_walk_ends_at_its_bound_though_matches_lie_behind_it(fixture: &Fixture, org: OrgId) {
         fill(fixture, org).await;
         // Among the newest 6,000 runs no run has both, the others have both.
         change(fixture, "UPDATE run SET status = 'failed', outcome = 'failed' \
@@ -173,8 +159,7 @@ both! {
         }
     }
 
-    async fn a_list_goes_in_by_what_is_rarer(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_list_goes_in_by_what_is_rarer(fixture: &Fixture, org: OrgId, node: NodeId) {
         fill(fixture, org).await;
         change(
             fixture,
@@ -210,13 +195,9 @@ both! {
         assert_eq!(page.items.iter().map(|listed| listed.run.id).collect::<Vec<_>>(), [fence.run]);
     }
 
-    async fn runs_of_others_are_not_looked_at(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
+    async fn runs_of_others_are_not_looked_at(fixture: &Fixture, org: OrgId, other: OrgId) {
         fill(fixture, org).await;
-        let retag = move |tx: &mut dyn Tx| {
-            tx.exec("UPDATE run_tag SET org_id = $1", vals![other])
-        };
-        fixture.store.db.write(retag).await.unwrap();
+        fixture.sql("UPDATE run_tag SET org_id = $1", vals![other]).await;
         for tag in [Some("nightly".to_owned()), None] {
             let filter = RunFilter { tag, ..tagged("", None, Some(schedule())) };
             let page = within(fixture, FEW, fixture.store.list_runs(other, filter)).await;
@@ -224,15 +205,11 @@ both! {
         }
     }
 
-    async fn the_log_by_key_and_action_is_read_in_bounded_pages(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn the_log_by_key_and_action_is_read_in_bounded_pages(fixture: &Fixture, org: OrgId) {
         fill(fixture, org).await;
         change(fixture, "UPDATE audit SET action = 'a.get' WHERE (at / 1000000) % 2 = 0").await;
         let other: KeyId = "key_01kafs6w1cefkstv6qr1ptb0mm".parse().unwrap();
-        let rekey = move |tx: &mut dyn Tx| {
-            tx.exec("UPDATE audit SET actor_id = $1 WHERE (at / 1000000) % 2 = 1", vals![other])
-        };
-        fixture.store.db.write(rekey).await.unwrap();
+        fixture.sql("UPDATE audit SET actor_id = $1 WHERE (at / 1000000) % 2 = 1", vals![other]).await;
         let mut filter = AuditFilter {
             action: Some("a.put".to_owned()),
             key: Some(key()),
@@ -257,8 +234,7 @@ both! {
         assert_eq!((page.items.len(), page.stopped_at), (5, None));
     }
 
-    async fn long_queries_keep_no_list_no_read_and_no_write_waiting(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn long_queries_keep_no_list_no_read_and_no_write_waiting(fixture: &Fixture, org: OrgId) {
         let run = fixture.queued(org).await;
         let (go_on, waits) = std::sync::mpsc::channel::<()>();
         let waits = std::sync::Arc::new(parking_lot::Mutex::new(waits));

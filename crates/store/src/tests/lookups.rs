@@ -1,15 +1,10 @@
 //! Commands that end access, and the look-ups that they drop.
 
-use std::time::Duration;
-
-use sortie_api::{GrantId, KeyId, OrgId, Role, SessionId, Timestamp, UserId};
-
-use super::{both, fixture::Fixture};
+use super::prelude::*;
 use crate::{
-    Error,
-    access::{By, Principal, Rotation, lookups::Ended},
+    access::lookups::Ended,
     organizations::OrganizationDeletion,
-    people::{PasswordChange, PersonDeletion, SessionKind, SignedIn},
+    people::{SessionKind, SignedIn},
 };
 
 const AT: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);

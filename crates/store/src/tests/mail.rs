@@ -1,15 +1,9 @@
 //! Mails: queued once, claimed under a lease, recorded under a fence.
 
-use std::time::Duration;
+use sortie_api::MailId;
 
-use sortie_api::{MailId, Role, Timestamp, UserId};
-
-use super::{both, fixture::Fixture};
-use crate::{
-    Error,
-    db::{Val, vals},
-    outbox::{AfterSending, ClaimedMail, NewMail},
-};
+use super::prelude::*;
+use crate::outbox::{AfterSending, ClaimedMail, NewMail};
 
 const DAY: Duration = Duration::from_hours(24);
 const LEASE: Duration = Duration::from_mins(1);
@@ -83,13 +77,11 @@ fn ids(mails: &[ClaimedMail]) -> Vec<MailId> {
 both! {
     async fn a_mail_that_cannot_be_read_does_not_keep_the_others(fixture: &Fixture) {
         let broken = fixture.queued_mail(None).await;
-        let harm = "UPDATE mail SET id = 'nothing', due_at = due_at - 1 WHERE id = $1";
-        fixture.store.db.write(move |tx| tx.exec(harm, vals![broken.id])).await.unwrap();
+        fixture.sql("UPDATE mail SET id = 'nothing', due_at = due_at - 1 WHERE id = $1", vals![broken.id]).await;
         let whole = fixture.queued_mail(None).await;
         assert_eq!(ids(&fixture.claimed_mails().await), [whole.id]);
         fixture.mails_wait(LEASE * 2).await;
-        let first = "UPDATE mail SET due_at = due_at - 1 WHERE id = 'nothing'";
-        fixture.store.db.write(move |tx| tx.exec(first, vals![])).await.unwrap();
+        fixture.sql("UPDATE mail SET due_at = due_at - 1 WHERE id = 'nothing'", vals![]).await;
         // It uses up a claim of one, and the next claim goes to the other.
         assert_eq!(fixture.store.claim_mails(AT, LEASE, 1).await.unwrap().0, []);
         assert_eq!(ids(&fixture.store.claim_mails(AT, LEASE, 1).await.unwrap().0), [whole.id]);
@@ -103,8 +95,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM mail").await, 4);
     }
 
-    async fn a_due_mail_is_claimed_by_one_node_alone(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn a_due_mail_is_claimed_by_one_node_alone(fixture: &Fixture, store: &Store) {
         assert_eq!(store.claim_mails(AT, LEASE, 10).await.unwrap(), (vec![], None));
         let mail = fixture.queued_mail(None).await;
         let held = NewMail { due_at: AT + DAY, ..fixture.new_mail(None) };
@@ -197,8 +188,7 @@ both! {
         assert_eq!(fixture.sealed(crate::installation::SealedColumn::Mail).await, []);
     }
 
-    async fn owners_are_listed_once_until_a_mail_for_them_was_queued(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn owners_are_listed_once_until_a_mail_for_them_was_queued(fixture: &Fixture, store: &Store) {
         let (ann, bob) = (fixture.made_owner("ann").await, fixture.made_owner("bob").await);
         let also_of_ann = fixture.org_of(ann).await;
         let member = fixture.person("member").await;

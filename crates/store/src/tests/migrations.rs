@@ -3,11 +3,7 @@
 use serde_json::json;
 use sortie_testkit::postgres::TestDatabase;
 
-use super::{both, fixture::Fixture};
-use crate::{
-    Store,
-    db::{Dialect, Tx, vals},
-};
+use super::prelude::*;
 
 /// Lists every table except the one that records the migrations.
 async fn tables(fixture: &Fixture) -> Vec<String> {

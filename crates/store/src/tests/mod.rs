@@ -46,6 +46,7 @@ mod overlaps;
 mod people;
 mod persons;
 mod plans;
+mod prelude;
 mod purchases;
 mod races;
 mod rates;
@@ -66,10 +67,48 @@ mod usage;
 mod work;
 mod workflows;
 
-/// Makes each test two: one on a fresh `SQLite` file, one on a fresh `PostgreSQL` database.
+use fixture::Fixture;
+use sortie_api::{OrgId, Timestamp};
+
+use crate::{Store, nodes::NodeId};
+
+/// Argument of a test of [`both`], which is made before the test runs.
+trait Argument<'a> {
+    async fn make(fixture: &'a Fixture) -> Self;
+}
+
+impl<'a> Argument<'a> for OrgId {
+    async fn make(fixture: &'a Fixture) -> Self {
+        fixture.org().await
+    }
+}
+
+impl<'a> Argument<'a> for NodeId {
+    async fn make(fixture: &'a Fixture) -> Self {
+        fixture.node().await
+    }
+}
+
+impl<'a> Argument<'a> for Timestamp {
+    async fn make(fixture: &'a Fixture) -> Self {
+        fixture.now()
+    }
+}
+
+impl<'a> Argument<'a> for &'a Store {
+    async fn make(fixture: &'a Fixture) -> Self {
+        &fixture.store
+    }
+}
+
+/// Makes each test two: one on a fresh `SQLite` file, one on a fresh `PostgreSQL` database. The arguments after the fixture
+/// are made in their order: a new organization, a new node, the time, and the store.
 macro_rules! both {
-    ($(async fn $name:ident($fixture:ident: &Fixture) $body:block)+) => {
-        $(async fn $name($fixture: &crate::tests::fixture::Fixture) $body)+
+    ($(async fn $name:ident($fixture:ident: &Fixture $(, $argument:ident: $type:ty)*) $body:block)+) => {
+        $(async fn $name($fixture: &crate::tests::fixture::Fixture) {
+            $(let $argument = <$type as crate::tests::Argument<'_>>::make($fixture).await;)*
+            $body
+        })+
 
         mod sqlite {
             $(#[tokio::test]
@@ -92,11 +131,39 @@ macro_rules! both {
 }
 use both;
 
+/// Makes tests of what one database alone has, like [`both`].
+macro_rules! postgres {
+    ($($(#[$meta:meta])* async fn $name:ident($fixture:ident: &Fixture $(, $argument:ident: $type:ty)*) $body:block)+) => {
+        $($(#[$meta])*
+        #[tokio::test]
+        async fn $name() {
+            let $fixture = &crate::tests::fixture::Fixture::postgres().await;
+            $(let $argument = <$type as crate::tests::Argument<'_>>::make($fixture).await;)*
+            $body
+        })+
+    };
+}
+use postgres;
+
+/// Makes tests of what one database alone has, like [`both`].
+macro_rules! sqlite {
+    ($($(#[$meta:meta])* async fn $name:ident($fixture:ident: &Fixture $(, $argument:ident: $type:ty)*) $body:block)+) => {
+        $($(#[$meta])*
+        #[tokio::test]
+        async fn $name() {
+            let $fixture = &crate::tests::fixture::Fixture::sqlite().await;
+            $(let $argument = <$type as crate::tests::Argument<'_>>::make($fixture).await;)*
+            $body
+        })+
+    };
+}
+use sqlite;
+
 /// Works as [`both`] does, for tests that prove commands. The tests are also listed in `SCENARIOS`.
 macro_rules! commands {
-    ($(async fn $name:ident($fixture:ident: &Fixture) $body:block)+) => {
+    ($(async fn $name:ident($fixture:ident: &Fixture $(, $argument:ident: $type:ty)*) $body:block)+) => {
         crate::tests::both! {
-            $(async fn $name($fixture: &Fixture) $body)+
+            $(async fn $name($fixture: &Fixture $(, $argument: $type)*) $body)+
         }
 
         /// Tests of this module, with their texts.

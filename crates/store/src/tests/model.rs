@@ -3,17 +3,14 @@
 
 mod commands;
 
-use std::{collections::BTreeMap, time::Duration};
-
-use proptest::{prelude::*, test_runner::TestRunner};
-use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp};
+use proptest::prelude::*;
 
 use self::commands::{Command, Stale, command};
-use super::fixture::{Fixture, of_calls, sweep};
+use super::prelude::*;
 use crate::{
-    Error, Result,
-    nodes::{NodeId, SeenLease},
-    runs::{Append, Cancelled, Created, Fence, Held, NewEntries, Settled, Sweep},
+    Result,
+    nodes::SeenLease,
+    runs::{Held, NewEntries, Settled},
 };
 
 /// Run in the model.

@@ -1,17 +1,5 @@
-use std::time::Duration;
-
-use sortie_api::{Micros, RunId, RunStatus, Timestamp};
-
-use super::{
-    both,
-    fixture::{of_calls, sweep},
-};
-use crate::{
-    Error,
-    db::{Dialect, vals},
-    nodes::SeenLease,
-    runs::{Claim, Fence, Sweep},
-};
+use super::prelude::*;
+use crate::{nodes::SeenLease, runs::Claim};
 
 const HOURS: Duration = Duration::from_hours(2);
 
@@ -20,8 +8,7 @@ fn runs(claims: &[Claim]) -> Vec<RunId> {
 }
 
 both! {
-    async fn operators_see_the_nodes_and_what_each_holds(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn operators_see_the_nodes_and_what_each_holds(fixture: &Fixture, org: OrgId) {
         let (second, first) = (fixture.node_named("b").await, fixture.node_named("a").await);
         fixture.running(org, second).await;
         let since = fixture.now();
@@ -31,8 +18,7 @@ both! {
         let listed = fixture.store.list_nodes().await.unwrap();
         let seen: Vec<_> = listed
             .iter()
-            .map(|row| (row.node.id, &*row.node.name, row.node.draining_since, row.ended_at, row.runs))
-            .collect();
+            .map(|row| (row.node.id, &*row.node.name, row.node.draining_since, row.ended_at, row.runs)).collect();
         assert_eq!(seen, [(first, "a", None, None, 0), (second, "b", Some(since), None, 1)]);
         assert_eq!(listed[0].node.address.as_deref(), Some("http://a"));
         assert_eq!(listed[0].node.version, "1.2.3");
@@ -43,8 +29,7 @@ both! {
         assert_eq!(left.iter().map(|row| (row.node.id, row.ended_at)).collect::<Vec<_>>(), [(second, Some(at))]);
     }
 
-    async fn the_watch_finds_what_was_cancelled_under_the_node_and_how_far_followed_runs_are(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn the_watch_finds_what_was_cancelled_under_the_node_and_how_far_followed_runs_are(fixture: &Fixture, org: OrgId) {
         let (node, other) = (fixture.node().await, fixture.node().await);
         let (kept, stopped) = (fixture.running(org, node).await, fixture.running(org, node).await);
         let elsewhere = fixture.running(org, other).await;
@@ -62,17 +47,11 @@ both! {
         // A cancel by another organization has no effect.
         fixture.store.cancel_run(fixture.org().await, kept.run, fixture.now()).await.unwrap_err();
         assert_eq!(fixture.store.watch(node, vec![]).await.unwrap().cancelled, [stopped.run]);
-        fixture
-            .store
-            .settle_run(stopped.run, stopped.attempt, of_calls(Micros::ZERO), Vec::new())
-            .await
-            .unwrap();
+        fixture.store.settle_run(stopped.run, stopped.attempt, of_calls(Micros::ZERO), Vec::new()).await.unwrap();
         assert_eq!(fixture.store.watch(node, vec![]).await.unwrap().cancelled, []);
     }
 
-    async fn runs_that_were_resumed_too_often_end_with_their_node(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (node, alive) = (fixture.node().await, fixture.node().await);
+    async fn runs_that_were_resumed_too_often_end_with_their_node(fixture: &Fixture, org: OrgId, node: NodeId, alive: NodeId) {
         let running = fixture.tired(org, node).await;
         fixture.queued(org).await;
         let starting = fixture.claim_one(node).await.fence;
@@ -101,9 +80,7 @@ both! {
         assert_eq!(late.unwrap_err(), Error::Fenced);
     }
 
-    async fn a_renewed_lease_keeps_the_runs(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn a_renewed_lease_keeps_the_runs(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         fixture.tired(org, node).await;
         let at = fixture.now() + HOURS;
@@ -114,8 +91,7 @@ both! {
         assert_eq!(fixture.get(org, fence.run).await.status, RunStatus::Running);
     }
 
-    async fn only_a_database_that_nodes_share_has_a_clock(fixture: &Fixture) {
-        let node = fixture.node().await;
+    async fn only_a_database_that_nodes_share_has_a_clock(fixture: &Fixture, node: NodeId) {
         let first = fixture.store.clock().await.unwrap();
         let second = fixture.renew(node, fixture.now()).await.unwrap().clock;
         match fixture.dialect() {
@@ -128,9 +104,7 @@ both! {
         }
     }
 
-    async fn a_lease_that_was_renewed_since_it_was_seen_keeps_its_node(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (node, taker) = (fixture.node().await, fixture.node().await);
+    async fn a_lease_that_was_renewed_since_it_was_seen_keeps_its_node(fixture: &Fixture, org: OrgId, node: NodeId, taker: NodeId) {
         let fence = fixture.running(org, node).await;
         let at = fixture.now() + HOURS;
         // The sweep may have waited long for the lock. The lease has expired by then, as the earlier one had, but
@@ -143,9 +117,7 @@ both! {
         assert_eq!(fixture.renew(node, at).await.unwrap_err(), Error::Fenced);
     }
 
-    async fn a_lease_that_lasts_by_the_clock_of_the_database_keeps_its_node(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (node, taker) = (fixture.node().await, fixture.node().await);
+    async fn a_lease_that_lasts_by_the_clock_of_the_database_keeps_its_node(fixture: &Fixture, org: OrgId, node: NodeId, taker: NodeId) {
         fixture.running(org, node).await;
         let at = fixture.now();
         fixture.store.heartbeat(node, at, HOURS).await.unwrap();
@@ -156,9 +128,7 @@ both! {
         fixture.renew(node, at).await.unwrap();
     }
 
-    async fn a_node_whose_own_lease_has_expired_declares_nobody(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (node, taker) = (fixture.node().await, fixture.node().await);
+    async fn a_node_whose_own_lease_has_expired_declares_nobody(fixture: &Fixture, org: OrgId, node: NodeId, taker: NodeId) {
         let fence = fixture.running(org, node).await;
         let at = fixture.now() + HOURS;
         let sweep = Sweep { places: 10, ..fixture.declaring(taker, at, 100).await };
@@ -168,9 +138,7 @@ both! {
         assert_eq!(runs(&fixture.store.sweep(sweep).await.unwrap().taken), [fence.run]);
     }
 
-    async fn a_lease_from_before_the_clock_was_set_back_is_over(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (node, taker) = (fixture.node().await, fixture.node().await);
+    async fn a_lease_from_before_the_clock_was_set_back_is_over(fixture: &Fixture, org: OrgId, node: NodeId, taker: NodeId) {
         let fence = fixture.running(org, node).await;
         let at = fixture.now();
         fixture.store.heartbeat(node, at, HOURS).await.unwrap();
@@ -185,17 +153,14 @@ both! {
         assert_eq!(runs(&swept.taken), [fence.run]);
     }
 
-    async fn a_heartbeat_reads_the_leases_of_the_others(fixture: &Fixture) {
-        let (own, other, gone) = (fixture.node().await, fixture.node().await, fixture.node().await);
+    async fn a_heartbeat_reads_the_leases_of_the_others(fixture: &Fixture, own: NodeId, other: NodeId, gone: NodeId) {
         fixture.store.deregister_node(gone, fixture.now()).await.unwrap();
         let beat = fixture.renew(own, fixture.now()).await.unwrap();
         let seen = SeenLease { node: other, lease_until: fixture.lease_of(other).await };
         assert_eq!(beat.others, [seen]);
     }
 
-    async fn a_node_that_was_declared_lost_is_fenced(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn a_node_that_was_declared_lost_is_fenced(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.tired(org, node).await;
         fixture.queued(org).await;
         let at = fixture.now() + HOURS;
@@ -208,9 +173,7 @@ both! {
         assert!(fixture.sweep(at, 100).await.is_empty());
     }
 
-    async fn lost_runs_are_ended_in_bounded_steps(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn lost_runs_are_ended_in_bounded_steps(fixture: &Fixture, org: OrgId, node: NodeId) {
         for _ in 0..7 {
             fixture.queued(org).await;
         }
@@ -226,8 +189,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM node WHERE ended_at IS NOT NULL").await, 0);
     }
 
-    async fn a_restarted_node_takes_over_at_once_what_it_held_before(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_restarted_node_takes_over_at_once_what_it_held_before(fixture: &Fixture, org: OrgId) {
         let before = fixture.node_named("a").await;
         let other = fixture.node_named("b").await;
         let (lost, kept) = (fixture.running(org, before).await, fixture.running(org, other).await);
@@ -239,9 +201,7 @@ both! {
         fixture.renew(after, fixture.now()).await.unwrap();
     }
 
-    async fn a_node_that_sweeps_never_declares_itself(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (own, other) = (fixture.node().await, fixture.node().await);
+    async fn a_node_that_sweeps_never_declares_itself(fixture: &Fixture, org: OrgId, own: NodeId, other: NodeId) {
         let (kept, lost) = (fixture.tired(org, own).await, fixture.tired(org, other).await);
         let at = fixture.now() + HOURS;
         let own_lease = SeenLease { node: own, lease_until: fixture.lease_of(own).await };
@@ -253,8 +213,7 @@ both! {
         fixture.renew(own, at).await.unwrap();
     }
 
-    async fn a_sweep_that_leaves_expired_nodes_ends_only_the_runs_of_declared_ones(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_sweep_that_leaves_expired_nodes_ends_only_the_runs_of_declared_ones(fixture: &Fixture, org: OrgId) {
         let (before, slow) = (fixture.node_named("a").await, fixture.node_named("b").await);
         let (lost, kept) = (fixture.tired(org, before).await, fixture.tired(org, slow).await);
         let own = fixture.node_named("a").await;
@@ -265,9 +224,7 @@ both! {
         assert_eq!(fixture.get(org, kept.run).await.status, RunStatus::Running);
     }
 
-    async fn runs_of_a_node_that_is_not_known_any_more_are_ended(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (gone, alive) = (fixture.node().await, fixture.node().await);
+    async fn runs_of_a_node_that_is_not_known_any_more_are_ended(fixture: &Fixture, org: OrgId, gone: NodeId, alive: NodeId) {
         let (lost, kept) = (fixture.tired(org, gone).await, fixture.tired(org, alive).await);
         let cancelled = fixture.cancelled(org, gone).await;
         let forget = fixture.store.db.write(move |tx| tx.exec("DELETE FROM node WHERE id = $1", vals![gone]));
@@ -277,8 +234,7 @@ both! {
         assert!(!fixture.get(org, cancelled.run).await.billing_pending);
     }
 
-    async fn a_lost_run_costs_the_time_since_its_claim_up_to_its_budget(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_lost_run_costs_the_time_since_its_claim_up_to_its_budget(fixture: &Fixture, org: OrgId) {
         // Each case has the recorded cost, the price of a second, and the resulting cost of a run of
         // 10.000001 seconds with a budget of a million.
         for (recorded, rate, cost) in [
@@ -304,8 +260,7 @@ both! {
         }
     }
 
-    async fn no_length_of_time_and_no_price_overflows_a_cost(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn no_length_of_time_and_no_price_overflows_a_cost(fixture: &Fixture, org: OrgId) {
         for at in [0, i64::MAX] {
             for rate in [0, 1, 999_999, 1_000_001, i64::MAX.unsigned_abs()] {
                 let node = fixture.node().await;
@@ -323,9 +278,7 @@ both! {
         }
     }
 
-    async fn a_run_that_changes_its_node_is_timed_on_the_clock_that_all_nodes_share(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (node, other) = (fixture.node().await, fixture.node().await);
+    async fn a_run_that_changes_its_node_is_timed_on_the_clock_that_all_nodes_share(fixture: &Fixture, org: OrgId, node: NodeId, other: NodeId) {
         fixture.queued(org).await;
         let claim = fixture.claim_one(node).await;
         assert!(claim.elapsed < Duration::from_mins(1), "{:?}", claim.elapsed);
@@ -342,9 +295,7 @@ both! {
         assert!(elapsed >= HOURS && elapsed < 2 * HOURS, "{elapsed:?}");
     }
 
-    async fn time_that_runs_backwards_between_two_nodes_counts_as_none(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn time_that_runs_backwards_between_two_nodes_counts_as_none(fixture: &Fixture, org: OrgId, node: NodeId) {
         fixture.queued(org).await;
         let claim = fixture.claim_one(node).await;
         let run = claim.fence.run;
@@ -358,8 +309,7 @@ both! {
         assert_eq!(fixture.get(org, run).await.cost_micros, Micros::ZERO);
     }
 
-    async fn compute_of_a_run_that_ends_with_its_node_is_charged_by_the_clock_that_all_nodes_share(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn compute_of_a_run_that_ends_with_its_node_is_charged_by_the_clock_that_all_nodes_share(fixture: &Fixture, org: OrgId) {
         let price = Micros::new(1).unwrap();
         for is_cancelled in [false, true] {
             let node = fixture.node().await;
@@ -379,9 +329,7 @@ both! {
         }
     }
 
-    async fn a_cancelled_run_of_a_lost_node_is_settled_for_its_time_and_not_counted(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn a_cancelled_run_of_a_lost_node_is_settled_for_its_time_and_not_counted(fixture: &Fixture, org: OrgId, node: NodeId) {
         fixture.queued(org).await;
         let claim = fixture.claim_one(node).await;
         let at = claim.started_at + Duration::from_secs(20);
@@ -399,9 +347,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM queue").await, 0);
     }
 
-    async fn a_sweep_with_fewer_than_its_limit_has_left_nothing_however_many_were_cancelled(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn a_sweep_with_fewer_than_its_limit_has_left_nothing_however_many_were_cancelled(fixture: &Fixture, org: OrgId, node: NodeId) {
         for _ in 0..8 {
             fixture.cancelled(org, node).await;
         }
@@ -417,9 +363,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM run WHERE billing_pending = 1").await, 0);
     }
 
-    async fn a_node_takes_up_again_what_it_holds_without_a_task(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (node, other) = (fixture.node().await, fixture.node().await);
+    async fn a_node_takes_up_again_what_it_holds_without_a_task(fixture: &Fixture, org: OrgId, node: NodeId, other: NodeId) {
         let (forgotten, worked_on) = (fixture.running(org, node).await, fixture.running(org, node).await);
         let (tired, foreign) = (fixture.tired(org, node).await, fixture.running(org, other).await);
         let cancelled = fixture.cancelled(org, node).await;
@@ -447,9 +391,7 @@ both! {
         assert!(nothing.ended.is_empty() && nothing.taken.is_empty());
     }
 
-    async fn a_node_that_signs_off_leaves_its_runs_to_the_next_sweep(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (node, next) = (fixture.node().await, fixture.node().await);
+    async fn a_node_that_signs_off_leaves_its_runs_to_the_next_sweep(fixture: &Fixture, org: OrgId, node: NodeId, next: NodeId) {
         let (left, cancelled) = (fixture.running(org, node).await, fixture.cancelled(org, node).await);
         fixture.store.deregister_node(node, fixture.now()).await.unwrap();
         assert_eq!(fixture.get(org, left.run).await.status, RunStatus::Running);
@@ -460,11 +402,8 @@ both! {
         assert_eq!(fixture.renew(node, fixture.now()).await.unwrap_err(), Error::Fenced);
     }
 
-    async fn a_node_that_holds_nothing_is_forgotten_when_it_signs_off(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
-        let fence = fixture.running(org, node).await;
-        fixture.store.finish_run(fence, fixture.succeeded("x")).await.unwrap();
+    async fn a_node_that_holds_nothing_is_forgotten_when_it_signs_off(fixture: &Fixture, org: OrgId, node: NodeId) {
+        fixture.finished(org, node).await;
         for _ in 0..2 {
             fixture.store.deregister_node(node, fixture.now()).await.unwrap();
         }

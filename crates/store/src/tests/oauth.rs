@@ -1,13 +1,7 @@
-use std::time::Duration;
-
-use futures_util::future::join_all;
-use sortie_api::{GrantId, OrgId, Role, Timestamp, UserId};
-
-use super::{both, fixture::Fixture};
+use super::prelude::*;
 use crate::{
-    Error, Result,
-    access::{Actor, AuditFilter, By, Principal},
-    db::vals,
+    Result,
+    access::Actor,
     oauth::{
         CodeRedemption, EndedGrant, Exchange, GRANTS_OF_A_PERSON, GrantAudit, GrantRow, NewGrant, NewTokens,
         OauthClientKind, OauthClientRow, TokenRefresh, UnknownOauthClientKind,
@@ -210,8 +204,7 @@ fn kinds_of_clients_are_read_from_their_text() {
 }
 
 both! {
-    async fn a_client_is_kept_and_only_a_document_is_replaced(fixture: &Fixture) {
-        let (store, at) = (&fixture.store, fixture.now());
+    async fn a_client_is_kept_and_only_a_document_is_replaced(fixture: &Fixture, store: &Store, at: Timestamp) {
         let registered = client(CLIENT, OauthClientKind::Registered, at);
         store.keep_oauth_client(registered.clone()).await.unwrap();
         assert_eq!(store.oauth_client(CLIENT).await.unwrap(), Some(registered.clone()));
@@ -388,7 +381,7 @@ both! {
         store.set_role(org, bob, Role::Member, fixture.audit(org)).await.unwrap();
         assert_eq!(roles().await, [Some((Role::Member, member)), Some((Role::Member, admin))]);
         let set = async |sql: &'static str| {
-            store.db.write(move |tx| tx.exec(sql, vals![bob, org]).map(drop)).await.unwrap();
+            fixture.sql(sql, vals![bob, org]).await;
         };
         set("UPDATE organization SET suspended_at = 1 WHERE id = $2 AND $1 <> ''").await;
         assert!(fixture.principal(&pairs[0]).await.unwrap().suspended);
@@ -412,8 +405,7 @@ both! {
         conflicts(&attempt(Role::Admin).await);
         store.set_role(org, bob, Role::Admin, fixture.audit(org)).await.unwrap();
         attempt(Role::Admin).await.unwrap();
-        let sql = "UPDATE organization SET suspended_at = 1 WHERE id = $1";
-        store.db.write(move |tx| tx.exec(sql, vals![org])).await.unwrap();
+        fixture.sql("UPDATE organization SET suspended_at = 1 WHERE id = $1", vals![org]).await;
         conflicts(&attempt(Role::Admin).await);
         assert_eq!(store.list_grants(bob, fixture.now()).await.unwrap().len(), 2);
         assert_eq!(store.list_grants(user, fixture.now()).await.unwrap().len(), 1);
@@ -434,8 +426,7 @@ both! {
         create().await.unwrap();
     }
 
-    async fn a_client_revokes_its_own_tokens_only(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn a_client_revokes_its_own_tokens_only(fixture: &Fixture, store: &Store) {
         for by_access in [true, false] {
             let Granted { org, user, new } = fixture.granted(Role::Member).await;
             let pair = fixture.redeem(&new).await;
@@ -507,8 +498,7 @@ both! {
         assert_eq!(store.list_grants(bob, fixture.now()).await.unwrap(), []);
     }
 
-    async fn what_has_ended_is_deleted_in_batches(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn what_has_ended_is_deleted_in_batches(fixture: &Fixture, store: &Store) {
         let unused = fixture.granted(Role::Member).await;
         let Granted { user, new, .. } = fixture.granted(Role::Member).await;
         let at = new.created_at;

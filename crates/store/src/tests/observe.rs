@@ -1,11 +1,8 @@
 //! Figures of the database for operators.
 
-use std::time::Duration;
-
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use sortie_api::Timestamp;
 
-use super::both;
+use super::prelude::*;
 use crate::installation::Observed;
 
 /// Returns the figure of this name and these labels, as Prometheus reads it.
@@ -22,8 +19,7 @@ both! {
         assert_eq!(fixture.store.observe(fixture.now()).await.unwrap(), Observed::default());
     }
 
-    async fn what_waits_is_held_and_is_due_is_counted(fixture: &Fixture) {
-        let (one, other, node) = (fixture.org().await, fixture.org().await, fixture.node().await);
+    async fn what_waits_is_held_and_is_due_is_counted(fixture: &Fixture, one: OrgId, other: OrgId, node: NodeId) {
         fixture.running(one, node).await;
         let cancelled = fixture.running(one, node).await;
         fixture.store.cancel_run(one, cancelled.run, fixture.now()).await.unwrap();
@@ -70,8 +66,7 @@ both! {
         assert_eq!((before.callbacks_waiting, before.callbacks_due, before.oldest_callback_due_at), (1, 0, None));
     }
 
-    async fn the_oldest_of_the_runs_without_retention_counts_as_well(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn the_oldest_of_the_runs_without_retention_counts_as_well(fixture: &Fixture, org: OrgId, node: NodeId) {
         let run = fixture.new_unretained(org, node);
         fixture.store.create_run(run.clone()).await.unwrap();
         fixture.queued(org).await;
@@ -79,8 +74,7 @@ both! {
         assert_eq!((seen.queued, seen.oldest_queued_at), (2, Some(run.created_at)));
     }
 
-    async fn a_node_that_is_lost_and_holds_runs_is_counted_apart(fixture: &Fixture) {
-        let (org, lost) = (fixture.org().await, fixture.node().await);
+    async fn a_node_that_is_lost_and_holds_runs_is_counted_apart(fixture: &Fixture, org: OrgId, lost: NodeId) {
         fixture.running(org, lost).await;
         let alive = fixture.node().await;
         let far = fixture.now() + Duration::from_hours(5);

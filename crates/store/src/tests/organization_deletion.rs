@@ -1,34 +1,16 @@
 //! Deletion of organizations, and what is left of them afterwards.
 
-use futures_util::future::join_all;
-use sortie_api::{BudgetScope, Micros, OrgId, Role, RunStatus, Timestamp, UserId};
+use sortie_testkit::list;
 
-use super::{
-    both,
-    fixture::{Fixture, of_calls},
-    people::conflicts,
-    purchases::card,
-    usage::leaving,
-};
-use crate::{
-    Error,
-    db::{Dialect, vals},
-    money::{Appended, NewTopup, PaidTopup},
-    organizations::OrganizationDeletion,
-    runs::{Batch, Expiry, InlineCredentials, OpenCallbacks},
-};
+use super::{people::conflicts, prelude::*, purchases::card, usage::leaving};
+use crate::{money::NewTopup, organizations::OrganizationDeletion};
 
 const EVER: Timestamp = Timestamp::from_micros(i64::MAX);
 
 /// Tables that keep rows of a deleted organization.
-const KEPT: [&str; 6] = [
-    "organization",
-    "audit",
-    "usage_day",
-    "usage_month",
-    "credit",
-    "auto_topup_consent",
-];
+const KEPT: [&str; 6] = list! {
+    "organization", "audit", "usage_day", "usage_month", "credit", "auto_topup_consent",
+};
 
 impl Fixture {
     pub(super) fn deletion(&self, org: OrgId, owner: UserId) -> OrganizationDeletion {

@@ -1,16 +1,11 @@
-use std::time::Duration;
+use sortie_api::{InvitationId, MailId};
 
-use futures_util::future::{join, join_all};
-use sortie_api::{InvitationId, MailId, OrgId, Role, RunId, Timestamp, UserId};
-
-use super::{both, fixture::Fixture};
+use super::prelude::*;
 use crate::{
-    Error, Result,
-    access::AuditFilter,
-    nodes::NodeId,
+    Result,
     organizations::OperatedOrganization,
     outbox::NewMail,
-    people::{Invited, NewInvitation, NewOneTime, Purpose, SignIn},
+    people::{Invited, NewInvitation},
 };
 
 const DAY: Duration = Duration::from_hours(24);
@@ -253,8 +248,7 @@ both! {
         }
     }
 
-    async fn a_suspended_organization_gets_no_runs_and_keeps_those_that_wait(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
+    async fn a_suspended_organization_gets_no_runs_and_keeps_those_that_wait(fixture: &Fixture, org: OrgId, other: OrgId) {
         let (store, node) = (&fixture.store, fixture.node().await);
         let at_work = fixture.running(org, node).await;
         let waiting = [fixture.queued(org).await, fixture.queued(org).await, fixture.queued(org).await];
@@ -295,8 +289,7 @@ both! {
         assert_eq!(entries(fixture, org).await, 2);
     }
 
-    async fn content_of_a_parked_run_stays_with_a_node_that_comes_back(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn content_of_a_parked_run_stays_with_a_node_that_comes_back(fixture: &Fixture, org: OrgId, node: NodeId) {
         let held = fixture.new_unretained(org, node);
         fixture.store.create_run(held.clone()).await.unwrap();
         fixture.suspend(org).await;
@@ -309,9 +302,7 @@ both! {
         assert_eq!(fixture.store.content_of(renewed).await.unwrap(), [held.id]);
     }
 
-    async fn a_second_suspension_replaces_the_reason(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (store, at) = (&fixture.store, fixture.now());
+    async fn a_second_suspension_replaces_the_reason(fixture: &Fixture, org: OrgId, store: &Store, at: Timestamp) {
         for (reason, later) in [(None, Duration::ZERO), (Some("unpaid"), DAY)] {
             let reason = reason.map(str::to_owned);
             store.suspend_organization(org, reason, at + later, fixture.audit(org)).await.unwrap();
@@ -346,8 +337,7 @@ both! {
         assert_eq!(shows().await, [true; 4]);
     }
 
-    async fn no_run_starts_behind_a_suspension_whatever_races_with_it(fixture: &Fixture) {
-        let node = fixture.node().await;
+    async fn no_run_starts_behind_a_suspension_whatever_races_with_it(fixture: &Fixture, node: NodeId) {
         for round in 0..8 {
             let org = fixture.org().await;
             let creates = join_all((0..24).map(|_| fixture.store.create_run(fixture.new_run(org))));
@@ -365,8 +355,7 @@ both! {
         }
     }
 
-    async fn the_first_operator_key_is_the_only_one(fixture: &Fixture) {
-        let (store, at) = (&fixture.store, fixture.now());
+    async fn the_first_operator_key_is_the_only_one(fixture: &Fixture, store: &Store, at: Timestamp) {
         assert!(!store.is_operator_key([1; 32]).await.unwrap());
         let made = join_all((1..17).map(|number| store.set_first_operator_key([number; 32], at))).await;
         assert_eq!(made.iter().filter(|made| *made.as_ref().unwrap()).count(), 1);
@@ -379,8 +368,7 @@ both! {
 
     async fn the_operator_sees_every_organization_and_person(fixture: &Fixture) {
         let (ann, bob) = (fixture.person("ann").await, fixture.person("bob").await);
-        let (first, second, bare) =
-            (fixture.org_of(ann).await, fixture.org_of(bob).await, fixture.org().await);
+        let (first, second, bare) = (fixture.org_of(ann).await, fixture.org_of(bob).await, fixture.org().await);
         fixture.member(first, bob, Role::Member).await;
         let store = &fixture.store;
         let listed = store.operated_organizations(None, 10).await.unwrap();
@@ -405,8 +393,7 @@ both! {
         assert_eq!(store.operated_person("cat@example.com").await.unwrap_err(), Error::NotFound);
     }
 
-    async fn the_operator_makes_an_account_that_sets_its_password_by_a_token(fixture: &Fixture) {
-        let (store, at) = (&fixture.store, fixture.now());
+    async fn the_operator_makes_an_account_that_sets_its_password_by_a_token(fixture: &Fixture, store: &Store, at: Timestamp) {
         let ann = fixture.new_person("ann");
         let token = |number, user| NewOneTime {
             hash: [number; 32],

@@ -1,14 +1,9 @@
-use std::time::Duration;
-
-use futures_util::future::join_all;
-use sortie_api::{OrgId, Role, SessionId, Timestamp, UserId};
-
-use super::{both, fixture::Fixture};
+use super::prelude::*;
 use crate::{
-    Error, Result, Store,
+    Result,
     people::{
-        Attempt, NewOneTime, NewOrganization, NewPerson, NewSession, OneTimeMail, OwnOrganization,
-        PasswordChange, Purpose, SessionKind, SignIn, SignedIn, UnknownPurpose, UnknownSessionKind,
+        Attempt, NewOrganization, NewSession, OneTimeMail, OwnOrganization, SessionKind, SignedIn,
+        UnknownPurpose, UnknownSessionKind,
     },
 };
 
@@ -77,8 +72,7 @@ fn kinds_of_sessions_and_purposes_are_read_from_their_text() {
 }
 
 both! {
-    async fn a_person_signs_up_once_with_an_address(fixture: &Fixture) {
-        let store = &fixture.store;
+    async fn a_person_signs_up_once_with_an_address(fixture: &Fixture, store: &Store) {
         let person = fixture.new_person("ann");
         let session = fixture.new_session(person.id);
         store.sign_up(person.clone(), Some(session.clone()), None).await.unwrap();
@@ -188,10 +182,7 @@ both! {
         let ann = fixture.person("ann").await;
         let session = fixture.new_session(ann);
         fixture.store.sign_in(session.clone(), SignIn::default()).await.unwrap();
-        let disable = move |tx: &mut dyn crate::db::Tx| {
-            tx.exec("UPDATE person SET disabled_at = 1 WHERE id = $1", crate::db::vals![ann])
-        };
-        fixture.store.db.write(disable).await.unwrap();
+        fixture.sql("UPDATE person SET disabled_at = 1 WHERE id = $1", vals![ann]).await;
         assert_eq!(fixture.store.find_session(session.hash).await.unwrap(), None);
         let account = fixture.store.account(ann).await.unwrap();
         assert_eq!(account.disabled_at, Some(Timestamp::from_micros(1)));
@@ -245,8 +236,7 @@ both! {
         conflicts(&store.reset_password(([1; 32], at), "again".to_owned(), None).await);
     }
 
-    async fn attempts_are_counted_up_to_their_limit_and_not_beyond(fixture: &Fixture) {
-        let (store, window) = (&fixture.store, fixture.now());
+    async fn attempts_are_counted_up_to_their_limit_and_not_beyond(fixture: &Fixture, store: &Store, window: Timestamp) {
         let tries = (0..32).map(|_| store.count_attempts(vec![(attempt("login ann", window), 10)]));
         let counted = join_all(tries).await;
         assert_eq!(counted.into_iter().filter(|counted| *counted.as_ref().unwrap()).count(), 10);
@@ -261,8 +251,7 @@ both! {
         assert_eq!(tried(store, later).await, 0);
     }
 
-    async fn attempts_of_the_earlier_parts_of_a_window_count(fixture: &Fixture) {
-        let (store, begin) = (&fixture.store, fixture.now());
+    async fn attempts_of_the_earlier_parts_of_a_window_count(fixture: &Fixture, store: &Store, begin: Timestamp) {
         let of = |part: u32| attempt("login ann", begin + PART * part);
         let count = async |part| store.count_attempts(vec![(of(part), 3)]).await.unwrap();
         assert!(count(0).await && count(5).await && count(6).await);
@@ -280,8 +269,7 @@ both! {
         assert_eq!(tried(store, of(7)).await, 0);
     }
 
-    async fn an_attempt_that_one_subject_refuses_counts_for_none(fixture: &Fixture) {
-        let (store, window) = (&fixture.store, fixture.now());
+    async fn an_attempt_that_one_subject_refuses_counts_for_none(fixture: &Fixture, store: &Store, window: Timestamp) {
         let [ann, net] = ["login ann", "login net"].map(|subject| attempt(subject, window));
         let both = || store.count_attempts(vec![(net.clone(), 20), (ann.clone(), 5)]);
         let counted = join_all((0..16).map(|_| both())).await;
@@ -381,13 +369,10 @@ both! {
     async fn the_database_refuses_a_second_owner(fixture: &Fixture) {
         let (ann, bob) = (fixture.person("ann").await, fixture.person("bob").await);
         let org = fixture.org_of(ann).await;
-        let insert = move |tx: &mut dyn crate::db::Tx| {
-            tx.exec(
+        fixture.store.db.write(move |tx| tx.exec(
                 "INSERT INTO membership (org_id, user_id, role, created_at) VALUES ($1, $2, 'owner', 1)",
                 crate::db::vals![org, bob],
-            )
-        };
-        fixture.store.db.write(insert).await.unwrap_err();
+            )).await.unwrap_err();
         assert_eq!(members(fixture, org).await, [(ann, Role::Owner)]);
     }
 }
@@ -464,13 +449,11 @@ impl Fixture {
 
     /// Makes a person a member, past the commands: invitations do it in the product.
     pub(super) async fn member(&self, org: OrgId, user: UserId, role: Role) {
-        let insert = move |tx: &mut dyn crate::db::Tx| {
-            tx.exec(
-                "INSERT INTO membership (org_id, user_id, role, created_at) VALUES ($1, $2, $3, 1)",
-                crate::db::vals![org, user, role],
-            )
-        };
-        self.store.db.write(insert).await.expect("a member");
+        self.sql(
+            "INSERT INTO membership (org_id, user_id, role, created_at) VALUES ($1, $2, $3, 1)",
+            vals![org, user, role],
+        )
+        .await;
     }
 
     /// A one-time token with its mail.

@@ -1,16 +1,9 @@
 //! Accounts of people: sign-in with a second factor, pictures, and the end of an account.
 
-use std::time::Duration;
-
-use futures_util::future::join_all;
-use sortie_api::{Role, Timestamp, UserId};
-
 use super::{
-    both,
-    fixture::Fixture,
     people::{attempt, conflicts, token, tried},
+    prelude::*,
 };
-use crate::people::{Avatar, Factor, PersonDeletion, Purpose, SignIn};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -90,8 +83,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM one_time").await, 0);
     }
 
-    async fn a_reset_removes_the_second_factor_of_an_address_that_nobody_had_proved(fixture: &Fixture) {
-        let (store, at) = (&fixture.store, fixture.now());
+    async fn a_reset_removes_the_second_factor_of_an_address_that_nobody_had_proved(fixture: &Fixture, store: &Store, at: Timestamp) {
         let (ann, bob) = (fixture.person("ann").await, fixture.person("bob").await);
         store.verify_email(bob, at).await.unwrap();
         for (user, number) in [(ann, 1), (bob, 3)] {

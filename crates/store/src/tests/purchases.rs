@@ -1,19 +1,11 @@
 //! Purchases: orders, their credits, what Stripe takes back, and its events.
 
-use std::time::Duration;
+use sortie_api::{PaymentId, TopupId, TopupKind};
 
-use futures_util::future::join_all;
-use sortie_api::{OrgId, PaymentId, RefundOrderId, Timestamp, TopupId, TopupKind, TopupState};
-
-use super::{both, fixture::Fixture};
-use crate::{
-    Error, Store,
-    db::vals,
-    money::{
-        AfterEvent, Appended, NewCustomer, NewRefundOrder, NewStripeEvent, NewTopup, OTHER_AMOUNT,
-        OrderedRefund, PAID_TWICE, PaidTopup, RemovedCard, ReplacedCustomer, SavedCard, TOO_MANY_OPEN,
-        TakeBack, TakeBackKind, TakeBackState, TookBack, TopupMove,
-    },
+use super::prelude::*;
+use crate::money::{
+    AfterEvent, NewCustomer, NewRefundOrder, NewStripeEvent, NewTopup, OTHER_AMOUNT, OrderedRefund,
+    PAID_TWICE, RemovedCard, ReplacedCustomer, SavedCard, TOO_MANY_OPEN, TakeBack, TookBack, TopupMove,
 };
 
 /// Micros of a cent.
@@ -266,8 +258,7 @@ fn nothing(state: TakeBackState) -> TookBack {
 
 both! {
     // `docs/BILLING.md#refund-a-payment`
-    async fn a_reference_is_free_again_only_if_its_one_request_was_refused(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn a_reference_is_free_again_only_if_its_one_request_was_refused(fixture: &Fixture, org: OrgId, store: &Store) {
         let payment = fixture.bought(org, 1_000).await.payment;
         let ordered = async |reference: &str| {
             let (id, at) = (RefundOrderId::new(fixture.now(), fixture.random()), fixture.now());
@@ -289,8 +280,7 @@ both! {
         assert_eq!(store.send_refund(order.id).await, Ok(None));
     }
 
-    async fn an_order_is_credited_once_however_often_its_payment_is_reported(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn an_order_is_credited_once_however_often_its_payment_is_reported(fixture: &Fixture, org: OrgId, store: &Store) {
         let topup = fixture.ordered(fixture.new_topup(org)).await;
         let paid = fixture.paid_for(&topup);
         let wrong = PaidTopup { amount_cents: 501, ..paid.clone() };
@@ -326,16 +316,12 @@ both! {
         assert_eq!(fixture.credits(org).await, (10 * 500 * CENT, 0));
     }
 
-    async fn an_order_moves_as_the_table_says_and_late_money_counts(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn an_order_moves_as_the_table_says_and_late_money_counts(fixture: &Fixture, org: OrgId, store: &Store) {
         for from in TopupState::ALL {
             for to in TopupState::ALL.into_iter().filter(|to| *to != TopupState::Paid) {
                 let topup = fixture.ordered(fixture.new_topup(org)).await;
                 let (id, state) = (topup.id, from);
-                let set = move |tx: &mut dyn crate::db::Tx| {
-                    tx.exec("UPDATE topup SET state = $2 WHERE id = $1", vals![id, state])
-                };
-                store.db.write(set).await.unwrap();
+                fixture.sql("UPDATE topup SET state = $2 WHERE id = $1", vals![id, state]).await;
                 let moved = store.move_topup(moved_to(&topup, to)).await.unwrap();
                 assert_eq!(moved, from.may_become(to), "{from} to {to}");
                 let row = store.topup(topup.id).await.unwrap();
@@ -356,8 +342,7 @@ both! {
         assert!(done.iter().all(|one| *one == Ok(()) || *one == Err(TOO_MANY_OPEN)), "{done:?}");
     }
 
-    async fn one_automatic_order_of_an_organization_waits_at_a_time(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn one_automatic_order_of_an_organization_waits_at_a_time(fixture: &Fixture, org: OrgId, store: &Store) {
         let auto = || NewTopup { kind: TopupKind::Auto, ..fixture.new_topup(org) };
         let first = fixture.ordered(auto()).await;
         store.create_topup(auto(), 10, fixture.audit(org)).await.unwrap_err();
@@ -407,8 +392,7 @@ both! {
         assert_eq!(fixture.credits(org).await, (200 * CENT, 0));
     }
 
-    async fn an_event_is_handled_by_the_node_that_holds_its_lease(fixture: &Fixture) {
-        let (store, at) = (&fixture.store, fixture.now());
+    async fn an_event_is_handled_by_the_node_that_holds_its_lease(fixture: &Fixture, store: &Store, at: Timestamp) {
         let late = at + MINUTE;
         let other = NewStripeEvent { is_handled: false, ..fixture.stripe_event("evt_2") };
         let both = vec![fixture.stripe_event("evt_1"), other];
@@ -434,8 +418,7 @@ both! {
         assert_eq!(store.delete_stripe_events(later, 10).await, Ok(1));
     }
 
-    async fn a_purchase_or_payment_that_cannot_be_read_does_not_keep_the_others(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn a_purchase_or_payment_that_cannot_be_read_does_not_keep_the_others(fixture: &Fixture, org: OrgId, store: &Store) {
         let harm = async |sql| assert_eq!(store.db.write(move |tx| tx.exec(sql, vals![])).await, Ok(1));
         fixture.ordered(fixture.new_topup(org)).await;
         harm("UPDATE topup SET kind = 'nothing', check_at = check_at - 1").await;
@@ -449,8 +432,7 @@ both! {
         assert_eq!(claimed.iter().map(|payment| payment.id).collect::<Vec<_>>(), [paid.payment]);
     }
 
-    async fn looks_and_comparisons_and_searches_are_claimed(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn looks_and_comparisons_and_searches_are_claimed(fixture: &Fixture, org: OrgId, store: &Store) {
         let topup = fixture.ordered(fixture.new_topup(org)).await;
         let early = topup.check_at - Duration::from_secs(1);
         assert_eq!(store.claim_topups(early, LEASE, 10).await.unwrap(), []);
@@ -485,8 +467,7 @@ both! {
         assert_eq!(claim(at + hour).await, Ok(Some(Some(at))));
     }
 
-    async fn an_organization_is_one_customer_with_one_card(fixture: &Fixture) {
-        let (org, store, at) = (fixture.org().await, &fixture.store, fixture.now());
+    async fn an_organization_is_one_customer_with_one_card(fixture: &Fixture, org: OrgId, store: &Store, at: Timestamp) {
         assert_eq!(store.billing_account(org).await, Ok(None));
         assert_eq!(store.keep_customer(org, "cus_1").await, Ok("cus_1".to_owned()));
         assert_eq!(store.keep_customer(org, "cus_2").await, Ok("cus_1".to_owned()));

@@ -1,26 +1,8 @@
 //! Commands that run at the same time. In any order, the outcome is one of the allowed ones and the rules
 //! hold.
 
-use std::{collections::HashSet, time::Duration};
-
-use futures_util::future::{join, join_all};
-use sortie_api::{Micros, Role, RunStatus};
-
-use super::{
-    both,
-    deliveries::made,
-    fixture::{entries, of_calls},
-    usage::leaving,
-};
-use crate::{
-    Error,
-    access::Rotation,
-    db::vals,
-    money::CountedPart,
-    outbox::{AfterAttempt, Order},
-    runs::{Append, Cancelled, Created},
-    workflows::SavedWorkflow,
-};
+use super::{deliveries::made, prelude::*, usage::leaving};
+use crate::{money::CountedPart, outbox::Order, workflows::SavedWorkflow};
 
 both! {
     async fn nodes_that_race_for_the_last_of_a_quota_never_get_more_than_it(fixture: &Fixture) {
@@ -53,8 +35,7 @@ both! {
         assert!(claims.iter().all(|claim| claim.fence.attempt == 1));
     }
 
-    async fn the_limit_of_an_organization_is_exact_for_claimers_that_race(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn the_limit_of_an_organization_is_exact_for_claimers_that_race(fixture: &Fixture, org: OrgId) {
         for _ in 0..30 {
             fixture.queued(org).await;
         }
@@ -67,9 +48,7 @@ both! {
         assert_eq!(claimed, 7);
     }
 
-    async fn of_cancel_and_finish_one_wins(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn of_cancel_and_finish_one_wins(fixture: &Fixture, org: OrgId, node: NodeId) {
         for _ in 0..25 {
             let fence = fixture.running(org, node).await;
             let (cancelled, finished) = join(
@@ -88,8 +67,7 @@ both! {
         }
     }
 
-    async fn of_cancel_and_finish_the_callback_is_due_once(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn of_cancel_and_finish_the_callback_is_due_once(fixture: &Fixture, org: OrgId, node: NodeId) {
         for _ in 0..15 {
             let fence = fixture.calling_back(org, node, "a:1").await;
             let (cancelled, finished) = join(
@@ -106,16 +84,14 @@ both! {
         }
     }
 
-    async fn two_nodes_never_claim_the_same_delivery(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn two_nodes_never_claim_the_same_delivery(fixture: &Fixture, org: OrgId, node: NodeId) {
         for number in 0..40 {
             fixture.due(org, node, if number % 2 == 0 { "a:1" } else { "b:1" }).await;
         }
         let at = fixture.now();
         let claims = join_all((0..24).map(|number| {
             let orders = [("b:1", 3), ("a:1", 3)]
-                .map(|(host, limit)| Order { host: host.to_owned(), limit, without: Vec::new() })
-                .to_vec();
+                .map(|(host, limit)| Order { host: host.to_owned(), limit, without: Vec::new() }).to_vec();
             fixture.store.claim_deliveries((format!("node-{}", number % 3), crate::nodes::NodeId(number % 3)), orders, at, at + Duration::from_secs(30))
         }))
         .await;
@@ -127,8 +103,7 @@ both! {
         assert_eq!(claimed.len() + rest, 40);
     }
 
-    async fn of_record_and_redeliver_both_count(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn of_record_and_redeliver_both_count(fixture: &Fixture, org: OrgId, node: NodeId) {
         for _ in 0..15 {
             let (run, at) = fixture.due(org, node, "a:1").await;
             let claimed = fixture.claim_due("n", "a:1", at).await.remove(0);
@@ -149,9 +124,7 @@ both! {
         }
     }
 
-    async fn of_cancel_and_claim_both_may_win_but_the_worker_is_fenced(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn of_cancel_and_claim_both_may_win_but_the_worker_is_fenced(fixture: &Fixture, org: OrgId, node: NodeId) {
         for _ in 0..25 {
             let id = fixture.queued(org).await;
             let (cancelled, claims) = join(
@@ -166,8 +139,7 @@ both! {
         }
     }
 
-    async fn of_cancel_and_settle_and_sweep_the_run_is_settled_once(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn of_cancel_and_settle_and_sweep_the_run_is_settled_once(fixture: &Fixture, org: OrgId) {
         for _ in 0..25 {
             let node = fixture.node().await;
             let fence = fixture.tired(org, node).await;
@@ -196,9 +168,7 @@ both! {
         }
     }
 
-    async fn of_cancel_and_append_the_events_stay_without_gap(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn of_cancel_and_append_the_events_stay_without_gap(fixture: &Fixture, org: OrgId, node: NodeId) {
         for _ in 0..25 {
             let fence = fixture.running(org, node).await;
             let events = vec![fixture.message("a"), fixture.message("b"), fixture.message("c")];
@@ -213,8 +183,7 @@ both! {
         }
     }
 
-    async fn creates_with_one_idempotency_key_make_one_run(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn creates_with_one_idempotency_key_make_one_run(fixture: &Fixture, org: OrgId) {
         for round in 0..10 {
             let creates = (0..6).map(|_| {
                 let mut run = fixture.new_run(org);
@@ -238,8 +207,7 @@ both! {
         }
     }
 
-    async fn two_sweepers_end_each_lost_run_once(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn two_sweepers_end_each_lost_run_once(fixture: &Fixture, org: OrgId) {
         let nodes = [fixture.node().await, fixture.node().await];
         for _ in 0..40 {
             fixture.queued(org).await;
@@ -256,8 +224,7 @@ both! {
         assert_eq!((ended.len(), runs.len()), (40, 40));
     }
 
-    async fn of_sweep_and_finish_one_wins(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn of_sweep_and_finish_one_wins(fixture: &Fixture, org: OrgId) {
         for _ in 0..25 {
             let node = fixture.node().await;
             let fence = fixture.tired(org, node).await;
@@ -276,17 +243,12 @@ both! {
         }
     }
 
-    async fn of_sweep_and_heartbeat_one_wins(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn of_sweep_and_heartbeat_one_wins(fixture: &Fixture, org: OrgId) {
         for _ in 0..25 {
             let node = fixture.node().await;
             let fence = fixture.tired(org, node).await;
             let at = fixture.now() + Duration::from_hours(5);
-            let (swept, renewed) = join(
-                fixture.sweep(at, 10),
-                fixture.renew(node, at),
-            )
-            .await;
+            let (swept, renewed) = join(fixture.sweep(at, 10), fixture.renew(node, at)).await;
             let run = fixture.get(org, fence.run).await;
             match (swept.len(), renewed) {
                 (1, Err(Error::Fenced)) => assert_eq!(run.status, RunStatus::Interrupted),
@@ -300,8 +262,7 @@ both! {
         }
     }
 
-    async fn two_sweepers_take_each_lost_run_over_once(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn two_sweepers_take_each_lost_run_over_once(fixture: &Fixture, org: OrgId) {
         let lost = [fixture.node().await, fixture.node().await, fixture.node().await];
         for node in lost {
             for _ in 0..15 {
@@ -325,9 +286,7 @@ both! {
         assert_eq!(held.concat().len(), 45);
     }
 
-    async fn of_takeover_and_finish_one_wins(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let taker = fixture.node().await;
+    async fn of_takeover_and_finish_one_wins(fixture: &Fixture, org: OrgId, taker: NodeId) {
         for _ in 0..25 {
             let node = fixture.node().await;
             let fence = fixture.running(org, node).await;
@@ -349,9 +308,7 @@ both! {
         }
     }
 
-    async fn of_takeover_and_append_the_next_worker_misses_nothing_that_was_stored(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let taker = fixture.node().await;
+    async fn of_takeover_and_append_the_next_worker_misses_nothing_that_was_stored(fixture: &Fixture, org: OrgId, taker: NodeId) {
         for _ in 0..25 {
             let node = fixture.node().await;
             let fence = fixture.running(org, node).await;
@@ -376,9 +333,7 @@ both! {
         }
     }
 
-    async fn of_takeover_and_cancel_the_run_is_cancelled_and_settled_once(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let taker = fixture.node().await;
+    async fn of_takeover_and_cancel_the_run_is_cancelled_and_settled_once(fixture: &Fixture, org: OrgId, taker: NodeId) {
         for _ in 0..25 {
             let node = fixture.node().await;
             let fence = fixture.running(org, node).await;
@@ -404,8 +359,7 @@ both! {
         }
     }
 
-    async fn a_node_that_is_replaced_while_it_claims_leaves_nothing_behind(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_node_that_is_replaced_while_it_claims_leaves_nothing_behind(fixture: &Fixture, org: OrgId) {
         for _ in 0..10 {
             let old = fixture.node_named("same").await;
             for _ in 0..4 {
@@ -450,8 +404,7 @@ both! {
         }
     }
 
-    async fn workflows_saved_at_once_keep_to_the_limit_and_count_each_change_once(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn workflows_saved_at_once_keep_to_the_limit_and_count_each_change_once(fixture: &Fixture, org: OrgId) {
         let names: Vec<String> = (0..30).map(|number| format!("w{}", number % 15)).collect();
         let saved = join_all(names.iter().map(|name| fixture.put_workflow(org, name, "x"))).await;
         let refused = Error::Conflict("the organization has reached its limit of workflows");
@@ -471,8 +424,7 @@ both! {
         for _ in 0..20 {
             let org = fixture.org().await;
             fixture.put_workflow(org, "a", "x").await.unwrap();
-            let (saved, deleted) =
-                join(fixture.put_workflow(org, "a", "y"), fixture.delete_workflow(org, "a")).await;
+            let (saved, deleted) = join(fixture.put_workflow(org, "a", "y"), fixture.delete_workflow(org, "a")).await;
             deleted.unwrap();
             let left = fixture.store.get_workflow(org, "a").await;
             match saved.unwrap() {
@@ -487,8 +439,7 @@ both! {
         }
     }
 
-    async fn of_rotations_at_once_the_last_two_secrets_work(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn of_rotations_at_once_the_last_two_secrets_work(fixture: &Fixture, org: OrgId) {
         let key = fixture.key(org, Role::Admin).await;
         let at = fixture.now();
         let rotations = (1..=12_u8).map(|number| {
@@ -505,11 +456,8 @@ both! {
         assert!(ends.contains(&None));
     }
 
-    async fn of_two_that_count_the_same_hour_one_does(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
-        let fence = fixture.running(org, node).await;
-        fixture.store.finish_run(fence, fixture.succeeded("x")).await.unwrap();
+    async fn of_two_that_count_the_same_hour_one_does(fixture: &Fixture, org: OrgId, node: NodeId) {
+        fixture.finished(org, node).await;
         let later = fixture.now() + Duration::from_hours(2);
         let due = fixture.store.usage_due(later, None, 10).await.unwrap().items;
         let due = due[0].1.unwrap();

@@ -1,8 +1,6 @@
 //! Leases on rate limits.
 
-use std::time::Duration;
-
-use super::{both, fixture::Fixture};
+use super::prelude::*;
 use crate::nodes::{GrantedBlock, WantedBlock};
 
 /// Minute of the leases in these tests.

@@ -1,12 +1,7 @@
-use futures_util::future::join;
-use sortie_api::{Micros, OrgId, Run, RunId, RunStatus, ScheduleId, Timestamp};
+use sortie_api::Run;
 
-use super::{both, fixture::Fixture};
-use crate::{
-    Error,
-    db::{Tx, vals},
-    runs::{EventRow, LargeText, ListedRun, RunFilter},
-};
+use super::prelude::*;
+use crate::runs::{EventRow, ListedRun};
 
 async fn listed(
     fixture: &Fixture,
@@ -39,8 +34,7 @@ pub(super) async fn read_events_and_texts(fixture: &Fixture, org: OrgId, run: Ru
 }
 
 both! {
-    async fn runs_are_listed_newest_first(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
+    async fn runs_are_listed_newest_first(fixture: &Fixture, org: OrgId, other: OrgId) {
         let mut ids = Vec::new();
         for _ in 0..5 {
             ids.insert(0, fixture.queued(org).await);
@@ -50,9 +44,7 @@ both! {
         assert_eq!(listed(fixture, org, None, None, 2).await, ids[..2]);
     }
 
-    async fn pages_join_without_gap_or_repeat_even_at_the_same_time(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let at = fixture.now();
+    async fn pages_join_without_gap_or_repeat_even_at_the_same_time(fixture: &Fixture, org: OrgId, at: Timestamp) {
         for _ in 0..7 {
             let mut run = fixture.new_run(org);
             run.created_at = at;
@@ -71,17 +63,14 @@ both! {
         assert_eq!(all.len(), 7);
     }
 
-    async fn runs_are_listed_by_status(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
-        let done = fixture.running(org, node).await;
-        fixture.store.finish_run(done, fixture.succeeded("out")).await.unwrap();
+    async fn runs_are_listed_by_status(fixture: &Fixture, org: OrgId, node: NodeId) {
+        let done = fixture.finished(org, node).await.id;
         let cancelled = fixture.queued(org).await;
         fixture.store.cancel_run(org, cancelled, fixture.now()).await.unwrap();
         let running = fixture.running(org, node).await.run;
         let waiting = [fixture.queued(org).await, fixture.queued(org).await];
         let by = async |status| listed(fixture, org, Some(status), None, 100).await;
-        assert_eq!(by(RunStatus::Succeeded).await, [done.run]);
+        assert_eq!(by(RunStatus::Succeeded).await, [done]);
         assert_eq!(by(RunStatus::Cancelled).await, [cancelled]);
         assert_eq!(by(RunStatus::Running).await, [running]);
         assert_eq!(by(RunStatus::Queued).await, [waiting[1], waiting[0]]);
@@ -93,10 +82,7 @@ both! {
         assert!(by(RunStatus::Running).await.is_empty());
     }
 
-    async fn open_runs_are_listed_page_by_page(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
-        let node = fixture.node().await;
-        let at = fixture.now();
+    async fn open_runs_are_listed_page_by_page(fixture: &Fixture, org: OrgId, other: OrgId, node: NodeId, at: Timestamp) {
         for org in [org, other, org, org, other, org, org] {
             let mut run = fixture.new_run(org);
             run.created_at = at;
@@ -114,9 +100,7 @@ both! {
         }
     }
 
-    async fn runs_are_listed_by_tag_with_the_other_filters(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
-        let node = fixture.node().await;
+    async fn runs_are_listed_by_tag_with_the_other_filters(fixture: &Fixture, org: OrgId, other: OrgId, node: NodeId) {
         let tagged = async |org, tags: &[&str], schedule: Option<ScheduleId>| {
             let mut run = fixture.new_run(org);
             run.labels.tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
@@ -151,32 +135,26 @@ both! {
         assert_eq!(last.schedule_id, Some(schedule));
     }
 
-    async fn runs_of_a_schedule_are_listed_by_status(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
-        let done = fixture.running(org, node).await;
-        fixture.store.finish_run(done, fixture.succeeded("out")).await.unwrap();
+    async fn runs_of_a_schedule_are_listed_by_status(fixture: &Fixture, org: OrgId, node: NodeId) {
+        let done = fixture.finished(org, node).await.id;
         let running = fixture.running(org, node).await.run;
         let waiting = fixture.queued(org).await;
         let schedule: ScheduleId = "sched_01hf7yat00e0080000000000aa".parse().unwrap();
-        let mark = move |tx: &mut dyn Tx| tx.exec("UPDATE run SET schedule_id = $1", vals![schedule]);
-        fixture.store.db.write(mark).await.unwrap();
+        fixture.sql("UPDATE run SET schedule_id = $1", vals![schedule]).await;
         fixture.queued(org).await;
         let by = async |status| {
             let filter = RunFilter { status, schedule: Some(schedule), tag: None, before: None, limit: 10 };
             let runs = fixture.store.list_runs(org, filter).await.unwrap().items;
             runs.iter().map(|listed| listed.run.id).collect::<Vec<_>>()
         };
-        assert_eq!(by(None).await, [waiting, running, done.run]);
-        assert_eq!(by(Some(RunStatus::Succeeded)).await, [done.run]);
+        assert_eq!(by(None).await, [waiting, running, done]);
+        assert_eq!(by(Some(RunStatus::Succeeded)).await, [done]);
         assert_eq!(by(Some(RunStatus::Running)).await, [running]);
         assert_eq!(by(Some(RunStatus::Queued)).await, [waiting]);
         assert!(by(Some(RunStatus::Reserving)).await.is_empty());
     }
 
-    async fn a_listed_run_shows_its_output(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn a_listed_run_shows_its_output(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         let run = fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
         let filter = RunFilter { status: None, schedule: None, tag: None, before: None, limit: 10 };
@@ -197,8 +175,7 @@ both! {
         assert_eq!(fixture.store.large_text(org, missing).await, Err(Error::NotFound));
     }
 
-    async fn no_run_is_listed_for_a_schedule_that_started_none(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn no_run_is_listed_for_a_schedule_that_started_none(fixture: &Fixture, org: OrgId) {
         fixture.queued(org).await;
         for status in [None, Some(RunStatus::Queued)] {
             let schedule = Some("sched_01hf7yat00e0080000000000aa".parse().unwrap());
@@ -207,9 +184,7 @@ both! {
         }
     }
 
-    async fn events_are_read_in_order_after_any_of_them(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn events_are_read_in_order_after_any_of_them(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         let texts = (0..20).map(|number| fixture.message(&number.to_string())).collect();
         fixture.append(fence, texts, Micros::ZERO).await.unwrap();
@@ -233,8 +208,7 @@ both! {
         assert!(read(0, 0).await.is_empty());
     }
 
-    async fn a_follower_is_told_at_once_how_far_a_run_is_what_is_new_and_the_run_at_its_end(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_follower_is_told_at_once_how_far_a_run_is_what_is_new_and_the_run_at_its_end(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         let follow = async |after, limit| {
             let told = fixture.store.follow(org, fence.run, after, limit).await.unwrap();
@@ -261,22 +235,18 @@ both! {
     }
 }
 
-#[tokio::test]
-async fn a_follower_is_told_of_an_event_that_comes_while_it_reads() {
-    let fixture = Fixture::postgres().await;
-    let (org, node) = (fixture.org().await, fixture.node().await);
-    let fence = fixture.running(org, node).await;
-    let (reached, go_on) = fixture.store.db.faults().pause(1);
-    let (told, ()) = join(fixture.store.follow(org, fence.run, 0, 10), async {
-        reached.await.unwrap();
-        fixture
-            .append(fence, vec![fixture.message("new")], Micros::ZERO)
-            .await
-            .unwrap();
-        go_on.send(()).unwrap();
-    })
-    .await;
-    let told = told.unwrap();
-    let seqs: Vec<_> = told.events.iter().map(|event| event.seq).collect();
-    assert_eq!((told.progress.last_event, seqs), (4, vec![1, 2, 3, 4]));
+postgres! {
+    async fn a_follower_is_told_of_an_event_that_comes_while_it_reads(fixture: &Fixture, org: OrgId, node: NodeId) {
+        let fence = fixture.running(org, node).await;
+        let (reached, go_on) = fixture.store.db.faults().pause(1);
+        let (told, ()) = join(fixture.store.follow(org, fence.run, 0, 10), async {
+            reached.await.unwrap();
+            fixture.append(fence, vec![fixture.message("new")], Micros::ZERO).await.unwrap();
+            go_on.send(()).unwrap();
+        })
+        .await;
+        let told = told.unwrap();
+        let seqs: Vec<_> = told.events.iter().map(|event| event.seq).collect();
+        assert_eq!((told.progress.last_event, seqs), (4, vec![1, 2, 3, 4]));
+    }
 }

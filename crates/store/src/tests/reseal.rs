@@ -1,10 +1,6 @@
-use sortie_api::OrgId;
-
-use super::{both, fixture::Fixture};
+use super::prelude::*;
 use crate::{
-    connections::SeenTokens,
     installation::{NodeMasterKeys, Resealed, RowKey, SealedColumn, SealedRow},
-    runs::InlineCredentials,
     schedules::{SaveSchedule, SealedCallback},
 };
 
@@ -117,21 +113,20 @@ fn no_sealed_column_is_forgotten() {
     assert_eq!(stored, known);
 }
 
-/// A backup uses this text to find out whether it has the key of the database.
-#[tokio::test]
-async fn a_copy_has_the_text_by_which_the_master_key_is_told() {
-    let fixture = Fixture::sqlite().await;
-    let from = fixture.sqlite_file();
-    let mut copy = crate::installation::DatabaseCopy::make(&from, &from.with_extension("empty")).unwrap();
-    assert_eq!(copy.seal_check().unwrap(), None);
-    fixture.store.seal_check(b"check".to_vec()).await.unwrap();
-    let mut copy = crate::installation::DatabaseCopy::make(&from, &from.with_extension("copy")).unwrap();
-    assert_eq!(copy.seal_check().unwrap().as_deref(), Some(&b"check"[..]));
+sqlite! {
+    /// A backup uses this text to find out whether it has the key of the database.
+    async fn a_copy_has_the_text_by_which_the_master_key_is_told(fixture: &Fixture) {
+        let from = fixture.sqlite_file();
+        let mut copy = crate::installation::DatabaseCopy::make(&from, &from.with_extension("empty")).unwrap();
+        assert_eq!(copy.seal_check().unwrap(), None);
+        fixture.store.seal_check(b"check".to_vec()).await.unwrap();
+        let mut copy = crate::installation::DatabaseCopy::make(&from, &from.with_extension("copy")).unwrap();
+        assert_eq!(copy.seal_check().unwrap().as_deref(), Some(&b"check"[..]));
+    }
 }
 
 both! {
-    async fn every_sealed_value_is_found_with_its_organization_and_replaced(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn every_sealed_value_is_found_with_its_organization_and_replaced(fixture: &Fixture, org: OrgId) {
         fixture.seal_everywhere(org).await;
         for column in SealedColumn::ALL {
             let rows = fixture.sealed(column).await;
@@ -145,8 +140,7 @@ both! {
         }
     }
 
-    async fn a_value_that_was_written_meanwhile_stays(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_value_that_was_written_meanwhile_stays(fixture: &Fixture, org: OrgId) {
         let seen = fixture.seal_everywhere(org).await;
         let column = SealedColumn::ConnectionTokens;
         let read = fixture.sealed(column).await;
@@ -167,8 +161,7 @@ both! {
         assert_eq!(fixture.sealed(column).await[0].sealed, b"renewed again");
     }
 
-    async fn who_was_about_to_write_a_schedule_back_reads_it_again(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn who_was_about_to_write_a_schedule_back_reads_it_again(fixture: &Fixture, org: OrgId) {
         fixture.seal_everywhere(org).await;
         let column = SealedColumn::ScheduleSecret;
         let read = fixture.sealed(column).await;
@@ -194,10 +187,7 @@ both! {
         fixture.node_with("told", |node| node.master_keys = ids.to_vec()).await;
         let mut found = fixture.store.node_master_keys(fixture.now()).await.unwrap();
         found.sort_by(|a, b| a.name.cmp(&b.name));
-        let keys = |name: &str, ids: &[String]| NodeMasterKeys {
-            name: name.to_owned(),
-            ids: ids.to_vec(),
-        };
+        let keys = |name: &str, ids: &[String]| NodeMasterKeys { name: name.to_owned(), ids: ids.to_vec() };
         assert_eq!(found, [keys("none", &[]), keys("told", &ids)]);
         fixture.store.deregister_node(none, fixture.now()).await.unwrap();
         assert_eq!(fixture.store.node_master_keys(fixture.now()).await.unwrap().len(), 1);

@@ -1,20 +1,5 @@
-use std::{collections::BTreeSet, time::Duration};
-
-use futures_util::future::join_all;
-use sortie_api::{Micros, OrgId, RunId, RunStatus, Timestamp};
-
-use super::{
-    both,
-    deliveries::made,
-    fixture::{Fixture, entries},
-};
-use crate::{
-    Error,
-    db::{Dialect, vals},
-    nodes::NodeId,
-    outbox::AfterAttempt,
-    runs::{Append, Batch, Deleted, Expiry, InlineCredentials, OpenCallbacks, Undeletable, retention},
-};
+use super::{deliveries::made, prelude::*};
+use crate::runs::{Deleted, Undeletable, retention};
 
 const MANY: Batch = Batch {
     runs: 200,
@@ -111,37 +96,31 @@ async fn rows_of(fixture: &Fixture, table: &str, run: RunId) -> i64 {
 }
 
 both! {
-    async fn a_run_that_cannot_be_deleted_does_not_keep_the_others(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_run_that_cannot_be_deleted_does_not_keep_the_others(fixture: &Fixture, org: OrgId, node: NodeId) {
         let broken = finished(fixture, org, node).await;
         for _ in 0..3 {
             finished(fixture, org, node).await;
         }
-        let harm = "UPDATE run SET tags = 'no list' WHERE id = $1";
-        fixture.store.db.write(move |tx| tx.exec(harm, vals![broken])).await.unwrap();
+        fixture.sql("UPDATE run SET tags = 'no list' WHERE id = $1", vals![broken]).await;
         let few = Batch { runs: 2, events: 2_000 };
         let deleted = delete_all(fixture, past(fixture, org), few).await;
         assert_eq!((deleted, fixture.count("SELECT COUNT(*) FROM run").await), (3, 1));
-        let repair = "UPDATE run SET tags = NULL WHERE id = $1";
-        fixture.store.db.write(move |tx| tx.exec(repair, vals![broken])).await.unwrap();
+        fixture.sql("UPDATE run SET tags = NULL WHERE id = $1", vals![broken]).await;
         assert_eq!(delete(fixture, past(fixture, org), few).await.runs, 1);
     }
 
-    async fn batches_of_runs_that_cannot_be_deleted_do_not_keep_those_behind_them(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn batches_of_runs_that_cannot_be_deleted_do_not_keep_those_behind_them(fixture: &Fixture, org: OrgId, node: NodeId) {
         for _ in 0..5 {
             finished(fixture, org, node).await;
         }
-        let harm = "UPDATE run SET tags = 'no list'";
-        fixture.store.db.write(move |tx| tx.exec(harm, vals![])).await.unwrap();
+        fixture.sql("UPDATE run SET tags = 'no list'", vals![]).await;
         for _ in 0..3 {
             finished(fixture, org, node).await;
         }
         let few = Batch { runs: 2, events: 2_000 };
         let deleted = delete_all(fixture, past(fixture, org), few).await;
         assert_eq!((deleted, fixture.count("SELECT COUNT(*) FROM run").await), (3, 5));
-        let repair = "UPDATE run SET tags = NULL";
-        fixture.store.db.write(move |tx| tx.exec(repair, vals![])).await.unwrap();
+        fixture.sql("UPDATE run SET tags = NULL", vals![]).await;
         assert_eq!(delete_all(fixture, past(fixture, org), few).await, 5);
     }
 
@@ -154,8 +133,7 @@ both! {
         assert_eq!(tables_of_runs(fixture).await, known);
     }
 
-    async fn a_run_stays_until_its_callback_was_delivered_or_given_up(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_run_stays_until_its_callback_was_delivered_or_given_up(fixture: &Fixture, org: OrgId, node: NodeId) {
         for (host, after) in [("a:1", AfterAttempt::Delivered), ("b:1", AfterAttempt::Abandoned)] {
             let (run, due_at) = fixture.due(org, node, host).await;
             assert_eq!(delete(fixture, past(fixture, org), MANY).await.runs, 0);
@@ -171,8 +149,7 @@ both! {
         }
     }
 
-    async fn nothing_is_left_of_a_run_whose_time_is_over(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn nothing_is_left_of_a_run_whose_time_is_over(fixture: &Fixture, org: OrgId, node: NodeId) {
         let run = full(fixture, org, node).await;
         for table in ["event", "run_definition", "run_output", "run_tag", "run_artifacts", "artifact_blob"] {
             assert_ne!(rows_of(fixture, table, run).await, 0, "{table}");
@@ -186,8 +163,7 @@ both! {
         assert_eq!(fixture.store.find_idempotent(org, "once").await.unwrap(), None);
     }
 
-    async fn runs_that_are_younger_or_not_settled_stay(fixture: &Fixture) {
-        let (org, other, node) = (fixture.org().await, fixture.org().await, fixture.node().await);
+    async fn runs_that_are_younger_or_not_settled_stay(fixture: &Fixture, org: OrgId, other: OrgId, node: NodeId) {
         let old = finished(fixture, org, node).await;
         let foreign = finished(fixture, other, node).await;
         let cancelled = fixture.cancelled(org, node).await.run;
@@ -205,8 +181,7 @@ both! {
         assert_eq!(delete(fixture, expiry, MANY).await, Deleted { runs: 0, more: false });
     }
 
-    async fn runs_that_were_created_too_late_stay(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn runs_that_were_created_too_late_stay(fixture: &Fixture, org: OrgId, node: NodeId) {
         let old = finished(fixture, org, node).await;
         let created_before = fixture.now();
         let counted = finished(fixture, org, node).await;
@@ -216,8 +191,7 @@ both! {
         fixture.get(org, counted).await;
     }
 
-    async fn a_transaction_deletes_no_more_than_it_may(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_transaction_deletes_no_more_than_it_may(fixture: &Fixture, org: OrgId, node: NodeId) {
         for _ in 0..3 {
             finished(fixture, org, node).await;
         }
@@ -232,8 +206,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM event").await, 0);
     }
 
-    async fn nodes_that_delete_at_once_delete_each_run_once(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn nodes_that_delete_at_once_delete_each_run_once(fixture: &Fixture, org: OrgId, node: NodeId) {
         for _ in 0..30 {
             finished(fixture, org, node).await;
         }
@@ -269,24 +242,23 @@ both! {
     }
 }
 
-/// The limit does not follow from the age alone: a run that took long is kept by the time of its end.
-#[tokio::test]
-async fn a_run_is_kept_by_its_end_and_not_by_its_creation() {
-    let fixture = Fixture::sqlite().await;
-    let (org, node) = (fixture.org().await, fixture.node().await);
-    let fence = fixture.running(org, node).await;
-    let end: Timestamp = fixture.now() + Duration::from_hours(2);
-    let mut finish = fixture.succeeded("out");
-    finish.at = end;
-    fixture.store.finish_run(fence, finish).await.unwrap();
-    let expiry = |finished_before| Expiry {
-        org,
-        finished_before,
-        created_before: finished_before,
-        check_at: finished_before,
-        open_callbacks: OpenCallbacks::Wait,
-    };
-    assert_eq!(delete(&fixture, expiry(end), MANY).await.runs, 0);
-    let after = end + Duration::from_millis(1);
-    assert_eq!(delete(&fixture, expiry(after), MANY).await.runs, 1);
+sqlite! {
+    /// The limit does not follow from the age alone: a run that took long is kept by the time of its end.
+    async fn a_run_is_kept_by_its_end_and_not_by_its_creation(fixture: &Fixture, org: OrgId, node: NodeId) {
+        let fence = fixture.running(org, node).await;
+        let end: Timestamp = fixture.now() + Duration::from_hours(2);
+        let mut finish = fixture.succeeded("out");
+        finish.at = end;
+        fixture.store.finish_run(fence, finish).await.unwrap();
+        let expiry = |finished_before| Expiry {
+            org,
+            finished_before,
+            created_before: finished_before,
+            check_at: finished_before,
+            open_callbacks: OpenCallbacks::Wait,
+        };
+        assert_eq!(delete(fixture, expiry(end), MANY).await.runs, 0);
+        let after = end + Duration::from_millis(1);
+        assert_eq!(delete(fixture, expiry(after), MANY).await.runs, 1);
+    }
 }

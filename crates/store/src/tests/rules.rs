@@ -1,6 +1,6 @@
 //! Rules that hold after every command.
 
-use super::fixture::Fixture;
+use super::prelude::*;
 
 impl Fixture {
     /// Checks that no content of a run without retention is stored.

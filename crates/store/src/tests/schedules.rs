@@ -1,20 +1,8 @@
-use std::time::Duration;
+use sortie_api::schedule::{FireOutcome, Overlap};
 
-use futures_util::future::join_all;
-use sortie_api::{
-    OrgId, RunId, RunStatus, ScheduleId, Timestamp,
-    schedule::{FireOutcome, Overlap},
-};
-
-use super::{both, fixture::Fixture};
-use crate::{
-    Error,
-    db::{Tx, vals},
-    runs::NewRun,
-    schedules::{
-        FireRow, Fires, NextOccurrence, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState,
-        SealedCallback,
-    },
+use super::prelude::*;
+use crate::schedules::{
+    FireRow, Fires, NextOccurrence, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState, SealedCallback,
 };
 
 impl Fixture {
@@ -131,8 +119,7 @@ pub(super) fn skipped(instant: Timestamp) -> FireRow {
 }
 
 both! {
-    async fn a_schedule_is_read_back_by_its_organization_alone(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
+    async fn a_schedule_is_read_back_by_its_organization_alone(fixture: &Fixture, org: OrgId, other: OrgId) {
         let row = fixture.schedule(org).await;
         let new = SaveSchedule { spec: ScheduleSpec { input: None, callback: None, ..row.spec.clone() },
             state: ScheduleState { next: None, enabled: false, ..row.state.clone() }, ..fixture.new_schedule(org) };
@@ -156,8 +143,7 @@ both! {
         assert_eq!(store.delete_schedule(other, row.id, audit).await.unwrap_err(), Error::NotFound);
     }
 
-    async fn the_number_of_schedules_has_a_limit_and_each_has_a_workflow(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn the_number_of_schedules_has_a_limit_and_each_has_a_workflow(fixture: &Fixture, org: OrgId) {
         let refused = fixture.create_schedule(fixture.new_schedule(org)).await.unwrap_err();
         assert_eq!(refused, Error::Conflict("the workflow was deleted meanwhile"));
         let row = fixture.schedule(org).await;
@@ -173,8 +159,7 @@ both! {
         assert!(!fixture.store.update_schedule(moved, row.revision, audit).await.unwrap());
     }
 
-    async fn a_change_counts_only_on_the_newest_revision(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_change_counts_only_on_the_newest_revision(fixture: &Fixture, org: OrgId) {
         let row = fixture.schedule(org).await;
         let change = |name: &str| SaveSchedule { id: row.id, spec: ScheduleSpec { name: Some(name.to_owned()), ..row.spec.clone() },
             ..fixture.new_schedule(org) };
@@ -191,8 +176,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM audit WHERE action = 'schedule.update'").await, 1);
     }
 
-    async fn an_instant_is_recorded_with_its_run_by_one_of_many(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn an_instant_is_recorded_with_its_run_by_one_of_many(fixture: &Fixture, org: OrgId) {
         let mut row = fixture.schedule(org).await;
         for _ in 0..5 {
             let tries: Vec<Fires> = (0..6).map(|_| fixture.start_next(&row)).collect();
@@ -209,8 +193,7 @@ both! {
         assert!(fires.is_sorted_by_key(|fire| std::cmp::Reverse(fire.instant)));
     }
 
-    async fn what_is_due_is_found_in_order_and_page_by_page(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
+    async fn what_is_due_is_found_in_order_and_page_by_page(fixture: &Fixture, org: OrgId, other: OrgId) {
         let (first, second) = (fixture.schedule(org).await, fixture.schedule(other).await);
         let store = &fixture.store;
         let due = |row: &ScheduleRow| row.state.next.unwrap().due_at;
@@ -227,22 +210,15 @@ both! {
         assert_eq!(ids(due(&second), Some((due(&first), first.id.to_string())), 5).await, [second.id]);
     }
 
-    async fn schedules_that_cannot_be_read_do_not_keep_those_behind_them(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn schedules_that_cannot_be_read_do_not_keep_those_behind_them(fixture: &Fixture, org: OrgId) {
         let mut last = fixture.schedule(org).await;
         for _ in 0..3 {
-            let (store, broken) = (&fixture.store, last.id);
+            let broken = last.id;
             last = fixture.schedule(org).await;
-            let harm = move |tx: &mut dyn Tx| {
-                tx.exec("UPDATE schedule SET org_id = 'nobody', waiting_instant = 7 WHERE id = $1", vals![broken])
-            };
-            store.db.write(harm).await.unwrap();
+            fixture.sql("UPDATE schedule SET org_id = 'nobody', waiting_instant = 7 WHERE id = $1", vals![broken]).await;
         }
         let whole = last.id;
-        let waits = move |tx: &mut dyn Tx| {
-            tx.exec("UPDATE schedule SET waiting_instant = 8 WHERE id = $1", vals![whole])
-        };
-        fixture.store.db.write(waits).await.unwrap();
+        fixture.sql("UPDATE schedule SET waiting_instant = 8 WHERE id = $1", vals![whole]).await;
         let at = last.state.next.unwrap().due_at;
         for waiting in [false, true] {
             let (mut found, mut after) = (Vec::new(), None);
@@ -262,8 +238,7 @@ both! {
         }
     }
 
-    async fn an_instant_that_waits_is_found_once_no_run_is_open(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn an_instant_that_waits_is_found_once_no_run_is_open(fixture: &Fixture, org: OrgId) {
         let row = fixture.schedule(org).await;
         let store = &fixture.store;
         let run = store.record_fires(fixture.start_next(&row)).await.unwrap().unwrap();
@@ -294,8 +269,7 @@ both! {
         assert!(told.iter().all(|fire| fire.outcome == FireOutcome::Started) && told.len() == 2, "{told:?}");
     }
 
-    async fn the_open_runs_of_a_schedule_are_replaced_with_the_record_of_the_new_one(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn the_open_runs_of_a_schedule_are_replaced_with_the_record_of_the_new_one(fixture: &Fixture, org: OrgId) {
         let row = fixture.schedule(org).await;
         let store = &fixture.store;
         let mut runs = Vec::new();
@@ -325,9 +299,7 @@ both! {
         assert_eq!(replaced(None, 5).await, runs[3..4]);
     }
 
-    async fn how_recent_runs_ended_is_told_without_the_cancelled_and_the_open(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn how_recent_runs_ended_is_told_without_the_cancelled_and_the_open(fixture: &Fixture, org: OrgId, node: NodeId) {
         let mut row = fixture.schedule(org).await;
         let store = &fixture.store;
         let mut since = fixture.now();
@@ -352,8 +324,7 @@ both! {
         assert_eq!(recent(since, 5).await, [RunStatus::TimedOut, RunStatus::Failed]);
     }
 
-    async fn starts_by_hand_stand_beside_the_timetable_and_go_with_the_schedule(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn starts_by_hand_stand_beside_the_timetable_and_go_with_the_schedule(fixture: &Fixture, org: OrgId) {
         let row = fixture.schedule(org).await;
         let store = &fixture.store;
         let at = fixture.now();
@@ -378,9 +349,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM run").await, 4);
     }
 
-    async fn old_instants_are_forgotten_a_few_at_a_time_without_one_that_waits(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let store = &fixture.store;
+    async fn old_instants_are_forgotten_a_few_at_a_time_without_one_that_waits(fixture: &Fixture, org: OrgId, store: &Store) {
         let mut row = fixture.schedule(org).await;
         let waits = row.state.next.unwrap().instant;
         for number in 0..9 {

@@ -2,7 +2,8 @@
 
 use sortie_testkit::{Database, PATIENCE, postgres::TestDatabase};
 
-use crate::{OpenOptions, Store, UrgentLimits};
+use super::prelude::*;
+use crate::{OpenOptions, UrgentLimits};
 
 /// Settings of stores of tests. No urgent command is given up: the machine may be under load.
 pub(super) fn options(connections: u32) -> OpenOptions {

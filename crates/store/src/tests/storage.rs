@@ -1,10 +1,9 @@
 //! Bytes that an organization has stored, and their limit.
 
-use futures_util::future::{join, join_all};
-use sortie_api::{FileId, OrgId};
+use sortie_api::FileId;
 
-use super::{both, fixture::Fixture, people::conflicts};
-use crate::{Error, files::NewBlob};
+use super::{people::conflicts, prelude::*};
+use crate::files::NewBlob;
 
 const HOUR: std::time::Duration = std::time::Duration::from_hours(1);
 
@@ -36,9 +35,7 @@ impl Fixture {
 }
 
 both! {
-    async fn content_counts_once_until_the_sweep_gives_it_back(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
-        let store = &fixture.store;
+    async fn content_counts_once_until_the_sweep_gives_it_back(fixture: &Fixture, org: OrgId, other: OrgId, store: &Store) {
         assert_eq!(fixture.stored(org).await, 0);
         for byte in 0..10 {
             store.reserve_blob(fixture.limited(org, byte)).await.unwrap();
@@ -56,8 +53,7 @@ both! {
         store.reserve_blob(fixture.limited(org, 10)).await.unwrap();
     }
 
-    async fn deleted_bytes_are_free_at_once(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn deleted_bytes_are_free_at_once(fixture: &Fixture, org: OrgId, store: &Store) {
         for byte in 0..9 {
             store.reserve_blob(fixture.limited(org, byte)).await.unwrap();
         }
@@ -79,8 +75,7 @@ both! {
         assert_eq!(fixture.stored(org).await, 0);
     }
 
-    async fn content_that_comes_back_counts_again(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn content_that_comes_back_counts_again(fixture: &Fixture, org: OrgId, store: &Store) {
         let delete = async |file: FileId| {
             let audit = fixture.audit_of(org, "file.delete", "a file");
             store.delete_file(org, file, fixture.now() + HOUR, audit).await.unwrap();

@@ -1,24 +1,18 @@
 //! Subscriptions to licenses: what a reading changes, and what counts beside a grant (`docs/LICENSES.md`).
 
-use std::time::Duration;
-
-use sortie_api::{
-    OrgId,
-    deployment::{
-        EntitlementSource,
-        EntitlementState::{self, Active, Ended, PastDue},
-    },
+use sortie_api::deployment::{
+    EntitlementSource,
+    EntitlementState::{self, Active, Ended, PastDue},
 };
 
-use super::{both, fixture::Fixture, people::conflicts};
+use super::{people::conflicts, prelude::*};
 use crate::{
-    Error, Result,
+    Result,
     licenses::{
         LicenseRefusal, PutEntitlement, ReadSubscription,
         RecordedSubscription::{self, Changed, Known, NoPlan, Outdated, Second},
         SubscribedPlan,
     },
-    people::PersonDeletion,
 };
 
 const DAY: Duration = Duration::from_hours(24);
@@ -73,8 +67,7 @@ impl Fixture {
 }
 
 both! {
-    async fn a_subscription_entitles_its_organization_until_it_ends(fixture: &Fixture) {
-        let (org, store, at) = (fixture.org().await, &fixture.store, fixture.now());
+    async fn a_subscription_entitles_its_organization_until_it_ends(fixture: &Fixture, org: OrgId, store: &Store, at: Timestamp) {
         let bought = fixture.reading(org, "sub_1");
         assert_eq!(fixture.reads(&bought).await, Ok(Changed));
         let found = store.entitlement(org, at).await.unwrap().unwrap();
@@ -105,8 +98,7 @@ both! {
         assert_eq!(store.subscription_revision("sub_2").await, Ok(Some(4)));
     }
 
-    async fn what_was_read_earlier_replaces_nothing_that_was_read_later(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn what_was_read_earlier_replaces_nothing_that_was_read_later(fixture: &Fixture, org: OrgId, store: &Store) {
         let (first, second) = (fixture.reading(org, "sub_1"), fixture.reading(org, "sub_1"));
         let ended = ReadSubscription { state: Ended, renews: false, ..first.clone() };
         assert_eq!(fixture.records(&first).await, Ok(Changed));
@@ -123,8 +115,7 @@ both! {
         assert_eq!(store.subscription(org).await.unwrap().unwrap().id, "sub_2");
     }
 
-    async fn a_second_subscription_and_an_unknown_price_do_not_count(fixture: &Fixture) {
-        let (org, other, store) = (fixture.org().await, fixture.org().await, &fixture.store);
+    async fn a_second_subscription_and_an_unknown_price_do_not_count(fixture: &Fixture, org: OrgId, other: OrgId, store: &Store) {
         let unknown = ReadSubscription { plan: None, ..fixture.reading(org, "sub_1") };
         assert_eq!(fixture.reads(&unknown).await, Ok(NoPlan));
         let ended = ReadSubscription { state: Ended, ..fixture.reading(org, "sub_1") };
@@ -151,8 +142,7 @@ both! {
         assert_eq!(fixture.count(ENTRIES).await, 3);
     }
 
-    async fn late_payments_in_a_row_keep_the_first_end(fixture: &Fixture) {
-        let (org, store, at) = (fixture.org().await, &fixture.store, fixture.now());
+    async fn late_payments_in_a_row_keep_the_first_end(fixture: &Fixture, org: OrgId, store: &Store, at: Timestamp) {
         let read = async |state: EntitlementState, days: u32| {
             let reading = ReadSubscription { state, period_end: at + days * DAY, ..fixture.reading(org, "sub_1") };
             fixture.reads(&reading).await.unwrap();
@@ -167,8 +157,7 @@ both! {
         assert_eq!(read(PastDue, 104).await, at + 104 * DAY);
     }
 
-    async fn a_grant_comes_before_a_subscription_while_it_lasts(fixture: &Fixture) {
-        let (org, store, at) = (fixture.org().await, &fixture.store, fixture.now());
+    async fn a_grant_comes_before_a_subscription_while_it_lasts(fixture: &Fixture, org: OrgId, store: &Store, at: Timestamp) {
         let source = async |after: Duration| {
             let found = store.entitlement(org, at + after).await.unwrap().unwrap();
             (found.source, found.deployments)

@@ -1,20 +1,7 @@
 //! Runs after the loss of their worker: the journal, and the next holder.
 
-use std::time::Duration;
-
-use sortie_api::{Micros, RunId, RunStatus};
-
-use super::fixture::usage;
-use super::{
-    both,
-    fixture::{after, entries, of_calls, sweep},
-};
-use crate::{
-    Error,
-    db::vals,
-    nodes::NodeId,
-    runs::{Append, Fence, Journal, NewEntries, Origin, Sweep},
-};
+use super::{fixture::usage, prelude::*};
+use crate::runs::{Journal, NewEntries, Origin};
 
 const HOURS: Duration = Duration::from_hours(2);
 
@@ -26,12 +13,10 @@ fn journaled(journal: NewEntries) -> Append {
 }
 
 both! {
-    async fn a_run_that_cannot_be_ended_or_taken_over_does_not_keep_the_others(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (lost, taker) = (fixture.node().await, fixture.node().await);
+    async fn a_run_that_cannot_be_ended_or_taken_over_does_not_keep_the_others(fixture: &Fixture, org: OrgId, lost: NodeId, taker: NodeId) {
         let (bad_end, bad_take) = (fixture.tired(org, lost).await, fixture.running(org, lost).await);
         let (end, take) = (fixture.tired(org, lost).await, fixture.running(org, lost).await);
-        let write = async |sql, run| fixture.store.db.write(move |tx| tx.exec(sql, vals![run])).await.unwrap();
+        let write = async |sql, run| fixture.sql(sql, vals![run]).await;
         // An event stands where that of the end goes, and the budget of the other run is no amount.
         write("INSERT INTO event (run_id, seq, kind, data, created_at) SELECT id, last_event + 1, 'x', '{}', 1 FROM run WHERE id = $1", bad_end.run).await;
         write("UPDATE run SET max_cost_micros = 0 - max_cost_micros WHERE id = $1", bad_take.run).await;
@@ -48,9 +33,7 @@ both! {
         assert_eq!((swept.ended.len(), swept.taken.len()), (1, 1));
     }
 
-    async fn pages_of_runs_that_cannot_be_handled_do_not_keep_those_behind_them(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (lost, taker) = (fixture.node().await, fixture.node().await);
+    async fn pages_of_runs_that_cannot_be_handled_do_not_keep_those_behind_them(fixture: &Fixture, org: OrgId, lost: NodeId, taker: NodeId) {
         for _ in 0..105 {
             fixture.running(org, lost).await;
             fixture.tired(org, lost).await;
@@ -73,12 +56,10 @@ both! {
         repair.await.unwrap();
     }
 
-    async fn a_run_that_cannot_be_resumed_does_not_keep_the_others(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_run_that_cannot_be_resumed_does_not_keep_the_others(fixture: &Fixture, org: OrgId, node: NodeId) {
         let (bad, good) = (fixture.running(org, node).await, fixture.running(org, node).await);
         let turn = async || {
-            let sql = "UPDATE run SET max_cost_micros = 0 - max_cost_micros WHERE id = $1";
-            fixture.store.db.write(move |tx| tx.exec(sql, vals![bad.run])).await.unwrap();
+            fixture.sql("UPDATE run SET max_cost_micros = 0 - max_cost_micros WHERE id = $1", vals![bad.run]).await;
         };
         let retake = async || {
             let both = vec![bad.run, good.run];
@@ -91,9 +72,7 @@ both! {
         assert_eq!(retake().await, [bad.run, good.run]);
     }
 
-    async fn runs_that_were_taken_over_count_against_the_limit_of_their_organization(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (lost, taker) = (fixture.node().await, fixture.node().await);
+    async fn runs_that_were_taken_over_count_against_the_limit_of_their_organization(fixture: &Fixture, org: OrgId, lost: NodeId, taker: NodeId) {
         fixture.running(org, lost).await;
         fixture.running(org, lost).await;
         fixture.queued(org).await;
@@ -105,9 +84,7 @@ both! {
         assert_eq!(claim(3).await.len(), 1);
     }
 
-    async fn a_run_of_a_lost_node_is_handed_to_the_one_that_sweeps(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (lost, taker) = (fixture.node().await, fixture.node().await);
+    async fn a_run_of_a_lost_node_is_handed_to_the_one_that_sweeps(fixture: &Fixture, org: OrgId, lost: NodeId, taker: NodeId) {
         fixture.queued(org).await;
         let claim = fixture.claim_one(lost).await;
         let running = fixture.start(claim.fence).await.unwrap();
@@ -140,9 +117,7 @@ both! {
         assert!(again.taken.is_empty() && again.ended.is_empty());
     }
 
-    async fn a_takeover_by_name_takes_a_run_of_a_lost_node_and_no_other(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (lost, alive, taker) = (fixture.node().await, fixture.node().await, fixture.node().await);
+    async fn a_takeover_by_name_takes_a_run_of_a_lost_node_and_no_other(fixture: &Fixture, org: OrgId, lost: NodeId, alive: NodeId, taker: NodeId) {
         let (left, other) = (fixture.running(org, lost).await, fixture.running(org, lost).await);
         let (held, tired) = (fixture.running(org, alive).await, fixture.tired(org, lost).await);
         let (cancelled, waits) = (fixture.cancelled(org, lost).await, fixture.queued(org).await);
@@ -180,8 +155,7 @@ both! {
         assert_eq!(refused.unwrap_err(), Error::Fenced);
     }
 
-    async fn a_run_is_taken_over_four_times_and_then_ended(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_run_is_taken_over_four_times_and_then_ended(fixture: &Fixture, org: OrgId) {
         let mut node = fixture.node().await;
         let mut fence = fixture.running(org, node).await;
         fixture.store.append(fence, journaled(entries(0, &["{}"]))).await.unwrap();
@@ -201,9 +175,7 @@ both! {
         assert!(fixture.store.journal(fence.run).await.unwrap().is_empty());
     }
 
-    async fn no_more_is_taken_over_than_there_are_places(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (lost, taker) = (fixture.node().await, fixture.node().await);
+    async fn no_more_is_taken_over_than_there_are_places(fixture: &Fixture, org: OrgId, lost: NodeId, taker: NodeId) {
         for _ in 0..5 {
             fixture.running(org, lost).await;
         }
@@ -222,8 +194,7 @@ both! {
         assert_eq!(fixture.store.held_runs(taker).await.unwrap().len(), 5);
     }
 
-    async fn a_node_that_was_declared_lost_takes_nothing_over(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_node_that_was_declared_lost_takes_nothing_over(fixture: &Fixture, org: OrgId) {
         let (one, two) = (fixture.node_named("a").await, fixture.node().await);
         fixture.running(org, two).await;
         fixture.node_named("a").await;
@@ -234,9 +205,7 @@ both! {
         assert!(fixture.store.sweep(none).await.unwrap().taken.is_empty());
     }
 
-    async fn a_journal_is_kept_in_order_across_attempts_and_goes_with_the_end(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (node, taker) = (fixture.node().await, fixture.node().await);
+    async fn a_journal_is_kept_in_order_across_attempts_and_goes_with_the_end(fixture: &Fixture, org: OrgId, node: NodeId, taker: NodeId) {
         let fence = fixture.running(org, node).await;
         let store = &fixture.store;
         let texts: Vec<String> = (1..=150).map(|n| format!("{{\"n\":{n}}}")).collect();
@@ -256,8 +225,7 @@ both! {
         assert!(store.journal(fence.run).await.unwrap().is_empty());
     }
 
-    async fn a_run_that_ends_without_a_worker_costs_what_its_events_show_and_its_time(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_run_that_ends_without_a_worker_costs_what_its_events_show_and_its_time(fixture: &Fixture, org: OrgId) {
         let micros = |amount| Micros::new(amount).unwrap();
         for is_cancelled in [true, false] {
             let node = fixture.node().await;
@@ -288,9 +256,7 @@ both! {
         }
     }
 
-    async fn the_journal_of_a_cancelled_run_goes_when_it_is_settled(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn the_journal_of_a_cancelled_run_goes_when_it_is_settled(fixture: &Fixture, org: OrgId, node: NodeId) {
         for settles in [true, false] {
             let fence = fixture.running(org, node).await;
             fixture.store.append(fence, journaled(entries(0, &["{}"]))).await.unwrap();
@@ -305,9 +271,7 @@ both! {
         }
     }
 
-    async fn a_run_without_a_journal_ends_without_a_statement_for_it(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn a_run_without_a_journal_ends_without_a_statement_for_it(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         let faults = fixture.store.db.faults();
         faults.watch();
@@ -318,9 +282,7 @@ both! {
         assert!(!statements.iter().any(|sql| sql.contains("journal")), "{statements:?}");
     }
 
-    async fn what_is_not_settled_is_told_apart(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn what_is_not_settled_is_told_apart(fixture: &Fixture, org: OrgId, node: NodeId) {
         let (ended, open) = (fixture.running(org, node).await, fixture.running(org, node).await);
         fixture.store.finish_run(ended, fixture.succeeded("out")).await.unwrap();
         let asked = vec![ended.run, fixture.run_id(), open.run];

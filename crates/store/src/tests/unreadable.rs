@@ -1,20 +1,12 @@
 //! Rows that cannot be read: the pages of background tasks go on behind them.
 
-use std::time::Duration;
-
-use sortie_api::{RunId, RunStatus};
-
-use super::{both, fixture::Fixture};
-use crate::{
-    Found, Result,
-    db::{Dialect, Val, vals},
-};
+use super::prelude::*;
+use crate::{Found, Result};
 
 impl Fixture {
     /// Changes what is stored behind the store's back.
     async fn harm(&self, sql: &'static str, params: Vec<Val<'static>>) {
-        let changed = self.store.db.write(move |tx| tx.exec(sql, params.clone()));
-        assert_ne!(changed.await.unwrap(), 0, "{sql}");
+        assert_ne!(self.sql(sql, params).await, 0, "{sql}");
     }
 
     /// Stores an organization whose id cannot be read, in front of all others.
@@ -39,8 +31,7 @@ async fn all<T>(mut page: impl AsyncFnMut(Option<String>) -> Result<Found<T, Str
 }
 
 both! {
-    async fn an_organization_that_cannot_be_read_does_not_keep_those_behind_it(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn an_organization_that_cannot_be_read_does_not_keep_those_behind_it(fixture: &Fixture, org: OrgId, store: &Store) {
         fixture.queued(org).await;
         fixture.broken_organization().await;
         let later = fixture.now() + Duration::from_hours(2);
@@ -56,8 +47,7 @@ both! {
         fixture.harm("DELETE FROM organization WHERE id = 'broken'", vals![]).await;
     }
 
-    async fn a_late_or_replaced_run_that_cannot_be_read_does_not_keep_those_behind_it(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn a_late_or_replaced_run_that_cannot_be_read_does_not_keep_those_behind_it(fixture: &Fixture, org: OrgId, store: &Store) {
         let run = fixture.queued(org).await;
         fixture.harm("INSERT INTO late_run (run_id, org_id, created_at) VALUES ('broken', 'x', 1)", vals![]).await;
         fixture.harm("INSERT INTO late_run (run_id, org_id, created_at) VALUES ($1, $2, 1)", vals![run, org]).await;
@@ -66,16 +56,12 @@ both! {
         fixture.harm("INSERT INTO replaced_run (run_id, org_id) VALUES ('broken', 'x')", vals![]).await;
         fixture.harm("INSERT INTO replaced_run (run_id, org_id) VALUES ($1, $2)", vals![run, org]).await;
         let replaced: Vec<RunId> = all(async |after| store.replaced_runs(after, 1).await)
-            .await
-            .into_iter()
-            .map(|replaced| replaced.run)
-            .collect();
+            .await.into_iter().map(|replaced| replaced.run).collect();
         assert_eq!(replaced, [run]);
         fixture.harm("DELETE FROM replaced_run", vals![]).await;
     }
 
-    async fn a_schedule_that_cannot_be_read_does_not_keep_the_occurrences_of_those_behind_it(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn a_schedule_that_cannot_be_read_does_not_keep_the_occurrences_of_those_behind_it(fixture: &Fixture, org: OrgId, store: &Store) {
         let (broken, whole) = (fixture.schedule(org).await, fixture.schedule(org).await);
         for row in [&broken, &whole] {
             store.record_fires(fixture.start_next(row)).await.unwrap();
@@ -89,8 +75,7 @@ both! {
         fixture.harm("UPDATE schedule SET id = $1 WHERE id = 'broken'", vals![broken.id]).await;
     }
 
-    async fn a_held_run_that_cannot_be_read_does_not_hide_the_others(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_held_run_that_cannot_be_read_does_not_hide_the_others(fixture: &Fixture, org: OrgId, node: NodeId) {
         let [nameless, odd, whole] = [
             fixture.running(org, node).await.run,
             fixture.running(org, node).await.run,
@@ -106,8 +91,7 @@ both! {
         fixture.harm("UPDATE run SET status = 'running' WHERE id = $1", vals![odd]).await;
     }
 
-    async fn content_that_cannot_be_read_or_marked_does_not_keep_the_rest_from_the_sweep(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn content_that_cannot_be_read_or_marked_does_not_keep_the_rest_from_the_sweep(fixture: &Fixture, org: OrgId, store: &Store) {
         let mut blobs = Vec::new();
         for byte in 0..4 {
             blobs.push(store.reserve_blob(fixture.new_blob(org, byte)).await.unwrap());
@@ -126,8 +110,7 @@ both! {
         fixture.harm("UPDATE organization_storage SET bytes = 0", vals![]).await;
     }
 
-    async fn content_that_cannot_be_marked_does_not_keep_the_rest_from_the_sweep(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn content_that_cannot_be_marked_does_not_keep_the_rest_from_the_sweep(fixture: &Fixture, org: OrgId) {
         let mut blobs = Vec::new();
         for byte in 0..5 {
             let new = fixture.new_blob(org, byte);
@@ -148,7 +131,7 @@ both! {
         };
         let execute = async |statements: &'static [&'static str]| {
             for sql in statements {
-                fixture.store.db.write(move |tx| tx.exec(sql, vals![]).map(drop)).await.unwrap();
+                fixture.sql(sql, vals![]).await;
             }
         };
         for blob in &blobs[..3] {

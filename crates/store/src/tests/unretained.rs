@@ -2,20 +2,12 @@
 //! their node.
 
 use proptest::prelude::*;
-use sortie_api::{Micros, OrgId, RunStatus, RunUsage};
+use sortie_api::RunUsage;
 
-use super::{
-    both,
-    fixture::{Fixture, after, of_calls, sweep},
-};
-use crate::{
-    Error,
-    db::{Tx, vals},
-    nodes::NodeId,
-    runs::{
-        Cancelled, ContentHolder, Counted, Fence, PlainError, RunFilter, Sweep,
-        sweep::{Answers, Ending, give_up},
-    },
+use super::prelude::*;
+use crate::runs::{
+    ContentHolder, PlainError,
+    sweep::{Answers, Ending, give_up},
 };
 
 /// Creates a run that a worker works on and whose content only `node` has.
@@ -37,8 +29,7 @@ fn counted(events: i64, cost: u64) -> Counted {
 }
 
 both! {
-    async fn only_the_node_that_has_it_claims_it_and_its_budget_leaves_room_for_the_surcharge(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn only_the_node_that_has_it_claims_it_and_its_budget_leaves_room_for_the_surcharge(fixture: &Fixture, org: OrgId) {
         let (own, other) = (fixture.node().await, fixture.node().await);
         let new = fixture.new_unretained(org, own);
         fixture.store.create_run(new.clone()).await.unwrap();
@@ -66,8 +57,7 @@ both! {
         fixture.check().await;
     }
 
-    async fn the_limit_of_an_organization_holds_for_them_too(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn the_limit_of_an_organization_holds_for_them_too(fixture: &Fixture, org: OrgId, node: NodeId) {
         let waits = fixture.new_unretained(org, node);
         fixture.store.create_run(waits.clone()).await.unwrap();
         // A waiting run does not count against the limit.
@@ -81,8 +71,7 @@ both! {
         assert_eq!(claim().await.len(), 1);
     }
 
-    async fn events_are_counted_and_the_surcharge_is_added_to_the_cost(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn events_are_counted_and_the_surcharge_is_added_to_the_cost(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = at_work(fixture, org, node).await;
         fixture.store.append_unretained(fence, counted(3, 11)).await.unwrap();
         let run = fixture.get(org, fence.run).await;
@@ -110,8 +99,7 @@ both! {
         assert_eq!(statuses, [(fence.run, RunStatus::Succeeded)]);
     }
 
-    async fn one_that_is_cancelled_stores_no_event_and_is_settled_with_the_surcharge(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn one_that_is_cancelled_stores_no_event_and_is_settled_with_the_surcharge(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = at_work(fixture, org, node).await;
         let cancelled = fixture.store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
         assert!(matches!(cancelled, Cancelled::Now(run) if run.billing_pending));
@@ -126,9 +114,7 @@ both! {
         fixture.check().await;
     }
 
-    async fn an_answer_that_is_stored_while_a_sweep_gives_its_run_up_stays(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let lost = fixture.node().await;
+    async fn an_answer_that_is_stored_while_a_sweep_gives_its_run_up_stays(fixture: &Fixture, org: OrgId, lost: NodeId) {
         let fence = at_work(fixture, org, lost).await;
         fixture.store.finish_unretained(fence, fixture.unretained_finish()).await.unwrap();
         let ids = serde_json::to_string(&[fence.run]).unwrap();
@@ -140,8 +126,7 @@ both! {
         assert_eq!(fixture.store.content_of(lost).await.unwrap(), [fence.run]);
     }
 
-    async fn a_content_whose_row_names_an_earlier_identity_is_adopted(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_content_whose_row_names_an_earlier_identity_is_adopted(fixture: &Fixture, org: OrgId) {
         let earlier = fixture.node_named("a").await;
         let (waits, works) = (fixture.new_unretained(org, earlier), at_work(fixture, org, earlier).await);
         fixture.store.create_run(waits.clone()).await.unwrap();
@@ -156,8 +141,7 @@ both! {
         assert_eq!(refused.unwrap_err(), Error::Fenced);
     }
 
-    async fn one_that_names_an_earlier_identity_of_its_node_is_not_recorded(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn one_that_names_an_earlier_identity_of_its_node_is_not_recorded(fixture: &Fixture, org: OrgId) {
         let earlier = fixture.node_named("a").await;
         let new = fixture.new_unretained(org, earlier);
         fixture.node_named("a").await;
@@ -166,9 +150,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM run").await, 0);
     }
 
-    async fn those_of_a_lost_node_are_interrupted_and_never_taken_over(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (lost, other) = (fixture.node().await, fixture.node().await);
+    async fn those_of_a_lost_node_are_interrupted_and_never_taken_over(fixture: &Fixture, org: OrgId, lost: NodeId, other: NodeId) {
         let works = at_work(fixture, org, lost).await;
         fixture.store.append_unretained(works, counted(1, 100)).await.unwrap();
         let waits = fixture.new_unretained(org, lost);
@@ -215,8 +197,7 @@ both! {
         fixture.check().await;
     }
 
-    async fn a_node_that_was_declared_lost_has_what_is_still_in_its_memory_again(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_node_that_was_declared_lost_has_what_is_still_in_its_memory_again(fixture: &Fixture, org: OrgId) {
         let (node, other) = (fixture.node_named("a").await, fixture.node().await);
         let (held, dropped) = (at_work(fixture, org, node).await, at_work(fixture, org, node).await);
         for fence in [held, dropped] {
@@ -249,8 +230,7 @@ both! {
         fixture.check().await;
     }
 
-    async fn the_next_process_of_a_node_gives_up_the_answers_of_the_one_before_at_once(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn the_next_process_of_a_node_gives_up_the_answers_of_the_one_before_at_once(fixture: &Fixture, org: OrgId) {
         let (node, stays) = (fixture.node_named("a").await, fixture.node_named("b").await);
         let (gone, kept) = (at_work(fixture, org, node).await, at_work(fixture, org, stays).await);
         for fence in [gone, kept] {
@@ -267,8 +247,7 @@ both! {
         assert_eq!(fixture.store.content_holder(org, gone.run).await.unwrap(), None);
     }
 
-    async fn a_run_that_is_recorded_after_its_content_was_forgotten_is_given_up(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_run_that_is_recorded_after_its_content_was_forgotten_is_given_up(fixture: &Fixture, org: OrgId, node: NodeId) {
         let new = fixture.new_unretained(org, node);
         fixture.store.db.faults().lose_answer();
         assert!(matches!(fixture.store.create_run(new.clone()).await, Err(Error::Unavailable(_))));
@@ -283,9 +262,7 @@ both! {
         fixture.check().await;
     }
 
-    async fn one_whose_claim_lost_its_answer_is_claimed_again_by_its_node_alone(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (node, other) = (fixture.node().await, fixture.node().await);
+    async fn one_whose_claim_lost_its_answer_is_claimed_again_by_its_node_alone(fixture: &Fixture, org: OrgId, node: NodeId, other: NodeId) {
         let new = fixture.new_unretained(org, node);
         fixture.store.create_run(new.clone()).await.unwrap();
         let claim = async |node| fixture.store.claim_named(node, vec![new.id], Some(1), fixture.now()).await;
@@ -300,8 +277,7 @@ both! {
         fixture.check().await;
     }
 
-    async fn its_position_tells_of_a_finish_whose_answer_was_lost(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn its_position_tells_of_a_finish_whose_answer_was_lost(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = at_work(fixture, org, node).await;
         fixture.store.db.faults().lose_answer();
         let finish = fixture.unretained_finish();
@@ -314,8 +290,7 @@ both! {
         assert_eq!(fixture.store.position(fixture.run_id()).await, Err(Error::NotFound));
     }
 
-    async fn one_that_was_cancelled_is_settled_once_when_its_content_was_forgotten_before_its_node_was_lost(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn one_that_was_cancelled_is_settled_once_when_its_content_was_forgotten_before_its_node_was_lost(fixture: &Fixture, org: OrgId) {
         let (lost, other) = (fixture.node().await, fixture.node().await);
         let fence = at_work(fixture, org, lost).await;
         fixture.store.append_unretained(fence, counted(1, 100)).await.unwrap();
@@ -333,17 +308,14 @@ both! {
         }
     }
 
-    async fn one_that_its_node_holds_without_a_task_is_ended(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn one_that_its_node_holds_without_a_task_is_ended(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = at_work(fixture, org, node).await;
         let swept = fixture.store.retake_held(node, vec![fence.run], fixture.now(), Micros::ZERO).await.unwrap();
         assert_eq!((swept.ended, swept.taken.len()), (vec![(org, fence.run)], 0));
         fixture.check().await;
     }
 
-    async fn a_node_that_stops_gives_up_its_own_alone(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let (stops, stays) = (fixture.node().await, fixture.node().await);
+    async fn a_node_that_stops_gives_up_its_own_alone(fixture: &Fixture, org: OrgId, stops: NodeId, stays: NodeId) {
         let (ours, theirs) = (fixture.new_unretained(org, stops), fixture.new_unretained(org, stays));
         for new in [&ours, &theirs] {
             fixture.store.create_run(new.clone()).await.unwrap();
@@ -356,27 +328,22 @@ both! {
         fixture.check().await;
     }
 
-    async fn a_node_that_stops_gives_up_more_than_a_transaction_takes(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn a_node_that_stops_gives_up_more_than_a_transaction_takes(fixture: &Fixture, org: OrgId, node: NodeId) {
         let new = fixture.new_unretained(org, node);
         fixture.store.create_run(new.clone()).await.unwrap();
         // Contents whose runs are gone fill two transactions.
-        let many = move |tx: &mut dyn Tx| {
-            tx.exec(
+        assert_eq!(fixture.store.db.write(move |tx| tx.exec(
                 "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) \
                  INSERT INTO unretained (run_id, node_id) SELECT 'run_' || i, CAST($1 AS BIGINT) FROM n",
                 vals![node],
-            )
-        };
-        assert_eq!(fixture.store.db.write(many).await, Ok(1_000));
+            )).await, Ok(1_000));
         let ended = fixture.store.abandon_content(node, fixture.now(), Micros::ZERO).await.unwrap();
         assert_eq!(ended, [(org, new.id)]);
         assert_eq!(fixture.count("SELECT COUNT(*) FROM unretained").await, 0);
         fixture.check().await;
     }
 
-    async fn an_idempotency_key_finds_one_and_its_definition_was_never_kept(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn an_idempotency_key_finds_one_and_its_definition_was_never_kept(fixture: &Fixture, org: OrgId, node: NodeId) {
         let mut new = fixture.new_unretained(org, node);
         new.idempotency_key = Some("once".to_owned());
         fixture.store.create_run(new.clone()).await.unwrap();

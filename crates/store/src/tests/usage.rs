@@ -1,27 +1,21 @@
 //! Usage against a model: the sums over all runs, however many of them are counted and deleted meanwhile.
 
-use std::{collections::BTreeMap, time::Duration};
-
 use proptest::{
     prelude::*,
     strategy::ValueTree as _,
-    test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
+    test_runner::{Config, RngAlgorithm, TestRng},
 };
 use sortie_api::{
-    KeyId, Micros, OrgId, RunId, RunUsage, Timestamp,
+    RunUsage,
     usage::{Day, UsageDimension, UsageFigures, UsageRow},
 };
 
-use super::{
-    both,
-    fixture::{Fixture, of_calls},
-};
+use super::prelude::*;
 use crate::{
     Result,
-    access::By,
-    db::{Row, vals},
+    db::Row,
     money::{CountedPart, Unsettled, UsagePart, UsagePosition, UsageQuery},
-    runs::{Batch, Created, Expiry, Labels, NewRun, OpenCallbacks, Undeletable},
+    runs::Undeletable,
 };
 
 const HOUR: i64 = 3_600_000_000;
@@ -211,18 +205,10 @@ impl Model<'_> {
     async fn ask(&self, org: OrgId, from: i64, days: i64, by: usize) {
         let from = Day::of(Timestamp::from_micros(START)).plus(from);
         let to = from.plus(days);
-        let all = [
-            UsageDimension::Day,
-            UsageDimension::Workflow,
-            UsageDimension::Model,
-            UsageDimension::Key,
-        ];
-        let by: Vec<_> = all
-            .into_iter()
-            .enumerate()
-            .filter(|(at, _)| by >> at & 1 == 1)
-            .map(|(_, one)| one)
-            .collect();
+        use UsageDimension as By;
+        let all = [By::Day, By::Workflow, By::Model, By::Key].into_iter();
+        let wanted = all.enumerate().filter(|(at, _)| by >> at & 1 == 1);
+        let by: Vec<_> = wanted.map(|(_, one)| one).collect();
         let asked = |dimension| by.contains(&dimension);
         let mut expected: BTreeMap<_, UsageFigures> = BTreeMap::new();
         for used in self.runs.iter().filter(|used| used.org == org) {
@@ -436,13 +422,11 @@ async fn usage_is_the_sum_of_what_was_run_on_postgres() {
 }
 
 both! {
-    async fn sums_stop_at_the_largest_integer(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn sums_stop_at_the_largest_integer(fixture: &Fixture, org: OrgId, node: NodeId) {
         for _ in 0..2 {
-            let fence = fixture.running(org, node).await;
-            fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+            fixture.finished(org, node).await;
         }
-        let change = async |sql| fixture.store.db.write(move |tx| tx.exec(sql, vals![])).await.unwrap();
+        let change = async |sql| fixture.sql(sql, vals![]).await;
         change("UPDATE run SET input_tokens = 9223372036854775807, tool_calls = 4611686018427387904, output_tokens = 4294967295").await;
         let day = Day::of(fixture.now());
         let query = UsageQuery { from: day, to: day, by: Vec::new(), after: None, limit: 10 };
@@ -463,9 +447,7 @@ both! {
         }
     }
 
-    async fn an_hour_waits_for_its_runs_to_be_settled_and_those_behind_wait_for_it(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn an_hour_waits_for_its_runs_to_be_settled_and_those_behind_wait_for_it(fixture: &Fixture, org: OrgId, node: NodeId) {
         let waiting = fixture.queued(org).await;
         let later = fixture.now() + Duration::from_hours(30);
         let due = fixture.store.usage_due(later, None, 10).await.unwrap().items[0].1.unwrap();
@@ -483,8 +465,7 @@ both! {
         assert_eq!(fixture.count("SELECT cost_micros FROM usage_day").await, 9);
     }
 
-    async fn an_hour_leaves_out_no_more_runs_than_it_may_and_these_stay_until_they_are_counted(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn an_hour_leaves_out_no_more_runs_than_it_may_and_these_stay_until_they_are_counted(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         fixture.queued(org).await;
         let later = fixture.now() + Duration::from_hours(30);
@@ -501,13 +482,8 @@ both! {
         assert_eq!((seen.late_runs, seen.oldest_late_run_at), (2, Some(oldest)));
         fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
         // Retention leaves it until it is counted.
-        let expiry = Expiry {
-            org,
-            finished_before: later,
-            created_before: due.hour_end(),
-            check_at: later,
-            open_callbacks: OpenCallbacks::Wait,
-        };
+        let (created_before, open_callbacks) = (due.hour_end(), OpenCallbacks::Wait);
+        let expiry = Expiry { org, finished_before: later, created_before, check_at: later, open_callbacks };
         let batch = Batch { runs: 10, events: 100 };
         assert_eq!(fixture.store.delete_expired_runs(expiry, batch, &mut Undeletable::default()).await.unwrap().runs, 0);
         let late = fixture.store.late_runs(None, 10).await.unwrap().items;
@@ -519,11 +495,9 @@ both! {
         assert_eq!(fixture.store.delete_expired_runs(expiry, batch, &mut Undeletable::default()).await.unwrap().runs, 1);
     }
 
-    async fn an_hour_is_counted_in_parts_and_a_moment_is_not_parted(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn an_hour_is_counted_in_parts_and_a_moment_is_not_parted(fixture: &Fixture, org: OrgId, node: NodeId) {
         for _ in 0..5 {
-            let fence = fixture.running(org, node).await;
-            fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+            fixture.finished(org, node).await;
         }
         let later = fixture.now() + Duration::from_hours(30);
         let counted = async |runs| {
@@ -538,17 +512,15 @@ both! {
         let again = "DELETE FROM usage_day; UPDATE organization SET usage_until = 0; \
                      UPDATE run SET created_at = (SELECT MIN(r.created_at) FROM run r)";
         for change in again.split(';') {
-            fixture.store.db.write(move |tx| tx.exec(change, vals![]).map(drop)).await.unwrap();
+            fixture.sql(change, vals![]).await;
         }
         assert_eq!(counted(2).await, 5, "all are of one moment");
         assert_eq!(fixture.store.usage_due_of(org, later).await, Ok(None));
     }
 
-    async fn many_runs_are_counted_without_those_at_work_and_up_to_the_first_that_waits(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
+    async fn many_runs_are_counted_without_those_at_work_and_up_to_the_first_that_waits(fixture: &Fixture, org: OrgId, node: NodeId) {
         let finishes = async || {
-            let fence = fixture.running(org, node).await;
-            fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+            fixture.finished(org, node).await;
         };
         finishes().await;
         let at_work = fixture.running(org, node).await;
@@ -578,10 +550,8 @@ both! {
         assert_eq!(fixture.count(of_months).await, 3, "the sums of months have the same");
     }
 
-    async fn a_month_is_read_from_its_own_sums(fixture: &Fixture) {
-        let (org, node) = (fixture.org().await, fixture.node().await);
-        let fence = fixture.running(org, node).await;
-        fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
+    async fn a_month_is_read_from_its_own_sums(fixture: &Fixture, org: OrgId, node: NodeId) {
+        fixture.finished(org, node).await;
         let later = fixture.now() + Duration::from_hours(30);
         let due = fixture.store.usage_due_of(org, later).await.unwrap().unwrap();
         fixture.store.count_usage(due, leaving(0)).await.unwrap();
@@ -601,8 +571,7 @@ both! {
         assert_eq!(runs(today, today.next_month(), Vec::new()).await, 100);
     }
 
-    async fn usage_is_of_one_organization_and_its_rows_are_limited(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
+    async fn usage_is_of_one_organization_and_its_rows_are_limited(fixture: &Fixture, org: OrgId, other: OrgId) {
         let mut new = fixture.new_run(org);
         let day = Day::of(new.created_at);
         for number in 0..5 {

@@ -1,25 +1,13 @@
-use std::time::Duration;
+use sortie_api::Run;
 
-use sortie_api::{Micros, Run, RunStatus};
-
-use super::{
-    both,
-    fixture::{after, of_calls, usage},
-};
-use crate::{
-    Error,
-    db::vals,
-    runs::{Cancelled, Fence, FinalCost},
-};
+use super::{fixture::usage, prelude::*};
 
 fn micros(amount: u64) -> Micros {
     Micros::new(amount).unwrap()
 }
 
 both! {
-    async fn a_run_goes_from_queued_to_succeeded(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn a_run_goes_from_queued_to_succeeded(fixture: &Fixture, org: OrgId, node: NodeId) {
         let id = fixture.queued(org).await;
         let claim = fixture.claim_one(node).await;
         let fence = fixture.start(claim.fence).await.unwrap();
@@ -45,9 +33,7 @@ both! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM queue").await, 0);
     }
 
-    async fn a_failed_run_keeps_its_error(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn a_failed_run_keeps_its_error(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         let finish = fixture.finish(RunStatus::Failed, None, Some("it broke"));
         let run = fixture.store.finish_run(fence, finish).await.unwrap();
@@ -55,9 +41,7 @@ both! {
         assert_eq!(fixture.get(org, fence.run).await.error.as_deref(), Some("it broke"));
     }
 
-    async fn a_run_may_fail_while_it_starts_but_not_succeed(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn a_run_may_fail_while_it_starts_but_not_succeed(fixture: &Fixture, org: OrgId, node: NodeId) {
         let id = fixture.queued(org).await;
         let fence = fixture.claim_one(node).await.fence;
         let refused = fixture.store.finish_run(fence, fixture.succeeded("x")).await.unwrap_err();
@@ -67,17 +51,13 @@ both! {
         fixture.store.finish_run(fence, finish).await.unwrap();
     }
 
-    async fn a_run_does_not_start_twice(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn a_run_does_not_start_twice(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         let refused = fixture.start(fence).await.unwrap_err();
         assert!(matches!(refused, Error::Conflict(_)), "{refused}");
     }
 
-    async fn a_run_does_not_finish_with_a_status_that_is_not_final(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn a_run_does_not_finish_with_a_status_that_is_not_final(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         let finish = fixture.finish(RunStatus::Running, None, None);
         let refused = fixture.store.finish_run(fence, finish).await.unwrap_err();
@@ -85,9 +65,7 @@ both! {
         assert_eq!(fixture.get(org, fence.run).await.status, RunStatus::Running);
     }
 
-    async fn the_writes_of_an_old_attempt_are_fenced(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn the_writes_of_an_old_attempt_are_fenced(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         for stale in [
             Fence { attempt: fence.attempt - 1, ..fence },
@@ -109,9 +87,7 @@ both! {
         fixture.store.finish_run(fence, fixture.succeeded("fresh")).await.unwrap();
     }
 
-    async fn a_worker_of_a_cancelled_run_is_fenced(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn a_worker_of_a_cancelled_run_is_fenced(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         let at = fixture.now();
         let Cancelled::Now(run) = fixture.store.cancel_run(org, fence.run, at).await.unwrap() else {
@@ -127,9 +103,7 @@ both! {
         assert_eq!(fixture.append(caught_up, vec![], micros(1)).await.unwrap_err(), Error::Fenced);
     }
 
-    async fn a_queued_run_is_cancelled_and_never_claimed(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn a_queued_run_is_cancelled_and_never_claimed(fixture: &Fixture, org: OrgId, node: NodeId) {
         let id = fixture.queued(org).await;
         fixture.store.cancel_run(org, id, fixture.now()).await.unwrap();
         assert!(fixture.claim(node, 10).await.is_empty());
@@ -137,17 +111,14 @@ both! {
         assert_eq!(fixture.get(org, id).await.started_at, None);
     }
 
-    async fn cancel_keeps_the_cost_recorded_so_far(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn cancel_keeps_the_cost_recorded_so_far(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         fixture.append(fence, vec![], micros(9)).await.unwrap();
         fixture.store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
         assert_eq!(fixture.get(org, fence.run).await.cost_micros, micros(9));
     }
 
-    async fn a_run_that_no_worker_holds_is_settled_by_its_cancellation(fixture: &Fixture) {
-        let org = fixture.org().await;
+    async fn a_run_that_no_worker_holds_is_settled_by_its_cancellation(fixture: &Fixture, org: OrgId) {
         let id = fixture.queued(org).await;
         fixture.store.cancel_run(org, id, fixture.now()).await.unwrap();
         let run = fixture.get(org, id).await;
@@ -156,9 +127,7 @@ both! {
         assert_eq!(fixture.store.settle_run(id, 0, of_calls(micros(1)), Vec::new()).await.unwrap_err(), Error::Fenced);
     }
 
-    async fn a_run_that_is_cancelled_under_its_worker_is_settled_by_its_report(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn a_run_that_is_cancelled_under_its_worker_is_settled_by_its_report(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.cancelled(org, node).await;
         let pending = fixture.get(org, fence.run).await;
         assert!(pending.billing_pending);
@@ -175,9 +144,7 @@ both! {
         assert_eq!(settle(fence.attempt).await.unwrap_err(), Error::Fenced);
     }
 
-    async fn events_that_a_cancel_kept_out_follow_it_with_the_report(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn events_that_a_cancel_kept_out_follow_it_with_the_report(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         fixture.append(fence, vec![fixture.called(micros(5))], micros(5)).await.unwrap();
         fixture.store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
@@ -209,9 +176,7 @@ both! {
         fixture.check().await;
     }
 
-    async fn a_follower_gets_the_run_with_its_last_event_alone(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn a_follower_gets_the_run_with_its_last_event_alone(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.cancelled(org, node).await;
         let followed = fixture.store.follow(org, fence.run, 0, 100).await.unwrap();
         assert!(followed.run.is_some_and(|listed| listed.run.billing_pending));
@@ -225,9 +190,7 @@ both! {
         assert!(rest.run.is_some_and(|listed| !listed.run.billing_pending));
     }
 
-    async fn time_after_the_cancel_costs_nothing(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn time_after_the_cancel_costs_nothing(fixture: &Fixture, org: OrgId, node: NodeId) {
         // 2.5 s at 7 micros, rounded up.
         for (reported, charged) in [(1_000, 18), (3, 3)] {
             let fence = fixture.cancelled(org, node).await;
@@ -243,13 +206,11 @@ both! {
         }
     }
 
-    async fn the_cost_of_a_cancelled_run_is_within_its_budget_whatever_its_worker_reports(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn the_cost_of_a_cancelled_run_is_within_its_budget_whatever_its_worker_reports(fixture: &Fixture, org: OrgId, node: NodeId) {
         for (percent, surcharge) in [(0_i64, 0), (25, 200)] {
             let fence = fixture.cancelled(org, node).await;
             let sql = "UPDATE run SET max_cost_micros = 1000, surcharge_percent = $2 WHERE id = $1";
-            fixture.store.db.write(move |tx| tx.exec(sql, vals![fence.run, percent])).await.unwrap();
+            fixture.sql(sql, vals![fence.run, percent]).await;
             let events = vec![fixture.called(micros(5_000))];
             let settled = fixture.store.settle_run(fence.run, fence.attempt, of_calls(micros(5_000)), events).await;
             let run = fixture.get(org, fence.run).await;
@@ -258,9 +219,7 @@ both! {
         }
     }
 
-    async fn only_a_cancelled_run_is_settled(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn only_a_cancelled_run_is_settled(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         let refused = fixture.store.settle_run(fence.run, fence.attempt, of_calls(micros(1)), Vec::new()).await.unwrap_err();
         assert_eq!(refused, Error::Fenced);
@@ -270,9 +229,7 @@ both! {
         assert_eq!(fixture.get(org, fence.run).await.cost_micros, micros(42));
     }
 
-    async fn cancel_of_a_finished_run_returns_it_unchanged(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn cancel_of_a_finished_run_returns_it_unchanged(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         let run = fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
         let Cancelled::AlreadyFinal(same) =
@@ -284,9 +241,7 @@ both! {
         assert_eq!(fixture.get(org, fence.run).await, run);
     }
 
-    async fn cancel_of_a_finished_run_leaves_its_large_output_out(fixture: &Fixture) {
-        let org = fixture.org().await;
-        let node = fixture.node().await;
+    async fn cancel_of_a_finished_run_leaves_its_large_output_out(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         let run = fixture.store.finish_run(fence, fixture.succeeded(&"x".repeat(20_000))).await.unwrap();
         let Cancelled::AlreadyFinal(same) =
@@ -298,8 +253,7 @@ both! {
         assert_eq!(same.run, Run { output: None, ..run });
     }
 
-    async fn a_run_of_another_organization_is_not_found(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
+    async fn a_run_of_another_organization_is_not_found(fixture: &Fixture, org: OrgId, other: OrgId) {
         let id = fixture.queued(org).await;
         let store = &fixture.store;
         assert_eq!(store.get_run(other, id).await.unwrap_err(), Error::NotFound);

@@ -1,13 +1,5 @@
-use sortie_api::{OrgId, Timestamp};
-
-use super::{both, fixture::Fixture};
-use crate::{
-    Error,
-    access::Audit,
-    db::vals,
-    runs::LargeText,
-    workflows::{PutWorkflow, SavedWorkflow, WorkflowRow},
-};
+use super::prelude::*;
+use crate::workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};
 
 impl Fixture {
     /// Creates an entry of the audit log for an action of now.
@@ -98,8 +90,7 @@ fn summary(name: &str, description: &str) -> (String, String) {
 }
 
 both! {
-    async fn a_workflow_is_saved_found_listed_and_deleted(fixture: &Fixture) {
-        let (org, other, store) = (fixture.org().await, fixture.org().await, &fixture.store);
+    async fn a_workflow_is_saved_found_listed_and_deleted(fixture: &Fixture, org: OrgId, other: OrgId, store: &Store) {
         for (org, name) in [(org, "b"), (org, "a"), (other, "c")] {
             let saved = fixture.put_workflow(org, name, "x").await.unwrap();
             assert!(matches!(saved, SavedWorkflow::Created(_)));
@@ -127,8 +118,7 @@ both! {
         assert_eq!(fixture.audited(other).await, [told("workflow.put", "c")]);
     }
 
-    async fn each_change_raises_the_revision_and_the_same_again_is_none(fixture: &Fixture) {
-        let (org, store) = (fixture.org().await, &fixture.store);
+    async fn each_change_raises_the_revision_and_the_same_again_is_none(fixture: &Fixture, org: OrgId, store: &Store) {
         let put = async |prompt| {
             let audit = fixture.audit_of(org, "workflow.put", "a");
             let at = audit.at;
@@ -145,8 +135,7 @@ both! {
         assert_eq!(fixture.audited(org).await.len(), 2);
     }
 
-    async fn a_large_definition_is_read_by_itself_as_long_as_it_is_the_same(fixture: &Fixture) {
-        let (org, other, store) = (fixture.org().await, fixture.org().await, &fixture.store);
+    async fn a_large_definition_is_read_by_itself_as_long_as_it_is_the_same(fixture: &Fixture, org: OrgId, other: OrgId, store: &Store) {
         fixture.put_workflow(org, "a", "x").await.unwrap();
         assert_eq!(store.workflow_record(org, "a").await.unwrap(), store.get_workflow(org, "a").await.unwrap());
         let large = "x".repeat(20_000);
@@ -164,8 +153,7 @@ both! {
         assert_eq!(store.workflow_record(other, "a").await.unwrap_err(), Error::NotFound);
     }
 
-    async fn a_workflow_that_a_schedule_uses_is_kept(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
+    async fn a_workflow_that_a_schedule_uses_is_kept(fixture: &Fixture, org: OrgId, other: OrgId) {
         for (org, name) in [(org, "a"), (org, "b"), (other, "a")] {
             fixture.put_workflow(org, name, "x").await.unwrap();
         }
@@ -179,8 +167,7 @@ both! {
         assert_eq!(fixture.store.workflow_names(org).await.unwrap(), ["a"]);
     }
 
-    async fn the_number_of_workflows_has_a_limit_and_replacing_is_free_of_it(fixture: &Fixture) {
-        let (org, other) = (fixture.org().await, fixture.org().await);
+    async fn the_number_of_workflows_has_a_limit_and_replacing_is_free_of_it(fixture: &Fixture, org: OrgId, other: OrgId) {
         for number in 0..10 {
             fixture.put_workflow(org, &number.to_string(), "x").await.unwrap();
         }

@@ -1,9 +1,8 @@
 //! Commands of the model test.
 
 use proptest::prelude::*;
-use sortie_api::RunStatus;
 
-use crate::{runs::Fence, tests::fixture::after};
+use crate::tests::prelude::*;
 
 /// Command of a client, a worker or a node. Indexes are taken modulo the number of objects.
 #[derive(Clone, Debug)]
