@@ -250,6 +250,8 @@ fn call_id(piece: &Content) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use sortie_testkit::list;
+
     use super::*;
     use crate::{content::ToolContent, model::ToolCall};
 
@@ -336,34 +338,13 @@ mod tests {
 
     #[test]
     fn an_entry_is_a_json_object_that_comes_back_the_same() {
-        for entry in [
-            reply(1, &["a"]),
-            intent(1, "a", Effect::Outside),
-            result(1, "a"),
-            entry(
-                2,
-                What::Correction {
-                    text: "again".to_owned(),
-                },
-            ),
-            entry(
-                2,
-                What::Compacted {
-                    summary: "so".to_owned(),
-                    turns: 3,
-                },
-            ),
-            entry(2, What::Trimmed { turns: 3 }),
-            entry(2, What::ThinkingDropped),
-            entry(2, What::FellBack),
-            entry(
-                2,
-                What::Note {
-                    kind: NoteKind::Ending,
-                    text: "now".to_owned(),
-                },
-            ),
-        ] {
+        for entry in list! {
+            reply(1, &["a"]), intent(1, "a", Effect::Outside), result(1, "a"),
+            entry(2, What::Correction { text: "again".to_owned() }),
+            entry(2, What::Compacted { summary: "so".to_owned(), turns: 3 }), entry(2, What::Trimmed { turns: 3 }),
+            entry(2, What::ThinkingDropped), entry(2, What::FellBack),
+            entry(2, What::Note { kind: NoteKind::Ending, text: "now".to_owned() }),
+        } {
             let stored = serde_json::to_string(&entry).unwrap();
             assert!(stored.starts_with('{'));
             let back: Entry = serde_json::from_str(&stored).unwrap();

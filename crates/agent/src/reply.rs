@@ -141,6 +141,7 @@ pub(crate) fn tool_calls(content: &[Content]) -> Vec<ToolCall> {
 #[cfg(test)]
 mod tests {
     use serde_json::value::RawValue;
+    use sortie_testkit::rows;
 
     use super::*;
     use crate::compact::compact_object;
@@ -174,25 +175,18 @@ mod tests {
 
     #[test]
     fn every_call_has_an_id_of_its_own_in_the_whole_run() {
-        for (reply, before, expected) in [
-            (
-                &["a", "a", "", "", "a_2"][..],
-                &[][..],
-                &["a", "a_2", "call00003", "call00004", "a_2_5"][..],
-            ),
-            (&["x", "y"], &[], &["x", "y"]),
-            (&["call_0", "call_1"], &["call_0"], &["call_0_2", "call_1"]),
+        for (reply, before, expected) in rows! {
+            &["a", "a", "", "", "a_2"][..], &[][..], &["a", "a_2", "call00003", "call00004", "a_2_5"][..];
+            &["x", "y"], &[], &["x", "y"];
+            &["call_0", "call_1"], &["call_0"], &["call_0_2", "call_1"];
             // Kimi and Ollama begin anew in each reply.
-            (
-                &["functions.shell:0", "functions.shell:1"],
-                &["functions.shell:0", "functions.shell:3"],
-                &["functions.shell:4", "functions.shell:1"],
-            ),
+            &["functions.shell:0", "functions.shell:1"], &["functions.shell:0", "functions.shell:3"],
+                &["functions.shell:4", "functions.shell:1"];
             // Mistral takes nine letters and digits.
-            (&["aB3xK9pQz"], &["aB3xK9pQz", "b"], &["aB3xK9pQ3"]),
-            (&["", ""], &["call00002"], &["call00003", "call00004"]),
-            (&["call00001"], &["call00001"], &["call00002"]),
-        ] {
+            &["aB3xK9pQz"], &["aB3xK9pQz", "b"], &["aB3xK9pQ3"];
+            &["", ""], &["call00002"], &["call00003", "call00004"];
+            &["call00001"], &["call00001"], &["call00002"];
+        } {
             assert_eq!(ids(reply, before), expected, "{reply:?} after {before:?}");
         }
         let long = "x".repeat(40);

@@ -52,37 +52,28 @@ const fn is_odd(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use sortie_testkit::rows;
 
     use super::*;
 
     #[test]
     fn data_is_told_from_text() {
-        for (beginning, expected) in [
-            (
-                &b"\x7fELF\x02\x01\x01\0\0"[..],
-                Some("an ELF file (a program or library)"),
-            ),
-            (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", Some("a PNG picture")),
-            (b"\x1f\x8b\x08\0\0\0", Some("gzip data")),
-            (b"%PDF-1.7\n", Some("a PDF document")),
-            (b"RIFF is a container\n", None),
-            (b"GIF89a\x01\0\x01\0", Some("a GIF picture")),
-            (&[0, 1, 2, 3].repeat(20), Some("unknown data")),
-            (
-                "UTF-16"
-                    .encode_utf16()
-                    .flat_map(u16::to_le_bytes)
-                    .collect::<Vec<_>>()
-                    .repeat(9)
-                    .leak(),
-                Some("unknown data"),
-            ),
-            (b"", None),
-            (b"n\0l", None),
-            (b"./one\0./two\0./three/four\0", None),
-            ("caf\u{e9} \u{2713} \x1b[31mred\x1b[0m\n".as_bytes(), None),
-            (b"caf\xe9 in Latin-1\n", None),
-        ] {
+        for (beginning, expected) in rows! {
+            &b"\x7fELF\x02\x01\x01\0\0"[..], Some("an ELF file (a program or library)");
+            b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", Some("a PNG picture");
+            b"\x1f\x8b\x08\0\0\0", Some("gzip data");
+            b"%PDF-1.7\n", Some("a PDF document");
+            b"RIFF is a container\n", None;
+            b"GIF89a\x01\0\x01\0", Some("a GIF picture");
+            &[0, 1, 2, 3].repeat(20), Some("unknown data");
+            "UTF-16".encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>().repeat(9).leak(),
+                Some("unknown data");
+            b"", None;
+            b"n\0l", None;
+            b"./one\0./two\0./three/four\0", None;
+            "caf\u{e9} \u{2713} \x1b[31mred\x1b[0m\n".as_bytes(), None;
+            b"caf\xe9 in Latin-1\n", None;
+        } {
             assert_eq!(kind(beginning), expected, "{}", beginning.escape_ascii());
         }
     }

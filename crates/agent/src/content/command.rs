@@ -136,6 +136,8 @@ const fn signal_name(signal: i32) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use sortie_testkit::rows;
+
     use super::*;
 
     fn output(exit: ExitKind) -> CommandOutput {
@@ -150,24 +152,18 @@ mod tests {
 
     #[test]
     fn the_end_of_a_command_is_told_with_its_meaning() {
-        for (exit, told) in [
-            (ExitKind::Code(1), "exited with status 1"),
-            (
-                ExitKind::Code(126),
-                "exited with status 126: a file that is not executable, or may not be executed",
-            ),
-            (ExitKind::Code(127), "exited with status 127: command not found"),
-            (
-                ExitKind::Code(137),
-                "exited with status 137: a process of it was ended by SIGKILL",
-            ),
-            (ExitKind::Code(255), "exited with status 255"),
-            (ExitKind::Signal(11), "was ended by signal 11 (SIGSEGV)"),
-            (ExitKind::Signal(40), "was ended by signal 40"),
-            (ExitKind::TimedOut, "was stopped after 5 s"),
-            (ExitKind::Running, "still runs after 5 s"),
-            (ExitKind::Memory, "was stopped: the run's memory limit is reached"),
-        ] {
+        for (exit, told) in rows! {
+            ExitKind::Code(1), "exited with status 1";
+            ExitKind::Code(126), "exited with status 126: a file that is not executable, or may not be executed";
+            ExitKind::Code(127), "exited with status 127: command not found";
+            ExitKind::Code(137), "exited with status 137: a process of it was ended by SIGKILL";
+            ExitKind::Code(255), "exited with status 255";
+            ExitKind::Signal(11), "was ended by signal 11 (SIGSEGV)";
+            ExitKind::Signal(40), "was ended by signal 40";
+            ExitKind::TimedOut, "was stopped after 5 s";
+            ExitKind::Running, "still runs after 5 s";
+            ExitKind::Memory, "was stopped: the run's memory limit is reached";
+        } {
             assert_eq!(output(exit).text(), format!("[the command {told}]\n"));
         }
     }

@@ -1,6 +1,7 @@
 //! Headers of pictures, made by their formats' descriptions.
 
 use proptest::prelude::*;
+use sortie_testkit::list;
 
 use super::*;
 
@@ -94,14 +95,10 @@ fn a_picture_that_ends_early_or_is_broken_is_not_whole() {
         [&length[..], &named, &crc_32(&named).to_be_bytes()].concat()
     };
     let header = [&2_u32.to_be_bytes()[..], &1_u32.to_be_bytes(), &[8, 2, 0, 0, 0]].concat();
-    let png = [
-        b"\x89PNG\r\n\x1a\n".to_vec(),
-        chunk(b"IHDR", &header),
-        chunk(b"tEXt", b"a"),
-        chunk(b"IDAT", b"data"),
-        chunk(b"IEND", b""),
-        b"more".to_vec(),
-    ]
+    let png = list! {
+        b"\x89PNG\r\n\x1a\n".to_vec(), chunk(b"IHDR", &header), chunk(b"tEXt", b"a"), chunk(b"IDAT", b"data"),
+        chunk(b"IEND", b""), b"more".to_vec(),
+    }
     .concat();
     let jpeg = [&jpeg_of(2, 1, b"")[..], b"\xff\xda\0\x02data\xff\xd9\0"].concat();
     let gif = [&gif_of(2, 1)[..], b"\0\0\0data;\0"].concat();

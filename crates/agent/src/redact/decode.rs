@@ -286,6 +286,7 @@ fn nibble(digit: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use sortie_testkit::list;
 
     use super::*;
 
@@ -325,16 +326,9 @@ mod tests {
 
     #[test]
     fn an_escape_that_the_text_ends_in_waits_for_the_rest_only_while_more_may_follow() {
-        for text in [
-            "ab%",
-            "ab%4",
-            r"ab\",
-            r"ab\u00",
-            r"ab\ud83d",
-            r"ab\ud83d\u",
-            "ab&",
-            "ab&#x",
-        ] {
+        for text in list! {
+            "ab%", "ab%4", r"ab\", r"ab\u00", r"ab\ud83d", r"ab\ud83d\u", "ab&", "ab&#x",
+        } {
             let mut open = Decoded::new(plain(text.as_bytes()), text.as_bytes()[2], Tail::Open);
             assert_eq!(
                 open.by_ref().map(|unit| unit.byte).collect::<Vec<_>>(),

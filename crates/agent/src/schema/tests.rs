@@ -2,6 +2,7 @@ use std::{fmt::Write as _, time::Duration, time::Instant};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use sortie_testkit::rows;
 
 use super::*;
 
@@ -135,22 +136,13 @@ fn invalid_schemas_are_refused_with_the_reason() {
 
 #[test]
 fn references_stay_within_the_schema_and_lead_somewhere() {
-    for (reference, error) in [
-        (
-            "https://example.com/s.json",
-            "$ref: must stay within the schema, beginning with `#`",
-        ),
-        (
-            "file:///etc/passwd",
-            "$ref: must stay within the schema, beginning with `#`",
-        ),
-        (
-            "other.json#/a",
-            "$ref: must stay within the schema, beginning with `#`",
-        ),
-        ("#/$defs/none", "$ref: \"#/$defs/none\" leads to nothing"),
-        ("#none", "$ref: \"#none\" leads to nothing"),
-    ] {
+    for (reference, error) in rows! {
+        "https://example.com/s.json", "$ref: must stay within the schema, beginning with `#`";
+        "file:///etc/passwd", "$ref: must stay within the schema, beginning with `#`";
+        "other.json#/a", "$ref: must stay within the schema, beginning with `#`";
+        "#/$defs/none", "$ref: \"#/$defs/none\" leads to nothing";
+        "#none", "$ref: \"#none\" leads to nothing";
+    } {
         assert_eq!(refused(&json!({"properties": {"a": {"$ref": reference}}})), error);
     }
     assert_eq!(

@@ -206,6 +206,7 @@ pub(super) async fn with_files<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use sortie_testkit::list;
 
     use super::*;
 
@@ -221,44 +222,20 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let workdir = Workdir::create(root.path(), "run").unwrap();
         let files = RunFiles::new(&workdir, Level::Namespaces);
-        for text in [
-            "a/b",
-            "././a/b",
-            "a//b/",
-            "/work/a/b",
-            "/work/./x/../a/b",
-            "~/a/b",
-            "file:///work/a/b",
-            "a/c/../b",
-            "a/b\n",
-            "//work//a/b",
-        ] {
+        for text in list! {
+            "a/b", "././a/b", "a//b/", "/work/a/b", "/work/./x/../a/b", "~/a/b", "file:///work/a/b", "a/c/../b",
+            "a/b\n", "//work//a/b",
+        } {
             assert_eq!(files.file(text).unwrap().as_str(), "a/b", "{text}");
         }
-        for here in [
-            None,
-            Some(""),
-            Some("."),
-            Some("./"),
-            Some("./."),
-            Some("/work"),
-            Some("/work/"),
-            Some("~"),
-        ] {
+        for here in list! {
+            None, Some(""), Some("."), Some("./"), Some("./."), Some("/work"), Some("/work/"), Some("~"),
+        } {
             assert_eq!(files.folder(here).unwrap(), None, "{here:?}");
         }
-        for hostile in [
-            "/",
-            "/etc",
-            "..",
-            "a/../..",
-            "./../x",
-            "/work/../etc",
-            "/workshop/a",
-            "/../work",
-            "a\0b",
-            "~root/x\0",
-        ] {
+        for hostile in list! {
+            "/", "/etc", "..", "a/../..", "./../x", "/work/../etc", "/workshop/a", "/../work", "a\0b", "~root/x\0",
+        } {
             let told = told(files.folder(Some(hostile)).unwrap_err());
             assert!(told.starts_with("path: must "), "{hostile}: {told}");
         }

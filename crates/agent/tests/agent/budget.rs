@@ -1,19 +1,8 @@
 //! Money: what a run costs while it runs and when it ends, whatever ends it.
 
-use std::time::Duration;
+use sortie_agent::BudgetSpec;
 
-use serde_json::json;
-use sortie_agent::{
-    BudgetSpec, RunSpec,
-    model::{ModelError, Reply, StopReason, ToolUse, Usage},
-};
-use sortie_api::{Micros, model::ModelPrices};
-use tokio::time::Instant;
-
-use crate::support::{
-    Does, Line, Pretended, Recorder, Scripted, calls, failed, micros, prints, run_agent, run_in, says, shell,
-    spec, succeeded, untouched, workspace,
-};
+use crate::prelude::*;
 
 /// Three and fifteen dollars a million tokens.
 fn prices() -> ModelPrices {
@@ -60,13 +49,11 @@ async fn model_calls_cost_what_the_provider_counted() {
         },
         ..says("ok")
     };
-    let model = Scripted::priced(
-        prices(),
-        vec![used(calls(&[shell("ls")]), 1_000, 20).into(), reply.into()],
-    );
+    let model = Scripted::priced(prices(), script![used(calls(&[shell("ls")]), 1_000, 20), reply]);
     let backend = Pretended::new(&["bash"], |_| prints(""));
-    let (outcome, recorder) = run_in(budgeted(1_000_000, 0), &model, &backend, &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
+    let recorder = play_in(budgeted(1_000_000, 0), &model, &backend, &[])
+        .await
+        .succeeds("ok");
     let costs: Vec<_> = recorder
         .data("model_call")
         .iter()
@@ -84,7 +71,7 @@ async fn an_answer_may_only_be_as_long_as_the_budget_pays_for() {
         stop_reason: StopReason::MaxTokens,
         ..used(says("Half"), 1_000, 400)
     };
-    let model = Scripted::priced(prices(), vec![cut.into()]);
+    let model = Scripted::priced(prices(), script![cut]);
     let (outcome, recorder) = run_in(budgeted(24_000, 0), &model, &untouched(), &[]).await;
     let asked = model.asked()[0].max_tokens;
     assert!((64..1_400).contains(&asked), "{asked}");
@@ -105,7 +92,7 @@ async fn an_answer_may_only_be_as_long_as_the_budget_pays_for() {
 
 #[tokio::test]
 async fn no_call_is_made_that_could_cost_more_than_is_left() {
-    let model = Scripted::priced(prices(), vec![used(calls(&[shell("ls")]), 6_000, 60).into()]);
+    let model = Scripted::priced(prices(), script![used(calls(&[shell("ls")]), 6_000, 60)]);
     let backend = Pretended::new(&["bash"], |_| prints(""));
     let (outcome, recorder) = run_in(budgeted(23_000, 0), &model, &backend, &[]).await;
     assert_eq!(
@@ -124,11 +111,9 @@ async fn no_call_is_made_that_could_cost_more_than_is_left() {
 #[tokio::test]
 async fn a_budget_that_pays_for_no_call_is_not_said_to_be_spent() {
     let model = Scripted::priced(prices(), vec![]);
-    let (outcome, recorder) = run_in(budgeted(100, 0), &model, &untouched(), &[]).await;
-    assert_eq!(
-        failed(&outcome),
-        "budget exhausted: the whole budget of $0.000100 is too little for a model call"
-    );
+    let recorder = play(budgeted(100, 0), &model)
+        .await
+        .fails("budget exhausted: the whole budget of $0.000100 is too little for a model call");
     assert_eq!(model.asked().len(), 0);
     assert_eq!(
         recorder.data("budget_reached"),
@@ -138,9 +123,8 @@ async fn a_budget_that_pays_for_no_call_is_not_said_to_be_spent() {
 
 #[tokio::test]
 async fn a_provider_that_counts_more_than_it_should_never_brings_the_cost_above_the_maximum() {
-    let model = Scripted::priced(prices(), vec![used(says("ok"), u64::MAX, u64::MAX).into()]);
-    let (outcome, recorder) = run_in(budgeted(50_000, 0), &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
+    let model = Scripted::priced(prices(), script![used(says("ok"), u64::MAX, u64::MAX)]);
+    let recorder = play(budgeted(50_000, 0), &model).await.succeeds("ok");
     assert_eq!(recorder.last_spent(), 50_000);
 }
 
@@ -153,8 +137,9 @@ async fn compute_that_uses_the_budget_up_ends_the_run_in_the_middle_of_a_model_c
     let model = Scripted::new(vec![endless]);
     let spec = budgeted(600, 30);
     let started = spec.budget.started;
-    let (outcome, recorder) = run_in(spec, &model, &untouched(), &[]).await;
-    assert_eq!(failed(&outcome), "budget exhausted: $0.000600 of $0.000600 spent");
+    let recorder = play(spec, &model)
+        .await
+        .fails("budget exhausted: $0.000600 of $0.000600 spent");
     let took = started.elapsed();
     assert!(
         took >= Duration::from_secs(20) && took < Duration::from_millis(20_010),
@@ -170,10 +155,11 @@ async fn compute_that_uses_the_budget_up_ends_the_run_in_the_middle_of_a_model_c
 
 #[tokio::test(start_paused = true)]
 async fn compute_that_uses_the_budget_up_ends_the_run_in_the_middle_of_a_tool() {
-    let model = Scripted::new(vec![calls(&[shell("sleep")]).into()]);
+    let model = scripted![calls(&[shell("sleep")])];
     let backend = Pretended::new(&["bash"], |_| Does::Hang);
-    let (outcome, recorder) = run_in(budgeted(1_000, 1_000), &model, &backend, &[]).await;
-    assert_eq!(failed(&outcome), "budget exhausted: $0.001000 of $0.001000 spent");
+    let recorder = play_in(budgeted(1_000, 1_000), &model, &backend, &[])
+        .await
+        .fails("budget exhausted: $0.001000 of $0.001000 spent");
     assert_eq!(
         recorder.kinds(),
         ["model_call", "tool_start", "budget_warning", "budget_reached"]
@@ -255,7 +241,7 @@ async fn failed_attempts_that_the_provider_charges_are_paid() {
         },
         ..ModelError::retryable("the stream broke", None)
     };
-    let model = Scripted::priced(prices(), vec![broken.into(), used(says("ok"), 1_000, 10).into()]);
+    let model = Scripted::priced(prices(), script![broken, used(says("ok"), 1_000, 10)]);
     let (outcome, recorder) = run_in(budgeted(1_000_000, 0), &model, &untouched(), &[]).await;
     assert_eq!(succeeded(&outcome), "ok");
     assert_eq!(recorder.last_spent(), 3_075 + 3_150);
@@ -289,14 +275,12 @@ async fn an_absurd_count_of_a_provider_is_clamped_to_what_the_call_can_have_used
             },
             ..ModelError::retryable("overloaded", None)
         };
-        let model = Scripted::priced(
-            prices(),
-            vec![lied.into(), failed.into(), used(says("ok"), 5_000, 10).into()],
-        );
+        let model = Scripted::priced(prices(), script![lied, failed, used(says("ok"), 5_000, 10)]);
         let backend = Pretended::new(&["bash"], |_| prints(""));
         // The run goes on: neither its money nor what it knows of the provider's counts is gone.
-        let (outcome, recorder) = run_in(budgeted(1_000_000, 0), &model, &backend, &[]).await;
-        assert_eq!(succeeded(&outcome), "ok");
+        let recorder = play_in(budgeted(1_000_000, 0), &model, &backend, &[])
+            .await
+            .succeeds("ok");
         assert_eq!(recorder.clamped(), ["scripted", "scripted"], "{figure}");
         for call in recorder.data("model_call") {
             for count in [

@@ -3,22 +3,17 @@
 //! A cassette is written by `sortie runs export`. Its model says what was said, its tools answer what was answered, as
 //! long as it took. An output that the record has cut is filled up to its length.
 
-use std::{collections::VecDeque, path::Path, sync::Arc, time::Duration};
+use std::collections::VecDeque;
 
-use futures_util::future::BoxFuture;
-use parking_lot::Mutex;
 use serde::Deserialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 use sortie_agent::{
-    Model, Outcome, RunSpec, Tool, ToolContent,
-    model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolCall, ToolDefinition, Usage},
+    model::ToolDefinition,
     schema::Schema,
-    tool::{Context, Effect, Order, ToolError},
+    tool::{Context, ToolError},
 };
-use sortie_api::model::{ModelInfo, ModelPrices};
-use tokio::time::Instant;
 
-use crate::support::{Recorder, Ruled, micros, raw, run_ruled, spec, untouched, workspace};
+use crate::{prelude::*, support::run_ruled};
 
 /// The id of a model of which the record has no figures.
 const UNKNOWN: &str = "unknown";

@@ -3,29 +3,13 @@
 
 mod bound_thinking;
 
-use std::{sync::Arc, time::Duration};
-
-use serde_json::{Value, json};
-use sortie_agent::{
-    RunSpec,
-    journal::{Entry, Journal, NoteKind, What},
-    model::{Content, ErrorKind, ModelError, Reply, StopReason, ToolUse, Turn, Usage},
-    tool::{Effect, Order},
-};
-use sortie_api::model::ModelPrices;
-use tokio::time::Instant;
+use sortie_agent::{journal::NoteKind, model::ErrorKind};
 
 use self::bound_thinking::run_bound;
-use crate::support::{
-    Does, Line, Pretended, Probe, Scripted, call, calls, failed, micros, raw, reply, run_in, says, shell,
-    spec, succeeded, untouched, with_schema,
-};
+use crate::prelude::*;
 
 fn with_get() -> RunSpec {
-    RunSpec {
-        tools: vec![Arc::new(Probe::new("get", Order::OneByOne, Effect::Nothing))],
-        ..spec("Go.")
-    }
+    spec("Go.").with_tool(Arc::new(Probe::new("get", Order::OneByOne, Effect::Nothing)))
 }
 
 fn get(wish: &Value) -> Reply {
@@ -42,19 +26,9 @@ fn cut(text: &str) -> Reply {
 #[tokio::test(start_paused = true)]
 async fn a_run_is_told_of_its_time_and_asked_for_its_answer_before_it_is_over() {
     let wait = |n: u32, seconds: u32| Line::from(get(&json!({"n": n, "seconds": seconds})));
-    let model = Scripted::new(vec![
-        wait(1, 50),
-        wait(2, 31),
-        wait(3, 5),
-        wait(4, 5),
-        says("ok").into(),
-    ]);
-    let run = RunSpec {
-        deadline: Some(Instant::now() + Duration::from_secs(100)),
-        ..with_get()
-    };
-    let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
+    let model = scripted![wait(1, 50), wait(2, 31), wait(3, 5), wait(4, 5), says("ok")];
+    let run = with_get().until(Instant::now() + Duration::from_secs(100));
+    let recorder = play(run, &model).await.succeeds("ok");
     let asked = model.asked();
     assert_eq!(asked[1].last, "get did 1");
     assert_eq!(
@@ -114,8 +88,7 @@ async fn a_run_whose_money_is_nearly_spent_is_asked_for_its_answer() {
         used(wish(2), 3_000, 4_500),
         used(says("as far as I came"), 3_000, 100),
     ]);
-    let (outcome, recorder) = run_in(with_get(), &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "as far as I came");
+    let recorder = play(with_get(), &model).await.succeeds("as far as I came");
     let asked = model.asked();
     assert!(
         asked[1]
@@ -145,9 +118,7 @@ async fn a_long_conversation_gets_notes_when_the_money_for_it_runs_short() {
         used(get(&json!({"n": 3})), 4_000, 100),
         used(says("42"), 4_500, 100),
     ]);
-    let run = with_get();
-    let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "42");
+    let recorder = play(with_get(), &model).await.succeeds("42");
     assert_eq!(recorder.data("context_compacted").len(), 1);
     assert!(recorder.data("answer_requested").is_empty());
     let transcripts = model.transcripts();
@@ -168,8 +139,7 @@ async fn equal_calls_with_equal_results_are_told_and_then_ended() {
     let mut script: Vec<Line> = (0..6).map(|_| same()).collect();
     script.push(says("it does not change").into());
     let model = Scripted::new(script);
-    let (outcome, recorder) = run_in(with_get(), &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "it does not change");
+    let recorder = play(with_get(), &model).await.succeeds("it does not change");
     let told: Vec<bool> = model
         .asked()
         .iter()
@@ -189,50 +159,37 @@ async fn calls_that_a_server_lets_through_at_the_end_are_not_made() {
     script.push(says("done").into());
     let model = Scripted::new(script);
     let probe = Arc::new(Probe::new("get", Order::OneByOne, Effect::Nothing));
-    let run = RunSpec {
-        tools: vec![probe.clone()],
-        ..spec("Go.")
-    };
-    let (outcome, _) = run_in(run, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "done");
+    play(spec("Go.").with_tool(probe.clone()), &model)
+        .await
+        .succeeds("done");
     assert_eq!(probe.calls().len(), 6);
 }
 
 #[tokio::test]
 async fn an_answer_that_was_cut_off_goes_on_twice() {
-    let model = Scripted::new(vec![
-        cut("one, ").into(),
-        cut("two, ").into(),
-        says("three").into(),
-    ]);
-    let (outcome, recorder) = run_in(spec("Count."), &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "one, two, three");
+    let model = scripted![cut("one, "), cut("two, "), says("three")];
+    let recorder = play(spec("Count."), &model).await.succeeds("one, two, three");
     assert!(model.asked()[1].last.starts_with("Your answer was cut off"));
 
     // A worker that dies between two pieces loses none.
     let journal: Vec<Entry> = recorder.entries().into_iter().take(3).collect();
-    let model = Scripted::new(vec![cut("two, ").into(), says("three").into()]);
-    let resumed = RunSpec {
-        resume: Some(Journal::new(journal)),
-        ..spec("Count.")
-    };
-    let (outcome, _) = run_in(resumed, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "one, two, three");
+    let model = scripted![cut("two, "), says("three")];
+    play(spec("Count.").resuming(journal), &model)
+        .await
+        .succeeds("one, two, three");
 
-    let model = Scripted::new(vec![cut("a").into(), cut("b").into(), cut("c").into()]);
-    let (outcome, _) = run_in(spec("Count."), &model, &untouched(), &[]).await;
-    assert_eq!(
-        succeeded(&outcome),
-        "abc\n\n[The answer is cut off here: the model's limit of length was reached.]"
-    );
+    let model = scripted![cut("a"), cut("b"), cut("c")];
+    play(spec("Count."), &model)
+        .await
+        .succeeds("abc\n\n[The answer is cut off here: the model's limit of length was reached.]");
 }
 
 #[tokio::test]
 async fn structured_output_that_was_cut_off_is_checked_as_a_whole() {
-    let model = Scripted::new(vec![cut("[1, ").into(), says("2]").into()]);
-    let run = with_schema("Count.", &json!({"type": "array"}));
-    let (outcome, _) = run_in(run, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "[1, 2]");
+    let model = scripted![cut("[1, "), says("2]")];
+    play(with_schema("Count.", &json!({"type": "array"})), &model)
+        .await
+        .succeeds("[1, 2]");
 }
 
 fn refused() -> Reply {
@@ -244,14 +201,11 @@ fn refused() -> Reply {
 
 #[tokio::test]
 async fn a_refusal_is_tried_once_on_the_fallback_model() {
-    let model = Scripted::new(vec![get(&json!({"n": 1})).into(), refused().into()]);
-    let fallback = Arc::new(Scripted::new(vec![says("done").into()]));
-    let run = RunSpec {
-        fallback: Some(fallback.clone()),
-        ..with_get()
-    };
-    let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "done");
+    let model = scripted![get(&json!({"n": 1})), refused()];
+    let fallback = Arc::new(scripted![says("done")]);
+    let recorder = play(with_get().with_fallback(fallback.clone()), &model)
+        .await
+        .succeeds("done");
     assert_eq!(fallback.asked()[0].last, "get did 1");
     assert_eq!(
         recorder.data("retry")[0]["reason"],
@@ -259,15 +213,10 @@ async fn a_refusal_is_tried_once_on_the_fallback_model() {
     );
 
     // The next attempt at the run goes on with it.
-    let never = Scripted::new(vec![]);
-    let fallback = Arc::new(Scripted::new(vec![refused().into()]));
-    let run = RunSpec {
-        fallback: Some(fallback),
-        resume: Some(Journal::new(recorder.entries())),
-        ..with_get()
-    };
-    let (outcome, _) = run_in(run, &never, &untouched(), &[]).await;
-    assert_eq!(failed(&outcome), "the model refused to answer");
+    let never = scripted![];
+    let fallback = Arc::new(scripted![refused()]);
+    let run = with_get().with_fallback(fallback).resuming(recorder.entries());
+    play(run, &never).await.fails("the model refused to answer");
 }
 
 fn busy(asked: Option<u64>) -> ModelError {
@@ -288,19 +237,14 @@ async fn the_fallback_model_answers_where_waiting_would_not_fit() {
             "the model failed 8 times, last with: come later",
         ),
     ] {
-        let mut script: Vec<Line> = vec![get(&json!({"n": 1})).into()];
+        let mut script: Vec<Line> = script![get(&json!({"n": 1}))];
         script.extend(failures.into_iter().map(Line::from));
         let model = Scripted::new(script);
-        let fallback = Arc::new(Scripted::new(vec![
-            get(&json!({"n": 2})).into(),
-            says("done").into(),
-        ]));
+        let fallback = Arc::new(scripted![get(&json!({"n": 2})), says("done")]);
         let began = Instant::now();
-        let run = RunSpec {
-            fallback: Some(fallback.clone()),
-            deadline: Some(began + Duration::from_mins(10)),
-            ..with_get()
-        };
+        let run = with_get()
+            .with_fallback(fallback.clone())
+            .until(began + Duration::from_mins(10));
         let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
         assert_eq!(succeeded(&outcome), "done", "{reason}");
         assert_eq!(
@@ -316,69 +260,46 @@ async fn the_fallback_model_answers_where_waiting_would_not_fit() {
 
         // The next attempt at the run goes on with it, in the same conversation.
         let entries = recorder.entries();
-        let again = Arc::new(Scripted::new(vec![says("done").into()]));
-        let run = RunSpec {
-            fallback: Some(again.clone()),
-            resume: Some(Journal::new(entries)),
-            ..with_get()
-        };
-        let (outcome, _) = run_in(run, &Scripted::new(vec![]), &untouched(), &[]).await;
-        assert_eq!(succeeded(&outcome), "done");
+        let again = Arc::new(scripted![says("done")]);
+        let run = with_get().with_fallback(again.clone()).resuming(entries);
+        play(run, &scripted![]).await.succeeds("done");
         let shown = |model: &Scripted| format!("{:?}", model.transcripts().last().unwrap());
         assert_eq!(shown(&again), shown(&fallback));
     }
     // A short wait is kept.
-    let model = Scripted::new(vec![busy(Some(20)).into(), says("ok").into()]);
-    let run = RunSpec {
-        fallback: Some(Arc::new(Scripted::new(vec![]))),
-        ..with_get()
-    };
-    let (outcome, _) = run_in(run, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
+    let model = scripted![busy(Some(20)), says("ok")];
+    play(with_get().with_fallback(Arc::new(scripted![])), &model)
+        .await
+        .succeeds("ok");
 }
 
 #[tokio::test]
 async fn the_fallback_model_goes_on_with_an_answer_that_was_cut_off() {
-    let model = Scripted::new(vec![cut("one, ").into(), refused().into()]);
-    let run = RunSpec {
-        fallback: Some(Arc::new(Scripted::new(vec![says("two").into()]))),
-        ..spec("Count.")
-    };
-    let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "one, two");
+    let model = scripted![cut("one, "), refused()];
+    let run = spec("Count.").with_fallback(Arc::new(scripted![says("two")]));
+    let recorder = play(run, &model).await.succeeds("one, two");
 
-    let run = RunSpec {
-        fallback: Some(Arc::new(Scripted::new(vec![says("two").into()]))),
-        resume: Some(Journal::new(recorder.entries())),
-        ..spec("Count.")
-    };
-    let (outcome, _) = run_in(run, &Scripted::new(vec![]), &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "one, two");
+    let run = spec("Count.")
+        .with_fallback(Arc::new(scripted![says("two")]))
+        .resuming(recorder.entries());
+    play(run, &scripted![]).await.succeeds("one, two");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_the_provider_asks_for_is_kept_within_the_time_of_the_run() {
     let later = |seconds| ModelError::retryable("come later", Some(Duration::from_secs(seconds)));
-    let model = Scripted::new(vec![later(300).into(), says("ok").into()]);
+    let model = scripted![later(300), says("ok")];
     let started = Instant::now();
-    let run = RunSpec {
-        deadline: Some(started + Duration::from_mins(10)),
-        ..spec("Go.")
-    };
-    let (outcome, _) = run_in(run, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
+    play(spec("Go.").until(started + Duration::from_mins(10)), &model)
+        .await
+        .succeeds("ok");
     assert!(started.elapsed() >= Duration::from_mins(5));
 
-    let model = Scripted::new(vec![later(580).into()]);
-    let run = RunSpec {
-        deadline: Some(Instant::now() + Duration::from_mins(10)),
-        ..spec("Go.")
-    };
-    let (outcome, _) = run_in(run, &model, &untouched(), &[]).await;
-    assert_eq!(
-        failed(&outcome),
-        "come later; it asks to wait 580 s, longer than the run has time"
-    );
+    let model = scripted![later(580)];
+    let run = spec("Go.").until(Instant::now() + Duration::from_mins(10));
+    play(run, &model)
+        .await
+        .fails("come later; it asks to wait 580 s, longer than the run has time");
 }
 
 #[tokio::test]
@@ -388,7 +309,7 @@ async fn a_request_for_the_answer_is_not_repeated_after_a_resume() {
         text: "Answer now.".to_owned(),
     };
     let (_, recorder) = {
-        let model = Scripted::new(vec![get(&json!({"n": 1})).into(), says("ok").into()]);
+        let model = scripted![get(&json!({"n": 1})), says("ok")];
         run_in(with_get(), &model, &untouched(), &[]).await
     };
     let mut entries = recorder.entries();
@@ -397,13 +318,8 @@ async fn a_request_for_the_answer_is_not_repeated_after_a_resume() {
         spent_micros: micros(0),
         what: note,
     });
-    let model = Scripted::new(vec![says("ok").into()]);
-    let resumed = RunSpec {
-        resume: Some(Journal::new(entries)),
-        ..with_get()
-    };
-    let (outcome, recorder) = run_in(resumed, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
+    let model = scripted![says("ok")];
+    let recorder = play(with_get().resuming(entries), &model).await.succeeds("ok");
     assert_eq!(model.asked()[0].tool_use, ToolUse::Never);
     assert_eq!(model.asked()[0].last, "get did 1\n\n[Answer now.]");
     assert!(recorder.data("answer_requested").is_empty());
@@ -415,16 +331,10 @@ async fn a_model_that_thinks_to_the_end_of_its_answer_is_told_and_nothing_of_it_
         stop_reason: StopReason::MaxTokens,
         ..reply(vec![Content::Opaque(raw(&json!({"thinking": "…"})))])
     };
-    let (outcome, _, shown) = run_bound(vec![thought().into(), says("short").into()]).await;
+    let (outcome, _, shown) = run_bound(script![thought(), says("short")]).await;
     assert_eq!(succeeded(&outcome), "short");
     assert_eq!(shown, [0, 0]);
-    let (outcome, ..) = run_bound(vec![
-        thought().into(),
-        thought().into(),
-        says("").into(),
-        says("").into(),
-    ])
-    .await;
+    let (outcome, ..) = run_bound(script![thought(), thought(), says(""), says("")]).await;
     assert_eq!(failed(&outcome), "the model gave no answer, twice in a row");
 }
 
@@ -438,8 +348,7 @@ async fn an_answer_that_is_begun_anew_does_not_hold_what_was_cut_off() {
         },
         used(says("The whole answer."), 3_000, 100),
     ]);
-    let (outcome, recorder) = run_in(with_get(), &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "The whole answer.");
+    let recorder = play(with_get(), &model).await.succeeds("The whole answer.");
     assert_eq!(recorder.data("answer_requested").len(), 1);
 }
 
@@ -452,8 +361,9 @@ async fn text_beside_calls_that_are_not_made_is_no_answer_yet() {
         call("x", "get", &json!({"n": 1})),
     ]);
     script.extend([look.into(), says("It is 42.").into()]);
-    let (outcome, _) = run_in(with_get(), &Scripted::new(script), &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "It is 42.");
+    play(with_get(), &Scripted::new(script))
+        .await
+        .succeeds("It is 42.");
 }
 
 #[tokio::test]
@@ -464,23 +374,19 @@ async fn a_large_task_is_worked_on_where_its_call_is_paid_for() {
         used(get(&json!({"n": 1})), 26_000, 100),
         used(says("ok"), 26_500, 100),
     ]);
-    let run = RunSpec { prompt, ..with_get() };
-    let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
+    let recorder = play(RunSpec { prompt, ..with_get() }, &model)
+        .await
+        .succeeds("ok");
     assert!(recorder.data("answer_requested").is_empty());
 }
 
 #[tokio::test]
 async fn a_resumed_run_is_told_that_its_jobs_have_ended() {
     let backend = Pretended::new(&["bash"], |_| Does::Outlast(None));
-    let model = Scripted::new(vec![calls(&[shell("serve")]).into(), says("ok").into()]);
+    let model = scripted![calls(&[shell("serve")]), says("ok")];
     let (_, recorder) = run_in(spec("Go."), &model, &backend, &[]).await;
-    let again = Scripted::new(vec![says("ok").into()]);
-    let resumed = RunSpec {
-        resume: Some(Journal::new(recorder.entries())),
-        ..spec("Go.")
-    };
-    let (outcome, _) = run_in(resumed, &again, &backend, &[]).await;
+    let again = scripted![says("ok")];
+    let (outcome, _) = run_in(spec("Go.").resuming(recorder.entries()), &again, &backend, &[]).await;
     assert_eq!(succeeded(&outcome), "ok");
     assert!(
         again.asked()[0]
@@ -507,8 +413,7 @@ async fn calls_that_the_budget_cuts_off_again_and_again_lead_to_the_answer() {
     let model = priced(script);
     let mut run = with_get();
     run.budget.max_cost = micros(250_000);
-    let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "what I have");
+    let recorder = play(run, &model).await.succeeds("what I have");
     assert!(
         model.asked()[3].max_tokens < 8_000,
         "the budget shortens the answer"

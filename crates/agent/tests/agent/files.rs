@@ -1,21 +1,12 @@
 //! The file tools as models use them by habit: absolute paths, names of other tools, pictures, ignored files.
 
-use std::{fs::File, path::Path, sync::Arc};
+use std::fs::File;
 
-use futures_util::future::BoxFuture;
-use parking_lot::Mutex;
-use serde_json::{Value, json};
-use sortie_agent::{
-    Media, Model, ToolContent,
-    journal::What,
-    model::{Deltas, ModelError, Reply, Request, Turn},
-};
-use sortie_api::model::ModelInfo;
+use sortie_agent::Media;
 use sortie_base::descriptors::PAUSE;
+use sortie_testkit::rows;
 
-use crate::support::{
-    Pretended, Recorder, Scripted, calls, prints, run_agent, says, spec, untouched, workspace,
-};
+use crate::prelude::*;
 
 /// A scripted model that takes pictures and documents.
 pub(crate) struct Sees(pub(crate) Scripted);
@@ -107,25 +98,16 @@ async fn the_absolute_paths_that_commands_print_are_understood() {
         false,
         |dir| write(dir, "src/a.txt", "one\n"),
         |dir| {
-            vec![
-                ("read_file", json!({"path": format!("{dir}/src/a.txt")})),
-                ("list_files", json!({"path": dir})),
-                (
-                    "search_files",
-                    json!({"regex": "one", "path": format!("{dir}/src/")}),
-                ),
-                (
-                    "write_file",
-                    json!({"path": format!("{dir}/src/b.txt"), "content": "two\n"}),
-                ),
-                (
-                    "edit_file",
-                    json!({"path": format!("file://{dir}/src/b.txt"), "old_text": "two", "new_text": "2"}),
-                ),
-                ("read_file", json!({"path": "~/src/b.txt"})),
-                ("read_file", json!({"path": format!("{dir}.tmp/c.txt")})),
-                ("read_file", json!({"path": "/etc/passwd"})),
-            ]
+            Vec::from(rows! {
+                "read_file", json!({"path": format!("{dir}/src/a.txt")});
+                "list_files", json!({"path": dir});
+                "search_files", json!({"regex": "one", "path": format!("{dir}/src/")});
+                "write_file", json!({"path": format!("{dir}/src/b.txt"), "content": "two\n"});
+                "edit_file", json!({"path": format!("file://{dir}/src/b.txt"), "old_text": "two", "new_text": "2"});
+                "read_file", json!({"path": "~/src/b.txt"});
+                "read_file", json!({"path": format!("{dir}.tmp/c.txt")});
+                "read_file", json!({"path": "/etc/passwd"});
+            })
         },
     )
     .await
@@ -217,21 +199,15 @@ async fn ignored_files_are_left_out_unless_they_are_asked_for() {
             );
         },
         |_| {
-            vec![
-                ("list_files", json!({})),
-                ("list_files", json!({"include_ignored": true, "max_depth": 1})),
-                ("search_files", json!({"regex": "needle"})),
-                (
-                    "search_files",
-                    json!({"regex": "NEEDLE", "ignore_case": true, "context": 1}),
-                ),
-                (
-                    "search_files",
-                    json!({"regex": "needle", "files_only": true, "include_ignored": true}),
-                ),
-                ("search_files", json!({"regex": "needle", "path": "target"})),
-                ("search_files", json!({"regex": "needle", "path": "run.log"})),
-            ]
+            Vec::from(rows! {
+                "list_files", json!({});
+                "list_files", json!({"include_ignored": true, "max_depth": 1});
+                "search_files", json!({"regex": "needle"});
+                "search_files", json!({"regex": "NEEDLE", "ignore_case": true, "context": 1});
+                "search_files", json!({"regex": "needle", "files_only": true, "include_ignored": true});
+                "search_files", json!({"regex": "needle", "path": "target"});
+                "search_files", json!({"regex": "needle", "path": "run.log"});
+            })
         },
     )
     .await
@@ -369,10 +345,10 @@ async fn a_picture_is_part_of_the_transcript() {
     let (mut workspace, root) = workspace(&untouched());
     workspace.stage(Vec::new()).await.unwrap();
     write(&root.path().join("run"), "a.png", png(2, 1));
-    let model = Sees(Scripted::new(vec![
-        calls(&[("read_file", json!({"path": "a.png"}))]).into(),
-        says("done").into(),
-    ]));
+    let model = Sees(scripted![
+        calls(&[("read_file", json!({"path": "a.png"}))]),
+        says("done")
+    ]);
     let _ = run_agent(spec("Go."), &model, &mut workspace, &Recorder::default()).await;
     workspace.close().await.unwrap();
     let transcripts = model.0.transcripts();
@@ -395,22 +371,14 @@ fn all_but(room: usize) -> Vec<File> {
 #[tokio::test(start_paused = true)]
 async fn the_file_tools_wait_where_there_is_no_descriptor() {
     let change = json!({"path": "a/there.txt", "old_text": "two", "new_text": "three"});
-    let tools = [
-        (
-            "write_file",
-            json!({"path": "a/new.txt", "content": "x"}),
-            "created a/new.txt",
-        ),
-        ("read_file", json!({"path": "a/there.txt"}), "one\ntwo"),
-        ("edit_file", change, "edited a/there.txt"),
-        ("list_files", json!({}), "a/there.txt"),
-        ("search_files", json!({"regex": "t.o"}), "a/there.txt"),
-        (
-            "search_files",
-            json!({"regex": "t.o", "path": "a/there.txt"}),
-            "two",
-        ),
-    ];
+    let tools = rows! {
+        "write_file", json!({"path": "a/new.txt", "content": "x"}), "created a/new.txt";
+        "read_file", json!({"path": "a/there.txt"}), "one\ntwo";
+        "edit_file", change, "edited a/there.txt";
+        "list_files", json!({}), "a/there.txt";
+        "search_files", json!({"regex": "t.o"}), "a/there.txt";
+        "search_files", json!({"regex": "t.o", "path": "a/there.txt"}), "two";
+    };
     for (tool, arguments, expected) in tools {
         // With room for some, but not for all that it takes, a try fails half-way.
         for room in 0..3 {

@@ -1,13 +1,9 @@
 //! Times of commands, and commands that outlast them.
 
-use std::{sync::Arc, time::Duration};
+use sortie_agent::runbook;
+use sortie_sandbox::{AtTimeout, Command};
 
-use serde_json::{Value, json};
-use sortie_agent::{RunSpec, model::Reply, runbook};
-use sortie_sandbox::{AtTimeout, Command, ExitKind};
-use tokio::time::Instant;
-
-use crate::support::{Does, Line, Pretended, Scripted, calls, prints, run_in, says, shell, spec};
+use crate::prelude::*;
 
 /// Makes these calls, one a turn, in a run that has so many seconds left. Returns the results and the commands that ran.
 async fn told(
@@ -22,11 +18,13 @@ async fn told(
         .collect();
     script.push(says("done").into());
     let model = Scripted::new(script);
-    let spec = RunSpec {
-        deadline: Some(Instant::now() + Duration::from_secs(left)),
-        ..spec("Go.")
-    };
-    run_in(spec, &model, &backend, &[]).await;
+    run_in(
+        spec("Go.").until(Instant::now() + Duration::from_secs(left)),
+        &model,
+        &backend,
+        &[],
+    )
+    .await;
     let told = model.asked().into_iter().skip(1).map(|asked| asked.last);
     (told.collect(), backend.commands())
 }
@@ -157,13 +155,13 @@ async fn a_model_is_told_once_of_a_job_that_has_ended() {
         ..reply.into()
     };
     let start = ("shell", json!({"command": "serve", "background": true}));
-    let model = Scripted::new(vec![
-        calls(&[start]).into(),
+    let model = scripted![
+        calls(&[start]),
         later(calls(&[("jobs", json!({}))])),
         later(calls(&[shell("ls")])),
         later(calls(&[shell("ls")])),
-        says("done").into(),
-    ]);
+        says("done")
+    ];
     run_in(spec("Go."), &model, &backend, &[]).await;
     let told: Vec<String> = model
         .asked()
@@ -197,11 +195,11 @@ async fn a_lost_sandbox_takes_its_jobs_along_and_says_so() {
 #[tokio::test]
 async fn output_of_a_job_is_told_without_credentials() {
     let backend = Pretended::new(&["bash"], |_| Does::Outlast(Some(Ok(ExitKind::Code(0)))));
-    let model = Scripted::new(vec![
-        calls(&[("shell", json!({"command": "so far", "background": true}))]).into(),
-        calls(&[("jobs", json!({"job": 1, "wait_seconds": 60}))]).into(),
-        says("done").into(),
-    ]);
+    let model = scripted![
+        calls(&[("shell", json!({"command": "so far", "background": true}))]),
+        calls(&[("jobs", json!({"job": 1, "wait_seconds": 60}))]),
+        says("done")
+    ];
     let spec = RunSpec {
         redactor: Arc::new(sortie_agent::Redactor::new(["and on"])),
         ..spec("Go.")

@@ -13,6 +13,8 @@ mod jobs;
 #[cfg(test)]
 mod pictures;
 #[cfg(test)]
+mod prelude;
+#[cfg(test)]
 mod replies;
 #[cfg(test)]
 mod resume;

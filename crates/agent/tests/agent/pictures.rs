@@ -1,18 +1,8 @@
 //! Pictures in the results of tools that are not built in.
 
-use std::sync::Arc;
+use sortie_agent::Media;
 
-use serde_json::json;
-use sortie_agent::{
-    Media, Model, RunSpec, Tool, ToolContent,
-    model::Turn,
-    tool::{Effect, Order},
-};
-
-use crate::{
-    files::Sees,
-    support::{Probe, Recorder, Scripted, calls, run_agent, says, spec, untouched, workspace},
-};
+use crate::{files::Sees, prelude::*};
 
 /// A PNG and a GIF of one pixel.
 const DOT: &str =
@@ -24,16 +14,13 @@ async fn shown(sees: bool, pictures: &[&str]) -> (String, Vec<Media>) {
     let (mut workspace, _root) = workspace(&untouched());
     workspace.stage(Vec::new()).await.unwrap();
     let probe: Arc<dyn Tool> = Arc::new(Probe::new("get", Order::SideBySide, Effect::Nothing));
-    let model = Sees(Scripted::new(vec![
-        calls(&[("get", json!({"n": 1, "pictures": pictures}))]).into(),
-        says("done").into(),
-    ]));
+    let model = Sees(scripted![
+        calls(&[("get", json!({"n": 1, "pictures": pictures}))]),
+        says("done")
+    ]);
     let shown_to: &dyn Model = if sees { &model } else { &model.0 };
     let recorder = Recorder::default();
-    let spec = RunSpec {
-        tools: vec![probe],
-        ..spec("Go.")
-    };
+    let spec = spec("Go.").with_tool(probe);
     let _ = run_agent(spec, shown_to, &mut workspace, &recorder).await;
     workspace.close().await.unwrap();
     let transcripts = model.0.transcripts();

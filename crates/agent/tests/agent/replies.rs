@@ -1,18 +1,8 @@
 //! Replies as bad models and bad servers make them: cut off, malformed, doubled, empty.
 
-use std::sync::Arc;
+use sortie_testkit::list;
 
-use serde_json::json;
-use sortie_agent::{
-    RunSpec, Tool,
-    journal::{Entry, Journal, What},
-    model::{Content, ModelError, Reply, Retry, StopReason, ToolCall, Turn},
-    tool::{Effect, Order},
-};
-
-use crate::support::{
-    Line, Probe, Recorder, Scripted, call, failed, reply, run_in, says, spec, succeeded, untouched,
-};
+use crate::prelude::*;
 
 fn cut(arguments: &str) -> Reply {
     let call = ToolCall {
@@ -29,9 +19,8 @@ fn cut(arguments: &str) -> Reply {
 #[tokio::test]
 async fn a_call_that_was_cut_off_is_told_and_the_run_goes_on() {
     for arguments in ["{\"path\": \"a\", \"content\": \"aaa", ""] {
-        let model = Scripted::new(vec![cut(arguments).into(), says("ok").into()]);
-        let (outcome, recorder) = run_in(spec("Go."), &model, &untouched(), &[]).await;
-        assert_eq!(succeeded(&outcome), "ok");
+        let model = scripted![cut(arguments), says("ok")];
+        let recorder = play(spec("Go."), &model).await.succeeds("ok");
         assert!(
             model.asked()[1]
                 .last
@@ -50,11 +39,9 @@ async fn a_model_that_never_gets_a_call_right_ends_the_run() {
         cut("{\"path\""),
     ];
     let model = Scripted::new(broken.into_iter().map(Into::into).collect());
-    let (outcome, recorder) = run_in(spec("Go."), &model, &untouched(), &[]).await;
-    assert_eq!(
-        failed(&outcome),
-        "the model wrote no tool call that could be made, 4 times in a row"
-    );
+    let recorder = play(spec("Go."), &model)
+        .await
+        .fails("the model wrote no tool call that could be made, 4 times in a row");
     assert_eq!(recorder.data("tool_end").len(), 3);
 }
 
@@ -65,12 +52,8 @@ async fn calls_with_the_same_id_are_told_apart() {
         call("a", "get", &json!({"n": 1})),
         call("a", "get", &json!({"n": 2})),
     ];
-    let model = Scripted::new(vec![reply(twice).into(), says("ok").into()]);
-    let with_probe = RunSpec {
-        tools: vec![probe],
-        ..spec("Go.")
-    };
-    let (_, recorder) = run_in(with_probe, &model, &untouched(), &[]).await;
+    let model = scripted![reply(twice), says("ok")];
+    let (_, recorder) = run_in(spec("Go.").with_tool(probe), &model, &untouched(), &[]).await;
     let ids: Vec<_> = recorder
         .data("tool_end")
         .iter()
@@ -90,11 +73,8 @@ async fn of_thousands_of_calls_in_one_message_only_the_first_are_made() {
     let many = (0..1_000)
         .map(|n| call("same", "get", &json!({ "n": n })))
         .collect();
-    let model = Scripted::new(vec![reply(many).into(), says("ok").into()]);
-    let with_probe = RunSpec {
-        tools: vec![probe.clone()],
-        ..spec("Go.")
-    };
+    let model = scripted![reply(many), says("ok")];
+    let with_probe = spec("Go.").with_tool(probe.clone());
     let (outcome, recorder) = run_in(with_probe, &model, &untouched(), &[]).await;
     assert_eq!(succeeded(&outcome), "ok");
     assert_eq!(probe.calls().len(), 64);
@@ -112,9 +92,8 @@ async fn an_empty_answer_is_handed_back_once() {
         content: vec![Content::Text(String::new())],
         ..says("")
     };
-    let model = Scripted::new(vec![empty().into(), says("ok").into()]);
-    let (outcome, recorder) = run_in(spec("Go."), &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
+    let model = scripted![empty(), says("ok")];
+    let recorder = play(spec("Go."), &model).await.succeeds("ok");
     assert!(model.asked()[1].last.starts_with("Your last message was empty."));
     assert_eq!(recorder.steps(), ["1 correction"]);
     assert_eq!(
@@ -123,9 +102,10 @@ async fn an_empty_answer_is_handed_back_once() {
         "an empty message is not sent back"
     );
 
-    let model = Scripted::new(vec![empty().into(), empty().into()]);
-    let (outcome, _) = run_in(spec("Go."), &model, &untouched(), &[]).await;
-    assert_eq!(failed(&outcome), "the model gave no answer, twice in a row");
+    let model = scripted![empty(), empty()];
+    play(spec("Go."), &model)
+        .await
+        .fails("the model gave no answer, twice in a row");
 }
 
 #[tokio::test]
@@ -134,21 +114,20 @@ async fn a_reply_that_was_refused_calls_nothing() {
         stop_reason: StopReason::Refusal,
         ..reply(vec![call("x", "shell", &json!({"command": "ls"}))])
     };
-    let model = Scripted::new(vec![refused.into()]);
-    let (outcome, _) = run_in(spec("Go."), &model, &untouched(), &[]).await;
-    assert_eq!(failed(&outcome), "the model refused to answer");
+    let model = scripted![refused];
+    play(spec("Go."), &model)
+        .await
+        .fails("the model refused to answer");
 }
 
 #[tokio::test]
 async fn two_tools_of_one_name_end_the_run_before_it_begins() {
-    let model = Scripted::new(Vec::new());
+    let model = scripted![];
     let probe: Arc<dyn Tool> = Arc::new(Probe::new("shell", Order::OneByOne, Effect::Nothing));
-    let clash = RunSpec {
-        tools: vec![probe],
-        ..spec("Go.")
-    };
-    let (outcome, recorder) = run_in(clash, &model, &untouched(), &[]).await;
-    assert_eq!(failed(&outcome), "the run has two tools named `shell`");
+    let clash = spec("Go.").with_tool(probe);
+    let recorder = play(clash, &model)
+        .await
+        .fails("the run has two tools named `shell`");
     assert!(recorder.kinds().is_empty());
 }
 
@@ -191,17 +170,10 @@ async fn a_call_goes_back_under_the_name_that_it_was_understood_as() {
         (&*long, &long[..64], false),
     ] {
         let probe = Arc::new(Probe::new("get", Order::SideBySide, Effect::Nothing));
-        let run = RunSpec {
-            tools: vec![probe],
-            ..spec("Go.")
-        };
+        let run = spec("Go.").with_tool(probe);
         let arguments = json!({"n": 1, "path": "none"});
-        let model = Scripted::new(vec![
-            reply(vec![call("a", written, &arguments)]).into(),
-            says("ok").into(),
-        ]);
-        let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
-        assert_eq!(succeeded(&outcome), "ok");
+        let model = scripted![reply(vec![call("a", written, &arguments)]), says("ok")];
+        let recorder = play(run, &model).await.succeeds("ok");
         assert_eq!(shown_calls(&model)[0].name, sent_back, "{written}");
         assert_eq!(recorder.data("tool_start")[0]["tool"], sent_back);
         assert_eq!(recorder.data("tool_end")[0]["tool"], sent_back);
@@ -223,16 +195,11 @@ async fn no_two_calls_of_a_run_share_an_id_after_a_resume_and_after_notes() {
         resume: journal.map(Journal::new),
         ..spec("Go.")
     };
-    let script = [
-        get("get:0", 1),
-        get("get:0", 2),
-        get("", 3),
-        get("", 4),
-        says("ok"),
-    ];
+    let script = list! {
+        get("get:0", 1), get("get:0", 2), get("", 3), get("", 4), says("ok"),
+    };
     let model = Scripted::new(script.iter().cloned().map(Into::into).collect());
-    let (outcome, recorder) = run_in(run(None), &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
+    let recorder = play(run(None), &model).await.succeeds("ok");
     let expected = ["get:0", "get:2", "call00003", "call00004"];
     for kind in ["tool_start", "tool_end"] {
         assert_eq!(event_ids(&recorder, kind), expected, "{kind}");
@@ -281,7 +248,7 @@ async fn half_a_surrogate_pair_is_kept_nowhere() {
         name: "write_file".to_owned(),
         arguments: r#"{"path":"a.txt","content":"x\ud99c"}"#.to_owned(),
     });
-    let model = Scripted::new(vec![reply(vec![written]).into(), says("ok").into()]);
+    let model = scripted![reply(vec![written]), says("ok")];
     let (outcome, recorder) = run_in(spec("Go."), &model, &untouched(), &[]).await;
     assert_eq!(succeeded(&outcome), "ok");
     assert_eq!(model.asked()[1].last, "created a.txt (4 bytes)");
@@ -304,9 +271,8 @@ async fn a_message_that_stops_for_a_call_and_has_none_is_asked_for_again_once() 
         stop_reason: StopReason::ToolUse,
         ..says("I will now run the tests.")
     };
-    let model = Scripted::new(vec![stopped().into(), says("ok").into()]);
-    let (outcome, recorder) = run_in(spec("Go."), &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
+    let model = scripted![stopped(), says("ok")];
+    let recorder = play(spec("Go."), &model).await.succeeds("ok");
     assert!(
         model.asked()[1]
             .last
@@ -314,19 +280,13 @@ async fn a_message_that_stops_for_a_call_and_has_none_is_asked_for_again_once() 
     );
     assert_eq!(recorder.steps(), ["1 correction"]);
 
-    let model = Scripted::new(vec![stopped().into(), stopped().into()]);
-    let (outcome, _) = run_in(spec("Go."), &model, &untouched(), &[]).await;
-    assert_eq!(
-        failed(&outcome),
-        "the model stopped to call a tool and called none, twice in a row"
-    );
+    let model = scripted![stopped(), stopped()];
+    play(spec("Go."), &model)
+        .await
+        .fails("the model stopped to call a tool and called none, twice in a row");
 
     // A worker that dies in between does not make it an answer, and the answer of a model that was told counts.
-    let resumed = RunSpec {
-        resume: Some(Journal::new(recorder.entries())),
-        ..spec("Go.")
-    };
-    let model = Scripted::new(vec![says("ok").into()]);
-    let (outcome, _) = run_in(resumed, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
+    let resumed = spec("Go.").resuming(recorder.entries());
+    let model = scripted![says("ok")];
+    play(resumed, &model).await.succeeds("ok");
 }

@@ -1,25 +1,16 @@
 //! A run that goes on after its worker died: nothing is done twice that must not be, nothing is forgotten, nothing is
 //! asked of the model again.
 
-use std::{collections::VecDeque, path::Path, sync::Arc};
+use std::collections::VecDeque;
 
-use futures_util::future::BoxFuture;
-use parking_lot::Mutex;
 use proptest::prelude::*;
-use serde_json::json;
-use sortie_agent::{
-    Egress, Model, Outcome, RunSpec, Tool, Workspace,
-    journal::{Entry, Journal, What},
-    model::{Content, Deltas, ModelError, Reply, Request, StopReason, Usage},
-    tool::{Effect, Order},
-};
-use sortie_api::model::{ModelInfo, ModelPrices};
+use sortie_agent::{Egress, Workspace};
 use sortie_sandbox::{Backend, Limits};
+use sortie_testkit::list;
 
-use crate::support::{
-    Pretended, Probe, Recorder, Ruled, Scripted, asks_for_notes, call, calls, failed, micros, prints, raw,
-    reply, run_agent, run_in, run_ruled, says, shell, spec, succeeded, thinks, untouched, with_schema,
-    workspace,
+use crate::{
+    prelude::*,
+    support::{asks_for_notes, run_ruled, thinks},
 };
 
 /// Tools with each effect, shared by the attempts at a run.
@@ -297,15 +288,10 @@ proptest! {
 #[tokio::test]
 async fn every_step_is_journaled_and_an_effect_outside_waits_until_its_intent_is_durable() {
     let probes = probes();
-    let script = [
-        reply(vec![
-            call("a", "post", &json!({"n": 1})),
-            call("b", "nothing", &json!({})),
-            call("c", "get", &json!({"n": 2})),
-        ]),
-        says("no"),
-        says("{}"),
-    ];
+    let script = list! {
+        reply(vec![call("a", "post", &json!({"n": 1})), call("b", "nothing", &json!({})), call("c", "get", &json!({"n": 2}))]),
+        says("no"), says("{}"),
+    };
     let ran = attempt(&probes, &script, None, None, 200_000).await;
     assert_eq!(
         ran.recorder.steps(),
@@ -330,14 +316,14 @@ async fn a_change_of_the_directory_waits_until_the_one_before_it_is_durable() {
     let write = |name| ("write_file", json!({"path": name, "content": "x"}));
     let look = ("read_file", json!({"path": "a"}));
     let changes = calls(&[write("a"), look.clone(), write("b"), look, write("c")]);
-    let model = Scripted::new(vec![changes.into(), says("ok").into()]);
+    let model = scripted![changes, says("ok")];
     let (_, recorder) = run_in(spec("Go."), &model, &untouched(), &[]).await;
     // A reply, then an intent and a result of each call: the second and the third change wait with their intent.
     assert_eq!(recorder.made_durable(), [7, 11]);
 
     // A command with network waits as an effect outside, and the change after it waits for what it changed.
     let backend = Pretended::new(&["bash"], |_| prints(""));
-    let model = Scripted::new(vec![calls(&[shell("x"), write("a")]).into(), says("ok").into()]);
+    let model = scripted![calls(&[shell("x"), write("a")]), says("ok")];
     let run = RunSpec {
         egress: Egress::Open,
         ..spec("Go.")
@@ -348,7 +334,7 @@ async fn a_change_of_the_directory_waits_until_the_one_before_it_is_durable() {
 
 #[tokio::test]
 async fn a_run_without_tools_has_no_journal() {
-    let model = Scripted::new(vec![says("Hello.").into()]);
+    let model = scripted![says("Hello.")];
     let (_, recorder) = run_in(spec("Greet."), &model, &untouched(), &[]).await;
     assert!(recorder.entries().is_empty() && recorder.made_durable().is_empty());
 }
@@ -476,7 +462,7 @@ async fn a_directory_that_was_kept_is_taken_over_with_its_input() {
         "write_file",
         json!({"path": "made.txt", "content": "by the first"}),
     )]);
-    let model = Scripted::new(vec![write.into(), says("late").into()]);
+    let model = scripted![write, says("late")];
     let (mut first, root) = workspace(&backend);
     let go = |resume| RunSpec {
         input: Some(raw(&json!({"rows": 3}))),
@@ -500,7 +486,7 @@ async fn a_directory_that_was_kept_is_taken_over_with_its_input() {
         ("read_file", json!({"path": "made.txt"})),
         ("read_file", json!({"path": "input.json"})),
     ]);
-    let model = Scripted::new(vec![look.into(), says("ok").into()]);
+    let model = scripted![look, says("ok")];
     let recorder = Recorder::default();
     let outcome = run_agent(go(Some(journal)), &model, &mut second, &recorder).await;
     assert_eq!(succeeded(&outcome), "ok");
@@ -528,7 +514,7 @@ async fn what_a_model_got_wrong_before_is_counted_on() {
     for (first, ends) in [(broken(), true), (good_and_broken, false)] {
         let script = [broken(), broken(), first, says("{}")];
         let ran = attempt(&probes(), &script, None, None, 200_000).await;
-        let model = Scripted::new(vec![broken().into(), says("{}").into()]);
+        let model = scripted![broken(), says("{}")];
         let resumed = with(&probes(), Some(ran.recorder.entries()));
         let (outcome, _) = run_in(resumed, &model, &untouched(), &[]).await;
         assert_eq!(matches!(outcome, Outcome::Failed(_)), ends, "{outcome:?}");

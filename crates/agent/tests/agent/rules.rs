@@ -1,15 +1,16 @@
 //! The keeper of the rules: each request that a provider refuses ends a test, and money follows real bytes.
 
-use std::{panic::AssertUnwindSafe, path::Path};
+use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt as _;
-use serde_json::{json, value::RawValue};
-use sortie_agent::{
-    Model, ToolContent,
-    model::{Content, Deltas, Reply, Request, Retry, Task, ToolDefinition, ToolResult, ToolUse, Turn, Usage},
-};
+use serde_json::value::RawValue;
+use sortie_agent::model::{Task, ToolDefinition, ToolResult};
+use sortie_testkit::rows;
 
-use crate::support::{Cache, Counting, Ruled, Scripted, call, reply, says, thinks};
+use crate::{
+    prelude::*,
+    support::{Cache, Counting, thinks},
+};
 
 struct Nobody;
 
@@ -63,7 +64,7 @@ fn results(ids: &[&str]) -> Turn {
 
 /// The words with which a test ends whose agent sends this to a fresh model; empty where it goes on.
 async fn broken(request: Request<'_>) -> String {
-    let model = Scripted::new(vec![says("ok").into()]);
+    let model = scripted![says("ok")];
     broken_by(&Ruled::new(&model), request).await
 }
 
@@ -82,24 +83,18 @@ async fn what_no_provider_takes_ends_the_test() {
     let said = |ids: &[&str]| Turn::Assistant(ids.iter().map(|id| get(id)).collect());
     let text = || Turn::Assistant(vec![Content::Text("Half".to_owned())]);
     let told = |text: &str| Turn::User(text.to_owned());
-    let cases = [
-        (vec![results(&["a"])], "have the results"),
-        (vec![said(&["a"])], "the last calls have no result"),
-        (vec![said(&["a", "b"]), results(&["a"])], "have the results"),
-        (vec![said(&["a", "b"]), results(&["b", "a"])], "have the results"),
-        (
-            vec![said(&["a"]), told("Go on."), results(&["a"])],
-            "have no result",
-        ),
-        (
-            vec![said(&["a", "a"]), results(&["a", "a"])],
-            "empty or there twice",
-        ),
-        (vec![said(&[""]), results(&[""])], "empty or there twice"),
-        (vec![text(), text(), told("Go on.")], "twice in a row"),
-        (vec![text()], "the model spoke last"),
-        (vec![told(" \n")], "says nothing"),
-    ];
+    let cases = rows! {
+        vec![results(&["a"])], "have the results";
+        vec![said(&["a"])], "the last calls have no result";
+        vec![said(&["a", "b"]), results(&["a"])], "have the results";
+        vec![said(&["a", "b"]), results(&["b", "a"])], "have the results";
+        vec![said(&["a"]), told("Go on."), results(&["a"])], "have no result";
+        vec![said(&["a", "a"]), results(&["a", "a"])], "empty or there twice";
+        vec![said(&[""]), results(&[""])], "empty or there twice";
+        vec![text(), text(), told("Go on.")], "twice in a row";
+        vec![text()], "the model spoke last";
+        vec![told(" \n")], "says nothing";
+    };
     for (transcript, rule) in cases {
         let broken = broken(request(&transcript)).await;
         assert!(broken.contains(rule), "{broken:?} is not {rule:?}");
@@ -141,7 +136,7 @@ async fn a_piece_of_the_providers_own_comes_back_unchanged_and_in_place_or_not_a
     ];
     for (content, holds) in sent {
         let said = vec![opaque("1"), get("a"), opaque("2")];
-        let model = Scripted::new(vec![reply(said).into(), says("ok").into()]);
+        let model = scripted![reply(said), says("ok")];
         let ruled = Ruled::new(&model);
         ruled.call(request(&[]), &Nobody).await.unwrap();
         let ids: &[&str] = if content.len() == 4 { &["a", "b"] } else { &["a"] };
@@ -267,7 +262,7 @@ async fn usage_of_a_script_stands_and_a_request_beyond_the_window_is_refused() {
         usage: own,
         ..says("ok")
     };
-    let model = Scripted::new(vec![counted.into()]);
+    let model = scripted![counted];
     let ruled = Ruled::new(&model);
     let long = [Turn::User("word ".repeat(200_000))];
     let refused = ruled.call(request(&long), &Nobody).await.unwrap_err();

@@ -1,16 +1,10 @@
 //! The offline model: the prompt's blocks, run one after another.
 
-use std::{sync::Arc, time::Duration};
+use sortie_agent::{Shell, runbook};
+use sortie_sandbox::StreamOutput;
+use sortie_testkit::rows;
 
-use serde_json::{Value, json};
-use sortie_agent::{Model, Outcome, RunSpec, Shell, runbook};
-use sortie_api::Micros;
-use sortie_sandbox::{ExitKind, StreamOutput};
-use tokio::time::Instant;
-
-use crate::support::{
-    Does, Pretended, Recorder, failed, prints, raw, run_in, spec, succeeded, untouched, with_schema,
-};
+use crate::prelude::*;
 
 fn model() -> Arc<dyn Model> {
     runbook()
@@ -48,8 +42,7 @@ async fn a_prompt_without_blocks_is_answered_with_itself_and_touches_nothing() {
         input: Some(raw(&json!({"a": 1}))),
         ..spec(prompt)
     };
-    let (outcome, recorder) = run_in(with_input, &*model(), &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), prompt);
+    let recorder = play(with_input, &*model()).await.succeeds(prompt);
     assert_eq!(recorder.kinds(), ["model_call", "message"]);
     assert_eq!(recorder.deltas(), prompt);
 }
@@ -98,26 +91,15 @@ async fn an_answer_block_takes_the_outputs_in() {
 
 #[tokio::test]
 async fn a_block_that_fails_ends_the_run_with_its_number_and_its_last_line_of_standard_error() {
-    for (block, error) in [
-        ("```sh\nfalse\n```", "block 2 exited with status 1: last line"),
-        ("```sh\nslow\n```", "block 2 was stopped after 60 s"),
-        (
-            "```sh\nkilled\n```",
-            "block 2 was ended by signal 9 (SIGKILL): oops",
-        ),
-        (
-            "```tool read_file\n{\"path\": \"none\"}\n```",
-            "block 2 failed: none: no such file or folder",
-        ),
-        (
-            "```tool read_file\n{\"lines\": 1}\n```",
-            "block 2 failed: read_file: path is missing; it must be a string; there is no field lines",
-        ),
-        (
-            "```tool nothing\n```",
-            "block 2 failed: there is no tool `nothing`",
-        ),
-    ] {
+    for (block, error) in rows! {
+        "```sh\nfalse\n```", "block 2 exited with status 1: last line";
+        "```sh\nslow\n```", "block 2 was stopped after 60 s";
+        "```sh\nkilled\n```", "block 2 was ended by signal 9 (SIGKILL): oops";
+        "```tool read_file\n{\"path\": \"none\"}\n```", "block 2 failed: none: no such file or folder";
+        "```tool read_file\n{\"lines\": 1}\n```",
+            "block 2 failed: read_file: path is missing; it must be a string; there is no field lines";
+        "```tool nothing\n```", "block 2 failed: there is no tool `nothing`";
+    } {
         let prompt = format!("```sh\necho one\n```\n{block}\n```sh\nnever\n```\n");
         let (outcome, recorder) = run(&prompt, &shell_of_tests()).await;
         assert!(failed(&outcome).starts_with(error), "{}", failed(&outcome));
@@ -134,22 +116,18 @@ async fn a_mistake_in_the_runbook_is_found_before_anything_runs() {
 
 #[tokio::test]
 async fn without_shell_a_command_block_fails_with_a_clear_message() {
-    let denied = RunSpec {
-        shell: Shell::Denied,
-        ..spec("```sh\nls\n```")
-    };
-    let (outcome, recorder) = run_in(denied, &*model(), &untouched(), &[]).await;
-    assert_eq!(
-        failed(&outcome),
-        "block 1 needs the shell, which is off for this run (shell: false)"
-    );
+    let denied = spec("```sh\nls\n```").without_shell();
+    let recorder = play(denied, &*model())
+        .await
+        .fails("block 1 needs the shell, which is off for this run (shell: false)");
     assert!(recorder.kinds().is_empty());
     let denied = RunSpec {
         shell: Shell::Denied,
         ..spec("```tool list_files\n{}\n```")
     };
-    let (outcome, _) = run_in(denied, &*model(), &untouched(), &[("a", "1")]).await;
-    assert_eq!(succeeded(&outcome), "a (1 bytes)\n");
+    play_in(denied, &*model(), &untouched(), &[("a", "1")])
+        .await
+        .succeeds("a (1 bytes)\n");
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,8 +146,9 @@ async fn wait_blocks_wait_where_they_stand() {
         took[0].as_u64() >= Some(1_500) && took[1].as_u64() >= Some(500),
         "{took:?}"
     );
-    let (outcome, _) = run_in(spec("```wait 10\n```"), &*model(), &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "```wait 10\n```");
+    play(spec("```wait 10\n```"), &*model())
+        .await
+        .succeeds("```wait 10\n```");
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,8 +156,9 @@ async fn a_wait_that_is_cut_off_books_no_tokens_of_a_cache() {
     let mut spec = spec("```wait 600000\n```\n```sh\nsilent\n```\n");
     spec.budget.compute_micros_per_second = Micros::new(30).unwrap();
     spec.budget.max_cost = Micros::new(600).unwrap();
-    let (outcome, recorder) = run_in(spec, &*model(), &shell_of_tests(), &[]).await;
-    assert_eq!(failed(&outcome), "budget exhausted: $0.000600 of $0.000600 spent");
+    let recorder = play_in(spec, &*model(), &shell_of_tests(), &[])
+        .await
+        .fails("budget exhausted: $0.000600 of $0.000600 spent");
     let call = &recorder.data("model_call")[0];
     assert_eq!(
         (&call["cache_read_tokens"], &call["cache_write_tokens"]),

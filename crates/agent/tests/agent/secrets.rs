@@ -1,20 +1,10 @@
 //! Credentials that come back: from a tool, from the model, in an error, in any form. None is seen again.
 
-use std::sync::Arc;
-
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use proptest::prelude::*;
-use serde_json::json;
-use sortie_agent::{
-    Outcome, Redactor, RunSpec,
-    model::{Content, ModelError, Reply},
-    tool::{Effect, Order},
-};
+use sortie_agent::Redactor;
 
-use crate::support::{
-    Line, Pretended, Probe, Recorder, Scripted, call, failed, prints, reply, run_agent, run_in, says, shell,
-    spec, succeeded, untouched, workspace,
-};
+use crate::prelude::*;
 
 const TOKEN: &str = "sk-T0ken/of+the=owner";
 
@@ -61,11 +51,11 @@ fn with_token() -> RunSpec {
 async fn a_tool_that_sends_a_credential_back_shows_it_to_nobody() {
     for form in forms() {
         let ask = |fails: bool| call("a", "get", &json!({"n": 1, "fails": fails, "text": form}));
-        let model = Scripted::new(vec![
-            reply(vec![ask(false)]).into(),
-            reply(vec![ask(true)]).into(),
-            says(&format!("It is {form}!")).into(),
-        ]);
+        let model = scripted![
+            reply(vec![ask(false)]),
+            reply(vec![ask(true)]),
+            says(&format!("It is {form}!"))
+        ];
         let (outcome, recorder) = run_in(with_token(), &model, &untouched(), &[]).await;
         assert!(clean(succeeded(&outcome)), "{outcome:?}");
         assert!(clean(&recorder.everything()), "{form}: {}", recorder.everything());
@@ -77,10 +67,7 @@ async fn a_tool_that_sends_a_credential_back_shows_it_to_nobody() {
 #[tokio::test]
 async fn a_command_that_prints_a_credential_shows_it_to_nobody() {
     let backend = Pretended::new(&["bash"], |_| prints("the token is sk-T0ken/of+the=owner\n"));
-    let model = Scripted::new(vec![
-        reply(vec![call("a", "shell", &shell("env").1)]).into(),
-        says("ok").into(),
-    ]);
+    let model = scripted![reply(vec![call("a", "shell", &shell("env").1)]), says("ok")];
     let (_, recorder) = run_in(with_token(), &model, &backend, &[]).await;
     assert!(model.asked()[1].last.contains("the token is [redacted]\n"));
     assert!(clean(&recorder.everything()));
@@ -91,15 +78,14 @@ async fn a_credential_at_the_cut_of_a_long_output_leaves_no_part() {
     // The output is kept to 32 KiB: the token would lie across the end of its first half.
     let bytes = 100_000;
     let text = format!("{}{TOKEN}", "y".repeat(16_384 - "get did 1".len() - 9));
-    let model = Scripted::new(vec![
+    let model = scripted![
         reply(vec![call(
             "a",
             "get",
             &json!({"n": 1, "text": text, "bytes": bytes}),
-        )])
-        .into(),
-        says("ok").into(),
-    ]);
+        )]),
+        says("ok")
+    ];
     let (_, recorder) = run_in(with_token(), &model, &untouched(), &[]).await;
     let told = &model.asked()[1].last;
     assert!(
@@ -114,7 +100,7 @@ async fn a_credential_at_the_cut_of_a_long_output_leaves_no_part() {
 async fn an_error_of_the_provider_names_no_credential() {
     let retry = ModelError::retryable(format!("401 for Bearer {TOKEN}"), None);
     let fatal = ModelError::fatal(format!("{}key {TOKEN} is unknown", "x".repeat(4_080)));
-    let model = Scripted::new(vec![retry.into(), fatal.into()]);
+    let model = scripted![retry, fatal];
     let (outcome, recorder) = run_in(with_token(), &model, &untouched(), &[]).await;
     assert!(
         clean(failed(&outcome)) && !failed(&outcome).contains("sk-T"),
@@ -131,10 +117,7 @@ async fn a_token_that_was_refreshed_during_the_run_is_known_from_then_on() {
         redactor.add("refreshed-token");
         prints("refreshed-token\n")
     });
-    let model = Scripted::new(vec![
-        reply(vec![call("a", "shell", &shell("x").1)]).into(),
-        says("ok").into(),
-    ]);
+    let model = scripted![reply(vec![call("a", "shell", &shell("x").1)]), says("ok")];
     let (_, recorder) = run_in(run, &model, &backend, &[]).await;
     assert!(model.asked()[1].last.contains("[redacted]"));
     assert!(!recorder.everything().contains("refreshed-token"));

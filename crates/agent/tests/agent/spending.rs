@@ -1,22 +1,9 @@
 //! Whatever a run does and however it ends, it never costs more than its budget, and what it is said to cost is what its
 //! calls have cost.
 
-use std::{sync::Arc, time::Duration};
-
 use proptest::prelude::*;
-use serde_json::{Value, json};
-use sortie_agent::{
-    RunSpec, Tool,
-    journal::Journal,
-    model::{ModelError, Reply, Usage},
-    tool::{Effect, Order},
-};
-use sortie_api::{Micros, model::ModelPrices};
 
-use crate::support::{
-    Line, Probe, Recorder, Scripted, call, failed, micros, reply, run_agent, run_in, says, spec, succeeded,
-    untouched, workspace,
-};
+use crate::prelude::*;
 
 #[derive(Clone, Debug)]
 enum Turn {
@@ -227,17 +214,14 @@ async fn a_tool_call_is_charged_once_it_is_sent_and_not_made_when_it_cannot_be_p
         let wish = json!({"n": n, "fails": fails, "unsent": unsent});
         call(&n.to_string(), "search", &wish)
     };
-    let model = Scripted::new(vec![
-        reply(vec![find(1, false, true), find(2, true, false)]).into(),
-        reply(vec![find(3, false, false), find(4, false, false)]).into(),
-        says("ok").into(),
-    ]);
-    let run = RunSpec {
-        tools: vec![search.clone()],
-        ..spec("Go.")
-    };
-    let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
+    let model = scripted![
+        reply(vec![find(1, false, true), find(2, true, false)]),
+        reply(vec![find(3, false, false), find(4, false, false)]),
+        says("ok")
+    ];
+    let recorder = play(spec("Go.").with_tool(search.clone()), &model)
+        .await
+        .succeeds("ok");
     assert_eq!(recorder.last_spent(), 800_000);
     // Free calls do not name a cost. Those that are made side by side end in any order.
     let mut costs: Vec<(String, Option<u64>)> = recorder
@@ -266,13 +250,8 @@ async fn a_priced_call_that_is_given_up_costs_its_price() {
         price: micros(400_000),
         ..Probe::new("search", Order::SideBySide, Effect::Nothing)
     });
-    let model = Scripted::new(vec![
-        reply(vec![call("a", "search", &json!({"n": 1, "seconds": 60}))]).into(),
-    ]);
-    let run = RunSpec {
-        tools: vec![slow.clone()],
-        ..spec("Go.")
-    };
+    let model = scripted![reply(vec![call("a", "search", &json!({"n": 1, "seconds": 60}))])];
+    let run = spec("Go.").with_tool(slow.clone());
     let recorder = Recorder::default();
     let (mut workspace, _root) = workspace(&untouched());
     let work = run_agent(run, &model, &mut workspace, &recorder);
@@ -296,11 +275,8 @@ async fn compute_never_spends_what_is_held_for_a_tool_call() {
         ..Probe::new("search", Order::SideBySide, Effect::Nothing)
     });
     let wish = call("a", "search", &json!({"n": 1, "seconds": 3_600}));
-    let model = Scripted::new(vec![reply(vec![wish]).into()]);
-    let mut run = RunSpec {
-        tools: vec![slow],
-        ..spec("Go.")
-    };
+    let model = scripted![reply(vec![wish])];
+    let mut run = spec("Go.").with_tool(slow);
     run.budget.compute_micros_per_second = micros(1_000);
     let started = run.budget.started;
     let (outcome, _) = run_in(run, &model, &untouched(), &[]).await;

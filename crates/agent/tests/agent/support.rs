@@ -12,8 +12,8 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json, value::RawValue};
 use sortie_agent::{
-    BudgetSpec, Egress, Model, Outcome, Owner, RunSpec, Shell, Sink, Stopped, Workspace,
-    journal::{Entry, What},
+    BudgetSpec, Egress, Model, Outcome, Owner, RunSpec, Shell, Sink, Stopped, Tool, Workspace,
+    journal::{Entry, Journal, What},
     model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolCall, ToolUse, Turn, Usage},
     schema::Schema,
 };
@@ -29,8 +29,61 @@ pub(crate) use self::{
     pretended::{Does, Pretended, prints},
     probe::Probe,
     rules::{Cache, Counting, Ruled, thinks},
-    running::{run_agent, run_in, run_ruled},
+    running::{play, play_in, run_agent, run_in, run_ruled},
 };
+
+/// Makes the lines of a scripted model of replies, errors and lines.
+macro_rules! script {
+    ($($line:expr),* $(,)?) => { vec![$($crate::support::Line::from($line)),*] };
+}
+pub(crate) use script;
+
+/// Makes a scripted model that gives these replies, errors and lines.
+macro_rules! scripted {
+    ($($line:expr),* $(,)?) => { $crate::support::Scripted::new($crate::support::script![$($line),*]) };
+}
+pub(crate) use scripted;
+
+/// Changes to a run before it starts.
+pub(crate) trait Changes: Sized {
+    /// Continues with these entries of an earlier attempt.
+    fn resuming(self, entries: Vec<Entry>) -> Self;
+    /// Offers this tool alone besides the built-in ones.
+    fn with_tool(self, tool: Arc<dyn Tool>) -> Self;
+    /// Sets the deadline.
+    fn until(self, deadline: Instant) -> Self;
+    /// Sets the model that answers after a failure.
+    fn with_fallback(self, model: Arc<dyn Model>) -> Self;
+    /// Denies the shell.
+    fn without_shell(self) -> Self;
+}
+
+impl Changes for RunSpec {
+    fn resuming(mut self, entries: Vec<Entry>) -> Self {
+        self.resume = Some(Journal::new(entries));
+        self
+    }
+
+    fn with_tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools = vec![tool];
+        self
+    }
+
+    fn until(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    fn with_fallback(mut self, model: Arc<dyn Model>) -> Self {
+        self.fallback = Some(model);
+        self
+    }
+
+    fn without_shell(mut self) -> Self {
+        self.shell = Shell::Denied;
+        self
+    }
+}
 
 pub(crate) fn micros(amount: u64) -> Micros {
     Micros::new(amount).unwrap()

@@ -1,9 +1,10 @@
 //! The file tools on real working directories, also where what lies there is hostile.
 
-use std::{io::Write as _, os::unix::fs::symlink, path::Path};
+use std::{io::Write as _, os::unix::fs::symlink};
 
-use crate::support::{Recorder, Scripted, calls, run_agent, says, spec, untouched, workspace};
-use serde_json::{Value, json};
+use sortie_testkit::rows;
+
+use crate::prelude::*;
 
 /// Returns the output of each call, in a directory that `prepare` has filled.
 async fn told(prepare: impl FnOnce(&Path), asked: &[(&str, Value)]) -> Vec<String> {
@@ -38,24 +39,15 @@ fn write(dir: &Path, path: &str, content: impl AsRef<[u8]>) {
 async fn a_file_is_written_read_edited_listed_and_found() {
     let told = told(
         |_| {},
-        &[
-            (
-                "write_file",
-                json!({"path": "./notes/a.txt", "content": "one\ntwo\nthree\n"}),
-            ),
-            (
-                "read_file",
-                json!({"path": "notes/a.txt", "start_line": 2, "end_line": 2}),
-            ),
-            (
-                "edit_file",
-                json!({"path": "notes/a.txt", "old_text": "two", "new_text": "zwei"}),
-            ),
-            ("read_file", json!({"path": "notes/a.txt"})),
-            ("write_file", json!({"path": "notes/a.txt", "content": "four\n"})),
-            ("list_files", json!({})),
-            ("search_files", json!({"regex": "^f.ur$"})),
-        ],
+        &rows! {
+            "write_file", json!({"path": "./notes/a.txt", "content": "one\ntwo\nthree\n"});
+            "read_file", json!({"path": "notes/a.txt", "start_line": 2, "end_line": 2});
+            "edit_file", json!({"path": "notes/a.txt", "old_text": "two", "new_text": "zwei"});
+            "read_file", json!({"path": "notes/a.txt"});
+            "write_file", json!({"path": "notes/a.txt", "content": "four\n"});
+            "list_files", json!({});
+            "search_files", json!({"regex": "^f.ur$"});
+        },
     )
     .await;
     assert_eq!(
@@ -127,24 +119,18 @@ async fn large_and_binary_files_are_read_within_bounds() {
             write(dir, "latin", b"caf\xe9\n");
             write(dir, "wide", "x".repeat(3_000_000));
         },
-        &[
-            ("read_file", json!({"path": "large"})),
-            (
-                "read_file",
-                json!({"path": "large", "start_line": 150_001, "end_line": 150_002}),
-            ),
-            ("read_file", json!({"path": "large", "start_line": 300_000})),
-            ("read_file", json!({"path": "binary"})),
-            ("read_file", json!({"path": "latin"})),
-            ("read_file", json!({"path": "wide"})),
-            (
-                "edit_file",
-                json!({"path": "latin", "old_text": "caf", "new_text": "x"}),
-            ),
-            ("search_files", json!({"regex": "^line 19999[0-9]$"})),
-            ("search_files", json!({"regex": "line"})),
-            ("search_files", json!({"regex": "root"})),
-        ],
+        &rows! {
+            "read_file", json!({"path": "large"});
+            "read_file", json!({"path": "large", "start_line": 150_001, "end_line": 150_002});
+            "read_file", json!({"path": "large", "start_line": 300_000});
+            "read_file", json!({"path": "binary"});
+            "read_file", json!({"path": "latin"});
+            "read_file", json!({"path": "wide"});
+            "edit_file", json!({"path": "latin", "old_text": "caf", "new_text": "x"});
+            "search_files", json!({"regex": "^line 19999[0-9]$"});
+            "search_files", json!({"regex": "line"});
+            "search_files", json!({"regex": "root"});
+        },
     )
     .await;
     assert!(told[0].starts_with("line 0\n") && told[0].len() < 33_000);

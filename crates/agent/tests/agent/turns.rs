@@ -1,19 +1,9 @@
 //! The turn loop: tools between model calls, errors told and fatal, retries, corrections.
 
-use std::time::Duration;
+use sortie_agent::{Shell, model::ErrorKind};
+use sortie_sandbox::StreamOutput;
 
-use serde_json::json;
-use sortie_agent::{
-    RunSpec, Shell,
-    model::{Content, ErrorKind, ModelError, Reply, StopReason, ToolCall},
-};
-use sortie_sandbox::{ExitKind, StreamOutput};
-use tokio::time::Instant;
-
-use crate::support::{
-    Does, Line, Pretended, Recorder, Scripted, calls, failed, micros, prints, raw, run_agent, run_in, says,
-    shell, spec, succeeded, untouched, with_schema, workspace,
-};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn a_plain_answer_is_one_call_one_message_and_no_directory() {
@@ -21,8 +11,7 @@ async fn a_plain_answer_is_one_call_one_message_and_no_directory() {
         deltas: "Hel",
         ..says("Hello.").into()
     }]);
-    let (outcome, recorder) = run_in(spec("Greet."), &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "Hello.");
+    let recorder = play(spec("Greet."), &model).await.succeeds("Hello.");
     assert_eq!(recorder.kinds(), ["model_call", "message"]);
     assert_eq!(recorder.data("message"), [json!({"text": "Hello.", "step": 1})]);
     assert_eq!(recorder.data("model_call")[0]["stop_reason"], "end_turn");
@@ -43,17 +32,14 @@ async fn a_plain_answer_is_one_call_one_message_and_no_directory() {
 async fn tools_run_between_model_calls_and_their_results_are_told() {
     let mut first = calls(&[shell("wc -l data")]);
     first.content.insert(0, Content::Text("I count.".to_owned()));
-    let model = Scripted::new(vec![
-        first.into(),
-        calls(&[shell("rm data")]).into(),
-        says("42").into(),
-    ]);
+    let model = scripted![first, calls(&[shell("rm data")]), says("42")];
     let backend = Pretended::new(&["bash"], |command| match command {
         "wc -l data" => prints("42 data\n"),
         _ => Does::End(ExitKind::Code(2), "", "rm: no\n"),
     });
-    let (outcome, recorder) = run_in(spec("Count."), &model, &backend, &[]).await;
-    assert_eq!(succeeded(&outcome), "42");
+    let recorder = play_in(spec("Count."), &model, &backend, &[])
+        .await
+        .succeeds("42");
     assert_eq!(
         recorder.kinds(),
         [
@@ -101,16 +87,15 @@ async fn mistakes_of_the_model_are_told_to_it() {
         })],
         ..calls(&[])
     };
-    let model = Scripted::new(vec![
-        calls(&[("launch", json!({}))]).into(),
-        calls(&[("shell", json!({"line": "ls"}))]).into(),
-        calls(&[("shell", json!({"command": "ls", "timeout_seconds": 0}))]).into(),
-        broken.into(),
-        calls(&[("read_file", json!({"path": "../etc/passwd"}))]).into(),
-        says("done").into(),
-    ]);
-    let (outcome, recorder) = run_in(spec("Try."), &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "done");
+    let model = scripted![
+        calls(&[("launch", json!({}))]),
+        calls(&[("shell", json!({"line": "ls"}))]),
+        calls(&[("shell", json!({"command": "ls", "timeout_seconds": 0}))]),
+        broken,
+        calls(&[("read_file", json!({"path": "../etc/passwd"}))]),
+        says("done")
+    ];
+    let recorder = play(spec("Try."), &model).await.succeeds("done");
     let told: Vec<String> = model
         .asked()
         .into_iter()
@@ -154,12 +139,8 @@ async fn mistakes_of_the_model_are_told_to_it() {
 
 #[tokio::test]
 async fn without_shell_only_reading_tools_are_offered() {
-    let model = Scripted::new(vec![calls(&[shell("ls")]).into(), says("no").into()]);
-    let denied = RunSpec {
-        shell: Shell::Denied,
-        ..spec("Try.")
-    };
-    let (_, recorder) = run_in(denied, &model, &untouched(), &[]).await;
+    let model = scripted![calls(&[shell("ls")]), says("no")];
+    let (_, recorder) = run_in(spec("Try.").without_shell(), &model, &untouched(), &[]).await;
     assert_eq!(
         model.asked()[0].tools,
         ["read_file", "list_files", "search_files"]
@@ -175,17 +156,16 @@ async fn without_shell_only_reading_tools_are_offered() {
 #[tokio::test]
 async fn calls_of_one_turn_answer_in_order_and_a_change_waits_for_those_before_it() {
     let read = |path: &str| ("read_file", json!({ "path": path }));
-    let model = Scripted::new(vec![
+    let model = scripted![
         calls(&[
             read("a"),
             read("none"),
             read("b"),
             ("write_file", json!({"path": "c", "content": "C"})),
             read("c"),
-        ])
-        .into(),
-        says("done").into(),
-    ]);
+        ]),
+        says("done")
+    ];
     let (_, recorder) = run_in(spec("Read."), &model, &untouched(), &[("a", "A"), ("b", "B")]).await;
     assert_eq!(
         model.asked()[1].last,
@@ -204,12 +184,7 @@ async fn calls_of_one_turn_answer_in_order_and_a_change_waits_for_those_before_i
 async fn a_failing_provider_is_called_again_with_growing_waits() {
     let overloaded = || ModelError::retryable("overloaded", None);
     let limited = ModelError::retryable("rate limit", Some(Duration::from_secs(9)));
-    let model = Scripted::new(vec![
-        overloaded().into(),
-        overloaded().into(),
-        limited.into(),
-        says("ok").into(),
-    ]);
+    let model = scripted![overloaded(), overloaded(), limited, says("ok")];
     let (outcome, recorder) = run_in(spec("Go."), &model, &untouched(), &[]).await;
     assert_eq!(succeeded(&outcome), "ok");
     let retries = recorder.data("retry");
@@ -240,11 +215,9 @@ async fn a_provider_that_keeps_failing_ends_the_run() {
             .map(|_| ModelError::retryable("overloaded", None).into())
             .collect(),
     );
-    let (outcome, recorder) = run_in(spec("Go."), &model, &untouched(), &[]).await;
-    assert_eq!(
-        failed(&outcome),
-        "the model failed 5 times, last with: overloaded"
-    );
+    let recorder = play(spec("Go."), &model)
+        .await
+        .fails("the model failed 5 times, last with: overloaded");
     assert_eq!(recorder.data("retry").len(), 4);
 }
 
@@ -261,12 +234,9 @@ async fn a_provider_that_is_busy_for_a_minute_does_not_end_the_run() {
     let mut script: Vec<Line> = (0..7).map(|_| busy(None).into()).collect();
     script.push(says("ok").into());
     let model = Scripted::new(script);
-    let run = RunSpec {
-        deadline: Some(began + Duration::from_mins(5)),
-        ..spec("Go.")
-    };
-    let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
+    let recorder = play(spec("Go.").until(began + Duration::from_mins(5)), &model)
+        .await
+        .succeeds("ok");
     assert!(
         (back..2 * back).contains(&began.elapsed()),
         "{:?}",
@@ -298,7 +268,7 @@ async fn a_provider_that_stays_busy_ends_the_run_after_minutes() {
 
 #[tokio::test(start_paused = true)]
 async fn the_budget_ends_a_wait_for_a_provider() {
-    let model = Scripted::new(vec![busy(Some(60)).into()]);
+    let model = scripted![busy(Some(60))];
     let mut run = spec("Go.");
     run.budget.compute_micros_per_second = micros(100_000);
     let (outcome, _) = run_in(run, &model, &untouched(), &[]).await;
@@ -307,7 +277,7 @@ async fn the_budget_ends_a_wait_for_a_provider() {
 
 #[tokio::test]
 async fn a_failure_that_no_second_attempt_mends_ends_the_run_at_once() {
-    let model = Scripted::new(vec![ModelError::fatal("bad request").into()]);
+    let model = scripted![ModelError::fatal("bad request")];
     let (outcome, recorder) = run_in(spec("Go."), &model, &untouched(), &[]).await;
     assert_eq!(failed(&outcome), "bad request");
     assert!(recorder.kinds().is_empty());
@@ -319,18 +289,15 @@ async fn an_answer_that_is_refused_is_no_answer() {
         stop_reason: StopReason::Refusal,
         ..says("Half")
     };
-    let model = Scripted::new(vec![refused.into()]);
-    let (outcome, _) = run_in(spec("Go."), &model, &untouched(), &[]).await;
-    assert_eq!(failed(&outcome), "the model refused to answer");
+    let model = scripted![refused];
+    play(spec("Go."), &model)
+        .await
+        .fails("the model refused to answer");
 }
 
 #[tokio::test]
 async fn a_lost_sandbox_is_told_and_the_next_command_gets_a_new_one() {
-    let model = Scripted::new(vec![
-        calls(&[shell("bomb")]).into(),
-        calls(&[shell("ls")]).into(),
-        says("ok").into(),
-    ]);
+    let model = scripted![calls(&[shell("bomb")]), calls(&[shell("ls")]), says("ok")];
     let backend = Pretended::new(&["sh"], |command| {
         if command == "bomb" {
             Does::Lose
@@ -338,8 +305,7 @@ async fn a_lost_sandbox_is_told_and_the_next_command_gets_a_new_one() {
             prints("x")
         }
     });
-    let (outcome, _) = run_in(spec("Go."), &model, &backend, &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
+    play_in(spec("Go."), &model, &backend, &[]).await.succeeds("ok");
     assert!(
         model.asked()[1]
             .last
@@ -351,7 +317,7 @@ async fn a_lost_sandbox_is_told_and_the_next_command_gets_a_new_one() {
 
 #[tokio::test]
 async fn without_bash_commands_run_with_sh_and_the_shell_is_looked_up_once() {
-    let model = Scripted::new(vec![calls(&[shell("a"), shell("b")]).into(), says("ok").into()]);
+    let model = scripted![calls(&[shell("a"), shell("b")]), says("ok")];
     let backend = Pretended::new(&["sh"], |_| prints(""));
     run_in(spec("Go."), &model, &backend, &[]).await;
     let commands = backend.commands();
@@ -366,7 +332,7 @@ async fn without_bash_commands_run_with_sh_and_the_shell_is_looked_up_once() {
 
 #[tokio::test]
 async fn a_long_output_keeps_its_head_and_its_tail_and_the_event_is_cut() {
-    let model = Scripted::new(vec![calls(&[shell("much")]).into(), says("ok").into()]);
+    let model = scripted![calls(&[shell("much")]), says("ok")];
     let backend = Pretended::new(&["bash"], |_| {
         Does::Print(StreamOutput {
             head: vec![b'a'; 16_384],
@@ -391,7 +357,7 @@ async fn a_long_output_keeps_its_head_and_its_tail_and_the_event_is_cut() {
 
 #[tokio::test]
 async fn no_nul_reaches_the_answer_or_an_event() {
-    let model = Scripted::new(vec![calls(&[shell("x")]).into(), says("a\0b").into()]);
+    let model = scripted![calls(&[shell("x")]), says("a\0b")];
     let backend = Pretended::new(&["bash"], |_| prints("n\0l"));
     let (outcome, recorder) = run_in(spec("Go."), &model, &backend, &[]).await;
     assert_eq!(succeeded(&outcome), "a\u{fffd}b");
@@ -402,13 +368,14 @@ async fn no_nul_reaches_the_answer_or_an_event() {
 #[tokio::test]
 async fn an_answer_that_does_not_match_is_handed_back_twice() {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
-    let model = Scripted::new(vec![
-        says("It is three.").into(),
-        says("{\"n\": \"3\"}").into(),
-        says("Here:\n```json\n{\"n\": 3}\n```\nGood luck.").into(),
-    ]);
-    let (outcome, recorder) = run_in(with_schema("Count.", &schema), &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "{\"n\": 3}");
+    let model = scripted![
+        says("It is three."),
+        says("{\"n\": \"3\"}"),
+        says("Here:\n```json\n{\"n\": 3}\n```\nGood luck.")
+    ];
+    let recorder = play(with_schema("Count.", &schema), &model)
+        .await
+        .succeeds("{\"n\": 3}");
     let rejected = recorder.data("output_rejected");
     assert_eq!(rejected.len(), 2);
     assert!(
@@ -430,20 +397,15 @@ async fn an_answer_that_does_not_match_is_handed_back_twice() {
 async fn an_answer_that_never_matches_fails_the_run_with_the_field() {
     let schema = json!({"type": "object", "required": ["total"]});
     let model = Scripted::new((0..3).map(|_| says("{}").into()).collect());
-    let (outcome, recorder) = run_in(with_schema("Count.", &schema), &model, &untouched(), &[]).await;
-    assert_eq!(
-        failed(&outcome),
-        "output does not match output_schema: output.total: required"
-    );
+    let recorder = play(with_schema("Count.", &schema), &model)
+        .await
+        .fails("output does not match output_schema: output.total: required");
     assert_eq!(recorder.data("output_rejected").len(), 3);
 }
 
 #[tokio::test]
 async fn input_is_delimited_and_written_as_a_file_once_there_is_a_directory() {
-    let model = Scripted::new(vec![
-        calls(&[("read_file", json!({"path": "input.json"}))]).into(),
-        says("ok").into(),
-    ]);
+    let model = scripted![calls(&[("read_file", json!({"path": "input.json"}))]), says("ok")];
     let input = json!({"rows": [1, 2]});
     let (_, _) = run_in(
         RunSpec {
@@ -467,10 +429,7 @@ async fn input_is_delimited_and_written_as_a_file_once_there_is_a_directory() {
 
 #[tokio::test]
 async fn input_never_replaces_a_file_of_the_run() {
-    let model = Scripted::new(vec![
-        calls(&[("read_file", json!({"path": "input.json"}))]).into(),
-        says("ok").into(),
-    ]);
+    let model = scripted![calls(&[("read_file", json!({"path": "input.json"}))]), says("ok")];
     let with_input = RunSpec {
         input: Some(raw(&json!({"a": 1}))),
         ..spec("Sum.")
@@ -483,10 +442,7 @@ async fn input_never_replaces_a_file_of_the_run() {
 #[tokio::test]
 async fn without_shell_only_large_input_is_written_as_a_file() {
     for (size, is_written) in [(8 * 1024, false), (8 * 1024 + 1, true)] {
-        let model = Scripted::new(vec![
-            calls(&[("list_files", json!({}))]).into(),
-            says("ok").into(),
-        ]);
+        let model = scripted![calls(&[("list_files", json!({}))]), says("ok")];
         let input = json!("x".repeat(size - 2));
         let denied = RunSpec {
             input: Some(raw(&input)),
@@ -504,7 +460,7 @@ async fn without_shell_only_large_input_is_written_as_a_file() {
 
 #[tokio::test]
 async fn a_run_whose_events_nobody_takes_stops_before_the_next_effect() {
-    let model = Scripted::new(vec![calls(&[shell("rm -r .")]).into()]);
+    let model = scripted![calls(&[shell("rm -r .")])];
     let backend = untouched();
     let (mut workspace, _root) = workspace(&backend);
     let recorder = Recorder::refusing_from(1);
@@ -516,7 +472,7 @@ async fn a_run_whose_events_nobody_takes_stops_before_the_next_effect() {
 
 #[tokio::test]
 async fn a_dropped_run_leaves_a_workspace_that_closes() {
-    let model = Scripted::new(vec![calls(&[shell("sleep")]).into()]);
+    let model = scripted![calls(&[shell("sleep")])];
     let (started, begun) = std::sync::mpsc::channel();
     let backend = Pretended::new(&["bash"], move |_| {
         started.send(()).unwrap();

@@ -1,19 +1,8 @@
 //! Replies of weaker models: calls written as text, arguments that are nearly JSON, thinking and words around the answer.
 
-use std::sync::Arc;
+use sortie_testkit::rows;
 
-use serde_json::{Value, json};
-use sortie_agent::{
-    RunSpec, Tool,
-    journal::{Entry, Journal, What},
-    model::{Content, Reply, StopReason, ToolCall, Turn},
-    tool::{Effect, Order},
-};
-
-use crate::support::{
-    Line, Pretended, Probe, Scripted, failed, prints, reply, run_in, says, spec, succeeded, untouched,
-    with_schema,
-};
+use crate::prelude::*;
 
 const CALL: &str = "<tool_call>\n{\"name\": \"get\", \"arguments\": {\"n\": 1}}\n</tool_call>";
 
@@ -47,9 +36,8 @@ async fn a_call_written_as_text_is_made_and_goes_back_as_a_call() {
         format!("<think>\nI look.\n</think>\n\nFirst I look.\n{CALL}"),
     ] {
         let (probe, spec) = with_get(spec("Go."));
-        let model = Scripted::new(vec![says(&said).into(), says("ok").into()]);
-        let (outcome, recorder) = run_in(spec, &model, &untouched(), &[]).await;
-        assert_eq!(succeeded(&outcome), "ok");
+        let model = scripted![says(&said), says("ok")];
+        let recorder = play(spec, &model).await.succeeds("ok");
         assert_eq!(probe.calls(), [1]);
         let sent = assistant(&model.transcripts()[1], 0);
         let call = json!({"tool_call": {"id": "call00001", "name": "get", "arguments": "{\"n\":1}"}});
@@ -63,7 +51,7 @@ async fn a_call_written_as_text_is_made_and_goes_back_as_a_call() {
 #[tokio::test]
 async fn a_run_that_resumes_has_the_same_calls() {
     let (probe, first) = with_get(spec("Go."));
-    let model = Scripted::new(vec![says(CALL).into(), says("ok").into()]);
+    let model = scripted![says(CALL), says("ok")];
     let (_, recorder) = run_in(first, &model, &untouched(), &[]).await;
     assert_eq!(
         recorder.steps(),
@@ -74,7 +62,7 @@ async fn a_run_that_resumes_has_the_same_calls() {
     let entries = recorder.entries();
     let kept = entries.iter().position(is_reply).unwrap() + 1;
     let (again, spec) = with_get(spec("Go."));
-    let model = Scripted::new(vec![says("ok").into()]);
+    let model = scripted![says("ok")];
     let resumed = RunSpec {
         resume: Some(Journal::new(entries[..kept].to_vec())),
         ..spec
@@ -93,9 +81,8 @@ async fn a_call_that_begins_in_a_part_that_was_cut_off_is_made() {
         stop_reason: StopReason::MaxTokens,
         ..says(head)
     };
-    let model = Scripted::new(vec![cut.into(), says(tail).into(), says("ok").into()]);
-    let (outcome, _) = run_in(spec, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
+    let model = scripted![cut, says(tail), says("ok")];
+    play(spec, &model).await.succeeds("ok");
     assert_eq!(probe.calls().len(), 1);
 }
 
@@ -103,9 +90,8 @@ async fn a_call_that_begins_in_a_part_that_was_cut_off_is_made() {
 async fn a_written_call_that_is_not_whole_is_asked_for_again() {
     let (probe, spec) = with_get(spec("Go."));
     let broken = "<tool_call>\n{\"name\": \"get\", \"arguments\": {\"n\": \"a \"b\"\"}}\n</tool_call>";
-    let model = Scripted::new(vec![says(broken).into(), says(CALL).into(), says("ok").into()]);
-    let (outcome, _) = run_in(spec, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
+    let model = scripted![says(broken), says(CALL), says("ok")];
+    play(spec, &model).await.succeeds("ok");
     assert_eq!(probe.calls().len(), 1);
     let told = &model.asked()[1].last;
     assert!(
@@ -122,17 +108,15 @@ async fn an_answer_that_shows_a_call_is_an_answer() {
         CALL.replace("get", "launch"),
     ] {
         let (probe, spec) = with_get(spec("Go."));
-        let model = Scripted::new(vec![says(&said).into()]);
-        let (outcome, _) = run_in(spec, &model, &untouched(), &[]).await;
-        assert_eq!(succeeded(&outcome), said);
+        let model = scripted![says(&said)];
+        play(spec, &model).await.succeeds(said);
         assert_eq!(probe.calls().len(), 0);
     }
     let wanted = json!({"type": "object", "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}}});
     let (probe, spec) = with_get(with_schema("Which tool?", &wanted));
     let answer = "{\"name\": \"get\", \"arguments\": {\"n\": 1}}";
-    let model = Scripted::new(vec![says(answer).into()]);
-    let (outcome, _) = run_in(spec, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), answer);
+    let model = scripted![says(answer)];
+    play(spec, &model).await.succeeds(answer);
     assert_eq!(probe.calls().len(), 0);
 }
 
@@ -145,10 +129,9 @@ async fn arguments_that_are_nearly_json_are_made_and_go_back_as_json() {
         "{\"command\": \"ls\"",
         "{\"command\": \"ls\"}}",
     ] {
-        let model = Scripted::new(vec![call("shell", sent).into(), says("ok").into()]);
+        let model = scripted![call("shell", sent), says("ok")];
         let backend = Pretended::new(&["bash"], |_| prints("a\n"));
-        let (outcome, recorder) = run_in(spec("Go."), &model, &backend, &[]).await;
-        assert_eq!(succeeded(&outcome), "ok");
+        let recorder = play_in(spec("Go."), &model, &backend, &[]).await.succeeds("ok");
         assert_eq!(
             recorder.data("tool_start")[0]["arguments"],
             json!({"command": "ls"}),
@@ -162,7 +145,7 @@ async fn arguments_that_are_nearly_json_are_made_and_go_back_as_json() {
         stop_reason: StopReason::MaxTokens,
         ..call("shell", "{\"command\": \"ls\"")
     };
-    let model = Scripted::new(vec![cut.into(), says("ok").into()]);
+    let model = scripted![cut, says("ok")];
     run_in(spec("Go."), &model, &untouched(), &[]).await;
     assert_eq!(
         model.asked()[1].last,
@@ -180,8 +163,7 @@ async fn thinking_between_tags_is_no_answer() {
             deltas: said,
             ..says(said).into()
         }]);
-        let (outcome, recorder) = run_in(spec("Add."), &model, &untouched(), &[]).await;
-        assert_eq!(succeeded(&outcome), "42");
+        let recorder = play(spec("Add."), &model).await.succeeds("42");
         assert_eq!(recorder.data("message"), [json!({"text": "42", "step": 1})]);
         assert_eq!(
             recorder.data("thinking_summary"),
@@ -191,9 +173,10 @@ async fn thinking_between_tags_is_no_answer() {
     }
     let schema = json!({"type": "object", "required": ["total"]});
     let said = "<think>\nIs it {\"total\": 1}?\n</think>\n{\"total\": 2}";
-    let model = Scripted::new(vec![says(said).into()]);
-    let (outcome, _) = run_in(with_schema("Add.", &schema), &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "{\"total\": 2}");
+    let model = scripted![says(said)];
+    play(with_schema("Add.", &schema), &model)
+        .await
+        .succeeds("{\"total\": 2}");
 }
 
 #[tokio::test]
@@ -214,8 +197,7 @@ async fn a_model_that_closes_its_thinking_alone_shows_it_once_at_most() {
         },
     ]);
     let (_, spec) = with_get(spec("Go."));
-    let (outcome, recorder) = run_in(spec, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "42");
+    let recorder = play(spec, &model).await.succeeds("42");
     assert_eq!(recorder.deltas(), "I look.\n</think>\n42");
     // What the model has said goes back to it as it was: some need their thinking again.
     let sent = assistant(&model.transcripts()[1], 0);
@@ -228,18 +210,18 @@ async fn thinking_that_uses_up_the_length_of_an_answer_is_no_part_of_it() {
         stop_reason: StopReason::MaxTokens,
         ..says("<think>\nI add and add")
     };
-    let model = Scripted::new(vec![cut.into(), says("<think>\nI add.\n</think>\n42").into()]);
-    let (outcome, _) = run_in(spec("Add."), &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "42");
+    let model = scripted![cut, says("<think>\nI add.\n</think>\n42")];
+    play(spec("Add."), &model).await.succeeds("42");
     assert!(
         model.asked()[1]
             .last
             .starts_with("Your last message reached its limit of length")
     );
     let only = || says("<think>\nI add.\n</think>");
-    let model = Scripted::new(vec![only().into(), only().into()]);
-    let (outcome, _) = run_in(spec("Add."), &model, &untouched(), &[]).await;
-    assert_eq!(failed(&outcome), "the model gave no answer, twice in a row");
+    let model = scripted![only(), only()];
+    play(spec("Add."), &model)
+        .await
+        .fails("the model gave no answer, twice in a row");
 }
 
 #[tokio::test]
@@ -256,24 +238,18 @@ async fn the_one_json_value_of_an_answer_is_the_output() {
         ("```json\n{'total': 3}\n```\nis it", "{\"total\":3}"),
         ("\"{\\\"total\\\": 3}\"", "{\"total\": 3}"),
     ] {
-        let model = Scripted::new(vec![says(said).into()]);
+        let model = scripted![says(said)];
         let (outcome, _) = run_in(with_schema("Count.", &schema), &model, &untouched(), &[]).await;
         assert_eq!(succeeded(&outcome), output, "{said}");
     }
-    for (said, error) in [
-        (
-            "Either {\"total\": 3} or {\"total\": 4}.",
-            "output: 2 JSON values match, must be one",
-        ),
-        (
-            "It is {\"total\": \"three\"}.",
-            "output.total: not of type \"integer\"",
-        ),
-        ("It is 3.", "output: not JSON"),
-        ("{\"sum\": 1, \"of\": {\"total\": 3}}", "output.total: required"),
-        ("{\"sum\": , \"of\": {\"total\": 3}", "output: not JSON"),
-    ] {
-        let model = Scripted::new(vec![says(said).into(), says("{\"total\": 3}").into()]);
+    for (said, error) in rows! {
+        "Either {\"total\": 3} or {\"total\": 4}.", "output: 2 JSON values match, must be one";
+        "It is {\"total\": \"three\"}.", "output.total: not of type \"integer\"";
+        "It is 3.", "output: not JSON";
+        "{\"sum\": 1, \"of\": {\"total\": 3}}", "output.total: required";
+        "{\"sum\": , \"of\": {\"total\": 3}", "output: not JSON";
+    } {
+        let model = scripted![says(said), says("{\"total\": 3}")];
         let (_, recorder) = run_in(with_schema("Count.", &schema), &model, &untouched(), &[]).await;
         let told = &recorder.data("output_rejected")[0]["errors"][0];
         assert!(told.as_str().unwrap().starts_with(error), "{said}: {told}");

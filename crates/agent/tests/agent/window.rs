@@ -1,22 +1,6 @@
 //! Conversations longer than the model's window.
 
-use std::sync::Arc;
-
-use futures_util::future::BoxFuture;
-use parking_lot::Mutex;
-use serde_json::json;
-use sortie_agent::{
-    Model, RunSpec,
-    journal::{Journal, What},
-    model::{Content, Deltas, ModelError, Reply, Request, Retry, StopReason, Turn, Usage},
-    tool::{Effect, Order},
-};
-use sortie_api::model::{ModelInfo, ModelPrices};
-
-use crate::support::{
-    Line, Pretended, Probe, Scripted, asks_for_notes, call, calls, failed, prints, raw, reply, run_in, says,
-    shell, spec, succeeded, untouched, with_schema,
-};
+use crate::{prelude::*, support::asks_for_notes};
 
 /// A model with a window of its own that counts tokens as a strict tokenizer does, refuses what does not fit, and makes
 /// one call of `get` after another.
@@ -143,10 +127,7 @@ impl Model for Strict {
 }
 
 fn with_get(prompt: &str) -> RunSpec {
-    RunSpec {
-        tools: vec![Arc::new(Probe::new("get", Order::OneByOne, Effect::Nothing))],
-        ..spec(prompt)
-    }
+    spec(prompt).with_tool(Arc::new(Probe::new("get", Order::OneByOne, Effect::Nothing)))
 }
 
 #[tokio::test]
@@ -156,8 +137,7 @@ async fn five_hundred_turns_with_large_outputs_stay_within_window_and_memory() {
         max_steps: 1_000,
         ..with_get("Go on.")
     };
-    let (outcome, recorder) = run_in(run, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "done");
+    let recorder = play(run, &model).await.succeeds("done");
     let state = model.state.lock();
     assert_eq!(state.asked, 501);
     assert!(state.largest <= 100_000, "{}", state.largest);
@@ -199,8 +179,7 @@ async fn without_a_summary_a_plain_note_says_what_is_gone() {
         summary: Err("overloaded"),
         ..strict(5_000, 60, 500)
     };
-    let (outcome, recorder) = run_in(with_get("Go on."), &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "done");
+    let recorder = play(with_get("Go on."), &model).await.succeeds("done");
     let note = recorder.entries().into_iter().find_map(|entry| {
         if let What::Compacted { summary, .. } = entry.what {
             Some(summary)
@@ -217,8 +196,7 @@ async fn a_model_that_thinks_may_think_before_it_summarizes() {
         let mut model = strict(30_000, 60, 500);
         model.info.max_output_tokens = 15_000;
         model.info.capabilities = vec![capability.to_owned()];
-        let (outcome, _) = run_in(with_get("Go on."), &model, &untouched(), &[]).await;
-        assert_eq!(succeeded(&outcome), "done");
+        play(with_get("Go on."), &model).await.succeeds("done");
         assert_eq!(model.state.lock().summary_tokens, tokens);
     }
 }
@@ -235,8 +213,7 @@ async fn a_failure_that_passes_does_not_cost_the_summary() {
         says("ok").into(),
     ]);
     let model = Scripted::new(script);
-    let (outcome, recorder) = run_in(with_get("Go on."), &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
+    let recorder = play(with_get("Go on."), &model).await.succeeds("ok");
     assert_eq!(recorder.data("retry")[0]["reason"], "overloaded");
     let told = format!("{:?}", model.transcripts().last().unwrap()[0]);
     assert!(told.contains("<notes>") && told.contains("a summary"), "{told}");
@@ -305,12 +282,12 @@ async fn a_request_that_never_fits_ends_the_run_with_the_providers_words() {
         too_large().into(),
     ]);
     let model = Scripted::new(script);
-    let (outcome, _) = run_in(with_get("Go on."), &model, &untouched(), &[]).await;
-    assert_eq!(failed(&outcome), "prompt is too long");
+    play(with_get("Go on."), &model).await.fails("prompt is too long");
 
-    let model = Scripted::new(vec![too_large().into()]);
-    let (outcome, recorder) = run_in(with_get("Too long."), &model, &untouched(), &[]).await;
-    assert_eq!(failed(&outcome), "prompt is too long");
+    let model = scripted![too_large()];
+    let recorder = play(with_get("Too long."), &model)
+        .await
+        .fails("prompt is too long");
     assert!(recorder.kinds().is_empty(), "there is nothing to shorten");
 }
 
@@ -324,11 +301,8 @@ async fn what_was_dropped_stays_dropped_after_a_resume() {
     assert_eq!(recorder.steps().last().unwrap(), "5 trimmed");
     let shown = format!("{:?}", model.transcripts()[6]);
 
-    let model = Scripted::new(vec![says("ok").into()]);
-    let resumed = RunSpec {
-        resume: Some(Journal::new(recorder.entries())),
-        ..with_get("Go on.")
-    };
+    let model = scripted![says("ok")];
+    let resumed = with_get("Go on.").resuming(recorder.entries());
     let (outcome, recorder) = run_in(resumed, &model, &untouched(), &[]).await;
     assert_eq!(succeeded(&outcome), "ok");
     assert_eq!(format!("{:?}", model.transcripts()[0]), shown);
@@ -369,8 +343,9 @@ async fn a_large_task_does_not_make_every_turn_a_summary() {
 async fn an_answer_is_asked_for_within_what_the_window_has_left() {
     let mut model = strict(10_000, 0, 0);
     model.info.max_output_tokens = 9_000;
-    let (outcome, _) = run_in(with_get(&"word ".repeat(3_000)), &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "done");
+    play(with_get(&"word ".repeat(3_000)), &model)
+        .await
+        .succeeds("done");
     let largest = model.state.lock().largest;
     assert!(largest > 5_000 && largest <= 10_000, "{largest}");
 }
@@ -378,7 +353,7 @@ async fn an_answer_is_asked_for_within_what_the_window_has_left() {
 #[tokio::test]
 async fn outputs_of_one_turn_share_the_room_that_the_window_has() {
     let get = |n: u32| call(&n.to_string(), "get", &json!({"n": n, "bytes": 40_000}));
-    let model = Scripted::new(vec![reply((0..16).map(get).collect()).into(), says("ok").into()]);
+    let model = scripted![reply((0..16).map(get).collect()), says("ok")];
     let (_, recorder) = run_in(with_get("Go on."), &model, &untouched(), &[]).await;
     // A quarter of 192,000 tokens for sixteen outputs.
     let told = model.asked()[1].last.len();
@@ -391,7 +366,7 @@ async fn an_output_of_a_command_that_was_dropped_is_told_as_such() {
     let backend = Pretended::new(&["bash"], |command| {
         prints(if command == "a" { LONG } else { "short" })
     });
-    let mut script: Vec<Line> = vec![calls(&[shell("a")]).into(), calls(&[shell("b")]).into()];
+    let mut script: Vec<Line> = script![calls(&[shell("a")]), calls(&[shell("b")])];
     script.extend([too_large().into(), says("ok").into()]);
     let model = Scripted::new(script);
     let (outcome, _) = run_in(spec("Go."), &model, &backend, &[]).await;
@@ -415,12 +390,11 @@ static LONG: &str = {
 
 #[tokio::test]
 async fn long_text_from_outside_is_kept_whole_in_a_file_that_its_line_names() {
-    let model = Scripted::new(vec![
-        reply(vec![call("a", "get", &json!({"n": 1, "bytes": 100_000}))]).into(),
-        says("ok").into(),
-    ]);
-    let (outcome, recorder) = run_in(with_get("Go."), &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
+    let model = scripted![
+        reply(vec![call("a", "get", &json!({"n": 1, "bytes": 100_000}))]),
+        says("ok")
+    ];
+    let recorder = play(with_get("Go."), &model).await.succeeds("ok");
     let told = &model.asked()[1].last;
     assert!(told.len() < 34_000, "{}", told.len());
     let line = told.lines().find(|line| line.contains("left out")).unwrap();

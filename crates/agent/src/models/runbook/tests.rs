@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use sortie_testkit::rows;
 
 use super::parse::{Piece, Runbook, Step};
 
@@ -30,33 +31,15 @@ fn blocks_are_read_in_order_and_other_fences_are_text() {
 
 #[test]
 fn a_mistake_is_named_with_its_line_before_anything_runs() {
-    for (prompt, error) in [
-        ("a\n```sh\nrm -r x\n", "line 2: the `sh` block is not closed"),
-        (
-            "```tool\n{}\n```",
-            "line 1: a `tool` block names its tool: ```tool NAME",
-        ),
-        (
-            "```wait soon\n```",
-            "line 1: a `wait` block takes milliseconds, from 0 to 3600000: ```wait 500",
-        ),
-        (
-            "```wait\n3600001\n```",
-            "line 1: a `wait` block takes milliseconds, from 0 to 3600000: ```wait 500",
-        ),
-        (
-            "```answer\n{{1}}\n```",
-            "line 1: {{1}} stands for no output: there are 0",
-        ),
-        (
-            "```sh\n```\n```answer\n{{2}}\n```",
-            "line 3: {{2}} stands for no output: there are 1",
-        ),
-        (
-            "```answer\n{{last}}\n```",
-            "line 1: {{last}} stands for no output: there are 0",
-        ),
-    ] {
+    for (prompt, error) in rows! {
+        "a\n```sh\nrm -r x\n", "line 2: the `sh` block is not closed";
+        "```tool\n{}\n```", "line 1: a `tool` block names its tool: ```tool NAME";
+        "```wait soon\n```", "line 1: a `wait` block takes milliseconds, from 0 to 3600000: ```wait 500";
+        "```wait\n3600001\n```", "line 1: a `wait` block takes milliseconds, from 0 to 3600000: ```wait 500";
+        "```answer\n{{1}}\n```", "line 1: {{1}} stands for no output: there are 0";
+        "```sh\n```\n```answer\n{{2}}\n```", "line 3: {{2}} stands for no output: there are 1";
+        "```answer\n{{last}}\n```", "line 1: {{last}} stands for no output: there are 0";
+    } {
         assert_eq!(Runbook::parse(prompt).unwrap_err(), error, "{prompt}");
     }
 }

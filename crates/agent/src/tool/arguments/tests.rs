@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::json;
+use sortie_testkit::rows;
 
 use super::*;
 
@@ -52,132 +53,54 @@ fn fields_are_known_by_the_names_of_other_tools() {
     ] {
         assert_eq!(read(&EDIT, &sent), Ok(edit.clone()), "{sent}");
     }
-    for (tool, sent, meant) in [
-        (&SHELL, json!({"cmd": "ls"}), json!({"command": "ls"})),
-        (
-            &SHELL,
-            json!({"command": ["bash", "-lc", "ls | wc"], "timeout_ms": 1500}),
-            json!({"command": "ls | wc", "timeout_seconds": 2}),
-        ),
-        (
-            &SHELL,
-            json!({"command": ["grep", "a b", "it's"], "timeout": 120_000}),
-            json!({"command": r"grep 'a b' 'it'\''s'", "timeout_seconds": 120}),
-        ),
-        (
-            &SHELL,
-            json!({"command": "ls", "timeout": 30}),
-            json!({"command": "ls", "timeout_seconds": 30}),
-        ),
-        (
-            &SHELL,
-            json!({"command": ["make", "all"], "workdir": "/work/a b"}),
-            json!({"command": "cd -- '/work/a b' || exit\nmake all"}),
-        ),
-        (
-            &READ,
-            json!({"file_path": "a", "offset": 10, "limit": 5}),
-            json!({"path": "a", "start_line": 10, "end_line": 14}),
-        ),
-        (
-            &READ,
-            json!({"path": "a", "offset": 0}),
-            json!({"path": "a", "start_line": 1}),
-        ),
-        (
-            &READ,
-            json!({"path": "a", "view_range": [3, -1]}),
-            json!({"path": "a", "start_line": 3}),
-        ),
-        (
-            &READ,
-            json!({"path": "a", "view_range": [3, 9]}),
-            json!({"path": "a", "start_line": 3, "end_line": 9}),
-        ),
-        (
-            &SEARCH,
+    for (tool, sent, meant) in rows! {
+        &SHELL, json!({"cmd": "ls"}), json!({"command": "ls"});
+        &SHELL, json!({"command": ["bash", "-lc", "ls | wc"], "timeout_ms": 1500}),
+            json!({"command": "ls | wc", "timeout_seconds": 2});
+        &SHELL, json!({"command": ["grep", "a b", "it's"], "timeout": 120_000}),
+            json!({"command": r"grep 'a b' 'it'\''s'", "timeout_seconds": 120});
+        &SHELL, json!({"command": "ls", "timeout": 30}), json!({"command": "ls", "timeout_seconds": 30});
+        &SHELL, json!({"command": ["make", "all"], "workdir": "/work/a b"}),
+            json!({"command": "cd -- '/work/a b' || exit\nmake all"});
+        &READ, json!({"file_path": "a", "offset": 10, "limit": 5}),
+            json!({"path": "a", "start_line": 10, "end_line": 14});
+        &READ, json!({"path": "a", "offset": 0}), json!({"path": "a", "start_line": 1});
+        &READ, json!({"path": "a", "view_range": [3, -1]}), json!({"path": "a", "start_line": 3});
+        &READ, json!({"path": "a", "view_range": [3, 9]}), json!({"path": "a", "start_line": 3, "end_line": 9});
+        &SEARCH,
             json!({"pattern": "fn main", "glob": "*.rs", "-i": true, "-C": 2, "output_mode": "files_with_matches"}),
-            json!({"regex": "fn main", "pattern": "*.rs", "ignore_case": true, "context": 2, "files_only": true}),
-        ),
-        (
-            &SEARCH,
-            json!({"query": "x", "pattern": "*.rs", "case_sensitive": false}),
-            json!({"regex": "x", "pattern": "*.rs", "ignore_case": true}),
-        ),
-        (
-            &SEARCH,
-            json!({"regex": "x", "include": "*.rs", "output_mode": "content", "-n": true}),
-            json!({"regex": "x", "pattern": "*.rs", "files_only": false}),
-        ),
-    ] {
+            json!({"regex": "fn main", "pattern": "*.rs", "ignore_case": true, "context": 2, "files_only": true});
+        &SEARCH, json!({"query": "x", "pattern": "*.rs", "case_sensitive": false}),
+            json!({"regex": "x", "pattern": "*.rs", "ignore_case": true});
+        &SEARCH, json!({"regex": "x", "include": "*.rs", "output_mode": "content", "-n": true}),
+            json!({"regex": "x", "pattern": "*.rs", "files_only": false});
+    } {
         assert_eq!(read(tool, &sent), Ok(meant), "{sent}");
     }
 }
 
 #[test]
 fn values_are_read_by_their_meaning() {
-    for (tool, sent, meant) in [
-        (
-            &READ,
-            json!({"path": "a", "start_line": "30", "end_line": 40.0, "line_numbers": "True"}),
-            json!({"path": "a", "start_line": 30, "end_line": 40, "line_numbers": true}),
-        ),
-        (
-            &READ,
-            json!({"path": ["a"], "start_line": null}),
-            json!({"path": "a"}),
-        ),
-        (
-            &EDIT,
-            json!({"path": "a", "old_text": 1, "new_text": 2.50, "replace_all": 0}),
-            json!({"path": "a", "old_text": "1", "new_text": "2.5", "replace_all": false}),
-        ),
-        (
-            &REQUEST,
-            json!({"uri": "u", "method": "post", "headers": "{\"a\": \"b\"}"}),
-            json!({"url": "u", "method": "POST", "headers": {"a": "b"}}),
-        ),
-        (
-            &REQUEST,
-            json!({"url": "u", "body": {"a": [1]}, "json": null}),
-            json!({"url": "u", "json": {"a": [1]}}),
-        ),
-        (
-            &REQUEST,
-            json!({"url": "u", "body": [1], "json": [1]}),
-            json!({"url": "u", "json": [1]}),
-        ),
-        (
-            &REQUEST,
-            json!({"url": "u", "body": "{\"a\": 1}"}),
-            json!({"url": "u", "body": "{\"a\": 1}"}),
-        ),
-        (
-            &REQUEST,
-            json!({"url": "u", "headers": "Accept: a/b\r\nX-Time: 12:30\n", "query": "?a=1&b=x+%C3%A9&a=2"}),
-            json!({"url": "u", "headers": {"Accept": "a/b", "X-Time": "12:30"}, "query": {"a": ["1", "2"], "b": "x é"}}),
-        ),
-        (
-            &REQUEST,
-            json!({"url": "u", "headers": ["Accept: a/b", {"name": "X-N", "value": 1}], "query": "{'a': 1}"}),
-            json!({"url": "u", "headers": {"Accept": "a/b", "X-N": "1"}, "query": {"a": 1}}),
-        ),
-        (
-            &REQUEST,
-            json!({"url": "u", "headers": {"X-N": 1, "X-On": true, "X-None": null}}),
-            json!({"url": "u", "headers": {"X-N": "1", "X-On": "true"}}),
-        ),
-        (
-            &SHELL,
-            json!({"command": "ls", "names": "a"}),
-            json!({"command": "ls", "names": ["a"]}),
-        ),
-        (
-            &SHELL,
-            json!({"command": "ls", "names": "[\"a\", \"b\"]"}),
-            json!({"command": "ls", "names": ["a", "b"]}),
-        ),
-    ] {
+    for (tool, sent, meant) in rows! {
+        &READ, json!({"path": "a", "start_line": "30", "end_line": 40.0, "line_numbers": "True"}),
+            json!({"path": "a", "start_line": 30, "end_line": 40, "line_numbers": true});
+        &READ, json!({"path": ["a"], "start_line": null}), json!({"path": "a"});
+        &EDIT, json!({"path": "a", "old_text": 1, "new_text": 2.50, "replace_all": 0}),
+            json!({"path": "a", "old_text": "1", "new_text": "2.5", "replace_all": false});
+        &REQUEST, json!({"uri": "u", "method": "post", "headers": "{\"a\": \"b\"}"}),
+            json!({"url": "u", "method": "POST", "headers": {"a": "b"}});
+        &REQUEST, json!({"url": "u", "body": {"a": [1]}, "json": null}), json!({"url": "u", "json": {"a": [1]}});
+        &REQUEST, json!({"url": "u", "body": [1], "json": [1]}), json!({"url": "u", "json": [1]});
+        &REQUEST, json!({"url": "u", "body": "{\"a\": 1}"}), json!({"url": "u", "body": "{\"a\": 1}"});
+        &REQUEST, json!({"url": "u", "headers": "Accept: a/b\r\nX-Time: 12:30\n", "query": "?a=1&b=x+%C3%A9&a=2"}),
+            json!({"url": "u", "headers": {"Accept": "a/b", "X-Time": "12:30"}, "query": {"a": ["1", "2"], "b": "x é"}});
+        &REQUEST, json!({"url": "u", "headers": ["Accept: a/b", {"name": "X-N", "value": 1}], "query": "{'a': 1}"}),
+            json!({"url": "u", "headers": {"Accept": "a/b", "X-N": "1"}, "query": {"a": 1}});
+        &REQUEST, json!({"url": "u", "headers": {"X-N": 1, "X-On": true, "X-None": null}}),
+            json!({"url": "u", "headers": {"X-N": "1", "X-On": "true"}});
+        &SHELL, json!({"command": "ls", "names": "a"}), json!({"command": "ls", "names": ["a"]});
+        &SHELL, json!({"command": "ls", "names": "[\"a\", \"b\"]"}), json!({"command": "ls", "names": ["a", "b"]});
+    } {
         assert_eq!(read(tool, &sent), Ok(meant), "{sent}");
     }
     // A value of any type stays as it was sent, and a number that stands for a string as it was written.

@@ -1,11 +1,18 @@
 //! Edit attempts as models make them, each with the file that is wished for.
 
-mod own;
-mod peers;
-
 use serde_json::{Value, value::RawValue};
 
 use super::*;
+
+/// Makes attempts of rows: the name, the file, the call, and the wish.
+macro_rules! attempts {
+    ($($what:literal, $file:expr, $call:expr, $wished:expr;)+) => {
+        vec![$(Attempt { what: $what, file: $file.into(), call: $call, wished: $wished }),+]
+    };
+}
+
+mod own;
+mod peers;
 
 /// A call, and the file that is wished for.
 struct Attempt {
@@ -21,15 +28,6 @@ enum Wished {
     File(&'static str),
     /// Nothing is changed, and the message has these words.
     Refused(&'static str),
-}
-
-fn attempt(what: &'static str, file: &'static str, call: Value, wished: Wished) -> Attempt {
-    Attempt {
-        what,
-        file: Some(file),
-        call,
-        wished,
-    }
 }
 
 /// Outcome of an attempt.

@@ -1,6 +1,7 @@
 //! Edits of single texts: the file after them, and the answer.
 
 use proptest::prelude::*;
+use sortie_testkit::rows;
 
 use super::{folded::Folded, *};
 
@@ -46,35 +47,15 @@ fn the_answer_shows_the_lines_around_the_change() {
 
 #[test]
 fn the_answer_says_what_was_left_aside() {
-    for (file, old, new, what) in [
-        (
-            "a  \nb\n",
-            "a\nb",
-            "c",
-            "but for white space at the ends of lines",
-        ),
-        ("\ta\n\tb\n", "  a\n  b", "c", "but for indentation"),
-        (
-            "\u{201c}a\u{201d}\n",
-            "\"a\"",
-            "c",
-            "but for typographic characters",
-        ),
-        (
-            "  \u{201c}a\u{201d}\n",
-            "\t\"a\"",
-            "c",
-            "but for indentation and typographic characters",
-        ),
-        ("a\n\nb\n", "a\n\n\nb", "c", "but for indentation and blank lines"),
-        ("a\nb\n", "1\ta\n2\tb", "c", "without its line numbers"),
-        (
-            "  a\n  b\n",
-            "```\na\nb\n```",
-            "c",
-            "without its fence, but for indentation",
-        ),
-    ] {
+    for (file, old, new, what) in rows! {
+        "a  \nb\n", "a\nb", "c", "but for white space at the ends of lines";
+        "\ta\n\tb\n", "  a\n  b", "c", "but for indentation";
+        "\u{201c}a\u{201d}\n", "\"a\"", "c", "but for typographic characters";
+        "  \u{201c}a\u{201d}\n", "\t\"a\"", "c", "but for indentation and typographic characters";
+        "a\n\nb\n", "a\n\n\nb", "c", "but for indentation and blank lines";
+        "a\nb\n", "1\ta\n2\tb", "c", "without its line numbers";
+        "  a\n  b\n", "```\na\nb\n```", "c", "without its fence, but for indentation";
+    } {
         let told = said(file, old, new);
         let wanted = format!("at line 1; old_text was found there {what}\n");
         assert!(told.starts_with(&wanted), "{what}: {told}");

@@ -1,6 +1,7 @@
 //! Answers with thinking between tags, whole and as they are written.
 
 use proptest::prelude::*;
+use sortie_testkit::{list, rows};
 
 use super::*;
 
@@ -20,82 +21,53 @@ fn shown(tags: &Tags, text: &str, size: usize) -> String {
 }
 
 /// Answers, their thinking, and what is left.
-const BLOCKS: [(&str, &str, &str); 21] = [
-    ("<think>\nI add.\n</think>\n\n42", "I add.", "42"),
-    ("\n <think>I add.</think>42", "I add.", "42"),
-    ("<thinking>a</thinking>b", "a", "b"),
-    ("<reasoning>\na\n</reasoning>\nb", "a", "b"),
-    ("<seed:think>a</seed:think>b", "a", "b"),
-    ("[THINK]a[/THINK]b", "a", "b"),
-    ("◁think▷a◁/think▷b", "a", "b"),
-    ("<think></think>\n\n42", "", "42"),
-    (
-        "<think>a</think>\n<think>b</think>\nc",
-        "a</think>\n<think>b",
-        "c",
-    ),
-    ("<think>\nit never ends", "it never ends", ""),
-    ("<think>", "", ""),
-    ("<think>a</think>", "a", ""),
-    ("<think>a</think>{\"total\": 1}", "a", "{\"total\": 1}"),
-    ("<Think>\nI add.\n</THINK>\n\n42", "I add.", "42"),
-    ("[think]é[/Think]b", "é", "b"),
-    ("<|START_THINKING|>I add.<|END_THINKING|>42", "I add.", "42"),
-    (
-        "<|channel|>analysis<|message|>I add.<|end|><|start|>assistant<|channel|>final<|message|>42",
-        "I add.",
-        "42",
-    ),
-    (
-        "<|channel|>analysis<|message|>I add.<|end|>\n<|channel|>final<|message|>42",
-        "I add.",
-        "42",
-    ),
-    ("<|start|>assistant<|channel|>final<|message|> 42", "", "42"),
-    (
-        "<think>a</think><|channel|>analysis<|message|>b\n</think>\nc",
-        "a",
-        "<|channel|>analysis<|message|>b\n</think>\nc",
-    ),
-    ("<|start|>assistant<think> is a tag.", "", "<think> is a tag."),
-];
+const BLOCKS: [(&str, &str, &str); 21] = rows! {
+    "<think>\nI add.\n</think>\n\n42", "I add.", "42";
+    "\n <think>I add.</think>42", "I add.", "42";
+    "<thinking>a</thinking>b", "a", "b";
+    "<reasoning>\na\n</reasoning>\nb", "a", "b";
+    "<seed:think>a</seed:think>b", "a", "b";
+    "[THINK]a[/THINK]b", "a", "b";
+    "◁think▷a◁/think▷b", "a", "b";
+    "<think></think>\n\n42", "", "42";
+    "<think>a</think>\n<think>b</think>\nc", "a</think>\n<think>b", "c";
+    "<think>\nit never ends", "it never ends", "";
+    "<think>", "", "";
+    "<think>a</think>", "a", "";
+    "<think>a</think>{\"total\": 1}", "a", "{\"total\": 1}";
+    "<Think>\nI add.\n</THINK>\n\n42", "I add.", "42";
+    "[think]é[/Think]b", "é", "b";
+    "<|START_THINKING|>I add.<|END_THINKING|>42", "I add.", "42";
+    "<|channel|>analysis<|message|>I add.<|end|><|start|>assistant<|channel|>final<|message|>42", "I add.", "42";
+    "<|channel|>analysis<|message|>I add.<|end|>\n<|channel|>final<|message|>42", "I add.", "42";
+    "<|start|>assistant<|channel|>final<|message|> 42", "", "42";
+    "<think>a</think><|channel|>analysis<|message|>b\n</think>\nc", "a",
+        "<|channel|>analysis<|message|>b\n</think>\nc";
+    "<|start|>assistant<think> is a tag.", "", "<think> is a tag.";
+};
 
 /// Answers that have only the closing tag.
-const UNOPENED: [(&str, &str, &str); 8] = [
-    ("I add.\n</think>\n\n42", "I add.", "42"),
-    ("I add.</think>42", "I add.", "42"),
-    ("I add.</think>\n42", "I add.", "42"),
-    ("I add. </think>\n\n42", "I add.", "42"),
-    ("</think>\n\n42", "", "42"),
-    ("I add.\n</Think>\n\n42", "I add.", "42"),
-    ("I add.<|END_THINKING|>42<|end|>", "I add.", "42<|end|>"),
-    (
-        "I see `</think>`.\n```\n</think>\n```\n</think>\n{}",
-        "I see `</think>`.\n```\n</think>\n```",
-        "{}",
-    ),
-];
+const UNOPENED: [(&str, &str, &str); 8] = rows! {
+    "I add.\n</think>\n\n42", "I add.", "42";
+    "I add.</think>42", "I add.", "42";
+    "I add.</think>\n42", "I add.", "42";
+    "I add. </think>\n\n42", "I add.", "42";
+    "</think>\n\n42", "", "42";
+    "I add.\n</Think>\n\n42", "I add.", "42";
+    "I add.<|END_THINKING|>42<|end|>", "I add.", "42<|end|>";
+    "I see `</think>`.\n```\n</think>\n```\n</think>\n{}", "I see `</think>`.\n```\n</think>\n```", "{}";
+};
 
 /// Answers in which a tag is a word.
-const WORDS: [&str; 17] = [
-    "",
-    "42",
-    "The tag <think> begins it.",
-    "Use <think>a</think> so.",
-    "<think> is a tag of templates.",
-    "`<think>` and `</think>` are tags.",
-    "```\n<think>\na\n</think>\n```",
-    "A template writes </think> before the answer.",
-    "It is called \"</think>\", and (</think>) ends it.",
-    "a</think>b</think>c",
-    "<thinker>a</thinker>",
-    "The tag <Think> begins it, </Think> ends it.",
-    "42<|end|>",
-    "<|channel|> is a token of gpt-oss.",
-    "<|channel|>analysis<|message|> begins it.",
+const WORDS: [&str; 17] = list! {
+    "", "42", "The tag <think> begins it.", "Use <think>a</think> so.", "<think> is a tag of templates.",
+    "`<think>` and `</think>` are tags.", "```\n<think>\na\n</think>\n```",
+    "A template writes </think> before the answer.", "It is called \"</think>\", and (</think>) ends it.",
+    "a</think>b</think>c", "<thinker>a</thinker>", "The tag <Think> begins it, </Think> ends it.", "42<|end|>",
+    "<|channel|> is a token of gpt-oss.", "<|channel|>analysis<|message|> begins it.",
     "Behind <|end|> comes <|start|>assistant<|channel|>final<|message|>.",
     "Some say\n<think>\nno\n</think>\nand others yes.",
-];
+};
 
 #[test]
 fn leading_thinking_is_parted_from_the_answer() {
@@ -161,18 +133,10 @@ fn after_one_closing_tag_alone_the_next_answers_are_held_back_up_to_theirs() {
 
 #[test]
 fn parting_takes_time_linear_in_the_text() {
-    for part in [
-        "<think>",
-        "</think>",
-        "`</think>` ",
-        "\n</think>",
-        "<think>a</think>",
-        "\"</think>\" ",
-        "</THINK",
-        "<|start|>assistant",
-        "<|channel|>analysis<|message|>a<|end|>",
-        " ",
-    ] {
+    for part in list! {
+        "<think>", "</think>", "`</think>` ", "\n</think>", "<think>a</think>", "\"</think>\" ", "</THINK",
+        "<|start|>assistant", "<|channel|>analysis<|message|>a<|end|>", " ",
+    } {
         let text = part.repeat(30_000);
         for text in [
             text.clone(),

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use sortie_testkit::{list, rows};
 
 use super::*;
 
@@ -110,32 +111,21 @@ fn a_call_in_the_form_of_any_template_is_read() {
 
 #[test]
 fn values_have_the_types_of_the_schema() {
-    for (text, arguments) in [
-        (
-            "<function=shell>\n<parameter=command>\n  a\n\nb </parameter> c\n</parameter>\n<parameter=timeout_seconds>\n30\n</parameter>\n<parameter=background>True</parameter>\n</function>",
-            json!({"command": "  a\n\nb </parameter> c", "timeout_seconds": 30, "background": true}),
-        ),
-        (
-            "<function=shell><parameter=command>12</parameter><parameter=timeout_seconds>soon</parameter></function>",
-            json!({"command": "12", "timeout_seconds": "soon"}),
-        ),
-        (
-            "<tool_call>docs__search<arg_key>filter</arg_key><arg_value>{\"a\": 1}</arg_value><arg_key>any</arg_key><arg_value>[1]</arg_value><arg_key>query</arg_key><arg_value>{\"a\": 1}</arg_value></tool_call>",
-            json!({"filter": {"a": 1}, "any": [1], "query": "{\"a\": 1}"}),
-        ),
-        (
-            "<invoke name=\"shell\"><parameter name=\"cmd\">\nls &amp; x\n</parameter></invoke>",
-            json!({"cmd": "\nls &amp; x\n"}),
-        ),
-        ("<invoke name=\"docs__search\"></invoke>", json!({})),
-        ("<tool_call>docs__search</tool_call>", json!({})),
-        ("<tool_call>{\"name\": \"docs__search\"}</tool_call>", json!({})),
-        ("<tool_call><name>docs__search</name></tool_call>", json!({})),
-        (
-            "<tool_call><name>docs__search</name><arguments></arguments></tool_call>",
-            json!({}),
-        ),
-    ] {
+    for (text, arguments) in rows! {
+        "<function=shell>\n<parameter=command>\n  a\n\nb </parameter> c\n</parameter>\n<parameter=timeout_seconds>\n30\n</parameter>\n<parameter=background>True</parameter>\n</function>",
+            json!({"command": "  a\n\nb </parameter> c", "timeout_seconds": 30, "background": true});
+        "<function=shell><parameter=command>12</parameter><parameter=timeout_seconds>soon</parameter></function>",
+            json!({"command": "12", "timeout_seconds": "soon"});
+        "<tool_call>docs__search<arg_key>filter</arg_key><arg_value>{\"a\": 1}</arg_value><arg_key>any</arg_key><arg_value>[1]</arg_value><arg_key>query</arg_key><arg_value>{\"a\": 1}</arg_value></tool_call>",
+            json!({"filter": {"a": 1}, "any": [1], "query": "{\"a\": 1}"});
+        "<invoke name=\"shell\"><parameter name=\"cmd\">\nls &amp; x\n</parameter></invoke>",
+            json!({"cmd": "\nls &amp; x\n"});
+        "<invoke name=\"docs__search\"></invoke>", json!({});
+        "<tool_call>docs__search</tool_call>", json!({});
+        "<tool_call>{\"name\": \"docs__search\"}</tool_call>", json!({});
+        "<tool_call><name>docs__search</name></tool_call>", json!({});
+        "<tool_call><name>docs__search</name><arguments></arguments></tool_call>", json!({});
+    } {
         assert_eq!(calls(text).unwrap().1[0].1, arguments, "{text}");
     }
 }
@@ -168,20 +158,10 @@ fn ls_behind(said: &str) -> (String, Vec<(String, Value)>) {
 
 #[test]
 fn a_token_that_ends_the_text_may_follow_a_call() {
-    for token in [
-        "<|endoftext|>",
-        "<|end_of_text|>",
-        "<|eot|>",
-        "<|eot_id|>",
-        "<|eom_id|>",
-        "<|im_end|>",
-        "<|return|>",
-        "<|end|>",
-        "<|END_OF_TURN_TOKEN|>",
-        "<end_of_turn>",
-        "<eos>",
-        "</s>",
-    ] {
+    for token in list! {
+        "<|endoftext|>", "<|end_of_text|>", "<|eot|>", "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|return|>",
+        "<|end|>", "<|END_OF_TURN_TOKEN|>", "<end_of_turn>", "<eos>", "</s>",
+    } {
         for text in [
             format!("{CALL}{token}"),
             format!("{CALL}\n{token}\n"),
@@ -197,29 +177,17 @@ fn a_token_that_ends_the_text_may_follow_a_call() {
 
 #[test]
 fn a_call_may_follow_a_sentence_on_its_line() {
-    for said in [
-        "Let me look. ",
-        "Let me look.",
-        "  I look: ",
-        "Sure! ",
-        "Hm… ",
-        "I see `x`. ",
-        "It is a < b. ",
-        "First this.\nThen: ",
-        "好的。",
-    ] {
+    for said in list! {
+        "Let me look. ", "Let me look.", "  I look: ", "Sure! ", "Hm… ", "I see `x`. ", "It is a < b. ",
+        "First this.\nThen: ", "好的。",
+    } {
         assert_eq!(calls(&format!("{said}{CALL}")), Some(ls_behind(said)), "{said}");
     }
     let coder = "I look. <function=shell><parameter=command>ls</parameter></function>";
     assert_eq!(calls(coder), Some(ls_behind("I look. ")));
-    for said in [
-        "Hermes writes ",
-        "Is it ",
-        "It is called a \"call.\" ",
-        "Write `a. ",
-        "> Let me look. ",
-        "1. ",
-    ] {
+    for said in list! {
+        "Hermes writes ", "Is it ", "It is called a \"call.\" ", "Write `a. ", "> Let me look. ", "1. ",
+    } {
         let text = format!("{said}{CALL}");
         assert_eq!(read(&text), None, "{text}");
     }
@@ -268,69 +236,43 @@ fn a_result_that_the_model_made_up_is_dropped_behind_its_call() {
 #[test]
 fn a_text_that_is_no_call_stays() {
     let call = "<tool_call>\n{\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}}\n</tool_call>";
-    for text in [
-        String::new(),
-        "42".to_owned(),
-        format!("```\n{call}\n```"),
-        format!("Models write:\n\n```xml\n{call}\n```\n"),
-        format!("Models write:\n\n~~~\n{call}"),
-        format!("Hermes writes {}", call.replace('\n', "")),
-        format!("{call}\nThis is how Hermes writes a call."),
-        format!("`{call}`"),
-        format!("> {call}"),
-        "Mistral writes `[TOOL_CALLS]shell[ARGS]{}`".to_owned(),
-        "`[TOOL_CALLS]` begins it".to_owned(),
-        "[TOOL_CALLS] begins it".to_owned(),
-        call.replace("shell", "launch"),
-        call.replace("\"name\"", "\"title\""),
-        "<tool_call></tool_call>".to_owned(),
+    for text in list! {
+        String::new(), "42".to_owned(), format!("```\n{call}\n```"),
+        format!("Models write:\n\n```xml\n{call}\n```\n"), format!("Models write:\n\n~~~\n{call}"),
+        format!("Hermes writes {}", call.replace('\n', "")), format!("{call}\nThis is how Hermes writes a call."),
+        format!("`{call}`"), format!("> {call}"), "Mistral writes `[TOOL_CALLS]shell[ARGS]{}`".to_owned(),
+        "`[TOOL_CALLS]` begins it".to_owned(), "[TOOL_CALLS] begins it".to_owned(), call.replace("shell", "launch"),
+        call.replace("\"name\"", "\"title\""), "<tool_call></tool_call>".to_owned(),
         "<tool_call>I call the shell</tool_call>".to_owned(),
         "<function=launch><parameter=command>ls</parameter></function>".to_owned(),
-        "<invoke>shell</invoke>".to_owned(),
-        "<functioncall> is the tag of Glaive.".to_owned(),
+        "<invoke>shell</invoke>".to_owned(), "<functioncall> is the tag of Glaive.".to_owned(),
         "Glaive writes <functioncall> {\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}}".to_owned(),
         "<functioncall> {\"name\": \"launch\", \"arguments\": {}}".to_owned(),
         "<name>shell</name><arguments>{\"command\": \"ls\"}</arguments>".to_owned(),
         "<tool_call><name>launch</name><arguments>{}</arguments></tool_call>".to_owned(),
         "<tool_call><name>shell</name> is a tool</tool_call>".to_owned(),
         "{\"name\": \"bash\", \"parameters\": {\"command\": \"ls\"}}".to_owned(),
-        "{\"name\": \"shell\"}".to_owned(),
-        "{\"name\": \"shell\", \"parameters\": {}, \"price\": 3}".to_owned(),
+        "{\"name\": \"shell\"}".to_owned(), "{\"name\": \"shell\", \"parameters\": {}, \"price\": 3}".to_owned(),
         "{\"name\": \"Ann\", \"parameters\": {\"age\": 3}}".to_owned(),
         "The call is {\"name\": \"shell\", \"parameters\": {\"command\": \"ls\"}}".to_owned(),
         "```json\n{\"name\": \"shell\", \"parameters\": {\"command\": \"ls\"}}\n```".to_owned(),
         "{\"name\": \"shell\", \"parameters\": {\"command\": \"ls\"}} is a call".to_owned(),
-        "[shell(command=\"ls\")] is a call".to_owned(),
-        "[bash(command=\"ls\")]".to_owned(),
-        "[shell(\"ls\")]".to_owned(),
-        "shell(command=\"ls\")".to_owned(),
-        "[]".to_owned(),
-        "{}".to_owned(),
-    ] {
+        "[shell(command=\"ls\")] is a call".to_owned(), "[bash(command=\"ls\")]".to_owned(),
+        "[shell(\"ls\")]".to_owned(), "shell(command=\"ls\")".to_owned(), "[]".to_owned(), "{}".to_owned(),
+    } {
         assert_eq!(read(&text), None, "{text}");
     }
 }
 
 #[test]
 fn a_form_that_the_task_speaks_of_is_an_answer() {
-    for (task, text) in [
-        (
-            "Show a <tool_call> of Hermes.",
-            "<tool_call>{\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}}</tool_call>",
-        ),
-        (
-            "How does Mistral use [TOOL_CALLS]?",
-            "[TOOL_CALLS]shell[ARGS]{\"command\": \"ls\"}",
-        ),
-        (
-            "What is <function=f> for?",
-            "<function=shell><parameter=command>ls</parameter></function>",
-        ),
-        (
-            "Answer with name and parameters.",
-            "{\"name\": \"shell\", \"parameters\": {\"command\": \"ls\"}}",
-        ),
-    ] {
+    for (task, text) in rows! {
+        "Show a <tool_call> of Hermes.",
+            "<tool_call>{\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}}</tool_call>";
+        "How does Mistral use [TOOL_CALLS]?", "[TOOL_CALLS]shell[ARGS]{\"command\": \"ls\"}";
+        "What is <function=f> for?", "<function=shell><parameter=command>ls</parameter></function>";
+        "Answer with name and parameters.", "{\"name\": \"shell\", \"parameters\": {\"command\": \"ls\"}}";
+    } {
         assert_eq!(super::read(text, task, Closing::Implied, &find), None, "{task}");
     }
 }
@@ -371,26 +313,12 @@ fn a_call_that_is_not_whole_has_arguments_that_cannot_be_read() {
 
 #[test]
 fn reading_takes_time_linear_in_the_text() {
-    for part in [
-        "<tool_call>",
-        "<function=shell>",
-        "<tool_call>{\"name\": \"shell\"",
-        "[TOOL_CALLS]",
-        "<",
-        "</",
-        "\n<tool_call>x",
-        "<parameter=a>",
-        "```\n",
-        "{\"name\":",
-        "[shell(",
-        "<|python_tag|>[shell(command=1)]",
-        "<tool_call><name>",
-        "<tool_call><name>shell</name><arguments>{}",
-        "a. <tool_call>",
-        "`a. <b",
-        "1. <",
+    for part in list! {
+        "<tool_call>", "<function=shell>", "<tool_call>{\"name\": \"shell\"", "[TOOL_CALLS]", "<", "</",
+        "\n<tool_call>x", "<parameter=a>", "```\n", "{\"name\":", "[shell(", "<|python_tag|>[shell(command=1)]",
+        "<tool_call><name>", "<tool_call><name>shell</name><arguments>{}", "a. <tool_call>", "`a. <b", "1. <",
         "<tool_response>",
-    ] {
+    } {
         let text = part.repeat(20_000);
         let _ = read(&text);
         let _ = read(&format!("<function=shell><parameter=command>{text}"));

@@ -1,18 +1,7 @@
 //! Runs on a model whose provider binds thinking to the conversation before it.
 
-use futures_util::future::BoxFuture;
-use serde_json::json;
-use sortie_agent::{
-    Model, RunSpec,
-    journal::Journal,
-    model::{Content, Deltas, ModelError, Reply, Request, Retry, Turn},
-};
-use sortie_api::model::ModelInfo;
-
 use super::with_get;
-use crate::support::{
-    Line, Recorder, Scripted, call, failed, raw, reply, run_in, says, succeeded, untouched,
-};
+use crate::prelude::*;
 
 /// A model whose provider binds thinking to all that stands before it.
 struct Bound(Scripted);
@@ -69,14 +58,8 @@ pub(super) async fn run_bound(script: Vec<Line>) -> (sortie_agent::Outcome, Reco
 
 #[tokio::test]
 async fn thinking_that_the_provider_finds_foreign_is_left_out_once() {
-    let (outcome, recorder, thoughts) = run_bound(vec![
-        thinks(1).into(),
-        thinks(2).into(),
-        foreign().into(),
-        thinks(3).into(),
-        says("ok").into(),
-    ])
-    .await;
+    let (outcome, recorder, thoughts) =
+        run_bound(script![thinks(1), thinks(2), foreign(), thinks(3), says("ok")]).await;
     assert_eq!(succeeded(&outcome), "ok");
     assert_eq!(thoughts, [0, 1, 2, 0, 1]);
     let dropped = recorder
@@ -86,7 +69,7 @@ async fn thinking_that_the_provider_finds_foreign_is_left_out_once() {
         .count();
     assert_eq!(dropped, 1);
 
-    let (outcome, ..) = run_bound(vec![thinks(1).into(), foreign().into(), foreign().into()]).await;
+    let (outcome, ..) = run_bound(script![thinks(1), foreign(), foreign()]).await;
     assert_eq!(failed(&outcome), "bound to a different conversation");
 }
 
@@ -96,38 +79,22 @@ async fn outputs_that_are_dropped_take_the_bound_thinking_with_them() {
         retry: Retry::Smaller,
         ..ModelError::fatal("prompt is too long")
     };
-    let script: Vec<Line> = vec![
-        thinks(1).into(),
-        thinks(2).into(),
-        thinks(3).into(),
-        too_large.clone().into(),
-        says("ok").into(),
-    ];
+    let script: Vec<Line> = script![thinks(1), thinks(2), thinks(3), too_large.clone(), says("ok")];
     let (outcome, recorder, shown) = run_bound(script).await;
     assert_eq!(succeeded(&outcome), "ok");
     assert_eq!(shown, [0, 1, 2, 3, 0]);
 
     // So it stays after a resume.
-    let model = Bound(Scripted::new(vec![says("ok").into()]));
-    let resumed = RunSpec {
-        resume: Some(Journal::new(recorder.entries())),
-        ..with_get()
-    };
-    let (outcome, _) = run_in(resumed, &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
+    let model = Bound(scripted![says("ok")]);
+    play(with_get().resuming(recorder.entries()), &model)
+        .await
+        .succeeds("ok");
     assert_eq!(thoughts_of(&model), [0]);
 
     // Providers that do not bind it want it back.
-    let script: Vec<Line> = vec![
-        thinks(1).into(),
-        thinks(2).into(),
-        thinks(3).into(),
-        too_large.into(),
-        says("ok").into(),
-    ];
+    let script: Vec<Line> = script![thinks(1), thinks(2), thinks(3), too_large, says("ok")];
     let model = Scripted::new(script);
-    let (outcome, _) = run_in(with_get(), &model, &untouched(), &[]).await;
-    assert_eq!(succeeded(&outcome), "ok");
+    play(with_get(), &model).await.succeeds("ok");
     assert_eq!(thoughts(&model.transcripts()[4]), 3);
 }
 
@@ -142,17 +109,16 @@ fn thoughts_of(model: &Bound) -> Vec<usize> {
 
 #[tokio::test]
 async fn thinking_is_kept_over_a_resume_unless_the_fixed_part_has_changed() {
-    let script: Vec<Line> = vec![thinks(1).into(), thinks(2).into(), says("ok").into()];
+    let script: Vec<Line> = script![thinks(1), thinks(2), says("ok")];
     let (_, recorder, _) = run_bound(script).await;
     for (prompt, expected) in [("Go.", 2), ("Go on.", 0)] {
-        let model = Bound(Scripted::new(vec![says("ok").into()]));
+        let model = Bound(scripted![says("ok")]);
         let resumed = RunSpec {
             prompt: prompt.to_owned(),
             resume: Some(Journal::new(recorder.entries())),
             ..with_get()
         };
-        let (outcome, again) = run_in(resumed, &model, &untouched(), &[]).await;
-        assert_eq!(succeeded(&outcome), "ok");
+        let again = play(resumed, &model).await.succeeds("ok");
         assert_eq!(thoughts_of(&model), [expected], "{prompt}");
         assert_eq!(again.entries().is_empty(), expected == 2);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sortie_agent::{Model, Outcome, RunSpec, Sink, Source, Workspace};
 use sortie_sandbox::RelPath;
 
-use super::{Pretended, Recorder, Ruled, workspace};
+use super::{Pretended, Recorder, Ruled, failed, succeeded, untouched, workspace};
 
 /// Runs an agent whose requests, and those to its fallback model, are checked.
 pub(crate) async fn run_agent(
@@ -55,4 +55,42 @@ pub(crate) async fn run_in(
         "something is left"
     );
     (outcome, recorder)
+}
+
+/// A run that has ended.
+pub(crate) struct Ended {
+    outcome: Outcome,
+    recorder: Recorder,
+}
+
+impl Ended {
+    /// Asserts that the run succeeded with this output.
+    #[track_caller]
+    pub(crate) fn succeeds(self, output: impl AsRef<str>) -> Recorder {
+        assert_eq!(succeeded(&self.outcome), output.as_ref());
+        self.recorder
+    }
+
+    /// Asserts that the run failed for this reason.
+    #[track_caller]
+    pub(crate) fn fails(self, reason: impl AsRef<str>) -> Recorder {
+        assert_eq!(failed(&self.outcome), reason.as_ref());
+        self.recorder
+    }
+}
+
+/// Works like [`run_in`].
+pub(crate) async fn play_in(
+    spec: RunSpec,
+    model: &dyn Model,
+    backend: &Arc<Pretended>,
+    files: &[(&str, &str)],
+) -> Ended {
+    let (outcome, recorder) = run_in(spec, model, backend, files).await;
+    Ended { outcome, recorder }
+}
+
+/// Runs an agent that uses no sandbox and no files.
+pub(crate) async fn play(spec: RunSpec, model: &dyn Model) -> Ended {
+    play_in(spec, model, &untouched(), &[]).await
 }
