@@ -1,6 +1,6 @@
 //! Fixtures of unit tests in several modules.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc, time::Duration};
 
 use sortie_api::{
     AuditId, KeyId, Micros, OrgId, Role, RunId, Timestamp,
@@ -9,7 +9,7 @@ use sortie_api::{
 };
 use sortie_store::{
     Store,
-    access::{Actor, Audit, NewKey},
+    access::{Actor, Audit, Caller, NewKey},
     nodes::{NewNode, NodeId},
     runs::{Claim, Created, NewCallback, NewRun},
 };
@@ -18,15 +18,22 @@ use tempfile::TempDir;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    Engine,
     callbacks::DeliveryHints,
     cluster::hints::{HintSender, TimerBell},
     connections::Connections,
     files::contents::{self, Contents},
-    kit::{metrics::Metrics, models::Models, no_sandbox::NoSandbox, options::Options, web::NodeWeb},
+    kit::{
+        metrics::Metrics,
+        models::Models,
+        no_sandbox::NoSandbox,
+        options::{Options, Serves},
+        web::NodeWeb,
+    },
     runs::{active::Active, hub::Hub, run_log::Records, unretained::Unretained},
     worker::{Collecting, Programs, Worker},
 };
-use sortie_base::Clock;
+use sortie_base::{Clock, MasterKey};
 
 /// A fresh SQLite file with a node, and a run that it has claimed.
 pub(crate) struct Held {
@@ -57,6 +64,40 @@ pub(crate) async fn store_in(dir: &TempDir) -> Store {
     let migrate = async |url: &str| Ok(Store::open(url).await.map(drop)?);
     copy_sqlite_template(&file, "store", migrate).await.unwrap();
     Store::open(&format!("sqlite:{}", file.display())).await.unwrap()
+}
+
+/// Options of an engine that works on nothing, with a clock that a test moves.
+pub(crate) fn idle(clock: &Clock, data_dir: &Path) -> Options {
+    Options {
+        clock: clock.clone(),
+        data_dir: data_dir.to_owned(),
+        serves: Serves::Nothing,
+        master_keys: vec![MasterKey::new([1; 32])],
+        // The clock leaps: no node may be declared lost.
+        heartbeat: Duration::from_hours(1),
+        ..Options::default()
+    }
+}
+
+/// Starts an engine without a sandbox.
+pub(crate) async fn engine(options: Options, store: Store) -> Engine {
+    let no_sandbox = Err("this test has none.".to_owned());
+    Engine::start(options, store, no_sandbox).await.unwrap()
+}
+
+/// Makes the organization of an engine, as its only key.
+pub(crate) async fn bootstrapped(engine: &Engine) -> Caller {
+    let key = Secret::new(SELF_HOSTED_KEY, [7; 32]);
+    assert!(engine.bootstrap(&key).await.unwrap());
+    caller(engine.authenticate(key.expose()).await.unwrap().unwrap().org)
+}
+
+/// Caller without a session.
+pub(crate) fn caller(org: OrgId) -> Caller {
+    Caller {
+        org,
+        actor: Actor::default(),
+    }
 }
 
 /// Makes the first organization of a store.
@@ -122,9 +163,14 @@ impl Held {
 
     /// A worker of the node, with its data directory in `dir`.
     pub(crate) async fn worker(&self) -> Arc<Worker> {
+        self.worker_with(Options::default()).await
+    }
+
+    /// A worker of the node with these options, with its data directory in `dir`.
+    pub(crate) async fn worker_with(&self, options: Options) -> Arc<Worker> {
         let options = Arc::new(Options {
             data_dir: self.dir.path().to_owned(),
-            ..Options::default()
+            ..options
         });
         let (records, metrics) = (self.records(), Arc::new(Metrics::default()));
         let connections = Connections::new(

@@ -1,27 +1,15 @@
-use std::time::Duration;
-
 use serde_json::{Value, json};
-use sortie_api::{
-    Credential, RunId, Timestamp,
-    secret::{SELF_HOSTED_KEY, Secret},
-};
+use sortie_api::{Credential, RunId, Timestamp};
 use sortie_connect::{Auth, Target, TokenError, Tokens as _};
-use sortie_store::{
-    Store,
-    access::{Actor, Caller},
-    connections::OauthFlow,
-    runs::Created,
-};
+use sortie_store::{Store, access::Caller, connections::OauthFlow, runs::Created};
 use tempfile::TempDir;
 
 use super::*;
 use crate::{
     Engine,
     connections::tokens::{ConnectionTokens, tokens_at},
-    kit::{
-        options::{Options, Serves},
-        random::random,
-    },
+    kit::{options::Options, random::random},
+    testing::{bootstrapped, caller, engine, idle},
 };
 use sortie_base::{Clock, MasterKey, Sealer};
 
@@ -41,10 +29,7 @@ impl Rig {
     async fn new() -> Self {
         let (dir, clock) = (tempfile::tempdir().unwrap(), Clock::manual(BEGIN));
         let store = crate::testing::store_in(&dir).await;
-        let caller = Caller {
-            org: OrgId::new(BEGIN, [1; 10]),
-            actor: Actor::default(),
-        };
+        let caller = caller(OrgId::new(BEGIN, [1; 10]));
         let rig = Self {
             store,
             dir,
@@ -52,27 +37,18 @@ impl Rig {
             caller,
         };
         let engine = rig.start().await;
-        let key = Secret::new(SELF_HOSTED_KEY, [7; 32]);
-        assert!(engine.bootstrap(&key).await.unwrap());
-        let org = engine.authenticate(key.expose()).await.unwrap().unwrap().org;
+        let caller = bootstrapped(&engine).await;
         engine.shutdown().await;
-        let caller = Caller { org, ..rig.caller };
         Self { caller, ..rig }
     }
 
     async fn start(&self) -> Engine {
         let options = Options {
-            clock: self.clock.clone(),
-            data_dir: self.dir.path().to_owned(),
             node_name: "new".to_owned(),
-            serves: Serves::Nothing,
-            master_keys: vec![key()],
-            heartbeat: Duration::from_hours(1),
             retention: None,
-            ..Options::default()
+            ..idle(&self.clock, self.dir.path())
         };
-        let sandbox = Err("this test has none.".to_owned());
-        Engine::start(options, self.store.clone(), sandbox).await.unwrap()
+        engine(options, self.store.clone()).await
     }
 
     /// The connection `c1` as it is stored.

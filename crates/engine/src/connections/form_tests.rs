@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use sortie_testkit::{list, rows};
 
 use super::*;
 
@@ -53,69 +54,27 @@ fn headers(name: &str, value: &str) -> Value {
 }
 
 fn targets() -> Vec<Case> {
-    vec![
-        ("url: required", json!({"type": "http"})),
-        ("url: required", json!({"type": "mcp"})),
-        ("url: must be a URL such as", http(&json!({"url": "a.example"}))),
-        (
-            "url: must be http or https",
-            http(&json!({"url": "ftp://a.example"})),
-        ),
-        (
-            "url: must be http or https",
-            http(&json!({"url": "file:///etc/passwd"})),
-        ),
-        (
-            "url: must not contain user info",
-            http(&json!({"url": "https://a:b@a.example"})),
-        ),
-        (
-            "url: must not contain a fragment",
-            http(&json!({"url": "https://a.example/#x"})),
-        ),
-        (
-            "url: must not contain spaces",
-            http(&json!({"url": "https://a.exa\tmple"})),
-        ),
-        (
-            "url: must not contain spaces",
-            http(&json!({"url": " https://a.example"})),
-        ),
-        (
-            "url: must be at most",
-            http(&json!({"url": format!("https://a.example/{}", "x".repeat(2_048))})),
-        ),
-        (
-            "url: leads to an address",
-            http(&json!({"url": "http://169.254.169.254/latest"})),
-        ),
-        (
-            "url: leads to an address",
-            http(&json!({"url": "http://[fd00:ec2::254]/"})),
-        ),
-        ("command: is there beside url", http(&json!({"command": ["x"]}))),
-        (
-            "command: is for type mcp",
-            json!({"type": "http", "command": ["x"]}),
-        ),
-        (
-            "command: must have 1 to 64",
-            json!({"type": "mcp", "command": []}),
-        ),
-        ("command[0]: must be", json!({"type": "mcp", "command": [" "]})),
-        (
-            "env: is for a connection with a command",
-            http(&json!({"env": {"A": "b"}})),
-        ),
-        (
-            "env: \"A=B\" is not the name",
-            json!({"type": "mcp", "command": ["x"], "env": {"A=B": "c"}}),
-        ),
-        (
-            "env.A: must be 1 to",
-            json!({"type": "mcp", "command": ["x"], "env": {"A": ""}}),
-        ),
-    ]
+    Vec::from(rows! {
+        "url: required", json!({"type": "http"});
+        "url: required", json!({"type": "mcp"});
+        "url: must be a URL such as", http(&json!({"url": "a.example"}));
+        "url: must be http or https", http(&json!({"url": "ftp://a.example"}));
+        "url: must be http or https", http(&json!({"url": "file:///etc/passwd"}));
+        "url: must not contain user info", http(&json!({"url": "https://a:b@a.example"}));
+        "url: must not contain a fragment", http(&json!({"url": "https://a.example/#x"}));
+        "url: must not contain spaces", http(&json!({"url": "https://a.exa\tmple"}));
+        "url: must not contain spaces", http(&json!({"url": " https://a.example"}));
+        "url: must be at most", http(&json!({"url": format!("https://a.example/{}", "x".repeat(2_048))}));
+        "url: leads to an address", http(&json!({"url": "http://169.254.169.254/latest"}));
+        "url: leads to an address", http(&json!({"url": "http://[fd00:ec2::254]/"}));
+        "command: is there beside url", http(&json!({"command": ["x"]}));
+        "command: is for type mcp", json!({"type": "http", "command": ["x"]});
+        "command: must have 1 to 64", json!({"type": "mcp", "command": []});
+        "command[0]: must be", json!({"type": "mcp", "command": [" "]});
+        "env: is for a connection with a command", http(&json!({"env": {"A": "b"}}));
+        "env: \"A=B\" is not the name", json!({"type": "mcp", "command": ["x"], "env": {"A=B": "c"}});
+        "env.A: must be 1 to", json!({"type": "mcp", "command": ["x"], "env": {"A": ""}});
+    })
 }
 
 fn oauths() -> Vec<Case> {
@@ -124,167 +83,70 @@ fn oauths() -> Vec<Case> {
     half.as_object_mut().unwrap().remove("token_url");
     let mut nobody = oauth.clone();
     nobody.as_object_mut().unwrap().remove("client_id");
-    vec![
-        (
-            "auth.authorization_url: required",
-            auth(&json!({"type": "oauth"})),
-        ),
-        ("auth.token_url: required", auth(&half)),
-        ("auth.client_id: required", auth(&nobody)),
-        (
-            "auth.client_id: required",
-            auth(&json!({"type": "oauth", "client_secret": "x"})),
-        ),
-        (
-            "auth.client_id: required beside issuer",
-            auth(&json!({"type": "oauth", "issuer": "https://a.example"})),
-        ),
-        (
-            "auth.issuer: is not for type none",
-            auth(&json!({"type": "none", "issuer": "https://a.example"})),
-        ),
-        (
-            "auth.issuer: must be http or https",
-            auth(&json!({"type": "oauth", "client_id": "c", "issuer": "ftp://a.example"})),
-        ),
-        (
-            "auth.issuer: must have no query",
-            auth(&json!({"type": "oauth", "client_id": "c", "issuer": "https://a.example?b"})),
-        ),
-        (
-            "auth.scopes[0]: must be",
-            auth(&json!({"type": "oauth", "scopes": ["a b"]})),
-        ),
-    ]
+    Vec::from(rows! {
+        "auth.authorization_url: required", auth(&json!({"type": "oauth"}));
+        "auth.token_url: required", auth(&half);
+        "auth.client_id: required", auth(&nobody);
+        "auth.client_id: required", auth(&json!({"type": "oauth", "client_secret": "x"}));
+        "auth.client_id: required beside issuer", auth(&json!({"type": "oauth", "issuer": "https://a.example"}));
+        "auth.issuer: is not for type none", auth(&json!({"type": "none", "issuer": "https://a.example"}));
+        "auth.issuer: must be http or https",
+            auth(&json!({"type": "oauth", "client_id": "c", "issuer": "ftp://a.example"}));
+        "auth.issuer: must have no query",
+            auth(&json!({"type": "oauth", "client_id": "c", "issuer": "https://a.example?b"}));
+        "auth.scopes[0]: must be", auth(&json!({"type": "oauth", "scopes": ["a b"]}));
+    })
 }
 
 fn auths() -> Vec<Case> {
-    vec![
-        (
-            "auth: is for a connection with a url",
-            json!({"type": "mcp", "command": ["x"], "auth": {"type": "bearer", "token": "t"}}),
-        ),
-        ("auth.token: required", auth(&json!({"type": "bearer"}))),
-        (
-            "auth.token: must be 1 to",
-            auth(&json!({"type": "bearer", "token": ""})),
-        ),
-        (
-            "auth.token: must be 1 to",
-            auth(&json!({"type": "bearer", "token": "a\r\nX: y"})),
-        ),
-        (
-            "auth.token: must be 1 to",
-            auth(&json!({"type": "bearer", "token": "t".repeat(8_193)})),
-        ),
-        (
-            "auth.token: is not for type basic",
-            auth(&json!({"type": "basic", "username": "a", "password": "b", "token": "t"})),
-        ),
-        (
-            "auth.value: is not for type none",
-            auth(&json!({"type": "none", "value": "t"})),
-        ),
-        (
-            "auth.username: required",
-            auth(&json!({"type": "basic", "password": "b"})),
-        ),
-        (
-            "auth.username: must not contain a colon",
-            auth(&json!({"type": "basic", "username": "a:b", "password": "b"})),
-        ),
-        (
-            "auth.password: required",
-            auth(&json!({"type": "basic", "username": "a"})),
-        ),
-        (
-            "auth.name: required",
-            auth(&json!({"type": "header", "value": "x"})),
-        ),
-        (
-            "auth.name: \"a b\" is not the name",
-            auth(&json!({"type": "header", "name": "a b", "value": "x"})),
-        ),
-        (
-            "auth.name: belongs to the engine",
-            auth(&json!({"type": "header", "name": "Host", "value": "x"})),
-        ),
-        (
-            "auth.value: required",
-            auth(&json!({"type": "query", "name": "key"})),
-        ),
-        (
-            "auth.value: must be",
-            auth(&json!({"type": "query", "name": "key", "value": ""})),
-        ),
-    ]
+    Vec::from(rows! {
+        "auth: is for a connection with a url",
+            json!({"type": "mcp", "command": ["x"], "auth": {"type": "bearer", "token": "t"}});
+        "auth.token: required", auth(&json!({"type": "bearer"}));
+        "auth.token: must be 1 to", auth(&json!({"type": "bearer", "token": ""}));
+        "auth.token: must be 1 to", auth(&json!({"type": "bearer", "token": "a\r\nX: y"}));
+        "auth.token: must be 1 to", auth(&json!({"type": "bearer", "token": "t".repeat(8_193)}));
+        "auth.token: is not for type basic",
+            auth(&json!({"type": "basic", "username": "a", "password": "b", "token": "t"}));
+        "auth.value: is not for type none", auth(&json!({"type": "none", "value": "t"}));
+        "auth.username: required", auth(&json!({"type": "basic", "password": "b"}));
+        "auth.username: must not contain a colon",
+            auth(&json!({"type": "basic", "username": "a:b", "password": "b"}));
+        "auth.password: required", auth(&json!({"type": "basic", "username": "a"}));
+        "auth.name: required", auth(&json!({"type": "header", "value": "x"}));
+        "auth.name: \"a b\" is not the name", auth(&json!({"type": "header", "name": "a b", "value": "x"}));
+        "auth.name: belongs to the engine", auth(&json!({"type": "header", "name": "Host", "value": "x"}));
+        "auth.value: required", auth(&json!({"type": "query", "name": "key"}));
+        "auth.value: must be", auth(&json!({"type": "query", "name": "key", "value": ""}));
+    })
 }
 
 fn others() -> Vec<Case> {
-    vec![
-        (
-            "headers: is for a connection with a url",
-            json!({"type": "mcp", "command": ["x"], "headers": {}}),
-        ),
-        (
-            "headers.Authorization: is set by auth",
-            headers("Authorization", "x"),
-        ),
-        ("headers.Content-Length: belongs", headers("Content-Length", "1")),
-        ("headers.Mcp-Session-Id: belongs", headers("Mcp-Session-Id", "1")),
-        (
-            "headers.Accept: belongs",
-            json!({"type": "mcp", "url": "https://a.example", "headers": {"Accept": "x"}}),
-        ),
-        ("headers: \"\" is not the name", headers("", "x")),
-        ("headers: \"a:b\" is not the name", headers("a:b", "x")),
-        ("headers.X-A: must be 1 to", headers("X-A", "")),
-        ("headers.X-A: must be 1 to", headers("X-A", "a\nb")),
-        ("headers.X-A: must be 1 to", headers("X-A", " a")),
-        ("headers.X-A: must be 1 to", headers("X-A", "ä")),
-        (
-            "headers.x-a: is there twice",
-            http(&json!({"headers": {"X-A": "1", "x-a": "2"}})),
-        ),
-        (
-            "headers.X-Key: is set by auth",
-            http(
-                &json!({"auth": {"type": "header", "name": "x-key", "value": "1"}, "headers": {"X-Key": "2"}}),
-            ),
-        ),
-        (
-            "allowed_methods: must have at least one",
-            http(&json!({"allowed_methods": []})),
-        ),
-        (
-            "allowed_methods[1]: must be one of",
-            http(&json!({"allowed_methods": ["GET", "get"]})),
-        ),
-        (
-            "allowed_methods[0]: must be one of",
-            http(&json!({"allowed_methods": ["CONNECT"]})),
-        ),
-        (
-            "allowed_methods[1]: is there twice",
-            http(&json!({"allowed_methods": ["GET", "GET"]})),
-        ),
-        (
-            "allowed_tools: is for type mcp",
-            http(&json!({"allowed_tools": ["x"]})),
-        ),
-        (
-            "allowed_methods: is for type http",
-            json!({"type": "mcp", "url": "https://a.example", "allowed_methods": ["GET"]}),
-        ),
-        (
-            "allowed_tools[0]: must be",
-            json!({"type": "mcp", "url": "https://a.example", "allowed_tools": [""]}),
-        ),
-        (
-            "description: must be at most",
-            http(&json!({"description": "ä".repeat(501)})),
-        ),
-    ]
+    Vec::from(rows! {
+        "headers: is for a connection with a url", json!({"type": "mcp", "command": ["x"], "headers": {}});
+        "headers.Authorization: is set by auth", headers("Authorization", "x");
+        "headers.Content-Length: belongs", headers("Content-Length", "1");
+        "headers.Mcp-Session-Id: belongs", headers("Mcp-Session-Id", "1");
+        "headers.Accept: belongs", json!({"type": "mcp", "url": "https://a.example", "headers": {"Accept": "x"}});
+        "headers: \"\" is not the name", headers("", "x");
+        "headers: \"a:b\" is not the name", headers("a:b", "x");
+        "headers.X-A: must be 1 to", headers("X-A", "");
+        "headers.X-A: must be 1 to", headers("X-A", "a\nb");
+        "headers.X-A: must be 1 to", headers("X-A", " a");
+        "headers.X-A: must be 1 to", headers("X-A", "ä");
+        "headers.x-a: is there twice", http(&json!({"headers": {"X-A": "1", "x-a": "2"}}));
+        "headers.X-Key: is set by auth",
+            http(&json!({"auth": {"type": "header", "name": "x-key", "value": "1"}, "headers": {"X-Key": "2"}}));
+        "allowed_methods: must have at least one", http(&json!({"allowed_methods": []}));
+        "allowed_methods[1]: must be one of", http(&json!({"allowed_methods": ["GET", "get"]}));
+        "allowed_methods[0]: must be one of", http(&json!({"allowed_methods": ["CONNECT"]}));
+        "allowed_methods[1]: is there twice", http(&json!({"allowed_methods": ["GET", "GET"]}));
+        "allowed_tools: is for type mcp", http(&json!({"allowed_tools": ["x"]}));
+        "allowed_methods: is for type http",
+            json!({"type": "mcp", "url": "https://a.example", "allowed_methods": ["GET"]});
+        "allowed_tools[0]: must be", json!({"type": "mcp", "url": "https://a.example", "allowed_tools": [""]});
+        "description: must be at most", http(&json!({"description": "ä".repeat(501)}));
+    })
 }
 
 #[test]
@@ -323,14 +185,10 @@ fn private_addresses_are_refused_where_they_are_forbidden() {
         reach: Reach::Public,
         ..SAVED
     };
-    for url in [
-        "http://127.0.0.1:80/",
-        "http://10.1.2.3",
-        "http://[::1]/",
-        "http://0x7f.1/",
-        "http://localhost/",
+    for url in list! {
+        "http://127.0.0.1:80/", "http://10.1.2.3", "http://[::1]/", "http://0x7f.1/", "http://localhost/",
         "http://a.localhost./",
-    ] {
+    } {
         let definition = json!({"type": "http", "url": url});
         assert_eq!(refusal(SAVED, &definition), None, "{url}");
         assert!(

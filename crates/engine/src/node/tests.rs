@@ -8,16 +8,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{reconciler::Suspects, *};
 use crate::{
-    callbacks::DeliveryHints,
     cluster::{hints::Wake, lease_clock::LeaseClock, leases::Leases},
-    connections::Connections,
-    kit::{models::Models, no_sandbox::NoSandbox, options::Options, web::NodeWeb},
-    runs::{
-        active::{Active, StopReason},
-        hub::Hub,
-    },
+    kit::options::Options,
+    runs::active::{Active, StopReason},
     testing::{Held, claimed_beside, held, new_node},
-    worker::{Collecting, Programs, Worker},
 };
 
 /// A node, without its tasks.
@@ -60,43 +54,10 @@ async fn holding() -> (Rig, OrgId, RunId) {
 
 /// A node with these options, on the store of `held`.
 async fn node_of(held: Held, options: Options) -> Rig {
+    let worker = held.worker_with(options).await;
     let Held { store, node, dir, .. } = held;
-    let options = Arc::new(Options {
-        data_dir: dir.path().to_owned(),
-        ..options
-    });
-    let records = crate::testing::records(&store);
-    let hub = Hub::new(
-        records.clone(),
-        crate::cluster::hints::HintSender::default(),
-        CancellationToken::new(),
-    );
-    let metrics = Arc::new(crate::kit::metrics::Metrics::default());
-    let models = Models::new(&sortie_models::Settings::default(), &metrics.models).unwrap();
-    let worker = Worker {
-        records,
-        metrics,
-        hub,
-        clock: options.clock.clone(),
-        models: Arc::new(models),
-        connections: Connections::new(
-            &options,
-            store.clone(),
-            TaskTracker::new(),
-            &Err("a test".to_owned()),
-        )
-        .unwrap(),
-        contents: crate::testing::contents(&options, &store).await,
-        collecting: Collecting::default(),
-        sandbox: Arc::new(NoSandbox::new("a test".to_owned())),
-        programs: Programs::default(),
-        web: NodeWeb::new(&options).unwrap(),
-        schedules: crate::cluster::hints::TimerBell::default(),
-        active: Active::default(),
-        callbacks: DeliveryHints::default(),
-        options: Arc::clone(&options),
-    };
-    let slots = Slots::new(Arc::new(worker), TaskTracker::new(), CancellationToken::new());
+    let options = Arc::clone(&worker.options);
+    let slots = Slots::new(worker, TaskTracker::new(), CancellationToken::new());
     let clock = LeaseClock::begin(&store, options.clock.clone()).await.unwrap();
     let seen = Leases::new(options.lease, Instant::now());
     let takeover = Takeover {

@@ -1,18 +1,12 @@
 use serde_json::{Value, json};
-use sortie_api::{
-    RunId, Timestamp,
-    secret::{SELF_HOSTED_KEY, Secret},
-};
-use sortie_store::{
-    access::{Actor, Caller},
-    runs::Created,
-};
+use sortie_api::{RunId, Timestamp};
+use sortie_store::{access::Caller, runs::Created};
 use tempfile::TempDir;
 
 use super::*;
 use crate::{
     credentials::master_keys::SEAL_CHECK,
-    kit::options::{Options, Serves},
+    testing::{bootstrapped, engine, idle, store_in},
 };
 use sortie_base::{Clock, MasterKey, Sealer};
 
@@ -29,23 +23,9 @@ struct Rig {
 impl Rig {
     async fn start() -> Self {
         let (dir, clock) = (tempfile::tempdir().unwrap(), Clock::manual(BEGIN));
-        let options = Options {
-            clock: clock.clone(),
-            data_dir: dir.path().to_owned(),
-            serves: Serves::Nothing,
-            master_keys: vec![MasterKey::new([1; 32])],
-            heartbeat: Duration::from_hours(1),
-            ..Options::default()
-        };
-        let sandbox = Err("this test has none.".to_owned());
-        let store = crate::testing::store_in(&dir).await;
-        let engine = Engine::start(options, store, sandbox).await.unwrap();
-        let key = Secret::new(SELF_HOSTED_KEY, [7; 32]);
-        assert!(engine.bootstrap(&key).await.unwrap());
-        let caller = Caller {
-            org: engine.authenticate(key.expose()).await.unwrap().unwrap().org,
-            actor: Actor::default(),
-        };
+        let store = store_in(&dir).await;
+        let engine = engine(idle(&clock, dir.path()), store).await;
+        let caller = bootstrapped(&engine).await;
         Self {
             engine,
             caller,

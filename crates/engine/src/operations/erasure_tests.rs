@@ -4,16 +4,19 @@ use std::{future::poll_fn, path::Path, pin::pin, task::Poll};
 
 use serde_json::json;
 use sortie_api::{AuditId, LedgerKind, Mode, OrgId, UserId};
-use sortie_base::{Clock, MasterKey};
+use sortie_base::Clock;
 use sortie_store::{
-    access::{Actor, Audit, Caller},
+    access::{Actor, Audit},
     money::NewLedgerEntry,
     organizations::OrganizationDeletion,
     people::{NewOrganization, NewPerson},
 };
 
 use super::*;
-use crate::kit::options::{Options, Serves};
+use crate::{
+    kit::options::Options,
+    testing::{caller, engine, idle},
+};
 
 const START: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
 
@@ -32,18 +35,12 @@ impl Rig {
         let dir = tempfile::tempdir().unwrap();
         let store = crate::testing::store_in(&dir).await;
         let clock = Clock::manual(START);
+        // Its runs stay where they are, and the test makes each pass.
         let options = Options {
             mode: Mode::Hosted,
-            clock: clock.clone(),
-            data_dir: dir.path().to_owned(),
-            // Its runs stay where they are, and the test makes each pass.
-            serves: Serves::Nothing,
-            master_keys: vec![MasterKey::new([1; 32])],
-            ..Options::default()
+            ..idle(&clock, dir.path())
         };
-        let engine = Engine::start(options, store, Err("this test has none.".to_owned()))
-            .await
-            .unwrap();
+        let engine = engine(options, store).await;
         let owner = UserId::new(START, [1; 10]);
         let person = NewPerson {
             id: owner,
@@ -100,10 +97,7 @@ impl Rig {
         };
         let given = self.engine.store().move_credits(grant, self.audit(org));
         given.await.unwrap();
-        let caller = Caller {
-            org,
-            actor: Actor::default(),
-        };
+        let caller = caller(org);
         for name in ["a", "b", "c"] {
             let mut upload = self.engine.begin_upload(&caller).await.unwrap();
             upload.write(format!("{name} of {org}").as_bytes()).await.unwrap();

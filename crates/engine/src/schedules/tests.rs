@@ -8,22 +8,21 @@ mod replaced;
 use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
-use sortie_api::{
-    ActorKind, RunId, RunStatus,
-    schedule::FireOutcome,
-    secret::{SELF_HOSTED_KEY, Secret},
-};
+use sortie_api::{ActorKind, RunId, RunStatus, schedule::FireOutcome};
 use sortie_store::{
     Store,
-    access::{Actor, Caller},
+    access::Caller,
     nodes::{NewNode, NodeId},
     runs::{Finish, NewEvent},
 };
-use sortie_testkit::postgres::TestDatabase;
+use sortie_testkit::{postgres::TestDatabase, rows};
 
 use super::*;
-use crate::kit::options::{Options, Serves};
-use sortie_base::{Clock, MasterKey};
+use crate::{
+    kit::options::Options,
+    testing::{bootstrapped, engine, idle, new_node},
+};
+use sortie_base::Clock;
 
 /// Engines on one database with one clock, and an organization with the workflow `w`.
 struct Rig {
@@ -57,25 +56,12 @@ impl Rig {
                 _ => Store::open(database.url()).await.unwrap(),
             };
             let options = Options {
-                clock: clock.clone(),
                 node_name: format!("node-{node}"),
-                data_dir: dir.path().join(node.to_string()),
-                serves: Serves::Nothing,
-                master_keys: vec![MasterKey::new([1; 32])],
-                // The clock leaps: nobody is to declare anybody lost.
-                heartbeat: Duration::from_hours(1),
-                ..Options::default()
+                ..idle(&clock, &dir.path().join(node.to_string()))
             };
-            let sandbox = Err("this test has none.".to_owned());
-            engines.push(Engine::start(options, store, sandbox).await.unwrap());
+            engines.push(engine(options, store).await);
         }
-        let key = Secret::new(SELF_HOSTED_KEY, [7; 32]);
-        assert!(engines[0].bootstrap(&key).await.unwrap());
-        let org = engines[0].authenticate(key.expose()).await.unwrap().unwrap().org;
-        let caller = Caller {
-            org,
-            actor: Actor::default(),
-        };
+        let caller = bootstrapped(&engines[0]).await;
         let rig = Self {
             engines,
             clock,
@@ -162,14 +148,9 @@ impl Rig {
         let node = NodeId(77);
         let _known = store
             .register_node(NewNode {
-                id: node,
                 name: "worker".to_owned(),
-                started_at: now,
                 lease_until: now + Duration::from_hours(24 * 365 * 9),
-                address: None,
-                version: String::new(),
-                master_keys: Vec::new(),
-                draining_since: None,
+                ..new_node(node, &Options::default(), now)
             })
             .await;
         let claims = store.claim_named(node, vec![id], None, now).await.unwrap();
@@ -256,29 +237,20 @@ async fn what_a_run_would_be_refused_for_is_refused_when_it_is_saved_and_skipped
         json!({"prompt": "x", "shell": false, "input_schema": schema}),
     )
     .await;
-    for (fields, told) in [
-        (json!({"workflow": "none"}), "workflow: no workflow"),
-        (json!({"workflow": "A B"}), "workflow: a name is"),
-        (json!({"workflow": "strict"}), "input: required"),
-        (json!({"workflow": "strict", "input": {}}), "input.day: required"),
-        (json!({"cron": "0 0 31 2 *"}), "cron: no month"),
-        (json!({"cron": "* * * * * *"}), "cron: must be five fields"),
-        (json!({"timezone": "Berlin"}), "timezone: no IANA time zone"),
-        (json!({"max_cost_micros": 0}), "max_cost_micros: must be from 1"),
-        (
-            json!({"jitter_seconds": 3_601}),
-            "jitter_seconds: must be from 0 to 3600",
-        ),
-        (
-            json!({"catch_up_window_seconds": -1}),
-            "catch_up_window_seconds: must be from 0",
-        ),
-        (
-            json!({"max_consecutive_failures": 0}),
-            "max_consecutive_failures: must be from 1 to 100",
-        ),
-        (json!({"name": " "}), "name: must be 1 to 200"),
-    ] {
+    for (fields, told) in rows! {
+        json!({"workflow": "none"}), "workflow: no workflow";
+        json!({"workflow": "A B"}), "workflow: a name is";
+        json!({"workflow": "strict"}), "input: required";
+        json!({"workflow": "strict", "input": {}}), "input.day: required";
+        json!({"cron": "0 0 31 2 *"}), "cron: no month";
+        json!({"cron": "* * * * * *"}), "cron: must be five fields";
+        json!({"timezone": "Berlin"}), "timezone: no IANA time zone";
+        json!({"max_cost_micros": 0}), "max_cost_micros: must be from 1";
+        json!({"jitter_seconds": 3_601}), "jitter_seconds: must be from 0 to 3600";
+        json!({"catch_up_window_seconds": -1}), "catch_up_window_seconds: must be from 0";
+        json!({"max_consecutive_failures": 0}), "max_consecutive_failures: must be from 1 to 100";
+        json!({"name": " "}), "name: must be 1 to 200";
+    } {
         let rule = invalid(rig.create(fields).await);
         assert!(rule.starts_with(told), "{rule}");
     }

@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp as Instant, civil::DateTime, tz::TimeZone};
 use proptest::prelude::*;
+use sortie_testkit::list;
 
 use super::*;
 
@@ -128,29 +129,17 @@ fn zone(name: &str) -> TimeZone {
 }
 
 /// Zones that set their clocks in different ways: at night, at midnight, by half an hour, in the south, by 45 minutes off, never.
-const ZONES: [&str; 7] = [
-    "America/New_York",
-    "Europe/Berlin",
-    "Australia/Lord_Howe",
-    "Africa/Cairo",
-    "America/Santiago",
-    "Pacific/Chatham",
-    "Asia/Kolkata",
-];
+const ZONES: [&str; 7] = list! {
+    "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Africa/Cairo", "America/Santiago",
+    "Pacific/Chatham", "Asia/Kolkata",
+};
 
 #[test]
 fn two_years_in_many_zones_are_as_a_look_at_every_minute_says() {
-    let expressions = [
-        "*/15 * * * *",
-        "30 * * * *",
-        "30 2 * * *",
-        "0,30 0-3 * * *",
-        "*/20 1,2 * * 0",
-        "15 */2 * * *",
-        "0 0 29 2 *",
-        "59 23 28-31 * 1-5",
-        "5 0,12 13 * 5",
-    ];
+    let expressions = list! {
+        "*/15 * * * *", "30 * * * *", "30 2 * * *", "0,30 0-3 * * *", "*/20 1,2 * * 0", "15 */2 * * *",
+        "0 0 29 2 *", "59 23 28-31 * 1-5", "5 0,12 13 * 5",
+    };
     let from: Instant = "2026-01-01T00:00:00Z".parse().unwrap();
     let to: Instant = "2027-12-31T23:59:00Z".parse().unwrap();
     for name in ZONES {
@@ -371,55 +360,15 @@ fn a_step_of_days_beside_a_day_of_the_week_is_either_of_the_two() {
 
 #[test]
 fn what_is_no_expression_of_five_fields_is_refused() {
-    for cron in [
-        "",
-        " ",
-        "* * * *",
-        "* * * * * *",
-        "* * * * * * *",
-        "@reboot",
-        "@Daily",
-        "@daily *",
-        "@",
-        "60 * * * *",
-        "* 24 * * *",
-        "* * 0 * *",
-        "* * 32 * *",
-        "* * * 13 *",
-        "* * * 0 *",
-        "* * * * 8",
-        "5-1 * * * *",
-        "*/0 * * * *",
-        "60/15 * * * *",
-        "5/0 * * * *",
-        "5/ * * * *",
-        "/15 * * * *",
-        "5/15/2 * * * *",
-        "5/x * * * *",
-        "@Midnight",
-        ", * * * *",
-        "1,,2 * * * *",
-        "1, * * * *",
-        "-1 * * * *",
-        "1- * * * *",
-        "*-5 * * * *",
-        "* * L * *",
-        "* * 15W * *",
-        "* * * * 5L",
-        "* * * * 5#2",
-        "* * ? * *",
-        "0 0 1 * +MON",
-        "H * * * *",
-        "* * * JANFEB *",
-        "* * * * MONDAY",
-        "* * MON * *",
-        "* * * * JAN",
-        "1.5 * * * *",
-        "٣ * * * *",
-        "1\n2 * * * *",
-        "* * * * FRI-MON",
-        "100 * * * *",
-    ] {
+    for cron in list! {
+        "", " ", "* * * *", "* * * * * *", "* * * * * * *", "@reboot", "@Daily", "@daily *", "@", "60 * * * *",
+        "* 24 * * *", "* * 0 * *", "* * 32 * *", "* * * 13 *", "* * * 0 *", "* * * * 8", "5-1 * * * *",
+        "*/0 * * * *", "60/15 * * * *", "5/0 * * * *", "5/ * * * *", "/15 * * * *", "5/15/2 * * * *", "5/x * * * *",
+        "@Midnight", ", * * * *", "1,,2 * * * *", "1, * * * *", "-1 * * * *", "1- * * * *", "*-5 * * * *",
+        "* * L * *", "* * 15W * *", "* * * * 5L", "* * * * 5#2", "* * ? * *", "0 0 1 * +MON", "H * * * *",
+        "* * * JANFEB *", "* * * * MONDAY", "* * MON * *", "* * * * JAN", "1.5 * * * *", "٣ * * * *",
+        "1\n2 * * * *", "* * * * FRI-MON", "100 * * * *",
+    } {
         let refused = Timetable::new(cron, "UTC").err();
         assert!(refused.is_some_and(|rule| rule.starts_with("cron: ")), "{cron:?}");
     }
@@ -445,14 +394,9 @@ fn a_zone_is_an_iana_name_and_is_shown_as_its_database_writes_it() {
     let name = |zone: &str| Timetable::new("@daily", zone).map(|timetable| timetable.zone_name().to_owned());
     assert_eq!(name("UTC").as_deref(), Ok("UTC"));
     assert_eq!(name("europe/berlin").as_deref(), Ok("Europe/Berlin"));
-    for zone in [
-        "",
-        "Mars/Olympus",
-        "+02:00",
-        "CET-1CEST",
-        "../etc/passwd",
-        &"x".repeat(5_000),
-    ] {
+    for zone in list! {
+        "", "Mars/Olympus", "+02:00", "CET-1CEST", "../etc/passwd", &"x".repeat(5_000),
+    } {
         let rule = name(zone).unwrap_err();
         assert!(
             rule.starts_with("timezone: no IANA time zone") && rule.len() < 200,

@@ -229,6 +229,7 @@ fn needs_directory(journal: &Journal) -> bool {
 mod tests {
     use sortie_agent::{ToolContent, model::ToolResult, tool::Effect};
     use sortie_api::Micros;
+    use sortie_testkit::rows;
 
     use super::*;
 
@@ -275,30 +276,15 @@ mod tests {
 
     #[test]
     fn only_a_completed_call_on_the_directory_binds_a_run_to_it() {
-        for (entries, needs) in [
-            (vec![], false),
-            (vec![intent(1, Effect::Directory)], false),
-            (vec![intent(1, Effect::Directory), result(1)], true),
-            (vec![intent(1, Effect::Nothing), result(1)], false),
-            (vec![intent(1, Effect::DirectoryAndOutside), result(1)], true),
-            (
-                vec![
-                    intent(1, Effect::Outside),
-                    result(1),
-                    intent(2, Effect::Directory),
-                ],
-                false,
-            ),
-            (
-                vec![
-                    intent(1, Effect::Nothing),
-                    result(1),
-                    intent(2, Effect::Directory),
-                    result(2),
-                ],
-                true,
-            ),
-        ] {
+        for (entries, needs) in rows! {
+            vec![], false;
+            vec![intent(1, Effect::Directory)], false;
+            vec![intent(1, Effect::Directory), result(1)], true;
+            vec![intent(1, Effect::Nothing), result(1)], false;
+            vec![intent(1, Effect::DirectoryAndOutside), result(1)], true;
+            vec![intent(1, Effect::Outside), result(1), intent(2, Effect::Directory)], false;
+            vec![intent(1, Effect::Nothing), result(1), intent(2, Effect::Directory), result(2)], true;
+        } {
             assert_eq!(
                 needs_directory(&Journal::new(entries.clone())),
                 needs,

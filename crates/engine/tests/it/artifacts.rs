@@ -8,79 +8,70 @@ use std::{
 
 use futures_util::StreamExt;
 use serde_json::json;
-use sortie_api::{
-    Micros, OrgId, Run, RunRequest, RunStatus, Timestamp,
-    file::KeepArtifact,
-    secret::{SELF_HOSTED_KEY, Secret},
-};
-use sortie_engine::{Clock, Deltas, Engine, Error, Hop, Options};
-use sortie_store::{
-    Store,
-    access::{Actor, Caller},
-    runs::Created,
-};
+use sortie_api::{Micros, Run, RunStatus, Timestamp, file::KeepArtifact};
+use sortie_engine::{Clock, Error, Options};
 use sortie_testkit::{PATIENCE, until};
-use tempfile::TempDir;
+
+use crate::rig::{Rig, prompt};
 
 const START: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
 const DAY: Duration = Duration::from_hours(24);
 
-async fn engine(dir: &TempDir, clock: Clock) -> Engine {
-    engine_with(dir, |options| options.clock = clock).await
-}
+impl Rig {
+    /// A run that left these files, all of the same content.
+    async fn finished_with(&self, paths: &[&str]) -> Run {
+        let file = |path: &&str| json!({"path": format!("outputs/{path}"), "content": "some content"});
+        let files: Vec<_> = paths.iter().map(file).collect();
+        let request = json!({"prompt": "x", "shell": false, "files": files});
+        let run = self.create(request).await.unwrap();
+        self.ended(&run).await
+    }
 
-async fn engine_with(dir: &TempDir, change: impl FnOnce(&mut Options)) -> Engine {
-    let url = format!("sqlite:{}", dir.path().join("sortie.db").display());
-    let mut options = Options {
-        data_dir: dir.path().to_owned(),
-        retention: Some(DAY * 30),
-        ..Options::default()
-    };
-    change(&mut options);
-    let no_sandbox = Err("this test has no sandbox.".to_owned());
-    Engine::start(options, Store::open(&url).await.unwrap(), no_sandbox)
-        .await
-        .unwrap()
-}
+    /// Waits for a run that ends in the only slot.
+    async fn slot_is_free(&self) {
+        let other = self.create(prompt("other")).await.unwrap();
+        assert_eq!(self.ended(&other).await.status, RunStatus::Succeeded);
+    }
 
-async fn organization(engine: &Engine) -> OrgId {
-    let key = Secret::new(SELF_HOSTED_KEY, [7; 32]);
-    assert!(engine.bootstrap(&key).await.unwrap());
-    engine.authenticate(key.expose()).await.unwrap().unwrap().org
-}
+    async fn kinds(&self, run: &Run) -> Vec<String> {
+        let events = self.engine.store().events_after(self.org, run.id, 0, 100).await;
+        events.unwrap().into_iter().map(|event| event.kind).collect()
+    }
 
-fn caller(org: OrgId) -> Caller {
-    Caller {
-        org,
-        actor: Actor::default(),
+    /// Returns once the run waits for the storage.
+    async fn waits(&self, run: &Run) -> Run {
+        let look = async || Ok(self.kinds(run).await);
+        let retries = |kinds: &Vec<String>| kinds.iter().any(|kind| kind == "retry");
+        until("a retry", look, retries).await.unwrap();
+        let waiting = self.status(run).await;
+        assert_eq!(waiting.status, RunStatus::Running);
+        waiting
+    }
+
+    /// Waits for the end of a run that leaves its file.
+    async fn ends_with_its_file(&self, run: &Run) -> Run {
+        let run = self.ended(run).await;
+        assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+        assert_eq!(run.output.as_deref(), Some("the answer"));
+        assert_eq!(run.artifacts.len(), 1);
+        let stored = self
+            .engine
+            .stored_artifact(self.org, run.id, "a.txt")
+            .await
+            .unwrap();
+        let mut content = self.engine.read_content(&stored, 0..stored.size).await.unwrap();
+        assert_eq!(&content.next().await.unwrap().unwrap()[..], b"some content");
+        run
     }
 }
 
-/// A run that left these files, all of the same content.
-async fn finished(engine: &Engine, org: OrgId, paths: &[&str]) -> Run {
-    let files: Vec<_> = paths
-        .iter()
-        .map(|path| json!({"path": format!("outputs/{path}"), "content": "some content"}))
-        .collect();
-    let request = json!({"prompt": "x", "shell": false, "files": files});
-    let request = serde_json::from_value(request).unwrap();
-    let run = create(engine, org, request).await;
-    ended(engine, org, &run).await
-}
-
-async fn create(engine: &Engine, org: OrgId, request: RunRequest) -> Run {
-    let created = engine.create_run(&caller(org), request, None).await.unwrap();
-    let (Created::New(run) | Created::Existing(run)) = created;
-    run
-}
-
-async fn ended(engine: &Engine, org: OrgId, run: &Run) -> Run {
-    let mut stream = engine
-        .follow(&caller(org), run.id, (0, Deltas::Off), Hop::First)
-        .await
-        .unwrap();
-    while stream.next().await.is_some() {}
-    engine.store().get_run(org, run.id).await.unwrap()
+/// Options of an engine with this clock that keeps runs for a month.
+fn at(clock: &Clock) -> impl FnOnce(&mut Options) {
+    let clock = clock.clone();
+    move |options| {
+        options.clock = clock;
+        options.retention = Some(DAY * 30);
+    }
 }
 
 /// Contents in the storage.
@@ -101,65 +92,57 @@ fn contents(folder: &Path) -> usize {
 
 #[tokio::test]
 async fn the_same_content_is_stored_once_and_read_by_every_path() {
-    let dir = tempfile::tempdir().unwrap();
-    let engine = engine(&dir, Clock::manual(START)).await;
-    let org = organization(&engine).await;
-    let run = finished(&engine, org, &["b.txt", "a/b.txt"]).await;
+    let rig = Rig::start_with(at(&Clock::manual(START))).await;
+    let run = rig.finished_with(&["b.txt", "a/b.txt"]).await;
     let paths: Vec<_> = run.artifacts.iter().map(|artifact| &artifact.path).collect();
     assert_eq!(paths, ["a/b.txt", "b.txt"]);
-    assert_eq!(contents(&dir.path().join("blobs")), 1);
+    assert_eq!(contents(&rig.dir.path().join("blobs")), 1);
     for path in ["a/b.txt", "b.txt"] {
-        let stored = engine.stored_artifact(org, run.id, path).await.unwrap();
+        let stored = rig.engine.stored_artifact(rig.org, run.id, path).await.unwrap();
         assert_eq!((stored.name.as_str(), stored.size), ("b.txt", 12));
-        let pieces: Vec<_> = engine
-            .read_content(&stored, 0..stored.size)
-            .await
-            .unwrap()
-            .collect()
-            .await;
+        let pieces = rig.engine.read_content(&stored, 0..stored.size).await.unwrap();
+        let pieces: Vec<_> = pieces.collect().await;
         let content: Vec<u8> = pieces.into_iter().flat_map(Result::unwrap).collect();
         assert_eq!(content, b"some content");
     }
-    let other = engine.stored_artifact(org, run.id, "c.txt").await;
+    let other = rig.engine.stored_artifact(rig.org, run.id, "c.txt").await;
     assert!(matches!(other, Err(Error::NotFound)));
 }
 
 #[tokio::test]
 async fn content_goes_with_the_last_that_refers_to_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let blobs = dir.path().join("blobs");
     let clock = Clock::manual(START);
-    let first = engine(&dir, clock.clone()).await;
-    let org = organization(&first).await;
-    let run = finished(&first, org, &["a.txt"]).await;
+    let rig = Rig::start_with(at(&clock)).await;
+    let run = rig.finished_with(&["a.txt"]).await;
     let wanted = KeepArtifact {
         run: run.id,
         path: "a.txt".to_owned(),
         name: "kept.txt".to_owned(),
     };
-    first.keep_artifact(&caller(org), wanted).await.unwrap();
+    rig.engine.keep_artifact(&rig.caller, wanted).await.unwrap();
     // An engine that was away for longer than the retention deletes nothing.
-    first.store().record_retention(START + DAY * 20).await.unwrap();
-    first.shutdown().await;
-    drop(first);
+    rig.engine
+        .store()
+        .record_retention(START + DAY * 20)
+        .await
+        .unwrap();
+    rig.engine.shutdown().await;
 
     // The run goes at the next start; its content belongs to the file as well.
     clock.set(START + DAY * 31);
-    let second = engine(&dir, clock.clone()).await;
-    let look = async || Ok(second.store().get_run(org, run.id).await);
+    let rig = rig.restart(at(&clock)).await;
+    let (engine, blobs) = (&rig.engine, rig.dir.path().join("blobs"));
+    let look = async || Ok(engine.store().get_run(rig.org, run.id).await);
     let gone = until("the deletion of the run", look, Result::is_err).await;
     gone.unwrap().unwrap_err();
     clock.set(START + DAY * 32);
-    assert_eq!(second.sweep_contents().await.unwrap(), 0);
+    assert_eq!(engine.sweep_contents().await.unwrap(), 0);
     assert_eq!(contents(&blobs), 1);
-    second.delete_file(&caller(org), "kept.txt").await.unwrap();
-    assert_eq!(
-        second.sweep_contents().await.unwrap(),
-        0,
-        "who reads it now may go on"
-    );
+    engine.delete_file(&rig.caller, "kept.txt").await.unwrap();
+    let swept = engine.sweep_contents().await.unwrap();
+    assert_eq!(swept, 0, "who reads it now may go on");
     clock.set(START + DAY * 33);
-    assert_eq!(second.sweep_contents().await.unwrap(), 1);
+    assert_eq!(engine.sweep_contents().await.unwrap(), 1);
     assert_eq!(contents(&blobs), 0);
 }
 
@@ -170,9 +153,9 @@ struct Blocked {
 }
 
 impl Blocked {
-    fn new(dir: &TempDir, org: OrgId) -> Self {
-        let blobs = dir.path().join("blobs");
-        let (folder, aside) = (blobs.join(org.to_string()), blobs.join("aside"));
+    fn new(rig: &Rig) -> Self {
+        let blobs = rig.dir.path().join("blobs");
+        let (folder, aside) = (blobs.join(rig.org.to_string()), blobs.join("aside"));
         if folder.exists() {
             std::fs::rename(&folder, &aside).unwrap();
         }
@@ -188,94 +171,52 @@ impl Blocked {
     }
 }
 
-/// An engine of one slot whose runs wait for the storage as soon as it is away, for this long.
-async fn impatient(dir: &TempDir, storage_wait: Duration) -> Engine {
-    impatient_at(dir, storage_wait, Clock::system()).await
-}
-
-async fn impatient_at(dir: &TempDir, storage_wait: Duration, clock: Clock) -> Engine {
-    engine_with(dir, |options| {
+/// Options of an engine of one slot whose runs wait for the storage as soon as it is away, for this long.
+fn impatient(storage_wait: Duration, clock: Clock) -> impl FnOnce(&mut Options) {
+    move |options| {
         options.clock = clock;
+        options.retention = Some(DAY * 30);
         options.concurrency = 1;
         options.storage_retry = Duration::ZERO;
         options.storage_wait = storage_wait;
         options.shutdown_grace = Duration::ZERO;
         options.compute_micros_per_second = Micros::new(1_000).unwrap();
-    })
-    .await
+    }
+}
+
+/// An engine of one slot with a blocked storage, and a run that leaves a file.
+async fn blocked(storage_wait: Duration, clock: Clock) -> (Rig, Blocked, Run) {
+    let rig = Rig::start_with(impatient(storage_wait, clock)).await;
+    let blocked = Blocked::new(&rig);
+    let request = json!({
+        "prompt": "the answer", "shell": false, "timeout_seconds": 600,
+        "files": [{"path": "outputs/a.txt", "content": "some content"}]
+    });
+    let run = rig.create(request).await.unwrap();
+    (rig, blocked, run)
 }
 
 const HOUR: Duration = Duration::from_hours(1);
 
-fn request(request: serde_json::Value) -> RunRequest {
-    serde_json::from_value(request).unwrap()
-}
-
-/// A run that leaves a file.
-fn leaves_a_file() -> RunRequest {
-    request(json!({
-        "prompt": "the answer", "shell": false, "timeout_seconds": 600,
-        "files": [{"path": "outputs/a.txt", "content": "some content"}]
-    }))
-}
-
-async fn kinds(engine: &Engine, org: OrgId, run: &Run) -> Vec<String> {
-    let events = engine.store().events_after(org, run.id, 0, 100).await.unwrap();
-    events.into_iter().map(|event| event.kind).collect()
-}
-
-/// Returns once the run waits for the storage.
-async fn waits(engine: &Engine, org: OrgId, run: &Run) -> Run {
-    let look = async || Ok(kinds(engine, org, run).await);
-    let retries = |kinds: &Vec<String>| kinds.iter().any(|kind| kind == "retry");
-    until("a retry", look, retries).await.unwrap();
-    let waiting = engine.store().get_run(org, run.id).await.unwrap();
-    assert_eq!(waiting.status, RunStatus::Running);
-    waiting
-}
-
-async fn has_its_file(engine: &Engine, org: OrgId, run: &Run) {
-    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
-    assert_eq!(run.output.as_deref(), Some("the answer"));
-    assert_eq!(run.artifacts.len(), 1);
-    let stored = engine.stored_artifact(org, run.id, "a.txt").await.unwrap();
-    let mut content = engine.read_content(&stored, 0..stored.size).await.unwrap();
-    assert_eq!(&content.next().await.unwrap().unwrap()[..], b"some content");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_whose_outputs_are_not_taken_waits_without_a_slot_and_without_cost() {
-    let dir = tempfile::tempdir().unwrap();
-    let engine = impatient(&dir, HOUR).await;
-    let org = organization(&engine).await;
-    let blocked = Blocked::new(&dir, org);
-    let run = create(&engine, org, leaves_a_file()).await;
-    let cost = waits(&engine, org, &run).await.cost_micros;
+    let (rig, blocked, run) = blocked(HOUR, Clock::system()).await;
+    let cost = rig.waits(&run).await.cost_micros;
     // The storage answers, and takes nothing of the organization.
-    let degraded = async || Ok(engine.degraded());
-    until("a degraded storage", degraded, |parts| *parts == ["storage"])
-        .await
-        .unwrap();
-    // The only slot is free.
-    let other = request(json!({"prompt": "other", "shell": false}));
-    let other = create(&engine, org, other).await;
-    assert_eq!(ended(&engine, org, &other).await.status, RunStatus::Succeeded);
+    let degraded = async || Ok(rig.engine.degraded());
+    let is_degraded = until("a degraded storage", degraded, |parts| *parts == ["storage"]).await;
+    is_degraded.unwrap();
+    rig.slot_is_free().await;
     blocked.unblock();
-    let run = ended(&engine, org, &run).await;
-    has_its_file(&engine, org, &run).await;
-    assert_eq!(run.cost_micros, cost);
-    assert!(engine.degraded().is_empty());
-    engine.shutdown().await;
+    assert_eq!(rig.ends_with_its_file(&run).await.cost_micros, cost);
+    assert!(rig.engine.degraded().is_empty());
+    rig.engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_whose_outputs_are_not_taken_in_time_fails_and_says_so() {
-    let dir = tempfile::tempdir().unwrap();
-    let engine = impatient(&dir, Duration::ZERO).await;
-    let org = organization(&engine).await;
-    let _blocked = Blocked::new(&dir, org);
-    let run = create(&engine, org, leaves_a_file()).await;
-    let run = ended(&engine, org, &run).await;
+    let (rig, _blocked, run) = blocked(Duration::ZERO, Clock::system()).await;
+    let run = rig.ended(&run).await;
     assert_eq!(run.status, RunStatus::Failed);
     let error = run.error.as_deref().unwrap();
     assert!(
@@ -283,121 +224,91 @@ async fn a_run_whose_outputs_are_not_taken_in_time_fails_and_says_so() {
         "{error}"
     );
     assert!(run.artifacts.is_empty() && run.output.is_none());
-    let kinds = kinds(&engine, org, &run).await;
+    let kinds = rig.kinds(&run).await;
     assert!(kinds.contains(&"artifact_skipped".to_owned()), "{kinds:?}");
-    engine.shutdown().await;
+    rig.engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_waits_for_the_storage_is_cancelled_and_settled() {
-    let dir = tempfile::tempdir().unwrap();
-    let engine = impatient(&dir, HOUR).await;
-    let org = organization(&engine).await;
-    let _blocked = Blocked::new(&dir, org);
-    let run = create(&engine, org, leaves_a_file()).await;
-    let cost = waits(&engine, org, &run).await.cost_micros;
-    engine.cancel_run(org, run.id).await.unwrap();
-    let look = async || Ok(engine.store().get_run(org, run.id).await?);
+    let (rig, _blocked, run) = blocked(HOUR, Clock::system()).await;
+    let cost = rig.waits(&run).await.cost_micros;
+    rig.engine.cancel_run(rig.org, run.id).await.unwrap();
+    let look = async || Ok(rig.status(&run).await);
     let settled = until("the settlement", look, |run| !run.billing_pending).await;
     let run = settled.unwrap();
     assert_eq!((run.status, run.cost_micros), (RunStatus::Cancelled, cost));
-    engine.shutdown().await;
+    rig.engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_process_on_the_same_folder_stores_the_outputs_and_asks_no_model_again() {
-    let dir = tempfile::tempdir().unwrap();
     let clock = Clock::manual(START);
-    let first = impatient_at(&dir, HOUR, clock.clone()).await;
-    let org = organization(&first).await;
-    let blocked = Blocked::new(&dir, org);
-    let run = create(&first, org, leaves_a_file()).await;
-    let cost = waits(&first, org, &run).await.cost_micros;
-    first.shutdown().await;
-    drop(first);
+    let (rig, blocked, run) = blocked(HOUR, clock.clone()).await;
+    let cost = rig.waits(&run).await.cost_micros;
+    rig.engine.shutdown().await;
     // The run's own time is over by then.
     clock.set(START + Duration::from_mins(50));
-    let second = impatient_at(&dir, HOUR, clock).await;
+    let rig = rig.restart(impatient(HOUR, clock)).await;
     blocked.unblock();
-    let run = ended(&second, org, &run).await;
-    has_its_file(&second, org, &run).await;
-    assert_eq!(run.cost_micros, cost);
-    let kinds = kinds(&second, org, &run).await;
+    assert_eq!(rig.ends_with_its_file(&run).await.cost_micros, cost);
+    let kinds = rig.kinds(&run).await;
     let count = |wanted: &str| kinds.iter().filter(|kind| *kind == wanted).count();
     assert_eq!((count("model_call"), count("resumed")), (1, 1), "{kinds:?}");
-    second.shutdown().await;
+    rig.engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn outputs_are_stored_after_a_downtime_that_is_longer_than_the_wait() {
-    let dir = tempfile::tempdir().unwrap();
     let clock = Clock::manual(START);
-    let first = impatient_at(&dir, HOUR, clock.clone()).await;
-    let org = organization(&first).await;
-    let blocked = Blocked::new(&dir, org);
-    let run = create(&first, org, leaves_a_file()).await;
-    waits(&first, org, &run).await;
+    let (rig, blocked, run) = blocked(HOUR, clock.clone()).await;
+    rig.waits(&run).await;
     // The run is handed over at once: it does not use the grace period.
-    let stopping = first.shutdown_within(HOUR);
+    let stopping = rig.engine.shutdown_within(HOUR);
     tokio::time::timeout(PATIENCE, stopping).await.unwrap();
-    drop(first);
     blocked.unblock();
     clock.set(START + 2 * HOUR);
-    let second = engine_with(&dir, |options| {
-        options.clock = clock;
+    let same_wait = |options: &mut Options| {
+        at(&clock)(options);
         options.storage_wait = HOUR;
-    })
-    .await;
-    let run = ended(&second, org, &run).await;
-    has_its_file(&second, org, &run).await;
-    second.shutdown().await;
+    };
+    let rig = rig.restart(same_wait).await;
+    rig.ends_with_its_file(&run).await;
+    rig.engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn outputs_that_went_with_their_node_make_the_run_fail() {
-    let dir = tempfile::tempdir().unwrap();
-    let first = impatient(&dir, HOUR).await;
-    let org = organization(&first).await;
-    let blocked = Blocked::new(&dir, org);
-    let run = create(&first, org, leaves_a_file()).await;
-    waits(&first, org, &run).await;
-    first.shutdown().await;
-    drop(first);
-    let directory = dir.path().join("work").join(run.id.to_string());
-    std::fs::rename(directory, dir.path().join("lost")).unwrap();
+    let (rig, blocked, run) = blocked(HOUR, Clock::system()).await;
+    rig.waits(&run).await;
+    rig.engine.shutdown().await;
+    let directory = rig.dir.path().join("work").join(run.id.to_string());
+    std::fs::rename(directory, rig.dir.path().join("lost")).unwrap();
     blocked.unblock();
-    let second = impatient(&dir, HOUR).await;
-    let run = ended(&second, org, &run).await;
+    let rig = rig.restart(impatient(HOUR, Clock::system())).await;
+    let run = rig.ended(&run).await;
     assert_eq!(run.status, RunStatus::Failed);
     assert!(run.error.unwrap().contains("their node was lost"));
-    second.shutdown().await;
+    rig.engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_waits_for_its_files_without_a_slot_while_the_storage_is_away() {
-    let dir = tempfile::tempdir().unwrap();
-    let engine = impatient(&dir, HOUR).await;
-    let org = organization(&engine).await;
-    let mut upload = engine.begin_upload(&caller(org)).await.unwrap();
+    let rig = Rig::start_with(impatient(HOUR, Clock::system())).await;
+    let mut upload = rig.engine.begin_upload(&rig.caller).await.unwrap();
     upload.write(b"some content").await.unwrap();
     let name = "a.txt".to_owned();
-    let file = engine
-        .create_file(&caller(org), upload, name, None)
-        .await
-        .unwrap();
-    let blocked = Blocked::new(&dir, org);
-    let reads = request(json!({
-        "prompt": "the answer", "shell": false, "files": [{"path": "outputs/a.txt", "file": file.id}]
-    }));
-    let run = create(&engine, org, reads).await;
+    let file = rig.engine.create_file(&rig.caller, upload, name, None).await;
+    let blocked = Blocked::new(&rig);
+    let reads = json!({
+        "prompt": "the answer", "shell": false,
+        "files": [{"path": "outputs/a.txt", "file": file.unwrap().id}]
+    });
+    let run = rig.create(reads).await.unwrap();
     // It can only end in the slot of the run that waits.
-    let other = request(json!({"prompt": "other", "shell": false}));
-    let other = create(&engine, org, other).await;
-    assert_eq!(ended(&engine, org, &other).await.status, RunStatus::Succeeded);
-    let waiting = engine.store().get_run(org, run.id).await.unwrap();
-    assert_eq!(waiting.status, RunStatus::Starting);
+    rig.slot_is_free().await;
+    assert_eq!(rig.status(&run).await.status, RunStatus::Starting);
     blocked.unblock();
-    let run = ended(&engine, org, &run).await;
-    has_its_file(&engine, org, &run).await;
-    engine.shutdown().await;
+    rig.ends_with_its_file(&run).await;
+    rig.engine.shutdown().await;
 }

@@ -1,26 +1,18 @@
 //! Engines that share a database, and what they find out without being told.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use futures_util::{StreamExt as _, stream::BoxStream};
-use sortie_api::{
-    OrgId, Run, RunId, RunStatus, Timestamp,
-    secret::{SELF_HOSTED_KEY, Secret},
-};
-use sortie_engine::{Batch, Clock, Deltas, Engine, Error, Hop, Message, Options, Polls};
-use sortie_store::{
-    Store,
-    access::{Actor, Caller},
-    runs::Created,
-};
+use futures_util::StreamExt as _;
+use sortie_api::{OrgId, Run, RunId, RunStatus, Timestamp};
+use sortie_engine::{Clock, Deltas, Engine, Hop, Message, Options, Polls};
+use sortie_store::{Store, access::Caller, runs::Created};
 use sortie_testkit::{PATIENCE, postgres::TestDatabase, until};
 use tempfile::TempDir;
 
+use crate::rig::{Stream, bootstrapped, start};
+
 /// Prompt of a run that goes on until the end of its test.
 const WAITING: &str = "```wait 600000\n```";
-
-/// Stream of the events of a run.
-type Stream = BoxStream<'static, Result<Arc<Batch>, Error>>;
 
 struct Rig {
     engine: Engine,
@@ -59,9 +51,7 @@ async fn engine(options: Options, store: Store, dir: &TempDir, name: &str) -> En
         node_name: name.to_owned(),
         ..options
     };
-    Engine::start(options, store, Err("this test has no sandbox.".to_owned()))
-        .await
-        .unwrap()
+    start(options, store).await
 }
 
 /// Returns what comes of `event`, which must come.
@@ -105,13 +95,7 @@ impl Rig {
             Store::open(database.url()).await.unwrap()
         };
         let engine = engine(options, store, &dir, "a").await;
-        let key = Secret::new(SELF_HOSTED_KEY, [7; 32]);
-        assert!(engine.bootstrap(&key).await.unwrap());
-        let key = engine.authenticate(key.expose()).await.unwrap().expect("a key");
-        let caller = Caller {
-            org: key.org,
-            actor: Actor::default(),
-        };
+        let (caller, _) = bootstrapped(&engine).await;
         Self {
             engine,
             caller,
@@ -144,8 +128,7 @@ impl Rig {
     }
 
     async fn create(&self, prompt: &str) -> Run {
-        let request = serde_json::json!({"prompt": prompt, "shell": false});
-        let request = serde_json::from_value(request).unwrap();
+        let request = serde_json::from_value(crate::rig::prompt(prompt)).unwrap();
         let created = self.engine.create_run(&self.caller, request, None).await.unwrap();
         let Created::New(run) = created else {
             panic!("the run is new")

@@ -4,171 +4,35 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sortie_api::{
-    Micros, OrgId, Run, RunRequest, RunStatus, Timestamp,
+    Micros, Run, RunRequest, RunStatus, Timestamp,
     key::{CreateKey, CreatedKey, RotateKey},
-    secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_engine::{Batch, Clock, Deltas, Engine, Error, Hop, Message, Options, Serves};
-use sortie_store::{
-    Store,
-    access::{Actor, Caller},
-    runs::Created,
-};
+use sortie_engine::{Clock, Error, Options, Serves};
+use sortie_store::runs::Created;
 use sortie_testkit::until;
-use tempfile::TempDir;
+
+use crate::rig::{Rig, any_run, events_and_done, prompt, read};
 
 mod left;
 
-/// An engine with an organization, without a sandbox.
-struct Rig {
-    engine: Engine,
-    org: OrgId,
-    key: Secret,
-    dir: Arc<TempDir>,
-}
-
-fn caller(org: OrgId) -> Caller {
-    Caller {
-        org,
-        actor: Actor::default(),
-    }
-}
-
 impl Rig {
-    async fn start() -> Self {
-        Self::start_with(|_| {}).await
-    }
-
-    async fn start_with(change: impl FnOnce(&mut Options)) -> Self {
-        let dir = Arc::new(tempfile::tempdir().unwrap());
-        let engine = start(&dir, change).await;
-        let key = Secret::new(SELF_HOSTED_KEY, [7; 32]);
-        assert!(
-            engine.bootstrap(&key).await.unwrap(),
-            "a new store has no key yet"
-        );
-        let org = engine
-            .authenticate(key.expose())
-            .await
-            .unwrap()
-            .expect("the first key is known")
-            .org;
-        Self {
-            engine,
-            org,
-            key,
-            dir,
-        }
-    }
-
     async fn new_key(&self, name: &str, expires_at: Option<Timestamp>) -> CreatedKey {
         let request = CreateKey {
             name: name.to_owned(),
             role: None,
             expires_at,
         };
-        self.engine.create_key(&caller(self.org), request).await.unwrap()
-    }
-
-    /// The next start of the node, on the same data. The engine before it is shut down already.
-    async fn restart(self, change: impl FnOnce(&mut Options)) -> Self {
-        let Self {
-            engine,
-            org,
-            key,
-            dir,
-        } = self;
-        drop(engine);
-        let engine = start(&dir, change).await;
-        Self {
-            engine,
-            org,
-            key,
-            dir,
-        }
-    }
-
-    async fn create(&self, request: Value) -> Result<Run, Error> {
-        let request: RunRequest = serde_json::from_value(request).unwrap();
-        match self.engine.create_run(&caller(self.org), request, None).await? {
-            Created::New(run) | Created::Existing(run) => Ok(run),
-        }
-    }
-
-    /// The run's events after `after` to the end of its stream: ids with types, and the run in `done`.
-    async fn follow(&self, run: &Run, after: i64) -> (Vec<(i64, String)>, Option<Run>) {
-        let mut stream = self
-            .engine
-            .follow(&caller(self.org), run.id, (after, Deltas::Off), Hop::First)
-            .await
-            .unwrap();
-        let (mut events, mut done) = (Vec::new(), None);
-        while let Some(batch) = stream.next().await {
-            let (more, run) = events_and_done(&batch.unwrap());
-            events.extend(more);
-            done = run;
-        }
-        (events, done)
-    }
-
-    async fn status(&self, run: &Run) -> Run {
-        self.engine.store().get_run(self.org, run.id).await.unwrap()
-    }
-
-    async fn until_at_work(&self, run: &Run) {
-        let look = async || Ok(self.status(run).await);
-        let at_work = until("the start", look, |run| run.status == RunStatus::Running).await;
-        at_work.unwrap();
+        self.engine.create_key(&self.caller, request).await.unwrap()
     }
 
     async fn finished(&self, request: Value) -> (Vec<String>, Run) {
         let run = self.create(request).await.unwrap();
         let (events, done) = self.follow(&run, 0).await;
-        (
-            events.into_iter().map(|(_, kind)| kind).collect(),
-            done.expect("the stream ends with done"),
-        )
+        let kinds = events.into_iter().map(|(_, kind)| kind).collect();
+        (kinds, done.expect("the stream ends with done"))
     }
-}
-
-async fn start(dir: &TempDir, change: impl FnOnce(&mut Options)) -> Engine {
-    let store = Store::open(&format!("sqlite:{}", dir.path().join("sortie.db").display()))
-        .await
-        .unwrap();
-    let mut options = Options {
-        data_dir: dir.path().to_owned(),
-        shutdown_grace: Duration::from_millis(50),
-        ..Options::default()
-    };
-    change(&mut options);
-    Engine::start(options, store, Err("this test has no sandbox.".to_owned()))
-        .await
-        .unwrap()
-}
-
-/// The events of a batch: ids with types. The final run, where the batch ends with it.
-fn events_and_done(batch: &Batch) -> (Vec<(i64, String)>, Option<Run>) {
-    let (mut events, mut done) = (Vec::new(), None);
-    for message in batch.messages() {
-        match message {
-            Message::Event(event) => events.push((event.seq, event.kind.clone())),
-            // These streams are followed without pieces of text.
-            Message::Delta(_) => {}
-            Message::Large(_) | Message::Passed(_) => unreachable!("these events are small: {message:?}"),
-            Message::Done(run) => done = Some(serde_json::from_str(run.get()).unwrap()),
-        }
-    }
-    (events, done)
-}
-
-fn events(batch: &Batch) -> Vec<(i64, String)> {
-    events_and_done(batch).0
-}
-
-fn prompt(text: &str) -> Value {
-    serde_json::json!({ "prompt": text, "shell": false })
 }
 
 const WAITS: &str = "```wait 60000\n```";
@@ -241,18 +105,7 @@ async fn many_readers_of_many_runs_all_see_every_event() {
 async fn cancel_stops_a_working_run_and_ends_its_streams() {
     let rig = Rig::start().await;
     let run = rig.create(prompt(WAITS)).await.unwrap();
-    let mut stream = rig
-        .engine
-        .follow(&caller(rig.org), run.id, (0, Deltas::Off), Hop::First)
-        .await
-        .unwrap();
-    let mut seen = Vec::new();
-    while !seen.iter().any(|(_, kind)| kind == "worker_started") {
-        let Some(Ok(batch)) = stream.next().await else {
-            panic!("the stream ended early")
-        };
-        seen.extend(events(&batch));
-    }
+    rig.until_event(&run, "worker_started").await;
     let cancelled = rig.engine.cancel_run(rig.org, run.id).await.unwrap().run;
     assert_eq!(cancelled.status, RunStatus::Cancelled);
     let (_, done) = rig.follow(&run, 0).await;
@@ -268,7 +121,7 @@ async fn cancel_stops_a_working_run_and_ends_its_streams() {
 async fn a_run_ends_at_its_time_limit() {
     let rig = Rig::start().await;
     let (kinds, run) = rig
-        .finished(serde_json::json!({ "prompt": WAITS, "shell": false, "timeout_seconds": 1 }))
+        .finished(json!({ "prompt": WAITS, "shell": false, "timeout_seconds": 1 }))
         .await;
     assert_eq!(run.status, RunStatus::TimedOut);
     assert_eq!(run.error.as_deref(), Some("timed out after 1 s"));
@@ -282,7 +135,7 @@ async fn a_run_whose_time_costs_more_than_its_budget_ends_within_it() {
     })
     .await;
     let (_, run) = rig
-        .finished(serde_json::json!({ "prompt": WAITS, "shell": false, "max_cost_micros": 20_000 }))
+        .finished(json!({ "prompt": WAITS, "shell": false, "max_cost_micros": 20_000 }))
         .await;
     assert_eq!(run.status, RunStatus::Failed);
     assert!(run.error.unwrap().starts_with("budget exhausted"));
@@ -315,18 +168,7 @@ async fn what_outlives_the_grace_goes_on_after_the_next_start() {
     let run = shut_down_under_a_run(&rig).await;
     assert_eq!((run.status, run.finished_at), (RunStatus::Running, None));
     let rig = rig.restart(|_| {}).await;
-    let mut stream = rig
-        .engine
-        .follow(&caller(rig.org), run.id, (0, Deltas::Off), Hop::First)
-        .await
-        .unwrap();
-    let mut seen = Vec::new();
-    while !seen.iter().any(|(_, kind)| kind == "resumed") {
-        let Some(Ok(batch)) = stream.next().await else {
-            panic!("the stream ended early")
-        };
-        seen.extend(events(&batch));
-    }
+    rig.until_event(&run, "resumed").await;
     rig.engine.cancel_run(rig.org, run.id).await.unwrap();
     let (kinds, done) = rig.follow(&run, 0).await;
     let kinds: Vec<&str> = kinds.iter().map(|(_, kind)| kind.as_str()).collect();
@@ -368,15 +210,9 @@ async fn an_engine_of_one_command_leaves_lost_runs_to_a_node_that_stays() {
         rig.engine.shutdown().await;
     }
     let rig = rig.restart(|_| {}).await;
-    let mut stream = rig
-        .engine
-        .follow(&caller(rig.org), run.id, (5, Deltas::Off), Hop::First)
-        .await
-        .unwrap();
-    let Some(Ok(batch)) = stream.next().await else {
-        panic!("it goes on")
-    };
-    assert_eq!(events(&batch)[0].1, "resumed");
+    let mut stream = rig.stream(run.id, 5).await.unwrap();
+    let batch = stream.next().await.expect("it goes on").unwrap();
+    assert_eq!(events_and_done(&batch).0[0].1, "resumed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -384,11 +220,11 @@ async fn what_is_not_available_is_refused_and_nothing_is_created() {
     let rig = Rig::start().await;
     for (request, message) in [
         (
-            serde_json::json!({ "prompt": "x", "shell": false, "web": { "search": true } }),
+            json!({ "prompt": "x", "shell": false, "web": { "search": true } }),
             "web.search: no search service is configured on this engine",
         ),
         (
-            serde_json::json!({ "prompt": "x" }),
+            json!({ "prompt": "x" }),
             "shell: commands are unavailable on this engine",
         ),
     ] {
@@ -397,22 +233,13 @@ async fn what_is_not_available_is_refused_and_nothing_is_created() {
             other => panic!("{other:?}"),
         }
     }
-    let filter = sortie_store::runs::RunFilter {
-        status: None,
-        schedule: None,
-        tag: None,
-        before: None,
-        limit: 10,
-    };
-    assert!(
-        rig.engine
-            .store()
-            .list_runs(rig.org, filter)
-            .await
-            .unwrap()
-            .items
-            .is_empty()
-    );
+    let listed = rig
+        .engine
+        .store()
+        .list_runs(rig.org, any_run(None))
+        .await
+        .unwrap();
+    assert!(listed.items.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -421,12 +248,11 @@ async fn a_revoked_key_is_refused_at_once() {
     let second = rig.new_key(" second ", None).await;
     assert_eq!(second.name, "second");
     assert!(rig.engine.authenticate(&second.key).await.unwrap().is_some());
-    let caller = caller(rig.org);
-    rig.engine.delete_key(&caller, second.id).await.unwrap();
+    rig.engine.delete_key(&rig.caller, second.id).await.unwrap();
     assert!(rig.engine.authenticate(&second.key).await.unwrap().is_none());
     let first = rig.engine.authenticate(rig.key.expose()).await.unwrap().unwrap();
     assert!(matches!(
-        rig.engine.delete_key(&caller, first.by.key().unwrap()).await,
+        rig.engine.delete_key(&rig.caller, first.by.key().unwrap()).await,
         Err(Error::Conflict(_))
     ));
     assert!(rig.dir.path().exists());
@@ -449,7 +275,7 @@ async fn a_key_expires_at_its_moment_though_its_look_up_is_kept() {
         role: None,
         expires_at: Some(ends),
     };
-    let refused = rig.engine.create_key(&caller(rig.org), again).await;
+    let refused = rig.engine.create_key(&rig.caller, again).await;
     assert!(matches!(refused, Err(Error::Invalid(rule)) if rule.starts_with("expires_at: ")));
 }
 
@@ -467,7 +293,7 @@ async fn a_secret_that_is_rotated_out_works_for_its_grace_and_no_longer() {
     };
     let rotate = async |grace_seconds| {
         let request = RotateKey { grace_seconds };
-        rig.engine.rotate_key(&caller(rig.org), first.id, &request).await
+        rig.engine.rotate_key(&rig.caller, first.id, &request).await
     };
     assert_eq!(works(&first.key).await, Some(first.id));
     let second = rotate(Some(10)).await.unwrap();
@@ -549,22 +375,17 @@ async fn an_engine_of_one_command_works_on_its_own_runs_only() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_known_idempotency_key_answers_its_run_whatever_the_body_says() {
     let rig = Rig::start().await;
-    let request: RunRequest = serde_json::from_value(prompt("once")).unwrap();
+    let request = serde_json::from_value(prompt("once")).unwrap();
     let key = Some("k".to_owned());
-    let Created::New(run) = rig
-        .engine
-        .create_run(&caller(rig.org), request, key.clone())
-        .await
-        .unwrap()
-    else {
+    let created = rig.engine.create_run(&rig.caller, request, key.clone()).await;
+    let Created::New(run) = created.unwrap() else {
         panic!("the key is new");
     };
-    let Created::Existing(again) = rig
+    let again = rig
         .engine
-        .create_run(&caller(rig.org), RunRequest::default(), key)
-        .await
-        .unwrap()
-    else {
+        .create_run(&rig.caller, RunRequest::default(), key)
+        .await;
+    let Created::Existing(again) = again.unwrap() else {
         panic!("the key is known");
     };
     assert_eq!(again.id, run.id);
@@ -575,18 +396,9 @@ async fn a_position_beyond_the_last_event_of_a_working_run_sees_what_follows() {
     let rig = Rig::start().await;
     let run = rig.create(prompt("```wait 60000\n```")).await.unwrap();
     rig.until_at_work(&run).await;
-    let mut stream = rig
-        .engine
-        .follow(&caller(rig.org), run.id, (1_000, Deltas::Off), Hop::First)
-        .await
-        .unwrap();
+    let stream = rig.stream(run.id, 1_000).await.unwrap();
     rig.engine.cancel_run(rig.org, run.id).await.unwrap();
-    let (mut seen, mut done) = (Vec::new(), None);
-    while let Some(batch) = stream.next().await {
-        let (more, run) = events_and_done(&batch.unwrap());
-        seen.extend(more);
-        done = run;
-    }
+    let (seen, done) = read(stream).await;
     // The call of the model that the cancel meets may be recorded behind the status.
     let last = seen.iter().rfind(|(_, kind)| kind != "model_call");
     assert_eq!(last.map(|(_, kind)| kind.as_str()), Some("status"));

@@ -2,58 +2,26 @@
 
 use std::{path::Path, time::Duration};
 
-use sortie_api::{
-    OrgId, Timestamp,
-    secret::{SELF_HOSTED_KEY, Secret},
-};
-use sortie_engine::{Clock, Engine, Error, Options, Serves};
-use sortie_store::{
-    Store,
-    access::{Actor, Caller},
-};
+use sortie_api::Timestamp;
+use sortie_engine::{Clock, Error, Serves};
 use sortie_testkit::until;
+
+use crate::rig::Rig;
 
 const START: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
 const HOUR: Duration = Duration::from_hours(1);
 
-struct Rig {
-    engine: Engine,
-    clock: Clock,
-    caller: Caller,
-    dir: tempfile::TempDir,
+/// An engine that works on no run, with this clock.
+async fn start() -> (Rig, Clock) {
+    let clock = Clock::manual(START);
+    let rig = Rig::start_with(|options| {
+        options.clock = clock.clone();
+        options.serves = Serves::Nothing;
+    });
+    (rig.await, clock)
 }
 
 impl Rig {
-    async fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&format!("sqlite:{}", dir.path().join("test.db").display()))
-            .await
-            .unwrap();
-        let clock = Clock::manual(START);
-        let options = Options {
-            clock: clock.clone(),
-            data_dir: dir.path().to_owned(),
-            serves: Serves::Nothing,
-            ..Options::default()
-        };
-        let engine = Engine::start(options, store, Err("no sandbox".to_owned()))
-            .await
-            .unwrap();
-        let secret = Secret::new(SELF_HOSTED_KEY, [1; 32]);
-        assert!(engine.bootstrap(&secret).await.unwrap());
-        let org: OrgId = engine.authenticate(secret.expose()).await.unwrap().unwrap().org;
-        let caller = Caller {
-            org,
-            actor: Actor::default(),
-        };
-        Self {
-            engine,
-            clock,
-            caller,
-            dir,
-        }
-    }
-
     async fn upload(&self, name: &str, content: &[u8]) -> Result<(), Error> {
         let mut upload = self.engine.begin_upload(&self.caller).await?;
         upload.write(content).await?;
@@ -78,18 +46,18 @@ impl Rig {
 
 #[tokio::test]
 async fn content_goes_an_hour_after_the_last_file_that_has_it() {
-    let rig = Rig::start().await;
+    let (rig, clock) = start().await;
     rig.upload("a", b"same").await.unwrap();
     rig.upload("b", b"same").await.unwrap();
     rig.upload("c", b"other").await.unwrap();
     assert_eq!(rig.contents(), 2);
     rig.engine.delete_file(&rig.caller, "a").await.unwrap();
-    rig.clock.set(START + HOUR * 2);
+    clock.set(START + HOUR * 2);
     assert_eq!(rig.engine.sweep_contents().await.unwrap(), 0);
     rig.engine.delete_file(&rig.caller, "b").await.unwrap();
     assert_eq!(rig.engine.sweep_contents().await.unwrap(), 0);
     assert_eq!(rig.contents(), 2);
-    rig.clock.set(START + HOUR * 3);
+    clock.set(START + HOUR * 3);
     assert_eq!(rig.engine.sweep_contents().await.unwrap(), 1);
     assert_eq!(rig.contents(), 1);
     assert_eq!(rig.engine.sweep_contents().await.unwrap(), 0);
@@ -100,7 +68,7 @@ async fn content_goes_an_hour_after_the_last_file_that_has_it() {
 
 #[tokio::test]
 async fn an_upload_whose_name_was_taken_meanwhile_leaves_content_that_is_swept() {
-    let rig = Rig::start().await;
+    let (rig, clock) = start().await;
     let mut upload = rig.engine.begin_upload(&rig.caller).await.unwrap();
     upload.write(b"late").await.unwrap();
     rig.upload("a", b"first").await.unwrap();
@@ -109,7 +77,7 @@ async fn an_upload_whose_name_was_taken_meanwhile_leaves_content_that_is_swept()
         .create_file(&rig.caller, upload, "a".to_owned(), None)
         .await;
     assert!(matches!(late, Err(Error::Conflict(_))));
-    rig.clock.set(START + HOUR * 2);
+    clock.set(START + HOUR * 2);
     rig.engine.sweep_contents().await.unwrap();
     assert_eq!(rig.contents(), 1);
     rig.engine.shutdown().await;
@@ -117,7 +85,7 @@ async fn an_upload_whose_name_was_taken_meanwhile_leaves_content_that_is_swept()
 
 #[tokio::test]
 async fn storage_that_does_not_work_refuses_uploads_and_leaves_the_node_ready_for_runs() {
-    let rig = Rig::start().await;
+    let (rig, _) = start().await;
     assert!(rig.engine.degraded().is_empty());
     let staging = rig.dir.path().join("blobs/staging");
     // The first look at the storage may have a file in it.
@@ -138,7 +106,7 @@ async fn storage_that_does_not_work_refuses_uploads_and_leaves_the_node_ready_fo
 
 #[tokio::test]
 async fn one_caller_leaves_half_of_the_uploads_to_others() {
-    let rig = Rig::start().await;
+    let (rig, _) = start().await;
     let mut under_way = Vec::new();
     loop {
         match rig.engine.begin_upload(&rig.caller).await {

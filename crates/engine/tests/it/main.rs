@@ -11,4 +11,5 @@ mod cluster;
 mod engine;
 mod files;
 mod resume;
+mod rig;
 mod unretained;

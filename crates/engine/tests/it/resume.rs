@@ -14,14 +14,15 @@ use sortie_api::{
     event::EventType,
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_engine::{Clock, Engine, Options};
+use sortie_engine::{Clock, Deltas, Hop, Options};
 use sortie_store::{
-    Store,
-    access::{Actor, Audit, NewKey},
-    nodes::{NewNode, NodeId},
+    access::{Actor, Audit, Caller, NewKey},
+    nodes::NodeId,
     runs::{Append, Created, EventRow, Fence, NewEntries, NewEvent, NewRun},
 };
 use tempfile::TempDir;
+
+use crate::rig::{new_node, start, store_in};
 
 /// A store that a node has left behind: its run is `running`, with a journal.
 struct Left {
@@ -29,10 +30,6 @@ struct Left {
     org: OrgId,
     run: RunId,
     at: Timestamp,
-}
-
-fn url(dir: &TempDir) -> String {
-    format!("sqlite:{}", dir.path().join("sortie.db").display())
 }
 
 fn entry(step: u32, what: What) -> String {
@@ -87,7 +84,7 @@ impl Left {
     /// A worker that died after it had appended `journal`, at a cost of 500 micros.
     async fn with(journal: Vec<String>) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&url(&dir)).await.unwrap();
+        let store = store_in(&dir).await;
         let at = Clock::system().now();
         let org = OrgId::new(at, [1; 10]);
         let key = NewKey {
@@ -124,16 +121,7 @@ impl Left {
             allowance: None,
         };
         let (Created::New(run) | Created::Existing(run)) = store.create_run(run).await.unwrap();
-        let node = NewNode {
-            id: NodeId(1),
-            name: "local".to_owned(),
-            started_at: at,
-            lease_until: at + Duration::from_hours(1),
-            address: None,
-            version: String::new(),
-            master_keys: Vec::new(),
-            draining_since: None,
-        };
+        let node = new_node(NodeId(1), "local", at, Duration::from_hours(1));
         store.register_node(node).await.unwrap();
         let claim = store
             .claim_named(NodeId(1), vec![run.id], None, at)
@@ -165,32 +153,19 @@ impl Left {
 
     /// The next start of the node; the run at its end, and its events.
     async fn resumed(&self) -> (Run, Vec<EventRow>) {
-        let store = Store::open(&url(&self.dir)).await.unwrap();
+        let store = store_in(&self.dir).await;
         let options = Options {
             data_dir: self.dir.path().to_owned(),
             shutdown_grace: Duration::from_millis(50),
             ..Options::default()
         };
-        let engine = Engine::start(
-            options,
-            store.clone(),
-            Err("this test has no sandbox.".to_owned()),
-        )
-        .await
-        .unwrap();
-        let caller = sortie_store::access::Caller {
+        let engine = start(options, store.clone()).await;
+        let caller = Caller {
             org: self.org,
-            actor: sortie_store::access::Actor::default(),
+            actor: Actor::default(),
         };
-        let mut stream = engine
-            .follow(
-                &caller,
-                self.run,
-                (0, sortie_engine::Deltas::Off),
-                sortie_engine::Hop::First,
-            )
-            .await
-            .unwrap();
+        let stream = engine.follow(&caller, self.run, (0, Deltas::Off), Hop::First);
+        let mut stream = stream.await.unwrap();
         while !stream.next().await.expect("the run ends").unwrap().is_last() {}
         let run = store.get_run(self.org, self.run).await.unwrap();
         assert_eq!(run.started_at, Some(self.at));

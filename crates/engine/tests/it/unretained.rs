@@ -1,27 +1,34 @@
 //! Zero data retention against the clock: what is held, and for how long.
 
-use std::time::Duration;
+use std::{ops::Deref, time::Duration};
 
 use futures_util::StreamExt as _;
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use sortie_api::{
-    OrgId, Run, RunId, RunStatus, Timestamp,
-    secret::{SELF_HOSTED_KEY, Secret},
-};
-use sortie_engine::{Clock, Deltas, Engine, Error, Hop, Options};
+use serde_json::json;
+use sortie_api::{Run, RunId, RunStatus, Timestamp};
+use sortie_engine::{Clock, Error, Hop, Options};
 use sortie_store::{
-    Store,
-    access::{Actor, Caller},
-    runs::{Created, NewRun},
+    nodes::{NewNode, NodeId},
+    runs::NewRun,
 };
 use sortie_testkit::until;
 use tempfile::TempDir;
 
+use crate::rig::{any_run, new_node};
+
+/// An engine that keeps the working directories of its runs in memory, with a clock that is moved.
 struct Rig {
-    engine: Engine,
+    rig: crate::rig::Rig,
     clock: Clock,
-    org: OrgId,
-    dirs: [TempDir; 2],
+    _memory: TempDir,
+}
+
+impl Deref for Rig {
+    type Target = crate::rig::Rig;
+
+    fn deref(&self) -> &Self::Target {
+        &self.rig
+    }
 }
 
 const BEGINNING: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
@@ -32,66 +39,46 @@ impl Rig {
     }
 
     async fn start_with(change: impl FnOnce(&mut Options)) -> Self {
-        let dir = tempfile::tempdir().unwrap();
         let memory = tempfile::Builder::new()
             .prefix("sortie-test-")
             .tempdir_in("/dev/shm")
             .unwrap();
-        let store = Store::open(&format!("sqlite:{}", dir.path().join("test.db").display()))
-            .await
-            .unwrap();
         let clock = Clock::manual(BEGINNING);
-        let mut options = Options {
-            clock: clock.clone(),
-            data_dir: dir.path().to_owned(),
-            memory_dir: Some(memory.path().join("work")),
-            ..Options::default()
-        };
-        change(&mut options);
-        let engine = Engine::start(options, store, Err("this test has no sandbox.".to_owned()))
-            .await
-            .unwrap();
-        let key = Secret::new(SELF_HOSTED_KEY, [7; 32]);
-        assert!(engine.bootstrap(&key).await.unwrap());
-        let org = engine.authenticate(key.expose()).await.unwrap().unwrap().org;
+        let rig = crate::rig::Rig::start_with(|options| {
+            options.clock = clock.clone();
+            options.memory_dir = Some(memory.path().join("work"));
+            change(options);
+        })
+        .await;
         Self {
-            engine,
+            rig,
             clock,
-            org,
-            dirs: [dir, memory],
+            _memory: memory,
         }
     }
 
-    fn caller(&self) -> Caller {
-        Caller {
-            org: self.org,
-            actor: Actor::default(),
-        }
-    }
-
-    async fn create(&self, text: &str) -> Result<Created, Error> {
-        let request = serde_json::json!({"prompt": text, "shell": false, "zero_data_retention": true});
-        let request = serde_json::from_value(request).unwrap();
-        self.engine.create_run(&self.caller(), request, None).await
+    async fn create(&self, text: &str) -> Result<Run, Error> {
+        let request = json!({"prompt": text, "shell": false, "zero_data_retention": true});
+        self.rig.create(request).await
     }
 
     /// A lock on the database: no commit takes place as long as it is there.
     fn lock(&self) -> rusqlite::Connection {
-        let connection = rusqlite::Connection::open(self.dirs[0].path().join("test.db")).unwrap();
+        let connection = rusqlite::Connection::open(self.dir.path().join("sortie.db")).unwrap();
         connection.busy_timeout(Duration::from_secs(5)).unwrap();
         connection.execute_batch("BEGIN IMMEDIATE").unwrap();
         connection
     }
 
     /// The identity of the node.
-    async fn node(&self) -> sortie_store::nodes::NodeId {
+    async fn node(&self) -> NodeId {
         let nodes = self.engine.store().list_nodes().await.unwrap();
         let own = nodes.iter().find(|row| row.ended_at.is_none());
         own.unwrap().node.id
     }
 
     /// A run whose content `node` has.
-    fn held_by(&self, node: sortie_store::nodes::NodeId) -> NewRun {
+    fn held_by(&self, node: NodeId) -> NewRun {
         NewRun {
             id: RunId::new(BEGINNING, [9; 10]),
             org: self.org,
@@ -114,32 +101,33 @@ impl Rig {
 
     /// A run that has answered.
     async fn answered(&self, text: &str) -> RunId {
-        let created = self.create(text).await.unwrap();
-        let Created::New(run) = created else {
-            panic!("the run is new")
-        };
+        let run = self.create(text).await.unwrap();
         assert!(self.follow(run.id).await.unwrap() > 3);
         run.id
     }
 
     /// Number of messages of the stream, to its end.
     async fn follow(&self, id: RunId) -> Result<usize, Error> {
-        let from = (0, Deltas::Off);
-        let stream = self.engine.follow(&self.caller(), id, from, Hop::First).await?;
-        let batches: Vec<_> = stream.collect().await;
-        Ok(batches
-            .into_iter()
-            .map(|batch| batch.unwrap().messages().len())
-            .sum())
+        let batches: Vec<_> = self.stream(id, 0).await?.collect().await;
+        let messages = batches.into_iter().map(|batch| batch.unwrap().messages().len());
+        Ok(messages.sum())
+    }
+
+    /// Registers a node that no test reaches.
+    async fn other_node(&self, id: NodeId) {
+        let node = NewNode {
+            address: Some("http://127.0.0.1:1".to_owned()),
+            ..new_node(id, "other", BEGINNING, Duration::from_hours(9))
+        };
+        self.engine.store().register_node(node).await.unwrap();
     }
 
     async fn get(&self, id: RunId) -> Run {
-        let caller = self.caller();
-        self.engine
-            .get_run(&caller, id, Duration::ZERO, Hop::First)
-            .await
-            .unwrap()
-            .run
+        let found = self
+            .engine
+            .get_run(&self.caller, id, Duration::ZERO, Hop::First)
+            .await;
+        found.unwrap().run
     }
 
     fn pass(&self, time: Duration) {
@@ -159,10 +147,7 @@ async fn events_are_there_for_five_minutes_and_the_output_for_an_hour() {
         assert!(matches!(rig.follow(id).await, Err(Error::Gone(_))));
         let events = rig.engine.list_events(rig.org, id, 0, 10).await;
         assert!(matches!(events, Err(Error::Unretained)));
-        let events = rig
-            .engine
-            .events_elsewhere(&rig.caller(), id, 0, Hop::First)
-            .await;
+        let events = rig.engine.events_elsewhere(&rig.caller, id, 0, Hop::First).await;
         assert!(matches!(events, Err(Error::Gone(_))));
     }
     rig.pass(Duration::from_secs(3_600 - 5 * 60 - 1));
@@ -192,25 +177,12 @@ async fn what_another_node_passes_on_is_not_passed_on_again() {
     let rig = Rig::start().await;
     let id = rig.answered("here").await;
     // As if this node had forgotten it, and another had it.
-    let elsewhere = rig.held_by(sortie_store::nodes::NodeId(77));
+    let elsewhere = rig.held_by(NodeId(77));
     let other = elsewhere.id;
-    let node = sortie_store::nodes::NewNode {
-        id: sortie_store::nodes::NodeId(77),
-        name: "other".to_owned(),
-        started_at: BEGINNING,
-        lease_until: BEGINNING + Duration::from_hours(9),
-        address: Some("http://127.0.0.1:1".to_owned()),
-        version: String::new(),
-        master_keys: Vec::new(),
-        draining_since: None,
-    };
-    rig.engine.store().register_node(node).await.unwrap();
+    rig.other_node(NodeId(77)).await;
     rig.engine.store().create_run(elsewhere).await.unwrap();
     for hop in [Hop::First, Hop::Second] {
-        let answer = rig
-            .engine
-            .get_run(&rig.caller(), other, Duration::ZERO, hop)
-            .await;
+        let answer = rig.engine.get_run(&rig.caller, other, Duration::ZERO, hop).await;
         assert!(matches!(answer, Err(Error::Unavailable(_))), "{answer:?}");
     }
     assert_eq!(rig.get(id).await.output.as_deref(), Some("here"));
@@ -249,13 +221,7 @@ async fn a_run_that_waits_when_its_node_stops_ends_with_it_and_is_counted() {
     .await;
     let mut runs = Vec::new();
     for _ in 0..2 {
-        let request = serde_json::json!({
-            "prompt": "```wait 600000\n```", "shell": false, "zero_data_retention": true
-        });
-        let request = serde_json::from_value(request).unwrap();
-        let created = rig.engine.create_run(&rig.caller(), request, None).await;
-        let (Created::New(run) | Created::Existing(run)) = created.unwrap();
-        runs.push(run.id);
+        runs.push(rig.create("```wait 600000\n```").await.unwrap().id);
     }
     let status = async |run| rig.engine.store().get_run(rig.org, run).await.unwrap().status;
     let look = async || Ok([status(runs[0]).await, status(runs[1]).await]);
@@ -320,13 +286,7 @@ async fn a_run_whose_client_goes_away_while_it_is_recorded_goes_on() {
     // Now only the node waits for the commit.
     tokio::time::sleep(LOOKS).await;
     drop(lock);
-    let filter = sortie_store::runs::RunFilter {
-        status: Some(RunStatus::Succeeded),
-        schedule: None,
-        tag: None,
-        before: None,
-        limit: 10,
-    };
+    let filter = any_run(Some(RunStatus::Succeeded));
     let listed = async || Ok(rig.engine.store().list_runs(rig.org, filter.clone()).await?.items);
     let found = until("the run", listed, |found| found.len() == 1).await.unwrap();
     assert_eq!(rig.get(found[0].run.id).await.output.as_deref(), Some("goes on"));
@@ -363,20 +323,10 @@ async fn a_node_that_is_declared_lost_and_lives_still_hands_its_outputs_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_output_whose_node_is_lost_is_unavailable_and_not_called_gone() {
     let rig = Rig::start().await;
-    let node = sortie_store::nodes::NodeId(77);
+    let node = NodeId(77);
     let elsewhere = rig.held_by(node);
     let (store, id) = (rig.engine.store(), elsewhere.id);
-    let other = sortie_store::nodes::NewNode {
-        id: node,
-        name: "other".to_owned(),
-        started_at: BEGINNING,
-        lease_until: BEGINNING + Duration::from_hours(9),
-        address: Some("http://127.0.0.1:1".to_owned()),
-        version: String::new(),
-        master_keys: Vec::new(),
-        draining_since: None,
-    };
-    store.register_node(other).await.unwrap();
+    rig.other_node(node).await;
     store.create_run(elsewhere).await.unwrap();
     let claims = store.claim_named(node, vec![id], None, BEGINNING).await.unwrap();
     let mut fence = claims[0].fence;
@@ -396,8 +346,11 @@ async fn an_output_whose_node_is_lost_is_unavailable_and_not_called_gone() {
     };
     store.finish_unretained(fence, finish).await.unwrap();
     store.deregister_node(node, BEGINNING).await.unwrap();
-    let caller = rig.caller();
-    let get = async || rig.engine.get_run(&caller, id, Duration::ZERO, Hop::First).await;
+    let get = async || {
+        rig.engine
+            .get_run(&rig.caller, id, Duration::ZERO, Hop::First)
+            .await
+    };
     let answer = get().await;
     assert!(matches!(&answer, Err(Error::Unavailable(_))), "{answer:?}");
     // What needs no output goes on.

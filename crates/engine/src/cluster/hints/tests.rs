@@ -141,8 +141,7 @@ async fn runs_that_are_not_named_wake_the_watch_and_nobody_else() {
         ..crate::kit::options::Options::default()
     };
     let store = crate::testing::store_in(&dir).await;
-    let sandbox = Err("this test has none.".to_owned());
-    let engine = crate::Engine::start(options, store, sandbox).await.unwrap();
+    let engine = crate::testing::engine(options, store).await;
     // Its own tasks are over: nobody else takes what is looked at here.
     engine.shutdown().await;
     let wake = &engine.0.cluster.wake;

@@ -300,6 +300,7 @@ fn no_answer(error: &impl std::fmt::Display) -> Error {
 mod tests {
     use sortie_api::{KeyId, OrgId, Timestamp};
     use sortie_store::access::By;
+    use sortie_testkit::list;
 
     use super::*;
     use sortie_base::MasterKey;
@@ -328,26 +329,14 @@ mod tests {
                 assert!(!opens(method, &target), "{method} {target}");
             }
         }
-        for target in [
-            "/v1/runs".to_owned(),
-            "/v1/runs/".to_owned(),
-            "/v1/runs?limit=100".to_owned(),
-            "/v1/runs/x".to_owned(),
-            "/v1/runs//events".to_owned(),
-            "/v1/runs/events".to_owned(),
-            format!("/v1/runs/{run}/"),
-            format!("/v1/runs/{run}/events/"),
-            format!("/v1/runs/{run}/events/events"),
-            format!("/v1/runs/{run}/definition"),
-            format!("/v1/runs/{run}/artifacts"),
-            format!("/v1/runs/{run}%2Fevents"),
-            format!("//v1/runs/{run}"),
-            format!("/v1/files?x=/v1/runs/{run}"),
-            "/v1/connections".to_owned(),
-            "/v1/me".to_owned(),
-            "/v1/usage".to_owned(),
-            "/v1/admin/nodes".to_owned(),
-        ] {
+        for target in list! {
+            "/v1/runs".to_owned(), "/v1/runs/".to_owned(), "/v1/runs?limit=100".to_owned(), "/v1/runs/x".to_owned(),
+            "/v1/runs//events".to_owned(), "/v1/runs/events".to_owned(), format!("/v1/runs/{run}/"),
+            format!("/v1/runs/{run}/events/"), format!("/v1/runs/{run}/events/events"),
+            format!("/v1/runs/{run}/definition"), format!("/v1/runs/{run}/artifacts"),
+            format!("/v1/runs/{run}%2Fevents"), format!("//v1/runs/{run}"), format!("/v1/files?x=/v1/runs/{run}"),
+            "/v1/connections".to_owned(), "/v1/me".to_owned(), "/v1/usage".to_owned(), "/v1/admin/nodes".to_owned(),
+        } {
             assert!(!opens("GET", &target), "{target}");
         }
     }

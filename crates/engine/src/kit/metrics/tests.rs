@@ -14,6 +14,7 @@ use sortie_agent::{
     model::{Content, Deltas, ErrorKind, Kind, ModelError, Reply, Request, StopReason, Task, ToolUse, Usage},
 };
 use sortie_api::model::{ModelInfo, ModelPrices};
+use sortie_testkit::rows;
 
 use super::*;
 
@@ -239,23 +240,17 @@ async fn model_calls_count_by_what_came_of_them() {
     metrics.models.clamped("unknown");
     let text = shown(|registry| metrics.register(registry));
     let of = "provider=\"p\",model=\"m\"";
-    for (series, value) in [
-        (format!("sortie_model_calls_total{{{of},outcome=\"ok\"}}"), 1.0),
-        (format!("sortie_model_calls_total{{{of},outcome=\"error\"}}"), 1.0),
-        (
-            format!("sortie_model_calls_total{{{of},outcome=\"given_up\"}}"),
-            1.0,
-        ),
-        (
-            format!("sortie_model_errors_total{{{of},kind=\"rate_limit\"}}"),
-            1.0,
-        ),
-        (format!("sortie_model_errors_total{{{of},kind=\"server\"}}"), 0.0),
-        (format!("sortie_model_call_duration_seconds_count{{{of}}}"), 2.0),
-        (format!("sortie_model_first_output_seconds_count{{{of}}}"), 1.0),
-        (format!("sortie_model_usage_clamped_total{{{of}}}"), 1.0),
-        ("sortie_model_calls_under_way".to_owned(), 0.0),
-    ] {
+    for (series, value) in rows! {
+        format!("sortie_model_calls_total{{{of},outcome=\"ok\"}}"), 1.0;
+        format!("sortie_model_calls_total{{{of},outcome=\"error\"}}"), 1.0;
+        format!("sortie_model_calls_total{{{of},outcome=\"given_up\"}}"), 1.0;
+        format!("sortie_model_errors_total{{{of},kind=\"rate_limit\"}}"), 1.0;
+        format!("sortie_model_errors_total{{{of},kind=\"server\"}}"), 0.0;
+        format!("sortie_model_call_duration_seconds_count{{{of}}}"), 2.0;
+        format!("sortie_model_first_output_seconds_count{{{of}}}"), 1.0;
+        format!("sortie_model_usage_clamped_total{{{of}}}"), 1.0;
+        "sortie_model_calls_under_way".to_owned(), 0.0;
+    } {
         assert_eq!(figure(&text, &series), value, "{series}");
     }
 }

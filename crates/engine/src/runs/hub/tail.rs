@@ -194,6 +194,7 @@ impl Tail {
 mod tests {
     use proptest::prelude::*;
     use sortie_api::Timestamp;
+    use sortie_testkit::list;
 
     use super::*;
     use crate::runs::hub::{LargeMessage, batch::BATCH_BYTES};
@@ -289,17 +290,9 @@ mod tests {
 
     #[test]
     fn a_chunk_is_bounded_and_a_large_event_is_alone_in_its() {
-        let sizes = [
-            Some(10),
-            Some(20_000),
-            None,
-            Some(10),
-            Some(60_000),
-            Some(9_000),
-            None,
-            None,
-            Some(1),
-        ];
+        let sizes = list! {
+            Some(10), Some(20_000), None, Some(10), Some(60_000), Some(9_000), None, None, Some(1),
+        };
         let events = (1..)
             .zip(sizes)
             .map(|(seq, size)| event(seq, size.map(|size: usize| "x".repeat(size))));

@@ -37,6 +37,7 @@ pub(super) fn check(wanted: Option<&Web>, node: &NodeWeb) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use sortie_api::request::WebRestriction;
+    use sortie_testkit::list;
 
     use super::*;
     use crate::kit::options::Options;
@@ -54,14 +55,9 @@ mod tests {
     #[test]
     fn only_domains_are_taken_and_the_wrong_one_is_named() {
         assert_eq!(refusal(&["example.com", "münchen.de"], None), None);
-        for wrong in [
-            "https://example.com",
-            "example.com/a",
-            "*.example.com",
-            "",
-            "a..b",
-            "user@example.com",
-        ] {
+        for wrong in list! {
+            "https://example.com", "example.com/a", "*.example.com", "", "a..b", "user@example.com",
+        } {
             let text = refusal(&["example.com", wrong], None).unwrap_or_default();
             assert!(text.starts_with("web.allow[1]: "), "{wrong}: {text}");
         }

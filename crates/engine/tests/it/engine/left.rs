@@ -2,21 +2,6 @@
 
 use super::*;
 
-/// Until that event the run has gone on.
-async fn until_resumed(rig: &Rig, run: &Run) {
-    let mut stream = rig
-        .engine
-        .follow(&caller(rig.org), run.id, (0, Deltas::Off), Hop::First)
-        .await
-        .unwrap();
-    loop {
-        let batch = stream.next().await.unwrap().unwrap();
-        if events(&batch).iter().any(|(_, kind)| kind == "resumed") {
-            return;
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn an_engine_of_one_command_resumes_what_another_one_has_left_when_it_is_asked() {
     let own_runs = |options: &mut Options| options.serves = Serves::OwnRuns;
@@ -26,7 +11,7 @@ async fn an_engine_of_one_command_resumes_what_another_one_has_left_when_it_is_a
     let rig = rig.restart(own_runs).await;
     assert_eq!(rig.engine.unattended(vec![run.id]).await.unwrap(), [run.id]);
     rig.engine.resume([run.id]);
-    until_resumed(&rig, &run).await;
+    rig.until_event(&run, "resumed").await;
     assert_eq!(rig.engine.unattended(vec![run.id]).await.unwrap(), []);
     rig.engine.shutdown().await;
     let rig = rig.restart(own_runs).await;
@@ -39,22 +24,14 @@ async fn an_engine_of_one_command_resumes_the_run_of_an_idempotency_key() {
     let own_runs = |options: &mut Options| options.serves = Serves::OwnRuns;
     let mut rig = Rig::start_with(own_runs).await;
     let ask = async |rig: &Rig| {
-        let request = serde_json::from_value(prompt(WAITS)).unwrap();
-        let key = Some("k".to_owned());
-        match rig
-            .engine
-            .create_run(&caller(rig.org), request, key)
-            .await
-            .unwrap()
-        {
-            Created::New(run) | Created::Existing(run) => run,
-        }
+        let run = rig.create_once(prompt(WAITS), Some("k".to_owned())).await;
+        run.unwrap()
     };
     let run = ask(&rig).await;
     let run = shut_down_under(&rig, run).await;
     rig = rig.restart(own_runs).await;
     assert_eq!(ask(&rig).await.id, run.id);
-    until_resumed(&rig, &run).await;
+    rig.until_event(&run, "resumed").await;
     rig.engine.shutdown().await;
     // A run that no engine has begun is claimed.
     rig = rig.restart(|options| options.serves = Serves::Nothing).await;
