@@ -53,6 +53,8 @@ fn is_address(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use sortie_testkit::list;
+
     use super::*;
 
     #[test]
@@ -66,20 +68,10 @@ mod tests {
         ] {
             assert!(EmailAddress::parse(good).is_ok(), "{good}");
         }
-        for bad in [
-            "",
-            "@",
-            "ann",
-            "ann@",
-            "@example.com",
-            "ann@ex ample.com",
-            "ann@example..com",
-            "ann@b@example.com",
-            "ann@-example.com",
-            "Ann <ann@example.com>",
-            "a\r\nBcc: b@example.com",
-            &long,
-        ] {
+        for bad in list! {
+            "", "@", "ann", "ann@", "@example.com", "ann@ex ample.com", "ann@example..com", "ann@b@example.com",
+            "ann@-example.com", "Ann <ann@example.com>", "a\r\nBcc: b@example.com", &long,
+        } {
             assert!(EmailAddress::parse(bad).is_err(), "{bad}");
         }
     }

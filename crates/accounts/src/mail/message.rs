@@ -70,6 +70,8 @@ impl Envelope {
 
 #[cfg(test)]
 mod tests {
+    use sortie_testkit::list;
+
     use super::*;
 
     #[test]
@@ -81,21 +83,12 @@ mod tests {
         ] {
             assert_eq!(address(text).unwrap().to_string(), read);
         }
-        for text in [
-            "",
-            "ann",
-            "@example.com",
-            "ann@",
-            "ünï@example.com",
-            "ann@[127.0.0.1]",
-            "ann@127.0.0.1",
-            "ann@example.com>\r\nRCPT TO:<bob@example.com",
-            "ann@example.com\r\nBcc: bob@example.com",
-            "\"ann\r\n\"@example.com",
-            "ann bob@example.com",
-            "\"ann <x>\"@example.com",
+        for text in list! {
+            "", "ann", "@example.com", "ann@", "ünï@example.com", "ann@[127.0.0.1]", "ann@127.0.0.1",
+            "ann@example.com>\r\nRCPT TO:<bob@example.com", "ann@example.com\r\nBcc: bob@example.com",
+            "\"ann\r\n\"@example.com", "ann bob@example.com", "\"ann <x>\"@example.com",
             "ann@example.com, bob@example.com",
-        ] {
+        } {
             assert_eq!(address(text), None, "{text}");
         }
     }

@@ -151,6 +151,8 @@ impl FromStr for Sender {
 
 #[cfg(test)]
 mod tests {
+    use sortie_testkit::{list, rows};
+
     use super::*;
 
     fn server(text: &str) -> MailServer {
@@ -159,32 +161,16 @@ mod tests {
 
     #[test]
     fn a_server_has_the_port_and_the_protection_of_its_scheme() {
-        for (text, shown, security) in [
-            (
-                "smtp://mail.example.com",
-                "mail.example.com:587",
-                Security::StartTls,
-            ),
-            (
-                "smtps://mail.example.com/",
-                "mail.example.com:465",
-                Security::Wrapped,
-            ),
-            (
-                "smtp://Mail.Example.com:25",
-                "mail.example.com:25",
-                Security::StartTls,
-            ),
-            ("smtp://127.0.0.1:2525", "127.0.0.1:2525", Security::Opportunistic),
-            ("smtp://[::1]:2525", "[::1]:2525", Security::Opportunistic),
-            ("smtp://localhost", "localhost:587", Security::Opportunistic),
-            (
-                "smtp://localhost.example.com",
-                "localhost.example.com:587",
-                Security::StartTls,
-            ),
-            ("smtp://10.0.0.1", "10.0.0.1:587", Security::StartTls),
-        ] {
+        for (text, shown, security) in rows! {
+            "smtp://mail.example.com", "mail.example.com:587", Security::StartTls;
+            "smtps://mail.example.com/", "mail.example.com:465", Security::Wrapped;
+            "smtp://Mail.Example.com:25", "mail.example.com:25", Security::StartTls;
+            "smtp://127.0.0.1:2525", "127.0.0.1:2525", Security::Opportunistic;
+            "smtp://[::1]:2525", "[::1]:2525", Security::Opportunistic;
+            "smtp://localhost", "localhost:587", Security::Opportunistic;
+            "smtp://localhost.example.com", "localhost.example.com:587", Security::StartTls;
+            "smtp://10.0.0.1", "10.0.0.1:587", Security::StartTls;
+        } {
             let server = server(text);
             assert_eq!(
                 (server.to_string().as_str(), server.security),
@@ -209,17 +195,11 @@ mod tests {
 
     #[test]
     fn anything_else_is_no_server() {
-        for text in [
-            "",
-            "mail.example.com",
-            "mail.example.com:25",
-            "http://mail.example.com",
-            "smtp://",
-            "smtp://mail.example.com/path",
-            "smtp://mail.example.com?tls=required",
-            "smtp://mail.example.com#x",
+        for text in list! {
+            "", "mail.example.com", "mail.example.com:25", "http://mail.example.com", "smtp://",
+            "smtp://mail.example.com/path", "smtp://mail.example.com?tls=required", "smtp://mail.example.com#x",
             "smtp://mail.example.com:99999",
-        ] {
+        } {
             assert_eq!(text.parse::<MailServer>(), Err(InvalidServer::Form), "{text}");
         }
         for text in [
@@ -249,13 +229,9 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Sender>().unwrap().0.to_string(), shown);
         }
-        for text in [
-            "",
-            "sortie",
-            "a@b@c",
-            "Sortie <x@example.com>\r\nBcc: y@example.com",
-            "ünï@example.com",
-        ] {
+        for text in list! {
+            "", "sortie", "a@b@c", "Sortie <x@example.com>\r\nBcc: y@example.com", "ünï@example.com",
+        } {
             assert_eq!(text.parse::<Sender>(), Err(InvalidSender), "{text}");
         }
     }

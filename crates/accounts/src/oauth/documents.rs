@@ -93,6 +93,7 @@ fn lifetime(headers: &HeaderMap) -> Duration {
 #[cfg(test)]
 mod tests {
     use reqwest::header::HeaderValue;
+    use sortie_testkit::{list, rows};
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
         net::TcpListener,
@@ -110,20 +111,12 @@ mod tests {
             assert!(is_document(good), "{good}");
         }
         let long = format!("https://app.example.com/{}", "x".repeat(1_024));
-        for bad in [
-            "http://app.example.com/client.json",
-            "https://app.example.com",
-            "https://app.example.com/",
-            "https://app.example.com/a/../b",
-            "https://app.example.com/a#b",
-            "https://u@app.example.com/a",
-            "https://APP.example.com/a",
-            "https://app.example.com:443/a",
-            "https:app.example.com/a",
-            " https://app.example.com/a",
-            "client_01kafs6w1cefkstv6qr1ptb0mp",
-            &long,
-        ] {
+        for bad in list! {
+            "http://app.example.com/client.json", "https://app.example.com", "https://app.example.com/",
+            "https://app.example.com/a/../b", "https://app.example.com/a#b", "https://u@app.example.com/a",
+            "https://APP.example.com/a", "https://app.example.com:443/a", "https:app.example.com/a",
+            " https://app.example.com/a", "client_01kafs6w1cefkstv6qr1ptb0mp", &long,
+        } {
             assert!(!is_document(bad), "{bad}");
         }
     }
@@ -184,20 +177,12 @@ mod tests {
             (metadata.client_name.as_deref(), lifetime.as_secs()),
             (Some("A"), 1_200)
         );
-        for (head, large, reason) in [
-            ("302 Found\r\nLocation: /other", 0, "the server answered 302"),
-            (
-                "404 Not Found\r\nContent-Type: application/json",
-                0,
-                "the server answered 404",
-            ),
-            (
-                "200 OK\r\nContent-Type: text/html",
-                0,
-                "its content type is not application/json",
-            ),
-            (ok, LARGEST, "the answer is larger than 5120 bytes"),
-        ] {
+        for (head, large, reason) in rows! {
+            "302 Found\r\nLocation: /other", 0, "the server answered 302";
+            "404 Not Found\r\nContent-Type: application/json", 0, "the server answered 404";
+            "200 OK\r\nContent-Type: text/html", 0, "its content type is not application/json";
+            ok, LARGEST, "the answer is larger than 5120 bytes";
+        } {
             let url = serving(&mut tasks, move |url| {
                 answer(head, &(body(url) + &" ".repeat(large)))
             })

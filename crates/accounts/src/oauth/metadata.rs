@@ -139,6 +139,7 @@ fn auth_method(members: &Map<String, Value>, is_document: bool) -> Result<AuthMe
 mod tests {
     use proptest::prelude::*;
     use serde_json::json;
+    use sortie_testkit::rows;
 
     use super::*;
 
@@ -172,41 +173,20 @@ mod tests {
             metadata
         };
         let many: Vec<_> = (0..11).map(|n| format!("https://a.example/{n}")).collect();
-        for (metadata, code) in [
-            (json!([]), "invalid_client_metadata"),
-            (json!({}), "invalid_redirect_uri"),
-            (with("redirect_uris", json!([])), "invalid_redirect_uri"),
-            (with("redirect_uris", json!(many)), "invalid_redirect_uri"),
-            (
-                with("redirect_uris", json!("https://a.example/")),
-                "invalid_redirect_uri",
-            ),
-            (
-                with("redirect_uris", json!(["https://a.example/", 7])),
-                "invalid_redirect_uri",
-            ),
-            (
-                with("redirect_uris", json!(["http://a.example/"])),
-                "invalid_redirect_uri",
-            ),
-            (with("client_name", json!(7)), "invalid_client_metadata"),
-            (
-                with("grant_types", json!(["client_credentials"])),
-                "invalid_client_metadata",
-            ),
-            (
-                with("response_types", json!(["token"])),
-                "invalid_client_metadata",
-            ),
-            (
-                with("token_endpoint_auth_method", json!("private_key_jwt")),
-                "invalid_client_metadata",
-            ),
-            (
-                with("token_endpoint_auth_method", json!(1)),
-                "invalid_client_metadata",
-            ),
-        ] {
+        for (metadata, code) in rows! {
+            json!([]), "invalid_client_metadata";
+            json!({}), "invalid_redirect_uri";
+            with("redirect_uris", json!([])), "invalid_redirect_uri";
+            with("redirect_uris", json!(many)), "invalid_redirect_uri";
+            with("redirect_uris", json!("https://a.example/")), "invalid_redirect_uri";
+            with("redirect_uris", json!(["https://a.example/", 7])), "invalid_redirect_uri";
+            with("redirect_uris", json!(["http://a.example/"])), "invalid_redirect_uri";
+            with("client_name", json!(7)), "invalid_client_metadata";
+            with("grant_types", json!(["client_credentials"])), "invalid_client_metadata";
+            with("response_types", json!(["token"])), "invalid_client_metadata";
+            with("token_endpoint_auth_method", json!("private_key_jwt")), "invalid_client_metadata";
+            with("token_endpoint_auth_method", json!(1)), "invalid_client_metadata";
+        } {
             let error = read(&metadata).expect_err("a rule is broken");
             assert_eq!(error.code.as_str(), code, "{metadata}: {}", error.description);
         }

@@ -141,38 +141,23 @@ fn without_port(behind_host: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use sortie_testkit::{list, rows};
 
     use super::*;
 
     #[test]
     fn web_addresses_loopback_addresses_and_private_schemes_are_taken() {
-        for (good, host, source) in [
-            (
-                "https://app.example.com/cb",
-                "app.example.com",
-                "https://app.example.com",
-            ),
-            (
-                "https://app.example.com:8443/cb?x=1",
-                "app.example.com",
-                "https://app.example.com:8443",
-            ),
-            (
-                "https://xn--80ak6aa92e.com/",
-                "xn--80ak6aa92e.com",
-                "https://xn--80ak6aa92e.com",
-            ),
-            ("http://127.0.0.1/cb", "127.0.0.1", "http://127.0.0.1"),
-            ("http://127.0.0.1:33418/", "127.0.0.1", "http://127.0.0.1:33418"),
-            ("http://[::1]:4000/cb", "[::1]", "http:"),
-            (
-                "http://localhost:6274/oauth/callback",
-                "localhost",
-                "http://localhost:6274",
-            ),
-            ("com.example.app:/cb", "com.example.app", "com.example.app:"),
-            ("com.example.app://cb", "com.example.app", "com.example.app:"),
-        ] {
+        for (good, host, source) in rows! {
+            "https://app.example.com/cb", "app.example.com", "https://app.example.com";
+            "https://app.example.com:8443/cb?x=1", "app.example.com", "https://app.example.com:8443";
+            "https://xn--80ak6aa92e.com/", "xn--80ak6aa92e.com", "https://xn--80ak6aa92e.com";
+            "http://127.0.0.1/cb", "127.0.0.1", "http://127.0.0.1";
+            "http://127.0.0.1:33418/", "127.0.0.1", "http://127.0.0.1:33418";
+            "http://[::1]:4000/cb", "[::1]", "http:";
+            "http://localhost:6274/oauth/callback", "localhost", "http://localhost:6274";
+            "com.example.app:/cb", "com.example.app", "com.example.app:";
+            "com.example.app://cb", "com.example.app", "com.example.app:";
+        } {
             let uri = RedirectUri::parse(good).unwrap_or_else(|rule| panic!("{good}: {rule}"));
             assert_eq!(
                 (uri.shown_host().as_str(), uri.policy_source().as_str()),
@@ -187,35 +172,16 @@ mod tests {
     #[test]
     fn everything_else_is_refused() {
         let long = format!("https://app.example.com/{}", "x".repeat(1_024));
-        for bad in [
-            "",
-            "/cb",
-            "//evil.example/cb",
-            "app.example.com/cb",
-            "http://app.example.com/cb",
-            "http://127.0.0.1.evil.example/cb",
-            "http://localhost.evil.example/cb",
-            "http://user@127.0.0.1/cb",
-            "https://user:pass@app.example.com/cb",
-            "https://@app.example.com/cb",
-            "https://app.example.com/cb#x",
-            "https://*.example.com/cb",
-            "https://app.example.com\\@evil.example/cb",
-            "https:/app.example.com/cb",
-            "https:app.example.com/cb",
-            "HTTPS://app.example.com/cb",
-            "https://app.example.com/a b",
-            "https://app.example.com/\r\nSet-Cookie:x",
-            "https://äpp.example.com/cb",
-            "https://",
-            "javascript:alert(1)",
-            "data:text/html,x",
-            "file:///etc/passwd",
-            "ftp://a.example/",
-            "cursor://callback",
-            "blob:https://a.example/x",
-            &long,
-        ] {
+        for bad in list! {
+            "", "/cb", "//evil.example/cb", "app.example.com/cb", "http://app.example.com/cb",
+            "http://127.0.0.1.evil.example/cb", "http://localhost.evil.example/cb", "http://user@127.0.0.1/cb",
+            "https://user:pass@app.example.com/cb", "https://@app.example.com/cb", "https://app.example.com/cb#x",
+            "https://*.example.com/cb", "https://app.example.com\\@evil.example/cb", "https:/app.example.com/cb",
+            "https:app.example.com/cb", "HTTPS://app.example.com/cb", "https://app.example.com/a b",
+            "https://app.example.com/\r\nSet-Cookie:x", "https://äpp.example.com/cb", "https://",
+            "javascript:alert(1)", "data:text/html,x", "file:///etc/passwd", "ftp://a.example/",
+            "cursor://callback", "blob:https://a.example/x", &long,
+        } {
             assert!(RedirectUri::parse(bad).is_err(), "{bad}");
         }
     }
@@ -235,21 +201,13 @@ mod tests {
             ));
             assert!(allows("http://[::1]:8080/cb", &format!("http://[::1]{port}/cb")));
         }
-        for other in [
-            "http://127.0.0.1:0/cb",
-            "http://127.0.0.1:65536/cb",
-            "http://127.0.0.1:/cb",
-            "http://127.0.0.1:80@evil.example/cb",
-            "http://127.0.0.1:80.evil.example/cb",
-            "http://127.0.0.1.evil.example/cb",
-            "http://127.0.0.1:80/cb/",
-            "http://127.0.0.1:80/other",
-            "http://127.0.0.1:80/cb?x=1",
-            "http://127.0.0.1:80/cb#x",
-            "http://[::1]/cb",
-            "http://localhost/cb",
+        for other in list! {
+            "http://127.0.0.1:0/cb", "http://127.0.0.1:65536/cb", "http://127.0.0.1:/cb",
+            "http://127.0.0.1:80@evil.example/cb", "http://127.0.0.1:80.evil.example/cb",
+            "http://127.0.0.1.evil.example/cb", "http://127.0.0.1:80/cb/", "http://127.0.0.1:80/other",
+            "http://127.0.0.1:80/cb?x=1", "http://127.0.0.1:80/cb#x", "http://[::1]/cb", "http://localhost/cb",
             "https://127.0.0.1/cb",
-        ] {
+        } {
             assert!(!allows("http://127.0.0.1:8080/cb", other), "{other}");
         }
         assert!(!allows("http://localhost:8080/cb", "http://localhost:8081/cb"));
@@ -263,50 +221,24 @@ mod tests {
     #[test]
     fn forty_spellings_of_another_place_are_refused() {
         let registered = RedirectUri::parse("https://app.example.com/cb").unwrap();
-        let spellings = [
-            "https://app.example.com/cb/",
-            "https://app.example.com/cb?",
-            "https://app.example.com/cb?x",
-            "https://app.example.com/cb#",
-            "https://app.example.com/CB",
-            "https://app.example.com//cb",
-            "https://app.example.com/./cb",
-            "https://app.example.com/x/../cb",
-            "https://app.example.com/%63b",
-            "https://app.example.com/cb%00",
-            "https://app.example.com/cb%0d%0a",
-            "https://app.example.com/cb;x",
-            "https://app.example.com/cb\\",
-            "https://app.example.com/cb ",
-            " https://app.example.com/cb",
-            "https://app.example.com/cb\t",
-            "https://app.example.com:443/cb",
-            "https://app.example.com:8443/cb",
-            "https://app.example.com./cb",
-            "https://app.example.com@evil.example/cb",
-            "https://app.example.com:x@evil.example/cb",
-            "https://evil.example/cb",
-            "https://evil.example/app.example.com/cb",
-            "https://app.example.com.evil.example/cb",
-            "https://evilapp.example.com/cb",
-            "https://app.example.com\\.evil.example/cb",
-            "https://app.example.com%2eevil.example/cb",
-            "https://app.example.com/cb@evil.example",
-            "https://evil.example#@app.example.com/cb",
-            "https://evil.example?@app.example.com/cb",
-            "https://evil.example\\@app.example.com/cb",
-            "https:app.example.com/cb",
-            "https:/app.example.com/cb",
-            "https:///app.example.com/cb",
-            "https:\\\\app.example.com\\cb",
-            "//app.example.com/cb",
-            "///evil.example/cb",
-            "/\\evil.example/cb",
-            "http://app.example.com/cb",
-            "HTTPS://APP.EXAMPLE.COM/cb",
-            "javascript://app.example.com/cb%0aalert(1)",
-            "data:text/html,https://app.example.com/cb",
-        ];
+        let spellings = list! {
+            "https://app.example.com/cb/", "https://app.example.com/cb?", "https://app.example.com/cb?x",
+            "https://app.example.com/cb#", "https://app.example.com/CB", "https://app.example.com//cb",
+            "https://app.example.com/./cb", "https://app.example.com/x/../cb", "https://app.example.com/%63b",
+            "https://app.example.com/cb%00", "https://app.example.com/cb%0d%0a", "https://app.example.com/cb;x",
+            "https://app.example.com/cb\\", "https://app.example.com/cb ", " https://app.example.com/cb",
+            "https://app.example.com/cb\t", "https://app.example.com:443/cb", "https://app.example.com:8443/cb",
+            "https://app.example.com./cb", "https://app.example.com@evil.example/cb",
+            "https://app.example.com:x@evil.example/cb", "https://evil.example/cb",
+            "https://evil.example/app.example.com/cb", "https://app.example.com.evil.example/cb",
+            "https://evilapp.example.com/cb", "https://app.example.com\\.evil.example/cb",
+            "https://app.example.com%2eevil.example/cb", "https://app.example.com/cb@evil.example",
+            "https://evil.example#@app.example.com/cb", "https://evil.example?@app.example.com/cb",
+            "https://evil.example\\@app.example.com/cb", "https:app.example.com/cb", "https:/app.example.com/cb",
+            "https:///app.example.com/cb", "https:\\\\app.example.com\\cb", "//app.example.com/cb",
+            "///evil.example/cb", "/\\evil.example/cb", "http://app.example.com/cb", "HTTPS://APP.EXAMPLE.COM/cb",
+            "javascript://app.example.com/cb%0aalert(1)", "data:text/html,https://app.example.com/cb",
+        };
         assert!(spellings.len() >= 40);
         for spelling in spellings {
             assert!(!registered.allows(spelling), "{spelling}");

@@ -126,6 +126,7 @@ const fn is_base64url(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use sortie_testkit::rows;
 
     use super::*;
 
@@ -142,22 +143,16 @@ mod tests {
 
     #[test]
     fn a_request_asks_for_a_scope_with_a_challenge() {
-        for (more, scope) in [
-            ("", Scope::Member),
-            ("&scope=member", Scope::Member),
-            ("&scope=admin", Scope::Admin),
-            ("&scope=member+admin", Scope::Admin),
-            ("&scope=", Scope::Member),
-            ("&resource=https%3A%2F%2Fengine.example", Scope::Member),
-            (
-                "&resource=https://engine.example/&resource=https://engine.example",
-                Scope::Member,
-            ),
-            (
-                "&state=x&nonce=1&nonce=2&unknown=%ff&response_mode=query",
-                Scope::Member,
-            ),
-        ] {
+        for (more, scope) in rows! {
+            "", Scope::Member;
+            "&scope=member", Scope::Member;
+            "&scope=admin", Scope::Admin;
+            "&scope=member+admin", Scope::Admin;
+            "&scope=", Scope::Member;
+            "&resource=https%3A%2F%2Fengine.example", Scope::Member;
+            "&resource=https://engine.example/&resource=https://engine.example", Scope::Member;
+            "&state=x&nonce=1&nonce=2&unknown=%ff&response_mode=query", Scope::Member;
+        } {
             let asked =
                 read(&format!("{}{more}", right())).unwrap_or_else(|error| panic!("{more}: {error:?}"));
             assert_eq!(
@@ -171,45 +166,27 @@ mod tests {
     #[test]
     fn every_broken_rule_has_its_error() {
         let right = right();
-        for (query, code) in [
-            (right.replace("response_type=code&", ""), "invalid_request"),
-            (right.replace("=code&", "=token&"), "unsupported_response_type"),
-            (format!("{right}&response_type=code"), "invalid_request"),
-            (right.replace("S256", "plain"), "invalid_request"),
-            (
-                right.replace("&code_challenge_method=S256", ""),
-                "invalid_request",
-            ),
-            (right.replace(CHALLENGE, ""), "invalid_request"),
-            (right.replace(CHALLENGE, &CHALLENGE[1..]), "invalid_request"),
-            (right.replace("cM", "c%3D"), "invalid_request"),
-            (format!("{right}&code_challenge={CHALLENGE}"), "invalid_request"),
-            (format!("{right}&state=a&state=b"), "invalid_request"),
-            (format!("{right}&scope=owner"), "invalid_scope"),
-            (format!("{right}&scope=member&scope=admin"), "invalid_request"),
-            (
-                format!("{right}&resource=https://other.example"),
-                "invalid_target",
-            ),
-            (
-                format!("{right}&resource=https://engine.example//"),
-                "invalid_target",
-            ),
-            (
-                format!("{right}&resource=https://engine.example%23x"),
-                "invalid_target",
-            ),
-            (
-                format!("{right}&resource=https://engine.example&resource=x"),
-                "invalid_target",
-            ),
-            (format!("{right}&request=x"), "invalid_request"),
-            (
-                format!("{right}&request_uri=https://a.example"),
-                "invalid_request",
-            ),
-            (format!("{right}&response_mode=fragment"), "invalid_request"),
-        ] {
+        for (query, code) in rows! {
+            right.replace("response_type=code&", ""), "invalid_request";
+            right.replace("=code&", "=token&"), "unsupported_response_type";
+            format!("{right}&response_type=code"), "invalid_request";
+            right.replace("S256", "plain"), "invalid_request";
+            right.replace("&code_challenge_method=S256", ""), "invalid_request";
+            right.replace(CHALLENGE, ""), "invalid_request";
+            right.replace(CHALLENGE, &CHALLENGE[1..]), "invalid_request";
+            right.replace("cM", "c%3D"), "invalid_request";
+            format!("{right}&code_challenge={CHALLENGE}"), "invalid_request";
+            format!("{right}&state=a&state=b"), "invalid_request";
+            format!("{right}&scope=owner"), "invalid_scope";
+            format!("{right}&scope=member&scope=admin"), "invalid_request";
+            format!("{right}&resource=https://other.example"), "invalid_target";
+            format!("{right}&resource=https://engine.example//"), "invalid_target";
+            format!("{right}&resource=https://engine.example%23x"), "invalid_target";
+            format!("{right}&resource=https://engine.example&resource=x"), "invalid_target";
+            format!("{right}&request=x"), "invalid_request";
+            format!("{right}&request_uri=https://a.example"), "invalid_request";
+            format!("{right}&response_mode=fragment"), "invalid_request";
+        } {
             let error = read(&query).expect_err(&query);
             assert_eq!(error.code.as_str(), code, "{query}: {}", error.description);
         }

@@ -503,6 +503,7 @@ fn trusted_address(settings: &IdentityProvider, claims: &Claims) -> Result<Email
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use sortie_testkit::list;
 
     use super::*;
 
@@ -526,16 +527,12 @@ mod tests {
         };
         let verified = |email: &str| key(json!({"email": email, "email_verified": true}));
         assert_eq!(verified("Ann@Example.com").as_deref(), Some("ann@example.com"));
-        for other in [
-            "ann@sub.example.com",
-            "ann@example.com.evil.test",
-            "ann@notexample.com",
-            "ann",
-            "",
+        for other in list! {
+            "ann@sub.example.com", "ann@example.com.evil.test", "ann@notexample.com", "ann", "",
             "ann@example.com@evil.test",
             // The Kelvin sign, whose lower case is `k`.
             "\u{212a}ate@example.com",
-        ] {
+        } {
             assert_eq!(verified(other), None, "{other}");
         }
         let email = "ann@example.com";

@@ -1,6 +1,9 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sortie_testkit::identity::{Signature, Signer};
+use sortie_testkit::{
+    identity::{Signature, Signer},
+    list, rows,
+};
 
 use super::{
     keys::{Algorithm, Keys},
@@ -74,15 +77,11 @@ fn a_token_whose_parts_were_changed_is_refused() {
             let changed = String::from_utf8(changed).unwrap();
             assert!(accepted(&changed, &keys).is_err(), "{signature:?} {at}");
         }
-        for other in [
-            token.rsplit_once('.').unwrap().0.to_owned(),
-            format!("{token}."),
-            format!("{}.", token.rsplit_once('.').unwrap().0),
-            format!("{token}="),
-            String::new(),
-            "..".to_owned(),
+        for other in list! {
+            token.rsplit_once('.').unwrap().0.to_owned(), format!("{token}."),
+            format!("{}.", token.rsplit_once('.').unwrap().0), format!("{token}="), String::new(), "..".to_owned(),
             "x".repeat(40_000),
-        ] {
+        } {
             assert!(accepted(&other, &keys).is_err(), "{other}");
         }
     }
@@ -175,65 +174,20 @@ fn an_address_and_its_proof_come_from_one_answer() {
         claims["sub"] = json!("s-1");
         Claims::of_userinfo(claims.to_string().as_bytes(), "s-1").unwrap()
     };
-    for (token, userinfo, address, is_verified) in [
-        (
-            json!({"email": ANN}),
-            json!({"email": ANN, "email_verified": true}),
-            ANN,
-            true,
-        ),
-        (
-            json!({"email": ANN}),
-            json!({"email": ANN, "xms_edov": "1"}),
-            ANN,
-            true,
-        ),
-        (
-            json!({"email": ANN}),
-            json!({"email": BOB, "email_verified": true}),
-            ANN,
-            false,
-        ),
-        (
-            json!({"email": ANN}),
-            json!({"email": BOB, "xms_edov": true}),
-            ANN,
-            false,
-        ),
-        (json!({"email": ANN}), json!({"email_verified": true}), ANN, false),
-        (
-            json!({"email": ANN}),
-            json!({"email": [ANN], "email_verified": true}),
-            ANN,
-            false,
-        ),
-        (json!({"email_verified": true}), json!({"email": BOB}), BOB, false),
-        (
-            json!({"xms_edov": true}),
-            json!({"email": BOB, "email_verified": true}),
-            BOB,
-            true,
-        ),
-        (json!({"xms_edov": true}), json!({"email": BOB}), BOB, false),
-        (
-            json!({"email": ANN, "xms_edov": false}),
-            json!({"email": ANN, "email_verified": true}),
-            ANN,
-            false,
-        ),
-        (
-            json!({"email": ANN, "xms_edov": true}),
-            json!({"email": BOB, "email_verified": false}),
-            ANN,
-            true,
-        ),
-        (
-            json!({"email": ANN, "email_verified": true}),
-            json!({"email": BOB, "name": "Bob"}),
-            ANN,
-            true,
-        ),
-    ] {
+    for (token, userinfo, address, is_verified) in rows! {
+        json!({"email": ANN}), json!({"email": ANN, "email_verified": true}), ANN, true;
+        json!({"email": ANN}), json!({"email": ANN, "xms_edov": "1"}), ANN, true;
+        json!({"email": ANN}), json!({"email": BOB, "email_verified": true}), ANN, false;
+        json!({"email": ANN}), json!({"email": BOB, "xms_edov": true}), ANN, false;
+        json!({"email": ANN}), json!({"email_verified": true}), ANN, false;
+        json!({"email": ANN}), json!({"email": [ANN], "email_verified": true}), ANN, false;
+        json!({"email_verified": true}), json!({"email": BOB}), BOB, false;
+        json!({"xms_edov": true}), json!({"email": BOB, "email_verified": true}), BOB, true;
+        json!({"xms_edov": true}), json!({"email": BOB}), BOB, false;
+        json!({"email": ANN, "xms_edov": false}), json!({"email": ANN, "email_verified": true}), ANN, false;
+        json!({"email": ANN, "xms_edov": true}), json!({"email": BOB, "email_verified": false}), ANN, true;
+        json!({"email": ANN, "email_verified": true}), json!({"email": BOB, "name": "Bob"}), ANN, true;
+    } {
         let mut claims = read(token.clone());
         claims.complete(read(userinfo.clone()));
         let found = (claims.text("email"), claims.email_is_verified());
@@ -330,14 +284,10 @@ fn metadata_are_those_of_the_issuer_and_its_endpoints_are_secure() {
     ] {
         assert!(issuer_url(issuer).is_some(), "{issuer}");
     }
-    for other in [
-        "http://idp.example",
-        "https://idp.example?x",
-        "https://idp.example#x",
-        "https://u:p@idp.example",
-        "idp.example",
-        "",
-    ] {
+    for other in list! {
+        "http://idp.example", "https://idp.example?x", "https://idp.example#x", "https://u:p@idp.example",
+        "idp.example", "",
+    } {
         assert!(issuer_url(other).is_none(), "{other}");
     }
 }

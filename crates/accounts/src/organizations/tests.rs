@@ -5,9 +5,11 @@ use sortie_api::{
 };
 use sortie_store::{
     access::{Actor, AuditFilter, By, Caller},
-    people::{SessionKind, SignedIn},
+    people::{OwnOrganization, SessionKind, SignedIn},
 };
+use sortie_testkit::list;
 
+use super::invitations::NewInvitationLink;
 use crate::{Error, Result, rig::Rig};
 
 /// Session of a person whose address is verified.
@@ -36,12 +38,24 @@ fn caller(org: OrgId) -> Caller {
 }
 
 async fn organization(rig: &Rig, owner: UserId) -> OrgId {
-    let actor = actor();
-    let created = rig
-        .accounts
-        .create_organization((&verified(owner), &actor), " Ours ")
-        .await;
-    created.unwrap().id
+    rig.create(owner, " Ours ").await.unwrap().id
+}
+
+impl Rig {
+    async fn create(&self, owner: UserId, name: &str) -> Result<OwnOrganization> {
+        let (owner, actor) = (verified(owner), actor());
+        self.accounts.create_organization((&owner, &actor), name).await
+    }
+
+    async fn invite(&self, (by, org): (UserId, OrgId), role: Role, email: &str) -> Result<NewInvitationLink> {
+        let (caller, by) = (caller(org), verified(by));
+        self.accounts.invite((&caller, &by), role, email).await
+    }
+
+    async fn accept(&self, user: UserId, link: &NewInvitationLink) -> Result<OwnOrganization> {
+        let (actor, token) = (actor(), link.token.expose());
+        self.accounts.accept_invitation((user, &actor), token).await
+    }
 }
 
 /// Actions of the audit log. The clock stands still, so that their order is that of random ids.
@@ -62,24 +76,13 @@ fn invalid<T: std::fmt::Debug>(done: Result<T>, field: &str) {
 async fn a_name_is_trimmed_and_has_1_to_200_characters() {
     let rig = Rig::new().await;
     let (ann, _) = rig.signed_in("ann").await;
-    let actor = actor();
-    let create = async |name: &str| {
-        rig.accounts
-            .create_organization((&verified(ann), &actor), name)
-            .await
-    };
+    let create = async |name: &str| rig.create(ann, name).await;
     let created = create("  Ours\u{a0}").await.unwrap();
     assert_eq!((created.name.as_str(), created.role), ("Ours", Role::Owner));
     create(&"ä".repeat(200)).await.unwrap();
-    for bad in [
-        "",
-        "   ",
-        "a\nb",
-        "a\u{202e}b",
-        "a\u{200b}",
-        "\u{feff}",
-        &"a".repeat(201),
-    ] {
+    for bad in list! {
+        "", "   ", "a\nb", "a\u{202e}b", "a\u{200b}", "\u{feff}", &"a".repeat(201),
+    } {
         invalid(create(bad).await, "name: ");
         invalid(
             rig.accounts.rename_organization(&caller(created.id), bad).await,
@@ -103,11 +106,7 @@ async fn a_person_creates_20_organizations_in_an_hour() {
     for _ in 0..limits::NEW_ORGANIZATIONS_PER_HOUR {
         organization(&rig, ann).await;
     }
-    let actor = actor();
-    let refused = rig
-        .accounts
-        .create_organization((&verified(ann), &actor), "x")
-        .await;
+    let refused = rig.create(ann, "x").await;
     assert!(matches!(refused, Err(Error::TooManyAttempts(_))), "{refused:?}");
     rig.pass(Duration::from_mins(70));
     organization(&rig, ann).await;
@@ -120,10 +119,9 @@ async fn an_invitation_works_for_its_address_until_it_ends() {
     let (bob, _) = rig.signed_in("bob").await;
     let (eve, _) = rig.signed_in("eve").await;
     let org = organization(&rig, ann).await;
-    let actor = actor();
     let accounts = &rig.accounts;
-    let link = accounts
-        .invite((&caller(org), &verified(ann)), Role::Admin, " BOB@example.com ")
+    let link = rig
+        .invite((ann, org), Role::Admin, " BOB@example.com ")
         .await
         .unwrap();
     assert_eq!(link.email_delivery, EmailDelivery::Unavailable);
@@ -149,38 +147,22 @@ async fn an_invitation_works_for_its_address_until_it_ends() {
             "{nothing}"
         );
     }
-    let foreign = accounts
-        .accept_invitation((eve, &actor), link.token.expose())
-        .await;
+    let foreign = rig.accept(eve, &link).await;
     assert!(matches!(foreign, Err(Error::Forbidden(_))), "{foreign:?}");
     rig.pass(Duration::from_hours(7 * 24));
-    let late = accounts
-        .accept_invitation((bob, &actor), link.token.expose())
-        .await;
+    let late = rig.accept(bob, &link).await;
     assert!(matches!(late, Err(Error::NotFound)), "{late:?}");
-    let link = accounts
-        .invite((&caller(org), &verified(ann)), Role::Admin, "bob@example.com")
+    let link = rig
+        .invite((ann, org), Role::Admin, "bob@example.com")
         .await
         .unwrap();
-    let accepted = accounts
-        .accept_invitation((bob, &actor), link.token.expose())
-        .await
-        .unwrap();
+    let accepted = rig.accept(bob, &link).await.unwrap();
     assert_eq!((accepted.id, accepted.role), (org, Role::Admin));
-    let again = accounts
-        .accept_invitation((bob, &actor), link.token.expose())
-        .await;
+    let again = rig.accept(bob, &link).await;
     assert!(matches!(again, Err(Error::NotFound)), "{again:?}");
-    let member = accounts
-        .invite((&caller(org), &verified(ann)), Role::Member, "bob@example.com")
-        .await;
+    let member = rig.invite((ann, org), Role::Member, "bob@example.com").await;
     assert!(matches!(member, Err(Error::Conflict(_))), "{member:?}");
-    invalid(
-        accounts
-            .invite((&caller(org), &verified(ann)), Role::Member, "bob")
-            .await,
-        "email: ",
-    );
+    invalid(rig.invite((ann, org), Role::Member, "bob").await, "email: ");
     let filter = AuditFilter {
         limit: 10,
         ..AuditFilter::default()
@@ -202,17 +184,13 @@ async fn an_unverified_address_accepts_no_invitation_where_mail_is_sent() {
     let rig = Rig::with_mail(crate::SignUp::Open).await;
     let (ann, _) = rig.signed_in("ann").await;
     let (bob, _) = rig.signed_in("bob").await;
-    let (org, actor) = (organization(&rig, ann).await, actor());
+    let org = organization(&rig, ann).await;
     let accounts = &rig.accounts;
-    let link = accounts
-        .invite((&caller(org), &verified(ann)), Role::Member, "bob@example.com")
+    let link = rig
+        .invite((ann, org), Role::Member, "bob@example.com")
         .await
         .unwrap();
-    let accept = async || {
-        accounts
-            .accept_invitation((bob, &actor), link.token.expose())
-            .await
-    };
+    let accept = async || rig.accept(bob, &link).await;
     let refused = accept().await;
     assert!(matches!(refused, Err(Error::Forbidden(_))), "{refused:?}");
     assert_eq!(accounts.members(org).await.unwrap().len(), 1);
@@ -226,11 +204,7 @@ async fn an_organization_sends_20_invitations_in_an_hour() {
     let rig = Rig::new().await;
     let (ann, _) = rig.signed_in("ann").await;
     let (org, other) = (organization(&rig, ann).await, organization(&rig, ann).await);
-    let invite = async |org| {
-        rig.accounts
-            .invite((&caller(org), &verified(ann)), Role::Member, "bob@example.com")
-            .await
-    };
+    let invite = async |org| rig.invite((ann, org), Role::Member, "bob@example.com").await;
     for _ in 0..limits::INVITATIONS_PER_HOUR {
         invite(org).await.unwrap();
     }
@@ -260,8 +234,8 @@ async fn a_suspended_organization_is_resumed_and_refuses_invited_people_until_th
     let org = organization(&rig, ann).await;
     let actor = actor();
     let accounts = &rig.accounts;
-    let link = accounts
-        .invite((&caller(org), &verified(ann)), Role::Member, "bob@example.com")
+    let link = rig
+        .invite((ann, org), Role::Member, "bob@example.com")
         .await
         .unwrap();
     invalid(
@@ -275,16 +249,11 @@ async fn a_suspended_organization_is_resumed_and_refuses_invited_people_until_th
         .await
         .unwrap();
     assert_eq!(suspended.suspended_why.as_deref(), Some("unpaid"));
-    let refused = accounts
-        .accept_invitation((bob, &actor), link.token.expose())
-        .await;
+    let refused = rig.accept(bob, &link).await;
     assert!(matches!(refused, Err(Error::Forbidden(_))), "{refused:?}");
     let resumed = accounts.resume_organization(&actor, org).await.unwrap();
     assert_eq!(resumed.suspended_at, None);
-    accounts
-        .accept_invitation((bob, &actor), link.token.expose())
-        .await
-        .unwrap();
+    rig.accept(bob, &link).await.unwrap();
     let again = accounts.resume_organization(&actor, org).await;
     assert!(matches!(again, Err(Error::Conflict(_))), "{again:?}");
 }

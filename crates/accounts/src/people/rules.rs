@@ -65,6 +65,7 @@ pub(crate) fn password_strength(field: &'static str, password: &str, person: &[&
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use sortie_testkit::list;
 
     use super::*;
 
@@ -104,24 +105,10 @@ mod tests {
 
     #[test]
     fn addresses_that_mail_headers_would_misread_are_refused() {
-        for text in [
-            "",
-            "@",
-            "a@",
-            "@b",
-            "a@b@c",
-            "a b@c",
-            "a@b\r\nBcc: c@d",
-            "<a@b>",
-            "a,b@c",
-            "\"a\"@b",
-            "a@b..c",
-            "a@b.",
-            "a@[127.0.0.1]",
-            "a\u{0}@b",
-            "a@b;c",
-            "a\u{a0}b@c",
-        ] {
+        for text in list! {
+            "", "@", "a@", "@b", "a@b@c", "a b@c", "a@b\r\nBcc: c@d", "<a@b>", "a,b@c", "\"a\"@b", "a@b..c", "a@b.",
+            "a@[127.0.0.1]", "a\u{0}@b", "a@b;c", "a\u{a0}b@c",
+        } {
             assert!(EmailAddress::parse(text).is_err(), "{text:?}");
         }
         let (upper, lower) = (
@@ -148,13 +135,9 @@ mod tests {
         for password in ["elevenbytes", &"x".repeat(73)] {
             assert!(password_length("password", password).is_err(), "{password}");
         }
-        for password in [
-            "password1234",
-            "aaaaaaaaaaaaaaaa",
-            "annabellemiller",
-            "annabelle.miller@example.com",
-            "123456789012",
-        ] {
+        for password in list! {
+            "password1234", "aaaaaaaaaaaaaaaa", "annabellemiller", "annabelle.miller@example.com", "123456789012",
+        } {
             let refused = password_strength("new_password", password, &person);
             assert!(
                 matches!(&refused, Err(Error::Invalid(rule)) if rule.starts_with("new_password: ")),

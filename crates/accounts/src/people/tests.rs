@@ -73,6 +73,29 @@ impl Rig {
         }
     }
 
+    async fn log_in(&self, name: &str, password: &str) -> Result<LoggedIn> {
+        self.accounts
+            .log_in(log_in(name, password, None), &client())
+            .await
+    }
+
+    async fn is_verified(&self, person: &LoggedIn) -> bool {
+        let session = self.accounts.session(person.token.expose()).await;
+        session.unwrap().unwrap().email_verified
+    }
+
+    /// The only mail that was queued since the last one, which is a letter of this kind to Ann.
+    async fn only_mail(&self, kind: &str) -> serde_json::Value {
+        let mut mails = self.mails().await;
+        assert_eq!(mails.len(), 1, "{mails:?}");
+        let (to, letter) = mails.remove(0);
+        assert_eq!(
+            (to.as_str(), letter["kind"].as_str()),
+            ("ann@example.com", Some(kind))
+        );
+        letter
+    }
+
     /// The person and the session of a token.
     async fn session_of(&self, token: &Credential) -> Option<(UserId, SessionId)> {
         let found = self.accounts.session(token.expose()).await.unwrap();
@@ -93,11 +116,7 @@ async fn a_person_who_signs_up_is_signed_in_and_the_address_is_taken() {
     let again = rig.accounts.sign_up(applicant("ann"), &client()).await;
     assert!(matches!(again, Err(Error::Conflict(_))), "{again:?}");
     assert_eq!(rig.hashes(), before + 1, "a taken address costs a hash as well");
-    let back = rig
-        .accounts
-        .log_in(log_in("ann", PASSWORD, None), &client())
-        .await
-        .unwrap();
+    let back = rig.log_in("ann", PASSWORD).await.unwrap();
     assert_eq!(back.person.id, ann.person.id);
     assert_ne!(back.token, ann.token);
 }
@@ -105,29 +124,17 @@ async fn a_person_who_signs_up_is_signed_in_and_the_address_is_taken() {
 #[tokio::test]
 async fn a_sign_up_that_breaks_a_rule_costs_nothing() {
     let rig = Rig::new().await;
-    for (applicant, begins) in [
-        (
-            account::SignUp {
-                email: "ann".to_owned(),
-                ..applicant("ann")
-            },
-            "email: ",
-        ),
-        (
-            account::SignUp {
-                name: " ".to_owned(),
-                ..applicant("ann")
-            },
-            "name: ",
-        ),
-        (
-            account::SignUp {
-                password: Credential::new("short"),
-                ..applicant("ann")
-            },
-            "password: ",
-        ),
+    for (email, name, password, begins) in [
+        ("ann", "ann", PASSWORD, "email: "),
+        ("ann@example.com", " ", PASSWORD, "name: "),
+        ("ann@example.com", "ann", "short", "password: "),
     ] {
+        let applicant = account::SignUp {
+            email: email.to_owned(),
+            password: Credential::new(password),
+            name: name.to_owned(),
+            invitation: None,
+        };
         let refused = rule(rig.accounts.sign_up(applicant, &client()).await);
         assert!(refused.starts_with(begins), "{refused}");
     }
@@ -157,35 +164,14 @@ async fn a_closed_sign_up_takes_nobody() {
 async fn an_address_is_verified_by_the_token_of_the_mail_once() {
     let rig = Rig::with_mail(SignUp::Open).await;
     let ann = rig.sign_up("ann").await;
-    assert!(
-        !rig.accounts
-            .session(ann.token.expose())
-            .await
-            .unwrap()
-            .unwrap()
-            .email_verified
-    );
-    let mails = rig.mails().await;
-    let [(to, letter)] = mails.as_slice() else {
-        panic!("{mails:?}")
-    };
-    assert_eq!(
-        (to.as_str(), letter["kind"].as_str()),
-        ("ann@example.com", Some("verify_email"))
-    );
-    let token = token_of(letter);
+    assert!(!rig.is_verified(&ann).await);
+    let letter = rig.only_mail("verify_email").await;
+    let token = token_of(&letter);
     for wrong in ["", "stm_x", &token.replace("stm_", "stu_")] {
         rule(rig.accounts.verify_email(wrong).await);
     }
     rig.accounts.verify_email(token).await.unwrap();
-    assert!(
-        rig.accounts
-            .session(ann.token.expose())
-            .await
-            .unwrap()
-            .unwrap()
-            .email_verified
-    );
+    assert!(rig.is_verified(&ann).await);
     assert_eq!(
         rule(rig.accounts.verify_email(token).await),
         "token: is unknown, used or expired"
@@ -214,18 +200,12 @@ async fn a_sign_up_by_mail_does_not_tell_whether_the_address_is_taken() {
     };
     rule(rig.accounts.sign_up(weak, &client()).await);
 
-    let early = rig
-        .accounts
-        .log_in(log_in("ann", PASSWORD, None), &client())
-        .await;
+    let early = rig.log_in("ann", PASSWORD).await;
     assert!(matches!(early, Err(Error::Forbidden(_))), "{early:?}");
-    let wrong = rig.accounts.log_in(log_in("ann", OTHER, None), &client()).await;
+    let wrong = rig.log_in("ann", OTHER).await;
     assert!(matches!(wrong, Err(Error::Unauthorized(_))), "{wrong:?}");
     rig.accounts.verify_email(token_of(&mails[1].1)).await.unwrap();
-    rig.accounts
-        .log_in(log_in("ann", PASSWORD, None), &client())
-        .await
-        .unwrap();
+    rig.log_in("ann", PASSWORD).await.unwrap();
 }
 
 #[tokio::test]
@@ -235,7 +215,7 @@ async fn every_cause_of_a_refused_sign_in_has_one_text_and_costs_one_hash() {
     let mut texts = Vec::new();
     let mut refuse = async |name: &str, password: &str| {
         let before = rig.hashes();
-        let refused = rig.accounts.log_in(log_in(name, password, None), &client()).await;
+        let refused = rig.log_in(name, password).await;
         assert_eq!(rig.hashes(), before + 1);
         texts.push(refused.unwrap_err().to_string());
     };
@@ -270,10 +250,7 @@ async fn the_eleventh_wrong_password_of_an_hour_is_refused_before_it_is_hashed()
     assert_eq!(rig.hashes(), before);
     // Neither another address nor another network waits.
     rig.sign_up("bob").await;
-    rig.accounts
-        .log_in(log_in("bob", PASSWORD, None), &client())
-        .await
-        .unwrap();
+    rig.log_in("bob", PASSWORD).await.unwrap();
     attempt(PASSWORD, &from(1)).await.unwrap();
     rig.pass(Duration::from_mins(70));
     attempt(PASSWORD, &client()).await.unwrap();
@@ -307,10 +284,7 @@ async fn strangers_lock_nobody_out_of_the_own_network() {
     }
     let stranger = rig.accounts.log_in(log_in("ann", PASSWORD, None), &from(9)).await;
     assert!(matches!(stranger, Err(Error::TooManyAttempts(_))), "{stranger:?}");
-    rig.accounts
-        .log_in(log_in("ann", PASSWORD, None), &client())
-        .await
-        .unwrap();
+    rig.log_in("ann", PASSWORD).await.unwrap();
 }
 
 #[tokio::test]
@@ -319,15 +293,9 @@ async fn a_sign_in_makes_earlier_failures_good() {
     rig.sign_up("ann").await;
     for _ in 0..3 {
         for _ in 0..9 {
-            rig.accounts
-                .log_in(log_in("ann", OTHER, None), &client())
-                .await
-                .unwrap_err();
+            rig.log_in("ann", OTHER).await.unwrap_err();
         }
-        rig.accounts
-            .log_in(log_in("ann", PASSWORD, None), &client())
-            .await
-            .unwrap();
+        rig.log_in("ann", PASSWORD).await.unwrap();
     }
 }
 
@@ -338,12 +306,7 @@ async fn a_weaker_hash_is_replaced_at_the_next_sign_in() {
     let store = rig.accounts.store();
     let old = store.account(ann).await.unwrap().password;
     let weaker = super::hashing::weaker(PASSWORD);
-    let token = rig
-        .accounts
-        .log_in(log_in("ann", PASSWORD, None), &client())
-        .await
-        .unwrap()
-        .token;
+    let token = rig.log_in("ann", PASSWORD).await.unwrap().token;
     let (_, session) = rig.session_of(&token).await.unwrap();
     let change = sortie_store::people::PasswordChange {
         user: ann,
@@ -351,16 +314,10 @@ async fn a_weaker_hash_is_replaced_at_the_next_sign_in() {
         new: weaker.clone(),
     };
     store.change_password(change, session).await.unwrap();
-    rig.accounts
-        .log_in(log_in("ann", PASSWORD, None), &client())
-        .await
-        .unwrap();
+    rig.log_in("ann", PASSWORD).await.unwrap();
     let now = store.account(ann).await.unwrap().password;
     assert!(now != weaker && now.contains("m=19456"), "{now}");
-    rig.accounts
-        .log_in(log_in("ann", PASSWORD, None), &client())
-        .await
-        .unwrap();
+    rig.log_in("ann", PASSWORD).await.unwrap();
 }
 
 #[tokio::test]
@@ -374,15 +331,8 @@ async fn a_forgotten_password_is_set_by_the_mail_and_everything_else_ends() {
             .unwrap();
     }
     rig.accounts.run_waiting_jobs().await;
-    let mails = rig.mails().await;
-    let [(to, letter)] = mails.as_slice() else {
-        panic!("{mails:?}")
-    };
-    assert_eq!(
-        (to.as_str(), letter["kind"].as_str()),
-        ("ann@example.com", Some("reset_password"))
-    );
-    let token = token_of(letter);
+    let letter = rig.only_mail("reset_password").await;
+    let token = token_of(&letter);
     let reset = async |token: &str, new: &str| rig.accounts.reset_password(token, Credential::new(new)).await;
     assert!(rule(reset(token, "short").await).starts_with("new_password: "));
     assert!(rule(reset(token, "ann@example.com").await).starts_with("new_password: "));
@@ -395,15 +345,8 @@ async fn a_forgotten_password_is_set_by_the_mail_and_everything_else_ends() {
     reset(token, OTHER).await.unwrap();
     assert_eq!(rig.session_of(&ann.token).await, None);
     rule(reset(token, OTHER).await);
-    rig.accounts
-        .log_in(log_in("ann", PASSWORD, None), &client())
-        .await
-        .unwrap_err();
-    let back = rig
-        .accounts
-        .log_in(log_in("ann", OTHER, None), &client())
-        .await
-        .unwrap();
+    rig.log_in("ann", PASSWORD).await.unwrap_err();
+    let back = rig.log_in("ann", OTHER).await.unwrap();
     assert!(back.person.email_verified_at.is_some());
     assert_eq!(rig.mails().await[0].1["kind"], "password_was_reset");
 }
@@ -434,11 +377,7 @@ async fn a_hundred_resets_send_three_mails() {
 async fn a_new_password_keeps_the_session_that_asks() {
     let rig = Rig::new().await;
     let ann = rig.sign_up("ann").await;
-    let other = rig
-        .accounts
-        .log_in(log_in("ann", PASSWORD, None), &client())
-        .await
-        .unwrap();
+    let other = rig.log_in("ann", PASSWORD).await.unwrap();
     let who = rig.session_of(&ann.token).await.unwrap();
     assert!(rig.session_of(&other.token).await.is_some());
     let change = async |current: &str, new: &str| {
@@ -482,10 +421,7 @@ async fn a_second_factor_is_asked_for_and_no_code_works_twice() {
         "{uri}"
     );
     // Nothing is asked for before the confirmation.
-    rig.accounts
-        .log_in(log_in("ann", PASSWORD, None), &client())
-        .await
-        .unwrap();
+    rig.log_in("ann", PASSWORD).await.unwrap();
     rule(rig.accounts.confirm_totp(ann, &Credential::new("000000x")).await);
     let first = code(&rig, &enrolled.secret);
     let recovery = rig

@@ -54,21 +54,14 @@ async fn a_mail_that_the_server_does_not_take_now_is_sent_later() {
         assert_eq!(sink.all(), [], "{answer:?}");
 
         // Before its pause is over the mail is not tried again.
-        let (claimed, next) = rig
-            .accounts
-            .store()
-            .claim_mails(rig.clock.now(), HOUR, 10)
-            .await
-            .unwrap();
+        let (claimed, next) = rig.claim(10).await;
         assert_eq!(
             (claimed, next),
             (vec![], Some(Duration::from_secs(15))),
             "{answer:?}"
         );
         rig.pass(Duration::from_secs(15));
-        let mailer = Mailer::of(&rig.accounts);
-        sink.wait_for(1).await.unwrap();
-        mailer.stop().await;
+        rig.send(&sink, 1).await;
         assert_eq!(rig.left().await, [], "{answer:?}");
         let failed = "mail_attempts_total{kind=\"password_was_reset\",outcome=\"failed\"} 1";
         assert!(rig.metrics().contains(failed), "{answer:?}");
@@ -97,13 +90,7 @@ async fn a_mail_is_given_up_after_a_day() {
     rig.queue(ANN).await;
     let begun = rig.clock.now();
     let mut attempts = 0;
-    while let (_, Some(next)) = rig
-        .accounts
-        .store()
-        .claim_mails(rig.clock.now(), HOUR, 0)
-        .await
-        .unwrap()
-    {
+    while let (_, Some(next)) = rig.claim(0).await {
         rig.pass(next);
         attempts += 1;
         let mailer = Mailer::of(&rig.accounts);
@@ -165,17 +152,10 @@ async fn two_nodes_send_each_mail_once() {
 async fn the_mail_of_a_lost_node_is_sent_by_another() {
     let (rig, sink) = with_sink().await;
     rig.queue(ANN).await;
-    let lost = rig
-        .accounts
-        .store()
-        .claim_mails(rig.clock.now(), HOUR, 10)
-        .await
-        .unwrap();
+    let lost = rig.claim(10).await;
     assert_eq!(lost.0.len(), 1);
     rig.pass(HOUR);
-    let mailer = Mailer::of(&rig.accounts);
-    sink.wait_for(1).await.unwrap();
-    mailer.stop().await;
+    rig.send(&sink, 1).await;
     assert_eq!(rig.left().await, []);
 }
 
@@ -291,6 +271,19 @@ async fn a_server_that_is_away_or_speaks_something_else_is_told() {
 }
 
 impl Rig {
+    /// Runs a mailer until the server has taken this number of mails.
+    async fn send(&self, sink: &MailSink, count: usize) {
+        let mailer = Mailer::of(&self.accounts);
+        sink.wait_for(count).await.unwrap();
+        mailer.stop().await;
+    }
+
+    /// Claims mails for an hour. Also returns the time until the next one is due.
+    async fn claim(&self, limit: u32) -> (Vec<ClaimedMail>, Option<Duration>) {
+        let store = self.accounts.store();
+        store.claim_mails(self.clock.now(), HOUR, limit).await.unwrap()
+    }
+
     async fn greet(&self) -> Result<(), NotSent> {
         let options = self.accounts.options();
         let mail = options.mail.as_ref().unwrap();
@@ -338,9 +331,7 @@ async fn a_caller_learns_whether_the_server_took_the_mail() {
     sink.answer_with([MailAnswer::Recipient(451)]);
     assert_eq!(rig.send_at_once().await, EmailDelivery::Failed);
     rig.pass(Duration::from_secs(15));
-    let mailer = Mailer::of(&rig.accounts);
-    sink.wait_for(2).await.unwrap();
-    mailer.stop().await;
+    rig.send(&sink, 2).await;
     assert_eq!(rig.left().await, []);
 
     let none: &Parts = rig.accounts.parts();
@@ -355,9 +346,7 @@ async fn a_caller_does_not_wait_for_a_slow_server_and_the_mailer_goes_on_trying(
     assert_eq!(rig.send_at_once().await, EmailDelivery::Failed);
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     rig.pass(Duration::from_secs(30));
-    let mailer = Mailer::of(&rig.accounts);
-    sink.wait_for(1).await.unwrap();
-    mailer.stop().await;
+    rig.send(&sink, 1).await;
     assert_eq!(rig.left().await, []);
 }
 

@@ -1,4 +1,5 @@
 use sortie_api::{MailId, Role};
+use sortie_testkit::list;
 
 use super::*;
 use crate::mail::{PaymentLetter, message::Envelope, page::Page};
@@ -52,36 +53,16 @@ fn every_letter_says_what_happened_and_what_to_do() {
         from,
         to,
     };
-    for letter in [
-        verify("https://accounts.example/verify-email#token", NOW + HOUR),
-        Letter::SignUpAgain { name: name() },
-        Letter::ResetPassword {
-            name: name(),
-            url: "https://accounts.example/reset-password#token".to_owned(),
-            expires_at: NOW + HOUR,
-        },
-        Letter::PasswordWasReset { name: name() },
-        invitation("Acme", "Ann"),
-        handed_over,
-        received,
-        Letter::ApiDeprecated {
-            name: name(),
-            version: "v1".to_owned(),
-            sunset: NOW + 200 * 24 * HOUR,
-            successor: Some("https://docs.example.com/v2".to_owned()),
-        },
-        payment(PaymentLetter::TopupDeclined {
-            amount_cents: 2_500,
-            again_at: NOW + HOUR,
-        }),
-        payment(PaymentLetter::TopupsDisabled { amount_cents: 2_505 }),
-        payment(PaymentLetter::CardGone),
-        payment(PaymentLetter::CardholderNeeded {
-            amount_cents: 1_000_000,
-            checkout: Some("https://checkout.stripe.com/c/pay/cs_1".to_owned()),
-        }),
+    for letter in list! {
+        verify("https://accounts.example/verify-email#token", NOW + HOUR), Letter::SignUpAgain { name: name() },
+        Letter::ResetPassword { name: name(), url: "https://accounts.example/reset-password#token".to_owned(), expires_at: NOW + HOUR },
+        Letter::PasswordWasReset { name: name() }, invitation("Acme", "Ann"), handed_over, received,
+        Letter::ApiDeprecated { name: name(), version: "v1".to_owned(), sunset: NOW + 200 * 24 * HOUR, successor: Some("https://docs.example.com/v2".to_owned()) },
+        payment(PaymentLetter::TopupDeclined { amount_cents: 2_500, again_at: NOW + HOUR }),
+        payment(PaymentLetter::TopupsDisabled { amount_cents: 2_505 }), payment(PaymentLetter::CardGone),
+        payment(PaymentLetter::CardholderNeeded { amount_cents: 1_000_000, checkout: Some("https://checkout.stripe.com/c/pay/cs_1".to_owned()) }),
         payment(PaymentLetter::PaymentDisputed { amount_cents: 2_500 }),
-    ] {
+    } {
         insta::assert_snapshot!(letter.kind(), shown(&letter));
     }
 }
