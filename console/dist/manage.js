@@ -1,0 +1,1 @@
+var e=()=>null,n=()=>null;export{n as ComparePage,e as NewRunPage};

@@ -1,0 +1,80 @@
+// Entry: signs in, then shows the page of the address in the frame.
+import { render, type FunctionComponent } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { ApiError } from "./api/client.ts";
+import { matchPath, path } from "./router.ts";
+import { session, start } from "./session.ts";
+import { Frame } from "./pages/frame.tsx";
+import { RunsPage } from "./pages/runs/index.tsx";
+import { SignIn, startError } from "./pages/sign-in.tsx";
+import { t } from "./text/en.ts";
+import { ButtonLink, Empty, Skeleton } from "./ui/basics.tsx";
+import { Questions } from "./ui/dialog.tsx";
+import { Toasts } from "./ui/toast.tsx";
+
+type Page = FunctionComponent<Record<string, string>>;
+type Area = () => Promise<Record<string, Page>>;
+
+const run: Area = () => import("./pages/run/index.tsx") as Promise<Record<string, Page>>;
+const create: Area = () => import("./pages/new/index.tsx") as Promise<Record<string, Page>>;
+const compare: Area = () => import("./pages/compare/index.tsx") as Promise<Record<string, Page>>;
+const manage: Area = () => import("./pages/manage/index.tsx") as Promise<Record<string, Page>>;
+
+const PAGES: [pattern: string, area: Area, page: string][] = [
+  ["/runs", async () => ({ RunsPage }), "RunsPage"],
+  ["/runs/new", create, "NewRunPage"],
+  ["/runs/compare", compare, "ComparePage"],
+  ["/runs/:id", run, "RunPage"],
+  ["/workflows", manage, "WorkflowsPage"],
+  ["/workflows/new", manage, "WorkflowPage"],
+  ["/workflows/:name", manage, "WorkflowPage"],
+  ["/schedules", manage, "SchedulesPage"],
+  ["/connections", manage, "ConnectionsPage"],
+  ["/models", manage, "ModelsPage"],
+  ["/keys", manage, "KeysPage"],
+  ["/usage", manage, "UsagePage"],
+  ["/budgets", manage, "BudgetsPage"],
+  ["/deliveries", manage, "DeliveriesPage"],
+];
+
+const loaded = new Map<Area, Record<string, Page>>([[PAGES[0]![1], { RunsPage: RunsPage as Page }]]);
+
+function Content() {
+  const [, setLoaded] = useState(0);
+  const current = path.value;
+  const match = PAGES.map(([pattern, area, page]) => ({ area, page, parts: matchPath(pattern, current) })).find(({ parts }) => parts);
+  const area = match?.area;
+  useEffect(() => {
+    if (!area || loaded.has(area)) return;
+    void area().then((pages) => {
+      loaded.set(area, pages);
+      setLoaded(loaded.size);
+    });
+  }, [area]);
+  if (!match) {
+    return (
+      <div class="page">
+        <Empty icon="search" title={t.common.notFound}><ButtonLink to="/runs">{t.common.toRuns}</ButtonLink></Empty>
+      </div>
+    );
+  }
+  const Found = loaded.get(match.area)?.[match.page];
+  return Found ? <Found key={current} {...match.parts} /> : <div class="page"><Skeleton rows={8} /></div>;
+}
+
+function Console() {
+  if (session.value === "checking") return <Skeleton rows={0} />;
+  return (
+    <>
+      {session.value === "signed-in" ? <Frame><Content /></Frame> : <SignIn />}
+      <Questions />
+      <Toasts />
+    </>
+  );
+}
+
+await start().catch((error: unknown) => {
+  if (error instanceof ApiError && error.status !== 401) startError.value = error;
+  session.value = "signed-out";
+});
+render(<Console />, document.body);

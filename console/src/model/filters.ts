@@ -1,0 +1,62 @@
+// Filters of the runs list: the address, the query of the API and the views share them.
+import { IN_FLIGHT } from "./events.ts";
+
+export interface RunFilters {
+  q: string;
+  status: string[];
+  workflow: string;
+  tag: string;
+  model: string;
+  key: string;
+  schedule: string;
+  since: string;
+  until: string;
+  min_cost_micros: string;
+}
+
+const TEXTS = ["q", "workflow", "tag", "model", "key", "schedule", "since", "until", "min_cost_micros"] as const;
+
+export type View = "all" | "flight" | "failed" | "costly";
+
+export const VIEWS: Record<View, Partial<RunFilters>> = {
+  all: {},
+  flight: { status: IN_FLIGHT.filter((status) => status !== "reserving") },
+  failed: { status: ["failed", "timed_out", "interrupted"] },
+  costly: { min_cost_micros: "500000" },
+};
+
+export const fromQuery = (query: URLSearchParams): RunFilters => ({
+  ...(Object.fromEntries(TEXTS.map((name) => [name, query.get(name) ?? ""])) as Record<(typeof TEXTS)[number], string>),
+  status: query.getAll("status"),
+});
+
+export function toQuery(filters: Partial<RunFilters>): URLSearchParams {
+  const query = new URLSearchParams();
+  for (const name of TEXTS) if (filters[name]) query.set(name, filters[name]);
+  for (const status of filters.status ?? []) query.append("status", status);
+  return query;
+}
+
+const RELATIVE: Record<string, number> = { "1h": 3600e3, "24h": 86_400e3, "7d": 7 * 86_400e3, "30d": 30 * 86_400e3 };
+export const PERIODS = Object.keys(RELATIVE);
+
+/** The query of the API. Periods such as `24h` become a time, counted from `now`. */
+export function toApi(filters: RunFilters, now: number): URLSearchParams {
+  const query = toQuery(filters);
+  const period = RELATIVE[filters.since];
+  // Whole minutes keep the query, and so the cursor, the same for a while.
+  if (period) query.set("since", new Date(Math.floor((now - period) / 60_000) * 60_000).toISOString());
+  return query;
+}
+
+export const isEmpty = (filters: RunFilters) => toQuery(filters).size === 0;
+
+/** The view that has exactly these filters. */
+export const viewOf = (filters: RunFilters): View | undefined =>
+  (Object.keys(VIEWS) as View[]).find((view) => {
+    const { status, min_cost_micros } = { status: [], min_cost_micros: "", ...VIEWS[view] };
+    return min_cost_micros === filters.min_cost_micros && [...status].sort().join() === [...filters.status].sort().join();
+  });
+
+/** Filters of a view, with the other ones kept. */
+export const withView = (filters: RunFilters, view: View): RunFilters => ({ ...filters, status: [], min_cost_micros: "", ...VIEWS[view] });

@@ -1,0 +1,1 @@
+export const NewRunPage = () => null; export const ComparePage = () => null;

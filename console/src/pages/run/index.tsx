@@ -1,0 +1,268 @@
+// The page of a run.
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { call, type ApiError } from "../../api/client.ts";
+import { loadModels } from "../../api/models.ts";
+import { useResource } from "../../api/resource.ts";
+import { isFinal } from "../../model/events.ts";
+import { timeScale } from "../../model/scale.ts";
+import { eventsSince, isTop, nextFailure, rowsOf, spanOf } from "../../model/spans.ts";
+import { href, navigate, setQuery } from "../../router.ts";
+import { me } from "../../session.ts";
+import { t } from "../../text/en.ts";
+import { runText } from "../../text/run.ts";
+import { Button, copyText, Empty, ErrorBox, Skeleton, ButtonLink } from "../../ui/basics.tsx";
+import { ask, Menu, type MenuItem } from "../../ui/dialog.tsx";
+import { Icon } from "../../ui/icon.tsx";
+import { useKeys } from "../../ui/keys.ts";
+import { toast } from "../../ui/toast.tsx";
+import { Bar, runsPlace } from "../frame.tsx";
+import { useNow } from "../runs/index.tsx";
+import { Answer } from "./answer.tsx";
+import { copyAsCurl, Definition } from "./definition.tsx";
+import { Deliveries } from "./deliveries.tsx";
+import { Events } from "./events.tsx";
+import { Files } from "./files.tsx";
+import { causeOf, Chips, EndReason, Facts, Retention, Title } from "./head.tsx";
+import { Inspector, type InspectorTab } from "./inspector.tsx";
+import { RunMap } from "./map.tsx";
+import { readAndDelete, useRun, type RunState } from "./state.ts";
+import { Tools } from "./tools.tsx";
+import { Trace } from "./trace.tsx";
+import { Transcript } from "./transcript.tsx";
+import { filterOfQuery, select, selectedEvent, setRange, TABS, tabOfQuery, type Tab } from "./view.ts";
+
+// The map of a run that works leaves room for what comes.
+const ROOM = 1.12;
+
+function useDefinition(state: RunState) {
+  const run = state.run.value;
+  const isKept = run !== undefined && !run.zero_data_retention;
+  return useResource(isKept ? state.id : "", async (signal) => (isKept ? call("GET /v1/runs/{id}/definition", { path: { id: state.id }, signal }) : undefined));
+}
+
+function StreamChip({ state }: { state: RunState }) {
+  const follow = state.follow.value;
+  const behind = state.behind.value;
+  const text = follow === "live" && behind !== undefined ? runText.behind(behind) : runText.states[follow];
+  return <span class={`chip state-${follow}`}><span class={`dot ${follow === "live" ? "pulse" : ""}`} />{text}</span>;
+}
+
+/** The trace with its map and the details of the selected step. */
+function TraceTab({ state, contextWindow }: { state: RunState; contextWindow: number | undefined }) {
+  const { fold } = state;
+  const version = state.version.value;
+  const isLive = !isFinal(fold.status);
+  const now = state.now();
+  const start = fold.start ?? now;
+  const end = isLive ? start + (now - start) * ROOM : now;
+  const filter = filterOfQuery(start);
+  const [collapsed, setCollapsed] = useState<ReadonlySet<number>>(new Set());
+  const [isFilterOpen, setFilterOpen] = useState(false);
+  const [seen, setSeen] = useState<number>();
+  const [tab, setTab] = useState<InspectorTab>("call");
+  const rows = useMemo(() => rowsOf(fold, collapsed, filter, now), [version, collapsed, location.search]);
+  const whole = useMemo(() => timeScale(fold.spans, start, end), [version, end]);
+  const scale = useMemo(() => (filter.range ? timeScale([], ...filter.range) : whole), [whole, filter.range?.join()]);
+  const chosen = selectedEvent();
+  const selected = chosen === undefined ? undefined : spanOf(fold, chosen);
+  // Without a choice the details are those of what happens, or of what went wrong.
+  const shown = selected ?? (isLive ? fold.spans.at(-1) : (causeOf(fold) ?? fold.spans.findLast(({ kind }) => kind === "turn")));
+  const isFollowing = isLive && seen === undefined && chosen === undefined;
+  const leave = () => setSeen((before) => before ?? state.now());
+  useEffect(() => void (chosen !== undefined && isLive && leave()), [chosen]);
+
+  const toggle = (step: number) => {
+    const next = new Set(collapsed);
+    if (!next.delete(step)) next.add(step);
+    setCollapsed(next);
+  };
+  const fold_ = (isCollapsed: boolean) => {
+    if (selected && collapsed.has(selected.step) !== isCollapsed) toggle(selected.step);
+    const turn = selected && fold.turns.get(selected.step);
+    if (isCollapsed && turn && !isTop(selected)) select(turn.id);
+  };
+  const move = (step: number) => {
+    const index = selected ? rows.indexOf(selected) : -1;
+    select(rows[Math.max(0, Math.min(rows.length - 1, index + step))]?.id);
+  };
+  const followAgain = () => {
+    select(isLive ? undefined : rows.at(-1)?.id);
+    setSeen(undefined);
+  };
+  const failure = (step: 1 | -1) => {
+    const found = nextFailure(rows, chosen, step);
+    if (found) select(found.id);
+  };
+  useKeys({
+    j: () => move(1),
+    k: () => move(-1),
+    ArrowDown: () => move(1),
+    ArrowUp: () => move(-1),
+    ArrowLeft: () => fold_(true),
+    ArrowRight: () => fold_(false),
+    Enter: () => setTab("call"),
+    g: () => select(rows[0]?.id),
+    End: followAgain,
+    f: () => setFilterOpen(!isFilterOpen),
+    "[": () => failure(-1),
+    "]": () => failure(1),
+    e: () => setTab("json"),
+    l: () => void copyText(location.href),
+  });
+  const pick = (time: number) => {
+    const near = rows.filter((span) => span.start <= time && (span.end ?? now) >= time).at(-1) ?? rows.find((span) => span.start >= time);
+    if (near) select(near.id);
+  };
+  return (
+    <>
+      <RunMap
+        fold={fold}
+        scale={whole}
+        now={now}
+        isLive={isLive}
+        budget={state.run.value?.max_cost_micros ?? 0}
+        window={contextWindow}
+        selected={selected}
+        range={filter.range}
+        onRange={(range) => setRange(range, start)}
+        onPick={pick}
+      />
+      <div class="split">
+        <Trace
+          fold={fold}
+          rows={rows}
+          now={now}
+          scale={scale}
+          filter={filter}
+          selected={selected}
+          collapsed={collapsed}
+          onToggle={toggle}
+          isFilterOpen={isFilterOpen}
+          onFilter={() => setFilterOpen(!isFilterOpen)}
+          isFollowing={isFollowing}
+          onScrollAway={leave}
+          onFollow={followAgain}
+          newEvents={isLive && seen !== undefined ? eventsSince(fold, seen) : 0}
+          onZoom={selected && selected.end !== selected.start ? () => setRange([selected.start, selected.end ?? now], start) : undefined}
+          onWhole={filter.range ? () => setRange(undefined, start) : undefined}
+          chip={<StreamChip state={state} />}
+        />
+        <Inspector span={shown} isChosen={selected !== undefined} fold={fold} now={now} tab={tab} onTab={setTab} />
+      </div>
+    </>
+  );
+}
+
+function useActions(state: RunState, request: Parameters<typeof copyAsCurl>[0] | undefined) {
+  const { id } = state;
+  const run = state.run.value;
+  const cancel = () =>
+    ask({
+      title: runText.cancelTitle,
+      explain: runText.cancelExplain,
+      confirm: runText.actions.cancel,
+      cancel: runText.keepRunning,
+      act: () =>
+        call("POST /v1/runs/{id}/cancel", { path: { id } })
+          .then((cancelled) => void (state.run.value = cancelled))
+          .catch((error: ApiError) => toast(error.message, "bad")),
+    });
+  const compare = () => navigate(run?.replay_of ? `/runs/compare?a=${run.replay_of}&b=${id}` : `/runs/compare?a=${id}`);
+  const replay = () => navigate(`/runs/new?from=${id}`);
+  const traceUrl = me.value?.trace_url;
+  const more: MenuItem[] = [
+    { label: runText.actions.copyId, icon: "copy", act: () => void copyText(id) },
+    { label: runText.actions.copyLink, icon: "link", act: () => void copyText(location.href) },
+    ...(request ? [{ label: runText.actions.curl, icon: "tool" as const, act: () => copyAsCurl(request) }] : []),
+    { label: runText.actions.replay, icon: "replay", act: replay },
+    { label: runText.actions.compare, icon: "compare", act: compare },
+    ...(traceUrl ? [{ label: runText.actions.trace, icon: "link" as const, act: () => void window.open(traceUrl.replace("{run}", id), "_blank", "noopener") }] : []),
+  ];
+  return { cancel, compare, replay, more };
+}
+
+export function RunPage({ id = "" }: { id?: string }) {
+  const state = useRun(id);
+  state.version.value;
+  const run = state.run.value;
+  const { fold } = state;
+  const definition = useDefinition(state);
+  const models = useResource("models", loadModels);
+  const [answer, setAnswer] = useState<string>();
+  const { cancel, compare, replay, more } = useActions(state, definition.data.value?.request);
+  const status = run && isFinal(run.status) ? run.status : fold.events.length ? fold.status : run?.status;
+  useNow(status !== undefined && !isFinal(status));
+  useKeys({ c: compare, r: replay });
+
+  if (!run) {
+    const error = state.error.value;
+    return (
+      <main class="main-inner">
+        <Bar title={runText.title} parent={runsPlace} />
+        <div class="page">{error?.status === 404 ? <Empty icon="search" title={runText.notFound}><ButtonLink to="/runs">{t.common.toRuns}</ButtonLink></Empty> : error ? <ErrorBox error={error} retry={() => window.location.reload()} /> : <Skeleton rows={10} />}</div>
+      </main>
+    );
+  }
+  const shown = { ...run, status: status as typeof run.status };
+  const isKept = !run.zero_data_retention;
+  const request = definition.data.value?.request;
+  const isDone = isFinal(shown.status);
+  const output = isKept ? (run.output ?? fold.output) : answer;
+  const artifacts = run.artifacts ?? fold.spans.flatMap(({ event }) => (event.type === "artifact" ? [event.data] : []));
+  const hasEvents = isKept || fold.events.length > 0 || !isDone;
+  const tabs = TABS.filter((tab) => tab === "answer" || (tab === "trace" || tab === "transcript" || tab === "events" || tab === "tools" ? hasEvents : isKept));
+  const first: Tab = isDone && (shown.status === "succeeded" || !hasEvents) ? "answer" : "trace";
+  const chosen = tabOfQuery();
+  const tab = chosen && tabs.includes(chosen) ? chosen : selectedEvent() !== undefined && hasEvents ? "trace" : first;
+  const counts: Partial<Record<Tab, number>> = { events: fold.events.length, files: artifacts.length + (request?.files?.length ?? 0) };
+  const model = run.model ?? fold.spans.map(({ event }) => (event.type === "model_call" ? event.data.model : undefined)).find(Boolean);
+  const contextWindow = models.data.value?.models.find((one) => one.id === model)?.context_window;
+  const now = state.now();
+  const fallback = request?.description ?? request?.prompt?.trim().split("\n", 1)[0]?.slice(0, 120);
+  return (
+    <main class={`main-inner run tab-${tab}`}>
+      <Bar title={run.workflow ?? run.title ?? t.runs.adHoc} parent={runsPlace}>
+        <Button icon="compare" class="wide" keys="C" onClick={compare}>{runText.actions.compare}</Button>
+        {isKept && <Button icon="replay" class={isDone ? "" : "wide"} keys="R" onClick={replay}>{runText.actions.replay}</Button>}
+        {!isDone && <Button icon="stop" kind="danger" onClick={cancel}>{runText.actions.cancel}</Button>}
+        <Menu label={t.common.moreActions} items={more}><Icon name="more" /></Menu>
+      </Bar>
+      <header class="head">
+        <Title run={shown} fallback={fallback} />
+        <Chips run={{ ...run, ...(model && { model }) }} />
+        <EndReason run={shown} fold={fold} now={now} />
+        <Retention
+          run={shown}
+          isRead={answer !== undefined}
+          onRead={() =>
+            readAndDelete(id)
+              .then((read) => {
+                setAnswer(read.output ?? "");
+                setQuery({ tab: "answer" });
+              })
+              .catch((error: ApiError) => toast(error.message, "bad"))
+          }
+        />
+        {state.error.value && <ErrorBox error={state.error.value} />}
+        <Facts run={shown} fold={fold} now={now} />
+      </header>
+      <nav class="tabs run-tabs" aria-label={runText.tabsLabel}>
+        {tabs.map((one) => (
+          <a key={one} href={href(`/runs/${id}?tab=${one}`)} aria-current={one === tab ? "page" : undefined}>
+            {runText.tabs[one]}{counts[one] ? <span class="n">{counts[one].toLocaleString("en-US")}</span> : null}
+          </a>
+        ))}
+      </nav>
+      <div class="panel">
+        {tab === "answer" && <Answer run={shown} fold={fold} request={request} output={output} artifacts={artifacts} />}
+        {tab === "trace" && <TraceTab state={state} contextWindow={contextWindow} />}
+        {tab === "transcript" && <Transcript fold={fold} request={request} now={now} />}
+        {tab === "events" && <Events fold={fold} />}
+        {tab === "files" && <Files run={id} request={request} artifacts={artifacts} />}
+        {tab === "tools" && <Tools fold={fold} now={now} />}
+        {tab === "definition" && <Definition definition={definition.data.value} error={definition.error.value} />}
+        {tab === "deliveries" && <Deliveries id={id} />}
+      </div>
+    </main>
+  );
+}

@@ -1,0 +1,92 @@
+// The list of runs: pages, and the feed that keeps it up to date.
+import { batch, useSignal, type Signal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { ApiError, call, type Api } from "../../api/client.ts";
+import { follow, type FollowState } from "../../api/follow.ts";
+import { IN_FLIGHT } from "../../model/events.ts";
+import { toApi, type RunFilters } from "../../model/filters.ts";
+import { inFlight } from "../frame.tsx";
+
+const PAGE = 50;
+
+export interface RunsList {
+  runs: Signal<Api.Run[] | undefined>;
+  next: Signal<string>;
+  error: Signal<ApiError | undefined>;
+  state: Signal<FollowState>;
+  reload(): void;
+  older(): void;
+}
+
+/** Puts runs that changed in their place, and new ones first. */
+function merge(before: Api.Run[], changed: Api.Run[]): Api.Run[] {
+  const byId = new Map(changed.map((run) => [run.id, run]));
+  const kept = before.map((run) => byId.get(run.id) ?? run);
+  const known = new Set(before.map(({ id }) => id));
+  const added = [...byId.values()].filter(({ id, created_at }) => !known.has(id) && created_at >= (before[0]?.created_at ?? ""));
+  return [...added.sort((a, b) => (a.created_at < b.created_at ? 1 : -1)), ...kept];
+}
+
+export function useRuns(filters: RunFilters): RunsList {
+  const runs = useSignal<Api.Run[] | undefined>(undefined);
+  const next = useSignal("");
+  const error = useSignal<ApiError | undefined>(undefined);
+  const state = useSignal<FollowState>("connecting");
+  const turn = useSignal(0);
+  // A cursor is only good for the filters that it was made for: the query stays the same until they change.
+  const asked = useRef(new URLSearchParams());
+  const key = toApi(filters, 0).toString();
+
+  const load = async (more: Record<string, string>, signal?: AbortSignal) => {
+    const query = new URLSearchParams([...asked.current, ...Object.entries({ limit: String(PAGE), ...more })]);
+    return (await call("GET /v1/runs", { query, ...(signal && { signal }) })) as Api.RunPage;
+  };
+
+  useEffect(() => {
+    const controller = new AbortController();
+    asked.current = toApi(filters, Date.now());
+    load({}, controller.signal)
+      .then((page) => {
+        batch(() => {
+          runs.value = page.items;
+          next.value = page.next_cursor;
+          error.value = undefined;
+        });
+      })
+      .catch((failure: unknown) => {
+        if (failure instanceof ApiError) error.value = failure;
+      });
+    const stop = follow({
+      path: `/v1/runs?${asked.current}`,
+      onState: (now) => void (state.value = now),
+      onMessages: (messages) => {
+        if (messages.some(({ event }) => event === "reset")) turn.value += 1;
+        const changed = messages.filter(({ event }) => event === "run").map(({ data }) => JSON.parse(data) as Api.Run);
+        if (changed.length && runs.value) runs.value = merge(runs.value, changed);
+        return false;
+      },
+    });
+    return () => {
+      controller.abort();
+      stop();
+    };
+  }, [key, turn.value]);
+
+  useEffect(() => {
+    inFlight.value = runs.value?.filter(({ status }) => IN_FLIGHT.includes(status)).length;
+    return () => void (inFlight.value = undefined);
+  }, [runs.value]);
+
+  const older = () => {
+    load({ cursor: next.value })
+      .then((page) => {
+        batch(() => {
+          runs.value = [...(runs.value ?? []), ...page.items];
+          next.value = page.next_cursor;
+        });
+      })
+      .catch((failure: ApiError) => void (error.value = failure));
+  };
+
+  return { runs, next, error, state, reload: () => void (turn.value += 1), older };
+}

@@ -1,0 +1,63 @@
+// Who is signed in, and the settings that the browser keeps.
+import { effect, signal } from "@preact/signals";
+import { call, onSignedOut, type Api } from "./api/client.ts";
+
+export type SessionState = "checking" | "signed-out" | "signed-in";
+
+export const session = signal<SessionState>("checking");
+/** Whether the session ended while the page was open. */
+export const hasExpired = signal(false);
+export const me = signal<Api.OrganizationInfo | undefined>(undefined);
+
+export const isAdmin = () => me.value !== undefined && me.value.role !== "member";
+
+onSignedOut(() => {
+  hasExpired.value = session.value === "signed-in";
+  session.value = "signed-out";
+  me.value = undefined;
+});
+
+async function load() {
+  me.value = await call("GET /v1/me");
+  hasExpired.value = false;
+  session.value = "signed-in";
+}
+
+/** Uses the code of the address, if it has one, else the session of the browser. */
+export async function start() {
+  const code = new URLSearchParams(location.hash.slice(1)).get("code");
+  if (code) {
+    history.replaceState(null, "", location.pathname + location.search);
+    await signIn({ code });
+  } else {
+    await load();
+  }
+}
+
+export async function signIn(credential: { key: string } | { code: string }) {
+  await call("POST /v1/console/sessions", { body: credential });
+  await load();
+}
+
+export async function signOut() {
+  await call("DELETE /v1/console/sessions/current");
+  session.value = "signed-out";
+  me.value = undefined;
+}
+
+export type Theme = "system" | "light" | "dark";
+
+const stored = <Value extends string>(name: string, fallback: Value) => {
+  const setting = signal((localStorage.getItem(name) as Value | null) ?? fallback);
+  effect(() => localStorage.setItem(name, setting.value));
+  return setting;
+};
+
+export const theme = stored<Theme>("sortie.theme", "system");
+/** Whether single keys are shortcuts. */
+export const singleKeys = stored<"on" | "off">("sortie.keys", "on");
+
+effect(() => {
+  if (theme.value === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme.value;
+});
