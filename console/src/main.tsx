@@ -53,13 +53,13 @@ function Content() {
   }, [area]);
   if (!match) {
     return (
-      <div class="page">
-        <Empty icon="search" title={t.common.notFound}><ButtonLink to="/runs">{t.common.toRuns}</ButtonLink></Empty>
-      </div>
+      <main class="page">
+        <Empty isPage icon="search" title={t.common.notFound}><ButtonLink to="/runs">{t.common.toRuns}</ButtonLink></Empty>
+      </main>
     );
   }
   const Found = loaded.get(match.area)?.[match.page];
-  return Found ? <Found key={current} {...match.parts} /> : <div class="page"><Skeleton rows={8} /></div>;
+  return Found ? <Found key={current} {...match.parts} /> : <main class="page"><Skeleton rows={8} /></main>;
 }
 
 function Console() {
@@ -73,8 +73,8 @@ function Console() {
   );
 }
 
-await start().catch((error: unknown) => {
+render(<Console />, document.body);
+start().catch((error: unknown) => {
   if (error instanceof ApiError && error.status !== 401) startError.value = error;
   session.value = "signed-out";
 });
-render(<Console />, document.body);

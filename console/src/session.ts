@@ -2,9 +2,21 @@
 import { effect, signal } from "@preact/signals";
 import { call, onSignedOut, type Api } from "./api/client.ts";
 
+/** A setting that the browser keeps. */
+const stored = <Value extends string>(name: string, fallback: Value) => {
+  const setting = signal((localStorage.getItem(name) as Value | null) ?? fallback);
+  effect(() => localStorage.setItem(name, setting.value));
+  return setting;
+};
+
 export type SessionState = "checking" | "signed-out" | "signed-in";
 
-export const session = signal<SessionState>("checking");
+// Whether the browser had a session when it was here last: its page is then shown before the engine has confirmed it.
+const hadSession = stored<"yes" | "no">("sortie.session", "no");
+const hasCode = location.hash.includes("code=");
+
+export const session = signal<SessionState>(hadSession.value === "yes" && !hasCode ? "signed-in" : "checking");
+effect(() => void (session.value !== "checking" && (hadSession.value = session.value === "signed-in" ? "yes" : "no")));
 /** Whether the session ended while the page was open. */
 export const hasExpired = signal(false);
 export const me = signal<Api.OrganizationInfo | undefined>(undefined);
@@ -12,7 +24,7 @@ export const me = signal<Api.OrganizationInfo | undefined>(undefined);
 export const isAdmin = () => me.value !== undefined && me.value.role !== "member";
 
 onSignedOut(() => {
-  hasExpired.value = session.value === "signed-in";
+  hasExpired.value ||= session.value === "signed-in";
   session.value = "signed-out";
   me.value = undefined;
 });
@@ -46,12 +58,6 @@ export async function signOut() {
 }
 
 export type Theme = "system" | "light" | "dark";
-
-const stored = <Value extends string>(name: string, fallback: Value) => {
-  const setting = signal((localStorage.getItem(name) as Value | null) ?? fallback);
-  effect(() => localStorage.setItem(name, setting.value));
-  return setting;
-};
 
 export const theme = stored<Theme>("sortie.theme", "system");
 /** Whether single keys are shortcuts. */

@@ -1,7 +1,7 @@
 // Data of the development server: an installation with a few runs, as the engine would answer.
 import { ANSWER, failed, interrupted, invoices, invoicesDone, many, recorded, timedOut } from "./events.mjs";
 
-const id = (prefix, tail) => `${prefix}_01m811fq27ec1bm7gm628ew${tail}`.slice(0, prefix.length + 27).padEnd(prefix.length + 27, "0");
+const id = (prefix, tail) => `${prefix}_01m811fq27ec1bm7gm628e${tail}`.slice(0, prefix.length + 27).padEnd(prefix.length + 27, "0");
 export const ids = {
   live: id("run", "saw0"),
   done: id("run", "aa11"),
@@ -94,7 +94,7 @@ export function world(now) {
     run(id("run", "dg00"), "succeeded", 3700, 18.9, 14_000, { workflow: "hourly-digest", title: "Summarize the day for the team", tags: ["digest"], ...haiku }),
     run(id("run", "cx00"), "cancelled", 3900, 4, 0, { title: "Rename the columns of orders.csv", model: "runbook" }),
     run(ids.done, "succeeded", 7300, 45.66, 204_000, { ...triage, title: "Match last week’s invoices with orders", output: ANSWER, usage, artifacts: invoicesDone.filter(([, type]) => type === "artifact").map(([, , data]) => data) }),
-    run(ids.retention, "succeeded", 7600, 3, 4000, { zero_data_retention: true, output_available: true, output_expires_at: at(-3000), ...haiku }),
+    run(ids.retention, "succeeded", 7600, 3, 4000, { zero_data_retention: true, output_available: true, output_expires_at: at(-3000), usage, ...haiku }),
     run(ids.hostile, "succeeded", 8000, 1, 900, { title: '<img src=x onerror="alert(1)"> \u202Etxt', output: HOSTILE, ...haiku }),
     run(ids.many, "succeeded", 9000, 60, 310_000, { workflow: "crawl-docs", title: "Read ten thousand pages", tags: ["docs"], ...sonnet }),
     router("sr38", 8838, 9100, 2.4),
@@ -115,7 +115,10 @@ export function world(now) {
   return {
     runs,
     scripts,
-    definitions: { default: { request, requires_credentials: [] } },
+    definitions: {
+      default: { request, requires_credentials: [] },
+      [ids.live]: { request: { ...request, model: "claude-sonnet-5-5", prompt: PROMPT.replace("list what differs in a table", "check what differs together, one by one") }, requires_credentials: ["erp"] },
+    },
     me: { organization_id: "org_01kafs6w1cefkstv6qr1ptb0mp", organization_name: "Example Inc.", role: "admin", mode: "self-hosted", compute_micros_per_second: 0, default_max_cost_micros: 1_000_000, key_id: "key_01kafs6w1cefkstv6qr1ptb0mp", key_name: "ops", version: "0.4.0", features: ["console"] },
     models: {
       default_model: "claude-sonnet-5-5",

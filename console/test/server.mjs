@@ -153,7 +153,7 @@ export function startServer({ port = 0, now = Date.now(), isStill = false, isEmp
       response.setHeader("Set-Cookie", "sortie-dev=1; HttpOnly; SameSite=Strict; Path=/");
       return json(response, 201, {});
     }
-    if (!request.headers.cookie?.includes("sortie-dev=1")) return refuse(response, 401, "unauthorized", "sign in first");
+    if (data.isRevoked || !request.headers.cookie?.includes("sortie-dev=1")) return refuse(response, 401, "unauthorized", "sign in first");
     if (path === "/console/sessions/current") {
       response.setHeader("Set-Cookie", "sortie-dev=; Max-Age=0; Path=/");
       return json(response, 204);
@@ -188,7 +188,7 @@ export function startServer({ port = 0, now = Date.now(), isStill = false, isEmp
     server.listen(port, "127.0.0.1", () => {
       const origin = `http://127.0.0.1:${server.address().port}`;
       if (!isQuiet) console.log(`${origin}/console/ with any key that begins with stk_`);
-      resolve({ origin, requests, ids, close: () => server.closeAllConnections() ?? server.close() });
+      resolve({ origin, requests, ids, data, cut: () => server.closeAllConnections(), close: () => server.closeAllConnections() ?? server.close() });
     });
   });
 }

@@ -140,12 +140,14 @@ export function addEvent(fold: Fold, event: RunEvent) {
 
 /** Adds a message of a live stream that is not recorded. */
 export function addLive(fold: Fold, message: LiveMessage, now: number) {
+  // The model began after what was recorded last, also for a page that was opened later.
+  const start = fold.last || now;
   switch (message.type) {
     case "message_start":
-      fold.live = { ...message.data, start: now, text: "" };
+      fold.live = { ...message.data, start, text: "" };
       return;
     case "message_delta":
-      if (fold.live?.step !== message.data.step) fold.live = { model: "", step: message.data.step, start: now, text: "" };
+      if (fold.live?.step !== message.data.step) fold.live = { model: "", step: message.data.step, start, text: "" };
       fold.live.text += message.data.text;
       return;
     case "tool_output":

@@ -1,5 +1,8 @@
 // Maps times of a run to 0..1. Long stretches without any work are drawn as a short break.
-import type { Span } from "./fold.ts";
+export interface Stretch {
+  start: number;
+  end?: number | undefined;
+}
 
 export interface Scale {
   at(time: number): number;
@@ -20,7 +23,7 @@ interface Piece {
 }
 
 /** Stretches in which nothing happens, longer than a fifth of the whole. */
-function gapsOf(spans: Span[], start: number, end: number): [number, number][] {
+function gapsOf(spans: Stretch[], start: number, end: number): [number, number][] {
   const gaps: [number, number][] = [];
   let busy = start;
   for (const span of [...spans].sort((a, b) => a.start - b.start)) {
@@ -32,7 +35,7 @@ function gapsOf(spans: Span[], start: number, end: number): [number, number][] {
   return gaps;
 }
 
-export function timeScale(spans: Span[], start: number, end: number): Scale {
+export function timeScale(spans: Stretch[], start: number, end: number): Scale {
   const whole = Math.max(1, end - start);
   const pieces: Piece[] = [];
   let from = start;

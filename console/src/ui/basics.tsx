@@ -99,10 +99,11 @@ export function Meter({ label, used, held = 0, whole }: { label: string; used: n
   );
 }
 
-export const Empty = ({ icon, title, children }: { icon: IconName; title: string; children?: ComponentChildren }) => (
+/** Says that there is nothing, and what to do. With `isPage` it is all that the page has. */
+export const Empty = ({ icon, title, isPage, children }: { icon: IconName; title: string; isPage?: boolean; children?: ComponentChildren }) => (
   <div class="empty">
     <span class="glyph line"><Icon name={icon} /></span>
-    <h2>{title}</h2>
+    {isPage ? <h1>{title}</h1> : <h2>{title}</h2>}
     {children}
   </div>
 );

@@ -130,7 +130,7 @@ export function Menu({ label, items, children, class: className = "btn ghost ico
   };
   return (
     <div class="menu" ref={ref} onKeyDown={onKeyDown}>
-      <button type="button" class={className} aria-haspopup="menu" aria-expanded={isOpen} aria-label={label} title={label} onClick={() => setOpen(!isOpen)}>
+      <button type="button" class={className} aria-haspopup="menu" aria-expanded={isOpen} {...(className.includes("icon") && { "aria-label": label, title: label })} onClick={() => setOpen(!isOpen)}>
         {children}
       </button>
       {isOpen && (

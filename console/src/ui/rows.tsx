@@ -49,9 +49,8 @@ export function Rows<Row>({ rows, rowHeight, label, render, isFollowing = false,
   return (
     <div
       class="rows"
-      role="table"
+      {...(rows.length > 0 ? { role: "table", "aria-rowcount": rows.length } : { role: "group" })}
       aria-label={label}
-      aria-rowcount={rows.length}
       tabIndex={0}
       ref={ref as Ref<HTMLDivElement>}
       onScroll={(event) => {
@@ -61,7 +60,7 @@ export function Rows<Row>({ rows, rowHeight, label, render, isFollowing = false,
       onWheel={(event) => event.deltaY < 0 && onScrollAway?.()}
       onTouchMove={() => onScrollAway?.()}
     >
-      <div class="rows-all" role="rowgroup" style={{ height: `${rows.length * rowHeight}px` }}>
+      <div class="rows-all" role={rows.length > 0 ? "rowgroup" : "presentation"} style={{ height: `${rows.length * rowHeight}px` }}>
         <div class="rows-seen" role="presentation" style={{ transform: `translateY(${first * rowHeight}px)` }}>
           {rows.slice(first, last).map((row, index) => render(row, first + index))}
         </div>

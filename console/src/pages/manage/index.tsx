@@ -1,1 +1,10 @@
-export const NewRunPage = () => null; export const ComparePage = () => null;
+// Pages that manage what runs need.
+export { BudgetsPage } from "./budgets.tsx";
+export { ConnectionsPage } from "./connections.tsx";
+export { DeliveriesPage } from "./deliveries.tsx";
+export { KeysPage } from "./keys.tsx";
+export { ModelsPage } from "./models.tsx";
+export { SchedulesPage } from "./schedules.tsx";
+export { UsagePage } from "./usage.tsx";
+export { WorkflowPage } from "./workflow.tsx";
+export { WorkflowsPage } from "./workflows.tsx";

@@ -33,11 +33,11 @@ export function Answer({ run, fold, request, output, artifacts }: AnswerProps) {
       {prompt !== undefined && (
         <section class="card">
           <header><h2>{texts.prompt}</h2><span class="gap" /><CopyButton text={() => prompt} /></header>
-          <div class={`text prompt ${prompt.length > LONG_PROMPT ? "long" : ""}`} tabIndex={prompt.length > LONG_PROMPT ? 0 : -1}>{visible(prompt)}</div>
+          <div class={`text prompt ${prompt.length > LONG_PROMPT ? "long" : ""}`} tabIndex={0}>{visible(prompt)}</div>
         </section>
       )}
       {request?.input !== undefined && (
-        <section class="card">
+        <section class="card input-card">
           <header><h2>{texts.input}</h2></header>
           <div class="text"><Json value={request.input} label={texts.input} /></div>
         </section>
@@ -52,7 +52,7 @@ export function Answer({ run, fold, request, output, artifacts }: AnswerProps) {
           ) : isWorking ? (
             <p class="sub">{fold.live?.text ? visible(fold.live.text.slice(-2000)) : texts.waiting} <Button kind="ghost" onClick={() => setQuery({ tab: "trace" })}>{texts.toTrace}</Button></p>
           ) : (
-            <p class="dim">{texts.none}</p>
+            <p class="dim">{run.zero_data_retention && run.output_available ? texts.unread : texts.none}</p>
           )}
         </div>
       </section>

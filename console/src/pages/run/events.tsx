@@ -12,7 +12,8 @@ import { select, selectedEvent } from "./view.ts";
 
 const ROW = 28;
 
-export function Events({ fold }: { fold: Fold }) {
+/** Events are added to the fold in place; `version` changes with them. */
+export function Events({ fold }: { fold: Fold; version: number }) {
   const [text, setText] = useState("");
   const wanted = text.toLowerCase();
   const rows = wanted ? fold.events.filter(({ type, data }) => type.includes(wanted) || JSON.stringify(data).toLowerCase().includes(wanted)) : fold.events;

@@ -118,12 +118,20 @@ export function Chips({ run }: { run: Api.Run }) {
   );
 }
 
+/** Tokens and calls: those of the events, or of the run where its events are gone. */
+function figuresOf({ usage }: Api.Run, fold: Fold) {
+  if (fold.events.length || !usage) return { input: fold.inputTokens, cached: fold.cachedTokens, output: fold.outputTokens, models: fold.modelCalls, tools: fold.toolCalls };
+  const { input_tokens: fresh, cache_read_tokens: cached, cache_write_tokens: written } = usage;
+  return { input: fresh + cached + written, cached, output: usage.output_tokens, models: usage.model_calls, tools: usage.tool_calls };
+}
+
 export function Facts({ run, fold, now }: { run: Api.Run; fold: Fold; now: number }) {
   const started = Date.parse(run.started_at ?? "") || fold.spans[0]?.end || fold.start || now;
   const ended = Date.parse(run.finished_at ?? "") || now;
   const cost = Math.max(run.cost_micros ?? 0, isFinal(run.status) ? 0 : fold.costMicros);
   const artifacts = run.artifacts ?? fold.spans.flatMap(({ event }) => (event.type === "artifact" ? [event.data] : []));
   const facts = texts.facts;
+  const used = figuresOf(run, fold);
   return (
     <dl class="facts">
       <div>
@@ -137,9 +145,9 @@ export function Facts({ run, fold, now }: { run: Api.Run; fold: Fold; now: numbe
           <Meter label={texts.costMeter} used={cost} whole={run.max_cost_micros} />
         </dd>
       </div>
-      <div><dt>{facts.tokens}</dt><dd>{count(fold.inputTokens)} <small>{texts.tokensIn(percent(fold.cachedTokens, fold.inputTokens))}</small></dd></div>
-      <div><dt>{facts.output}</dt><dd>{count(fold.outputTokens)} <small>{texts.tokensOut}</small></dd></div>
-      <div><dt>{facts.calls}</dt><dd>{count(fold.modelCalls)} <small>{texts.calls(fold.toolCalls)}</small></dd></div>
+      <div><dt>{facts.tokens}</dt><dd>{count(used.input)} <small>{texts.tokensIn(percent(used.cached, used.input))}</small></dd></div>
+      <div><dt>{facts.output}</dt><dd>{count(used.output)} <small>{texts.tokensOut}</small></dd></div>
+      <div><dt>{facts.calls}</dt><dd>{count(used.models)} <small>{texts.calls(used.tools)}</small></dd></div>
       <div><dt>{facts.artifacts}</dt><dd>{artifacts.length} {artifacts.length > 0 && <small>{bytes(artifacts.reduce((sum, { size }) => sum + size, 0))}</small>}</dd></div>
     </dl>
   );

@@ -61,7 +61,7 @@ function TraceTab({ state, contextWindow }: { state: RunState; contextWindow: nu
   const [seen, setSeen] = useState<number>();
   const [tab, setTab] = useState<InspectorTab>("call");
   const rows = useMemo(() => rowsOf(fold, collapsed, filter, now), [version, collapsed, location.search]);
-  const whole = useMemo(() => timeScale(fold.spans, start, end), [version, end]);
+  const whole = useMemo(() => timeScale(fold.live ? [...fold.spans, { start: fold.live.start }] : fold.spans, start, end), [version, end]);
   const scale = useMemo(() => (filter.range ? timeScale([], ...filter.range) : whole), [whole, filter.range?.join()]);
   const chosen = selectedEvent();
   const selected = chosen === undefined ? undefined : spanOf(fold, chosen);
@@ -183,7 +183,6 @@ function useActions(state: RunState, request: Parameters<typeof copyAsCurl>[0] |
 
 export function RunPage({ id = "" }: { id?: string }) {
   const state = useRun(id);
-  state.version.value;
   const run = state.run.value;
   const { fold } = state;
   const definition = useDefinition(state);
@@ -199,7 +198,7 @@ export function RunPage({ id = "" }: { id?: string }) {
     return (
       <main class="main-inner">
         <Bar title={runText.title} parent={runsPlace} />
-        <div class="page">{error?.status === 404 ? <Empty icon="search" title={runText.notFound}><ButtonLink to="/runs">{t.common.toRuns}</ButtonLink></Empty> : error ? <ErrorBox error={error} retry={() => window.location.reload()} /> : <Skeleton rows={10} />}</div>
+        <div class="page">{error?.status === 404 ? <Empty isPage icon="search" title={runText.notFound}><ButtonLink to="/runs">{t.common.toRuns}</ButtonLink></Empty> : error ? <ErrorBox error={error} retry={() => window.location.reload()} /> : <Skeleton rows={10} />}</div>
       </main>
     );
   }
@@ -257,7 +256,7 @@ export function RunPage({ id = "" }: { id?: string }) {
         {tab === "answer" && <Answer run={shown} fold={fold} request={request} output={output} artifacts={artifacts} />}
         {tab === "trace" && <TraceTab state={state} contextWindow={contextWindow} />}
         {tab === "transcript" && <Transcript fold={fold} request={request} now={now} />}
-        {tab === "events" && <Events fold={fold} />}
+        {tab === "events" && <Events fold={fold} version={state.version.value} />}
         {tab === "files" && <Files run={id} request={request} artifacts={artifacts} />}
         {tab === "tools" && <Tools fold={fold} now={now} />}
         {tab === "definition" && <Definition definition={definition.data.value} error={definition.error.value} />}

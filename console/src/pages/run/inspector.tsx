@@ -17,7 +17,7 @@ export type InspectorTab = "call" | "output" | "json";
 
 const Part = ({ title, actions, children }: { title: string; actions?: ComponentChildren; children: ComponentChildren }) => (
   <section>
-    <h3>{title}<span class="gap" />{actions}</h3>
+    <h2>{title}<span class="gap" />{actions}</h2>
     {children}
   </section>
 );
@@ -102,7 +102,8 @@ function State({ span }: { span: Span }) {
   if (call?.status) return <Badge look={call.status < 400 ? "ok" : "bad"} icon={call.status < 400 ? "check" : "cross"}>{call.status}</Badge>;
   if (span.isFailed) return <Badge look="bad" icon="cross">{runText.error}</Badge>;
   if (span.end === undefined) return <Badge look="live">{runText.trace.running}</Badge>;
-  return span.kind === "tool" ? <Badge look="ok" icon="check">{runText.ok}</Badge> : null;
+  if (span.kind !== "tool" && span.kind !== "connection") return null;
+  return span.toolEnd ? <Badge look="ok" icon="check">{runText.ok}</Badge> : <Badge look="warn" icon="warning">{runText.noResult}</Badge>;
 }
 
 interface InspectorProps {

@@ -40,14 +40,14 @@ export function Transcript({ fold, request, now }: { fold: Fold; request: Api.Ru
     <div class="page transcript" tabIndex={0} role="group" aria-label={runText.tabs.transcript}>
       {request?.prompt !== undefined && (
         <article>
-          <h3>{texts.prompt}</h3>
+          <h2>{texts.prompt}</h2>
           <div class="text plain">{visible(request.prompt)}</div>
-          {request.input !== undefined && <><h3>{texts.input}</h3><Json value={request.input} label={texts.input} /></>}
+          {request.input !== undefined && <><h2>{texts.input}</h2><Json value={request.input} label={texts.input} /></>}
         </article>
       )}
       {turns.map((turn) => (
         <article key={turn.id}>
-          <h3>{texts.turn(turn.step)} <span class="dim num">{duration(lengthOf(turn, now))} · {money(turn.costMicros)}</span></h3>
+          <h2>{texts.turn(turn.step)} <span class="dim num">{duration(lengthOf(turn, now))} · {money(turn.costMicros)}</span></h2>
           {turn.thinking && <details><summary>{texts.thinking}</summary><AgentText text={turn.thinking} /></details>}
           {turn.text && <AgentText text={turn.text} />}
           <Calls spans={bySteps.get(turn.step) ?? []} now={now} />
@@ -55,7 +55,7 @@ export function Transcript({ fold, request, now }: { fold: Fold; request: Api.Ru
       ))}
       {fold.live && (
         <article>
-          <h3>{texts.turn(fold.live.step)} <span class="dim">{texts.writing}</span></h3>
+          <h2>{texts.turn(fold.live.step)} <span class="dim">{texts.writing}</span></h2>
           <div class="say live">{visible(fold.live.text)}</div>
         </article>
       )}

@@ -35,7 +35,7 @@ function useChoices() {
     };
     // Without the choices the page works as well: a filter then has no values to choose from.
     load().catch(() => undefined);
-  }, []);
+  }, [isAdmin()]);
   return choices;
 }
 

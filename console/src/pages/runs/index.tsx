@@ -149,7 +149,7 @@ export function RunsPage() {
       <div class="page">
         <h1 class="vh">{t.nav.runs}</h1>
         <FilterBar filters={filters} tags={tags} />
-        <section class="card runs">
+        <section class="card runs runs-list">
           <nav class="tabs" aria-label={t.runs.viewsLabel}>
             {(Object.keys(VIEWS) as View[]).map((one) => (
               <a key={one} href={href(`/runs?${toQuery(withView(filters, one))}`)} aria-current={one === view ? "page" : undefined}>{t.runs.views[one]}</a>

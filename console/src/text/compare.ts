@@ -1,0 +1,21 @@
+// Texts of the comparison of two runs.
+export const compareText = {
+  title: "Compare",
+  swap: "Swap",
+  copyLink: "Copy link",
+  figures: "Figures",
+  change: "Change",
+  a: "A",
+  b: "B",
+  rows: { duration: "Duration", cost: "Cost", input: "Input tokens", cached: "From cache", output: "Output tokens", models: "Model calls", tools: "Tool calls" },
+  definition: "Definition",
+  differ: (differing: number, all: number) => `${differing} of ${all} fields differ`,
+  same: "Both runs used the same definition.",
+  gone: "The definition of a run is not stored.",
+  answers: "Answers",
+  sameAnswers: "Both answers are the same.",
+  noAnswer: "no answer",
+  choose: "Choose two runs in the list, or add their IDs to the address: ?a=run_…&b=run_…",
+  chooseOther: "Compare with another run",
+  otherId: "Run ID",
+};

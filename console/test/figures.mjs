@@ -1,0 +1,61 @@
+// Measures the runs list and a run of 10,000 events: node test/figures.mjs [ROUNDS]
+import { startServer } from "./server.mjs";
+import { launch, openPage } from "./browser.mjs";
+
+const rounds = Number(process.argv[2] ?? 7);
+const figures = {};
+const note = (name, value) => (figures[name] ??= []).push(value);
+
+const server = await startServer();
+const browser = await launch();
+for (let round = 0; round < rounds; round += 1) {
+  const list = await openPage(browser, server);
+  await list.go("/runs");
+  await list.page.locator("tbody tr").first().waitFor();
+  note("first contentful paint, ms", await list.page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0].startTime));
+  note("first rows of the list, ms", await list.page.evaluate(() => performance.now()));
+  await list.context.close();
+
+  const { page, context, go } = await openPage(browser, server);
+  await page.addInitScript(() => {
+    const look = () => {
+      const rows = document.querySelector(".rows")?.getAttribute("aria-rowcount");
+      if (Number(rows) > 5000 && document.querySelector(".chip.state-ended")) globalThis.completeAt ??= performance.now();
+      else requestAnimationFrame(look);
+    };
+    requestAnimationFrame(look);
+  });
+  await go("/runs/@many?tab=trace");
+  await page.waitForFunction(() => globalThis.completeAt);
+  note("10,000 events to the complete trace, ms", await page.evaluate(() => globalThis.completeAt));
+  note("nodes", await page.evaluate(() => document.querySelectorAll("*").length));
+  const session = await context.newCDPSession(page);
+  await session.send("HeapProfiler.collectGarbage");
+  note("heap, MB", (await session.send("Runtime.getHeapUsage")).usedSize / 1e6);
+  const frames = await page.evaluate(
+    () =>
+      new Promise((resolve) => {
+        const box = document.querySelector(".rows");
+        const times = [];
+        const start = performance.now();
+        let last = start;
+        const step = (now) => {
+          times.push(now - last);
+          last = now;
+          box.scrollTop = (box.scrollHeight * (now - start)) / 2000;
+          if (now - start < 2000) requestAnimationFrame(step);
+          else resolve(times.slice(1).sort((a, b) => a - b));
+        };
+        requestAnimationFrame(step);
+      }),
+  );
+  note("frames while scrolling through all in 2 s, p95 ms", frames[Math.floor(frames.length * 0.95)]);
+  await context.close();
+}
+await browser.close();
+server.close();
+for (const [name, values] of Object.entries(figures)) {
+  values.sort((a, b) => a - b);
+  const text = (value) => (value < 100 ? value.toFixed(1) : Math.round(value));
+  console.log(`${name}: ${text(values[values.length >> 1])} [${text(values[0])}..${text(values.at(-1))}]`);
+}

@@ -1,0 +1,96 @@
+// Takes a picture of each page on fixed data and checks it with axe: node test/pictures.mjs [FOLDER [PAGE]]
+import axe from "axe-core";
+import { mkdirSync } from "node:fs";
+import { startServer } from "./server.mjs";
+import { launch, NOW, openPage } from "./browser.mjs";
+
+const press = (...keys) => async (page) => {
+  for (const key of keys) await page.keyboard.press(key);
+};
+const click = (name) => (page) => page.getByRole("button", { name, exact: true }).first().click();
+
+const PAGES = [
+  ["sign-in", "/runs", { isSignedIn: false }],
+  ["runs", "/runs"],
+  ["runs-filtered", "/runs?status=failed&status=timed_out&status=interrupted&since=24h"],
+  ["runs-selected", "/runs", { act: press("j", "x", "j", "x") }],
+  ["runs-empty", "/runs", { isEmpty: true }],
+  ["runs-no-match", "/runs?q=nothing"],
+  ["palette", "/runs", { act: press("Control+k") }],
+  ["shortcuts", "/runs", { act: press("?") }],
+  ["run-live", "/runs/@live?event=15"],
+  ["run-following", "/runs/@live"],
+  ["run-answer", "/runs/@done"],
+  ["run-trace", "/runs/@done?tab=trace"],
+  ["run-filter", "/runs/@done?tab=trace&failures="],
+  ["run-transcript", "/runs/@done?tab=transcript"],
+  ["run-events", "/runs/@done?tab=events&event=12"],
+  ["run-files", "/runs/@done?tab=files"],
+  ["run-tools", "/runs/@done?tab=tools"],
+  ["run-definition", "/runs/@done?tab=definition"],
+  ["run-deliveries", "/runs/@done?tab=deliveries"],
+  ["run-failed", "/runs/@failed"],
+  ["run-interrupted", "/runs/@interrupted"],
+  ["run-timed-out", "/runs/@timedOut"],
+  ["run-retention", "/runs/@retention"],
+  ["run-hostile", "/runs/@hostile"],
+  ["run-many", "/runs/@many?event=9000"],
+  ["run-missing", "/runs/run_00000000000000000000000000"],
+  ["new", "/runs/new"],
+  ["new-workflow", "/runs/new?workflow=invoice-triage"],
+  ["new-replay", "/runs/new?from=@done"],
+  ["compare", "/runs/compare?a=@done&b=@live"],
+  ["compare-choose", "/runs/compare?a=@done"],
+  ["workflows", "/workflows"],
+  ["workflow", "/workflows/invoice-triage"],
+  ["schedules", "/schedules"],
+  ["schedule-new", "/schedules?new=invoice-triage"],
+  ["connections", "/connections"],
+  ["connection-new", "/connections", { act: click("New connection") }],
+  ["connection-authorize", "/connections", { act: click("Authorize") }],
+  ["models", "/models"],
+  ["models-empty", "/models", { isEmpty: true }],
+  ["keys", "/keys"],
+  ["key-new", "/keys", { act: click("New key") }],
+  ["usage", "/usage"],
+  ["budgets", "/budgets"],
+  ["budgets-empty", "/budgets", { isEmpty: true }],
+  ["deliveries", "/deliveries"],
+  ["not-found", "/nowhere"],
+];
+
+const RULES = { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] };
+const folder = process.argv[2] ?? ".build/pictures";
+const wanted = process.argv[3];
+mkdirSync(folder, { recursive: true });
+const browser = await launch();
+let findings = 0;
+const servers = { full: await startServer({ now: NOW, isStill: true }), empty: await startServer({ now: NOW, isStill: true, isEmpty: true }) };
+for (const width of [1440, 390]) {
+  for (const scheme of ["light", "dark"]) {
+    for (const [name, path, { isSignedIn = true, isEmpty = false, act } = {}] of PAGES) {
+      if (wanted && name !== wanted) continue;
+      const server = isEmpty ? servers.empty : servers.full;
+      const { page, context, go, problems } = await openPage(browser, server, { width, scheme, isSignedIn, now: NOW, bypassCSP: true });
+      await go(path);
+      await page.waitForTimeout(250);
+      await page.clock.runFor(400);
+      await page.waitForTimeout(100);
+      await act?.(page);
+      await page.waitForTimeout(100);
+      await page.screenshot({ path: `${folder}/${name}-${scheme}-${width}.png` });
+      await page.evaluate(axe.source);
+      const { violations } = await page.evaluate((rules) => globalThis.axe.run(document, rules), RULES);
+      const excess = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      if (excess > 0) problems.push(`${excess} pixels too wide`);
+      for (const { id, nodes } of violations) problems.push(`${id}: ${nodes.map(({ html, any, all }) => `${html.slice(0, 160)} ${[...any, ...all][0]?.message ?? ""}`).slice(0, 3).join("\n    ")}`);
+      if (problems.length) console.log(`${name} ${scheme} ${width}\n  ${problems.join("\n  ")}`);
+      findings += problems.length;
+      await context.close();
+    }
+  }
+}
+await browser.close();
+for (const server of Object.values(servers)) server.close();
+console.log(`${findings} findings`);
+process.exitCode = findings ? 1 : 0;
