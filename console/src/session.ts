@@ -9,7 +9,7 @@ const stored = <Value extends string>(name: string, fallback: Value) => {
   return setting;
 };
 
-export type SessionState = "checking" | "signed-out" | "signed-in";
+type SessionState = "checking" | "signed-out" | "signed-in";
 
 // Whether the browser had a session when it was here last: its page is then shown before the engine has confirmed it.
 const hadSession = stored<"yes" | "no">("sortie.session", "no");

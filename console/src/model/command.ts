@@ -7,7 +7,7 @@ interface Request {
 }
 
 /** Quotes a word for the shell. */
-export const quote = (word: string) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);
+const quote = (word: string) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);
 
 export function curl({ method, path, body }: Request, origin: string): string {
   const parts = ["curl -sS --fail-with-body"];

@@ -24,28 +24,27 @@ export function age(ms: number): string {
   return seconds < 86_400 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86_400)} d`;
 }
 
-const clockFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
-const dateFormat = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
-const yearFormat = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
-
-export const clock = (time: number | string) => clockFormat.format(new Date(time));
-
-export function dateTime(time: string, now = Date.now()): string {
-  const date = new Date(time);
-  return (Math.abs(now - date.getTime()) < 300 * 86_400_000 ? dateFormat : yearFormat).format(date);
+/** A date format that is made when it is used first: making one takes long. */
+function lazyFormat(options: Intl.DateTimeFormatOptions): (time: number | string) => string {
+  let format: Intl.DateTimeFormat | undefined;
+  return (time) => (format ??= new Intl.DateTimeFormat("en-GB", options)).format(new Date(time));
 }
+
+const minutes: Intl.DateTimeFormatOptions = { hour: "2-digit", minute: "2-digit" };
+const dateOfYear = lazyFormat({ day: "numeric", month: "short", ...minutes });
+const dateWithYear = lazyFormat({ day: "numeric", month: "short", year: "numeric", ...minutes });
+
+export const clock = lazyFormat({ ...minutes, second: "2-digit", fractionalSecondDigits: 3 });
+
+const DAYS_WITHOUT_YEAR = 300;
+
+export const dateTime = (time: string, now = Date.now()) => (Math.abs(now - Date.parse(time)) < DAYS_WITHOUT_YEAR * 86_400_000 ? dateOfYear : dateWithYear)(time);
 
 /** "in 39 min", or the date if that is more than a day away. */
 export function until(time: string, now: number): string {
   const ms = Date.parse(time) - now;
   if (ms <= 0) return "now";
   return ms < 86_400_000 ? `in ${age(Math.max(ms, 2000))}` : dateTime(time, now);
-}
-
-/** The value of `<input type="datetime-local">`, in local time. */
-export function localInput(time: string): string {
-  const date = new Date(time);
-  return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }
 
 /** "512 B", "14.2 KB", "2 MB". */

@@ -6,7 +6,6 @@ export const newText = {
   prompt: "Prompt",
   promptPlaceholder: "What should the agent do?",
   promptHint: "The whole task. The agent sees this, the input and the files.",
-  promptOverride: "Prompt",
   promptOverrideHint: "Replaces the saved prompt. Leave it empty to keep that.",
   workflow: "Workflow",
   workflowChoose: "Choose a workflow",
@@ -16,7 +15,6 @@ export const newText = {
   load: "Load",
   replaying: (id: string) => `Replay of ${id}`,
   input: "Input",
-  inputFromSchema: "from its schema",
   inputHint: "Any JSON. The agent gets it as data.",
   form: "Form",
   json: "JSON",
@@ -72,6 +70,4 @@ export const newText = {
   nothing: "Enter a prompt or choose a workflow.",
   original: "Original run",
   open: "Open run",
-  refused: "The engine refused the request",
-  paid: "Add credits or lower the budget.",
 };

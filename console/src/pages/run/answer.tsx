@@ -22,7 +22,7 @@ interface AnswerProps {
   artifacts: Artifact[];
 }
 
-export const AgentOutput = ({ text }: { text: string }) => (prettyJson(text) === undefined ? <AgentText text={text} /> : <Code text={text} label={texts.answer} class="tall" />);
+const AgentOutput = ({ text }: { text: string }) => (prettyJson(text) === undefined ? <AgentText text={text} /> : <Code text={text} label={texts.answer} class="tall" />);
 
 export function Answer({ run, fold, request, output, artifacts }: AnswerProps) {
   const prompt = request?.prompt;

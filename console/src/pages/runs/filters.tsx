@@ -14,7 +14,7 @@ import { useKeys } from "../../ui/keys.ts";
 const STATUSES = [...IN_FLIGHT.filter((status) => status !== "reserving"), ...FINAL];
 const TYPING_MS = 250;
 
-export const setFilters = (filters: RunFilters) => setSearch(toQuery(filters), { replace: false });
+const setFilters = (filters: RunFilters) => setSearch(toQuery(filters), { replace: false });
 
 function Filter({ name, icon, value, shown, options, onChoose }: { name: string; icon: IconName; value: string; shown?: string; options: [string, string][]; onChoose: (value: string) => void }) {
   const items = [{ label: t.common.any, isChecked: value === "", act: () => onChoose("") }, ...options.map(([one, label]) => ({ label, isChecked: one === value, act: () => onChoose(one) }))];
