@@ -150,7 +150,7 @@ export function world(now) {
       last_run_at: at(1260 * (index + 1)), last_run_id: last === "failed" ? ids.failed : ids.done, ...more,
     })),
     connections: [
-      { name: "erp", type: "http", url: "https://erp.example.com/api", auth: { type: "bearer" }, headers: [], allowed_methods: ["GET"], status: "ready", used_by: ["invoice-triage"], description: "Orders and suppliers", created_at: at(9e6), updated_at: at(9e5) },
+      { name: "erp", type: "http", url: "https://erp.example.com/api", auth: { type: "bearer" }, headers: [], allowed_methods: ["GET"], status: "ready", description: "Orders and suppliers", created_at: at(9e6), updated_at: at(9e5) },
       { name: "crm", type: "mcp", url: "https://mcp.crm.example.com/mcp", auth: { type: "oauth" }, headers: [], status: "needs_authorization", error: "nobody has authorized it yet", created_at: at(9e6), updated_at: at(9e5) },
       { name: "shop", type: "http", url: "https://shop.example.com/api", auth: { type: "header" }, headers: ["X-Shop"], status: "error", error: "answered 403", created_at: at(9e6), updated_at: at(9e5) },
     ],
@@ -165,8 +165,8 @@ export function world(now) {
       { scope: "workflow:price-watch", period: "day", limit_micros: 5e6, spent_micros: 4.31e6, held_micros: 0.25e6, available_micros: 0.44e6, resets_at: at(-40_000), created_at: at(9e6), updated_at: at(9e5) },
     ],
     deliveries: [
-      { run_id: ids.failed, receiver: "hooks.example.com", state: "waiting", attempts: 3, last_at: at(30), next_at: at(-10), status: 502, error: "answered 502" },
-      { run_id: ids.timedOut, receiver: "ops.example.com", state: "failed", attempts: 12, last_at: at(3600), error: "connection refused" },
+      { run_id: ids.failed, receiver: "hooks.example.com:443", state: "retrying", attempts: 3, last_attempt_at: at(30), next_at: at(-10), status: 502, error: "answered 502" },
+      { run_id: ids.timedOut, receiver: "ops.example.com:443", state: "abandoned", attempts: 12, last_attempt_at: at(3600), error: "connection refused" },
     ],
     files: [
       { id: "file_01kafs6w1cefkstv6qr1ptb0mp", name: "2026-w47.csv", size: 41_210, content_type: "text/csv", sha256: "a".repeat(64), created_at: at(9e5) },

@@ -12,7 +12,7 @@ const click = (name) => (page) => page.getByRole("button", { name, exact: true }
 const PAGES = [
   ["sign-in", "/runs", { isSignedIn: false }],
   ["runs", "/runs"],
-  ["runs-filtered", "/runs?status=failed&status=timed_out&status=interrupted&since=24h"],
+  ["runs-filtered", "/runs?status=failed,timed_out,interrupted&since=24h"],
   ["runs-selected", "/runs", { act: press("j", "x", "j", "x") }],
   ["runs-empty", "/runs", { isEmpty: true }],
   ["runs-no-match", "/runs?q=nothing"],

@@ -65,7 +65,7 @@ async function streamRun(run, events, request, response, isStill) {
 
 function matches(run, query) {
   const has = (name, value) => !query.get(name) || query.get(name) === value;
-  const statuses = query.getAll("status");
+  const statuses = query.get("status")?.split(",") ?? [];
   const text = (query.get("q") ?? "").toLowerCase();
   return (
     (statuses.length === 0 || statuses.includes(run.status)) &&
@@ -102,10 +102,10 @@ export function startServer({ port = 0, now = Date.now(), isStill = false, isEmp
       const limit = Number(query.get("limit") ?? 100);
       return json(response, 200, { items: found.slice(first, first + limit), next_cursor: found.length > first + limit ? String(first + limit) : "" });
     }
-    if (id === "cancel" || id === "replay") {
-      const query = new URLSearchParams(Object.entries(body).flatMap(([name, value]) => (Array.isArray(value) ? value.map((one) => [name, one]) : [[name, String(value)]])));
-      const matched = data.runs.filter((run) => matches(run, query) && (id === "replay" || !run.finished_at)).length;
-      return json(response, 200, { matched, done: body.dry_run ? 0 : matched, failed: 0, next_cursor: "" });
+    if (id === "cancel") {
+      if (![...query.keys()].some((name) => !["limit", "cursor", "dry_run"].includes(name))) return refuse(response, 400, "invalid_request", "at least one filter is required");
+      const matched = data.runs.filter((run) => matches(run, query) && !run.finished_at).length;
+      return json(response, 200, { matched, cancelled: query.has("dry_run") ? 0 : matched, next_cursor: "" });
     }
     const run = data.runs.find((one) => one.id === id);
     if (!run) return refuse(response, 404, "not_found", "no such run");
@@ -158,9 +158,14 @@ export function startServer({ port = 0, now = Date.now(), isStill = false, isEmp
       response.setHeader("Set-Cookie", "sortie-dev=; Max-Age=0; Path=/");
       return json(response, 204);
     }
+    if (data.refusal) {
+      response.setHeader("Retry-After", "2");
+      return refuse(response, ...data.refusal);
+    }
     if (path === "/me") return json(response, 200, data.me);
     if (path === "/models") return json(response, 200, data.models);
     if (area === "runs") return runs(method, path.slice("/runs".length), url.searchParams, request, response, body);
+    if (path === "/workflows" && method === "GET") return json(response, 200, data.workflows.map(({ connections = {}, files: _files, ...rest }) => ({ ...rest, connections: Object.keys(connections) })));
     if (area === "workflows") return named(data.workflows, "name", method, name, body, response);
     if (area === "connections" && name === "catalog") return json(response, 200, data.catalog);
     if (area === "connections" && action === "test") return json(response, 200, { status: "ready", detail: "answered 200", http_status: 200, duration_ms: 84 });

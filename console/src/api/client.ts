@@ -1,7 +1,7 @@
 // Calls of the API. The session is in a cookie that scripts cannot read.
-import type { Operations } from "./schema";
+import type { Operations } from "./types.ts";
 
-export type * as Api from "./schema";
+export type * as Api from "./types.ts";
 
 /** Addresses of the console and of the API: those of one organization on a hosted deployment. */
 const organization = /^\/console\/o\/([^/]+)/.exec(location.pathname)?.[1];

@@ -27,13 +27,13 @@ export const VIEWS: Record<View, Partial<RunFilters>> = {
 
 export const fromQuery = (query: URLSearchParams): RunFilters => ({
   ...(Object.fromEntries(TEXTS.map((name) => [name, query.get(name) ?? ""])) as Record<(typeof TEXTS)[number], string>),
-  status: query.getAll("status"),
+  status: query.get("status")?.split(",") ?? [],
 });
 
 export function toQuery(filters: Partial<RunFilters>): URLSearchParams {
   const query = new URLSearchParams();
   for (const name of TEXTS) if (filters[name]) query.set(name, filters[name]);
-  for (const status of filters.status ?? []) query.append("status", status);
+  if (filters.status?.length) query.set("status", filters.status.join(","));
   return query;
 }
 

@@ -1,7 +1,7 @@
 // The frame: sidebar, tabs of the phone, bar with the page's actions, palette and shortcuts.
 import { signal } from "@preact/signals";
 import { Fragment, type ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api/client.ts";
 import { href, navigate, path } from "../router.ts";
 import { isAdmin, me, signOut, singleKeys, theme, type Theme } from "../session.ts";
@@ -63,10 +63,21 @@ function accountItems(showShortcuts: () => void): (MenuItem | string)[] {
   ];
 }
 
+/** Moves the focus to the content of a page that was opened by a link, for readers of a screen and for the keyboard. */
+function useFocusOnPages() {
+  const current = path.value;
+  const before = useRef(current);
+  useEffect(() => {
+    if (before.current !== current) document.getElementById("content")?.focus({ preventScroll: true });
+    before.current = current;
+  }, [current]);
+}
+
 export function Frame({ children }: { children: ComponentChildren }) {
   const [isSearching, setSearching] = useState(false);
   const [hasShortcuts, setShortcuts] = useState(false);
   useKeys({ "mod+k": () => setSearching(true), n: () => navigate("/runs/new"), "?": () => setShortcuts(true) });
+  useFocusOnPages();
   const account = accountItems(() => setShortcuts(true));
   const { organization_name: organization, key_name: key, version } = me.value ?? {};
   const phone: Place[] = [work[0]!, { to: "/runs/new", icon: "plus", name: t.nav.new }, work[1]!, work[2]!];

@@ -34,6 +34,19 @@ export function SignIn() {
     setBusy(false);
   };
 
+  const provider = typeof info === "object" ? info.sign_in_url : undefined;
+  // People of a hosted deployment sign in on its own pages.
+  if (typeof info === "object" && info.mode === "hosted" && provider) {
+    return (
+      <main class="gate">
+        <section class="card">
+          <span class="mark large"><Icon name="mark" /></span>
+          <div><h1>{t.signIn.title}</h1><p class="sub">{hasExpired.value ? t.signIn.expired : ""}</p></div>
+          <a class="btn primary wide-button" href={provider}>{t.signIn.submit}</a>
+        </section>
+      </main>
+    );
+  }
   const engine = info === "silent" ? t.signIn.noAnswer : info && t.signIn.engine(info.version, info.mode);
   return (
     <main class="gate">
@@ -54,7 +67,7 @@ export function SignIn() {
           hint={<>{t.signIn.hint.before}<code class="mono">{t.signIn.hint.command}</code>{t.signIn.hint.after}</>}
         />
         <Button type="submit" kind="primary" class="wide-button" disabled={isBusy}>{isBusy ? t.signIn.busy : t.signIn.submit}</Button>
-        {typeof info === "object" && info.sign_in_url && <a class="btn wide-button" href={info.sign_in_url}>{t.signIn.provider}</a>}
+        {provider && <a class="btn wide-button" href={provider}>{t.signIn.provider}</a>}
         {engine && <p class={`engine dim ${info === "silent" ? "bad" : ""}`}><span class="dot" />{engine}</p>}
       </form>
     </main>

@@ -121,6 +121,7 @@ export const t = {
     confirmCancel: (count: number) => `Cancel ${plural(count, "run")}? What they did through connections is not undone.`,
     confirmReplay: (count: number) => `Start ${plural(count, "run")} again, each with the definition that it used?`,
     nothingMatches: "No run matches.",
+    tooManyReplays: (most: number) => `More than ${most} runs match. Narrow the filters.`,
     done: (done: number, failed: number) => `${plural(done, "run")} done${failed ? `, ${failed} refused` : ""}`,
     noModelTitle: "No model is configured",
     noModel: "Only the offline model is available. Set one of these keys in the engine’s environment and restart it:",

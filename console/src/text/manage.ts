@@ -167,9 +167,9 @@ export const manageText = {
   },
   deliveries: {
     title: "Deliveries",
-    states: { waiting: "Waiting", failed: "Failed", delivered: "Delivered" } as Record<string, string>,
+    states: { pending: "Pending", retrying: "Retrying", abandoned: "Abandoned", delivered: "Delivered" } as Record<string, string>,
     filter: "State",
-    open: "Failed and waiting",
+    open: "Not delivered",
     columns: { state: "State", run: "Run", receiver: "Receiver", attempts: "Attempts", last: "Last result", next: "Next" },
     emptyTitle: "Every callback has arrived",
     empty: "Callbacks that fail or wait appear here.",

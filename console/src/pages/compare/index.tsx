@@ -122,7 +122,7 @@ function Choose({ a }: { a: string }) {
   const [id, setId] = useState("");
   const others = useResource(a, async (signal) => {
     const { workflow } = await readRun(a, signal);
-    const page = (await call("GET /v1/runs", { query: new URLSearchParams({ limit: "12", ...(workflow && { workflow }) }), signal })) as Api.RunPage;
+    const page = await call("GET /v1/runs", { query: { limit: 12, workflow }, signal });
     return page.items.filter((run) => run.id !== a);
   });
   const choose = (other: string) => navigate(`/runs/compare?a=${other}&b=${a}`, { replace: true });

@@ -87,8 +87,8 @@ function Authorize({ name, onClose, onDone }: { name: string; onClose: () => voi
   );
 }
 
-function Card({ connection, onEdit, onAuthorize, onChanged }: { connection: Api.Connection; onEdit: () => void; onAuthorize: () => void; onChanged: () => void }) {
-  const { name, status, type, url, error, auth, allowed_methods: methods, used_by: users, description } = connection;
+function Card({ connection, users, onEdit, onAuthorize, onChanged }: { connection: Api.Connection; users: string[]; onEdit: () => void; onAuthorize: () => void; onChanged: () => void }) {
+  const { name, status, type, url, error, auth, allowed_methods: methods, description } = connection;
   const [result, setResult] = useState<string>();
   const [look, icon] = LOOKS[status];
   const test = () => {
@@ -113,7 +113,7 @@ function Card({ connection, onEdit, onAuthorize, onChanged }: { connection: Api.
         <div class="row-of">
           <Button onClick={test}>{texts.test}</Button>
           {auth.type === "oauth" && isAdmin() && <Button icon="link" kind={status === "ready" ? "ghost" : "primary"} onClick={onAuthorize}>{texts.authorize}</Button>}
-          <span class="dim t">{result ?? (users?.length ? texts.usedBy(users.join(", ")) : "")}</span>
+          <span class="dim t">{result ?? (users.length ? texts.usedBy(users.join(", ")) : "")}</span>
         </div>
       </div>
     </section>
@@ -123,6 +123,8 @@ function Card({ connection, onEdit, onAuthorize, onChanged }: { connection: Api.
 export function ConnectionsPage() {
   const connections = useResource("connections", (signal) => call("GET /v1/connections", { signal }));
   const catalogue = useResource("catalog", (signal) => call("GET /v1/connections/catalog", { signal }));
+  const workflows = useResource("workflows", (signal) => call("GET /v1/workflows", { query: { detail: true }, signal })).data.value ?? [];
+  const usersOf = (name: string) => workflows.filter(({ connections: used }) => used?.includes(name)).map((workflow) => workflow.name);
   const [edited, setEdited] = useState<{ start: Start; isSaved: boolean }>();
   const [authorized, setAuthorized] = useState<string>();
   const names = new Set(connections.data.value?.map(({ name }) => name));
@@ -138,7 +140,7 @@ export function ConnectionsPage() {
               <section class="card"><Empty icon="plug" title={texts.emptyTitle}><p class="sub">{texts.empty}</p></Empty></section>
             ) : (
               <div class="g3">
-                {all.map((connection) => <Card key={connection.name} connection={connection} onChanged={connections.reload} onEdit={() => setEdited({ start: connection, isSaved: true })} onAuthorize={() => setAuthorized(connection.name)} />)}
+                {all.map((connection) => <Card key={connection.name} connection={connection} users={usersOf(connection.name)} onChanged={connections.reload} onEdit={() => setEdited({ start: connection, isSaved: true })} onAuthorize={() => setAuthorized(connection.name)} />)}
               </div>
             )
           }

@@ -12,11 +12,12 @@ import { Bar } from "../frame.tsx";
 import { attempt } from "./common.tsx";
 
 const texts = manageText.deliveries;
-const LOOKS = { delivered: ["ok", "check"], waiting: ["warn", "clock"], failed: ["bad", "cross"] } as const;
+const LOOKS = { pending: ["live", undefined], retrying: ["warn", "clock"], delivered: ["ok", "check"], abandoned: ["bad", "cross"] } as const;
+const OPEN = "pending,retrying,abandoned";
 
 export function DeliveriesPage() {
-  const state = query.value.get("state") ?? "";
-  const deliveries = useResource(state, (signal) => call("GET /v1/deliveries", { query: { limit: 100, ...(state && { state }) }, signal }), 30_000);
+  const state = query.value.get("state") ?? OPEN;
+  const deliveries = useResource(state, (signal) => call("GET /v1/deliveries", { query: { limit: 100, state }, signal }), 30_000);
   const { columns } = texts;
   const again = (id: string) =>
     attempt(call("POST /v1/runs/{id}/deliveries", { path: { id } }), ({ attempt: number }) => {
@@ -26,7 +27,7 @@ export function DeliveriesPage() {
   return (
     <main class="main-inner">
       <Bar title={texts.title}>
-        <Segments label={texts.filter} value={state} options={[["", texts.open], ["failed", texts.states.failed!], ["waiting", texts.states.waiting!], ["delivered", texts.states.delivered!]]} onChoose={(next) => setQuery({ state: next || undefined })} />
+        <Segments label={texts.filter} value={state} options={[[OPEN, texts.open], ["retrying", texts.states.retrying!], ["abandoned", texts.states.abandoned!], ["delivered", texts.states.delivered!]]} onChoose={(next) => setQuery({ state: next === OPEN ? undefined : next })} />
       </Bar>
       <div class="page">
         <h1 class="vh">{texts.title}</h1>
@@ -43,11 +44,11 @@ export function DeliveriesPage() {
                       const [look, icon] = LOOKS[one.state];
                       return (
                         <tr key={one.run_id}>
-                          <td><Badge look={look} icon={icon}>{texts.states[one.state]}</Badge></td>
+                          <td><Badge look={look} {...(icon && { icon })}>{texts.states[one.state]}</Badge></td>
                           <td><a class="as-link mono" href={href(`/runs/${one.run_id}?tab=deliveries`)}>…{one.run_id.slice(-8)}</a></td>
                           <td class="opt">{one.receiver}</td>
                           <td class="r opt">{one.attempts}</td>
-                          <td class="opt sub">{one.error ?? one.status} {one.last_at && <span class="dim">· {t.common.ago(age(Date.now() - Date.parse(one.last_at)))}</span>}</td>
+                          <td class="opt sub">{one.error ?? one.status} {one.last_attempt_at && <span class="dim">· {t.common.ago(age(Date.now() - Date.parse(one.last_attempt_at)))}</span>}</td>
                           <td>{one.next_at ? <Time at={one.next_at}>{until(one.next_at, Date.now())}</Time> : <span class="dim">{t.common.none}</span>}</td>
                           <td class="r"><Button icon="send" kind="ghost" onClick={() => void again(one.run_id)}>{texts.again}</Button></td>
                         </tr>

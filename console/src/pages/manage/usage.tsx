@@ -4,6 +4,7 @@ import { useResource } from "../../api/resource.ts";
 import { money, plainMoney } from "../../model/money.ts";
 import { count, percent } from "../../model/time.ts";
 import { query, setQuery } from "../../router.ts";
+import { isAdmin } from "../../session.ts";
 import { manageText } from "../../text/manage.ts";
 import { Button, Empty, Loaded } from "../../ui/basics.tsx";
 import { Segments } from "../../ui/form.tsx";
@@ -64,7 +65,7 @@ export function UsagePage() {
   const by = (query.value.get("by") ?? "workflow") as By;
   const to = dayOf(Date.now());
   const from = dayOf(Date.now() - (Number(period) - 1) * DAY);
-  const usage = useResource(`${from} ${by}`, (signal) => call("GET /v1/usage", { query: { from, to, by: `day,${by}` }, signal }));
+  const usage = useResource(`${from} ${by} ${isAdmin()}`, (signal) => call(isAdmin() ? "GET /v1/admin/usage" : "GET /v1/usage", { query: { from, to, by: `day,${by}` }, signal }));
   return (
     <main class="main-inner">
       <Bar title={texts.title}><Segments label={texts.title} value={period} options={Object.entries(texts.periods)} onChoose={(days) => setQuery({ days })} /></Bar>

@@ -106,6 +106,7 @@ function TraceTab({ state, contextWindow }: { state: RunState; contextWindow: nu
     f: () => setFilterOpen(!isFilterOpen),
     "[": () => failure(-1),
     "]": () => failure(1),
+    Escape: () => select(undefined),
     e: () => setTab("json"),
     l: () => void copyText(location.href),
   });

@@ -3,6 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { lengthOf, type Fold, type Span, type SpanKind } from "../../model/fold.ts";
 import { money } from "../../model/money.ts";
+import { isFinal } from "../../model/events.ts";
 import type { Scale } from "../../model/scale.ts";
 import { isFiltered, isTop, type TraceFilter } from "../../model/spans.ts";
 import { duration } from "../../model/time.ts";
@@ -35,13 +36,14 @@ interface RowProps {
   index: number;
   now: number;
   scale: Scale;
+  isLive: boolean;
   isSelected: boolean;
   isCollapsed: boolean;
   hasCalls: boolean;
   onToggle: () => void;
 }
 
-function Row({ span, index, now, scale, isSelected, isCollapsed, hasCalls, onToggle }: RowProps) {
+function Row({ span, index, now, scale, isLive, isSelected, isCollapsed, hasCalls, onToggle }: RowProps) {
   const { name, code, detail } = labelOf(span);
   const isPoint = span.end === span.start;
   const left = scale.at(span.start);
@@ -77,6 +79,7 @@ function Row({ span, index, now, scale, isSelected, isCollapsed, hasCalls, onTog
       <span class="d" role="cell">{isPoint ? "" : duration(lengthOf(span, now))}</span>
       <span class="c" role="cell">{span.costMicros ? money(span.costMicros) : ""}</span>
       <span class="wf" role="cell" aria-hidden="true">
+        {isLive && <span class="now" style={{ left: `${scale.at(now) * 100}%` }} />}
         <i class={look} style={{ left: `${left * 100}%`, width: `${Math.max(0, width) * 100}%`, background: look ? undefined : COLOURS[span.kind] }} />
       </span>
     </div>
@@ -164,6 +167,7 @@ export function Trace(props: TraceProps) {
             index={index}
             now={now}
             scale={scale}
+            isLive={!isFinal(fold.status)}
             isSelected={span === selected}
             isCollapsed={collapsed.has(span.step)}
             hasCalls={withCalls.has(span.step)}

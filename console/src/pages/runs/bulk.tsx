@@ -1,7 +1,7 @@
 // Actions on the selected runs, and on all runs that the filters match.
 import { call, type Api, type ApiError } from "../../api/client.ts";
 import { isFinal } from "../../model/events.ts";
-import { toApi, type RunFilters } from "../../model/filters.ts";
+import { toApi, VIEWS, type RunFilters } from "../../model/filters.ts";
 import { navigate } from "../../router.ts";
 import { t } from "../../text/en.ts";
 import { Button } from "../../ui/basics.tsx";
@@ -9,6 +9,8 @@ import { ask, Menu } from "../../ui/dialog.tsx";
 import { toast } from "../../ui/toast.tsx";
 
 type Action = "cancel" | "replay";
+
+const MOST_REPLAYS = 200;
 
 const ASKED = { cancel: t.runs.confirmCancel, replay: t.runs.confirmReplay };
 
@@ -42,48 +44,72 @@ function askSelected(action: Action, ids: string[], onDone: () => void) {
   });
 }
 
-/** The body of a bulk request: the filters as the list's query has them. */
-function bodyOf(filters: RunFilters): Record<string, string | string[]> {
+/** Filters with which something is cancelled: open runs, if there are no others. */
+function openRuns(filters: RunFilters): URLSearchParams {
   const query = toApi(filters, Date.now());
-  return Object.fromEntries([...new Set(query.keys())].map((name) => [name, name === "status" ? query.getAll(name) : query.get(name)!]));
+  if (query.size === 0) query.set("status", VIEWS.flight.status!.join(","));
+  return query;
 }
 
-async function askMatching(action: Action, filters: RunFilters, onDone: () => void) {
-  const body = bodyOf(filters);
-  const send = (more: Record<string, string | boolean>) => call(`POST /v1/runs/${action}`, { body: { ...body, ...more } });
-  const { matched } = await send({ dry_run: true });
+/** Cancels all runs that match, or counts them. One request looks at a bounded number of runs. */
+async function cancelMatching(query: URLSearchParams, isDryRun: boolean): Promise<{ matched: number; cancelled: number }> {
+  const sums = { matched: 0, cancelled: 0 };
+  let cursor = "";
+  do {
+    const more = { limit: "1000", ...(isDryRun && { dry_run: "true" }), ...(cursor && { cursor }) };
+    const { matched, cancelled, next_cursor } = await call("POST /v1/runs/cancel", { query: new URLSearchParams([...query, ...Object.entries(more)]) });
+    sums.matched += matched;
+    sums.cancelled += cancelled;
+    cursor = next_cursor;
+  } while (cursor);
+  return sums;
+}
+
+async function askCancelMatching(filters: RunFilters, onDone: () => void) {
+  const query = openRuns(filters);
+  const { matched } = await cancelMatching(query, true);
   if (matched === 0) return toast(t.runs.nothingMatches);
-  const label = action === "cancel" ? t.runs.cancelMatching : t.runs.replayMatching;
   ask({
-    title: label,
-    explain: ASKED[action](matched),
-    confirm: label,
+    title: t.runs.cancelMatching,
+    explain: ASKED.cancel(matched),
+    confirm: t.runs.cancelMatching,
     cancel: t.common.close,
-    isDangerous: action === "cancel",
     act: async () => {
-      const sums = { done: 0, failed: 0 };
-      let cursor = "";
-      do {
-        const result = await send(cursor ? { cursor } : {});
-        sums.done += result.done;
-        sums.failed += result.failed;
-        cursor = result.next_cursor;
-      } while (cursor);
-      toast(t.runs.done(sums.done, sums.failed), sums.failed ? "bad" : "ok");
+      const { cancelled } = await cancelMatching(query, false);
+      report(cancelled, []);
       onDone();
     },
   });
 }
 
+/** IDs of the runs that match, one more than may be replayed at most. */
+async function matchingIds(query: URLSearchParams): Promise<string[]> {
+  const ids: string[] = [];
+  let cursor = "";
+  do {
+    const page = await call("GET /v1/runs", { query: new URLSearchParams([...query, ["limit", "100"], ...(cursor ? [["cursor", cursor] as [string, string]] : [])]) });
+    ids.push(...page.items.map(({ id }) => id));
+    cursor = page.next_cursor;
+  } while (cursor && ids.length <= MOST_REPLAYS);
+  return ids;
+}
+
+async function askReplayMatching(filters: RunFilters, onDone: () => void) {
+  const ids = await matchingIds(toApi(filters, Date.now()));
+  if (ids.length === 0) toast(t.runs.nothingMatches);
+  else if (ids.length > MOST_REPLAYS) toast(t.runs.tooManyReplays(MOST_REPLAYS), "bad");
+  else askSelected("replay", ids, onDone);
+}
+
 export function MatchingMenu({ filters, onDone }: { filters: RunFilters; onDone: () => void }) {
-  const start = (action: Action) => void askMatching(action, filters, onDone).catch((error: ApiError) => toast(error.message, "bad"));
+  const start = (act: typeof askCancelMatching) => () => void act(filters, onDone).catch((error: ApiError) => toast(error.message, "bad"));
   return (
     <Menu
       label={t.runs.allMatching}
       class="btn ghost"
       items={[
-        { label: t.runs.cancelMatching, icon: "stop", isDangerous: true, act: () => start("cancel") },
-        { label: t.runs.replayMatching, icon: "replay", act: () => start("replay") },
+        { label: t.runs.cancelMatching, icon: "stop", isDangerous: true, act: start(askCancelMatching) },
+        { label: t.runs.replayMatching, icon: "replay", act: start(askReplayMatching) },
       ]}
     >
       {t.runs.allMatching}

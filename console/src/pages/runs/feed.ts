@@ -39,7 +39,7 @@ export function useRuns(filters: RunFilters): RunsList {
 
   const load = async (more: Record<string, string>, signal?: AbortSignal) => {
     const query = new URLSearchParams([...asked.current, ...Object.entries({ limit: String(PAGE), ...more })]);
-    return (await call("GET /v1/runs", { query, ...(signal && { signal }) })) as Api.RunPage;
+    return call("GET /v1/runs", { query, ...(signal && { signal }) });
   };
 
   useEffect(() => {

@@ -60,7 +60,7 @@ export function FilterBar({ filters, tags }: { filters: RunFilters; tags: string
     <div class="filters" role="search">
       <label class="field">
         <Icon name="search" />
-        <input ref={input} type="search" aria-label={t.runs.search} title={t.runs.searchHint} placeholder={t.runs.search} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+        <input ref={input} type="search" maxLength={200} aria-label={t.runs.search} title={t.runs.searchHint} placeholder={t.runs.search} value={text} onInput={(event) => setText(event.currentTarget.value)} />
       </label>
       <Menu
         label={names.status}

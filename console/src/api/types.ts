@@ -1,0 +1,90 @@
+// Types of the API: those of the reviewed document, and what the console uses beyond it. A field that the document has as
+// well keeps its type there.
+import type * as Schema from "./schema";
+
+export type * from "./schema";
+
+export type Run = Schema.Run & {
+  title?: string;
+  model?: string;
+  key_id?: string;
+  timeout_seconds?: number;
+  replay_of?: string;
+};
+export interface RunPage {
+  items: Run[];
+  next_cursor: string;
+}
+export type RunRequest = Schema.RunRequest & { replay_of?: string };
+export interface RunDefinition {
+  request: RunRequest;
+  requires_credentials: string[];
+}
+export type OrganizationInfo = Schema.OrganizationInfo & {
+  key_name?: string;
+  organization_name?: string;
+  version?: string;
+  trace_url?: string;
+};
+export type ApiKey = Schema.ApiKey & { last_used_at?: string };
+export type WorkflowSummary = Schema.WorkflowSummary & {
+  model?: string;
+  revision?: number;
+  updated_at?: string;
+  runs_30d?: number;
+  cost_30d_micros?: number;
+  connections?: string[];
+};
+
+/** Numbers of a cancel of all runs that match filters. With `dry_run` nothing is cancelled. */
+export interface CancelledRuns {
+  matched: number;
+  cancelled: number;
+  next_cursor: string;
+}
+
+export type DeliveryState = "pending" | "retrying" | "delivered" | "abandoned";
+
+export interface Delivery {
+  run_id: string;
+  receiver: string;
+  state: DeliveryState;
+  attempts: number;
+  last_attempt_at?: string;
+  next_at?: string;
+  status?: number;
+  error?: string;
+}
+
+/** What a page may know before anybody signs in. */
+export interface ConsoleInfo {
+  version: string;
+  mode: "hosted" | "self-hosted";
+  sign_in_url?: string;
+}
+
+interface Operation<Body, Reply> {
+  path: {};
+  query: URLSearchParams | Record<string, string | number | boolean | undefined>;
+  body: Body;
+  reply: Reply;
+}
+
+/** Operations with types of this file, in the place of those of the document. */
+interface OwnOperations {
+  "GET /v1/console": Operation<undefined, ConsoleInfo>;
+  "POST /v1/console/sessions": Operation<{ key: string } | { code: string }, unknown>;
+  "DELETE /v1/console/sessions/current": Operation<undefined, void>;
+  "POST /v1/runs": Operation<RunRequest, Run>;
+  "POST /v1/runs/cancel": Operation<undefined, CancelledRuns>;
+  "GET /v1/deliveries": Operation<undefined, { items: Delivery[]; next_cursor: string }>;
+  "GET /v1/usage": Operation<undefined, Schema.Usage>;
+  "GET /v1/me": Operation<undefined, OrganizationInfo>;
+  "GET /v1/runs": Operation<undefined, RunPage>;
+  "GET /v1/workflows": Operation<undefined, WorkflowSummary[]>;
+  "GET /v1/admin/keys": Operation<undefined, ApiKey[]>;
+  "GET /v1/runs/{id}": Omit<Schema.Operations["GET /v1/runs/{id}"], "reply"> & { reply: Run };
+  "GET /v1/runs/{id}/definition": Omit<Schema.Operations["GET /v1/runs/{id}/definition"], "reply"> & { reply: RunDefinition };
+}
+
+export type Operations = Omit<Schema.Operations, keyof OwnOperations> & OwnOperations;

@@ -1,0 +1,77 @@
+// Sign-in, sessions, roles, refusals.
+import assert from "node:assert/strict";
+
+export default {
+  async "signs in by key, keeps the session, signs out"({ open }) {
+    const { page, go } = await open({ isSignedIn: false });
+    await go("/runs");
+    await page.getByLabel("API key").fill("wrong");
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByText("this key is not valid").waitFor();
+    await page.getByLabel("API key").fill("stk_valid");
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByRole("heading", { name: "Runs" }).waitFor({ state: "attached" });
+    await page.reload();
+    await page.getByText("Compare 48 prices").or(page.getByText("output does not match")).first().waitFor();
+    await page.getByRole("button", { name: "Account and settings" }).click();
+    await page.getByRole("menuitem", { name: "Sign out" }).click();
+    await page.getByLabel("API key").waitFor();
+  },
+
+  async "signs in by the code of the address and takes it out of the address"({ open }) {
+    const { page, go } = await open({ isSignedIn: false });
+    await go("/runs#code=ABCD");
+    await page.getByText("invoice-triage").first().waitFor();
+    assert.ok(!page.url().includes("ABCD"));
+  },
+
+  async "says so when the session ends"({ open, server }) {
+    const { page, go } = await open();
+    await go("/runs");
+    await page.getByText("invoice-triage").first().waitFor();
+    server.data.isRevoked = true;
+    await page.getByRole("link", { name: "Failed" }).click();
+    await page.getByText("Your session has ended").waitFor();
+  },
+
+  async "shows a member no action of an admin"({ open, server }) {
+    server.data.me.role = "member";
+    const { page, go } = await open();
+    await go("/connections");
+    await page.getByText("erp.example.com").waitFor();
+    assert.equal(await page.getByRole("button", { name: "New connection" }).count(), 0);
+    assert.equal(await page.getByRole("button", { name: "Authorize" }).count(), 0);
+    assert.equal(await page.getByRole("link", { name: "Keys" }).count(), 0);
+    await go("/budgets");
+    await page.getByText("price-watch").waitFor();
+    assert.equal(await page.getByRole("button", { name: "New budget" }).count(), 0);
+    await go("/keys");
+    await page.getByText("Keys need the role admin.").waitFor();
+    assert.ok(!server.requests.some((request) => request.includes("/admin/")));
+  },
+
+  async "says what a refusal means, counts down, and goes on"({ open, server }) {
+    const { page, go } = await open();
+    await go("/models");
+    await page.getByText("claude-sonnet-5-5").first().waitFor();
+    server.data.refusal = [429, "rate_limited", "too many requests"];
+    await page.getByRole("link", { name: "Budgets" }).click();
+    await page.getByText("too many requests").waitFor();
+    await page.getByRole("button", { name: /Try again in \d s/ }).waitFor();
+    server.data.refusal = undefined;
+    await page.getByRole("button", { name: "Try again", exact: true }).click();
+    await page.getByText("price-watch").waitFor();
+  },
+
+  async "says that the engine is away, and loads once it is back"({ open }) {
+    const { page, go, context: browserContext } = await open();
+    await go("/workflows");
+    await page.getByText("hourly-digest").waitFor();
+    await browserContext.setOffline(true);
+    await page.getByRole("link", { name: "Budgets" }).click();
+    await page.getByText("the engine cannot be reached").waitFor();
+    await browserContext.setOffline(false);
+    await page.getByRole("button", { name: "Try again" }).click();
+    await page.getByText("price-watch").waitFor();
+  },
+};
