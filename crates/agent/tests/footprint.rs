@@ -2,37 +2,23 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "shared/nowhere.rs"]
+mod nowhere;
+#[path = "shared/spec.rs"]
+mod spec;
+
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::{BoxFuture, join_all};
-use sortie_agent::{
-    BudgetSpec, Egress, Owner, RunSpec, Shell, Sink, Stopped, Workspace, journal::Entry, run, runbook,
-};
-use sortie_api::{EventType, Micros, OrgId, RunId, Timestamp};
+use sortie_agent::{RunSpec, Workspace, run, runbook};
+use sortie_api::Micros;
 use sortie_sandbox::{
     Backend, Capabilities, Enforcement, Error, Level, Limits, Sandbox, Spec, Tenancy, Workdir,
 };
-use tokio::time::Instant;
+
+use self::{nowhere::Nowhere, spec::spec};
 
 const RUNS: usize = 5_000;
-
-struct Nowhere;
-
-impl Sink for Nowhere {
-    fn record(&self, _event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn journal(&self, _entry: Entry) -> BoxFuture<'_, Result<(), Stopped>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn durable(&self) -> BoxFuture<'_, Result<(), Stopped>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn spent(&self, _cost: Micros, _at: tokio::time::Instant) {}
-}
 
 struct NoBackend(Capabilities);
 
@@ -50,35 +36,10 @@ impl Backend for NoBackend {
     }
 }
 
-fn spec(prompt: &str, rate: u64) -> RunSpec {
-    RunSpec {
-        owner: Owner {
-            run: RunId::new(Timestamp::from_micros(0), [1; 10]),
-            org: OrgId::new(Timestamp::from_micros(0), [1; 10]),
-        },
-        prompt: prompt.to_owned(),
-        input: None,
-        output_schema: None,
-        shell: Shell::Allowed,
-        egress: Egress::Closed,
-        budget: BudgetSpec {
-            max_cost: Micros::new(1_000_000).unwrap(),
-            compute_micros_per_second: Micros::new(rate).unwrap(),
-            started: Instant::now(),
-            spent: Micros::ZERO,
-        },
-        deadline: None,
-        max_steps: 200,
-        effort: None,
-        fallback: None,
-        files: Vec::new(),
-        environment: sortie_agent::Environment::default(),
-        media: Vec::new(),
-        command_timeout: Duration::from_mins(1),
-        tools: Vec::new(),
-        redactor: Arc::default(),
-        resume: None,
-    }
+fn spec_at(prompt: &str, rate: u64) -> RunSpec {
+    let mut spec = spec(prompt);
+    spec.budget.compute_micros_per_second = Micros::new(rate).unwrap();
+    spec
 }
 
 /// Memory in use by this process, in bytes.
@@ -109,7 +70,7 @@ async fn a_waiting_run_is_small() {
                 backend,
                 Limits::default(),
             );
-            let outcome = run(spec(prompt, rate), &*model, &mut workspace, &Nowhere).await;
+            let outcome = run(spec_at(prompt, rate), &*model, &mut workspace, &Nowhere).await;
             workspace.close().await.unwrap();
             outcome
         }

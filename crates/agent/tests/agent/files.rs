@@ -30,13 +30,13 @@ impl Model for Sees {
 }
 
 /// Results of a run's calls, and the events that show the calls.
-struct Told {
+pub(crate) struct Told {
     results: Vec<ToolContent>,
     events: Vec<Value>,
 }
 
 impl Told {
-    fn texts(&self) -> Vec<String> {
+    pub(crate) fn texts(&self) -> Vec<String> {
         self.results
             .iter()
             .map(|result| result.text().into_owned())
@@ -45,7 +45,7 @@ impl Told {
 }
 
 /// Makes the calls one after another, in a directory that `prepare` has filled and whose path `asked` is given.
-async fn told(
+pub(crate) async fn told(
     backend: &Arc<Pretended>,
     sees: bool,
     prepare: impl FnOnce(&Path),
@@ -65,6 +65,7 @@ async fn told(
     let model: &dyn Model = if sees { &model } else { &model.0 };
     let _ = run_agent(spec("Go."), model, &mut workspace, &recorder).await;
     workspace.close().await.unwrap();
+    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
     let results = recorder.entries().into_iter().filter_map(|entry| {
         let What::Result(result) = entry.what else {
             return None;
@@ -77,7 +78,7 @@ async fn told(
     }
 }
 
-fn write(dir: &Path, path: &str, content: impl AsRef<[u8]>) {
+pub(crate) fn write(dir: &Path, path: &str, content: impl AsRef<[u8]>) {
     let path = dir.join(path);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, content).unwrap();

@@ -295,16 +295,10 @@ async fn every_step_is_journaled_and_an_effect_outside_waits_until_its_intent_is
     let ran = attempt(&probes, &script, None, None, 200_000).await;
     assert_eq!(
         ran.recorder.steps(),
-        [
-            "1 reply",
-            "1 intent a",
-            "1 result a",
-            "1 result b",
-            "1 intent c",
-            "1 result c",
-            "2 reply",
-            "2 correction"
-        ]
+        list! {
+            "1 reply", "1 intent a", "1 result a", "1 result b", "1 intent c", "1 result c", "2 reply",
+            "2 correction",
+        }
     );
     assert_eq!(ran.recorder.made_durable(), [3]);
     let journal = Journal::new(ran.recorder.entries());

@@ -5,6 +5,8 @@ mod pretended;
 mod probe;
 mod rules;
 mod running;
+#[path = "../shared/spec.rs"]
+mod spec;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -12,13 +14,13 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json, value::RawValue};
 use sortie_agent::{
-    BudgetSpec, Egress, Model, Outcome, Owner, RunSpec, Shell, Sink, Stopped, Tool, Workspace,
+    Model, Outcome, RunSpec, Shell, Sink, Stopped, Tool, Workspace,
     journal::{Entry, Journal, What},
     model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolCall, ToolUse, Turn, Usage},
     schema::Schema,
 };
 use sortie_api::{
-    EventType, Micros, OrgId, RunId, Timestamp,
+    EventType, Micros,
     model::{ModelInfo, ModelPrices},
 };
 use sortie_sandbox::{Backend, Limits};
@@ -30,6 +32,7 @@ pub(crate) use self::{
     probe::Probe,
     rules::{Cache, Counting, Ruled, thinks},
     running::{play, play_in, run_agent, run_in, run_ruled},
+    spec::spec,
 };
 
 /// Makes the lines of a scripted model of replies, errors and lines.
@@ -91,38 +94,6 @@ pub(crate) fn micros(amount: u64) -> Micros {
 
 pub(crate) fn raw(value: &Value) -> Box<RawValue> {
     RawValue::from_string(value.to_string()).unwrap()
-}
-
-/// A run with a dollar to spend and no price of compute.
-pub(crate) fn spec(prompt: &str) -> RunSpec {
-    RunSpec {
-        owner: Owner {
-            run: RunId::new(Timestamp::from_micros(0), [1; 10]),
-            org: OrgId::new(Timestamp::from_micros(0), [1; 10]),
-        },
-        prompt: prompt.to_owned(),
-        input: None,
-        output_schema: None,
-        shell: Shell::Allowed,
-        egress: Egress::Closed,
-        budget: BudgetSpec {
-            max_cost: micros(1_000_000),
-            compute_micros_per_second: Micros::ZERO,
-            started: Instant::now(),
-            spent: Micros::ZERO,
-        },
-        deadline: None,
-        max_steps: 200,
-        effort: None,
-        fallback: None,
-        files: Vec::new(),
-        environment: sortie_agent::Environment::default(),
-        media: Vec::new(),
-        command_timeout: Duration::from_mins(1),
-        tools: Vec::new(),
-        redactor: Arc::default(),
-        resume: None,
-    }
 }
 
 pub(crate) fn with_schema(prompt: &str, schema: &Value) -> RunSpec {

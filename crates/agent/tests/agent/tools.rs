@@ -4,35 +4,16 @@ use std::{io::Write as _, os::unix::fs::symlink};
 
 use sortie_testkit::rows;
 
-use crate::prelude::*;
+use crate::{
+    files::{self, write},
+    prelude::*,
+};
 
 /// Returns the output of each call, in a directory that `prepare` has filled.
-async fn told(prepare: impl FnOnce(&Path), asked: &[(&str, Value)]) -> Vec<String> {
-    let backend = untouched();
-    let (mut workspace, root) = workspace(&backend);
-    workspace.stage(Vec::new()).await.unwrap();
-    prepare(&root.path().join("run"));
-    let mut script: Vec<_> = asked
-        .iter()
-        .map(|call| calls(std::slice::from_ref(call)).into())
-        .collect();
-    script.push(says("done").into());
-    let model = Scripted::new(script);
-    let _ = run_agent(spec("Go."), &model, &mut workspace, &Recorder::default()).await;
-    workspace.close().await.unwrap();
-    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
-    model
-        .asked()
-        .into_iter()
-        .skip(1)
-        .map(|asked| asked.last)
-        .collect()
-}
-
-fn write(dir: &Path, path: &str, content: impl AsRef<[u8]>) {
-    let path = dir.join(path);
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(path, content).unwrap();
+async fn told(prepare: impl FnOnce(&Path), asked: &[(&'static str, Value)]) -> Vec<String> {
+    files::told(&untouched(), false, prepare, |_| asked.to_vec())
+        .await
+        .texts()
 }
 
 #[tokio::test]

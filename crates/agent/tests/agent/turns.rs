@@ -2,6 +2,7 @@
 
 use sortie_agent::{Shell, model::ErrorKind};
 use sortie_sandbox::StreamOutput;
+use sortie_testkit::list;
 
 use crate::prelude::*;
 
@@ -42,17 +43,10 @@ async fn tools_run_between_model_calls_and_their_results_are_told() {
         .succeeds("42");
     assert_eq!(
         recorder.kinds(),
-        [
-            "model_call",
+        list! {
+            "model_call", "message", "tool_start", "tool_end", "model_call", "tool_start", "tool_end", "model_call",
             "message",
-            "tool_start",
-            "tool_end",
-            "model_call",
-            "tool_start",
-            "tool_end",
-            "model_call",
-            "message"
-        ]
+        }
     );
     assert_eq!(
         recorder.data("tool_start")[0],

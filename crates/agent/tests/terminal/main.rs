@@ -11,7 +11,11 @@
 )]
 
 mod cases;
+#[path = "../shared/nowhere.rs"]
+mod nowhere;
 mod run;
+#[path = "../shared/spec.rs"]
+mod spec;
 
 use cases::{Case, all};
 

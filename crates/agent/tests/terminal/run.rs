@@ -5,37 +5,18 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use sortie_agent::{
-    BudgetSpec, Egress, Environment, Model, Owner, RunSpec, Shell, Sink, Stopped, Workspace,
-    journal::Entry,
+    Model, RunSpec, Workspace,
     model::{Content, Deltas, ModelError, Reply, Request, StopReason, ToolCall, Turn, Usage},
     run,
 };
-use sortie_api::{
-    EventType, Micros, OrgId, RunId, Timestamp,
-    model::{ModelInfo, ModelPrices},
-};
+use sortie_api::model::{ModelInfo, ModelPrices};
 use sortie_sandbox::{Backend, Level, Limits, Options, detect};
 use tokio::time::Instant;
 
-use crate::cases::{Call, Case};
-
-struct Nowhere;
-
-impl Sink for Nowhere {
-    fn record(&self, _event: EventType) -> BoxFuture<'_, Result<(), Stopped>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn journal(&self, _entry: Entry) -> BoxFuture<'_, Result<(), Stopped>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn durable(&self) -> BoxFuture<'_, Result<(), Stopped>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn spent(&self, _cost: Micros, _at: Instant) {}
-}
+use crate::{
+    cases::{Call, Case},
+    nowhere::Nowhere,
+};
 
 /// Makes one call a turn, and remembers what it is told.
 struct Caller {
@@ -81,33 +62,11 @@ impl Model for Caller {
 }
 
 fn spec() -> RunSpec {
+    let within = Duration::from_mins(10);
     RunSpec {
-        owner: Owner {
-            run: RunId::new(Timestamp::from_micros(0), [1; 10]),
-            org: OrgId::new(Timestamp::from_micros(0), [1; 10]),
-        },
-        prompt: "Go.".to_owned(),
-        input: None,
-        output_schema: None,
-        shell: Shell::Allowed,
-        egress: Egress::Closed,
-        budget: BudgetSpec {
-            max_cost: Micros::new(1_000_000).unwrap(),
-            compute_micros_per_second: Micros::ZERO,
-            started: Instant::now(),
-            spent: Micros::ZERO,
-        },
-        deadline: Some(Instant::now() + Duration::from_mins(10)),
-        max_steps: 200,
-        effort: None,
-        fallback: None,
-        files: Vec::new(),
-        environment: Environment::default(),
-        media: Vec::new(),
-        command_timeout: Duration::from_mins(10),
-        tools: Vec::new(),
-        redactor: Arc::default(),
-        resume: None,
+        deadline: Some(Instant::now() + within),
+        command_timeout: within,
+        ..crate::spec::spec("Go.")
     }
 }
 
