@@ -301,46 +301,29 @@ impl Model<'_> {
         fixture.check().await;
         assert!(self.windows.values().all(|(held, _)| *held == 0));
         assert_eq!(fixture.holds().await, 0);
-        assert_eq!(
-            fixture
-                .count("SELECT COUNT(*) FROM budget_window WHERE held_micros <> 0")
-                .await,
-            0
-        );
+        let counted = "SELECT COUNT(*) FROM budget_window WHERE held_micros <> 0";
+        assert_eq!(fixture.count(counted).await, 0);
     }
 }
 
 fn compare(cases: u32, fixture: impl AsyncFn() -> Fixture) {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let config = ProptestConfig {
-        cases,
-        failure_persistence: None,
-        max_shrink_iters: 200,
-        ..ProptestConfig::default()
-    };
     let commands = prop::collection::vec(command(), 1..60);
-    TestRunner::new(config)
-        .run(&commands, |commands| {
-            runtime.block_on(async {
-                let fixture = fixture().await;
-                let mut model = Model {
-                    org: fixture.org().await,
-                    node: fixture.node().await,
-                    fixture: &fixture,
-                    elapsed: Duration::ZERO,
-                    begun: 0,
-                    budgets: BTreeMap::new(),
-                    windows: BTreeMap::new(),
-                    open: Vec::new(),
-                };
-                for command in commands {
-                    model.apply(command).await;
-                }
-                model.settle_everything().await;
-            });
-            Ok(())
-        })
-        .unwrap();
+    with_random(cases, &commands, fixture, async |fixture, commands| {
+        let mut model = Model {
+            org: fixture.org().await,
+            node: fixture.node().await,
+            fixture,
+            elapsed: Duration::ZERO,
+            begun: 0,
+            budgets: BTreeMap::new(),
+            windows: BTreeMap::new(),
+            open: Vec::new(),
+        };
+        for command in commands {
+            model.apply(command).await;
+        }
+        model.settle_everything().await;
+    });
 }
 
 #[test]

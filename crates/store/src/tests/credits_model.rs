@@ -501,33 +501,20 @@ impl<'a> Model<'a> {
 }
 
 fn compare(cases: u32, fixture: impl AsyncFn() -> Fixture) {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let config = ProptestConfig {
-        cases,
-        failure_persistence: None,
-        max_shrink_iters: 200,
-        ..ProptestConfig::default()
-    };
     let commands = prop::collection::vec((any::<bool>(), command()), STEPS..=STEPS);
-    TestRunner::new(config)
-        .run(&commands, |commands| {
-            runtime.block_on(async {
-                let fixture = fixture().await;
-                let mut model = Model::new(&fixture).await;
-                for (step, (is_first, command)) in commands.into_iter().enumerate() {
-                    model.apply(is_first, command).await;
-                    if step % CHECKED_EVERY == 0 {
-                        model.check_everything().await;
-                    }
-                }
-                // The script sees runs that wait and runs at work, and then none of them.
-                recompute_records(fixture.url()).unwrap();
-                model.settle_everything().await;
-                recompute_records(fixture.url()).unwrap();
-            });
-            Ok(())
-        })
-        .unwrap();
+    with_random(cases, &commands, fixture, async |fixture, commands| {
+        let mut model = Model::new(fixture).await;
+        for (step, (is_first, command)) in commands.into_iter().enumerate() {
+            model.apply(is_first, command).await;
+            if step % CHECKED_EVERY == 0 {
+                model.check_everything().await;
+            }
+        }
+        // The script sees runs that wait and runs at work, and then none of them.
+        recompute_records(fixture.url()).unwrap();
+        model.settle_everything().await;
+        recompute_records(fixture.url()).unwrap();
+    });
 }
 
 /// 10,000 steps on each database.

@@ -68,6 +68,10 @@ mod work;
 mod workflows;
 
 use fixture::Fixture;
+use proptest::{
+    strategy::Strategy,
+    test_runner::{Config, TestRunner},
+};
 use sortie_api::{OrgId, Timestamp};
 
 use crate::{Store, nodes::NodeId};
@@ -99,6 +103,27 @@ impl<'a> Argument<'a> for &'a Store {
     async fn make(fixture: &'a Fixture) -> Self {
         &fixture.store
     }
+}
+
+/// Runs a test with random commands, each time on a fresh database. A failure is shrunk.
+fn with_random<S: Strategy>(
+    cases: u32,
+    commands: &S,
+    fixture: impl AsyncFn() -> Fixture,
+    test: impl AsyncFn(&Fixture, S::Value),
+) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 200,
+        ..Config::default()
+    };
+    let run = |commands| {
+        runtime.block_on(async { test(&fixture().await, commands).await });
+        Ok(())
+    };
+    TestRunner::new(config).run(commands, run).unwrap();
 }
 
 /// Makes each test two: one on a fresh `SQLite` file, one on a fresh `PostgreSQL` database. The arguments after the fixture

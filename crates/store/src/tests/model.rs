@@ -474,27 +474,14 @@ impl<'a> Model<'a> {
 }
 
 fn compare(cases: u32, fixture: impl AsyncFn() -> Fixture) {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let config = ProptestConfig {
-        cases,
-        failure_persistence: None,
-        max_shrink_iters: 200,
-        ..ProptestConfig::default()
-    };
     let commands = prop::collection::vec(command(), 1..60);
-    TestRunner::new(config)
-        .run(&commands, |commands| {
-            runtime.block_on(async {
-                let fixture = fixture().await;
-                let mut model = Model::new(&fixture).await;
-                for command in commands {
-                    model.apply(command).await;
-                }
-                model.compare().await;
-            });
-            Ok(())
-        })
-        .unwrap();
+    with_random(cases, &commands, fixture, async |fixture, commands| {
+        let mut model = Model::new(fixture).await;
+        for command in commands {
+            model.apply(command).await;
+        }
+        model.compare().await;
+    });
 }
 
 #[test]

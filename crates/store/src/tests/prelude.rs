@@ -17,7 +17,7 @@ pub(super) use super::{
     budgets::micros,
     commands,
     fixture::{Fixture, after, entries, of_calls, sweep},
-    postgres, sqlite,
+    postgres, sqlite, with_random,
 };
 pub(super) use crate::{
     Error, Store,
