@@ -99,6 +99,14 @@ impl Rig {
         self.engine().update_schedule(&self.caller, id, patch).await
     }
 
+    async fn made(&self, fields: Value) -> Schedule {
+        self.create(fields).await.unwrap()
+    }
+
+    async fn patched(&self, id: ScheduleId, fields: Value) -> Schedule {
+        self.patch(id, fields).await.unwrap()
+    }
+
     async fn get(&self, id: ScheduleId) -> Schedule {
         self.engine().get_schedule(self.caller.org, id).await.unwrap()
     }
@@ -198,9 +206,8 @@ fn invalid(refused: Result<Schedule, Error>) -> String {
 async fn a_schedule_starts_its_workflow_at_its_instants() {
     let rig = Rig::sqlite().await;
     let made = rig
-        .create(json!({"name": "n", "input": {"a": 1}, "max_cost_micros": 77, "timezone": "europe/berlin"}))
-        .await
-        .unwrap();
+        .made(json!({"name": "n", "input": {"a": 1}, "max_cost_micros": 77, "timezone": "europe/berlin"}))
+        .await;
     assert_eq!(made.timezone, "Europe/Berlin");
     assert_eq!(made.next_run_at, Some(at("2026-01-01T00:10:00Z")));
     rig.go("2026-01-01T00:09:59Z").await;
@@ -254,10 +261,7 @@ async fn what_a_run_would_be_refused_for_is_refused_when_it_is_saved_and_skipped
         let rule = invalid(rig.create(fields).await);
         assert!(rule.starts_with(told), "{rule}");
     }
-    let made = rig
-        .create(json!({"workflow": "strict", "input": {"day": 1}}))
-        .await
-        .unwrap();
+    let made = rig.made(json!({"workflow": "strict", "input": {"day": 1}})).await;
     assert_eq!(
         invalid(rig.patch(made.id, json!({"input": null})).await),
         "input: required by input_schema"
@@ -273,7 +277,7 @@ async fn what_a_run_would_be_refused_for_is_refused_when_it_is_saved_and_skipped
     let now = rig.get(made.id).await;
     assert_eq!(now.last_error.as_deref(), Some("input.week: required"));
     assert_eq!(now.last_run_id, None);
-    rig.patch(made.id, json!({"input": {"week": 1}})).await.unwrap();
+    rig.patched(made.id, json!({"input": {"week": 1}})).await;
     rig.go("2026-01-01T00:20:00Z").await;
     assert_eq!(rig.told(made.id).await[1], "00:20 started");
     assert_eq!(rig.get(made.id).await.last_error, None);
@@ -284,7 +288,7 @@ async fn a_schedule_that_fails_does_not_keep_the_others() {
     let rig = Rig::sqlite().await;
     let mut ids = Vec::new();
     for _ in 0..3 {
-        ids.push(rig.create(json!({})).await.unwrap().id);
+        ids.push(rig.made(json!({})).await.id);
     }
     let broken = format!("UPDATE schedule SET timezone = 'nowhere' WHERE id = '{}'", ids[1]);
     rig.database.change(&broken).await.unwrap();
@@ -299,8 +303,8 @@ async fn a_schedule_that_fails_does_not_keep_the_others() {
 #[tokio::test]
 async fn overlap_allow_starts_another_run_and_skip_does_not() {
     let rig = Rig::sqlite().await;
-    let allow = rig.create(json!({})).await.unwrap().id;
-    let skip = rig.create(json!({"overlap": "skip"})).await.unwrap().id;
+    let allow = rig.made(json!({})).await.id;
+    let skip = rig.made(json!({"overlap": "skip"})).await.id;
     rig.go("2026-01-01T00:10:00Z").await;
     rig.go("2026-01-01T00:20:00Z").await;
     assert_eq!(rig.told(allow).await, ["00:10 started", "00:20 started"]);
@@ -313,7 +317,7 @@ async fn overlap_allow_starts_another_run_and_skip_does_not() {
 #[tokio::test]
 async fn overlap_queue_one_keeps_one_instant_waiting_for_the_run_before_it() {
     let rig = Rig::sqlite().await;
-    let id = rig.create(json!({"overlap": "queue_one"})).await.unwrap().id;
+    let id = rig.made(json!({"overlap": "queue_one"})).await.id;
     rig.go("2026-01-01T00:10:00Z").await;
     rig.go("2026-01-01T00:20:00Z").await;
     rig.go("2026-01-01T00:30:00Z").await;
@@ -332,7 +336,7 @@ async fn overlap_queue_one_keeps_one_instant_waiting_for_the_run_before_it() {
     rig.go("2026-01-01T00:40:00Z").await;
     assert_eq!(rig.told(id).await[3], "00:40 waiting");
     // One that waits when the schedule is switched off does not start.
-    rig.patch(id, json!({"enabled": false})).await.unwrap();
+    rig.patched(id, json!({"enabled": false})).await;
     rig.end(second, RunStatus::Succeeded).await;
     rig.go("2026-01-01T00:41:00Z").await;
     assert_eq!(rig.told(id).await[3], "00:40 disabled");
@@ -341,7 +345,7 @@ async fn overlap_queue_one_keeps_one_instant_waiting_for_the_run_before_it() {
 #[tokio::test]
 async fn overlap_cancel_other_cancels_what_is_still_open() {
     let rig = Rig::sqlite().await;
-    let id = rig.create(json!({"overlap": "cancel_other"})).await.unwrap().id;
+    let id = rig.made(json!({"overlap": "cancel_other"})).await.id;
     rig.go("2026-01-01T00:10:00Z").await;
     let first = rig.get(id).await.last_run_id.unwrap();
     rig.go("2026-01-01T00:20:00Z").await;
@@ -354,11 +358,7 @@ async fn overlap_cancel_other_cancels_what_is_still_open() {
 #[tokio::test]
 async fn too_many_failures_in_a_row_switch_a_schedule_off_until_somebody_switches_it_on() {
     let rig = Rig::sqlite().await;
-    let id = rig
-        .create(json!({"max_consecutive_failures": 2}))
-        .await
-        .unwrap()
-        .id;
+    let id = rig.made(json!({"max_consecutive_failures": 2})).await.id;
     for (to, ended) in [
         ("00:10", RunStatus::Failed),
         ("00:20", RunStatus::Succeeded),
@@ -396,7 +396,7 @@ async fn too_many_failures_in_a_row_switch_a_schedule_off_until_somebody_switche
     );
     rig.go("2026-01-01T02:00:00Z").await;
     assert_eq!(rig.told(id).await.len(), 5, "it has no instants");
-    let on = rig.patch(id, json!({"enabled": true})).await.unwrap();
+    let on = rig.patched(id, json!({"enabled": true})).await;
     assert_eq!(
         (on.enabled, on.next_run_at),
         (true, Some(at("2026-01-01T02:10:00Z")))
@@ -408,16 +408,8 @@ async fn too_many_failures_in_a_row_switch_a_schedule_off_until_somebody_switche
 #[tokio::test]
 async fn a_node_that_was_away_catches_up_with_one_run_and_a_row_for_every_instant() {
     let rig = Rig::sqlite().await;
-    let id = rig
-        .create(json!({"catch_up_window_seconds": 1_200}))
-        .await
-        .unwrap()
-        .id;
-    let never = rig
-        .create(json!({"catch_up_window_seconds": 0}))
-        .await
-        .unwrap()
-        .id;
+    let id = rig.made(json!({"catch_up_window_seconds": 1_200})).await.id;
+    let never = rig.made(json!({"catch_up_window_seconds": 0})).await.id;
     rig.go("2026-01-01T00:55:00Z").await;
     assert_eq!(
         rig.told(id).await,
@@ -433,8 +425,8 @@ async fn a_node_that_was_away_catches_up_with_one_run_and_a_row_for_every_instan
     assert!(rig.told(never).await.iter().all(|told| told.ends_with("missed")));
     // The clock goes back: nothing happens twice.
     rig.go("2026-01-01T00:30:00Z").await;
-    rig.patch(id, json!({"cron": "5 * * * *"})).await.unwrap();
-    rig.patch(id, json!({"cron": "*/10 * * * *"})).await.unwrap();
+    rig.patched(id, json!({"cron": "5 * * * *"})).await;
+    rig.patched(id, json!({"cron": "*/10 * * * *"})).await;
     rig.go("2026-01-01T00:56:00Z").await;
     assert_eq!(rig.told(id).await.len(), 5);
     assert_eq!(rig.get(id).await.next_run_at, Some(at("2026-01-01T01:00:00Z")));
@@ -443,18 +435,13 @@ async fn a_node_that_was_away_catches_up_with_one_run_and_a_row_for_every_instan
 #[tokio::test]
 async fn a_pause_skips_its_instants_and_a_change_deals_first_with_what_is_due() {
     let rig = Rig::sqlite().await;
-    let id = rig
-        .create(json!({"paused_until": "2026-01-01T00:15:00Z"}))
-        .await
-        .unwrap()
-        .id;
+    let id = rig.made(json!({"paused_until": "2026-01-01T00:15:00Z"})).await.id;
     rig.go("2026-01-01T00:10:00Z").await;
     assert_eq!(rig.told(id).await, ["00:10 paused"]);
     rig.clock.set(at("2026-01-01T00:20:05Z"));
     let changed = rig
-        .patch(id, json!({"cron": "0 * * * *", "paused_until": null}))
-        .await
-        .unwrap();
+        .patched(id, json!({"cron": "0 * * * *", "paused_until": null}))
+        .await;
     assert_eq!(rig.told(id).await, ["00:10 paused", "00:20 started"]);
     assert_eq!(
         (changed.paused_until, changed.next_run_at),
@@ -465,11 +452,7 @@ async fn a_pause_skips_its_instants_and_a_change_deals_first_with_what_is_due() 
 #[tokio::test]
 async fn a_start_by_hand_asks_nobody_and_is_in_the_history() {
     let rig = Rig::sqlite().await;
-    let id = rig
-        .create(json!({"enabled": false, "overlap": "skip"}))
-        .await
-        .unwrap()
-        .id;
+    let id = rig.made(json!({"enabled": false, "overlap": "skip"})).await.id;
     let first = rig.engine().trigger_schedule(&rig.caller, id).await.unwrap();
     let second = rig.engine().trigger_schedule(&rig.caller, id).await.unwrap();
     assert_eq!(first.schedule_id, Some(id));
@@ -496,11 +479,7 @@ impl Rig {
 #[tokio::test]
 async fn a_preview_has_the_instants_that_come_also_of_a_schedule_that_is_off() {
     let rig = Rig::sqlite().await;
-    let id = rig
-        .create(json!({"enabled": false, "jitter_seconds": 60}))
-        .await
-        .unwrap()
-        .id;
+    let id = rig.made(json!({"enabled": false, "jitter_seconds": 60})).await.id;
     let next = rig.engine().next_fires(rig.caller.org, id, 3).await.unwrap();
     let instants: Vec<String> = next.iter().map(|next| next.instant.to_string()).collect();
     assert_eq!(
@@ -509,9 +488,8 @@ async fn a_preview_has_the_instants_that_come_also_of_a_schedule_that_is_off() {
     );
     assert!(next.iter().all(|next| next.run_at >= next.instant));
     // An occurrence that is due and not processed yet comes first.
-    rig.patch(id, json!({"enabled": true, "jitter_seconds": null}))
-        .await
-        .unwrap();
+    rig.patched(id, json!({"enabled": true, "jitter_seconds": null}))
+        .await;
     rig.clock.set(at("2026-01-01T00:25:00Z"));
     let next = rig.engine().next_fires(rig.caller.org, id, 2).await.unwrap();
     assert_eq!(next[0].instant, at("2026-01-01T00:10:00Z"));
@@ -520,7 +498,7 @@ async fn a_preview_has_the_instants_that_come_also_of_a_schedule_that_is_off() {
 #[tokio::test]
 async fn a_deleted_schedule_leaves_its_runs_and_nothing_else() {
     let rig = Rig::sqlite().await;
-    let id = rig.create(json!({})).await.unwrap().id;
+    let id = rig.made(json!({})).await.id;
     rig.go("2026-01-01T00:10:00Z").await;
     let run = rig.get(id).await.last_run_id.unwrap();
     rig.engine().delete_schedule(&rig.caller, id).await.unwrap();
@@ -537,7 +515,7 @@ async fn a_deleted_schedule_leaves_its_runs_and_nothing_else() {
 #[tokio::test]
 async fn instants_are_forgotten_when_their_retention_is_over_and_start_nothing_again() {
     let rig = Rig::sqlite().await;
-    let id = rig.create(json!({"overlap": "skip"})).await.unwrap().id;
+    let id = rig.made(json!({"overlap": "skip"})).await.id;
     for time in [
         "2026-01-01T00:10:00Z",
         "2026-01-01T00:20:00Z",

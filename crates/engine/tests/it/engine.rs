@@ -11,7 +11,7 @@ use sortie_api::{
 };
 use sortie_engine::{Clock, Error, Options, Serves};
 use sortie_store::runs::Created;
-use sortie_testkit::until;
+use sortie_testkit::{list, until};
 
 use crate::rig::{Rig, any_run, events_and_done, prompt, read};
 
@@ -48,16 +48,9 @@ async fn a_prompt_without_blocks_is_answered_with_itself() {
     assert!(run.started_at >= Some(run.created_at) && run.finished_at >= run.started_at);
     assert_eq!(
         kinds,
-        [
-            "status",
-            "status",
-            "status",
-            "worker_started",
-            "model_call",
-            "message",
-            "result",
-            "status"
-        ]
+        list! {
+            "status", "status", "status", "worker_started", "model_call", "message", "result", "status",
+        }
     );
 }
 
@@ -175,15 +168,9 @@ async fn what_outlives_the_grace_goes_on_after_the_next_start() {
     let (before, rest) = kinds.split_at(7);
     assert_eq!(
         before,
-        [
-            "status",
-            "status",
-            "status",
-            "worker_started",
-            "model_call",
-            "resumed",
-            "worker_started"
-        ]
+        list! {
+            "status", "status", "status", "worker_started", "model_call", "resumed", "worker_started",
+        }
     );
     // The call of the model that the cancel meets may be recorded behind the status.
     assert!(matches!(rest, ["status"] | ["status", "model_call"]), "{rest:?}");

@@ -27,7 +27,7 @@ async fn three_nodes_start_exactly_one_run_for_each_instant_of_two_years_in_five
     for (cron, zone) in MANY {
         let fields =
             json!({"cron": cron, "timezone": zone, "catch_up_window_seconds": limits::CATCH_UP_SECONDS});
-        let made = rig.create(fields).await.unwrap();
+        let made = rig.made(fields).await;
         let instants = two_years(&Timetable::new(cron, zone).unwrap());
         all.extend(instants.iter().map(|instant| (*instant, made.id)));
         expected.insert(made.id, instants);

@@ -12,7 +12,7 @@ use super::*;
 async fn a_schedule_whose_run_would_be_refused_can_be_paused_renamed_and_switched_off_but_not_on() {
     let rig = Rig::sqlite().await;
     let callback = json!({"url": "https://example.com/hook", "secret": "s"});
-    let made = rig.create(json!({"callback": callback})).await.unwrap();
+    let made = rig.made(json!({"callback": callback})).await;
     let stricter = json!({"type": "object", "required": ["week"]});
     rig.put(
         "w",
@@ -21,23 +21,21 @@ async fn a_schedule_whose_run_would_be_refused_can_be_paused_renamed_and_switche
     .await;
     let told = "input: required by input_schema";
     let paused = rig
-        .patch(made.id, json!({"paused_until": "2026-01-02T00:00:00Z"}))
-        .await
-        .unwrap();
+        .patched(made.id, json!({"paused_until": "2026-01-02T00:00:00Z"}))
+        .await;
     assert_eq!(paused.paused_until, Some(at("2026-01-02T00:00:00Z")));
-    rig.patch(made.id, json!({"name": "n", "workflow": "w", "input": null}))
-        .await
-        .unwrap();
+    rig.patched(made.id, json!({"name": "n", "workflow": "w", "input": null}))
+        .await;
     let refused = rig.patch(made.id, json!({"max_cost_micros": 5})).await;
     assert_eq!(invalid(refused), told);
     let refused = rig.patch(made.id, json!({"callback": callback})).await;
     assert_eq!(invalid(refused), told);
-    let off = rig.patch(made.id, json!({"enabled": false})).await.unwrap();
+    let off = rig.patched(made.id, json!({"enabled": false})).await;
     assert_eq!((off.enabled, off.next_run_at), (false, None));
     assert_eq!(off.callback.unwrap().url, "https://example.com/hook");
     assert_eq!(invalid(rig.patch(made.id, json!({"enabled": true})).await), told);
     let on = json!({"enabled": true, "input": {"week": 1}});
-    assert!(rig.patch(made.id, on).await.unwrap().enabled);
+    assert!(rig.patched(made.id, on).await.enabled);
     // The callback is still the one that was sealed.
     rig.engine().trigger_schedule(&rig.caller, made.id).await.unwrap();
 }
@@ -59,15 +57,15 @@ fn seal_with_a_key_that_is_gone(rig: &Rig) {
 async fn a_schedule_is_stopped_also_while_what_is_due_of_it_cannot_be_dealt_with() {
     let rig = Rig::sqlite().await;
     let callback = json!({"url": "https://example.com/hook", "secret": "s"});
-    let id = rig.create(json!({"callback": callback})).await.unwrap().id;
+    let id = rig.made(json!({"callback": callback})).await.id;
     seal_with_a_key_that_is_gone(&rig);
     rig.clock.set(at("2026-01-01T00:10:05Z"));
     let refused = rig.patch(id, json!({"name": "other"})).await;
     assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
     let until = json!({"paused_until": "2026-01-02T00:00:00Z"});
-    rig.patch(id, until).await.unwrap();
+    rig.patched(id, until).await;
     assert_eq!(rig.told(id).await, [""; 0]);
-    let off = rig.patch(id, json!({"enabled": false})).await.unwrap();
+    let off = rig.patched(id, json!({"enabled": false})).await;
     assert_eq!((off.enabled, off.next_run_at), (false, None));
 }
 
@@ -75,9 +73,8 @@ async fn a_schedule_is_stopped_also_while_what_is_due_of_it_cannot_be_dealt_with
 async fn an_instant_that_waited_starts_nothing_after_too_many_failures() {
     let rig = Rig::sqlite().await;
     let id = rig
-        .create(json!({"overlap": "queue_one", "max_consecutive_failures": 1}))
+        .made(json!({"overlap": "queue_one", "max_consecutive_failures": 1}))
         .await
-        .unwrap()
         .id;
     rig.go("2026-01-01T00:10:00Z").await;
     rig.go("2026-01-01T00:20:00Z").await;
@@ -93,9 +90,8 @@ async fn an_instant_that_waited_starts_nothing_after_too_many_failures() {
 async fn cancel_other_leaves_the_run_alone_whose_budget_has_no_room_for_another() {
     let rig = Rig::sqlite().await;
     let id = rig
-        .create(json!({"overlap": "cancel_other", "max_cost_micros": 60}))
+        .made(json!({"overlap": "cancel_other", "max_cost_micros": 60}))
         .await
-        .unwrap()
         .id;
     let limit = async |limit| {
         let put = PutBudget {
@@ -122,7 +118,7 @@ async fn cancel_other_leaves_the_run_alone_whose_budget_has_no_room_for_another(
 #[tokio::test]
 async fn what_a_budget_refuses_at_one_instant_is_counted_once_by_all_nodes_together() {
     let rig = Rig::on(TestDatabase::sqlite().unwrap(), 3).await;
-    let id = rig.create(json!({"max_cost_micros": 60})).await.unwrap().id;
+    let id = rig.made(json!({"max_cost_micros": 60})).await.id;
     let put = PutBudget {
         limit_micros: Micros::new(50).unwrap(),
         period: BudgetPeriod::Day,
@@ -152,7 +148,7 @@ async fn what_a_budget_refuses_at_one_instant_is_counted_once_by_all_nodes_toget
 #[tokio::test]
 async fn the_schedules_of_a_suspended_organization_skip_and_say_so() {
     let rig = Rig::sqlite().await;
-    let id = rig.create(json!({"overlap": "cancel_other"})).await.unwrap().id;
+    let id = rig.made(json!({"overlap": "cancel_other"})).await.id;
     rig.go("2026-01-01T00:10:00Z").await;
     let first = rig.get(id).await.last_run_id.unwrap();
     let (store, org) = (rig.engine().store(), rig.caller.org);
@@ -181,7 +177,7 @@ async fn the_schedules_of_a_suspended_organization_skip_and_say_so() {
 #[tokio::test]
 async fn an_occurrence_beyond_the_allowance_of_the_license_is_skipped() {
     let rig = Rig::sqlite().await;
-    let id = rig.create(json!({"overlap": "allow"})).await.unwrap().id;
+    let id = rig.made(json!({"overlap": "allow"})).await.id;
     let now = at("2026-01-01T00:00:00Z");
     let license = InstalledLicense {
         serial: "1".to_owned(),

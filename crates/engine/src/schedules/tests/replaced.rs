@@ -8,7 +8,7 @@ async fn a_schedule_whose_occurrences_cannot_be_deleted_keeps_no_other() {
     let rig = Rig::sqlite().await;
     let mut schedules = Vec::new();
     for _ in 0..3 {
-        schedules.push(rig.create(json!({})).await.unwrap().id);
+        schedules.push(rig.made(json!({})).await.id);
     }
     rig.go("2026-01-01T00:10:00Z").await;
     let file = rig.database.url().strip_prefix("sqlite:").unwrap();
@@ -37,7 +37,7 @@ async fn a_schedule_whose_occurrences_cannot_be_deleted_keeps_no_other() {
 #[tokio::test]
 async fn runs_that_were_replaced_are_cancelled_by_whoever_looks_next() {
     let rig = Rig::sqlite().await;
-    let id = rig.create(json!({"overlap": "cancel_other"})).await.unwrap().id;
+    let id = rig.made(json!({"overlap": "cancel_other"})).await.id;
     rig.go("2026-01-01T00:10:00Z").await;
     let first = rig.get(id).await.last_run_id.unwrap();
     rig.clock.set(at("2026-01-01T00:20:00Z"));
@@ -66,7 +66,7 @@ async fn runs_that_were_replaced_are_cancelled_by_whoever_looks_next() {
 #[tokio::test]
 async fn a_replaced_run_that_cannot_be_read_keeps_no_other_from_it() {
     let rig = Rig::sqlite().await;
-    let id = rig.create(json!({"overlap": "cancel_other"})).await.unwrap().id;
+    let id = rig.made(json!({"overlap": "cancel_other"})).await.id;
     rig.go("2026-01-01T00:10:00Z").await;
     let first = rig.get(id).await.last_run_id.unwrap();
     for number in 0..PAGE {
@@ -82,13 +82,13 @@ async fn a_replaced_run_that_cannot_be_read_keeps_no_other_from_it() {
 #[tokio::test]
 async fn a_replaced_run_that_cannot_be_cancelled_keeps_no_other_from_it() {
     let rig = Rig::sqlite().await;
-    let id = rig.create(json!({"overlap": "allow"})).await.unwrap().id;
+    let id = rig.made(json!({"overlap": "allow"})).await.id;
     let mut open = Vec::new();
     for to in ["00:10", "00:20", "00:30"] {
         rig.go(&format!("2026-01-01T{to}:00Z")).await;
         open.push(rig.get(id).await.last_run_id.unwrap());
     }
-    rig.patch(id, json!({"overlap": "cancel_other"})).await.unwrap();
+    rig.patched(id, json!({"overlap": "cancel_other"})).await;
     let damaged = |amount| {
         let file = rig.database.url().strip_prefix("sqlite:").unwrap();
         let sql = "UPDATE run SET max_cost_micros = ?1 WHERE id = ?2";
