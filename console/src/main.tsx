@@ -1,6 +1,6 @@
 // Entry: signs in, then shows the page of the address in the frame.
 import { render, type FunctionComponent } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { ApiError } from "./api/client.ts";
 import { matchPath, path } from "./router.ts";
 import { session, start } from "./session.ts";
@@ -8,7 +8,7 @@ import { Frame } from "./pages/frame.tsx";
 import { RunsPage } from "./pages/runs/index.tsx";
 import { SignIn, startError } from "./pages/sign-in.tsx";
 import { t } from "./text/en.ts";
-import { ButtonLink, Empty, Skeleton } from "./ui/basics.tsx";
+import { Button, ButtonLink, Empty, Skeleton } from "./ui/basics.tsx";
 import { Questions } from "./ui/dialog.tsx";
 import { Toasts } from "./ui/toast.tsx";
 
@@ -39,18 +39,35 @@ const PAGES: [pattern: string, area: Area, page: string][] = [
 
 const loaded = new Map<Area, Record<string, Page>>([[PAGES[0]![1], { RunsPage: RunsPage as Page }]]);
 
+/** Shown where a page cannot be loaded, as after an update of the engine, or fails. */
+const Broken = ({ reason }: { reason: string }) => (
+  <main class="page">
+    <Empty isPage icon="warning" title={t.common.broken}>
+      <p class="sub">{reason}</p>
+      <Button icon="replay" onClick={() => location.reload()}>{t.common.reload}</Button>
+    </Empty>
+  </main>
+);
+
 function Content() {
   const [, setLoaded] = useState(0);
+  const [isMissing, setMissing] = useState(false);
+  const [failure, forget] = useErrorBoundary();
   const current = path.value;
   const match = PAGES.map(([pattern, area, page]) => ({ area, page, parts: matchPath(pattern, current) })).find(({ parts }) => parts);
   const area = match?.area;
   useEffect(() => {
+    if (failure) forget();
     if (!area || loaded.has(area)) return;
-    void area().then((pages) => {
-      loaded.set(area, pages);
-      setLoaded(loaded.size);
-    });
-  }, [area]);
+    area().then(
+      (pages) => {
+        loaded.set(area, pages);
+        setLoaded(loaded.size);
+      },
+      () => setMissing(true),
+    );
+  }, [area, current]);
+  if (failure) return <Broken reason={String(failure)} />;
   if (!match) {
     return (
       <main class="page">
@@ -59,7 +76,8 @@ function Content() {
     );
   }
   const Found = loaded.get(match.area)?.[match.page];
-  return Found ? <Found key={current} {...match.parts} /> : <main class="page"><Skeleton rows={8} /></main>;
+  if (Found) return <Found key={current} {...match.parts} />;
+  return isMissing ? <Broken reason={t.common.outdated} /> : <main class="page"><Skeleton rows={8} /></main>;
 }
 
 function Console() {

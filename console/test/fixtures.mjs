@@ -12,6 +12,7 @@ export const ids = {
   retention: id("run", "ff66"),
   hostile: id("run", "gg77"),
   queued: id("run", "hh88"),
+  flood: id("run", "ii99"),
 };
 
 const HOSTILE = `# <img src=x onerror=alert(1)>
@@ -98,6 +99,7 @@ export function world(now) {
     run(ids.hostile, "succeeded", 8000, 1, 900, { title: '<img src=x onerror="alert(1)"> \u202Etxt', output: HOSTILE, ...haiku }),
     run(ids.many, "succeeded", 9000, 60, 310_000, { workflow: "crawl-docs", title: "Read ten thousand pages", tags: ["docs"], ...sonnet }),
     router("sr38", 8838, 9100, 2.4),
+    run(ids.flood, "running", 9200, undefined, 310_000, { workflow: "crawl-docs", title: "A hundred events a second", tags: ["docs"], ...sonnet }),
   ];
   const scripts = {
     [ids.live]: recorded(now - 46_000, invoices),
@@ -106,6 +108,7 @@ export function world(now) {
     [ids.interrupted]: recorded(now - 2_400_000, interrupted),
     [ids.timedOut]: recorded(now - 720_000, timedOut),
     [ids.many]: recorded(now - 9_000_000, many(10_207)),
+    [ids.flood]: recorded(now - 60_000, many(10_000).slice(0, -2)),
     [ids.hostile]: recorded(now - 8_000_000, hostile),
     [ids.queued]: recorded(now - 2000, [[0, "status", { status: "queued" }]]),
   };

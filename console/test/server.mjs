@@ -53,6 +53,7 @@ async function streamRun(run, events, request, response, isStill) {
   response.write(": connected\nretry: 2000\n");
   response.write(events.filter(({ id }) => id > after).map((event) => sse(event.type, event, event.id)).join(""));
   if (run.finished_at) return response.end(sse("done", run));
+  if (run.id === ids.flood) return flood(events, response);
   if (run.id !== ids.live) return;
   response.write(sse("message_start", { model: run.model, step: 4 }));
   const words = WRITING.split(/(?<= )/);
@@ -60,6 +61,21 @@ async function streamRun(run, events, request, response, isStill) {
   for (let index = 0; !response.destroyed; index += 1) {
     await wait(90);
     response.write(sse("message_delta", { text: words[index % words.length], step: 4 }));
+  }
+}
+
+/** A hundred events a second, in tens. */
+async function flood(events, response) {
+  for (let id = events.at(-1).id + 1; !response.destroyed; ) {
+    await wait(100);
+    let batch = "";
+    for (const end = id + 10; id < end; id += 1) {
+      const call = { tool: "shell", id: `f${id >> 1}` };
+      const data = id % 2 ? { ...call, is_error: false, output: "42\n", output_bytes: 3, duration_ms: 5 } : { ...call, arguments: { command: `step ${id}` } };
+      const type = id % 2 ? "tool_end" : "tool_start";
+      batch += sse(type, { id, type, data, created_at: new Date().toISOString() }, id);
+    }
+    response.write(batch);
   }
 }
 

@@ -24,7 +24,6 @@ export type OrganizationInfo = Schema.OrganizationInfo & {
   key_name?: string;
   organization_name?: string;
   version?: string;
-  trace_url?: string;
 };
 export type ApiKey = Schema.ApiKey & { last_used_at?: string };
 export type WorkflowSummary = Schema.WorkflowSummary & {

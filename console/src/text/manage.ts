@@ -87,7 +87,7 @@ export const manageText = {
     confirm: "Confirm",
     confirmed: (account: string) => `Authorized as ${account}`,
     authorized: "Authorized",
-    waiting: (time: string) => `The link is valid ${time}.`,
+    waiting: (time: string) => `The link expires ${time}.`,
     usedBy: (names: string) => `used by ${names}`,
     deleteTitle: (name: string) => `Delete ${name}?`,
     deleteExplain: "Runs that name it are refused from then on.",

@@ -3,7 +3,7 @@ import { plural } from "./plural.ts";
 
 export const runText = {
   title: "Run",
-  actions: { compare: "Compare", replay: "Replay", cancel: "Cancel", copyId: "Copy run ID", copyLink: "Copy link", curl: "Copy as curl", trace: "Open trace" },
+  actions: { compare: "Compare", replay: "Replay", cancel: "Cancel", copyId: "Copy run ID", copyLink: "Copy link", curl: "Copy as curl" },
   cancelTitle: "Cancel this run?",
   cancelExplain: "Its commands are stopped at once. What it did through connections is not undone.",
   keepRunning: "Keep running",

@@ -26,11 +26,10 @@ export function DeliveriesPage() {
     });
   return (
     <main class="main-inner">
-      <Bar title={texts.title}>
-        <Segments label={texts.filter} value={state} options={[[OPEN, texts.open], ["retrying", texts.states.retrying!], ["abandoned", texts.states.abandoned!], ["delivered", texts.states.delivered!]]} onChoose={(next) => setQuery({ state: next === OPEN ? undefined : next })} />
-      </Bar>
+      <Bar title={texts.title} />
       <div class="page">
         <h1 class="vh">{texts.title}</h1>
+        <Segments label={texts.filter} value={state} options={[[OPEN, texts.open], ["retrying", texts.states.retrying!], ["abandoned", texts.states.abandoned!], ["delivered", texts.states.delivered!]]} onChoose={(next) => setQuery({ state: next === OPEN ? undefined : next })} />
         <section class="card">
           <Loaded data={deliveries.data.value} error={deliveries.error.value} reload={deliveries.reload}>
             {({ items }) =>

@@ -7,7 +7,6 @@ import { isFinal } from "../../model/events.ts";
 import { timeScale } from "../../model/scale.ts";
 import { eventsSince, isTop, nextFailure, rowsOf, spanOf } from "../../model/spans.ts";
 import { href, navigate, setQuery } from "../../router.ts";
-import { me } from "../../session.ts";
 import { t } from "../../text/en.ts";
 import { runText } from "../../text/run.ts";
 import { Button, copyText, Empty, ErrorBox, Skeleton, ButtonLink } from "../../ui/basics.tsx";
@@ -170,14 +169,12 @@ function useActions(state: RunState, request: Parameters<typeof copyAsCurl>[0] |
     });
   const compare = () => navigate(run?.replay_of ? `/runs/compare?a=${run.replay_of}&b=${id}` : `/runs/compare?a=${id}`);
   const replay = () => navigate(`/runs/new?from=${id}`);
-  const traceUrl = me.value?.trace_url;
   const more: MenuItem[] = [
     { label: runText.actions.copyId, icon: "copy", act: () => void copyText(id) },
     { label: runText.actions.copyLink, icon: "link", act: () => void copyText(location.href) },
     ...(request ? [{ label: runText.actions.curl, icon: "tool" as const, act: () => copyAsCurl(request) }] : []),
     { label: runText.actions.replay, icon: "replay", act: replay },
     { label: runText.actions.compare, icon: "compare", act: compare },
-    ...(traceUrl ? [{ label: runText.actions.trace, icon: "link" as const, act: () => void window.open(traceUrl.replace("{run}", id), "_blank", "noopener") }] : []),
   ];
   return { cancel, compare, replay, more };
 }
