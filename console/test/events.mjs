@@ -27,7 +27,7 @@ const request = (id, path, start, length, status, bytes) => {
   return [begin, [start + length - 2, "connection_call", made], end];
 };
 
-const MATCHES = "\u001b[2m$ 212 invoices, 209 orders\u001b[0m\nmatched      \u001b[32m209\u001b[0m\ndiffers        \u001b[33m2\u001b[0m   48213 48377\nno order       \u001b[33m1\u001b[0m   48402  INV-2291\nsum        \u001b[32m$184,020.55\u001b[0m\nwrote outputs/matches.json\n";
+const MATCHES = "[the command exited with status 0]\n[stdout]\n\u001b[2m$ 212 invoices, 209 orders\u001b[0m\nmatched      \u001b[32m209\u001b[0m\ndiffers        \u001b[33m2\u001b[0m   48213 48377\nno order       \u001b[33m1\u001b[0m   48402  INV-2291\nsum        \u001b[32m$184,020.55\u001b[0m\nwrote outputs/matches.json\n";
 
 export const ANSWER = `Two of the three differences are explained, one needs a person.
 

@@ -89,7 +89,8 @@ function matches(run, query) {
     (!query.get("tag") || run.tags?.includes(query.get("tag"))) &&
     (run.cost_micros ?? 0) >= Number(query.get("min_cost_micros") ?? 0) &&
     (!query.get("since") || run.created_at >= query.get("since")) &&
-    (!text || `${run.title} ${run.error}`.toLowerCase().includes(text))
+    (!text || `${run.title}`.toLowerCase().includes(text)) &&
+    (!query.get("error") || (run.error ?? "").includes(query.get("error")))
   );
 }
 

@@ -2,7 +2,10 @@
 import { IN_FLIGHT } from "./events.ts";
 
 export interface RunFilters {
+  /** Text in the title or the prompt. */
   q: string;
+  /** Text in the error. */
+  error: string;
   status: string[];
   workflow: string;
   tag: string;
@@ -14,7 +17,7 @@ export interface RunFilters {
   min_cost_micros: string;
 }
 
-const TEXTS = ["q", "workflow", "tag", "model", "key", "schedule", "since", "until", "min_cost_micros"] as const;
+const TEXTS = ["q", "error", "workflow", "tag", "model", "key", "schedule", "since", "until", "min_cost_micros"] as const;
 
 export type View = "all" | "flight" | "failed" | "costly";
 
@@ -60,3 +63,5 @@ export const viewOf = (filters: RunFilters): View | undefined =>
 
 /** Filters of a view, with the other ones kept. */
 export const withView = (filters: RunFilters, view: View): RunFilters => ({ ...filters, status: [], min_cost_micros: "", ...VIEWS[view] });
+
+export const isRunId = (text: string) => /^run_[0-9a-z]{26}$/.test(text);

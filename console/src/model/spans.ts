@@ -115,10 +115,10 @@ export function toolFigures({ spans }: Fold, now: number): ToolFigures[] {
     .sort((a, b) => b.totalMs - a.totalMs);
 }
 
-/** The spans that took longest. */
-export const longest = ({ spans }: Fold, count: number, now: number): Span[] =>
+/** The spans that took longest, without those that hardly count. */
+export const longest = ({ spans, start = 0, last }: Fold, count: number, now: number): Span[] =>
   spans
-    .filter(({ kind }) => kind !== "note" && kind !== "artifact")
+    .filter((span) => span.kind !== "note" && span.kind !== "artifact" && lengthOf(span, now) > (last - start) / 100)
     .sort((a, b) => lengthOf(b, now) - lengthOf(a, now))
     .slice(0, count);
 

@@ -15,6 +15,9 @@ export function duration(ms: number): string {
   return parts.slice(first, first + 2).filter(([count]) => count > 0).map(([count, unit]) => `${count} ${unit}`).join(" ");
 }
 
+/** A limit of whole seconds: "30 s", "5 min". */
+export const limit = (seconds: number) => (seconds < 60 ? `${seconds} s` : duration(seconds * 1000));
+
 /** "now", "12 s", "3 min", "5 h", "2 d". */
 export function age(ms: number): string {
   if (ms < 2000) return "now";

@@ -2,6 +2,7 @@
 import { useRef, useState } from "preact/hooks";
 import { call } from "../api/client.ts";
 import { useResource } from "../api/resource.ts";
+import { isRunId } from "../model/filters.ts";
 import { navigate } from "../router.ts";
 import { t } from "../text/en.ts";
 import { Dialog } from "../ui/dialog.tsx";
@@ -15,8 +16,6 @@ interface Found {
   icon: IconName;
 }
 
-const RUN_ID = /^run_[0-9a-z]{26}$/;
-
 function search(text: string, workflows: string[]): Found[] {
   const wanted = text.trim().toLowerCase();
   const all: Found[] = [
@@ -25,7 +24,7 @@ function search(text: string, workflows: string[]): Found[] {
     ...workflows.map((name) => ({ to: `/workflows/${name}`, name, kind: t.palette.workflow, icon: "workflow" as const })),
   ];
   const found = all.filter(({ name }) => name.toLowerCase().includes(wanted)).slice(0, 12);
-  return RUN_ID.test(wanted) ? [{ to: `/runs/${wanted}`, name: wanted, kind: t.palette.run, icon: "runs" }, ...found] : found;
+  return isRunId(wanted) ? [{ to: `/runs/${wanted}`, name: wanted, kind: t.palette.run, icon: "runs" }, ...found] : found;
 }
 
 export function Palette({ onClose }: { onClose: () => void }) {

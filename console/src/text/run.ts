@@ -150,6 +150,7 @@ export const runText = {
     } as Record<string, string>,
   },
   ok: "done",
+  exit: (status: string) => `exit ${status}`,
   noResult: "no result",
   error: "error",
   transcript: { prompt: "Prompt", input: "Input", turn: (step: number) => `Turn ${step}`, calls: (value: number) => plural(value, "call"), thinking: "Thinking", writing: "writing…" },

@@ -20,7 +20,8 @@ function topOf(most: number): number {
 
 const dayFormat = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
 
-export function StackedBars({ label, ticks, series, format, axis }: { label: string; ticks: string[]; series: Series[]; format: (value: number) => string; axis: (value: number) => string }) {
+/** `least` is the smallest top of the axis. */
+export function StackedBars({ label, ticks, series, least, format, axis }: { label: string; ticks: string[]; series: Series[]; least: number; format: (value: number) => string; axis: (value: number) => string }) {
   const ref = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
   const [hovered, setHovered] = useState<number>();
@@ -30,7 +31,7 @@ export function StackedBars({ label, ticks, series, format, axis }: { label: str
     return () => observer.disconnect();
   }, []);
   const totals = ticks.map((_, day) => series.reduce((sum, { values }) => sum + values[day]!, 0));
-  const top = topOf(Math.max(...totals));
+  const top = topOf(Math.max(least, ...totals));
   const step = (width - LEFT) / ticks.length;
   const y = (value: number) => TOP + (1 - value / top) * (HEIGHT - TOP - BOTTOM);
   const every = Math.ceil(ticks.length / Math.max(1, Math.floor(width / 90)));

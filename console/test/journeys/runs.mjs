@@ -36,9 +36,9 @@ export default {
     await go("/runs");
     await page.getByRole("button", { name: "All that match…" }).click();
     await page.getByRole("menuitem", { name: "Cancel all that match" }).click();
-    await page.getByText("Cancel 3 runs?").waitFor();
+    await page.getByText("Cancel 4 runs?").waitFor();
     await page.getByRole("button", { name: "Cancel all that match" }).click();
-    await page.getByText("3 runs done").waitFor();
+    await page.getByText("4 runs done").waitFor();
     assert.equal(server.requests.filter((request) => request.startsWith("POST /v1/runs/cancel")).length, 2);
   },
 
@@ -90,11 +90,11 @@ export default {
     await go("/runs");
     await page.getByText("support-router").first().waitFor();
     await page.keyboard.press("Control+k");
-    await page.getByRole("combobox").fill(server.ids.done);
+    await page.getByRole("combobox", { name: "Page, workflow or run ID" }).fill(server.ids.done);
     await page.keyboard.press("Enter");
     await page.getByText("one needs a person").waitFor();
     await page.keyboard.press("Control+k");
-    await page.getByRole("combobox").fill("sched");
+    await page.getByRole("combobox", { name: "Page, workflow or run ID" }).fill("sched");
     await page.keyboard.press("Enter");
     await page.getByText("Every 30 minutes").waitFor();
   },

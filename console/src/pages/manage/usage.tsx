@@ -90,7 +90,7 @@ export function UsagePage() {
                 </section>
                 <section class="card">
                   <header><h2>{texts.perDay}</h2><span class="gap" /><Segments label={texts.by} value={by} options={[["workflow", texts.dimensions.workflow!], ["model", texts.dimensions.model!], ["key", texts.dimensions.key!]]} onChoose={(next) => setQuery({ by: next })} /></header>
-                  <StackedBars label={texts.chart(money(totals.cost_micros), days.length)} ticks={days} series={seriesOf(data, by, days, sums.slice(0, SHOWN).map(({ name }) => name))} format={money} axis={plainMoney} />
+                  <StackedBars label={texts.chart(money(totals.cost_micros), days.length)} ticks={days} series={seriesOf(data, by, days, sums.slice(0, SHOWN).map(({ name }) => name))} least={10_000} format={money} axis={plainMoney} />
                 </section>
                 <section class="card scroll">
                   <header><h2>{texts.dimensions[by]}</h2><span class="gap" /><Button icon="download" onClick={() => download(data.rows, by)}>{texts.csv}</Button></header>

@@ -4,7 +4,7 @@ import { isFinal } from "../../model/events.ts";
 import { lengthOf, type Fold, type Span } from "../../model/fold.ts";
 import { money, plainMoney } from "../../model/money.ts";
 import { longest } from "../../model/spans.ts";
-import { bytes, count, dateTime, duration, percent } from "../../model/time.ts";
+import { bytes, count, dateTime, duration, limit, percent } from "../../model/time.ts";
 import { visible } from "../../model/ansi.ts";
 import { setQuery } from "../../router.ts";
 import { t } from "../../text/en.ts";
@@ -30,12 +30,13 @@ function uncertainCall({ spans }: Pick<Fold, "spans">): Span | undefined {
 /** The step that shows best why a run did not succeed. */
 export function causeOf(fold: Fold): Span | undefined {
   if (!isFinal(fold.status) || fold.status === "succeeded") return undefined;
+  if (fold.status === "timed_out") return longest(fold, 1, fold.last)[0];
   const failed = fold.spans.findLast(({ isFailed, event }) => isFailed && event.type !== "status");
   return uncertainCall(fold) ?? lastNote(fold, "interrupted", "budget_reached", "output_rejected") ?? failed ?? lastNote(fold, "status");
 }
 
-function headline({ status, timeout_seconds: limit }: Api.Run): string {
-  if (status === "timed_out") return texts.ends.timed_out(limit ? duration(limit * 1000) : "");
+function headline({ status, timeout_seconds: seconds }: Api.Run): string {
+  if (status === "timed_out") return texts.ends.timed_out(seconds ? limit(seconds) : "");
   return status === "failed" ? texts.ends.failed : texts.ends.interrupted;
 }
 
@@ -136,7 +137,7 @@ export function Facts({ run, fold, now }: { run: Api.Run; fold: Fold; now: numbe
     <dl class="facts">
       <div>
         <dt>{facts.duration}</dt>
-        <dd>{duration(Math.max(0, ended - started))} {run.timeout_seconds && <small>{texts.of(duration(run.timeout_seconds * 1000))}</small>}</dd>
+        <dd>{duration(Math.max(0, ended - started))} {run.timeout_seconds && <small>{texts.of(limit(run.timeout_seconds))}</small>}</dd>
       </div>
       <div class="budget">
         <dt>{facts.cost}</dt>

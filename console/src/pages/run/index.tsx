@@ -32,6 +32,7 @@ import { filterOfQuery, select, selectedEvent, setRange, TABS, tabOfQuery, type 
 
 // The map of a run that works leaves room for what comes.
 const ROOM = 1.12;
+const LIVE_TICK_MS = 250;
 
 function useDefinition(state: RunState) {
   const run = state.run.value;
@@ -47,11 +48,10 @@ function StreamChip({ state }: { state: RunState }) {
 }
 
 /** The trace with its map and the details of the selected step. */
-function TraceTab({ state, contextWindow }: { state: RunState; contextWindow: number | undefined }) {
+function TraceTab({ state, now, contextWindow }: { state: RunState; now: number; contextWindow: number | undefined }) {
   const { fold } = state;
   const version = state.version.value;
   const isLive = !isFinal(fold.status);
-  const now = state.now();
   const start = fold.start ?? now;
   const end = isLive ? start + (now - start) * ROOM : now;
   const filter = filterOfQuery(start);
@@ -188,7 +188,7 @@ export function RunPage({ id = "" }: { id?: string }) {
   const [answer, setAnswer] = useState<string>();
   const { cancel, compare, replay, more } = useActions(state, definition.data.value?.request);
   const status = run && isFinal(run.status) ? run.status : fold.events.length ? fold.status : run?.status;
-  useNow(status !== undefined && !isFinal(status));
+  useNow(status !== undefined && !isFinal(status), LIVE_TICK_MS);
   useKeys({ c: compare, r: replay });
 
   if (!run) {
@@ -252,7 +252,7 @@ export function RunPage({ id = "" }: { id?: string }) {
       </nav>
       <div class="panel">
         {tab === "answer" && <Answer run={shown} fold={fold} request={request} output={output} artifacts={artifacts} />}
-        {tab === "trace" && <TraceTab state={state} contextWindow={contextWindow} />}
+        {tab === "trace" && <TraceTab state={state} now={now} contextWindow={contextWindow} />}
         {tab === "transcript" && <Transcript fold={fold} request={request} now={now} />}
         {tab === "events" && <Events fold={fold} version={state.version.value} />}
         {tab === "files" && <Files run={id} request={request} artifacts={artifacts} />}

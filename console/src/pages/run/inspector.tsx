@@ -97,8 +97,13 @@ function Meaning({ span: { event, kind } }: { span: Span }) {
   return means && (kind === "note" || kind === "retry") ? <Part title={texts.means}><p>{means}</p></Part> : null;
 }
 
+/** Exit status of a command, as its output says. */
+const exitOf = ({ toolEnd }: Span) => /^\[the command exited with status (\d+)\]/.exec(toolEnd?.data.output ?? "")?.[1];
+
 function State({ span }: { span: Span }) {
   const call = span.calls?.at(-1)?.data;
+  const exit = exitOf(span);
+  if (exit !== undefined) return <Badge look={exit === "0" ? "ok" : "bad"} icon={exit === "0" ? "check" : "cross"}>{runText.exit(exit)}</Badge>;
   if (call?.status) return <Badge look={call.status < 400 ? "ok" : "bad"} icon={call.status < 400 ? "check" : "cross"}>{call.status}</Badge>;
   if (span.isFailed) return <Badge look="bad" icon="cross">{runText.error}</Badge>;
   if (span.end === undefined) return <Badge look="live">{runText.trace.running}</Badge>;

@@ -1,6 +1,6 @@
 // How a span is named and drawn.
 import type { Span } from "../../model/fold.ts";
-import { money } from "../../model/money.ts";
+import { money, plainMoney } from "../../model/money.ts";
 import { summaryOf, toolOf } from "../../model/spans.ts";
 import { bytes, count, duration } from "../../model/time.ts";
 import { t } from "../../text/en.ts";
@@ -29,7 +29,7 @@ function noteDetail({ event }: Span): string {
   switch (event.type) {
     case "budget_warning":
     case "budget_reached":
-      return runText.of(`${money(event.data.spent_micros)} / ${money(event.data.limit_micros)}`);
+      return `${money(event.data.spent_micros)} ${runText.of(plainMoney(event.data.limit_micros))}`;
     case "context_compacted":
       return `${count(event.data.before_tokens)} → ${count(event.data.after_tokens)} ${runText.tokensOut}`;
     case "answer_requested":

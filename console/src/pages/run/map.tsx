@@ -35,7 +35,8 @@ function barsOf(spans: Span[], x: (time: number) => number, y: number, now: numb
   let from = -1;
   let to = -1;
   const close = () => {
-    if (to >= 0) path += `M${from.toFixed(1)} ${y}h${Math.max(2, to - from).toFixed(1)}v9h${-Math.max(2, to - from).toFixed(1)}z`;
+    const width = Math.max(0.5, to - from - 2);
+    if (to >= 0) path += `M${(from + 1).toFixed(1)} ${y + 1}h${width.toFixed(1)}v7h${(-width).toFixed(1)}z`;
   };
   for (const span of spans) {
     const start = x(span.start);
@@ -162,8 +163,8 @@ function Drawing({ fold, scale, now, isLive, budget, window, selected, range, on
         return (
           <g key={lane.kind + lane.name}>
             <text x={10} y={y + 8.5}>{name(lane).slice(0, left < LEFT ? 7 : 9)}</text>
-            <path d={barsOf(bars, x, y, now)} fill={COLOURS[lane.kind]} />
-            {retries.length > 0 && <path d={barsOf(retries, x, y, now)} fill={COLOURS.retry} />}
+            <path d={barsOf(bars, x, y, now)} class="bars" fill={COLOURS[lane.kind]} stroke={COLOURS[lane.kind]} />
+            {retries.length > 0 && <path d={barsOf(retries, x, y, now)} class="bars" fill={COLOURS.retry} stroke={COLOURS.retry} />}
           </g>
         );
       })}
@@ -177,12 +178,12 @@ function Drawing({ fold, scale, now, isLive, budget, window, selected, range, on
       )}
       {cost && <path d={`${cost}V${bottom}H${x(start.at)}z`} fill="url(#cost-fill)" />}
       {cost && <path d={cost} class="cost" />}
-      {fold.context.length > 1 && (
+      {fold.context.length > 1 && most > 1 && (
         <g class="context">
           <title>{`${runText.map.context} ${count(most)}${window ? `, ${runText.map.window(count(window))}` : ""}`}</title>
           <path d={lineOf(fold.context, x, contextY, x(fold.context.at(-1)!.at))} />
           {fold.compactions.map((at) => <path key={at} d={`M${x(at) - 3} ${bottom - CURVE + 4}h6l-3 5z`} class="compaction"><title>{runText.map.compaction}</title></path>)}
-          {width > 500 && <text x={width - RIGHT} y={contextY(fold.context.at(-1)!.value) - 5} text-anchor="end">{`${runText.map.context} ${count(fold.context.at(-1)!.value)}`}</text>}
+          <text x={10} y={bottom}>{runText.map.context}</text>
         </g>
       )}
       {isLive && <line x1={end} x2={end} y1={4} y2={bottom + 2} class="now" />}

@@ -2,8 +2,8 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { call } from "../../api/client.ts";
 import { FINAL, IN_FLIGHT } from "../../model/events.ts";
-import { isEmpty, PERIODS, toQuery, type RunFilters } from "../../model/filters.ts";
-import { setSearch } from "../../router.ts";
+import { isEmpty, isRunId, PERIODS, toQuery, type RunFilters } from "../../model/filters.ts";
+import { navigate, setSearch } from "../../router.ts";
 import { isAdmin } from "../../session.ts";
 import { t } from "../../text/en.ts";
 import { Button } from "../../ui/basics.tsx";
@@ -39,17 +39,33 @@ function useChoices() {
   return choices;
 }
 
-export function FilterBar({ filters, tags }: { filters: RunFilters; tags: string[] }) {
-  const choices = useChoices();
-  const [text, setText] = useState(filters.q);
+type SearchField = "q" | "error";
+
+/** Text that is searched for: in title and prompt, or in the error. A run ID opens the run. */
+function Search({ filters }: { filters: RunFilters }) {
+  const [field, setField] = useState<SearchField>(filters.error ? "error" : "q");
+  const [text, setText] = useState(filters[field]);
   const input = useRef<HTMLInputElement>(null);
   useKeys({ "/": () => input.current?.focus() });
-  useEffect(() => setText(filters.q), [filters.q]);
+  useEffect(() => setText(filters[field]), [filters[field]]);
   useEffect(() => {
-    if (text === filters.q) return;
-    const timer = setTimeout(() => setFilters({ ...filters, q: text }), TYPING_MS);
+    if (text === filters[field]) return;
+    const timer = setTimeout(() => (isRunId(text.trim()) ? navigate(`/runs/${text.trim()}`) : setFilters({ ...filters, q: "", error: "", [field]: text })), TYPING_MS);
     return () => clearTimeout(timer);
-  }, [text]);
+  }, [text, field]);
+  return (
+    <div class="field">
+      <Icon name="search" />
+      <input ref={input} type="search" maxLength={200} aria-label={t.runs.search[field]} title={t.runs.searchHint} placeholder={t.runs.search[field]} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+      <select aria-label={t.runs.searchIn} onChange={(event) => setField(event.currentTarget.value as SearchField)}>
+        {(["q", "error"] as const).map((one) => <option key={one} value={one} selected={one === field}>{t.runs.searchFields[one]}</option>)}
+      </select>
+    </div>
+  );
+}
+
+export function FilterBar({ filters, tags }: { filters: RunFilters; tags: string[] }) {
+  const choices = useChoices();
   const choose = (name: keyof RunFilters) => (value: string) => setFilters({ ...filters, [name]: value });
   const pairs = (values: string[]) => values.map((value): [string, string] => [value, value]);
   const toggleStatus = (status: string) =>
@@ -58,10 +74,7 @@ export function FilterBar({ filters, tags }: { filters: RunFilters; tags: string
   const statusText = filters.status.length > 1 ? String(filters.status.length) : t.status[filters.status[0] ?? ""];
   return (
     <div class="filters" role="search">
-      <label class="field">
-        <Icon name="search" />
-        <input ref={input} type="search" maxLength={200} aria-label={t.runs.search} title={t.runs.searchHint} placeholder={t.runs.search} value={text} onInput={(event) => setText(event.currentTarget.value)} />
-      </label>
+      <Search filters={filters} />
       <Menu
         label={names.status}
         class={`filter ${filters.status.length ? "on" : ""}`}

@@ -19,14 +19,14 @@ import { FilterBar } from "./filters.tsx";
 
 const TICK_MS = 1000;
 
-/** The time now, every second while `isOn`. */
-export function useNow(isOn: boolean): number {
+/** The time now, again and again while `isOn`. */
+export function useNow(isOn: boolean, everyMs = TICK_MS): number {
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
     if (!isOn) return;
-    const timer = setInterval(() => setNow(Date.now()), TICK_MS);
+    const timer = setInterval(() => document.visibilityState === "visible" && setNow(Date.now()), everyMs);
     return () => clearInterval(timer);
-  }, [isOn]);
+  }, [isOn, everyMs]);
   return now;
 }
 
@@ -87,12 +87,13 @@ export function NoModel({ text }: { text: string }) {
   );
 }
 
-function NoRuns({ isFiltered }: { isFiltered: boolean }) {
+function NoRuns({ isFiltered, onOlder }: { isFiltered: boolean; onOlder: (() => void) | undefined }) {
   const models = useResource("models", (signal) => call("GET /v1/models", { signal }));
   if (isFiltered) {
     return (
       <Empty icon="search" title={t.runs.noMatchTitle}>
-        <p class="sub">{t.runs.noMatch}</p>
+        <p class="sub">{onOlder ? t.runs.noMatchYet : t.runs.noMatch}</p>
+        {onOlder && <Button onClick={onOlder}>{t.runs.searchOlder}</Button>}
         <Button onClick={() => setSearch(new URLSearchParams())}>{t.runs.clearFilters}</Button>
       </Empty>
     );
@@ -159,7 +160,7 @@ export function RunsPage() {
           <Loaded data={runs} error={list.error.value} reload={list.reload} rows={10}>
             {(all) =>
               all.length === 0 ? (
-                <NoRuns isFiltered={!isEmpty(filters)} />
+                <NoRuns isFiltered={!isEmpty(filters)} onOlder={list.next.value ? list.older : undefined} />
               ) : (
                 <table>
                   <thead>
