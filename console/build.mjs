@@ -149,12 +149,19 @@ function write({ outputFiles, metafile }, folder) {
   mkdirSync(folder, { recursive: true });
   const renamed = stableNames(metafile);
   for (const { path, text } of outputFiles) {
-    const content = Object.entries(renamed).reduce((all, [from, to]) => all.replaceAll(`"./${from}"`, `"./${to}"`), text);
+    const content = Object.entries(renamed).reduce(
+      (all, [from, to]) => all.replaceAll(`"./${from}"`, `"./${to}"`),
+      text,
+    );
     writeFileSync(join(folder, renamed[basename(path)] ?? basename(path)), content);
   }
   for (const file of ["inter.woff2", "icon.svg"]) copyFileSync(join("src/style", file), join(folder, file));
   writeFileSync(join(folder, "licences.txt"), licences(metafile.inputs));
-  const version = sha256(shipped(folder).map((file) => `${file} ${sha256(readFileSync(join(folder, file)))}`).join("\n")).slice(0, 12);
+  const version = sha256(
+    shipped(folder)
+      .map((file) => `${file} ${sha256(readFileSync(join(folder, file)))}`)
+      .join("\n"),
+  ).slice(0, 12);
   const scripts = scriptsOf("main.js", (file) => readFileSync(join(folder, file), "utf8"));
   writeFileSync(join(folder, "index.html"), page(`/console/a/${version}/`, scripts));
   writeFileSync(join(folder, "assets.rs"), table(folder, version));
@@ -171,13 +178,18 @@ function checkSizes(folder, scripts) {
   const first = sum([...scripts, "console.css"]);
   const all = sum(Object.keys(sizes));
   for (const [file, size] of Object.entries(sizes)) console.log(`${String(size).padStart(8)}  ${file}`);
-  console.log(`${String(first).padStart(8)}  first page, of ${FIRST_PAGE}\n${String(all).padStart(8)}  everything, of ${EVERYTHING}`);
+  console.log(
+    `${String(first).padStart(8)}  first page, of ${FIRST_PAGE}\n${String(all).padStart(8)}  everything, of ${EVERYTHING}`,
+  );
   if (first > FIRST_PAGE || all > EVERYTHING) throw new Error("the console is too large");
 }
 
 writeTypes();
 if (process.argv.includes("--watch")) {
-  const rewrite = { name: "write", setup: ({ onEnd }) => onEnd((result) => void (result.errors.length || write(result, "dist"))) };
+  const rewrite = {
+    name: "write",
+    setup: ({ onEnd }) => onEnd((result) => void (result.errors.length || write(result, "dist"))),
+  };
   await (await context({ ...options("dist"), plugins: [rewrite] })).watch();
 } else {
   const { status } = spawnSync("node_modules/.bin/tsc", ["--project", "."], { stdio: "inherit" });

@@ -34,7 +34,8 @@ function expression(schema) {
   }
 }
 
-const valueOf = ({ additionalProperties }) => (typeof additionalProperties === "object" ? additionalProperties : undefined);
+const valueOf = ({ additionalProperties }) =>
+  typeof additionalProperties === "object" ? additionalProperties : undefined;
 
 const fields = ({ properties, required = [] }) =>
   Object.entries(properties).map(

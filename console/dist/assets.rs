@@ -1,7 +1,7 @@
 // Made by console/build.mjs.
 
 /// Name of this build in the addresses of its assets, `/console/a/<build>/`.
-pub const BUILD: &str = "1edb60f176fb";
+pub const BUILD: &str = "989622d34472";
 
 /// Name, media type, SHA-256 and content of each file. `index.html` is the page.
 #[rustfmt::skip]
@@ -9,14 +9,14 @@ pub static ASSETS: &[(&str, &str, &str, &[u8])] = &[
     ("compare.js", "text/javascript; charset=utf-8", "43691bc91411b1a8e94904aad84803c97cff4729a558d914c30ac7910a0b4816", include_bytes!("compare.js")),
     ("console.css", "text/css; charset=utf-8", "d69c79e393352282a9fbe269018a4f7dfaf22f798d0d0ec6ea9bdd63f349c8b4", include_bytes!("console.css")),
     ("icon.svg", "image/svg+xml", "c5b841bf71b18cd7040ebe175af38c8f590fe718951073c8646125ecaedbbda5", include_bytes!("icon.svg")),
-    ("index.html", "text/html; charset=utf-8", "059bcf750f5e0676608d37c3b9738437a78070ad8567c465c6b3f0694e529d28", include_bytes!("index.html")),
+    ("index.html", "text/html; charset=utf-8", "2dc410785a37a3156190988ffaa8995c38efb901e8cc26a477ddd45cbb66f4df", include_bytes!("index.html")),
     ("inter.woff2", "font/woff2", "a1ac312fa5dbf971a7435e65de97de4492d2616d56d373b61ca84cd6b9d247f1", include_bytes!("inter.woff2")),
     ("licences.txt", "text/plain; charset=utf-8", "70e3650d9debda6a3bb5b554ad070d8ac6453561f6c2653f08c842b7fc726101", include_bytes!("licences.txt")),
     ("main.js", "text/javascript; charset=utf-8", "0bc51f2122beaacf04956115a8e3e532249512e9fe3d1adeb6bc3b86ac3335e7", include_bytes!("main.js")),
-    ("manage.js", "text/javascript; charset=utf-8", "8fb84deaee2396ae0e84317f95207dc3da58c7bd32d0bcac55c63e26136a1b80", include_bytes!("manage.js")),
+    ("manage.js", "text/javascript; charset=utf-8", "89448f688c422ce7634ed2aaca0591f3c487a9ffc910dd0767e07ee84b1585a6", include_bytes!("manage.js")),
     ("markdown.js", "text/javascript; charset=utf-8", "26fadb9584b20616465e1a0ded54ffce30f11b75cec2d76cd33b679d9f5bb308", include_bytes!("markdown.js")),
-    ("new.js", "text/javascript; charset=utf-8", "083a3a9e24af0b3b9daf5ac12291e816ad797cfccbe0348c65c1d988ae1668be", include_bytes!("new.js")),
-    ("run.js", "text/javascript; charset=utf-8", "c361d943779d6a1574acfa8631e1221b913a22a324592e6892277900245af6a9", include_bytes!("run.js")),
+    ("new.js", "text/javascript; charset=utf-8", "bf595f6af0d312358d756bb286c8f233f97387bf18382e4ff286baebc198d840", include_bytes!("new.js")),
+    ("run.js", "text/javascript; charset=utf-8", "264d62d2669636f7ffa1be40b502ac57f77ec0b8e7ec017f73470730dadd696c", include_bytes!("run.js")),
     ("shared-compare-main-manage-markdown-new-run.js", "text/javascript; charset=utf-8", "1c9db2cb1884b396eb90ed77b8a25a4884ae27003ab375a356d51f3d9e6f67c9", include_bytes!("shared-compare-main-manage-markdown-new-run.js")),
     ("shared-compare-main-manage-new-run.js", "text/javascript; charset=utf-8", "ba26268c8dae17adeaff0df3de9aa5b6410df555c30b21a3559df8afad1f41d2", include_bytes!("shared-compare-main-manage-new-run.js")),
     ("shared-compare-new-run.js", "text/javascript; charset=utf-8", "eea005a8d587f970f4a40200919dc252e298fef35cde8a403173eb950413ff4c", include_bytes!("shared-compare-new-run.js")),

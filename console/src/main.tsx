@@ -44,7 +44,9 @@ const Broken = ({ reason }: { reason: string }) => (
   <main class="page">
     <Empty isPage icon="warning" title={t.common.broken}>
       <p class="sub">{reason}</p>
-      <Button icon="replay" onClick={() => location.reload()}>{t.common.reload}</Button>
+      <Button icon="replay" onClick={() => location.reload()}>
+        {t.common.reload}
+      </Button>
     </Empty>
   </main>
 );
@@ -54,7 +56,9 @@ function Content() {
   const [isMissing, setMissing] = useState(false);
   const [failure, forget] = useErrorBoundary();
   const current = path.value;
-  const match = PAGES.map(([pattern, area, page]) => ({ area, page, parts: matchPath(pattern, current) })).find(({ parts }) => parts);
+  const match = PAGES.map(([pattern, area, page]) => ({ area, page, parts: matchPath(pattern, current) })).find(
+    ({ parts }) => parts,
+  );
   const area = match?.area;
   useEffect(() => {
     if (failure) forget();
@@ -71,20 +75,34 @@ function Content() {
   if (!match) {
     return (
       <main class="page">
-        <Empty isPage icon="search" title={t.common.notFound}><ButtonLink to="/runs">{t.common.toRuns}</ButtonLink></Empty>
+        <Empty isPage icon="search" title={t.common.notFound}>
+          <ButtonLink to="/runs">{t.common.toRuns}</ButtonLink>
+        </Empty>
       </main>
     );
   }
   const Found = loaded.get(match.area)?.[match.page];
   if (Found) return <Found key={current} {...match.parts} />;
-  return isMissing ? <Broken reason={t.common.outdated} /> : <main class="page"><Skeleton rows={8} /></main>;
+  return isMissing ? (
+    <Broken reason={t.common.outdated} />
+  ) : (
+    <main class="page">
+      <Skeleton rows={8} />
+    </main>
+  );
 }
 
 function Console() {
   if (session.value === "checking") return <Skeleton rows={0} />;
   return (
     <>
-      {session.value === "signed-in" ? <Frame><Content /></Frame> : <SignIn />}
+      {session.value === "signed-in" ? (
+        <Frame>
+          <Content />
+        </Frame>
+      ) : (
+        <SignIn />
+      )}
       <Questions />
       <Toasts />
     </>

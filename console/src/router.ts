@@ -40,7 +40,15 @@ export function setSearch(next: URLSearchParams, { replace = true } = {}) {
 addEventListener("click", (event) => {
   const link = (event.target as Element).closest?.("a");
   const isPlain = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
-  if (!link || !isPlain || event.defaultPrevented || link.target || link.download || link.origin !== window.location.origin) return;
+  if (
+    !link ||
+    !isPlain ||
+    event.defaultPrevented ||
+    link.target ||
+    link.download ||
+    link.origin !== window.location.origin
+  )
+    return;
   if (!link.pathname.startsWith(`${pageBase}/`)) return;
   event.preventDefault();
   navigate(link.pathname.slice(pageBase.length) + link.search);

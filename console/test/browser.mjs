@@ -3,12 +3,17 @@ import { chromium } from "playwright-core";
 
 export const NOW = Date.UTC(2026, 10, 22, 9, 41, 58);
 
-export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+export const launch = () =>
+  chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
 
 // A request that the engine refuses is an error on the console of the browser as well; tests look for those themselves.
 const EXPECTED = /Failed to load resource|net::ERR_|ERR_INCOMPLETE/;
 
-export async function openPage(browser, server, { width = 1440, scheme = "light", isSignedIn = true, now, bypassCSP = false } = {}) {
+export async function openPage(
+  browser,
+  server,
+  { width = 1440, scheme = "light", isSignedIn = true, now, bypassCSP = false } = {},
+) {
   const isPhone = width < 761;
   const context = await browser.newContext({
     viewport: { width, height: isPhone ? 844 : 900 },
@@ -23,11 +28,29 @@ export async function openPage(browser, server, { width = 1440, scheme = "light"
   const problems = [];
   const foreign = [];
   await page.exposeFunction("reportViolation", (text) => problems.push(`policy: ${text}`));
-  await page.addInitScript(() => addEventListener("securitypolicyviolation", ({ violatedDirective, blockedURI, sample }) => globalThis.reportViolation(`${violatedDirective} ${blockedURI} ${sample}`)));
+  await page.addInitScript(() =>
+    addEventListener("securitypolicyviolation", ({ violatedDirective, blockedURI, sample }) =>
+      globalThis.reportViolation(`${violatedDirective} ${blockedURI} ${sample}`),
+    ),
+  );
   page.on("pageerror", (error) => problems.push(`error: ${error.stack}`));
-  page.on("console", (message) => message.type() === "error" && !EXPECTED.test(message.text()) && problems.push(`console: ${message.text()}`));
+  page.on(
+    "console",
+    (message) =>
+      message.type() === "error" && !EXPECTED.test(message.text()) && problems.push(`console: ${message.text()}`),
+  );
   page.on("dialog", (dialog) => problems.push(`dialog: ${dialog.message()}`));
-  page.on("request", (request) => !request.url().startsWith(server.origin) && !request.url().startsWith("blob:") && foreign.push(request.url()));
+  page.on(
+    "request",
+    (request) =>
+      !request.url().startsWith(server.origin) && !request.url().startsWith("blob:") && foreign.push(request.url()),
+  );
   if (now !== undefined) await page.clock.install({ time: now });
-  return { page, context, problems, foreign, go: (path) => page.goto(`${server.origin}/console${path.replace(/@(\w+)/g, (_, name) => server.ids[name])}`) };
+  return {
+    page,
+    context,
+    problems,
+    foreign,
+    go: (path) => page.goto(`${server.origin}/console${path.replace(/@(\w+)/g, (_, name) => server.ids[name])}`),
+  };
 }

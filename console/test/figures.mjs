@@ -12,7 +12,10 @@ for (let round = 0; round < rounds; round += 1) {
   const list = await openPage(browser, server);
   await list.go("/runs");
   await list.page.locator("tbody tr").first().waitFor();
-  note("first contentful paint, ms", await list.page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0].startTime));
+  note(
+    "first contentful paint, ms",
+    await list.page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0].startTime),
+  );
   note("first rows of the list, ms", await list.page.evaluate(() => performance.now()));
   await list.context.close();
 
@@ -20,7 +23,8 @@ for (let round = 0; round < rounds; round += 1) {
   await page.addInitScript(() => {
     const look = () => {
       const rows = document.querySelector(".rows")?.getAttribute("aria-rowcount");
-      if (Number(rows) > 5000 && document.querySelector(".chip.state-ended")) globalThis.completeAt ??= performance.now();
+      if (Number(rows) > 5000 && document.querySelector(".chip.state-ended"))
+        globalThis.completeAt ??= performance.now();
       else requestAnimationFrame(look);
     };
     requestAnimationFrame(look);

@@ -24,9 +24,11 @@ for (let passed = 0; passed <= seconds; passed += Math.min(30, seconds)) {
   await session.send("HeapProfiler.collectGarbage");
   const { usedSize } = await session.send("Runtime.getHeapUsage");
   const frames = (await page.evaluate(() => globalThis.frames.splice(0))).sort((a, b) => a - b);
-  const events = await page.locator('.run-tabs a[aria-current] ~ a .n').first().textContent();
+  const events = await page.locator(".run-tabs a[aria-current] ~ a .n").first().textContent();
   const nodes = await page.evaluate(() => document.querySelectorAll("*").length);
-  console.log(`${passed} s: ${(usedSize / 1e6).toFixed(1)} MB, ${events} events, ${nodes} nodes, frames p50 ${frames[frames.length >> 1]?.toFixed(0)} p95 ${frames[Math.floor(frames.length * 0.95)]?.toFixed(0)} most ${frames.at(-1)?.toFixed(0)} ms`);
+  console.log(
+    `${passed} s: ${(usedSize / 1e6).toFixed(1)} MB, ${events} events, ${nodes} nodes, frames p50 ${frames[frames.length >> 1]?.toFixed(0)} p95 ${frames[Math.floor(frames.length * 0.95)]?.toFixed(0)} most ${frames.at(-1)?.toFixed(0)} ms`,
+  );
   if (passed < seconds) await page.waitForTimeout(Math.min(30, seconds) * 1000);
 }
 await browser.close();

@@ -25,7 +25,10 @@ for (const [name, journey] of Object.entries(journeys)) {
   const started = Date.now();
   try {
     await journey({ open, server });
-    assert.deepEqual(opened.flatMap(({ problems }) => problems), []);
+    assert.deepEqual(
+      opened.flatMap(({ problems }) => problems),
+      [],
+    );
     console.log(`ok      ${name} (${Date.now() - started} ms)`);
   } catch (error) {
     failures += 1;

@@ -4,9 +4,11 @@ import { mkdirSync } from "node:fs";
 import { startServer } from "./server.mjs";
 import { launch, NOW, openPage } from "./browser.mjs";
 
-const press = (...keys) => async (page) => {
-  for (const key of keys) await page.keyboard.press(key);
-};
+const press =
+  (...keys) =>
+  async (page) => {
+    for (const key of keys) await page.keyboard.press(key);
+  };
 const click = (name) => (page) => page.getByRole("button", { name, exact: true }).first().click();
 
 const PAGES = [
@@ -65,13 +67,22 @@ const wanted = process.argv[3];
 mkdirSync(folder, { recursive: true });
 const browser = await launch();
 let findings = 0;
-const servers = { full: await startServer({ now: NOW, isStill: true }), empty: await startServer({ now: NOW, isStill: true, isEmpty: true }) };
+const servers = {
+  full: await startServer({ now: NOW, isStill: true }),
+  empty: await startServer({ now: NOW, isStill: true, isEmpty: true }),
+};
 for (const width of [1440, 390]) {
   for (const scheme of ["light", "dark"]) {
     for (const [name, path, { isSignedIn = true, isEmpty = false, act } = {}] of PAGES) {
       if (wanted && name !== wanted) continue;
       const server = isEmpty ? servers.empty : servers.full;
-      const { page, context, go, problems } = await openPage(browser, server, { width, scheme, isSignedIn, now: NOW, bypassCSP: true });
+      const { page, context, go, problems } = await openPage(browser, server, {
+        width,
+        scheme,
+        isSignedIn,
+        now: NOW,
+        bypassCSP: true,
+      });
       await go(path);
       await page.waitForTimeout(250);
       await page.clock.runFor(400);
@@ -83,7 +94,13 @@ for (const width of [1440, 390]) {
       const { violations } = await page.evaluate((rules) => globalThis.axe.run(document, rules), RULES);
       const excess = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       if (excess > 0) problems.push(`${excess} pixels too wide`);
-      for (const { id, nodes } of violations) problems.push(`${id}: ${nodes.map(({ html, any, all }) => `${html.slice(0, 160)} ${[...any, ...all][0]?.message ?? ""}`).slice(0, 3).join("\n    ")}`);
+      for (const { id, nodes } of violations)
+        problems.push(
+          `${id}: ${nodes
+            .map(({ html, any, all }) => `${html.slice(0, 160)} ${[...any, ...all][0]?.message ?? ""}`)
+            .slice(0, 3)
+            .join("\n    ")}`,
+        );
       if (problems.length) console.log(`${name} ${scheme} ${width}\n  ${problems.join("\n  ")}`);
       findings += problems.length;
       await context.close();

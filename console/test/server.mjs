@@ -4,7 +4,10 @@
 import { createServer } from "node:http";
 import { readFileSync, existsSync } from "node:fs";
 import { join } from "node:path";
-import { ids, usageOf, world } from "./fixtures.mjs";
+import { ids } from "./server/ids.mjs";
+import { world } from "./server/runs.mjs";
+import { streamRun } from "./server/streams.mjs";
+import { usageOf } from "./server/usage.mjs";
 
 const DIST = join(import.meta.dirname, "../dist");
 const POLICY =
@@ -18,10 +21,14 @@ const HEADERS = {
   "X-Content-Type-Options": "nosniff",
   "X-Frame-Options": "DENY",
 };
-const TYPES = { css: "text/css", html: "text/html", js: "text/javascript", svg: "image/svg+xml", txt: "text/plain; charset=utf-8", woff2: "font/woff2" };
-const WRITING = "Two of the three differences are explained: orders 48213 and 48377 were split across two deliveries, and the sums agree once freight is added. Order 48402 does not exist in the ERP, so invoice INV-2291 has no counterpart. I write the result to outputs/review.md.";
-
-const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const TYPES = {
+  css: "text/css",
+  html: "text/html",
+  js: "text/javascript",
+  svg: "image/svg+xml",
+  txt: "text/plain; charset=utf-8",
+  woff2: "font/woff2",
+};
 const json = (response, status, body) => {
   response.writeHead(status, { "Content-Type": "application/json", "X-Request-Id": "5f0c1a528d3b4c8e00000017" });
   response.end(status === 204 ? undefined : JSON.stringify(body));
@@ -44,48 +51,15 @@ function serveFile(path, response) {
   response.end(readFileSync(file));
 }
 
-const sse = (type, data, id) => `${id === undefined ? "" : `id: ${id}\n`}event: ${type}\ndata: ${JSON.stringify(data)}\n\n`;
-
-/** Streams a run: what is recorded, then, of the live one, what the model writes. */
-async function streamRun(run, events, request, response, isStill) {
-  const after = Number(request.headers["last-event-id"] ?? 0);
-  response.writeHead(200, { "Content-Type": "text/event-stream" });
-  response.write(": connected\nretry: 2000\n");
-  response.write(events.filter(({ id }) => id > after).map((event) => sse(event.type, event, event.id)).join(""));
-  if (run.finished_at) return response.end(sse("done", run));
-  if (run.id === ids.flood) return flood(events, response);
-  if (run.id !== ids.live) return;
-  response.write(sse("message_start", { model: run.model, step: 4 }));
-  const words = WRITING.split(/(?<= )/);
-  if (isStill) return response.write(sse("message_delta", { text: WRITING.slice(0, 190), step: 4 }));
-  for (let index = 0; !response.destroyed; index += 1) {
-    await wait(90);
-    response.write(sse("message_delta", { text: words[index % words.length], step: 4 }));
-  }
-}
-
-/** A hundred events a second, in tens. */
-async function flood(events, response) {
-  for (let id = events.at(-1).id + 1; !response.destroyed; ) {
-    await wait(100);
-    let batch = "";
-    for (const end = id + 10; id < end; id += 1) {
-      const call = { tool: "shell", id: `f${id >> 1}` };
-      const data = id % 2 ? { ...call, is_error: false, output: "42\n", output_bytes: 3, duration_ms: 5 } : { ...call, arguments: { command: `step ${id}` } };
-      const type = id % 2 ? "tool_end" : "tool_start";
-      batch += sse(type, { id, type, data, created_at: new Date().toISOString() }, id);
-    }
-    response.write(batch);
-  }
-}
-
 function matches(run, query) {
   const has = (name, value) => !query.get(name) || query.get(name) === value;
   const statuses = query.get("status")?.split(",") ?? [];
   const text = (query.get("q") ?? "").toLowerCase();
   return (
     (statuses.length === 0 || statuses.includes(run.status)) &&
-    has("workflow", run.workflow) && has("model", run.model) && has("schedule", run.schedule_id) &&
+    has("workflow", run.workflow) &&
+    has("model", run.model) &&
+    has("schedule", run.schedule_id) &&
     (!query.get("tag") || run.tags?.includes(query.get("tag"))) &&
     (run.cost_micros ?? 0) >= Number(query.get("min_cost_micros") ?? 0) &&
     (!query.get("since") || run.created_at >= query.get("since")) &&
@@ -96,7 +70,16 @@ function matches(run, query) {
 
 export function startServer({ port = 0, now = Date.now(), isStill = false, isEmpty = false, isQuiet = true } = {}) {
   const data = world(now);
-  if (isEmpty) Object.assign(data, { runs: [], workflows: [], schedules: [], connections: [], budgets: [], deliveries: [], models: { default_model: "runbook", models: data.models.models.slice(-1) } });
+  if (isEmpty)
+    Object.assign(data, {
+      runs: [],
+      workflows: [],
+      schedules: [],
+      connections: [],
+      budgets: [],
+      deliveries: [],
+      models: { default_model: "runbook", models: data.models.models.slice(-1) },
+    });
   const requests = [];
   const listed = ({ output: _output, ...run }) => run;
 
@@ -105,7 +88,12 @@ export function startServer({ port = 0, now = Date.now(), isStill = false, isEmp
     if (!id) {
       if (method === "POST") {
         if (body.input?.tolerance < 0) return refuse(response, 400, "invalid_request", "input.tolerance: less than 0");
-        const run = { ...data.runs[2], id: `run_01m811fq27ec1bm7gm628n${String(requests.length).padStart(4, "0")}`, created_at: new Date().toISOString(), title: body.prompt?.split("\n")[0] };
+        const run = {
+          ...data.runs[2],
+          id: `run_01m811fq27ec1bm7gm628n${String(requests.length).padStart(4, "0")}`,
+          created_at: new Date().toISOString(),
+          title: body.prompt?.split("\n")[0],
+        };
         data.runs.unshift(run);
         data.scripts[run.id] = [{ id: 1, type: "status", data: { status: "queued" }, created_at: run.created_at }];
         return json(response, 202, run);
@@ -117,10 +105,14 @@ export function startServer({ port = 0, now = Date.now(), isStill = false, isEmp
       }
       const first = Number(query.get("cursor") ?? 0);
       const limit = Number(query.get("limit") ?? 100);
-      return json(response, 200, { items: found.slice(first, first + limit), next_cursor: found.length > first + limit ? String(first + limit) : "" });
+      return json(response, 200, {
+        items: found.slice(first, first + limit),
+        next_cursor: found.length > first + limit ? String(first + limit) : "",
+      });
     }
     if (id === "cancel") {
-      if (![...query.keys()].some((name) => !["limit", "cursor", "dry_run"].includes(name))) return refuse(response, 400, "invalid_request", "at least one filter is required");
+      if (![...query.keys()].some((name) => !["limit", "cursor", "dry_run"].includes(name)))
+        return refuse(response, 400, "invalid_request", "at least one filter is required");
       const matched = data.runs.filter((run) => matches(run, query) && !run.finished_at).length;
       return json(response, 200, { matched, cancelled: query.has("dry_run") ? 0 : matched, next_cursor: "" });
     }
@@ -136,11 +128,19 @@ export function startServer({ port = 0, now = Date.now(), isStill = false, isEmp
       return json(response, 200, query.get("output") === "false" ? listed(run) : run);
     }
     if (isGone) return refuse(response, 410, "gone", "the run has zero data retention");
-    if (part === "events") return streamRun(run, data.scripts[id] ?? data.scripts[ids.done], request, response, isStill);
+    if (part === "events")
+      return streamRun(run, data.scripts[id] ?? data.scripts[ids.done], request, response, isStill);
     if (part === "definition") return json(response, 200, data.definitions[id] ?? data.definitions.default);
-    if (part === "deliveries") return method === "POST" ? json(response, 202, { attempt: 4 }) : json(response, 200, run.id === ids.done ? data.attempts : []);
-    if (part === "cancel") return json(response, 200, Object.assign(run, { status: "cancelled", finished_at: new Date(now).toISOString() }));
-    response.writeHead(200, { "Content-Type": rest.at(-1).endsWith(".json") ? "application/json" : "text/markdown", "Content-Disposition": "attachment" });
+    if (part === "deliveries")
+      return method === "POST"
+        ? json(response, 202, { attempt: 4 })
+        : json(response, 200, run.id === ids.done ? data.attempts : []);
+    if (part === "cancel")
+      return json(response, 200, Object.assign(run, { status: "cancelled", finished_at: new Date(now).toISOString() }));
+    response.writeHead(200, {
+      "Content-Type": rest.at(-1).endsWith(".json") ? "application/json" : "text/markdown",
+      "Content-Disposition": "attachment",
+    });
     response.end(rest.at(-1).endsWith(".json") ? '{"matched": 209, "differs": ["48213", "48377"]}' : "# Review\n");
   }
 
@@ -149,9 +149,12 @@ export function startServer({ port = 0, now = Date.now(), isStill = false, isEmp
     if (!name) return json(response, 200, list);
     const index = list.findIndex((one) => one[key] === decodeURIComponent(name));
     if (method === "DELETE") list.splice(index, 1);
-    if (method === "PUT") index < 0 ? list.push({ ...body, [key]: decodeURIComponent(name) }) : Object.assign(list[index], body);
+    if (method === "PUT")
+      index < 0 ? list.push({ ...body, [key]: decodeURIComponent(name) }) : Object.assign(list[index], body);
     if (method === "DELETE") return json(response, 204);
-    return index < 0 && method === "GET" ? refuse(response, 404, "not_found", "there is none with this name") : json(response, 200, list[index] ?? list.at(-1));
+    return index < 0 && method === "GET"
+      ? refuse(response, 404, "not_found", "there is none with this name")
+      : json(response, 200, list[index] ?? list.at(-1));
   }
 
   const server = createServer(async (request, response) => {
@@ -165,12 +168,15 @@ export function startServer({ port = 0, now = Date.now(), isStill = false, isEmp
     const [, area, name, action] = path.split("/");
     if (path === "/console") return json(response, 200, { version: "0.4.0", mode: "self-hosted" });
     if (path === "/console/sessions") {
-      if (request.headers["x-sortie-console"] !== "1") return refuse(response, 403, "forbidden", "the header X-Sortie-Console is missing");
-      if (!body.key?.startsWith("stk_") && body.code !== "ABCD") return refuse(response, 401, "unauthorized", "this key is not valid, or has been revoked");
+      if (request.headers["x-sortie-console"] !== "1")
+        return refuse(response, 403, "forbidden", "the header X-Sortie-Console is missing");
+      if (!body.key?.startsWith("stk_") && body.code !== "ABCD")
+        return refuse(response, 401, "unauthorized", "this key is not valid, or has been revoked");
       response.setHeader("Set-Cookie", "sortie-dev=1; HttpOnly; SameSite=Strict; Path=/");
       return json(response, 201, {});
     }
-    if (data.isRevoked || !request.headers.cookie?.includes("sortie-dev=1")) return refuse(response, 401, "unauthorized", "sign in first");
+    if (data.isRevoked || !request.headers.cookie?.includes("sortie-dev=1"))
+      return refuse(response, 401, "unauthorized", "sign in first");
     if (path === "/console/sessions/current") {
       response.setHeader("Set-Cookie", "sortie-dev=; Max-Age=0; Path=/");
       return json(response, 204);
@@ -182,27 +188,59 @@ export function startServer({ port = 0, now = Date.now(), isStill = false, isEmp
     if (path === "/me") return json(response, 200, data.me);
     if (path === "/models") return json(response, 200, data.models);
     if (area === "runs") return runs(method, path.slice("/runs".length), url.searchParams, request, response, body);
-    if (path === "/workflows" && method === "GET") return json(response, 200, data.workflows.map(({ connections = {}, files: _files, ...rest }) => ({ ...rest, connections: Object.keys(connections) })));
+    if (path === "/workflows" && method === "GET")
+      return json(
+        response,
+        200,
+        data.workflows.map(({ connections = {}, files: _files, ...rest }) => ({
+          ...rest,
+          connections: Object.keys(connections),
+        })),
+      );
     if (area === "workflows") return named(data.workflows, "name", method, name, body, response);
     if (area === "connections" && name === "catalog") return json(response, 200, data.catalog);
-    if (area === "connections" && action === "test") return json(response, 200, { status: "ready", detail: "answered 200", http_status: 200, duration_ms: 84 });
-    if (path.endsWith("/oauth/confirm")) return json(response, 200, { connection: name, status: "ready", account: "dana@example.com" });
-    if (action === "oauth") return json(response, 200, { authorization_url: "https://auth.example.com/authorize", expires_at: new Date(Date.now() + 6e5).toISOString() });
+    if (area === "connections" && action === "test")
+      return json(response, 200, { status: "ready", detail: "answered 200", http_status: 200, duration_ms: 84 });
+    if (path.endsWith("/oauth/confirm"))
+      return json(response, 200, { connection: name, status: "ready", account: "dana@example.com" });
+    if (action === "oauth")
+      return json(response, 200, {
+        authorization_url: "https://auth.example.com/authorize",
+        expires_at: new Date(Date.now() + 6e5).toISOString(),
+      });
     if (area === "connections") return named(data.connections, "name", method, name, body, response);
     if (area === "budgets") return named(data.budgets, "scope", method, name, body, response);
     if (area === "deliveries") return json(response, 200, { items: data.deliveries, next_cursor: "" });
-    if (area === "files") return method === "POST" ? json(response, 201, data.files[0]) : json(response, 200, data.files);
-    if (path === "/admin/keys" && method === "POST") return json(response, 201, { ...body, id: "key_01kafs6w1cefkstv6qr1ptb9mp", key: "stk_4f9d0c2ab7e84c6f9a1e" });
+    if (area === "files")
+      return method === "POST" ? json(response, 201, data.files[0]) : json(response, 200, data.files);
+    if (path === "/admin/keys" && method === "POST")
+      return json(response, 201, { ...body, id: "key_01kafs6w1cefkstv6qr1ptb9mp", key: "stk_4f9d0c2ab7e84c6f9a1e" });
     if (path.endsWith("/rotate")) return json(response, 200, { ...data.keys[0], key: "stk_77aa0c2ab7e84c6f9a1e" });
-    if (path.startsWith("/admin/keys")) return method === "DELETE" ? json(response, 204) : json(response, 200, data.keys);
-    if (path === "/usage" || path === "/admin/usage") return json(response, 200, usageOf(now, url.searchParams.get("by").split(","), url.searchParams.get("from"), url.searchParams.get("to")));
+    if (path.startsWith("/admin/keys"))
+      return method === "DELETE" ? json(response, 204) : json(response, 200, data.keys);
+    if (path === "/usage" || path === "/admin/usage")
+      return json(
+        response,
+        200,
+        usageOf(now, url.searchParams.get("by").split(","), url.searchParams.get("from"), url.searchParams.get("to")),
+      );
     if (area === "schedules") {
-      if (action === "next") return json(response, 200, [1, 2, 3].map((hour) => ({ instant: new Date(now + hour * 36e5).toISOString(), run_at: new Date(now + hour * 36e5).toISOString() })));
+      if (action === "next")
+        return json(
+          response,
+          200,
+          [1, 2, 3].map((hour) => ({
+            instant: new Date(now + hour * 36e5).toISOString(),
+            run_at: new Date(now + hour * 36e5).toISOString(),
+          })),
+        );
       if (action === "fires") return json(response, 200, { items: data.fires, next_cursor: "" });
       if (action === "trigger") return json(response, 202, data.runs[2]);
       if (!name && method === "GET") return json(response, 200, { items: data.schedules, next_cursor: "" });
       const schedule = data.schedules.find(({ id }) => id === name) ?? data.schedules[0];
-      return method === "DELETE" ? json(response, 204) : json(response, 200, Object.assign(schedule, method === "PATCH" ? body : {}));
+      return method === "DELETE"
+        ? json(response, 204)
+        : json(response, 200, Object.assign(schedule, method === "PATCH" ? body : {}));
     }
     refuse(response, 404, "not_found", "no such route");
   });
@@ -210,7 +248,14 @@ export function startServer({ port = 0, now = Date.now(), isStill = false, isEmp
     server.listen(port, "127.0.0.1", () => {
       const origin = `http://127.0.0.1:${server.address().port}`;
       if (!isQuiet) console.log(`${origin}/console/ with any key that begins with stk_`);
-      resolve({ origin, requests, ids, data, cut: () => server.closeAllConnections(), close: () => server.closeAllConnections() ?? server.close() });
+      resolve({
+        origin,
+        requests,
+        ids,
+        data,
+        cut: () => server.closeAllConnections(),
+        close: () => server.closeAllConnections() ?? server.close(),
+      });
     });
   });
 }

@@ -35,15 +35,22 @@ export interface CallInput<Name extends keyof Operations> {
 }
 
 function queryText(query: Query): string {
-  const entries = query instanceof URLSearchParams ? [...query] : Object.entries(query).filter(([, value]) => value !== undefined);
+  const entries =
+    query instanceof URLSearchParams ? [...query] : Object.entries(query).filter(([, value]) => value !== undefined);
   const text = new URLSearchParams(entries.map(([name, value]) => [name, String(value)])).toString();
   return text && `?${text}`;
 }
 
 /** Method and address of an operation: "GET /v1/runs/{id}" with its parts filled in. */
-export function addressOf(name: string, path: Record<string, string | number> = {}, query: Query = {}): [string, string] {
+export function addressOf(
+  name: string,
+  path: Record<string, string | number> = {},
+  query: Query = {},
+): [string, string] {
   const [method, template] = name.split(" ") as [string, string];
-  const filled = template.replace(/\{(\w+)\}/g, (_, part) => String(path[part]).split("/").map(encodeURIComponent).join("/"));
+  const filled = template.replace(/\{(\w+)\}/g, (_, part) =>
+    String(path[part]).split("/").map(encodeURIComponent).join("/"),
+  );
   return [method, filled + queryText(query)];
 }
 
@@ -52,7 +59,13 @@ export async function errorOf(response: Response): Promise<ApiError> {
   const requestId = response.headers.get("X-Request-Id") ?? undefined;
   const retryAfter = Number(response.headers.get("Retry-After")) || undefined;
   const body = (await response.json().catch(() => undefined)) as { error?: string; code?: string } | undefined;
-  const error = new ApiError(response.status, body?.code ?? "unavailable", body?.error ?? `the engine answered ${response.status}`, requestId, retryAfter);
+  const error = new ApiError(
+    response.status,
+    body?.code ?? "unavailable",
+    body?.error ?? `the engine answered ${response.status}`,
+    requestId,
+    retryAfter,
+  );
   if (response.status === 401) for (const listener of listeners) listener();
   return error;
 }
@@ -61,15 +74,20 @@ export async function errorOf(response: Response): Promise<ApiError> {
 export async function send(method: string, path: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
   if (method !== "GET") headers.set("X-Sortie-Console", "1");
-  const response = await fetch(apiBase + path, { ...init, method, headers, credentials: "same-origin" }).catch((error: unknown) => {
-    if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiError(0, "offline", "the engine cannot be reached");
-  });
+  const response = await fetch(apiBase + path, { ...init, method, headers, credentials: "same-origin" }).catch(
+    (error: unknown) => {
+      if (error instanceof DOMException && error.name === "AbortError") throw error;
+      throw new ApiError(0, "offline", "the engine cannot be reached");
+    },
+  );
   if (!response.ok) throw await errorOf(response);
   return response;
 }
 
-export async function call<Name extends keyof Operations>(name: Name, input: CallInput<Name> = {}): Promise<Operations[Name]["reply"]> {
+export async function call<Name extends keyof Operations>(
+  name: Name,
+  input: CallInput<Name> = {},
+): Promise<Operations[Name]["reply"]> {
   const [method, path] = addressOf(name, input.path, input.query as Query | undefined);
   const headers: Record<string, string> = { Accept: "application/json", ...input.headers };
   const init: RequestInit = { headers };

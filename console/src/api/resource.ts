@@ -10,7 +10,11 @@ export interface Resource<Data> {
 }
 
 /** Loads when the page opens and whenever `key` changes. `everyMs` loads again while the page is visible. */
-export function useResource<Data>(key: string, load: (signal: AbortSignal) => Promise<Data>, everyMs?: number): Resource<Data> {
+export function useResource<Data>(
+  key: string,
+  load: (signal: AbortSignal) => Promise<Data>,
+  everyMs?: number,
+): Resource<Data> {
   const data = useSignal<Data | undefined>(undefined);
   const error = useSignal<ApiError | undefined>(undefined);
   const turn = useSignal(0);
@@ -25,7 +29,8 @@ export function useResource<Data>(key: string, load: (signal: AbortSignal) => Pr
         error.value = undefined;
       })
       .catch((failure: unknown) => {
-        if (!controller.signal.aborted) error.value = failure instanceof ApiError ? failure : new ApiError(0, "internal", String(failure));
+        if (!controller.signal.aborted)
+          error.value = failure instanceof ApiError ? failure : new ApiError(0, "internal", String(failure));
       });
     return () => controller.abort();
   }, [key, turn.value]);

@@ -83,7 +83,9 @@ interface OwnOperations {
   "GET /v1/workflows": Operation<undefined, WorkflowSummary[]>;
   "GET /v1/admin/keys": Operation<undefined, ApiKey[]>;
   "GET /v1/runs/{id}": Omit<Schema.Operations["GET /v1/runs/{id}"], "reply"> & { reply: Run };
-  "GET /v1/runs/{id}/definition": Omit<Schema.Operations["GET /v1/runs/{id}/definition"], "reply"> & { reply: RunDefinition };
+  "GET /v1/runs/{id}/definition": Omit<Schema.Operations["GET /v1/runs/{id}/definition"], "reply"> & {
+    reply: RunDefinition;
+  };
 }
 
 export type Operations = Omit<Schema.Operations, keyof OwnOperations> & OwnOperations;

@@ -7,7 +7,8 @@ export interface Piece {
 
 const COLOURS = ["", "ansi-red", "ansi-green", "ansi-yellow", "ansi-blue", "ansi-magenta", "ansi-cyan", ""];
 // Characters that change the direction of text make it look like another.
-const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
+const HIDDEN =
+  /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
 
 /** Shows control and direction characters. */
 export const visible = (text: string) =>
@@ -42,7 +43,16 @@ export function ansiPieces(output: string): Piece[] {
   let className = "";
   let last = 0;
   const add = (text: string) => {
-    if (text) pieces.push({ text: visible(text.replaceAll("\r\n", "\n").replace(/\r(?=.)/g, "\n").replaceAll("\r", "")), className });
+    if (text)
+      pieces.push({
+        text: visible(
+          text
+            .replaceAll("\r\n", "\n")
+            .replace(/\r(?=.)/g, "\n")
+            .replaceAll("\r", ""),
+        ),
+        className,
+      });
   };
   for (const match of output.matchAll(/\u001b\[([\d;]*)([A-Za-z])/g)) {
     add(output.slice(last, match.index));

@@ -52,6 +52,8 @@ export function cli(request: CliRequest): { command: string; leftOut: string[] }
   if (request.shell === false) parts.push("--no-shell");
   if (request.prompt !== undefined) parts.push(`-- ${quote(request.prompt)}`);
   const known = [...Object.keys(OPTIONS), "tags", "files", "shell", "prompt"];
-  const leftOut = Object.keys(fields).filter((field) => !known.includes(field) && fields[field] !== undefined && fields[field] !== false);
+  const leftOut = Object.keys(fields).filter(
+    (field) => !known.includes(field) && fields[field] !== undefined && fields[field] !== false,
+  );
   return { command: parts.join(" \\\n  "), leftOut };
 }

@@ -2,7 +2,20 @@
 
 const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const DAY_NAMES = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
-const MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
+const MONTHS = [
+  "January",
+  "February",
+  "March",
+  "April",
+  "May",
+  "June",
+  "July",
+  "August",
+  "September",
+  "October",
+  "November",
+  "December",
+];
 const ALIASES: Record<string, string> = {
   "@hourly": "0 * * * *",
   "@daily": "0 0 * * *",
@@ -56,7 +69,9 @@ function days(day: string, month: string, weekday: string): string | undefined {
   if (day === "*" && month === "*") return daysOfWeek(weekday);
   if (weekday !== "*" || !day.split(",").every(isNumber)) return undefined;
   if (month === "*") return `on day ${list(day.split(","))} of the month`;
-  return isNumber(month) && isNumber(day) && MONTHS[Number(month) - 1] ? `on ${day} ${MONTHS[Number(month) - 1]}` : undefined;
+  return isNumber(month) && isNumber(day) && MONTHS[Number(month) - 1]
+    ? `on ${day} ${MONTHS[Number(month) - 1]}`
+    : undefined;
 }
 
 /** The sentence, or undefined where the expression has none. */

@@ -44,7 +44,10 @@ function middle(a: string[], b: string[]): Line[] {
       lines.push({ change: "same", text: a[i]! });
       i += 1;
       j += 1;
-    } else if (i < a.length && (j === b.length || !isSmall || lengths[(i + 1) * width + j]! >= lengths[i * width + j + 1]!)) {
+    } else if (
+      i < a.length &&
+      (j === b.length || !isSmall || lengths[(i + 1) * width + j]! >= lengths[i * width + j + 1]!)
+    ) {
       lines.push({ change: "removed", text: a[i]! });
       i += 1;
     } else {
@@ -61,7 +64,8 @@ export interface FieldChange {
   after: string;
 }
 
-const textOf = (value: unknown) => (value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value, null, 2));
+const textOf = (value: unknown) =>
+  value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value, null, 2);
 
 /** Fields that differ, in the order of the first object. Objects are compared by their JSON. */
 export function diffFields(before: object, after: object): FieldChange[] {

@@ -38,7 +38,14 @@ export interface EventData {
     duration_ms: number;
     cost_micros?: number;
   };
-  connection_call: { connection: string; method: string; path: string; status?: number; bytes: number; duration_ms: number };
+  connection_call: {
+    connection: string;
+    method: string;
+    path: string;
+    status?: number;
+    bytes: number;
+    duration_ms: number;
+  };
   retry: { what: string; attempt: number; delay_ms: number; reason: string };
   budget_warning: Spent;
   budget_reached: Spent;

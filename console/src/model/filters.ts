@@ -17,7 +17,18 @@ export interface RunFilters {
   min_cost_micros: string;
 }
 
-const TEXTS = ["q", "error", "workflow", "tag", "model", "key", "schedule", "since", "until", "min_cost_micros"] as const;
+const TEXTS = [
+  "q",
+  "error",
+  "workflow",
+  "tag",
+  "model",
+  "key",
+  "schedule",
+  "since",
+  "until",
+  "min_cost_micros",
+] as const;
 
 export type View = "all" | "flight" | "failed" | "costly";
 
@@ -58,10 +69,17 @@ export const isEmpty = (filters: RunFilters) => toQuery(filters).size === 0;
 export const viewOf = (filters: RunFilters): View | undefined =>
   (Object.keys(VIEWS) as View[]).find((view) => {
     const { status, min_cost_micros } = { status: [], min_cost_micros: "", ...VIEWS[view] };
-    return min_cost_micros === filters.min_cost_micros && [...status].sort().join() === [...filters.status].sort().join();
+    return (
+      min_cost_micros === filters.min_cost_micros && [...status].sort().join() === [...filters.status].sort().join()
+    );
   });
 
 /** Filters of a view, with the other ones kept. */
-export const withView = (filters: RunFilters, view: View): RunFilters => ({ ...filters, status: [], min_cost_micros: "", ...VIEWS[view] });
+export const withView = (filters: RunFilters, view: View): RunFilters => ({
+  ...filters,
+  status: [],
+  min_cost_micros: "",
+  ...VIEWS[view],
+});
 
 export const isRunId = (text: string) => /^run_[0-9a-z]{26}$/.test(text);

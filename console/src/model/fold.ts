@@ -157,7 +157,16 @@ export function addLive(fold: Fold, message: LiveMessage, now: number) {
 
 function push(fold: Fold, kind: SpanKind, event: RunEvent, start: number, end: number | undefined): Span {
   const step = fold.turns.size;
-  const span: Span = { id: event.id, kind, event, step, start, isFailed: false, costMicros: 0, costSoFar: fold.costMicros };
+  const span: Span = {
+    id: event.id,
+    kind,
+    event,
+    step,
+    start,
+    isFailed: false,
+    costMicros: 0,
+    costSoFar: fold.costMicros,
+  };
   if (end !== undefined) span.end = end;
   fold.spans.push(span);
   return span;

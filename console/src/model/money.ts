@@ -4,7 +4,9 @@ const MICROS = 1_000_000;
 
 /** Dollars with a number of digits. A number format of the browser takes a tenth of a second to make, on the first page. */
 function dollars(micros: number, digits: number): string {
-  const [whole, part] = Math.abs(micros / MICROS).toFixed(digits).split(".");
+  const [whole, part] = Math.abs(micros / MICROS)
+    .toFixed(digits)
+    .split(".");
   return `${micros < 0 ? "−" : ""}$${whole!.replace(/\B(?=(\d{3})+$)/g, ",")}.${part}`;
 }
 
@@ -23,7 +25,10 @@ export function plainMoney(micros: number): string {
 
 /** Reads "$0.25", "0.25" or "1,000". Undefined where it is no amount. */
 export function parseMoney(text: string): number | undefined {
-  const plain = text.trim().replace(/^\$\s*/, "").replaceAll(",", "");
+  const plain = text
+    .trim()
+    .replace(/^\$\s*/, "")
+    .replaceAll(",", "");
   return /^\d{1,9}(\.\d{0,6})?$|^\.\d{1,6}$/.test(plain) ? Math.round(Number(plain) * MICROS) : undefined;
 }
 

@@ -64,7 +64,9 @@ export function timeScale(spans: Stretch[], start: number, end: number): Scale {
   return {
     at,
     timeAt,
-    breaks: placed.filter(({ isGap }) => isGap).map(({ place, width, from, to }) => ({ place: place + width / 2, ms: to - from })),
+    breaks: placed
+      .filter(({ isGap }) => isGap)
+      .map(({ place, width, from, to }) => ({ place: place + width / 2, ms: to - from })),
     ticks: ticksOf(whole)
       .filter((ms) => !placed.some(({ isGap, from, to }) => isGap && start + ms > from && start + ms < to))
       .map((ms) => ({ place: at(start + ms), ms })),

@@ -12,7 +12,8 @@ export interface SchemaField {
   choices: string[];
 }
 
-const isObject = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null && !Array.isArray(value);
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
 
 function typeOf(schema: JsonSchema): FieldType {
   if (Array.isArray(schema.enum) && schema.enum.every((value) => typeof value === "string")) return "choice";

@@ -24,8 +24,12 @@ export function toolOf({ event, calls }: Span): string | undefined {
 export function summaryOf({ event }: Span): string {
   if (event.type !== "tool_start") return "";
   const { arguments: all } = event.data;
-  const main = ["command", "path", "url", "query", "pattern"].map((name) => all[name]).find((value) => typeof value === "string");
-  return ((main as string | undefined) ?? (Object.keys(all).length ? JSON.stringify(all) : "")).replace(/\s+/g, " ").slice(0, 300);
+  const main = ["command", "path", "url", "query", "pattern"]
+    .map((name) => all[name])
+    .find((value) => typeof value === "string");
+  return ((main as string | undefined) ?? (Object.keys(all).length ? JSON.stringify(all) : ""))
+    .replace(/\s+/g, " ")
+    .slice(0, 300);
 }
 
 export const isFiltered = ({ kinds, text, failedOnly, tool, range }: TraceFilter) =>
@@ -37,7 +41,10 @@ function matches(span: Span, filter: TraceFilter, now: number): boolean {
   if (failedOnly && !span.isFailed && span.kind !== "retry") return false;
   if (tool !== undefined && toolOf(span) !== tool) return false;
   if (range && (span.start > range[1] || (span.end ?? now) < range[0])) return false;
-  return !text || JSON.stringify([span.event.data, span.text, span.toolEnd?.data.output]).toLowerCase().includes(text.toLowerCase());
+  return (
+    !text ||
+    JSON.stringify([span.event.data, span.text, span.toolEnd?.data.output]).toLowerCase().includes(text.toLowerCase())
+  );
 }
 
 /** Rows of the trace. Calls follow their turn; those of a collapsed turn are left out. */
@@ -97,7 +104,17 @@ export function toolFigures({ spans }: Fold, now: number): ToolFigures[] {
   for (const span of spans) {
     const tool = toolOf(span);
     if (tool === undefined || (span.kind !== "tool" && span.kind !== "connection")) continue;
-    const fresh = { tool, kind: span.kind, calls: 0, failures: 0, medianMs: 0, longestMs: 0, totalMs: 0, bytes: 0, costMicros: 0 };
+    const fresh = {
+      tool,
+      kind: span.kind,
+      calls: 0,
+      failures: 0,
+      medianMs: 0,
+      longestMs: 0,
+      totalMs: 0,
+      bytes: 0,
+      costMicros: 0,
+    };
     const entry = byTool.get(tool) ?? { figures: fresh, lengths: [] };
     const { figures } = entry;
     const length = lengthOf(span, now);

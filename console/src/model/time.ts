@@ -12,7 +12,11 @@ export function duration(ms: number): string {
     [seconds % 60, "s"],
   ];
   const first = parts.findIndex(([count]) => count > 0);
-  return parts.slice(first, first + 2).filter(([count]) => count > 0).map(([count, unit]) => `${count} ${unit}`).join(" ");
+  return parts
+    .slice(first, first + 2)
+    .filter(([count]) => count > 0)
+    .map(([count, unit]) => `${count} ${unit}`)
+    .join(" ");
 }
 
 /** A limit of whole seconds: "30 s", "5 min". */
@@ -41,7 +45,8 @@ export const clock = lazyFormat({ ...minutes, second: "2-digit", fractionalSecon
 
 const DAYS_WITHOUT_YEAR = 300;
 
-export const dateTime = (time: string, now = Date.now()) => (Math.abs(now - Date.parse(time)) < DAYS_WITHOUT_YEAR * 86_400_000 ? dateOfYear : dateWithYear)(time);
+export const dateTime = (time: string, now = Date.now()) =>
+  (Math.abs(now - Date.parse(time)) < DAYS_WITHOUT_YEAR * 86_400_000 ? dateOfYear : dateWithYear)(time);
 
 /** "in 39 min", or the date if that is more than a day away. */
 export function until(time: string, now: number): string {

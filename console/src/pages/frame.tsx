@@ -32,34 +32,61 @@ const spend: Place[] = [
 ];
 const administration: Place[] = [{ to: "/keys", icon: "key", name: t.nav.keys }];
 
-const groups = (): [string, Place[]][] => [["", work], [t.nav.spend, spend], ...(isAdmin() ? [[t.nav.administration, administration] as [string, Place[]]] : [])];
+const groups = (): [string, Place[]][] => [
+  ["", work],
+  [t.nav.spend, spend],
+  ...(isAdmin() ? [[t.nav.administration, administration] as [string, Place[]]] : []),
+];
 
 export const places = () => groups().flatMap(([, all]) => all);
 
 /** Number of runs in flight, where a page knows it. */
 export const inFlight = signal<number | undefined>(undefined);
 
-const isCurrent = ({ to }: Place) => (path.value === to || path.value.startsWith(`${to}/`)) && path.value !== "/runs/new";
+const isCurrent = ({ to }: Place) =>
+  (path.value === to || path.value.startsWith(`${to}/`)) && path.value !== "/runs/new";
 
 const NavLink = ({ place }: { place: Place }) => (
   <a href={href(place.to)} aria-current={isCurrent(place) ? "page" : undefined}>
     <Icon name={place.icon} />
     {place.name}
-    {place.to === "/runs" && inFlight.value ? <span class="n live"><span class="dot pulse" />{inFlight.value}</span> : null}
+    {place.to === "/runs" && inFlight.value ? (
+      <span class="n live">
+        <span class="dot pulse" />
+        {inFlight.value}
+      </span>
+    ) : null}
   </a>
 );
 
-const THEMES: [Theme, IconName][] = [["system", "system"], ["light", "light"], ["dark", "dark"]];
+const THEMES: [Theme, IconName][] = [
+  ["system", "system"],
+  ["light", "light"],
+  ["dark", "dark"],
+];
 
 function accountItems(showShortcuts: () => void): (MenuItem | string)[] {
   return [
     t.account.theme,
-    ...THEMES.map(([name, icon]) => ({ label: t.account.themes[name], icon, isChecked: theme.value === name, act: () => void (theme.value = name) })),
+    ...THEMES.map(([name, icon]) => ({
+      label: t.account.themes[name],
+      icon,
+      isChecked: theme.value === name,
+      act: () => void (theme.value = name),
+    })),
     t.nav.more,
-    { label: t.account.singleKeys, isChecked: singleKeys.value === "on", act: () => void (singleKeys.value = singleKeys.value === "on" ? "off" : "on") },
+    {
+      label: t.account.singleKeys,
+      isChecked: singleKeys.value === "on",
+      act: () => void (singleKeys.value = singleKeys.value === "on" ? "off" : "on"),
+    },
     { label: t.account.shortcuts, icon: "note", act: showShortcuts },
     { label: t.account.licences, icon: "file", act: () => void window.open(new URL("licences.txt", import.meta.url)) },
-    { label: t.account.signOut, icon: "out", act: () => void signOut().catch((error: ApiError) => toast(error.message, "bad")) },
+    {
+      label: t.account.signOut,
+      icon: "out",
+      act: () => void signOut().catch((error: ApiError) => toast(error.message, "bad")),
+    },
   ];
 }
 
@@ -83,40 +110,68 @@ export function Frame({ children }: { children: ComponentChildren }) {
   const phone: Place[] = [work[0]!, { to: "/runs/new", icon: "plus", name: t.nav.new }, work[1]!, work[2]!];
   return (
     <div class="app">
-      <a class="skip btn" href="#content">{t.nav.skip}</a>
+      <a class="skip btn" href="#content">
+        {t.nav.skip}
+      </a>
       <aside class="side" aria-label={t.nav.sidebar}>
-        <a class="brand" href={href("/runs")}><span class="mark"><Icon name="mark" /></span>Sortie</a>
+        <a class="brand" href={href("/runs")}>
+          <span class="mark">
+            <Icon name="mark" />
+          </span>
+          Sortie
+        </a>
         <button type="button" class="search" onClick={() => setSearching(true)}>
-          <Icon name="search" /><span>{t.nav.search}</span><kbd aria-hidden="true">⌘K</kbd>
+          <Icon name="search" />
+          <span>{t.nav.search}</span>
+          <kbd aria-hidden="true">⌘K</kbd>
         </button>
         <nav class="nav" aria-label={t.nav.label}>
           {groups().map(([name, all]) => (
             <Fragment key={name}>
               {name && <h2>{name}</h2>}
-              {all.map((place) => <NavLink key={place.to} place={place} />)}
+              {all.map((place) => (
+                <NavLink key={place.to} place={place} />
+              ))}
             </Fragment>
           ))}
         </nav>
         <div class="foot">
-          <span class="t" title={key}>{organization ?? key ?? me.value?.role}</span>
+          <span class="t" title={key}>
+            {organization ?? key ?? me.value?.role}
+          </span>
           {version && <span class="mono">{version}</span>}
-          <Menu label={t.account.menu} items={account} above><Icon name="more" /></Menu>
+          <Menu label={t.account.menu} items={account} above>
+            <Icon name="more" />
+          </Menu>
         </div>
       </aside>
-      <div class="main" id="content" tabIndex={-1}>{children}</div>
+      <div class="main" id="content" tabIndex={-1}>
+        {children}
+      </div>
       <nav class="phonebar" aria-label={t.nav.sections}>
         {phone.map((place) => (
-          <a key={place.to} href={href(place.to)} aria-current={isCurrent(place) || path.value === place.to ? "page" : undefined}>
-            <Icon name={place.icon} />{place.name}
+          <a
+            key={place.to}
+            href={href(place.to)}
+            aria-current={isCurrent(place) || path.value === place.to ? "page" : undefined}
+          >
+            <Icon name={place.icon} />
+            {place.name}
           </a>
         ))}
         <Menu
           label={t.nav.more}
           class="phone-more"
           above
-          items={[...places().slice(3).map(({ to, icon, name }) => ({ label: name, icon, act: () => navigate(to) })), ...account]}
+          items={[
+            ...places()
+              .slice(3)
+              .map(({ to, icon, name }) => ({ label: name, icon, act: () => navigate(to) })),
+            ...account,
+          ]}
         >
-          <Icon name="menu" />{t.nav.more}
+          <Icon name="menu" />
+          {t.nav.more}
         </Menu>
       </nav>
       {isSearching && <Palette onClose={() => setSearching(false)} />}
@@ -131,8 +186,16 @@ export function Bar({ title, parent, children }: { title: string; parent?: Place
   return (
     <div class="bar">
       <nav class="crumb" aria-label={t.nav.breadcrumb}>
-        {parent && <a href={href(parent.to)} class="wide">{parent.name}</a>}
-        {parent && <span class="wide"><Icon name="right" /></span>}
+        {parent && (
+          <a href={href(parent.to)} class="wide">
+            {parent.name}
+          </a>
+        )}
+        {parent && (
+          <span class="wide">
+            <Icon name="right" />
+          </span>
+        )}
         <b aria-current="page">{title}</b>
       </nav>
       <span class="gap" />
@@ -146,7 +209,11 @@ export const workflowsPlace = work[1]!;
 
 function Shortcuts({ onClose }: { onClose: () => void }) {
   const { list, everywhere, inRun, inList, off, title } = t.shortcuts;
-  const parts: [string, [string, string][]][] = [[everywhere, list.everywhere], [inList, list.list], [inRun, list.run]];
+  const parts: [string, [string, string][]][] = [
+    [everywhere, list.everywhere],
+    [inList, list.list],
+    [inRun, list.run],
+  ];
   return (
     <Dialog title={title} onClose={onClose}>
       <div class="form shortcuts">
@@ -154,7 +221,18 @@ function Shortcuts({ onClose }: { onClose: () => void }) {
         {parts.map(([name, keys]) => (
           <section key={name}>
             <h3>{name}</h3>
-            <dl>{keys.map(([key, meaning]) => <div key={key}><dt>{key.split(" ").map((one) => <kbd key={one}>{one}</kbd>)}</dt><dd>{meaning}</dd></div>)}</dl>
+            <dl>
+              {keys.map(([key, meaning]) => (
+                <div key={key}>
+                  <dt>
+                    {key.split(" ").map((one) => (
+                      <kbd key={one}>{one}</kbd>
+                    ))}
+                  </dt>
+                  <dd>{meaning}</dd>
+                </div>
+              ))}
+            </dl>
           </section>
         ))}
       </div>

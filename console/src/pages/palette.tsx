@@ -21,10 +21,17 @@ function search(text: string, workflows: string[]): Found[] {
   const all: Found[] = [
     { to: "/runs/new", name: t.nav.newRun, kind: t.palette.action, icon: "plus" },
     ...places().map(({ to, name, icon }) => ({ to, name, icon, kind: t.palette.page })),
-    ...workflows.map((name) => ({ to: `/workflows/${name}`, name, kind: t.palette.workflow, icon: "workflow" as const })),
+    ...workflows.map((name) => ({
+      to: `/workflows/${name}`,
+      name,
+      kind: t.palette.workflow,
+      icon: "workflow" as const,
+    })),
   ];
   const found = all.filter(({ name }) => name.toLowerCase().includes(wanted)).slice(0, 12);
-  return isRunId(wanted) ? [{ to: `/runs/${wanted}`, name: wanted, kind: t.palette.run, icon: "runs" }, ...found] : found;
+  return isRunId(wanted)
+    ? [{ to: `/runs/${wanted}`, name: wanted, kind: t.palette.run, icon: "runs" }, ...found]
+    : found;
 }
 
 export function Palette({ onClose }: { onClose: () => void }) {
@@ -32,7 +39,10 @@ export function Palette({ onClose }: { onClose: () => void }) {
   const [index, setIndex] = useState(0);
   const input = useRef<HTMLInputElement>(null);
   const workflows = useResource("workflows", (signal) => call("GET /v1/workflows", { signal }));
-  const found = search(text, (workflows.data.value ?? []).map(({ name }) => name));
+  const found = search(
+    text,
+    (workflows.data.value ?? []).map(({ name }) => name),
+  );
   const open = (one: Found | undefined) => {
     if (!one) return;
     onClose();
@@ -70,8 +80,17 @@ export function Palette({ onClose }: { onClose: () => void }) {
       </div>
       <ul id="palette-list" role="listbox" aria-label={t.palette.label}>
         {found.map((one, place) => (
-          <li key={one.kind + one.to} id={`palette-${place}`} role="option" aria-selected={place === index} onClick={() => open(one)} onPointerMove={() => setIndex(place)}>
-            <Icon name={one.icon} /><span class="t">{one.name}</span><span class="dim">{one.kind}</span>
+          <li
+            key={one.kind + one.to}
+            id={`palette-${place}`}
+            role="option"
+            aria-selected={place === index}
+            onClick={() => open(one)}
+            onPointerMove={() => setIndex(place)}
+          >
+            <Icon name={one.icon} />
+            <span class="t">{one.name}</span>
+            <span class="dim">{one.kind}</span>
           </li>
         ))}
       </ul>

@@ -40,9 +40,16 @@ export function SignIn() {
     return (
       <main class="gate">
         <section class="card">
-          <span class="mark large"><Icon name="mark" /></span>
-          <div><h1>{t.signIn.title}</h1><p class="sub">{hasExpired.value ? t.signIn.expired : ""}</p></div>
-          <a class="btn primary wide-button" href={provider}>{t.signIn.submit}</a>
+          <span class="mark large">
+            <Icon name="mark" />
+          </span>
+          <div>
+            <h1>{t.signIn.title}</h1>
+            <p class="sub">{hasExpired.value ? t.signIn.expired : ""}</p>
+          </div>
+          <a class="btn primary wide-button" href={provider}>
+            {t.signIn.submit}
+          </a>
         </section>
       </main>
     );
@@ -51,7 +58,9 @@ export function SignIn() {
   return (
     <main class="gate">
       <form class="card" onSubmit={(event) => void submit(event)}>
-        <span class="mark large"><Icon name="mark" /></span>
+        <span class="mark large">
+          <Icon name="mark" />
+        </span>
         <div>
           <h1>{t.signIn.title}</h1>
           <p class="sub">{hasExpired.value ? t.signIn.expired : t.signIn.explain}</p>
@@ -64,11 +73,28 @@ export function SignIn() {
           error={message}
           autoFocus
           onText={setKey}
-          hint={<>{t.signIn.hint.before}<code class="mono">{t.signIn.hint.command}</code>{t.signIn.hint.after}</>}
+          hint={
+            <>
+              {t.signIn.hint.before}
+              <code class="mono">{t.signIn.hint.command}</code>
+              {t.signIn.hint.after}
+            </>
+          }
         />
-        <Button type="submit" kind="primary" class="wide-button" disabled={isBusy}>{isBusy ? t.signIn.busy : t.signIn.submit}</Button>
-        {provider && <a class="btn wide-button" href={provider}>{t.signIn.provider}</a>}
-        {engine && <p class={`engine dim ${info === "silent" ? "bad" : ""}`}><span class="dot" />{engine}</p>}
+        <Button type="submit" kind="primary" class="wide-button" disabled={isBusy}>
+          {isBusy ? t.signIn.busy : t.signIn.submit}
+        </Button>
+        {provider && (
+          <a class="btn wide-button" href={provider}>
+            {t.signIn.provider}
+          </a>
+        )}
+        {engine && (
+          <p class={`engine dim ${info === "silent" ? "bad" : ""}`}>
+            <span class="dot" />
+            {engine}
+          </p>
+        )}
       </form>
     </main>
   );

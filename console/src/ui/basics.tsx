@@ -8,7 +8,11 @@ import { t } from "../text/en.ts";
 import { Icon, type IconName } from "./icon.tsx";
 import { toast } from "./toast.tsx";
 
-type ButtonProps = { icon?: IconName; kind?: "primary" | "danger" | "ghost"; keys?: string } & ButtonHTMLAttributes<HTMLButtonElement>;
+type ButtonProps = {
+  icon?: IconName;
+  kind?: "primary" | "danger" | "ghost";
+  keys?: string;
+} & ButtonHTMLAttributes<HTMLButtonElement>;
 
 export function Button({ icon, kind, keys, class: className, children, ...rest }: ButtonProps) {
   return (
@@ -21,7 +25,21 @@ export function Button({ icon, kind, keys, class: className, children, ...rest }
 }
 
 /** A link that looks like a button. */
-export function ButtonLink({ icon, kind, keys, to, class: className, children }: { icon?: IconName; kind?: string; keys?: string; to: string; class?: string; children: ComponentChildren }) {
+export function ButtonLink({
+  icon,
+  kind,
+  keys,
+  to,
+  class: className,
+  children,
+}: {
+  icon?: IconName;
+  kind?: string;
+  keys?: string;
+  to: string;
+  class?: string;
+  children: ComponentChildren;
+}) {
   return (
     <a class={["btn", kind, className].filter(Boolean).join(" ")} href={href(to)}>
       {icon && <Icon name={icon} />}
@@ -32,7 +50,11 @@ export function ButtonLink({ icon, kind, keys, to, class: className, children }:
 }
 
 /** A button that has only an icon, with its name for everybody. */
-export const IconButton = ({ label, icon, ...rest }: { label: string; icon: IconName } & ButtonHTMLAttributes<HTMLButtonElement>) => (
+export const IconButton = ({
+  label,
+  icon,
+  ...rest
+}: { label: string; icon: IconName } & ButtonHTMLAttributes<HTMLButtonElement>) => (
   <Button kind="ghost" class="icon" icon={icon} aria-label={label} title={label} {...rest} />
 );
 
@@ -66,14 +88,32 @@ export const Badge = ({ look, icon, children }: { look: string; icon?: IconName;
   </span>
 );
 
-export const Chip = ({ icon, to, title, children }: { icon?: IconName; to?: string; title?: string; children: ComponentChildren }) => {
+export const Chip = ({
+  icon,
+  to,
+  title,
+  children,
+}: {
+  icon?: IconName;
+  to?: string;
+  title?: string;
+  children: ComponentChildren;
+}) => {
   const content = (
     <>
       {icon && <Icon name={icon} />}
       {children}
     </>
   );
-  return to ? <a class="chip" href={href(to)} title={title}>{content}</a> : <span class="chip" title={title}>{content}</span>;
+  return to ? (
+    <a class="chip" href={href(to)} title={title}>
+      {content}
+    </a>
+  ) : (
+    <span class="chip" title={title}>
+      {content}
+    </span>
+  );
 };
 
 export async function copyText(text: string, message: string = t.common.copied) {
@@ -92,7 +132,14 @@ export function Meter({ label, used, held = 0, whole }: { label: string; used: n
   const part = (value: number) => (whole ? Math.min(100, (value / whole) * 100) : 0);
   const share = part(used);
   return (
-    <span class={`meter ${share >= 80 ? "warn" : ""}`} role="meter" aria-label={label} aria-valuenow={Math.round(share)} aria-valuemin={0} aria-valuemax={100}>
+    <span
+      class={`meter ${share >= 80 ? "warn" : ""}`}
+      role="meter"
+      aria-label={label}
+      aria-valuenow={Math.round(share)}
+      aria-valuemin={0}
+      aria-valuemax={100}
+    >
       <i style={{ width: `${share}%` }} />
       {held > 0 && <i class="held" style={{ width: `${Math.min(100 - share, part(held))}%` }} />}
     </span>
@@ -100,9 +147,21 @@ export function Meter({ label, used, held = 0, whole }: { label: string; used: n
 }
 
 /** Says that there is nothing, and what to do. With `isPage` it is all that the page has. */
-export const Empty = ({ icon, title, isPage, children }: { icon: IconName; title: string; isPage?: boolean; children?: ComponentChildren }) => (
+export const Empty = ({
+  icon,
+  title,
+  isPage,
+  children,
+}: {
+  icon: IconName;
+  title: string;
+  isPage?: boolean;
+  children?: ComponentChildren;
+}) => (
   <div class="empty">
-    <span class="glyph line"><Icon name={icon} /></span>
+    <span class="glyph line">
+      <Icon name={icon} />
+    </span>
     {isPage ? <h1>{title}</h1> : <h2>{title}</h2>}
     {children}
   </div>
@@ -127,13 +186,29 @@ export function ErrorBox({ error, retry }: { error: ApiError; retry?: () => void
           {error.requestId && ` · ${t.common.requestId(error.requestId)}`}
         </p>
       </div>
-      {retry && <Button onClick={retry} disabled={left > 0}>{left > 0 ? t.common.retryIn(left) : t.common.retry}</Button>}
+      {retry && (
+        <Button onClick={retry} disabled={left > 0}>
+          {left > 0 ? t.common.retryIn(left) : t.common.retry}
+        </Button>
+      )}
     </div>
   );
 }
 
 /** Shows `children` once data is there, the error otherwise, and bars of the final height if loading takes long. */
-export function Loaded<Data>({ data, error, reload, rows = 4, children }: { data: Data | undefined; error: ApiError | undefined; reload?: () => void; rows?: number; children: (data: Data) => ComponentChildren }) {
+export function Loaded<Data>({
+  data,
+  error,
+  reload,
+  rows = 4,
+  children,
+}: {
+  data: Data | undefined;
+  error: ApiError | undefined;
+  reload?: () => void;
+  rows?: number;
+  children: (data: Data) => ComponentChildren;
+}) {
   return (
     <>
       {error && <ErrorBox error={error} {...(reload && { retry: reload })} />}
@@ -152,12 +227,16 @@ export function Skeleton({ rows }: { rows: number }) {
   }, []);
   return (
     <div class={`skeleton ${isLate ? "" : "early"}`} role="status" aria-label={t.common.loading}>
-      {Array.from({ length: rows }, (_, index) => <span key={index} />)}
+      {Array.from({ length: rows }, (_, index) => (
+        <span key={index} />
+      ))}
     </div>
   );
 }
 
 /** A moment as text, with the time in UTC as its title. */
 export const Time = ({ at, children }: { at: string; children: ComponentChildren }) => (
-  <time dateTime={at} title={t.common.utc(at)}>{children}</time>
+  <time dateTime={at} title={t.common.utc(at)}>
+    {children}
+  </time>
 );

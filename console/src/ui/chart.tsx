@@ -21,7 +21,21 @@ function topOf(most: number): number {
 const dayFormat = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
 
 /** `least` is the smallest top of the axis. */
-export function StackedBars({ label, ticks, series, least, format, axis }: { label: string; ticks: string[]; series: Series[]; least: number; format: (value: number) => string; axis: (value: number) => string }) {
+export function StackedBars({
+  label,
+  ticks,
+  series,
+  least,
+  format,
+  axis,
+}: {
+  label: string;
+  ticks: string[];
+  series: Series[];
+  least: number;
+  format: (value: number) => string;
+  axis: (value: number) => string;
+}) {
   const ref = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
   const [hovered, setHovered] = useState<number>();
@@ -38,11 +52,21 @@ export function StackedBars({ label, ticks, series, least, format, axis }: { lab
   return (
     <div class="chart" ref={ref} onPointerLeave={() => setHovered(undefined)}>
       {width > 0 && (
-        <svg viewBox={`0 0 ${width} ${HEIGHT}`} height={HEIGHT} role="img" aria-label={label} onPointerMove={(event) => setHovered(Math.floor((event.clientX - event.currentTarget.getBoundingClientRect().left - LEFT) / step))}>
+        <svg
+          viewBox={`0 0 ${width} ${HEIGHT}`}
+          height={HEIGHT}
+          role="img"
+          aria-label={label}
+          onPointerMove={(event) =>
+            setHovered(Math.floor((event.clientX - event.currentTarget.getBoundingClientRect().left - LEFT) / step))
+          }
+        >
           {[0, 0.5, 1].map((part) => (
             <g key={part}>
               <line x1={LEFT} x2={width} y1={y(top * part)} y2={y(top * part)} stroke="var(--line)" />
-              <text x={LEFT - 8} y={y(top * part) + 4} text-anchor="end">{axis(top * part)}</text>
+              <text x={LEFT - 8} y={y(top * part) + 4} text-anchor="end">
+                {axis(top * part)}
+              </text>
             </g>
           ))}
           {ticks.map((tick, day) => {
@@ -52,9 +76,25 @@ export function StackedBars({ label, ticks, series, least, format, axis }: { lab
                 {series.map(({ name, values }, index) => {
                   const from = below;
                   below += values[day]!;
-                  return values[day]! > 0 && <rect key={name} x={LEFT + day * step + step * 0.12} width={step * 0.76} y={y(below)} height={Math.max(0, y(from) - y(below) - (index ? 1 : 0))} rx={1.5} fill={COLOURS[index % COLOURS.length]} />;
+                  return (
+                    values[day]! > 0 && (
+                      <rect
+                        key={name}
+                        x={LEFT + day * step + step * 0.12}
+                        width={step * 0.76}
+                        y={y(below)}
+                        height={Math.max(0, y(from) - y(below) - (index ? 1 : 0))}
+                        rx={1.5}
+                        fill={COLOURS[index % COLOURS.length]}
+                      />
+                    )
+                  );
                 })}
-                {day % every === 0 && <text x={LEFT + (day + 0.5) * step} y={HEIGHT - 4} text-anchor="middle">{dayFormat.format(new Date(tick))}</text>}
+                {day % every === 0 && (
+                  <text x={LEFT + (day + 0.5) * step} y={HEIGHT - 4} text-anchor="middle">
+                    {dayFormat.format(new Date(tick))}
+                  </text>
+                )}
               </g>
             );
           })}
@@ -62,9 +102,17 @@ export function StackedBars({ label, ticks, series, least, format, axis }: { lab
       )}
       <div class="legend">
         {series.map(({ name, values }, index) => (
-          <span key={name}><i style={{ background: COLOURS[index % COLOURS.length] }} />{name}{hovered !== undefined && values[hovered] !== undefined && <b class="num">{format(values[hovered])}</b>}</span>
+          <span key={name}>
+            <i style={{ background: COLOURS[index % COLOURS.length] }} />
+            {name}
+            {hovered !== undefined && values[hovered] !== undefined && <b class="num">{format(values[hovered])}</b>}
+          </span>
         ))}
-        {hovered !== undefined && totals[hovered] !== undefined && <span class="num">{dayFormat.format(new Date(ticks[hovered]!))} · {format(totals[hovered])}</span>}
+        {hovered !== undefined && totals[hovered] !== undefined && (
+          <span class="num">
+            {dayFormat.format(new Date(ticks[hovered]!))} · {format(totals[hovered])}
+          </span>
+        )}
       </div>
     </div>
   );

@@ -7,7 +7,16 @@ import { Button } from "./basics.tsx";
 
 const SHOWN = 64 * 1024;
 
-const Pieces = ({ pieces }: { pieces: Piece[] }) => pieces.map(({ text, className }, index) => (className ? <span key={index} class={className}>{text}</span> : text));
+const Pieces = ({ pieces }: { pieces: Piece[] }) =>
+  pieces.map(({ text, className }, index) =>
+    className ? (
+      <span key={index} class={className}>
+        {text}
+      </span>
+    ) : (
+      text
+    ),
+  );
 
 /** A text in a box: JSON in colours, output of commands with theirs. Long texts are cut until all is asked for. */
 export function Code({ text, label, class: className = "" }: { text: string; label: string; class?: string }) {
@@ -25,4 +34,6 @@ export function Code({ text, label, class: className = "" }: { text: string; lab
   );
 }
 
-export const Json = ({ value, label }: { value: unknown; label: string }) => <Code text={JSON.stringify(value, null, 2)} label={label} />;
+export const Json = ({ value, label }: { value: unknown; label: string }) => (
+  <Code text={JSON.stringify(value, null, 2)} label={label} />
+);

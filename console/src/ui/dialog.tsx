@@ -76,10 +76,20 @@ function QuestionDialog({ asked }: { asked: Question }) {
         }}
       >
         <p class="sub">{asked.explain}</p>
-        {asked.typed !== undefined && <input class="input mono" aria-label={asked.typed} value={typed} autocomplete="off" onInput={(event) => setTyped(event.currentTarget.value)} />}
+        {asked.typed !== undefined && (
+          <input
+            class="input mono"
+            aria-label={asked.typed}
+            value={typed}
+            autocomplete="off"
+            onInput={(event) => setTyped(event.currentTarget.value)}
+          />
+        )}
         <footer>
           <Button onClick={close}>{asked.cancel ?? t.common.cancel}</Button>
-          <Button type="submit" kind={asked.isDangerous === false ? "primary" : "danger"} disabled={!isReady}>{asked.confirm}</Button>
+          <Button type="submit" kind={asked.isDangerous === false ? "primary" : "danger"} disabled={!isReady}>
+            {asked.confirm}
+          </Button>
         </footer>
       </form>
     </Dialog>
@@ -105,7 +115,14 @@ interface MenuProps {
 }
 
 /** A button with a menu. Texts among the items are headings. */
-export function Menu({ label, items, children, class: className = "btn ghost icon", isSticky = false, above = false }: MenuProps) {
+export function Menu({
+  label,
+  items,
+  children,
+  class: className = "btn ghost icon",
+  isSticky = false,
+  above = false,
+}: MenuProps) {
   const [isOpen, setOpen] = useState(false);
   const ref = useRef<HTMLDivElement>(null);
   const options = () => [...ref.current!.querySelectorAll<HTMLButtonElement>('[role^="menuitem"]')];
@@ -130,14 +147,23 @@ export function Menu({ label, items, children, class: className = "btn ghost ico
   };
   return (
     <div class="menu" ref={ref} onKeyDown={onKeyDown}>
-      <button type="button" class={className} aria-haspopup="menu" aria-expanded={isOpen} {...(className.includes("icon") && { "aria-label": label, title: label })} onClick={() => setOpen(!isOpen)}>
+      <button
+        type="button"
+        class={className}
+        aria-haspopup="menu"
+        aria-expanded={isOpen}
+        {...(className.includes("icon") && { "aria-label": label, title: label })}
+        onClick={() => setOpen(!isOpen)}
+      >
         {children}
       </button>
       {isOpen && (
         <div class={`tip items ${above ? "above" : ""}`} role="menu" aria-label={label}>
           {items.map((item) =>
             typeof item === "string" ? (
-              <p key={item} class="dim" role="presentation">{item}</p>
+              <p key={item} class="dim" role="presentation">
+                {item}
+              </p>
             ) : (
               <button
                 key={item.label}
@@ -150,7 +176,11 @@ export function Menu({ label, items, children, class: className = "btn ghost ico
                   item.act();
                 }}
               >
-                {item.isChecked !== undefined ? <span class="mark-place">{item.isChecked && <Icon name="check" />}</span> : item.icon && <Icon name={item.icon} />}
+                {item.isChecked !== undefined ? (
+                  <span class="mark-place">{item.isChecked && <Icon name="check" />}</span>
+                ) : (
+                  item.icon && <Icon name={item.icon} />
+                )}
                 {item.label}
               </button>
             ),

@@ -3,9 +3,12 @@ import { useEffect, useRef } from "preact/hooks";
 import { singleKeys } from "../session.ts";
 
 /** Keys that a focused link or button takes itself. */
-const isOwn = (key: string, target: EventTarget | null) => ["Enter", " "].includes(key) && target instanceof Element && target.closest("a, button, summary") !== null;
+const isOwn = (key: string, target: EventTarget | null) =>
+  ["Enter", " "].includes(key) && target instanceof Element && target.closest("a, button, summary") !== null;
 
-const isTyping = (target: EventTarget | null) => target instanceof Element && target.closest("input, textarea, select, [contenteditable], dialog, [role=menu]") !== null;
+const isTyping = (target: EventTarget | null) =>
+  target instanceof Element &&
+  target.closest("input, textarea, select, [contenteditable], dialog, [role=menu]") !== null;
 
 /** Calls what belongs to a key: `j`, `End`, `?`, or `mod+k` with Control or Command. */
 export function useKeys(keys: Record<string, () => void>) {

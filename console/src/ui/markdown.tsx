@@ -14,14 +14,22 @@ export function safeLink(address: string): string | undefined {
 
 // The lexer leaves references such as `&amp;` as they are.
 const REFERENCES: Record<string, string> = { amp: "&", lt: "<", gt: ">", quot: '"', "#39": "'" };
-const unescape = (text: string) => visible(text.replace(/&(amp|lt|gt|quot|#39);/g, (whole, name: string) => REFERENCES[name] ?? whole));
+const unescape = (text: string) =>
+  visible(text.replace(/&(amp|lt|gt|quot|#39);/g, (whole, name: string) => REFERENCES[name] ?? whole));
 
 function Link({ address, children }: { address: string; children: ComponentChildren }) {
   const url = safeLink(address);
-  return url ? <a href={url} title={url} target="_blank" rel="noopener noreferrer nofollow">{children}</a> : <>{children}</>;
+  return url ? (
+    <a href={url} title={url} target="_blank" rel="noopener noreferrer nofollow">
+      {children}
+    </a>
+  ) : (
+    <>{children}</>
+  );
 }
 
-const inline = (tokens: Token[] | undefined): ComponentChildren => tokens?.map((token, index) => <Inline key={index} token={token} />);
+const inline = (tokens: Token[] | undefined): ComponentChildren =>
+  tokens?.map((token, index) => <Inline key={index} token={token} />);
 
 function Inline({ token }: { token: Token }): ComponentChildren {
   switch (token.type) {
@@ -54,7 +62,11 @@ function Item({ item }: { item: Tokens.ListItem }) {
   return (
     <li>
       {item.task && <input type="checkbox" checked={item.checked ?? false} disabled aria-label={item.text} />}
-      {item.tokens.filter(({ type }) => type !== "checkbox").map((token, index) => (token.type === "text" ? <Inline key={index} token={token} /> : <Block key={index} token={token} />))}
+      {item.tokens
+        .filter(({ type }) => type !== "checkbox")
+        .map((token, index) =>
+          token.type === "text" ? <Inline key={index} token={token} /> : <Block key={index} token={token} />,
+        )}
     </li>
   );
 }
@@ -65,13 +77,31 @@ function Block({ token }: { token: Token }): ComponentChildren {
     case "def":
       return null;
     case "heading":
-      return <p class={`h h${(token as Tokens.Heading).depth}`} role="heading" aria-level={Math.min(6, (token as Tokens.Heading).depth + 2)}>{inline(token.tokens)}</p>;
+      return (
+        <p
+          class={`h h${(token as Tokens.Heading).depth}`}
+          role="heading"
+          aria-level={Math.min(6, (token as Tokens.Heading).depth + 2)}
+        >
+          {inline(token.tokens)}
+        </p>
+      );
     case "paragraph":
       return <p>{inline(token.tokens)}</p>;
     case "code":
-      return <pre class="code" tabIndex={0}>{visible((token as Tokens.Code).text)}</pre>;
+      return (
+        <pre class="code" tabIndex={0}>
+          {visible((token as Tokens.Code).text)}
+        </pre>
+      );
     case "blockquote":
-      return <blockquote>{(token as Tokens.Blockquote).tokens.map((child, index) => <Block key={index} token={child} />)}</blockquote>;
+      return (
+        <blockquote>
+          {(token as Tokens.Blockquote).tokens.map((child, index) => (
+            <Block key={index} token={child} />
+          ))}
+        </blockquote>
+      );
     case "hr":
       return <hr />;
     case "list": {
@@ -84,18 +114,42 @@ function Block({ token }: { token: Token }): ComponentChildren {
       return (
         <div class="scroll" tabIndex={0} role="group" aria-label="table">
           <table>
-            <thead><tr>{header.map((cell, index) => <th key={index}>{inline(cell.tokens)}</th>)}</tr></thead>
-            <tbody>{rows.map((row, index) => <tr key={index}>{row.map((cell, column) => <td key={column}>{inline(cell.tokens)}</td>)}</tr>)}</tbody>
+            <thead>
+              <tr>
+                {header.map((cell, index) => (
+                  <th key={index}>{inline(cell.tokens)}</th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map((row, index) => (
+                <tr key={index}>
+                  {row.map((cell, column) => (
+                    <td key={column}>{inline(cell.tokens)}</td>
+                  ))}
+                </tr>
+              ))}
+            </tbody>
           </table>
         </div>
       );
     }
     default:
-      return <p><Inline token={token} /></p>;
+      return (
+        <p>
+          <Inline token={token} />
+        </p>
+      );
   }
 }
 
 export function Markdown({ text }: { text: string }) {
   if (text.length > LONGEST) return <pre class="plain">{visible(text)}</pre>;
-  return <div class="markdown">{marked.lexer(text).map((token, index) => <Block key={index} token={token} />)}</div>;
+  return (
+    <div class="markdown">
+      {marked.lexer(text).map((token, index) => (
+        <Block key={index} token={token} />
+      ))}
+    </div>
+  );
 }

@@ -18,7 +18,16 @@ interface RowsProps<Row> {
 
 const OVERSCAN = 8;
 
-export function Rows<Row>({ rows, rowHeight, label, render, isFollowing = false, onScrollAway, shown, children }: RowsProps<Row>) {
+export function Rows<Row>({
+  rows,
+  rowHeight,
+  label,
+  render,
+  isFollowing = false,
+  onScrollAway,
+  shown,
+  children,
+}: RowsProps<Row>) {
   const ref = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 800 });
   const first = Math.max(0, Math.floor(view.top / rowHeight) - OVERSCAN);
@@ -60,7 +69,11 @@ export function Rows<Row>({ rows, rowHeight, label, render, isFollowing = false,
       onWheel={(event) => event.deltaY < 0 && onScrollAway?.()}
       onTouchMove={() => onScrollAway?.()}
     >
-      <div class="rows-all" role={rows.length > 0 ? "rowgroup" : "presentation"} style={{ height: `${rows.length * rowHeight}px` }}>
+      <div
+        class="rows-all"
+        role={rows.length > 0 ? "rowgroup" : "presentation"}
+        style={{ height: `${rows.length * rowHeight}px` }}
+      >
         <div class="rows-seen" role="presentation" style={{ transform: `translateY(${first * rowHeight}px)` }}>
           {rows.slice(first, last).map((row, index) => render(row, first + index))}
         </div>

@@ -15,30 +15,76 @@ interface SchemaFormProps {
   onChange: (value: unknown) => void;
 }
 
-function OneField({ field, value, error, onChange }: { field: SchemaField; value: unknown; error: string | undefined; onChange: (value: unknown) => void }) {
+function OneField({
+  field,
+  value,
+  error,
+  onChange,
+}: {
+  field: SchemaField;
+  value: unknown;
+  error: string | undefined;
+  onChange: (value: unknown) => void;
+}) {
   const [text, setText] = useState(textOf(field.type, value));
   const outside = textOf(field.type, value);
   useEffect(() => {
-    if (valueOf(field.type, text) !== value && JSON.stringify(valueOf(field.type, text)) !== JSON.stringify(value)) setText(outside);
+    if (valueOf(field.type, text) !== value && JSON.stringify(valueOf(field.type, text)) !== JSON.stringify(value))
+      setText(outside);
   }, [outside]);
   const type = (next: string) => {
     setText(next);
     onChange(valueOf(field.type, next));
   };
-  const label = <>{field.label}{!field.isRequired && <span class="dim optional">{t.common.optional}</span>}</>;
+  const label = (
+    <>
+      {field.label}
+      {!field.isRequired && <span class="dim optional">{t.common.optional}</span>}
+    </>
+  );
   const common = { label, hint: field.hint, error };
   switch (field.type) {
     case "boolean":
-      return <label class="check"><input type="checkbox" checked={value === true} onChange={(event) => onChange(event.currentTarget.checked || (field.isRequired ? false : undefined))} />{field.label}</label>;
+      return (
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={value === true}
+            onChange={(event) => onChange(event.currentTarget.checked || (field.isRequired ? false : undefined))}
+          />
+          {field.label}
+        </label>
+      );
     case "choice":
-      return <Select {...common} value={text} options={[...(field.isRequired && text ? [] : [{ value: "", label: "" }]), ...field.choices.map((choice) => ({ value: choice, label: choice }))]} onChoose={type} />;
+      return (
+        <Select
+          {...common}
+          value={text}
+          options={[
+            ...(field.isRequired && text ? [] : [{ value: "", label: "" }]),
+            ...field.choices.map((choice) => ({ value: choice, label: choice })),
+          ]}
+          onChoose={type}
+        />
+      );
     case "long":
     case "json":
-      return <div class="whole"><TextArea {...common} value={text} mono={field.type === "json"} rows={3} onText={type} /></div>;
+      return (
+        <div class="whole">
+          <TextArea {...common} value={text} mono={field.type === "json"} rows={3} onText={type} />
+        </div>
+      );
     case "date":
       return <TextField {...common} type="date" value={text} onText={type} />;
     default:
-      return <TextField {...common} value={text} {...(field.type === "text" ? {} : { inputMode: "decimal" as const })} onText={type} />;
+      return (
+        <TextField
+          {...common}
+          value={text}
+          {...(field.type === "text" ? {} : { inputMode: "decimal" as const })}
+          onText={type}
+        />
+      );
   }
 }
 
@@ -53,7 +99,9 @@ export function SchemaForm({ label, hint, schema, value, messages, path, onChang
   }, [outside]);
   const object = typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
   const setField = (name: string) => (field: unknown) => {
-    const next = Object.fromEntries(Object.entries({ ...object, [name]: field }).filter(([, one]) => one !== undefined));
+    const next = Object.fromEntries(
+      Object.entries({ ...object, [name]: field }).filter(([, one]) => one !== undefined),
+    );
     onChange(Object.keys(next).length ? next : undefined);
   };
   const own = parsed.error ?? messages.get(path);
@@ -62,17 +110,43 @@ export function SchemaForm({ label, hint, schema, value, messages, path, onChang
     <div>
       {fields && (
         <span class="lab">
-          {label}<span class="gap" />
-          <Segments label={label} value={view} options={[["form", "Form"], ["json", "JSON"]]} onChoose={setView} />
+          {label}
+          <span class="gap" />
+          <Segments
+            label={label}
+            value={view}
+            options={[
+              ["form", "Form"],
+              ["json", "JSON"],
+            ]}
+            onChoose={setView}
+          />
         </span>
       )}
       {isForm ? (
         <div class="two">
-          {fields.map((field) => <OneField key={field.name} field={field} value={object[field.name]} error={messages.get(`${path}.${field.name}`)} onChange={setField(field.name)} />)}
+          {fields.map((field) => (
+            <OneField
+              key={field.name}
+              field={field}
+              value={object[field.name]}
+              error={messages.get(`${path}.${field.name}`)}
+              onChange={setField(field.name)}
+            />
+          ))}
         </div>
       ) : (
         <TextArea
-          label={fields ? <span class="vh">{label}</span> : <>{label}<span class="dim optional">{t.common.optional}</span></>}
+          label={
+            fields ? (
+              <span class="vh">{label}</span>
+            ) : (
+              <>
+                {label}
+                <span class="dim optional">{t.common.optional}</span>
+              </>
+            )
+          }
           hint={hint}
           error={own}
           mono

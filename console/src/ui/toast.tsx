@@ -32,8 +32,14 @@ export function announce(text: string) {
 export const Toasts = () => (
   <>
     <div class="toasts" role="status">
-      {toasts.value.map(({ id, text, look }) => <p key={id} class={`tip ${look}`}>{text}</p>)}
+      {toasts.value.map(({ id, text, look }) => (
+        <p key={id} class={`tip ${look}`}>
+          {text}
+        </p>
+      ))}
     </div>
-    <p class="vh" aria-live="polite">{announcement}</p>
+    <p class="vh" aria-live="polite">
+      {announcement}
+    </p>
   </>
 );

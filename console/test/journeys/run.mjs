@@ -86,8 +86,12 @@ export default {
     await page.waitForTimeout(300);
     assert.equal(await page.locator("main :is(img, script, iframe, style)").count(), 0);
     const links = await page.locator("main .markdown a").evaluateAll((all) => all.map(({ href, rel }) => [href, rel]));
-    assert.ok(links.every(([href, rel]) => /^https:/.test(href) && rel.includes("noopener")), JSON.stringify(links));
-    for (const tab of ["trace", "transcript", "events", "files"]) await go(`/runs/@hostile?tab=${tab}`).then(() => page.waitForTimeout(150));
+    assert.ok(
+      links.every(([href, rel]) => /^https:/.test(href) && rel.includes("noopener")),
+      JSON.stringify(links),
+    );
+    for (const tab of ["trace", "transcript", "events", "files"])
+      await go(`/runs/@hostile?tab=${tab}`).then(() => page.waitForTimeout(150));
     assert.deepEqual(foreign, []);
   },
 
@@ -95,10 +99,11 @@ export default {
     const { page, go } = await open();
     await go("/runs/@live");
     await page.locator(".chip.state-live").waitFor();
-    const setVisibility = (state) => page.evaluate((value) => {
-      Object.defineProperty(document, "visibilityState", { value, configurable: true });
-      document.dispatchEvent(new Event("visibilitychange"));
-    }, state);
+    const setVisibility = (state) =>
+      page.evaluate((value) => {
+        Object.defineProperty(document, "visibilityState", { value, configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"));
+      }, state);
     await setVisibility("hidden");
     await page.locator(".chip.state-paused").waitFor({ timeout: 8000 });
     const before = server.requests.length;

@@ -46,11 +46,17 @@ export default {
     const { page, go } = await open();
     await go("/runs/new");
     await page.getByLabel("Prompt", { exact: true }).fill("Count the lines.");
-    await page.locator("input[type=file]").setInputFiles({ name: "lines.txt", mimeType: "text/plain", buffer: Buffer.from("a\nb\n") });
+    await page
+      .locator("input[type=file]")
+      .setInputFiles({ name: "lines.txt", mimeType: "text/plain", buffer: Buffer.from("a\nb\n") });
     await page.getByText("sent with the run").waitFor();
     await page.getByLabel("Budget").fill("$0.50");
     const json = JSON.parse(await page.getByLabel("Request").inputValue());
-    assert.deepEqual(json, { prompt: "Count the lines.", files: [{ path: "lines.txt", content: "a\nb\n" }], max_cost_micros: 500_000 });
+    assert.deepEqual(json, {
+      prompt: "Count the lines.",
+      files: [{ path: "lines.txt", content: "a\nb\n" }],
+      max_cost_micros: 500_000,
+    });
     await page.getByLabel("Request").fill('{"prompt": "From the text."}');
     assert.equal(await page.getByLabel("Prompt", { exact: true }).inputValue(), "From the text.");
     await page.keyboard.press("Control+Enter");

@@ -2,7 +2,17 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { addEvent, addLive, emptyFold, foldEvents } from "../../src/model/fold.ts";
 import { timeScale, ticksOf } from "../../src/model/scale.ts";
-import { lanesOf, longest, nextFailure, NO_FILTER, rowsOf, spanOf, summaryOf, toolFigures, toolOf } from "../../src/model/spans.ts";
+import {
+  lanesOf,
+  longest,
+  nextFailure,
+  NO_FILTER,
+  rowsOf,
+  spanOf,
+  summaryOf,
+  toolFigures,
+  toolOf,
+} from "../../src/model/spans.ts";
 import { failed, interrupted, invoicesDone, many, recorded, timedOut } from "../events.mjs";
 
 const START = Date.UTC(2026, 10, 22, 9, 41, 12);
@@ -80,11 +90,16 @@ test("rows follow filters, collapsed turns and a range", () => {
   const now = fold.last;
   assert.equal(rowsOf(fold, new Set(), NO_FILTER, now).length, 15);
   assert.equal(rowsOf(fold, new Set([3]), NO_FILTER, now).length, 12);
-  assert.deepEqual(rowsOf(fold, new Set([3]), { ...NO_FILTER, failedOnly: true }, now).map(({ kind }) => kind), ["retry", "connection"]);
+  assert.deepEqual(
+    rowsOf(fold, new Set([3]), { ...NO_FILTER, failedOnly: true }, now).map(({ kind }) => kind),
+    ["retry", "connection"],
+  );
   assert.equal(rowsOf(fold, new Set(), { ...NO_FILTER, tool: "erp" }, now).length, 4);
   assert.equal(rowsOf(fold, new Set(), { ...NO_FILTER, text: "TOLERANCE" }, now).length, 2);
   const range: [number, number] = [START + 15_000, START + 20_000];
-  assert.deepEqual(rowsOf(fold, new Set(), { ...NO_FILTER, range }, now).map(summaryOf), ["python3 match.py --tolerance 0.01"]);
+  assert.deepEqual(rowsOf(fold, new Set(), { ...NO_FILTER, range }, now).map(summaryOf), [
+    "python3 match.py --tolerance 0.01",
+  ]);
 });
 
 test("figures of tools, lanes and the longest spans", () => {
@@ -92,8 +107,17 @@ test("figures of tools, lanes and the longest spans", () => {
   const [shell, erp] = toolFigures(fold, fold.last);
   assert.deepEqual([shell!.tool, shell!.calls, shell!.failures, shell!.longestMs], ["shell", 2, 0, 6214]);
   assert.deepEqual([erp!.tool, erp!.calls, erp!.failures, erp!.medianMs], ["erp", 4, 1, 401]);
-  assert.deepEqual(lanesOf(fold).map(({ name, spans }) => [name, spans.length]), [["", 5], ["", 3], ["erp", 4]]);
-  assert.deepEqual(longest(foldEvents(recorded(START, timedOut)), 1, 0).map(summaryOf), ["wget --recursive https://handbook.example.com"]);
+  assert.deepEqual(
+    lanesOf(fold).map(({ name, spans }) => [name, spans.length]),
+    [
+      ["", 5],
+      ["", 3],
+      ["erp", 4],
+    ],
+  );
+  assert.deepEqual(longest(foldEvents(recorded(START, timedOut)), 1, 0).map(summaryOf), [
+    "wget --recursive https://handbook.example.com",
+  ]);
 });
 
 test("events lead to their span, failures to the next one", () => {

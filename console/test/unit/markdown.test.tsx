@@ -3,8 +3,45 @@ import { test } from "node:test";
 import type { ComponentChildren, FunctionComponent, VNode } from "preact";
 import { Markdown, safeLink } from "../../src/ui/markdown.tsx";
 
-const ELEMENTS = ["a", "blockquote", "br", "code", "del", "div", "em", "hr", "input", "li", "ol", "p", "pre", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"];
-const ATTRIBUTES = ["href", "title", "target", "rel", "class", "role", "aria-level", "aria-label", "tabIndex", "start", "type", "checked", "disabled", "children"];
+const ELEMENTS = [
+  "a",
+  "blockquote",
+  "br",
+  "code",
+  "del",
+  "div",
+  "em",
+  "hr",
+  "input",
+  "li",
+  "ol",
+  "p",
+  "pre",
+  "strong",
+  "table",
+  "tbody",
+  "td",
+  "th",
+  "thead",
+  "tr",
+  "ul",
+];
+const ATTRIBUTES = [
+  "href",
+  "title",
+  "target",
+  "rel",
+  "class",
+  "role",
+  "aria-level",
+  "aria-label",
+  "tabIndex",
+  "start",
+  "type",
+  "checked",
+  "disabled",
+  "children",
+];
 
 interface Rendered {
   text: string;
@@ -34,7 +71,9 @@ function render(children: ComponentChildren, out: Rendered = { text: "", element
 const markdown = (text: string) => render(<Markdown text={text} />);
 
 test("the usual parts become elements", () => {
-  const { text, elements, links } = markdown("# Title\n\nSome **bold** and `code`, [a link](https://example.com/a).\n\n1. one\n2. two\n\n| a |\n|---|\n| b |\n\n```js\n<b>\n```\n\n> said");
+  const { text, elements, links } = markdown(
+    "# Title\n\nSome **bold** and `code`, [a link](https://example.com/a).\n\n1. one\n2. two\n\n| a |\n|---|\n| b |\n\n```js\n<b>\n```\n\n> said",
+  );
   assert.equal(text, "TitleSome bold and code, a link.onetwoab<b>said");
   assert.deepEqual(links, ["https://example.com/a"]);
   for (const name of ["strong", "code", "ol", "table", "pre", "blockquote"]) assert.ok(elements.includes(name), name);

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { messageReader, type ServerMessage } from "../../src/api/stream.ts";
 
-const STREAM = ': connected\nretry: 2000\nid: 1\nevent: status\ndata: {"status":"queued"}\n\n: heartbeat\nid: 2\r\nevent: message\r\ndata: zwölf €\r\ndata:  second 🎈\r\n\r\ndata\n\nevent: done\ndata: {}\n\n';
+const STREAM =
+  ': connected\nretry: 2000\nid: 1\nevent: status\ndata: {"status":"queued"}\n\n: heartbeat\nid: 2\r\nevent: message\r\ndata: zwölf €\r\ndata:  second 🎈\r\n\r\ndata\n\nevent: done\ndata: {}\n\n';
 const MESSAGES: ServerMessage[] = [
   { id: "1", event: "status", data: '{"status":"queued"}' },
   { id: "2", event: "message", data: "zwölf €\n second 🎈" },

@@ -32,13 +32,33 @@ test("cron expressions in words", () => {
 });
 
 test("money", () => {
-  assert.deepEqual([0, 1, 204_000, 9_999_499, 42_180_000].map(money), ["$0.000", "<$0.001", "$0.204", "$9.999", "$42.18"]);
+  assert.deepEqual([0, 1, 204_000, 9_999_499, 42_180_000].map(money), [
+    "$0.000",
+    "<$0.001",
+    "$0.204",
+    "$9.999",
+    "$42.18",
+  ]);
   assert.deepEqual([250_000, 5_000_000, 500].map(plainMoney), ["$0.25", "$5", "$0.0005"]);
-  assert.deepEqual(["$0.25", "1,000", ".5", "0.0000001", "-1", "one"].map(parseMoney), [250_000, 1_000_000_000, 500_000, undefined, undefined, undefined]);
+  assert.deepEqual(["$0.25", "1,000", ".5", "0.0000001", "-1", "one"].map(parseMoney), [
+    250_000,
+    1_000_000_000,
+    500_000,
+    undefined,
+    undefined,
+    undefined,
+  ]);
 });
 
 test("times, sizes and counts", () => {
-  assert.deepEqual([38, 3800, 59_960, 252_000, 600_000, 7_500_000].map(duration), ["38 ms", "3.8 s", "1 min", "4 min 12 s", "10 min", "2 h 5 min"]);
+  assert.deepEqual([38, 3800, 59_960, 252_000, 600_000, 7_500_000].map(duration), [
+    "38 ms",
+    "3.8 s",
+    "1 min",
+    "4 min 12 s",
+    "10 min",
+    "2 h 5 min",
+  ]);
   assert.deepEqual([500, 12_000, 180_000, 7_200_000, 200_000_000].map(age), ["now", "12 s", "3 min", "2 h", "2 d"]);
   assert.equal(until("2026-11-22T10:39:00Z", Date.parse("2026-11-22T10:00:00Z")), "in 39 min");
   assert.deepEqual([512, 14_200, 18_212, 104_857_600].map(bytes), ["512 B", "14.2 KB", "18.2 KB", "105 MB"]);
@@ -48,7 +68,10 @@ test("times, sizes and counts", () => {
 test("differences of lines and fields", () => {
   const lines = diffLines("a\nb\nc\nd", "a\nx\nc\nd\ne").map(({ change, text }) => `${change[0]}${text}`);
   assert.deepEqual(lines, ["sa", "rb", "ax", "sc", "sd", "ae"]);
-  assert.deepEqual(diffLines("", "").map(({ change }) => change), ["same"]);
+  assert.deepEqual(
+    diffLines("", "").map(({ change }) => change),
+    ["same"],
+  );
   const long = Array.from({ length: 3000 }, (_, index) => String(index)).join("\n");
   assert.equal(diffLines(long, long.replaceAll("1", "x")).filter(({ change }) => change === "same").length > 0, true);
   assert.deepEqual(diffFields({ model: "a", shell: true }, { model: "b", shell: true, tags: [] }), [
@@ -61,38 +84,65 @@ test("forms from schemas", () => {
   const schema = {
     type: "object",
     required: ["week"],
-    properties: { week: { type: "string", title: "Week" }, tolerance: { type: "number", minimum: 0, maximum: 1 }, kind: { enum: ["a", "b"] }, rows: { type: "array" }, is_final: { type: "boolean" } },
+    properties: {
+      week: { type: "string", title: "Week" },
+      tolerance: { type: "number", minimum: 0, maximum: 1 },
+      kind: { enum: ["a", "b"] },
+      rows: { type: "array" },
+      is_final: { type: "boolean" },
+    },
   };
   const fields = fieldsOf(schema)!;
-  assert.deepEqual(fields.map(({ label, type, isRequired }) => [label, type, isRequired]), [
-    ["Week", "text", true],
-    ["Tolerance", "number", false],
-    ["Kind", "choice", false],
-    ["Rows", "json", false],
-    ["Is final", "boolean", false],
-  ]);
+  assert.deepEqual(
+    fields.map(({ label, type, isRequired }) => [label, type, isRequired]),
+    [
+      ["Week", "text", true],
+      ["Tolerance", "number", false],
+      ["Kind", "choice", false],
+      ["Rows", "json", false],
+      ["Is final", "boolean", false],
+    ],
+  );
   assert.equal(fields[1]!.hint, "0 to 1");
   assert.equal(fieldsOf({ type: "string" }), undefined);
-  assert.deepEqual([valueOf("number", "-0.01"), valueOf("number", "x"), valueOf("json", "[1]"), valueOf("text", "")], [-0.01, "x", [1], undefined]);
+  assert.deepEqual(
+    [valueOf("number", "-0.01"), valueOf("number", "x"), valueOf("json", "[1]"), valueOf("text", "")],
+    [-0.01, "x", [1], undefined],
+  );
   assert.deepEqual([textOf("number", 3), textOf("json", { a: 1 }), textOf("text", "a")], ["3", '{\n  "a": 1\n}', "a"]);
-  const messages = messagesByField('input.tolerance: less than 0; input.items[2].price: not of type "number"; timeout_seconds: must be at most 3600');
-  assert.deepEqual([...messages], [["input.tolerance", "less than 0"], ["input.items[2].price", 'not of type "number"'], ["timeout_seconds", "must be at most 3600"]]);
+  const messages = messagesByField(
+    'input.tolerance: less than 0; input.items[2].price: not of type "number"; timeout_seconds: must be at most 3600',
+  );
+  assert.deepEqual(
+    [...messages],
+    [
+      ["input.tolerance", "less than 0"],
+      ["input.items[2].price", 'not of type "number"'],
+      ["timeout_seconds", "must be at most 3600"],
+    ],
+  );
 });
 
 test("requests as commands", () => {
   const request = { prompt: "What's new?", model: "m", shell: false, tags: ["a b"], input: { week: 1 }, web: true };
-  assert.equal(curl({ method: "POST", path: "/v1/runs", body: { prompt: "it's" } }, "http://localhost:8080"), `curl -sS --fail-with-body \\
+  assert.equal(
+    curl({ method: "POST", path: "/v1/runs", body: { prompt: "it's" } }, "http://localhost:8080"),
+    `curl -sS --fail-with-body \\
   http://localhost:8080/v1/runs \\
   -H "Authorization: Bearer $SORTIE_API_KEY" \\
   -H 'Content-Type: application/json' \\
-  -d '{"prompt":"it'\\''s"}'`);
+  -d '{"prompt":"it'\\''s"}'`,
+  );
   const { command, leftOut } = cli(request);
-  assert.equal(command, `sortie run \\
+  assert.equal(
+    command,
+    `sortie run \\
   --model m \\
   --input '{"week":1}' \\
   --tag 'a b' \\
   --no-shell \\
-  -- 'What'\\''s new?'`);
+  -- 'What'\\''s new?'`,
+  );
   assert.deepEqual(leftOut, ["web"]);
 });
 
@@ -105,7 +155,12 @@ test("colours become classes, other controls become visible", () => {
 });
 
 test("JSON in pieces", () => {
-  assert.deepEqual(jsonPieces('{"a": 1, "b": "x"}').filter(({ className }) => className).map(({ text, className }) => className + text), ['k"a"', "n1", 'k"b"', 's"x"']);
+  assert.deepEqual(
+    jsonPieces('{"a": 1, "b": "x"}')
+      .filter(({ className }) => className)
+      .map(({ text, className }) => className + text),
+    ['k"a"', "n1", 'k"b"', 's"x"'],
+  );
   assert.equal(prettyJson('{"a":1}'), '{\n  "a": 1\n}');
   assert.equal(prettyJson("no"), undefined);
 });

@@ -23,7 +23,15 @@ function scopeName(scope: string): string {
   return [texts.scopes[kind] ?? kind, name.join(":")].filter(Boolean).join(" ");
 }
 
-function Editor({ budget, onClose, onSaved }: { budget: Api.Budget | undefined; onClose: () => void; onSaved: () => void }) {
+function Editor({
+  budget,
+  onClose,
+  onSaved,
+}: {
+  budget: Api.Budget | undefined;
+  onClose: () => void;
+  onSaved: () => void;
+}) {
   const [kind, setKind] = useState("organization");
   const [name, setName] = useState("");
   const [period, setPeriod] = useState<Api.BudgetPeriod>(budget?.period ?? "month");
@@ -35,13 +43,45 @@ function Editor({ budget, onClose, onSaved }: { budget: Api.Budget | undefined; 
     onSaved();
   };
   return (
-    <FormDialog title={budget ? scopeName(budget.scope) : texts.new} submit={t.common.save} isReady={micros !== undefined} onClose={onClose} onSubmit={submit}>
+    <FormDialog
+      title={budget ? scopeName(budget.scope) : texts.new}
+      submit={t.common.save}
+      isReady={micros !== undefined}
+      onClose={onClose}
+      onSubmit={submit}
+    >
       {(messages) => (
         <>
-          {!budget && <Select label={texts.scope} error={messages.get("scope")} value={kind} options={Object.entries(texts.scopes).map(([value, label]) => ({ value, label }))} onChoose={setKind} />}
+          {!budget && (
+            <Select
+              label={texts.scope}
+              error={messages.get("scope")}
+              value={kind}
+              options={Object.entries(texts.scopes).map(([value, label]) => ({ value, label }))}
+              onChoose={setKind}
+            />
+          )}
           {!budget && kind !== "organization" && <TextField label={texts.scopeName} value={name} onText={setName} />}
-          <TextField label={texts.limit} error={limit && micros === undefined ? newText.notMoney : messages.get("limit_micros")} inputMode="decimal" value={limit} placeholder="$50" onText={setLimit} />
-          <div><span class="lab">{texts.period}</span><Segments label={texts.period} value={period} options={[["day", texts.periods.day!], ["month", texts.periods.month!]]} onChoose={setPeriod} /></div>
+          <TextField
+            label={texts.limit}
+            error={limit && micros === undefined ? newText.notMoney : messages.get("limit_micros")}
+            inputMode="decimal"
+            value={limit}
+            placeholder="$50"
+            onText={setLimit}
+          />
+          <div>
+            <span class="lab">{texts.period}</span>
+            <Segments
+              label={texts.period}
+              value={period}
+              options={[
+                ["day", texts.periods.day!],
+                ["month", texts.periods.month!],
+              ]}
+              onChoose={setPeriod}
+            />
+          </div>
         </>
       )}
     </FormDialog>
@@ -51,8 +91,18 @@ function Editor({ budget, onClose, onSaved }: { budget: Api.Budget | undefined; 
 export function BudgetsPage() {
   const budgets = useResource("budgets", (signal) => call("GET /v1/budgets", { signal }), 30_000);
   const [edited, setEdited] = useState<{ budget: Api.Budget | undefined }>();
-  const remove = ({ scope }: Api.Budget) => ask({ title: texts.deleteTitle(scopeName(scope)), explain: texts.deleteExplain, confirm: t.common.delete, act: () => attempt(call("DELETE /v1/budgets/{scope}", { path: { scope } }), budgets.reload) });
-  const create = isAdmin() && <Button icon="plus" kind="primary" onClick={() => setEdited({ budget: undefined })}>{texts.new}</Button>;
+  const remove = ({ scope }: Api.Budget) =>
+    ask({
+      title: texts.deleteTitle(scopeName(scope)),
+      explain: texts.deleteExplain,
+      confirm: t.common.delete,
+      act: () => attempt(call("DELETE /v1/budgets/{scope}", { path: { scope } }), budgets.reload),
+    });
+  const create = isAdmin() && (
+    <Button icon="plus" kind="primary" onClick={() => setEdited({ budget: undefined })}>
+      {texts.new}
+    </Button>
+  );
   return (
     <main class="main-inner">
       <Bar title={texts.title}>{create}</Bar>
@@ -62,19 +112,47 @@ export function BudgetsPage() {
           <Loaded data={budgets.data.value} error={budgets.error.value} reload={budgets.reload}>
             {(all) =>
               all.length === 0 ? (
-                <Empty icon="budget" title={texts.emptyTitle}><p class="sub">{texts.empty}</p>{create}</Empty>
+                <Empty icon="budget" title={texts.emptyTitle}>
+                  <p class="sub">{texts.empty}</p>
+                  {create}
+                </Empty>
               ) : (
                 <ul class="budgets">
                   {all.map((budget) => (
                     <li key={budget.scope}>
                       <div>
-                        <b>{scopeName(budget.scope)}</b> <span class="dim">{texts.per(texts.periods[budget.period]!)}</span>
+                        <b>{scopeName(budget.scope)}</b>{" "}
+                        <span class="dim">{texts.per(texts.periods[budget.period]!)}</span>
                         <span class="gap" />
-                        <span class="num sub">{texts.spent(money(budget.spent_micros), money(budget.held_micros), plainMoney(budget.limit_micros))}</span>
-                        {isAdmin() && <Menu label={`${t.common.moreActions}: ${scopeName(budget.scope)}`} items={[{ label: t.common.edit, icon: "edit", act: () => setEdited({ budget }) }, { label: t.common.delete, icon: "trash", isDangerous: true, act: () => remove(budget) }]}><Icon name="more" /></Menu>}
+                        <span class="num sub">
+                          {texts.spent(
+                            money(budget.spent_micros),
+                            money(budget.held_micros),
+                            plainMoney(budget.limit_micros),
+                          )}
+                        </span>
+                        {isAdmin() && (
+                          <Menu
+                            label={`${t.common.moreActions}: ${scopeName(budget.scope)}`}
+                            items={[
+                              { label: t.common.edit, icon: "edit", act: () => setEdited({ budget }) },
+                              { label: t.common.delete, icon: "trash", isDangerous: true, act: () => remove(budget) },
+                            ]}
+                          >
+                            <Icon name="more" />
+                          </Menu>
+                        )}
                       </div>
-                      <Meter label={texts.meter(scopeName(budget.scope))} used={budget.spent_micros} held={budget.held_micros} whole={budget.limit_micros} />
-                      <p class="dim">{texts.left(money(budget.available_micros))} · <Time at={budget.resets_at}>{texts.resets(until(budget.resets_at, Date.now()))}</Time></p>
+                      <Meter
+                        label={texts.meter(scopeName(budget.scope))}
+                        used={budget.spent_micros}
+                        held={budget.held_micros}
+                        whole={budget.limit_micros}
+                      />
+                      <p class="dim">
+                        {texts.left(money(budget.available_micros))} ·{" "}
+                        <Time at={budget.resets_at}>{texts.resets(until(budget.resets_at, Date.now()))}</Time>
+                      </p>
                     </li>
                   ))}
                 </ul>

@@ -9,7 +9,8 @@ import { messagesByField } from "../../model/schema.ts";
 import { toast } from "../../ui/toast.tsx";
 
 /** Waits for a request, and shows its failure. */
-export const attempt = <Reply,>(request: Promise<Reply>, onDone: (reply: Reply) => void): Promise<void> => request.then(onDone).catch((error: ApiError) => toast(error.message, "bad"));
+export const attempt = <Reply,>(request: Promise<Reply>, onDone: (reply: Reply) => void): Promise<void> =>
+  request.then(onDone).catch((error: ApiError) => toast(error.message, "bad"));
 
 interface FormDialogProps {
   title: string;
@@ -23,7 +24,15 @@ interface FormDialogProps {
 }
 
 /** A dialog with a form. What the engine refuses is shown at its field. */
-export function FormDialog({ title, submit, onClose, onSubmit, isReady = true, class: className = "", children }: FormDialogProps) {
+export function FormDialog({
+  title,
+  submit,
+  onClose,
+  onSubmit,
+  isReady = true,
+  class: className = "",
+  children,
+}: FormDialogProps) {
   const [error, setError] = useState<ApiError>();
   const [isBusy, setBusy] = useState(false);
   const messages = error?.status === 400 ? messagesByField(error.message) : new Map<string, string>();
@@ -46,7 +55,9 @@ export function FormDialog({ title, submit, onClose, onSubmit, isReady = true, c
         {children(messages)}
         <footer>
           <Button onClick={onClose}>{t.common.cancel}</Button>
-          <Button type="submit" kind="primary" disabled={isBusy || !isReady}>{submit}</Button>
+          <Button type="submit" kind="primary" disabled={isBusy || !isReady}>
+            {submit}
+          </Button>
         </footer>
       </form>
     </Dialog>
@@ -54,4 +65,8 @@ export function FormDialog({ title, submit, onClose, onSubmit, isReady = true, c
 }
 
 /** Texts between commas. */
-export const listOf = (text: string) => text.split(",").map((part) => part.trim()).filter(Boolean);
+export const listOf = (text: string) =>
+  text
+    .split(",")
+    .map((part) => part.trim())
+    .filter(Boolean);

@@ -1,118 +1,96 @@
 // Connections: cards with their state, known services, a form, and authorization in the browser.
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { call, type Api } from "../../api/client.ts";
 import { useResource } from "../../api/resource.ts";
-import { duration, until } from "../../model/time.ts";
+import { duration } from "../../model/time.ts";
 import { isAdmin } from "../../session.ts";
 import { t } from "../../text/en.ts";
 import { manageText } from "../../text/manage.ts";
 import { Badge, Button, Chip, Empty, Loaded } from "../../ui/basics.tsx";
 import { ask, Menu } from "../../ui/dialog.tsx";
-import { Segments, Select, TextField } from "../../ui/form.tsx";
 import { Icon } from "../../ui/icon.tsx";
-import { toast } from "../../ui/toast.tsx";
 import { Bar } from "../frame.tsx";
-import { attempt, FormDialog, listOf } from "./common.tsx";
+import { attempt } from "./common.tsx";
+import { Authorize, Editor, type Start } from "./connection-forms.tsx";
 
 const texts = manageText.connections;
 const LOOKS = { ready: ["ok", "check"], needs_authorization: ["warn", "warning"], error: ["bad", "cross"] } as const;
 
-type Start = Partial<Pick<Api.Connection, "name" | "type" | "url" | "description" | "allowed_methods" | "auth">>;
-
-const SECRET_FIELDS: Record<Api.AuthType, [keyof Api.ConnectionAuth, string, boolean][]> = {
-  none: [],
-  bearer: [["token", texts.token, true]],
-  basic: [["username", texts.username, false], ["password", texts.password, true]],
-  header: [["name", texts.header, false], ["value", texts.value, true]],
-  query: [["name", texts.header, false], ["value", texts.value, true]],
-  oauth: [],
-};
-
-function Editor({ start, isSaved, onClose, onSaved }: { start: Start; isSaved: boolean; onClose: () => void; onSaved: (connection: Api.Connection) => void }) {
-  const [name, setName] = useState(start.name ?? "");
-  const [type, setType] = useState<Api.ConnectionType>(start.type ?? "http");
-  const [url, setUrl] = useState(start.url ?? "");
-  const [description, setDescription] = useState(start.description ?? "");
-  const [methods, setMethods] = useState((start.allowed_methods ?? []).join(", "));
-  const [auth, setAuth] = useState<Api.ConnectionAuth>({ type: start.auth?.type ?? "none" });
-  const submit = async () => {
-    const allowed = listOf(methods);
-    const body: Api.ConnectionDefinition = { type, url, auth, ...(description && { description }), ...(type === "http" && allowed.length && { allowed_methods: allowed }) };
-    onSaved(await call("PUT /v1/connections/{name}", { path: { name }, body }));
-  };
-  return (
-    <FormDialog title={isSaved ? name : texts.new} submit={t.common.save} isReady={Boolean(name && url)} onClose={onClose} onSubmit={submit} class="wide-form">
-      {(messages) => (
-        <>
-          {isSaved && start.auth && start.auth.type !== "none" && <p class="hint">{texts.secretKept}</p>}
-          <div><span class="lab">{texts.type}</span><Segments label={texts.type} value={type} options={[["http", "HTTP"], ["mcp", "MCP"]]} onChoose={setType} /></div>
-          <div class="two">
-            {!isSaved && <TextField label={texts.name} hint={manageText.workflows.nameHint} error={messages.get("name")} value={name} onText={setName} />}
-            <TextField label={texts.url} error={messages.get("url")} value={url} placeholder="https://" onText={setUrl} />
-          </div>
-          <Select label={texts.auth} error={messages.get("auth") ?? messages.get("auth.type")} value={auth.type} options={Object.entries(texts.auths).map(([value, label]) => ({ value, label }))} onChoose={(value) => setAuth({ type: value as Api.AuthType })} />
-          <div class="two">
-            {SECRET_FIELDS[auth.type].map(([field, label, isSecret]) => (
-              <TextField key={field} label={label} error={messages.get(`auth.${field}`)} type={isSecret ? "password" : "text"} value={(auth[field] as string | undefined) ?? ""} onText={(text) => setAuth({ ...auth, [field]: text })} />
-            ))}
-          </div>
-          {type === "http" && <TextField label={texts.methods} hint={texts.methodsHint} error={messages.get("allowed_methods")} value={methods} placeholder="GET, POST" onText={setMethods} />}
-          <TextField label={texts.description} error={messages.get("description")} value={description} onText={setDescription} />
-        </>
-      )}
-    </FormDialog>
-  );
-}
-
-/** The provider opens in another tab. Its page shows a code, which a person brings back here. */
-function Authorize({ name, onClose, onDone }: { name: string; onClose: () => void; onDone: () => void }) {
-  const [authorization, setAuthorization] = useState<Api.Authorization>();
-  const [code, setCode] = useState("");
-  useEffect(() => void attempt(call("POST /v1/connections/{name}/oauth", { path: { name } }), setAuthorization), [name]);
-  const submit = async () => {
-    const { account } = await call("POST /v1/connections/{name}/oauth/confirm", { path: { name }, body: { code: code.trim() } });
-    toast(account ? texts.confirmed(account) : texts.authorized);
-    onDone();
-  };
-  return (
-    <FormDialog title={texts.authorizeTitle(name)} submit={texts.confirm} isReady={code.trim() !== ""} onClose={onClose} onSubmit={submit}>
-      {(messages) => (
-        <>
-          <p class="sub">{texts.authorizeExplain}</p>
-          {authorization && <a class="btn wide-button" href={authorization.authorization_url} target="_blank" rel="noopener noreferrer"><Icon name="link" />{texts.openProvider}</a>}
-          <TextField label={texts.code} hint={authorization && texts.waiting(until(authorization.expires_at, Date.now()))} error={messages.get("code")} value={code} placeholder="BCDF-GHJK" onText={setCode} />
-        </>
-      )}
-    </FormDialog>
-  );
-}
-
-function Card({ connection, users, onEdit, onAuthorize, onChanged }: { connection: Api.Connection; users: string[]; onEdit: () => void; onAuthorize: () => void; onChanged: () => void }) {
+function Card({
+  connection,
+  users,
+  onEdit,
+  onAuthorize,
+  onChanged,
+}: {
+  connection: Api.Connection;
+  users: string[];
+  onEdit: () => void;
+  onAuthorize: () => void;
+  onChanged: () => void;
+}) {
   const { name, status, type, url, error, auth, allowed_methods: methods, description } = connection;
   const [result, setResult] = useState<string>();
   const [look, icon] = LOOKS[status];
   const test = () => {
     setResult(texts.testing);
     void attempt(call("POST /v1/connections/{name}/test", { path: { name } }), ({ detail, duration_ms, tools }) => {
-      setResult([texts.tested(detail, duration(duration_ms)), tools && texts.tools(tools.length)].filter(Boolean).join(" · "));
+      setResult(
+        [texts.tested(detail, duration(duration_ms)), tools && texts.tools(tools.length)].filter(Boolean).join(" · "),
+      );
       onChanged();
     });
   };
-  const remove = () => ask({ title: texts.deleteTitle(name), explain: texts.deleteExplain, confirm: t.common.delete, act: () => attempt(call("DELETE /v1/connections/{name}", { path: { name } }), onChanged) });
+  const remove = () =>
+    ask({
+      title: texts.deleteTitle(name),
+      explain: texts.deleteExplain,
+      confirm: t.common.delete,
+      act: () => attempt(call("DELETE /v1/connections/{name}", { path: { name } }), onChanged),
+    });
   return (
     <section class="card connection" aria-label={name}>
       <header>
-        <span class="glyph conn"><Icon name="plug" /></span><h2>{name}</h2><Badge look={look} icon={icon}>{texts.status[status]}</Badge><span class="gap" />
-        {isAdmin() && <Menu label={`${t.common.moreActions}: ${name}`} items={[{ label: t.common.edit, icon: "edit", act: onEdit }, { label: t.common.delete, icon: "trash", isDangerous: true, act: remove }]}><Icon name="more" /></Menu>}
+        <span class="glyph conn">
+          <Icon name="plug" />
+        </span>
+        <h2>{name}</h2>
+        <Badge look={look} icon={icon}>
+          {texts.status[status]}
+        </Badge>
+        <span class="gap" />
+        {isAdmin() && (
+          <Menu
+            label={`${t.common.moreActions}: ${name}`}
+            items={[
+              { label: t.common.edit, icon: "edit", act: onEdit },
+              { label: t.common.delete, icon: "trash", isDangerous: true, act: remove },
+            ]}
+          >
+            <Icon name="more" />
+          </Menu>
+        )}
       </header>
       <div class="form">
-        <p class="mono sub t" title={url}>{url}</p>
+        <p class="mono sub t" title={url}>
+          {url}
+        </p>
         {description && <p class="sub">{description}</p>}
         {error && <p class="bad">{error}</p>}
-        <p class="chips"><Chip>{type.toUpperCase()}</Chip><Chip icon="key">{texts.auths[auth.type]}</Chip>{methods?.map((method) => <Chip key={method}>{method}</Chip>)}</p>
+        <p class="chips">
+          <Chip>{type.toUpperCase()}</Chip>
+          <Chip icon="key">{texts.auths[auth.type]}</Chip>
+          {methods?.map((method) => (
+            <Chip key={method}>{method}</Chip>
+          ))}
+        </p>
         <div class="row-of">
           <Button onClick={test}>{texts.test}</Button>
-          {auth.type === "oauth" && isAdmin() && <Button icon="link" kind={status === "ready" ? "ghost" : "primary"} onClick={onAuthorize}>{texts.authorize}</Button>}
+          {auth.type === "oauth" && isAdmin() && (
+            <Button icon="link" kind={status === "ready" ? "ghost" : "primary"} onClick={onAuthorize}>
+              {texts.authorize}
+            </Button>
+          )}
           <span class="dim t">{result ?? (users.length ? texts.usedBy(users.join(", ")) : "")}</span>
         </div>
       </div>
@@ -123,34 +101,66 @@ function Card({ connection, users, onEdit, onAuthorize, onChanged }: { connectio
 export function ConnectionsPage() {
   const connections = useResource("connections", (signal) => call("GET /v1/connections", { signal }));
   const catalogue = useResource("catalog", (signal) => call("GET /v1/connections/catalog", { signal }));
-  const workflows = useResource("workflows", (signal) => call("GET /v1/workflows", { query: { detail: true }, signal })).data.value ?? [];
-  const usersOf = (name: string) => workflows.filter(({ connections: used }) => used?.includes(name)).map((workflow) => workflow.name);
+  const workflows =
+    useResource("workflows", (signal) => call("GET /v1/workflows", { query: { detail: true }, signal })).data.value ??
+    [];
+  const usersOf = (name: string) =>
+    workflows.filter(({ connections: used }) => used?.includes(name)).map((workflow) => workflow.name);
   const [edited, setEdited] = useState<{ start: Start; isSaved: boolean }>();
   const [authorized, setAuthorized] = useState<string>();
   const names = new Set(connections.data.value?.map(({ name }) => name));
   const services = catalogue.data.value?.filter(({ name }) => !names.has(name)) ?? [];
   return (
     <main class="main-inner">
-      <Bar title={texts.title}>{isAdmin() && <Button icon="plus" kind="primary" onClick={() => setEdited({ start: {}, isSaved: false })}>{texts.new}</Button>}</Bar>
+      <Bar title={texts.title}>
+        {isAdmin() && (
+          <Button icon="plus" kind="primary" onClick={() => setEdited({ start: {}, isSaved: false })}>
+            {texts.new}
+          </Button>
+        )}
+      </Bar>
       <div class="page">
         <h1 class="vh">{texts.title}</h1>
         <Loaded data={connections.data.value} error={connections.error.value} reload={connections.reload}>
           {(all) =>
             all.length === 0 ? (
-              <section class="card"><Empty icon="plug" title={texts.emptyTitle}><p class="sub">{texts.empty}</p></Empty></section>
+              <section class="card">
+                <Empty icon="plug" title={texts.emptyTitle}>
+                  <p class="sub">{texts.empty}</p>
+                </Empty>
+              </section>
             ) : (
               <div class="g3">
-                {all.map((connection) => <Card key={connection.name} connection={connection} users={usersOf(connection.name)} onChanged={connections.reload} onEdit={() => setEdited({ start: connection, isSaved: true })} onAuthorize={() => setAuthorized(connection.name)} />)}
+                {all.map((connection) => (
+                  <Card
+                    key={connection.name}
+                    connection={connection}
+                    users={usersOf(connection.name)}
+                    onChanged={connections.reload}
+                    onEdit={() => setEdited({ start: connection, isSaved: true })}
+                    onAuthorize={() => setAuthorized(connection.name)}
+                  />
+                ))}
               </div>
             )
           }
         </Loaded>
         {isAdmin() && services.length > 0 && (
           <section class="card">
-            <header><h2>{texts.catalogue}</h2></header>
+            <header>
+              <h2>{texts.catalogue}</h2>
+            </header>
             <ul class="services">
               {services.map((service) => (
-                <li key={service.name}><button type="button" class="btn" onClick={() => setEdited({ start: service, isSaved: false })}><Icon name="plug" />{service.name}<span class="dim">{service.type.toUpperCase()} · {texts.auths[service.auth.type]}</span></button></li>
+                <li key={service.name}>
+                  <button type="button" class="btn" onClick={() => setEdited({ start: service, isSaved: false })}>
+                    <Icon name="plug" />
+                    {service.name}
+                    <span class="dim">
+                      {service.type.toUpperCase()} · {texts.auths[service.auth.type]}
+                    </span>
+                  </button>
+                </li>
               ))}
             </ul>
           </section>
@@ -166,7 +176,9 @@ export function ConnectionsPage() {
           }}
         />
       )}
-      {authorized && <Authorize name={authorized} onClose={() => setAuthorized(undefined)} onDone={connections.reload} />}
+      {authorized && (
+        <Authorize name={authorized} onClose={() => setAuthorized(undefined)} onDone={connections.reload} />
+      )}
     </main>
   );
 }

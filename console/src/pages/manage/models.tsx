@@ -46,31 +46,73 @@ export function ModelsPage() {
         <Loaded data={catalogue.data.value} error={catalogue.error.value} reload={catalogue.reload}>
           {({ models, default_model }) => (
             <>
-              {models.every(({ capabilities }) => capabilities.includes("offline")) && <NoModel text={texts.onlyOffline} />}
+              {models.every(({ capabilities }) => capabilities.includes("offline")) && (
+                <NoModel text={texts.onlyOffline} />
+              )}
               <section class="card scroll">
-                <header><h2>{texts.per}</h2></header>
+                <header>
+                  <h2>{texts.per}</h2>
+                </header>
                 <table>
                   <thead>
                     <tr>
-                      <th scope="col">{columns.model}</th><th scope="col" class="opt">{columns.provider}</th>
-                      {[columns.input, columns.output].map((name) => <th key={name} scope="col" class="r">{name}</th>)}
-                      {[columns.cached, columns.context].map((name) => <th key={name} scope="col" class="r opt">{name}</th>)}
-                      {usage && <th scope="col" class="r">{texts.estimateColumn}</th>}
-                      <th scope="col" class="opt">{columns.capabilities}</th>
+                      <th scope="col">{columns.model}</th>
+                      <th scope="col" class="opt">
+                        {columns.provider}
+                      </th>
+                      {[columns.input, columns.output].map((name) => (
+                        <th key={name} scope="col" class="r">
+                          {name}
+                        </th>
+                      ))}
+                      {[columns.cached, columns.context].map((name) => (
+                        <th key={name} scope="col" class="r opt">
+                          {name}
+                        </th>
+                      ))}
+                      {usage && (
+                        <th scope="col" class="r">
+                          {texts.estimateColumn}
+                        </th>
+                      )}
+                      <th scope="col" class="opt">
+                        {columns.capabilities}
+                      </th>
                     </tr>
                   </thead>
                   <tbody>
                     {models.map((model) => {
-                      const { input_micros_per_mtok: input, output_micros_per_mtok: output, cache_read_micros_per_mtok: cached } = model.prices;
+                      const {
+                        input_micros_per_mtok: input,
+                        output_micros_per_mtok: output,
+                        cache_read_micros_per_mtok: cached,
+                      } = model.prices;
                       const price = (micros: number) => (input || output ? pricePerMillion(micros) : texts.free);
                       return (
                         <tr key={model.id}>
-                          <td><b>{model.id}</b> {model.id === default_model && <Badge look="ok" icon="check">{texts.default}</Badge>}</td>
+                          <td>
+                            <b>{model.id}</b>{" "}
+                            {model.id === default_model && (
+                              <Badge look="ok" icon="check">
+                                {texts.default}
+                              </Badge>
+                            )}
+                          </td>
                           <td class="opt sub">{model.provider}</td>
-                          <td class="r">{price(input)}</td><td class="r">{price(output)}</td><td class="r opt">{price(cached)}</td>
+                          <td class="r">{price(input)}</td>
+                          <td class="r">{price(output)}</td>
+                          <td class="r opt">{price(cached)}</td>
                           <td class="r opt">{count(model.context_window)}</td>
-                          {usage && <td class="r"><b>{money(costOf(model, usage))}</b></td>}
-                          <td class="opt chips">{model.capabilities.map((one) => <Chip key={one}>{one.replaceAll("_", " ")}</Chip>)}</td>
+                          {usage && (
+                            <td class="r">
+                              <b>{money(costOf(model, usage))}</b>
+                            </td>
+                          )}
+                          <td class="opt chips">
+                            {model.capabilities.map((one) => (
+                              <Chip key={one}>{one.replaceAll("_", " ")}</Chip>
+                            ))}
+                          </td>
                         </tr>
                       );
                     })}
@@ -81,9 +123,30 @@ export function ModelsPage() {
           )}
         </Loaded>
         <section class="card">
-          <header><h2>{texts.estimate}</h2></header>
+          <header>
+            <h2>{texts.estimate}</h2>
+          </header>
           <form class="form" onSubmit={estimate}>
-            <div class="load"><TextField label={texts.estimateHint} error={error} hint={usage && texts.estimateTokens(count(usage.input_tokens), count(usage.cache_read_tokens), count(usage.output_tokens))} value={id} placeholder="run_…" onText={setId} /><Button type="submit" disabled={!id.trim()}>{t.common.apply}</Button></div>
+            <div class="load">
+              <TextField
+                label={texts.estimateHint}
+                error={error}
+                hint={
+                  usage &&
+                  texts.estimateTokens(
+                    count(usage.input_tokens),
+                    count(usage.cache_read_tokens),
+                    count(usage.output_tokens),
+                  )
+                }
+                value={id}
+                placeholder="run_…"
+                onText={setId}
+              />
+              <Button type="submit" disabled={!id.trim()}>
+                {t.common.apply}
+              </Button>
+            </div>
           </form>
         </section>
       </div>

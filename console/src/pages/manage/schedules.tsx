@@ -3,155 +3,181 @@ import { useState } from "preact/hooks";
 import { call, type Api } from "../../api/client.ts";
 import { useResource } from "../../api/resource.ts";
 import { cronWords } from "../../model/cron.ts";
-import { age, dateTime, duration, until } from "../../model/time.ts";
+import { age, duration, until } from "../../model/time.ts";
 import { href, navigate, query, setQuery } from "../../router.ts";
 import { t } from "../../text/en.ts";
 import { manageText } from "../../text/manage.ts";
 import { Badge, Button, Empty, Loaded, Time } from "../../ui/basics.tsx";
-import { ask, Dialog, Menu, type MenuItem } from "../../ui/dialog.tsx";
+import { ask, Menu, type MenuItem } from "../../ui/dialog.tsx";
 import { Icon } from "../../ui/icon.tsx";
-import { Select, TextField } from "../../ui/form.tsx";
-import { SchemaForm } from "../../ui/schema-form.tsx";
 import { toast } from "../../ui/toast.tsx";
 import { Bar } from "../frame.tsx";
-import { attempt, FormDialog } from "./common.tsx";
+import { attempt } from "./common.tsx";
+import { Details, Editor, nameOf } from "./schedule-dialogs.tsx";
 
 const texts = manageText.schedules;
-const nameOf = ({ name, workflow }: Api.Schedule) => name ?? workflow;
 
 function State({ schedule: { enabled, paused_until } }: { schedule: Api.Schedule }) {
-  if (!enabled) return <Badge look="idle" icon="stop">{texts.states.off}</Badge>;
-  return paused_until && Date.parse(paused_until) > Date.now() ? <Badge look="warn" icon="pause">{texts.states.paused}</Badge> : <Badge look="ok">{texts.states.on}</Badge>;
-}
-
-function Editor({ schedule, workflow: chosen, onClose, onSaved }: { schedule?: Api.Schedule; workflow?: string; onClose: () => void; onSaved: () => void }) {
-  const workflows = useResource("workflows", (signal) => call("GET /v1/workflows", { query: { detail: true }, signal })).data.value ?? [];
-  const [draft, setDraft] = useState({
-    workflow: schedule?.workflow ?? chosen ?? "",
-    name: schedule?.name ?? "",
-    cron: schedule?.cron ?? "0 7 * * MON-FRI",
-    timezone: schedule?.timezone ?? Intl.DateTimeFormat().resolvedOptions().timeZone,
-    overlap: schedule?.overlap ?? ("allow" as Api.Overlap),
-    input: schedule?.input,
-  });
-  const set = (change: Partial<typeof draft>) => setDraft({ ...draft, ...change });
-  const schema = workflows.find(({ name }) => name === draft.workflow)?.input_schema;
-  const submit = async () => {
-    const { name, input, ...rest } = draft;
-    if (schedule) await call("PATCH /v1/schedules/{id}", { path: { id: schedule.id }, body: { ...rest, name: name || null, input: input ?? null } });
-    else await call("POST /v1/schedules", { body: { ...rest, ...(name && { name }), ...(input !== undefined && { input }) } });
-    onSaved();
-  };
-  const options = [{ value: "", label: "" }, ...workflows.map(({ name }) => ({ value: name, label: name }))];
-  return (
-    <FormDialog title={schedule ? nameOf(schedule) : texts.new} submit={schedule ? t.common.save : t.common.create} isReady={Boolean(draft.workflow && draft.cron)} onClose={onClose} onSubmit={submit} class="wide-form">
-      {(messages) => (
-        <>
-          <div class="two">
-            <Select label={texts.workflow} error={messages.get("workflow")} value={draft.workflow} options={options} onChoose={(workflow) => set({ workflow })} />
-            <TextField label={<>{texts.name}<span class="dim optional">{t.common.optional}</span></>} error={messages.get("name")} value={draft.name} onText={(name) => set({ name })} />
-          </div>
-          <div class="two">
-            <TextField label={texts.cron} hint={cronWords(draft.cron) ?? texts.cronHint} error={messages.get("cron")} value={draft.cron} onText={(cron) => set({ cron })} />
-            <TextField label={texts.timezone} error={messages.get("timezone")} value={draft.timezone} onText={(timezone) => set({ timezone })} />
-          </div>
-          <Select label={texts.columns.overlap} value={draft.overlap} options={Object.entries(texts.overlap).map(([value, label]) => ({ value, label }))} onChoose={(overlap) => set({ overlap: overlap as Api.Overlap })} />
-          <SchemaForm label={texts.input} hint="" schema={schema} value={draft.input} messages={messages} path="input" onChange={(input) => set({ input })} />
-        </>
-      )}
-    </FormDialog>
+  if (!enabled)
+    return (
+      <Badge look="idle" icon="stop">
+        {texts.states.off}
+      </Badge>
+    );
+  return paused_until && Date.parse(paused_until) > Date.now() ? (
+    <Badge look="warn" icon="pause">
+      {texts.states.paused}
+    </Badge>
+  ) : (
+    <Badge look="ok">{texts.states.on}</Badge>
   );
 }
 
-function Details({ schedule, onClose }: { schedule: Api.Schedule; onClose: () => void }) {
-  const path = { id: schedule.id };
-  const next = useResource(schedule.id, (signal) => call("GET /v1/schedules/{id}/next", { path, query: { count: 5 }, signal }));
-  const fires = useResource(schedule.id, (signal) => call("GET /v1/schedules/{id}/fires", { path, query: { limit: 20 }, signal }));
-  return (
-    <Dialog title={nameOf(schedule)} onClose={onClose} class="wide-form">
-      <div class="form">
-        {schedule.last_error && <p class="bad">{texts.lastError}: {schedule.last_error}</p>}
-        <section><h3>{texts.nextTimes}</h3><p class="sub">{next.data.value?.map(({ run_at }) => dateTime(run_at)).join(" · ")}</p></section>
-        <section>
-          <h3>{texts.history}</h3>
-          <Loaded data={fires.data.value} error={fires.error.value}>
-            {({ items }) =>
-              items.length === 0 ? <p class="dim">{texts.noHistory}</p> : (
-                <ul class="fires">
-                  {items.map(({ instant, outcome, reason, run_id }) => (
-                    <li key={instant}>
-                      <Time at={instant}>{dateTime(instant)}</Time>
-                      <Badge look={outcome === "started" ? "ok" : outcome === "waiting" ? "live" : "warn"} icon={outcome === "started" ? "check" : "clock"}>{texts.outcomes[outcome] ?? outcome}</Badge>
-                      {run_id ? <a class="as-link mono" href={href(`/runs/${run_id}`)} onClick={onClose}>…{run_id.slice(-8)}</a> : <span class="dim">{reason}</span>}
-                    </li>
-                  ))}
-                </ul>
-              )
-            }
-          </Loaded>
-        </section>
-      </div>
-    </Dialog>
-  );
-}
-
-const PAUSES: [string, number][] = [["1 h", 36e5], ["1 d", 864e5], ["7 d", 7 * 864e5]];
+const PAUSES: [string, number][] = [
+  ["1 h", 36e5],
+  ["1 d", 864e5],
+  ["7 d", 7 * 864e5],
+];
 
 export function SchedulesPage() {
-  const schedules = useResource("schedules", (signal) => call("GET /v1/schedules", { query: { limit: 100 }, signal }), 30_000);
+  const schedules = useResource(
+    "schedules",
+    (signal) => call("GET /v1/schedules", { query: { limit: 100 }, signal }),
+    30_000,
+  );
   const [edited, setEdited] = useState<Api.Schedule>();
   const [shown, setShown] = useState<Api.Schedule>();
   const fresh = query.value.get("new") ?? undefined;
   const { columns } = texts;
-  const patch = (schedule: Api.Schedule, body: Api.UpdateSchedule) => attempt(call("PATCH /v1/schedules/{id}", { path: { id: schedule.id }, body }), schedules.reload);
-  const runNow = (schedule: Api.Schedule) => attempt(call("POST /v1/schedules/{id}/trigger", { path: { id: schedule.id } }), (run) => {
-    toast(texts.started(`…${run.id.slice(-8)}`));
-    schedules.reload();
-  });
-  const remove = (schedule: Api.Schedule) => ask({ title: texts.deleteTitle(nameOf(schedule)), explain: texts.deleteExplain, confirm: t.common.delete, act: () => attempt(call("DELETE /v1/schedules/{id}", { path: { id: schedule.id } }), schedules.reload) });
+  const patch = (schedule: Api.Schedule, body: Api.UpdateSchedule) =>
+    attempt(call("PATCH /v1/schedules/{id}", { path: { id: schedule.id }, body }), schedules.reload);
+  const runNow = (schedule: Api.Schedule) =>
+    attempt(call("POST /v1/schedules/{id}/trigger", { path: { id: schedule.id } }), (run) => {
+      toast(texts.started(`…${run.id.slice(-8)}`));
+      schedules.reload();
+    });
+  const remove = (schedule: Api.Schedule) =>
+    ask({
+      title: texts.deleteTitle(nameOf(schedule)),
+      explain: texts.deleteExplain,
+      confirm: t.common.delete,
+      act: () => attempt(call("DELETE /v1/schedules/{id}", { path: { id: schedule.id } }), schedules.reload),
+    });
   const actions = (schedule: Api.Schedule): MenuItem[] => [
     { label: texts.history, icon: "clock", act: () => setShown(schedule) },
     { label: t.common.edit, icon: "edit", act: () => setEdited(schedule) },
     ...(schedule.enabled && !(schedule.paused_until && Date.parse(schedule.paused_until) > Date.now())
-      ? PAUSES.map(([name, ms]) => ({ label: `${texts.pause}: ${name}`, icon: "pause" as const, act: () => void patch(schedule, { paused_until: new Date(Date.now() + ms).toISOString() }) }))
-      : [{ label: schedule.enabled ? texts.resume : texts.enable, icon: "play" as const, act: () => void patch(schedule, { enabled: true, paused_until: null }) }]),
+      ? PAUSES.map(([name, ms]) => ({
+          label: `${texts.pause}: ${name}`,
+          icon: "pause" as const,
+          act: () => void patch(schedule, { paused_until: new Date(Date.now() + ms).toISOString() }),
+        }))
+      : [
+          {
+            label: schedule.enabled ? texts.resume : texts.enable,
+            icon: "play" as const,
+            act: () => void patch(schedule, { enabled: true, paused_until: null }),
+          },
+        ]),
     { label: t.common.delete, icon: "trash", isDangerous: true, act: () => remove(schedule) },
   ];
   return (
     <main class="main-inner">
-      <Bar title={texts.title}><Button icon="plus" kind="primary" onClick={() => setQuery({ new: "" })}>{texts.new}</Button></Bar>
+      <Bar title={texts.title}>
+        <Button icon="plus" kind="primary" onClick={() => setQuery({ new: "" })}>
+          {texts.new}
+        </Button>
+      </Bar>
       <div class="page">
         <h1 class="vh">{texts.title}</h1>
         <section class="card runs">
           <Loaded data={schedules.data.value} error={schedules.error.value} reload={schedules.reload}>
             {({ items }) =>
               items.length === 0 ? (
-                <Empty icon="clock" title={texts.emptyTitle}><p class="sub">{texts.empty}</p><Button icon="plus" kind="primary" onClick={() => setQuery({ new: "" })}>{texts.new}</Button></Empty>
+                <Empty icon="clock" title={texts.emptyTitle}>
+                  <p class="sub">{texts.empty}</p>
+                  <Button icon="plus" kind="primary" onClick={() => setQuery({ new: "" })}>
+                    {texts.new}
+                  </Button>
+                </Empty>
               ) : (
                 <table>
                   <thead>
                     <tr>
-                      {[columns.state, columns.workflow].map((name) => <th key={name} scope="col">{name}</th>)}
-                      {[columns.when, columns.overlap].map((name) => <th key={name} scope="col" class="opt">{name}</th>)}
-                      <th scope="col">{columns.next}</th><th scope="col" class="opt">{columns.last}</th><th scope="col"><span class="vh">{t.common.moreActions}</span></th>
+                      {[columns.state, columns.workflow].map((name) => (
+                        <th key={name} scope="col">
+                          {name}
+                        </th>
+                      ))}
+                      {[columns.when, columns.overlap].map((name) => (
+                        <th key={name} scope="col" class="opt">
+                          {name}
+                        </th>
+                      ))}
+                      <th scope="col">{columns.next}</th>
+                      <th scope="col" class="opt">
+                        {columns.last}
+                      </th>
+                      <th scope="col">
+                        <span class="vh">{t.common.moreActions}</span>
+                      </th>
                     </tr>
                   </thead>
                   <tbody>
                     {items.map((schedule) => (
-                      <tr key={schedule.id} onClick={(event) => (event.target as Element).closest("a, button, .menu") ?? setShown(schedule)}>
-                        <td><State schedule={schedule} /></td>
-                        <td><button type="button" class="name plain-button" onClick={() => setShown(schedule)}><b>{schedule.workflow}</b>{schedule.name && <span>{schedule.name}</span>}</button></td>
-                        <td class="opt" title={schedule.cron}>{cronWords(schedule.cron) ?? <span class="mono">{schedule.cron}</span>}{schedule.jitter_seconds > 0 && `, ${texts.jitter(duration(schedule.jitter_seconds * 1000))}`} <span class="dim">{schedule.timezone}</span></td>
+                      <tr
+                        key={schedule.id}
+                        onClick={(event) => (event.target as Element).closest("a, button, .menu") ?? setShown(schedule)}
+                      >
+                        <td>
+                          <State schedule={schedule} />
+                        </td>
+                        <td>
+                          <button type="button" class="name plain-button" onClick={() => setShown(schedule)}>
+                            <b>{schedule.workflow}</b>
+                            {schedule.name && <span>{schedule.name}</span>}
+                          </button>
+                        </td>
+                        <td class="opt" title={schedule.cron}>
+                          {cronWords(schedule.cron) ?? <span class="mono">{schedule.cron}</span>}
+                          {schedule.jitter_seconds > 0 &&
+                            `, ${texts.jitter(duration(schedule.jitter_seconds * 1000))}`}{" "}
+                          <span class="dim">{schedule.timezone}</span>
+                        </td>
                         <td class="opt sub">{texts.overlap[schedule.overlap]}</td>
-                        <td>{schedule.next_run_at ? <Time at={schedule.next_run_at}>{until(schedule.next_run_at, Date.now())}</Time> : <span class="dim">{texts.never}</span>}</td>
+                        <td>
+                          {schedule.next_run_at ? (
+                            <Time at={schedule.next_run_at}>{until(schedule.next_run_at, Date.now())}</Time>
+                          ) : (
+                            <span class="dim">{texts.never}</span>
+                          )}
+                        </td>
                         <td class="opt">
                           {schedule.last_run_id && schedule.last_run_at && (
                             <a href={href(`/runs/${schedule.last_run_id}`)}>
-                              <Badge look={schedule.last_error ? "bad" : "ok"} icon={schedule.last_error ? "cross" : "check"}>{t.common.ago(age(Date.now() - Date.parse(schedule.last_run_at)))}</Badge>
+                              <Badge
+                                look={schedule.last_error ? "bad" : "ok"}
+                                icon={schedule.last_error ? "cross" : "check"}
+                              >
+                                {t.common.ago(age(Date.now() - Date.parse(schedule.last_run_at)))}
+                              </Badge>
                             </a>
                           )}
                         </td>
-                        <td class="r actions"><Button icon="play" kind="ghost" class="wide" onClick={() => void runNow(schedule)}>{texts.runNow}</Button><Menu label={t.common.moreActions} items={[{ label: texts.runNow, icon: "play", act: () => void runNow(schedule) }, ...actions(schedule)]}><Icon name="more" /></Menu></td>
+                        <td class="r actions">
+                          <Button icon="play" kind="ghost" class="wide" onClick={() => void runNow(schedule)}>
+                            {texts.runNow}
+                          </Button>
+                          <Menu
+                            label={t.common.moreActions}
+                            items={[
+                              { label: texts.runNow, icon: "play", act: () => void runNow(schedule) },
+                              ...actions(schedule),
+                            ]}
+                          >
+                            <Icon name="more" />
+                          </Menu>
+                        </td>
                       </tr>
                     ))}
                   </tbody>
@@ -161,7 +187,9 @@ export function SchedulesPage() {
           </Loaded>
         </section>
       </div>
-      {fresh !== undefined && <Editor workflow={fresh} onClose={() => navigate("/schedules", { replace: true })} onSaved={schedules.reload} />}
+      {fresh !== undefined && (
+        <Editor workflow={fresh} onClose={() => navigate("/schedules", { replace: true })} onSaved={schedules.reload} />
+      )}
       {edited && <Editor schedule={edited} onClose={() => setEdited(undefined)} onSaved={schedules.reload} />}
       {shown && <Details schedule={shown} onClose={() => setShown(undefined)} />}
     </main>

@@ -52,9 +52,25 @@ function seriesOf({ rows }: Api.Usage, by: By, days: string[], names: string[]):
 
 function download(rows: Api.UsageRow[], by: By) {
   const cell = (value: unknown) => `"${String(value ?? "").replaceAll('"', '""')}"`;
-  const lines = rows.map((row) => [row.day, nameOf(row, by), row.runs, row.succeeded, row.cost_micros, row.usage.input_tokens, row.usage.output_tokens].map(cell).join(","));
+  const lines = rows.map((row) =>
+    [
+      row.day,
+      nameOf(row, by),
+      row.runs,
+      row.succeeded,
+      row.cost_micros,
+      row.usage.input_tokens,
+      row.usage.output_tokens,
+    ]
+      .map(cell)
+      .join(","),
+  );
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([`day,${by},runs,succeeded,cost_micros,input_tokens,output_tokens\n${lines.join("\n")}\n`], { type: "text/csv" }));
+  link.href = URL.createObjectURL(
+    new Blob([`day,${by},runs,succeeded,cost_micros,input_tokens,output_tokens\n${lines.join("\n")}\n`], {
+      type: "text/csv",
+    }),
+  );
   link.download = `usage-by-${by}.csv`;
   link.click();
   URL.revokeObjectURL(link.href);
@@ -65,15 +81,29 @@ export function UsagePage() {
   const by = (query.value.get("by") ?? "workflow") as By;
   const to = dayOf(Date.now());
   const from = dayOf(Date.now() - (Number(period) - 1) * DAY);
-  const usage = useResource(`${from} ${by} ${isAdmin()}`, (signal) => call(isAdmin() ? "GET /v1/admin/usage" : "GET /v1/usage", { query: { from, to, by: `day,${by}` }, signal }));
+  const usage = useResource(`${from} ${by} ${isAdmin()}`, (signal) =>
+    call(isAdmin() ? "GET /v1/admin/usage" : "GET /v1/usage", { query: { from, to, by: `day,${by}` }, signal }),
+  );
   return (
     <main class="main-inner">
-      <Bar title={texts.title}><Segments label={texts.title} value={period} options={Object.entries(texts.periods)} onChoose={(days) => setQuery({ days })} /></Bar>
+      <Bar title={texts.title}>
+        <Segments
+          label={texts.title}
+          value={period}
+          options={Object.entries(texts.periods)}
+          onChoose={(days) => setQuery({ days })}
+        />
+      </Bar>
       <div class="page">
         <h1 class="vh">{texts.title}</h1>
         <Loaded data={usage.data.value} error={usage.error.value} reload={usage.reload}>
           {(data) => {
-            if (data.rows.length === 0) return <section class="card"><Empty icon="usage" title={texts.none} /></section>;
+            if (data.rows.length === 0)
+              return (
+                <section class="card">
+                  <Empty icon="usage" title={texts.none} />
+                </section>
+              );
             const sums = sumsOf(data.rows, by);
             const days = Array.from({ length: Number(period) }, (_, index) => dayOf(Date.parse(from) + index * DAY));
             const { totals } = data;
@@ -82,25 +112,92 @@ export function UsagePage() {
               <>
                 <section class="card">
                   <dl class="kpis four">
-                    <div class="kpi"><dt>{texts.cost}</dt><dd>{money(totals.cost_micros)}</dd></div>
-                    <div class="kpi"><dt>{texts.runs}</dt><dd>{totals.runs.toLocaleString("en-US")}</dd></div>
-                    <div class="kpi"><dt>{texts.succeeded}</dt><dd>{percent(totals.succeeded, totals.runs)} %</dd></div>
-                    <div class="kpi"><dt>{texts.tokens}</dt><dd>{count(read)} <small>{texts.input.toLowerCase()}</small> {count(totals.usage.output_tokens)} <small>{texts.output.toLowerCase()}</small></dd></div>
+                    <div class="kpi">
+                      <dt>{texts.cost}</dt>
+                      <dd>{money(totals.cost_micros)}</dd>
+                    </div>
+                    <div class="kpi">
+                      <dt>{texts.runs}</dt>
+                      <dd>{totals.runs.toLocaleString("en-US")}</dd>
+                    </div>
+                    <div class="kpi">
+                      <dt>{texts.succeeded}</dt>
+                      <dd>{percent(totals.succeeded, totals.runs)} %</dd>
+                    </div>
+                    <div class="kpi">
+                      <dt>{texts.tokens}</dt>
+                      <dd>
+                        {count(read)} <small>{texts.input.toLowerCase()}</small> {count(totals.usage.output_tokens)}{" "}
+                        <small>{texts.output.toLowerCase()}</small>
+                      </dd>
+                    </div>
                   </dl>
                 </section>
                 <section class="card">
-                  <header><h2>{texts.perDay}</h2><span class="gap" /><Segments label={texts.by} value={by} options={[["workflow", texts.dimensions.workflow!], ["model", texts.dimensions.model!], ["key", texts.dimensions.key!]]} onChoose={(next) => setQuery({ by: next })} /></header>
-                  <StackedBars label={texts.chart(money(totals.cost_micros), days.length)} ticks={days} series={seriesOf(data, by, days, sums.slice(0, SHOWN).map(({ name }) => name))} least={10_000} format={money} axis={plainMoney} />
+                  <header>
+                    <h2>{texts.perDay}</h2>
+                    <span class="gap" />
+                    <Segments
+                      label={texts.by}
+                      value={by}
+                      options={[
+                        ["workflow", texts.dimensions.workflow!],
+                        ["model", texts.dimensions.model!],
+                        ["key", texts.dimensions.key!],
+                      ]}
+                      onChoose={(next) => setQuery({ by: next })}
+                    />
+                  </header>
+                  <StackedBars
+                    label={texts.chart(money(totals.cost_micros), days.length)}
+                    ticks={days}
+                    series={seriesOf(
+                      data,
+                      by,
+                      days,
+                      sums.slice(0, SHOWN).map(({ name }) => name),
+                    )}
+                    least={10_000}
+                    format={money}
+                    axis={plainMoney}
+                  />
                 </section>
                 <section class="card scroll">
-                  <header><h2>{texts.dimensions[by]}</h2><span class="gap" /><Button icon="download" onClick={() => download(data.rows, by)}>{texts.csv}</Button></header>
+                  <header>
+                    <h2>{texts.dimensions[by]}</h2>
+                    <span class="gap" />
+                    <Button icon="download" onClick={() => download(data.rows, by)}>
+                      {texts.csv}
+                    </Button>
+                  </header>
                   <table>
-                    <thead><tr><th scope="col">{texts.dimensions[by]}</th><th scope="col" class="r">{texts.cost}</th><th scope="col" class="r">{texts.runs}</th>{[texts.succeeded, texts.input, texts.output].map((name) => <th key={name} scope="col" class="r opt">{name}</th>)}</tr></thead>
+                    <thead>
+                      <tr>
+                        <th scope="col">{texts.dimensions[by]}</th>
+                        <th scope="col" class="r">
+                          {texts.cost}
+                        </th>
+                        <th scope="col" class="r">
+                          {texts.runs}
+                        </th>
+                        {[texts.succeeded, texts.input, texts.output].map((name) => (
+                          <th key={name} scope="col" class="r opt">
+                            {name}
+                          </th>
+                        ))}
+                      </tr>
+                    </thead>
                     <tbody>
                       {sums.map((sum) => (
                         <tr key={sum.name}>
-                          <td><b>{sum.name}</b></td><td class="r">{money(sum.cost)}</td><td class="r">{sum.runs.toLocaleString("en-US")}</td>
-                          <td class="r opt">{percent(sum.succeeded, sum.runs)} %</td><td class="r opt">{count(sum.input)}</td><td class="r opt">{count(sum.output)}</td>
+                          <td>
+                            <b>{sum.name}</b>
+                          </td>
+                          <td class="r">{money(sum.cost)}</td>
+                          <td class="r">{sum.runs.toLocaleString("en-US")}</td>
+                          <td class="r opt">{percent(sum.succeeded, sum.runs)} %</td>
+                          <td class="r opt">{count(sum.input)}</td>
+                          <td class="r opt">{count(sum.output)}</td>
                         </tr>
                       ))}
                     </tbody>

@@ -58,25 +58,82 @@ export function WorkflowPage({ name: saved }: { name?: string }) {
   return (
     <main class="main-inner">
       <Bar title={saved ?? texts.new} parent={workflowsPlace}>
-        {saved && <Button icon="trash" kind="ghost" class="wide" onClick={remove}>{t.common.delete}</Button>}
-        {saved && <ButtonLink icon="clock" class="wide" to={`/schedules?new=${saved}`}>{texts.schedule}</ButtonLink>}
-        {saved && <ButtonLink icon="play" to={`/runs/new?workflow=${saved}`}>{texts.run}</ButtonLink>}
-        <Button kind="primary" disabled={!name || !request.prompt || !draft.isText || isUploading} onClick={() => void save()}>{t.common.save}</Button>
+        {saved && (
+          <Button icon="trash" kind="ghost" class="wide" onClick={remove}>
+            {t.common.delete}
+          </Button>
+        )}
+        {saved && (
+          <ButtonLink icon="clock" class="wide" to={`/schedules?new=${saved}`}>
+            {texts.schedule}
+          </ButtonLink>
+        )}
+        {saved && (
+          <ButtonLink icon="play" to={`/runs/new?workflow=${saved}`}>
+            {texts.run}
+          </ButtonLink>
+        )}
+        <Button
+          kind="primary"
+          disabled={!name || !request.prompt || !draft.isText || isUploading}
+          onClick={() => void save()}
+        >
+          {t.common.save}
+        </Button>
       </Bar>
       <div class="page halves">
         <h1 class="vh">{saved ?? texts.new}</h1>
         <section class="card">
-          <header><h2>{saved ?? texts.new}</h2>{meta && <span class="dim">{texts.revision(meta.revision)}</span>}<span class="gap" />{saved && <a class="as-link" href={href(`/runs?workflow=${saved}`)}>{t.nav.runs}</a>}</header>
+          <header>
+            <h2>{saved ?? texts.new}</h2>
+            {meta && <span class="dim">{texts.revision(meta.revision)}</span>}
+            <span class="gap" />
+            {saved && (
+              <a class="as-link" href={href(`/runs?workflow=${saved}`)}>
+                {t.nav.runs}
+              </a>
+            )}
+          </header>
           {isLoading ? (
             <Skeleton rows={8} />
           ) : (
             <div class="form">
               {error && messages.size === 0 && <ErrorBox error={error} />}
-              {!saved && <TextField label={texts.name} hint={texts.nameHint} error={messages.get("name")} value={name} onText={setName} />}
-              <TextField label={texts.description} error={messages.get("description")} value={request.description ?? ""} onText={(text) => set({ description: text || undefined })} />
-              <TextArea label={texts.prompt} error={messages.get("prompt")} rows={8} value={request.prompt ?? ""} onText={(text) => set({ prompt: text || undefined })} />
-              <SchemaText label={texts.inputSchema} hint="" value={request.input_schema} error={messages.get("input_schema")} onChange={(schema) => set({ input_schema: schema })} />
-              <FileFields files={request.files ?? []} error={messages.get("files")} onBusy={setUploading} onChange={(change) => set({ files: change(request.files ?? []) })} />
+              {!saved && (
+                <TextField
+                  label={texts.name}
+                  hint={texts.nameHint}
+                  error={messages.get("name")}
+                  value={name}
+                  onText={setName}
+                />
+              )}
+              <TextField
+                label={texts.description}
+                error={messages.get("description")}
+                value={request.description ?? ""}
+                onText={(text) => set({ description: text || undefined })}
+              />
+              <TextArea
+                label={texts.prompt}
+                error={messages.get("prompt")}
+                rows={8}
+                value={request.prompt ?? ""}
+                onText={(text) => set({ prompt: text || undefined })}
+              />
+              <SchemaText
+                label={texts.inputSchema}
+                hint=""
+                value={request.input_schema}
+                error={messages.get("input_schema")}
+                onChange={(schema) => set({ input_schema: schema })}
+              />
+              <FileFields
+                files={request.files ?? []}
+                error={messages.get("files")}
+                onBusy={setUploading}
+                onChange={(change) => set({ files: change(request.files ?? []) })}
+              />
               <ModelAndLimits request={request} messages={messages} set={set} />
               <Rights request={request} set={set} canForget={false} />
               <Options request={request} messages={messages} set={set} canCallBack={false} />
@@ -86,13 +143,37 @@ export function WorkflowPage({ name: saved }: { name?: string }) {
         <div class="aside">
           {request.input_schema && (
             <section class="card">
-              <header><h2>{texts.tester}</h2></header>
-              <div class="form"><SchemaForm label={texts.columns.input} hint={texts.testerHint} schema={request.input_schema} value={input} messages={new Map()} path="input" onChange={setInput} /></div>
+              <header>
+                <h2>{texts.tester}</h2>
+              </header>
+              <div class="form">
+                <SchemaForm
+                  label={texts.columns.input}
+                  hint={texts.testerHint}
+                  schema={request.input_schema}
+                  value={input}
+                  messages={new Map()}
+                  path="input"
+                  onChange={setInput}
+                />
+              </div>
             </section>
           )}
           <section class="card">
-            <header><h2>{texts.definition}</h2></header>
-            <div class="form"><TextArea label={<span class="vh">{texts.definition}</span>} hint={texts.definitionHint} error={draft.isText ? undefined : t.common.notJson} mono rows={Math.min(26, Math.max(10, draft.text.split("\n").length + 1))} value={draft.text} onText={draft.setText} /></div>
+            <header>
+              <h2>{texts.definition}</h2>
+            </header>
+            <div class="form">
+              <TextArea
+                label={<span class="vh">{texts.definition}</span>}
+                hint={texts.definitionHint}
+                error={draft.isText ? undefined : t.common.notJson}
+                mono
+                rows={Math.min(26, Math.max(10, draft.text.split("\n").length + 1))}
+                value={draft.text}
+                onText={draft.setText}
+              />
+            </div>
           </section>
         </div>
       </div>

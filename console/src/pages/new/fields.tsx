@@ -18,16 +18,23 @@ interface FieldsProps {
 const EFFORTS: Api.Effort[] = ["minimal", "low", "medium", "high", "xhigh", "max"];
 
 /** A field with its own text, for values that are not texts. It follows the value when that changes elsewhere. */
-function useText<Value>(value: Value | undefined, show: (value: Value) => string, read: (text: string) => Value | undefined): [string, (text: string) => Value | undefined] {
+function useText<Value>(
+  value: Value | undefined,
+  show: (value: Value) => string,
+  read: (text: string) => Value | undefined,
+): [string, (text: string) => Value | undefined] {
   const outside = value === undefined ? "" : show(value);
   const [text, setText] = useState(outside);
   useEffect(() => {
     if (read(text) !== value) setText(outside);
   }, [outside]);
-  return [text, (next) => {
-    setText(next);
-    return read(next);
-  }];
+  return [
+    text,
+    (next) => {
+      setText(next);
+      return read(next);
+    },
+  ];
 }
 
 function priceHint(model: Api.ModelInfo | undefined): string {
@@ -42,7 +49,9 @@ export function ModelAndLimits({ request, messages, set }: FieldsProps) {
   const models = catalogue?.models ?? [];
   const model = models.find(({ id }) => id === (request.model ?? catalogue?.default_model));
   const [budget, typeBudget] = useText(request.max_cost_micros, plainMoney, parseMoney);
-  const [timeout, typeTimeout] = useText(request.timeout_seconds, String, (text) => (/^\d{1,4}$/.test(text) ? Number(text) : undefined));
+  const [timeout, typeTimeout] = useText(request.timeout_seconds, String, (text) =>
+    /^\d{1,4}$/.test(text) ? Number(text) : undefined,
+  );
   const isBudgetWrong = budget !== "" && parseMoney(budget) === undefined;
   const standard = me.value?.default_max_cost_micros;
   return (
@@ -52,7 +61,10 @@ export function ModelAndLimits({ request, messages, set }: FieldsProps) {
         hint={priceHint(model)}
         error={messages.get("model")}
         value={request.model ?? ""}
-        options={[{ value: "", label: texts.modelDefault(catalogue?.default_model ?? "") }, ...models.map(({ id }) => ({ value: id, label: id }))]}
+        options={[
+          { value: "", label: texts.modelDefault(catalogue?.default_model ?? "") },
+          ...models.map(({ id }) => ({ value: id, label: id })),
+        ]}
         onChoose={(id) => set({ model: id || undefined })}
       />
       <TextField
@@ -64,9 +76,25 @@ export function ModelAndLimits({ request, messages, set }: FieldsProps) {
         placeholder={standard === undefined ? "" : plainMoney(standard)}
         onText={(text) => set({ max_cost_micros: typeBudget(text) })}
       />
-      <TextField label={texts.timeout} hint={texts.timeoutHint} error={messages.get("timeout_seconds")} inputMode="numeric" value={timeout} placeholder="300" onText={(text) => set({ timeout_seconds: typeTimeout(text) })} />
+      <TextField
+        label={texts.timeout}
+        hint={texts.timeoutHint}
+        error={messages.get("timeout_seconds")}
+        inputMode="numeric"
+        value={timeout}
+        placeholder="300"
+        onText={(text) => set({ timeout_seconds: typeTimeout(text) })}
+      />
       {model?.capabilities.includes("thinking") && (
-        <Select label={texts.effort} value={request.effort ?? ""} options={[{ value: "", label: texts.effortDefault }, ...EFFORTS.map((effort) => ({ value: effort, label: effort }))]} onChoose={(effort) => set({ effort: (effort || undefined) as Api.Effort | undefined })} />
+        <Select
+          label={texts.effort}
+          value={request.effort ?? ""}
+          options={[
+            { value: "", label: texts.effortDefault },
+            ...EFFORTS.map((effort) => ({ value: effort, label: effort })),
+          ]}
+          onChoose={(effort) => set({ effort: (effort || undefined) as Api.Effort | undefined })}
+        />
       )}
     </div>
   );
@@ -85,22 +113,57 @@ export function Rights({ request, set, canForget }: Pick<FieldsProps, "request" 
     <div role="group" aria-label={texts.rights}>
       <span class="lab">{texts.rights}</span>
       <div class="rights">
-        <Toggle isOn={request.shell !== false} icon="tool" onChange={(isOn) => set({ shell: isOn ? undefined : false })}>{texts.shell}</Toggle>
-        <Toggle isOn={Boolean(request.web)} onChange={(isOn) => set({ web: isOn || undefined })}>{texts.web}</Toggle>
+        <Toggle
+          isOn={request.shell !== false}
+          icon="tool"
+          onChange={(isOn) => set({ shell: isOn ? undefined : false })}
+        >
+          {texts.shell}
+        </Toggle>
+        <Toggle isOn={Boolean(request.web)} onChange={(isOn) => set({ web: isOn || undefined })}>
+          {texts.web}
+        </Toggle>
         {names.map((name) => {
           const methods = connections[name]?.allowed_methods ?? saved.find((one) => one.name === name)?.allowed_methods;
-          return <Toggle key={name} isOn={name in connections} icon="plug" onChange={(isOn) => toggle(name, isOn)}>{name} {methods && <b>{methods.join(" ")}</b>}</Toggle>;
+          return (
+            <Toggle key={name} isOn={name in connections} icon="plug" onChange={(isOn) => toggle(name, isOn)}>
+              {name} {methods && <b>{methods.join(" ")}</b>}
+            </Toggle>
+          );
         })}
-        {canForget && <Toggle isOn={request.zero_data_retention === true} onChange={(isOn) => set({ zero_data_retention: isOn || undefined })}>{texts.noRetention}</Toggle>}
+        {canForget && (
+          <Toggle
+            isOn={request.zero_data_retention === true}
+            onChange={(isOn) => set({ zero_data_retention: isOn || undefined })}
+          >
+            {texts.noRetention}
+          </Toggle>
+        )}
       </div>
     </div>
   );
 }
 
-const tagsOf = (text: string) => text.split(",").map((tag) => tag.trim()).filter(Boolean);
+const tagsOf = (text: string) =>
+  text
+    .split(",")
+    .map((tag) => tag.trim())
+    .filter(Boolean);
 
 /** A JSON Schema as text. A text that is no JSON keeps the last schema. */
-export function SchemaText({ label, hint, value, error, onChange }: { label: string; hint: string; value: Api.RunRequest["output_schema"]; error: string | undefined; onChange: (schema: Api.RunRequest["output_schema"] | undefined) => void }) {
+export function SchemaText({
+  label,
+  hint,
+  value,
+  error,
+  onChange,
+}: {
+  label: string;
+  hint: string;
+  value: Api.RunRequest["output_schema"];
+  error: string | undefined;
+  onChange: (schema: Api.RunRequest["output_schema"] | undefined) => void;
+}) {
   const outside = value === undefined ? "" : JSON.stringify(value, null, 2);
   const [text, setText] = useState(outside);
   const parsed = parseJson(text);
@@ -149,11 +212,28 @@ export function Options({ request, messages, set, canCallBack }: FieldsProps & {
             set({ tags: tagsOf(text).length ? tagsOf(text) : undefined });
           }}
         />
-        <SchemaText label={texts.outputSchema} hint={texts.outputSchemaHint} value={request.output_schema} error={messages.get("output_schema")} onChange={(schema) => set({ output_schema: schema })} />
+        <SchemaText
+          label={texts.outputSchema}
+          hint={texts.outputSchemaHint}
+          value={request.output_schema}
+          error={messages.get("output_schema")}
+          onChange={(schema) => set({ output_schema: schema })}
+        />
         {canCallBack && (
           <div class="two">
-            <TextField label={`${texts.callback}: ${texts.callbackUrl}`} value={url} error={messages.get("callback.url") ?? messages.get("callback")} onText={(text) => setCallback({ url: text })} />
-            <TextField label={texts.callbackSecret} type="password" value={secret} error={messages.get("callback.secret")} onText={(text) => setCallback({ secret: text })} />
+            <TextField
+              label={`${texts.callback}: ${texts.callbackUrl}`}
+              value={url}
+              error={messages.get("callback.url") ?? messages.get("callback")}
+              onText={(text) => setCallback({ url: text })}
+            />
+            <TextField
+              label={texts.callbackSecret}
+              type="password"
+              value={secret}
+              error={messages.get("callback.secret")}
+              onText={(text) => setCallback({ secret: text })}
+            />
           </div>
         )}
       </div>

@@ -40,7 +40,8 @@ export function FileFields({ files, error, onChange, onBusy }: FilesProps) {
     if (content !== undefined) return add({ path, content });
     const controller = new AbortController();
     setUploads((all) => [...all, { path, size: file.size, part: 0, controller }]);
-    const onProgress = (part: number) => setUploads((all) => all.map((one) => (one.path === path ? { ...one, part } : one)));
+    const onProgress = (part: number) =>
+      setUploads((all) => all.map((one) => (one.path === path ? { ...one, part } : one)));
     try {
       const { id } = await upload(file, onProgress, controller.signal);
       add({ path, file: id });
@@ -60,10 +61,23 @@ export function FileFields({ files, error, onChange, onBusy }: FilesProps) {
     return () => removeEventListener("paste", onPaste);
   });
   const list = saved.data.value;
-  const items = (Array.isArray(list) ? list : (list?.items ?? [])).map(({ id, name }) => ({ label: name, icon: "file" as const, act: () => add({ path: name, file: id }) }));
+  const items = (Array.isArray(list) ? list : (list?.items ?? [])).map(({ id, name }) => ({
+    label: name,
+    icon: "file" as const,
+    act: () => add({ path: name, file: id }),
+  }));
   return (
     <div>
-      <span class="lab">{texts.files}<span class="gap" />{items.length > 0 && <Menu label={texts.addSaved} class="btn ghost small" items={items}><Icon name="plus" />{texts.addSaved}</Menu>}</span>
+      <span class="lab">
+        {texts.files}
+        <span class="gap" />
+        {items.length > 0 && (
+          <Menu label={texts.addSaved} class="btn ghost small" items={items}>
+            <Icon name="plus" />
+            {texts.addSaved}
+          </Menu>
+        )}
+      </span>
       <div
         class={`drop ${isOver ? "over" : ""}`}
         onDragOver={(event) => {
@@ -79,24 +93,55 @@ export function FileFields({ files, error, onChange, onBusy }: FilesProps) {
       >
         {files.map(({ path, content }) => (
           <div key={path} class="dropped">
-            <Icon name="file" /><span class="mono t">{path}</span>
-            <span class="dim">{content === undefined ? texts.saved : `${bytes(new TextEncoder().encode(content).length)} · ${texts.inline}`}</span>
+            <Icon name="file" />
+            <span class="mono t">{path}</span>
+            <span class="dim">
+              {content === undefined
+                ? texts.saved
+                : `${bytes(new TextEncoder().encode(content).length)} · ${texts.inline}`}
+            </span>
             <span class="gap" />
-            <IconButton label={texts.remove(path)} icon="cross" onClick={() => onChange((before) => before.filter((file) => file.path !== path))} />
+            <IconButton
+              label={texts.remove(path)}
+              icon="cross"
+              onClick={() => onChange((before) => before.filter((file) => file.path !== path))}
+            />
           </div>
         ))}
         {uploads.map(({ path, size, part, controller }) => (
           <div key={path} class="dropped">
-            <Icon name="file" /><span class="mono t">{path}</span><span class="dim">{bytes(size)} · {texts.uploading}</span>
+            <Icon name="file" />
+            <span class="mono t">{path}</span>
+            <span class="dim">
+              {bytes(size)} · {texts.uploading}
+            </span>
             <span class="gap" />
             <Meter label={texts.uploadOf(path)} used={part} whole={1} />
             <IconButton label={texts.abort(path)} icon="cross" onClick={() => controller.abort()} />
           </div>
         ))}
-        <p class="hint">{texts.drop.before}<button type="button" class="as-link" onClick={() => input.current?.click()}>{texts.drop.choose}</button>{texts.drop.after}</p>
-        <input ref={input} type="file" multiple hidden aria-label={texts.files} onChange={(event) => takeAll(event.currentTarget.files)} />
+        <p class="hint">
+          {texts.drop.before}
+          <button type="button" class="as-link" onClick={() => input.current?.click()}>
+            {texts.drop.choose}
+          </button>
+          {texts.drop.after}
+        </p>
+        <input
+          ref={input}
+          type="file"
+          multiple
+          hidden
+          aria-label={texts.files}
+          onChange={(event) => takeAll(event.currentTarget.files)}
+        />
       </div>
-      {error && <p class="error"><Icon name="warning" />{error}</p>}
+      {error && (
+        <p class="error">
+          <Icon name="warning" />
+          {error}
+        </p>
+      )}
     </div>
   );
 }

@@ -1,94 +1,23 @@
 // A new run: the form on one side, the same request as text on the other.
 import { useEffect, useState } from "preact/hooks";
-import { ApiError, call, type Api } from "../../api/client.ts";
+import { ApiError, call } from "../../api/client.ts";
 import { useResource } from "../../api/resource.ts";
 import { messagesByField } from "../../model/schema.ts";
-import { money } from "../../model/money.ts";
-import { duration } from "../../model/time.ts";
-import { visible } from "../../model/ansi.ts";
 import { navigate, query } from "../../router.ts";
 import { t } from "../../text/en.ts";
 import { newText as texts } from "../../text/new.ts";
-import { Button, ButtonLink, ErrorBox, Status } from "../../ui/basics.tsx";
+import { Button, ErrorBox } from "../../ui/basics.tsx";
 import { Menu } from "../../ui/dialog.tsx";
-import { Segments, Select, TextArea, TextField } from "../../ui/form.tsx";
+import { Segments, TextArea, TextField } from "../../ui/form.tsx";
 import { Icon } from "../../ui/icon.tsx";
 import { useKeys } from "../../ui/keys.ts";
 import { SchemaForm } from "../../ui/schema-form.tsx";
 import { Bar, runsPlace } from "../frame.tsx";
 import { copyAsCli, copyAsCurl, SaveWorkflow } from "../run/definition.tsx";
-import { readRun } from "../run/state.ts";
 import { ModelAndLimits, Options, Rights } from "./fields.tsx";
 import { FileFields } from "./files.tsx";
 import { useDraft, withCredentials, type Draft } from "./request.ts";
-
-type From = "prompt" | "workflow" | "earlier";
-
-function Original({ id }: { id: string }) {
-  const run = useResource(id, (signal) => readRun(id, signal)).data.value;
-  if (!run) return null;
-  const { started_at: started, finished_at: finished, cost_micros: cost = 0, usage } = run;
-  return (
-    <section class="card" aria-label={texts.original}>
-      <header><h2>{texts.original}</h2><Status status={run.status} /><span class="gap" /><ButtonLink to={`/runs/${id}`} kind="ghost">{texts.open}</ButtonLink></header>
-      <div class="form">
-        <p class="sub">{visible(run.title ?? id)}</p>
-        <dl class="facts">
-          {started && finished && <div><dt>{t.runs.columns.duration}</dt><dd>{duration(Date.parse(finished) - Date.parse(started))}</dd></div>}
-          <div><dt>{t.runs.columns.cost}</dt><dd>{money(cost)}</dd></div>
-          {usage && <div><dt>{t.runs.columns.model}</dt><dd>{usage.model_calls} <small>× {run.model}</small></dd></div>}
-        </dl>
-        {run.error && <p class="bad">{visible(run.error)}</p>}
-      </div>
-    </section>
-  );
-}
-
-/** Where the request comes from: a prompt, a saved workflow, an earlier run. */
-function Source({ from, draft, workflows, messages }: { from: From; draft: Draft; workflows: Api.WorkflowSummary[]; messages: Map<string, string> }) {
-  const { request, set } = draft;
-  const [earlier, setEarlier] = useState(query.value.get("from") ?? "");
-  const prompt = (
-    <TextArea
-      label={from === "workflow" ? <>{texts.prompt}<span class="dim optional">{t.common.optional}</span></> : texts.prompt}
-      hint={from === "workflow" ? texts.promptOverrideHint : texts.promptHint}
-      error={messages.get("prompt")}
-      rows={from === "workflow" ? 2 : 7}
-      placeholder={from === "workflow" ? "" : texts.promptPlaceholder}
-      value={request.prompt ?? ""}
-      onText={(text) => set({ prompt: text || undefined })}
-    />
-  );
-  if (from === "workflow") {
-    const chosen = workflows.find(({ name }) => name === request.workflow);
-    return (
-      <>
-        <Select
-          label={texts.workflow}
-          hint={workflows.length ? chosen?.description : texts.workflowNone}
-          error={messages.get("workflow")}
-          value={request.workflow ?? ""}
-          options={[{ value: "", label: texts.workflowChoose }, ...workflows.map(({ name }) => ({ value: name, label: name }))]}
-          onChoose={(name) => set({ workflow: name || undefined })}
-        />
-        {prompt}
-      </>
-    );
-  }
-  if (from === "prompt") return prompt;
-  return (
-    <form
-      class="load"
-      onSubmit={(event) => {
-        event.preventDefault();
-        navigate(`/runs/new?from=${encodeURIComponent(earlier.trim())}`, { replace: true });
-      }}
-    >
-      <TextField label={texts.earlier} hint={texts.earlierHint} value={earlier} onText={setEarlier} />
-      <Button type="submit">{texts.load}</Button>
-    </form>
-  );
-}
+import { Original, Source, type From } from "./source.tsx";
 
 /** Fills the form from the address: a run to replay, or a workflow. */
 function useStart(draft: Draft, setFrom: (from: From) => void) {
@@ -119,7 +48,9 @@ export function NewRunPage() {
   const { request, set } = draft;
   const [from, setFrom] = useState<From>("prompt");
   const { origin, credentials, error: startError } = useStart(draft, setFrom);
-  const workflows = useResource("workflows", (signal) => call("GET /v1/workflows", { query: { detail: true }, signal })).data.value ?? [];
+  const workflows =
+    useResource("workflows", (signal) => call("GET /v1/workflows", { query: { detail: true }, signal })).data.value ??
+    [];
   const [secrets, setSecrets] = useState<Record<string, string>>({});
   const [error, setError] = useState<ApiError>();
   const [isBusy, setBusy] = useState(false);
@@ -133,7 +64,10 @@ export function NewRunPage() {
     if (!isReady) return;
     setBusy(true);
     try {
-      const run = await call("POST /v1/runs", { body: withCredentials(request, secrets), headers: { "Idempotency-Key": draft.idempotencyKey } });
+      const run = await call("POST /v1/runs", {
+        body: withCredentials(request, secrets),
+        headers: { "Idempotency-Key": draft.idempotencyKey },
+      });
       navigate(`/runs/${run.id}`);
     } catch (failure) {
       if (failure instanceof ApiError) setError(failure);
@@ -145,23 +79,66 @@ export function NewRunPage() {
     setFrom(next);
     if (next === "prompt") set({ workflow: undefined });
   };
-  const why = isUploading ? texts.waitForUploads : !draft.isText ? t.common.notJson : isReady ? undefined : texts.nothing;
-  const unplaced = error && (error.status !== 400 || messages.size === 0 || ![...messages.keys()].every((field) => /^(prompt|workflow|input|files|model|max_cost_micros|timeout_seconds|tags|output_schema|callback)\b/.test(field)));
+  const why = isUploading
+    ? texts.waitForUploads
+    : !draft.isText
+      ? t.common.notJson
+      : isReady
+        ? undefined
+        : texts.nothing;
+  const unplaced =
+    error &&
+    (error.status !== 400 ||
+      messages.size === 0 ||
+      ![...messages.keys()].every((field) =>
+        /^(prompt|workflow|input|files|model|max_cost_micros|timeout_seconds|tags|output_schema|callback)\b/.test(
+          field,
+        ),
+      ));
   return (
     <main class="main-inner">
       <Bar title={texts.title} parent={runsPlace}>
-        <Button icon="copy" kind="ghost" class="wide" onClick={() => copyAsCurl(request)}>{texts.curl}</Button>
-        <Button icon="tool" kind="ghost" class="wide" onClick={() => copyAsCli(request)}>{texts.cli}</Button>
-        <Button class="wide" disabled={!request.prompt} onClick={() => setSaving(true)}>{texts.saveWorkflow}</Button>
-        <Button icon="play" kind="primary" keys="⌘↵" disabled={!isReady} title={why} onClick={() => void start()}>{isBusy ? texts.starting : texts.start}</Button>
-        <span class="narrow-only"><Menu label={t.common.moreActions} items={[{ label: texts.curl, icon: "copy", act: () => copyAsCurl(request) }, { label: texts.cli, icon: "tool", act: () => copyAsCli(request) }, { label: texts.saveWorkflow, icon: "workflow", act: () => setSaving(true) }]}><Icon name="more" /></Menu></span>
+        <Button icon="copy" kind="ghost" class="wide" onClick={() => copyAsCurl(request)}>
+          {texts.curl}
+        </Button>
+        <Button icon="tool" kind="ghost" class="wide" onClick={() => copyAsCli(request)}>
+          {texts.cli}
+        </Button>
+        <Button class="wide" disabled={!request.prompt} onClick={() => setSaving(true)}>
+          {texts.saveWorkflow}
+        </Button>
+        <Button icon="play" kind="primary" keys="⌘↵" disabled={!isReady} title={why} onClick={() => void start()}>
+          {isBusy ? texts.starting : texts.start}
+        </Button>
+        <span class="narrow-only">
+          <Menu
+            label={t.common.moreActions}
+            items={[
+              { label: texts.curl, icon: "copy", act: () => copyAsCurl(request) },
+              { label: texts.cli, icon: "tool", act: () => copyAsCli(request) },
+              { label: texts.saveWorkflow, icon: "workflow", act: () => setSaving(true) },
+            ]}
+          >
+            <Icon name="more" />
+          </Menu>
+        </span>
       </Bar>
       <div class="page halves">
         <h1 class="vh">{texts.title}</h1>
         <section class="card">
           <header>
-            <h2>{origin ? texts.replaying(`…${origin.slice(-8)}`) : texts.task}</h2><span class="gap" />
-            <Segments label={texts.from.label} value={from} options={[["prompt", texts.from.prompt], ["workflow", texts.from.workflow], ["earlier", texts.from.earlier]]} onChoose={choose} />
+            <h2>{origin ? texts.replaying(`…${origin.slice(-8)}`) : texts.task}</h2>
+            <span class="gap" />
+            <Segments
+              label={texts.from.label}
+              value={from}
+              options={[
+                ["prompt", texts.from.prompt],
+                ["workflow", texts.from.workflow],
+                ["earlier", texts.from.earlier],
+              ]}
+              onChoose={choose}
+            />
           </header>
           <div class="form">
             {startError && <ErrorBox error={startError} />}
@@ -169,12 +146,36 @@ export function NewRunPage() {
             <Source from={from} draft={draft} workflows={workflows} messages={messages} />
             {from !== "earlier" && (
               <>
-                <SchemaForm label={texts.input} hint={texts.inputHint} schema={schema} value={request.input} messages={messages} path="input" onChange={(input) => set({ input })} />
-                <FileFields files={request.files ?? []} error={messages.get("files")} onBusy={setUploading} onChange={(change) => set({ files: change(request.files ?? []).length ? change(request.files ?? []) : undefined })} />
+                <SchemaForm
+                  label={texts.input}
+                  hint={texts.inputHint}
+                  schema={schema}
+                  value={request.input}
+                  messages={messages}
+                  path="input"
+                  onChange={(input) => set({ input })}
+                />
+                <FileFields
+                  files={request.files ?? []}
+                  error={messages.get("files")}
+                  onBusy={setUploading}
+                  onChange={(change) =>
+                    set({ files: change(request.files ?? []).length ? change(request.files ?? []) : undefined })
+                  }
+                />
                 {credentials.length > 0 && (
                   <div role="group" aria-label={texts.credentials}>
                     <span class="lab">{texts.credentials}</span>
-                    {credentials.map((name) => <TextField key={name} label={texts.credentialOf(name)} hint={texts.credentialsHint} type="password" value={secrets[name] ?? ""} onText={(text) => setSecrets({ ...secrets, [name]: text })} />)}
+                    {credentials.map((name) => (
+                      <TextField
+                        key={name}
+                        label={texts.credentialOf(name)}
+                        hint={texts.credentialsHint}
+                        type="password"
+                        value={secrets[name] ?? ""}
+                        onText={(text) => setSecrets({ ...secrets, [name]: text })}
+                      />
+                    ))}
                   </div>
                 )}
                 <ModelAndLimits request={request} messages={messages} set={set} />
@@ -187,8 +188,20 @@ export function NewRunPage() {
         <div class="aside">
           {origin && <Original id={origin} />}
           <section class="card">
-            <header><h2>{texts.request}</h2></header>
-            <div class="form"><TextArea label={<span class="vh">{texts.request}</span>} hint={texts.requestHint} error={draft.isText ? undefined : t.common.notJson} mono rows={Math.min(28, Math.max(12, draft.text.split("\n").length + 1))} value={draft.text} onText={draft.setText} /></div>
+            <header>
+              <h2>{texts.request}</h2>
+            </header>
+            <div class="form">
+              <TextArea
+                label={<span class="vh">{texts.request}</span>}
+                hint={texts.requestHint}
+                error={draft.isText ? undefined : t.common.notJson}
+                mono
+                rows={Math.min(28, Math.max(12, draft.text.split("\n").length + 1))}
+                value={draft.text}
+                onText={draft.setText}
+              />
+            </div>
           </section>
         </div>
       </div>

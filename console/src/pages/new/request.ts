@@ -19,17 +19,33 @@ export interface Draft {
 const pretty = (request: Api.RunRequest) => JSON.stringify(request, null, 2);
 
 export function useDraft(): Draft {
-  const [state, setState] = useState(() => ({ request: {} as Api.RunRequest, text: "{}", isText: true, idempotencyKey: crypto.randomUUID() as string }));
-  const replace = (request: Api.RunRequest) => setState({ request, text: pretty(request), isText: true, idempotencyKey: crypto.randomUUID() });
+  const [state, setState] = useState(() => ({
+    request: {} as Api.RunRequest,
+    text: "{}",
+    isText: true,
+    idempotencyKey: crypto.randomUUID() as string,
+  }));
+  const replace = (request: Api.RunRequest) =>
+    setState({ request, text: pretty(request), isText: true, idempotencyKey: crypto.randomUUID() });
   return {
     ...state,
     replace,
-    set: (change) => replace(Object.fromEntries(Object.entries({ ...state.request, ...change }).filter(([, value]) => value !== undefined)) as Api.RunRequest),
+    set: (change) =>
+      replace(
+        Object.fromEntries(
+          Object.entries({ ...state.request, ...change }).filter(([, value]) => value !== undefined),
+        ) as Api.RunRequest,
+      ),
     setText: (text) => {
       try {
         const request: unknown = JSON.parse(text);
         if (typeof request === "object" && request !== null && !Array.isArray(request)) {
-          return setState({ request: request as Api.RunRequest, text, isText: true, idempotencyKey: crypto.randomUUID() });
+          return setState({
+            request: request as Api.RunRequest,
+            text,
+            isText: true,
+            idempotencyKey: crypto.randomUUID(),
+          });
         }
       } catch {
         // Half of a text is no JSON; the form keeps what it has until it is.
@@ -40,7 +56,12 @@ export function useDraft(): Draft {
 }
 
 // The field of `auth` that holds the secret, by its type.
-const SECRETS: Record<string, "token" | "password" | "value"> = { bearer: "token", basic: "password", header: "value", query: "value" };
+const SECRETS: Record<string, "token" | "password" | "value"> = {
+  bearer: "token",
+  basic: "password",
+  header: "value",
+  query: "value",
+};
 
 /** The request with credentials put back into its inline connections. */
 export function withCredentials(request: Api.RunRequest, credentials: Record<string, string>): Api.RunRequest {

@@ -29,7 +29,14 @@ export function upload(file: File, onProgress: (part: number) => void, signal: A
     request.onload = () => {
       const body = request.response as (Api.File & Api.ErrorBody) | null;
       if (request.status < 300 && body) resolve(body);
-      else reject(new ApiError(request.status, body?.code ?? "unavailable", body?.error ?? `the engine answered ${request.status}`));
+      else
+        reject(
+          new ApiError(
+            request.status,
+            body?.code ?? "unavailable",
+            body?.error ?? `the engine answered ${request.status}`,
+          ),
+        );
     };
     request.onerror = () => reject(new ApiError(0, "offline", "the engine cannot be reached"));
     request.onabort = () => reject(new DOMException("aborted", "AbortError"));

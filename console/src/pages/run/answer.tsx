@@ -22,7 +22,8 @@ interface AnswerProps {
   artifacts: Artifact[];
 }
 
-const AgentOutput = ({ text }: { text: string }) => (prettyJson(text) === undefined ? <AgentText text={text} /> : <Code text={text} label={texts.answer} class="tall" />);
+const AgentOutput = ({ text }: { text: string }) =>
+  prettyJson(text) === undefined ? <AgentText text={text} /> : <Code text={text} label={texts.answer} class="tall" />;
 
 export function Answer({ run, fold, request, output, artifacts }: AnswerProps) {
   const prompt = request?.prompt;
@@ -30,38 +31,59 @@ export function Answer({ run, fold, request, output, artifacts }: AnswerProps) {
   return (
     <div class="page answer">
       <div class="asked">
-      {prompt !== undefined && (
-        <section class="card">
-          <header><h2>{texts.prompt}</h2><span class="gap" /><CopyButton text={() => prompt} /></header>
-          <div class={`text prompt ${prompt.length > LONG_PROMPT ? "long" : ""}`} tabIndex={0}>{visible(prompt)}</div>
-        </section>
-      )}
-      {request?.input !== undefined && (
-        <section class="card input-card">
-          <header><h2>{texts.input}</h2></header>
-          <div class="text"><Json value={request.input} label={texts.input} /></div>
-        </section>
-      )}
+        {prompt !== undefined && (
+          <section class="card">
+            <header>
+              <h2>{texts.prompt}</h2>
+              <span class="gap" />
+              <CopyButton text={() => prompt} />
+            </header>
+            <div class={`text prompt ${prompt.length > LONG_PROMPT ? "long" : ""}`} tabIndex={0}>
+              {visible(prompt)}
+            </div>
+          </section>
+        )}
+        {request?.input !== undefined && (
+          <section class="card input-card">
+            <header>
+              <h2>{texts.input}</h2>
+            </header>
+            <div class="text">
+              <Json value={request.input} label={texts.input} />
+            </div>
+          </section>
+        )}
       </div>
       <div class="came">
-      <section class="card">
-        <header><h2>{texts.answer}</h2><span class="gap" />{output && <CopyButton text={() => output} />}</header>
-        <div class="text">
-          {output ? (
-            <AgentOutput text={output} />
-          ) : isWorking ? (
-            <p class="sub">{fold.live?.text ? visible(fold.live.text.slice(-2000)) : texts.waiting} <Button kind="ghost" onClick={() => setQuery({ tab: "trace" })}>{texts.toTrace}</Button></p>
-          ) : (
-            <p class="dim">{run.zero_data_retention && run.output_available ? texts.unread : texts.none}</p>
-          )}
-        </div>
-      </section>
-      {artifacts.length > 0 && (
         <section class="card">
-          <header><h2>{texts.files}</h2></header>
-          <ArtifactList run={run.id} artifacts={artifacts} />
+          <header>
+            <h2>{texts.answer}</h2>
+            <span class="gap" />
+            {output && <CopyButton text={() => output} />}
+          </header>
+          <div class="text">
+            {output ? (
+              <AgentOutput text={output} />
+            ) : isWorking ? (
+              <p class="sub">
+                {fold.live?.text ? visible(fold.live.text.slice(-2000)) : texts.waiting}{" "}
+                <Button kind="ghost" onClick={() => setQuery({ tab: "trace" })}>
+                  {texts.toTrace}
+                </Button>
+              </p>
+            ) : (
+              <p class="dim">{run.zero_data_retention && run.output_available ? texts.unread : texts.none}</p>
+            )}
+          </div>
         </section>
-      )}
+        {artifacts.length > 0 && (
+          <section class="card">
+            <header>
+              <h2>{texts.files}</h2>
+            </header>
+            <ArtifactList run={run.id} artifacts={artifacts} />
+          </section>
+        )}
       </div>
     </div>
   );

@@ -20,7 +20,14 @@ export function SaveWorkflow({ request, onClose }: { request: Api.RunRequest; on
   const [error, setError] = useState<string>();
   const save = (event: Event) => {
     event.preventDefault();
-    const { zero_data_retention: _retention, callback: _callback, replay_of: _origin, workflow: _workflow, prompt = "", ...rest } = request;
+    const {
+      zero_data_retention: _retention,
+      callback: _callback,
+      replay_of: _origin,
+      workflow: _workflow,
+      prompt = "",
+      ...rest
+    } = request;
     call("PUT /v1/workflows/{name}", { path: { name }, body: { ...rest, prompt } })
       .then(() => {
         toast(texts.saved(name));
@@ -32,7 +39,12 @@ export function SaveWorkflow({ request, onClose }: { request: Api.RunRequest; on
     <Dialog title={texts.saveAs} onClose={onClose}>
       <form class="form" onSubmit={save}>
         <TextField label={texts.name} value={name} error={error} hint={runText.definition.nameHint} onText={setName} />
-        <footer><Button onClick={onClose}>{t.common.cancel}</Button><Button type="submit" kind="primary" disabled={!name}>{t.common.save}</Button></footer>
+        <footer>
+          <Button onClick={onClose}>{t.common.cancel}</Button>
+          <Button type="submit" kind="primary" disabled={!name}>
+            {t.common.save}
+          </Button>
+        </footer>
       </form>
     </Dialog>
   );
@@ -44,21 +56,40 @@ export function copyAsCli(request: Api.RunRequest) {
   void copyText(command, leftOut.length ? newText.cliLeavesOut(leftOut.join(", ")) : t.common.copied);
 }
 
-export const copyAsCurl = (request: Api.RunRequest) => void copyText(curl({ method: "POST", path: "/v1/runs", body: request }, location.origin));
+export const copyAsCurl = (request: Api.RunRequest) =>
+  void copyText(curl({ method: "POST", path: "/v1/runs", body: request }, location.origin));
 
-export function Definition({ definition, error }: { definition: Api.RunDefinition | undefined; error: ApiError | undefined }) {
+export function Definition({
+  definition,
+  error,
+}: {
+  definition: Api.RunDefinition | undefined;
+  error: ApiError | undefined;
+}) {
   const [isSaving, setSaving] = useState(false);
-  if (error) return <div class="page"><ErrorBox error={error} /></div>;
+  if (error)
+    return (
+      <div class="page">
+        <ErrorBox error={error} />
+      </div>
+    );
   if (!definition) return null;
   const { request, requires_credentials: credentials } = definition;
   return (
     <div class="page">
       <section class="card">
         <header>
-          <h2>{texts.title}</h2><span class="gap" />
-          <Button icon="copy" onClick={() => copyAsCurl(request)}>{newText.curl}</Button>
-          <Button icon="tool" class="wide" onClick={() => copyAsCli(request)}>{newText.cli}</Button>
-          <Button icon="workflow" onClick={() => setSaving(true)}>{texts.saveAs}</Button>
+          <h2>{texts.title}</h2>
+          <span class="gap" />
+          <Button icon="copy" onClick={() => copyAsCurl(request)}>
+            {newText.curl}
+          </Button>
+          <Button icon="tool" class="wide" onClick={() => copyAsCli(request)}>
+            {newText.cli}
+          </Button>
+          <Button icon="workflow" onClick={() => setSaving(true)}>
+            {texts.saveAs}
+          </Button>
         </header>
         <div class="text">
           {credentials.length > 0 && <p class="hint">{texts.credentials(credentials.join(", "))}</p>}

@@ -26,17 +26,38 @@ export function Deliveries({ id }: { id: string }) {
             <p class="none dim">{texts.none}</p>
           ) : (
             <section class="card scroll">
-              <header><h2>{runText.tabs.deliveries}</h2><span class="gap" /><Button icon="send" onClick={() => void again()}>{texts.again}</Button></header>
+              <header>
+                <h2>{runText.tabs.deliveries}</h2>
+                <span class="gap" />
+                <Button icon="send" onClick={() => void again()}>
+                  {texts.again}
+                </Button>
+              </header>
               <table>
-                <thead><tr>{[columns.attempt, columns.at, columns.result, columns.duration, columns.next].map((name) => <th key={name} scope="col">{name}</th>)}</tr></thead>
+                <thead>
+                  <tr>
+                    {[columns.attempt, columns.at, columns.result, columns.duration, columns.next].map((name) => (
+                      <th key={name} scope="col">
+                        {name}
+                      </th>
+                    ))}
+                  </tr>
+                </thead>
                 <tbody>
                   {all.map(({ attempt, at, status, error, duration_ms, next_at }) => {
                     const isOk = status !== undefined && status < 300;
                     return (
                       <tr key={attempt}>
                         <td>{attempt}</td>
-                        <td><Time at={at}>{dateTime(at)}</Time></td>
-                        <td><Badge look={isOk ? "ok" : "bad"} icon={isOk ? "check" : "cross"}>{status ?? texts.noAnswer}</Badge> <span class="dim">{error}</span></td>
+                        <td>
+                          <Time at={at}>{dateTime(at)}</Time>
+                        </td>
+                        <td>
+                          <Badge look={isOk ? "ok" : "bad"} icon={isOk ? "check" : "cross"}>
+                            {status ?? texts.noAnswer}
+                          </Badge>{" "}
+                          <span class="dim">{error}</span>
+                        </td>
                         <td>{duration(duration_ms)}</td>
                         <td class="dim">{next_at && <Time at={next_at}>{dateTime(next_at)}</Time>}</td>
                       </tr>

@@ -18,7 +18,8 @@ const SHOWN = 512 * 1024;
 const PICTURES = ["image/png", "image/jpeg", "image/webp", "image/gif"];
 const isText = (type: string) => /^text\/|[/+](json|xml|yaml|csv|javascript|toml)\b/.test(type);
 
-const addressOfArtifact = (run: string, path: string) => apiBase + addressOf("GET /v1/runs/{id}/artifacts/{path}", { id: run, path })[1];
+const addressOfArtifact = (run: string, path: string) =>
+  apiBase + addressOf("GET /v1/runs/{id}/artifacts/{path}", { id: run, path })[1];
 
 /** Text as text, pictures as data of the page. Nothing is ever shown as a document of its own. */
 function Preview({ run, artifact, onClose }: { run: string; artifact: Artifact; onClose: () => void }) {
@@ -65,7 +66,12 @@ function Keep({ run, artifact, onClose }: { run: string; artifact: Artifact; onC
     <Dialog title={texts.keep} onClose={onClose}>
       <form class="form" onSubmit={keep}>
         <TextField label={texts.keepName} value={name} error={error} onText={setName} />
-        <footer><Button onClick={onClose}>{t.common.cancel}</Button><Button type="submit" kind="primary">{t.common.save}</Button></footer>
+        <footer>
+          <Button onClick={onClose}>{t.common.cancel}</Button>
+          <Button type="submit" kind="primary">
+            {t.common.save}
+          </Button>
+        </footer>
       </form>
     </Dialog>
   );
@@ -82,12 +88,28 @@ export function ArtifactList({ run, artifacts }: { run: string; artifacts: Artif
           return (
             <li key={artifact.path}>
               <Icon name="file" />
-              {canPreview ? <button type="button" class="as-link t mono" onClick={() => setShown(artifact)}>{visible(artifact.path)}</button> : <span class="t mono">{visible(artifact.path)}</span>}
+              {canPreview ? (
+                <button type="button" class="as-link t mono" onClick={() => setShown(artifact)}>
+                  {visible(artifact.path)}
+                </button>
+              ) : (
+                <span class="t mono">{visible(artifact.path)}</span>
+              )}
               <span class="dim num">{bytes(artifact.size)}</span>
-              <span class="dim mono hash" title={artifact.sha256}>{artifact.sha256.slice(0, 12)}</span>
+              <span class="dim mono hash" title={artifact.sha256}>
+                {artifact.sha256.slice(0, 12)}
+              </span>
               <CopyButton text={() => artifact.sha256} label={`${t.common.copy} SHA-256`} />
               <IconButton label={`${texts.keep}: ${artifact.path}`} icon="plus" onClick={() => setKept(artifact)} />
-              <a class="btn ghost icon" href={addressOfArtifact(run, artifact.path)} download={artifact.path.split("/").at(-1)} aria-label={`${t.common.download} ${artifact.path}`} title={t.common.download}><Icon name="download" /></a>
+              <a
+                class="btn ghost icon"
+                href={addressOfArtifact(run, artifact.path)}
+                download={artifact.path.split("/").at(-1)}
+                aria-label={`${t.common.download} ${artifact.path}`}
+                title={t.common.download}
+              >
+                <Icon name="download" />
+              </a>
             </li>
           );
         })}
@@ -103,27 +125,65 @@ function Given({ file }: { file: Api.RunFile }) {
   return (
     <li class={isOpen ? "open" : ""}>
       <Icon name="file" />
-      {file.content === undefined ? <span class="t mono">{visible(file.path)}</span> : <button type="button" class="as-link t mono" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>{visible(file.path)}</button>}
       {file.content === undefined ? (
-        <><span class="dim">{texts.saved}</span><a class="btn ghost icon" href={`${apiBase}/v1/files/${file.file}/content`} download aria-label={`${t.common.download} ${file.path}`}><Icon name="download" /></a></>
+        <span class="t mono">{visible(file.path)}</span>
       ) : (
-        <span class="dim num">{texts.inline} · {bytes(new TextEncoder().encode(file.content).length)}</span>
+        <button type="button" class="as-link t mono" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+          {visible(file.path)}
+        </button>
+      )}
+      {file.content === undefined ? (
+        <>
+          <span class="dim">{texts.saved}</span>
+          <a
+            class="btn ghost icon"
+            href={`${apiBase}/v1/files/${file.file}/content`}
+            download
+            aria-label={`${t.common.download} ${file.path}`}
+          >
+            <Icon name="download" />
+          </a>
+        </>
+      ) : (
+        <span class="dim num">
+          {texts.inline} · {bytes(new TextEncoder().encode(file.content).length)}
+        </span>
       )}
       {isOpen && file.content !== undefined && <Code text={file.content} label={file.path} />}
     </li>
   );
 }
 
-export function Files({ run, request, artifacts }: { run: string; request: Api.RunRequest | undefined; artifacts: Artifact[] }) {
+export function Files({
+  run,
+  request,
+  artifacts,
+}: {
+  run: string;
+  request: Api.RunRequest | undefined;
+  artifacts: Artifact[];
+}) {
   return (
     <div class="page">
       <section class="card">
-        <header><h2>{texts.out}</h2></header>
+        <header>
+          <h2>{texts.out}</h2>
+        </header>
         {artifacts.length ? <ArtifactList run={run} artifacts={artifacts} /> : <p class="none dim">{texts.noneOut}</p>}
       </section>
       <section class="card">
-        <header><h2>{texts.in}</h2></header>
-        {request?.files?.length ? <ul class="list files">{request.files.map((file) => <Given key={file.path} file={file} />)}</ul> : <p class="none dim">{texts.noneIn}</p>}
+        <header>
+          <h2>{texts.in}</h2>
+        </header>
+        {request?.files?.length ? (
+          <ul class="list files">
+            {request.files.map((file) => (
+              <Given key={file.path} file={file} />
+            ))}
+          </ul>
+        ) : (
+          <p class="none dim">{texts.noneIn}</p>
+        )}
       </section>
     </div>
   );

@@ -16,7 +16,8 @@ import { plainLabel } from "./labels.ts";
 
 const texts = runText;
 
-const lastNote = ({ spans }: Pick<Fold, "spans">, ...types: string[]): Span | undefined => spans.findLast(({ event }) => types.includes(event.type));
+const lastNote = ({ spans }: Pick<Fold, "spans">, ...types: string[]): Span | undefined =>
+  spans.findLast(({ event }) => types.includes(event.type));
 
 const show = (span: Span) => setQuery({ tab: "trace", event: String(span.id) }, { replace: false });
 
@@ -32,7 +33,12 @@ export function causeOf(fold: Fold): Span | undefined {
   if (!isFinal(fold.status) || fold.status === "succeeded") return undefined;
   if (fold.status === "timed_out") return longest(fold, 1, fold.last)[0];
   const failed = fold.spans.findLast(({ isFailed, event }) => isFailed && event.type !== "status");
-  return uncertainCall(fold) ?? lastNote(fold, "interrupted", "budget_reached", "output_rejected") ?? failed ?? lastNote(fold, "status");
+  return (
+    uncertainCall(fold) ??
+    lastNote(fold, "interrupted", "budget_reached", "output_rejected") ??
+    failed ??
+    lastNote(fold, "status")
+  );
 }
 
 function headline({ status, timeout_seconds: seconds }: Api.Run): string {
@@ -47,7 +53,10 @@ const Longest = ({ fold, now }: { fold: Fold; now: number }) => (
     {longest(fold, 3, now).map((span, index) => (
       <span key={span.id}>
         {index > 0 && " · "}
-        <button type="button" class="as-link" onClick={() => show(span)}>{plainLabel(span).slice(0, 60)}</button> <span class="dim num">{duration(lengthOf(span, now))}</span>
+        <button type="button" class="as-link" onClick={() => show(span)}>
+          {plainLabel(span).slice(0, 60)}
+        </button>{" "}
+        <span class="dim num">{duration(lengthOf(span, now))}</span>
       </span>
     ))}
   </p>
@@ -66,7 +75,9 @@ export function EndReason({ run, fold, now }: { run: Api.Run; fold: Fold; now: n
       <div>
         <b>{headline(run)}</b>
         {call?.event.type === "tool_start" && <p>{texts.ends.uncertain(visible(call.event.data.tool))}</p>}
-        {budget?.type === "budget_reached" && <p>{texts.budgetReached(money(budget.data.spent_micros), money(budget.data.limit_micros))}</p>}
+        {budget?.type === "budget_reached" && (
+          <p>{texts.budgetReached(money(budget.data.spent_micros), money(budget.data.limit_micros))}</p>
+        )}
         {error && <p class={call ? "dim" : ""}>{visible(error)}</p>}
         {run.status === "timed_out" && <Longest fold={fold} now={now} />}
       </div>
@@ -96,9 +107,25 @@ export function Retention({ run, onRead, isRead }: RetentionProps) {
   return (
     <div class="notice" role="note">
       <Icon name="note" />
-      <div><b>{retention.title}</b><p>{isRead ? retention.gone : text}</p></div>
+      <div>
+        <b>{retention.title}</b>
+        <p>{isRead ? retention.gone : text}</p>
+      </div>
       {canRead && (
-        <Button icon="download" onClick={() => ask({ title: retention.read, explain: retention.confirm, confirm: retention.read, isDangerous: false, act: onRead })}>{retention.read}</Button>
+        <Button
+          icon="download"
+          onClick={() =>
+            ask({
+              title: retention.read,
+              explain: retention.confirm,
+              confirm: retention.read,
+              isDangerous: false,
+              act: onRead,
+            })
+          }
+        >
+          {retention.read}
+        </Button>
       )}
     </div>
   );
@@ -108,22 +135,53 @@ export function Chips({ run }: { run: Api.Run }) {
   return (
     <div class="l2">
       <button type="button" class="chip mono" title={texts.actions.copyId} onClick={() => void copyText(run.id)}>
-        {run.id}<span class="vh">{texts.actions.copyId}</span><Icon name="copy" />
+        {run.id}
+        <span class="vh">{texts.actions.copyId}</span>
+        <Icon name="copy" />
       </button>
-      {run.workflow && <Chip icon="workflow" to={`/workflows/${run.workflow}`}>{run.workflow}</Chip>}
+      {run.workflow && (
+        <Chip icon="workflow" to={`/workflows/${run.workflow}`}>
+          {run.workflow}
+        </Chip>
+      )}
       {run.model && <Chip icon="chip">{run.model}</Chip>}
-      {run.schedule_id && <Chip icon="clock" to={`/runs?schedule=${run.schedule_id}`}>{run.schedule_id.slice(0, 14)}…</Chip>}
-      {run.replay_of && <Chip icon="replay" to={`/runs/${run.replay_of}`}>{texts.replayOf} …{run.replay_of.slice(-8)}</Chip>}
-      {run.tags?.map((tag) => <Chip key={tag} icon="tag" to={`/runs?tag=${encodeURIComponent(tag)}`}>{tag}</Chip>)}
+      {run.schedule_id && (
+        <Chip icon="clock" to={`/runs?schedule=${run.schedule_id}`}>
+          {run.schedule_id.slice(0, 14)}…
+        </Chip>
+      )}
+      {run.replay_of && (
+        <Chip icon="replay" to={`/runs/${run.replay_of}`}>
+          {texts.replayOf} …{run.replay_of.slice(-8)}
+        </Chip>
+      )}
+      {run.tags?.map((tag) => (
+        <Chip key={tag} icon="tag" to={`/runs?tag=${encodeURIComponent(tag)}`}>
+          {tag}
+        </Chip>
+      ))}
     </div>
   );
 }
 
 /** Tokens and calls: those of the events, or of the run where its events are gone. */
 function figuresOf({ usage }: Api.Run, fold: Fold) {
-  if (fold.events.length || !usage) return { input: fold.inputTokens, cached: fold.cachedTokens, output: fold.outputTokens, models: fold.modelCalls, tools: fold.toolCalls };
+  if (fold.events.length || !usage)
+    return {
+      input: fold.inputTokens,
+      cached: fold.cachedTokens,
+      output: fold.outputTokens,
+      models: fold.modelCalls,
+      tools: fold.toolCalls,
+    };
   const { input_tokens: fresh, cache_read_tokens: cached, cache_write_tokens: written } = usage;
-  return { input: fresh + cached + written, cached, output: usage.output_tokens, models: usage.model_calls, tools: usage.tool_calls };
+  return {
+    input: fresh + cached + written,
+    cached,
+    output: usage.output_tokens,
+    models: usage.model_calls,
+    tools: usage.tool_calls,
+  };
 }
 
 export function Facts({ run, fold, now }: { run: Api.Run; fold: Fold; now: number }) {
@@ -137,19 +195,47 @@ export function Facts({ run, fold, now }: { run: Api.Run; fold: Fold; now: numbe
     <dl class="facts">
       <div>
         <dt>{facts.duration}</dt>
-        <dd>{duration(Math.max(0, ended - started))} {run.timeout_seconds && <small>{texts.of(limit(run.timeout_seconds))}</small>}</dd>
+        <dd>
+          {duration(Math.max(0, ended - started))}{" "}
+          {run.timeout_seconds && <small>{texts.of(limit(run.timeout_seconds))}</small>}
+        </dd>
       </div>
       <div class="budget">
         <dt>{facts.cost}</dt>
         <dd>
-          {money(cost)} <small>{texts.of(plainMoney(run.max_cost_micros))}{run.billing_pending && isFinal(run.status) ? ` · ${texts.pending}` : ""}</small>
+          {money(cost)}{" "}
+          <small>
+            {texts.of(plainMoney(run.max_cost_micros))}
+            {run.billing_pending && isFinal(run.status) ? ` · ${texts.pending}` : ""}
+          </small>
           <Meter label={texts.costMeter} used={cost} whole={run.max_cost_micros} />
         </dd>
       </div>
-      <div><dt>{facts.tokens}</dt><dd>{count(used.input)} <small>{texts.tokensIn(percent(used.cached, used.input))}</small></dd></div>
-      <div><dt>{facts.output}</dt><dd>{count(used.output)} <small>{texts.tokensOut}</small></dd></div>
-      <div><dt>{facts.calls}</dt><dd>{count(used.models)} <small>{texts.calls(used.tools)}</small></dd></div>
-      <div><dt>{facts.artifacts}</dt><dd>{artifacts.length} {artifacts.length > 0 && <small>{bytes(artifacts.reduce((sum, { size }) => sum + size, 0))}</small>}</dd></div>
+      <div>
+        <dt>{facts.tokens}</dt>
+        <dd>
+          {count(used.input)} <small>{texts.tokensIn(percent(used.cached, used.input))}</small>
+        </dd>
+      </div>
+      <div>
+        <dt>{facts.output}</dt>
+        <dd>
+          {count(used.output)} <small>{texts.tokensOut}</small>
+        </dd>
+      </div>
+      <div>
+        <dt>{facts.calls}</dt>
+        <dd>
+          {count(used.models)} <small>{texts.calls(used.tools)}</small>
+        </dd>
+      </div>
+      <div>
+        <dt>{facts.artifacts}</dt>
+        <dd>
+          {artifacts.length}{" "}
+          {artifacts.length > 0 && <small>{bytes(artifacts.reduce((sum, { size }) => sum + size, 0))}</small>}
+        </dd>
+      </div>
     </dl>
   );
 }

@@ -1,11 +1,9 @@
 // The page of a run.
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { call, type ApiError } from "../../api/client.ts";
 import { loadModels } from "../../api/models.ts";
 import { useResource } from "../../api/resource.ts";
 import { isFinal } from "../../model/events.ts";
-import { timeScale } from "../../model/scale.ts";
-import { eventsSince, isTop, nextFailure, rowsOf, spanOf } from "../../model/spans.ts";
 import { href, navigate, setQuery } from "../../router.ts";
 import { t } from "../../text/en.ts";
 import { runText } from "../../text/run.ts";
@@ -21,135 +19,20 @@ import { copyAsCurl, Definition } from "./definition.tsx";
 import { Deliveries } from "./deliveries.tsx";
 import { Events } from "./events.tsx";
 import { Files } from "./files.tsx";
-import { causeOf, Chips, EndReason, Facts, Retention, Title } from "./head.tsx";
-import { Inspector, type InspectorTab } from "./inspector.tsx";
-import { RunMap } from "./map.tsx";
+import { Chips, EndReason, Facts, Retention, Title } from "./head.tsx";
 import { readAndDelete, useRun, type RunState } from "./state.ts";
 import { Tools } from "./tools.tsx";
-import { Trace } from "./trace.tsx";
 import { Transcript } from "./transcript.tsx";
-import { filterOfQuery, select, selectedEvent, setRange, TABS, tabOfQuery, type Tab } from "./view.ts";
+import { selectedEvent, TABS, tabOfQuery, type Tab } from "./view.ts";
+import { TraceTab } from "./trace-tab.tsx";
 
-// The map of a run that works leaves room for what comes.
-const ROOM = 1.12;
 const LIVE_TICK_MS = 250;
 
 function useDefinition(state: RunState) {
   const run = state.run.value;
   const isKept = run !== undefined && !run.zero_data_retention;
-  return useResource(isKept ? state.id : "", async (signal) => (isKept ? call("GET /v1/runs/{id}/definition", { path: { id: state.id }, signal }) : undefined));
-}
-
-function StreamChip({ state }: { state: RunState }) {
-  const follow = state.follow.value;
-  const behind = state.behind.value;
-  const text = follow === "live" && behind !== undefined ? runText.behind(behind) : runText.states[follow];
-  return <span class={`chip state-${follow}`}><span class={`dot ${follow === "live" ? "pulse" : ""}`} />{text}</span>;
-}
-
-/** The trace with its map and the details of the selected step. */
-function TraceTab({ state, now, contextWindow }: { state: RunState; now: number; contextWindow: number | undefined }) {
-  const { fold } = state;
-  const version = state.version.value;
-  const isLive = !isFinal(fold.status);
-  const start = fold.start ?? now;
-  const end = isLive ? start + (now - start) * ROOM : now;
-  const filter = filterOfQuery(start);
-  const [collapsed, setCollapsed] = useState<ReadonlySet<number>>(new Set());
-  const [isFilterOpen, setFilterOpen] = useState(false);
-  const [seen, setSeen] = useState<number>();
-  const [tab, setTab] = useState<InspectorTab>("call");
-  const rows = useMemo(() => rowsOf(fold, collapsed, filter, now), [version, collapsed, location.search]);
-  const whole = useMemo(() => timeScale(fold.live ? [...fold.spans, { start: fold.live.start }] : fold.spans, start, end), [version, end]);
-  const scale = useMemo(() => (filter.range ? timeScale([], ...filter.range) : whole), [whole, filter.range?.join()]);
-  const chosen = selectedEvent();
-  const selected = chosen === undefined ? undefined : spanOf(fold, chosen);
-  // Without a choice the details are those of what happens, or of what went wrong.
-  const shown = selected ?? (isLive ? fold.spans.at(-1) : (causeOf(fold) ?? fold.spans.findLast(({ kind }) => kind === "turn")));
-  const isFollowing = isLive && seen === undefined && chosen === undefined;
-  const leave = () => setSeen((before) => before ?? state.now());
-  useEffect(() => void (chosen !== undefined && isLive && leave()), [chosen]);
-
-  const toggle = (step: number) => {
-    const next = new Set(collapsed);
-    if (!next.delete(step)) next.add(step);
-    setCollapsed(next);
-  };
-  const fold_ = (isCollapsed: boolean) => {
-    if (selected && collapsed.has(selected.step) !== isCollapsed) toggle(selected.step);
-    const turn = selected && fold.turns.get(selected.step);
-    if (isCollapsed && turn && !isTop(selected)) select(turn.id);
-  };
-  const move = (step: number) => {
-    const index = selected ? rows.indexOf(selected) : -1;
-    select(rows[Math.max(0, Math.min(rows.length - 1, index + step))]?.id);
-  };
-  const followAgain = () => {
-    select(isLive ? undefined : rows.at(-1)?.id);
-    setSeen(undefined);
-  };
-  const failure = (step: 1 | -1) => {
-    const found = nextFailure(rows, chosen, step);
-    if (found) select(found.id);
-  };
-  useKeys({
-    j: () => move(1),
-    k: () => move(-1),
-    ArrowDown: () => move(1),
-    ArrowUp: () => move(-1),
-    ArrowLeft: () => fold_(true),
-    ArrowRight: () => fold_(false),
-    Enter: () => setTab("call"),
-    g: () => select(rows[0]?.id),
-    End: followAgain,
-    f: () => setFilterOpen(!isFilterOpen),
-    "[": () => failure(-1),
-    "]": () => failure(1),
-    Escape: () => select(undefined),
-    e: () => setTab("json"),
-    l: () => void copyText(location.href),
-  });
-  const pick = (time: number) => {
-    const near = rows.filter((span) => span.start <= time && (span.end ?? now) >= time).at(-1) ?? rows.find((span) => span.start >= time);
-    if (near) select(near.id);
-  };
-  return (
-    <>
-      <RunMap
-        fold={fold}
-        scale={whole}
-        now={now}
-        isLive={isLive}
-        budget={state.run.value?.max_cost_micros ?? 0}
-        window={contextWindow}
-        selected={selected}
-        range={filter.range}
-        onRange={(range) => setRange(range, start)}
-        onPick={pick}
-      />
-      <div class="split">
-        <Trace
-          fold={fold}
-          rows={rows}
-          now={now}
-          scale={scale}
-          filter={filter}
-          selected={selected}
-          collapsed={collapsed}
-          onToggle={toggle}
-          isFilterOpen={isFilterOpen}
-          onFilter={() => setFilterOpen(!isFilterOpen)}
-          isFollowing={isFollowing}
-          onScrollAway={leave}
-          onFollow={followAgain}
-          newEvents={isLive && seen !== undefined ? eventsSince(fold, seen) : 0}
-          onZoom={selected && selected.end !== selected.start ? () => setRange([selected.start, selected.end ?? now], start) : undefined}
-          onWhole={filter.range ? () => setRange(undefined, start) : undefined}
-          chip={<StreamChip state={state} />}
-        />
-        <Inspector span={shown} isChosen={selected !== undefined} fold={fold} now={now} tab={tab} onTab={setTab} />
-      </div>
-    </>
+  return useResource(isKept ? state.id : "", async (signal) =>
+    isKept ? call("GET /v1/runs/{id}/definition", { path: { id: state.id }, signal }) : undefined,
   );
 }
 
@@ -196,7 +79,17 @@ export function RunPage({ id = "" }: { id?: string }) {
     return (
       <main class="main-inner">
         <Bar title={runText.title} parent={runsPlace} />
-        <div class="page">{error?.status === 404 ? <Empty isPage icon="search" title={runText.notFound}><ButtonLink to="/runs">{t.common.toRuns}</ButtonLink></Empty> : error ? <ErrorBox error={error} retry={() => window.location.reload()} /> : <Skeleton rows={10} />}</div>
+        <div class="page">
+          {error?.status === 404 ? (
+            <Empty isPage icon="search" title={runText.notFound}>
+              <ButtonLink to="/runs">{t.common.toRuns}</ButtonLink>
+            </Empty>
+          ) : error ? (
+            <ErrorBox error={error} retry={() => window.location.reload()} />
+          ) : (
+            <Skeleton rows={10} />
+          )}
+        </div>
       </main>
     );
   }
@@ -207,22 +100,43 @@ export function RunPage({ id = "" }: { id?: string }) {
   const output = isKept ? (run.output ?? fold.output) : answer;
   const artifacts = run.artifacts ?? fold.spans.flatMap(({ event }) => (event.type === "artifact" ? [event.data] : []));
   const hasEvents = isKept || fold.events.length > 0 || !isDone;
-  const tabs = TABS.filter((tab) => tab === "answer" || (tab === "trace" || tab === "transcript" || tab === "events" || tab === "tools" ? hasEvents : isKept));
+  const tabs = TABS.filter(
+    (tab) =>
+      tab === "answer" ||
+      (tab === "trace" || tab === "transcript" || tab === "events" || tab === "tools" ? hasEvents : isKept),
+  );
   const first: Tab = isDone && (shown.status === "succeeded" || !hasEvents) ? "answer" : "trace";
   const chosen = tabOfQuery();
   const tab = chosen && tabs.includes(chosen) ? chosen : selectedEvent() !== undefined && hasEvents ? "trace" : first;
-  const counts: Partial<Record<Tab, number>> = { events: fold.events.length, files: artifacts.length + (request?.files?.length ?? 0) };
-  const model = run.model ?? fold.spans.map(({ event }) => (event.type === "model_call" ? event.data.model : undefined)).find(Boolean);
+  const counts: Partial<Record<Tab, number>> = {
+    events: fold.events.length,
+    files: artifacts.length + (request?.files?.length ?? 0),
+  };
+  const model =
+    run.model ??
+    fold.spans.map(({ event }) => (event.type === "model_call" ? event.data.model : undefined)).find(Boolean);
   const contextWindow = models.data.value?.models.find((one) => one.id === model)?.context_window;
   const now = state.now();
   const fallback = request?.description ?? request?.prompt?.trim().split("\n", 1)[0]?.slice(0, 120);
   return (
     <main class={`main-inner run tab-${tab}`}>
       <Bar title={run.workflow ?? run.title ?? t.runs.adHoc} parent={runsPlace}>
-        <Button icon="compare" class="wide" keys="C" onClick={compare}>{runText.actions.compare}</Button>
-        {isKept && <Button icon="replay" class={isDone ? "" : "wide"} keys="R" onClick={replay}>{runText.actions.replay}</Button>}
-        {!isDone && <Button icon="stop" kind="danger" onClick={cancel}>{runText.actions.cancel}</Button>}
-        <Menu label={t.common.moreActions} items={more}><Icon name="more" /></Menu>
+        <Button icon="compare" class="wide" keys="C" onClick={compare}>
+          {runText.actions.compare}
+        </Button>
+        {isKept && (
+          <Button icon="replay" class={isDone ? "" : "wide"} keys="R" onClick={replay}>
+            {runText.actions.replay}
+          </Button>
+        )}
+        {!isDone && (
+          <Button icon="stop" kind="danger" onClick={cancel}>
+            {runText.actions.cancel}
+          </Button>
+        )}
+        <Menu label={t.common.moreActions} items={more}>
+          <Icon name="more" />
+        </Menu>
       </Bar>
       <header class="head">
         <Title run={shown} fallback={fallback} />
@@ -246,7 +160,8 @@ export function RunPage({ id = "" }: { id?: string }) {
       <nav class="tabs run-tabs" aria-label={runText.tabsLabel}>
         {tabs.map((one) => (
           <a key={one} href={href(`/runs/${id}?tab=${one}`)} aria-current={one === tab ? "page" : undefined}>
-            {runText.tabs[one]}{counts[one] ? <span class="n">{counts[one].toLocaleString("en-US")}</span> : null}
+            {runText.tabs[one]}
+            {counts[one] ? <span class="n">{counts[one].toLocaleString("en-US")}</span> : null}
           </a>
         ))}
       </nav>

@@ -15,26 +15,56 @@ import { select } from "./view.ts";
 const texts = runText.inspector;
 export type InspectorTab = "call" | "output" | "json";
 
-const Part = ({ title, actions, children }: { title: string; actions?: ComponentChildren; children: ComponentChildren }) => (
+const Part = ({
+  title,
+  actions,
+  children,
+}: {
+  title: string;
+  actions?: ComponentChildren;
+  children: ComponentChildren;
+}) => (
   <section>
-    <h2>{title}<span class="gap" />{actions}</h2>
+    <h2>
+      {title}
+      <span class="gap" />
+      {actions}
+    </h2>
     {children}
   </section>
 );
 
 const Pairs = ({ pairs }: { pairs: [string, ComponentChildren][] }) => (
-  <dl class="kv">{pairs.map(([name, value]) => <><dt>{name}</dt><dd>{value}</dd></>)}</dl>
+  <dl class="kv">
+    {pairs.map(([name, value]) => (
+      <>
+        <dt>{name}</dt>
+        <dd>{value}</dd>
+      </>
+    ))}
+  </dl>
 );
 
 /** The arguments of a call: a command as a command, everything else as JSON. */
 function Arguments({ span: { event } }: { span: Span }) {
   if (event.type !== "tool_start") return null;
   const { command, ...rest } = event.data.arguments;
-  if (typeof command !== "string") return <Part title={texts.arguments}><Json value={event.data.arguments} label={texts.arguments} /></Part>;
+  if (typeof command !== "string")
+    return (
+      <Part title={texts.arguments}>
+        <Json value={event.data.arguments} label={texts.arguments} />
+      </Part>
+    );
   return (
     <>
-      <Part title={texts.command} actions={<CopyButton text={() => command} />}><Code text={command} label={texts.command} /></Part>
-      {Object.keys(rest).length > 0 && <Part title={texts.arguments}><Json value={rest} label={texts.arguments} /></Part>}
+      <Part title={texts.command} actions={<CopyButton text={() => command} />}>
+        <Code text={command} label={texts.command} />
+      </Part>
+      {Object.keys(rest).length > 0 && (
+        <Part title={texts.arguments}>
+          <Json value={rest} label={texts.arguments} />
+        </Part>
+      )}
     </>
   );
 }
@@ -44,10 +74,16 @@ function Output({ span, fold }: { span: Span; fold: Fold }) {
   if (event.type !== "tool_start" && !toolEnd) return null;
   const output = toolEnd?.data.output ?? (event.type === "tool_start" ? fold.outputs.get(event.data.id) : "") ?? "";
   const whole = toolEnd?.data.output_bytes ?? output.length;
-  const title = output ? `${texts.output} · ${texts.outputOf(bytes(new TextEncoder().encode(output).length), bytes(whole))}` : texts.output;
+  const title = output
+    ? `${texts.output} · ${texts.outputOf(bytes(new TextEncoder().encode(output).length), bytes(whole))}`
+    : texts.output;
   return (
     <Part title={title} actions={output && <CopyButton text={() => output} />}>
-      {output ? <Code text={output} label={texts.output} /> : <p class="dim">{span.end === undefined ? texts.stillRunning : texts.noOutput}</p>}
+      {output ? (
+        <Code text={output} label={texts.output} />
+      ) : (
+        <p class="dim">{span.end === undefined ? texts.stillRunning : texts.noOutput}</p>
+      )}
     </Part>
   );
 }
@@ -58,7 +94,12 @@ function Requests({ span }: { span: Span }) {
       <Pairs
         pairs={[
           [texts.connection, data.connection],
-          [texts.request, <span class="mono">{data.method} {data.path}</span>],
+          [
+            texts.request,
+            <span class="mono">
+              {data.method} {data.path}
+            </span>,
+          ],
           [texts.answered, data.status ?? texts.noAnswer],
           [texts.bytes, bytes(data.bytes)],
           [texts.took, duration(data.duration_ms)],
@@ -75,8 +116,16 @@ function Turn({ span }: { span: Span }) {
   const read = data.input_tokens + data.cache_read_tokens + data.cache_write_tokens;
   return (
     <>
-      {span.text && <Part title={texts.text} actions={<CopyButton text={() => span.text!} />}><AgentText text={span.text} /></Part>}
-      {span.thinking && <Part title={texts.thinking}><AgentText text={span.thinking} /></Part>}
+      {span.text && (
+        <Part title={texts.text} actions={<CopyButton text={() => span.text!} />}>
+          <AgentText text={span.text} />
+        </Part>
+      )}
+      {span.thinking && (
+        <Part title={texts.thinking}>
+          <AgentText text={span.thinking} />
+        </Part>
+      )}
       <Part title={texts.tokens}>
         <Pairs
           pairs={[
@@ -94,7 +143,11 @@ function Turn({ span }: { span: Span }) {
 
 function Meaning({ span: { event, kind } }: { span: Span }) {
   const means = runText.notes[event.type]?.means;
-  return means && (kind === "note" || kind === "retry") ? <Part title={texts.means}><p>{means}</p></Part> : null;
+  return means && (kind === "note" || kind === "retry") ? (
+    <Part title={texts.means}>
+      <p>{means}</p>
+    </Part>
+  ) : null;
 }
 
 /** Exit status of a command, as its output says. */
@@ -103,12 +156,35 @@ const exitOf = ({ toolEnd }: Span) => /^\[the command exited with status (\d+)\]
 function State({ span }: { span: Span }) {
   const call = span.calls?.at(-1)?.data;
   const exit = exitOf(span);
-  if (exit !== undefined) return <Badge look={exit === "0" ? "ok" : "bad"} icon={exit === "0" ? "check" : "cross"}>{runText.exit(exit)}</Badge>;
-  if (call?.status) return <Badge look={call.status < 400 ? "ok" : "bad"} icon={call.status < 400 ? "check" : "cross"}>{call.status}</Badge>;
-  if (span.isFailed) return <Badge look="bad" icon="cross">{runText.error}</Badge>;
+  if (exit !== undefined)
+    return (
+      <Badge look={exit === "0" ? "ok" : "bad"} icon={exit === "0" ? "check" : "cross"}>
+        {runText.exit(exit)}
+      </Badge>
+    );
+  if (call?.status)
+    return (
+      <Badge look={call.status < 400 ? "ok" : "bad"} icon={call.status < 400 ? "check" : "cross"}>
+        {call.status}
+      </Badge>
+    );
+  if (span.isFailed)
+    return (
+      <Badge look="bad" icon="cross">
+        {runText.error}
+      </Badge>
+    );
   if (span.end === undefined) return <Badge look="live">{runText.trace.running}</Badge>;
   if (span.kind !== "tool" && span.kind !== "connection") return null;
-  return span.toolEnd ? <Badge look="ok" icon="check">{runText.ok}</Badge> : <Badge look="warn" icon="warning">{runText.noResult}</Badge>;
+  return span.toolEnd ? (
+    <Badge look="ok" icon="check">
+      {runText.ok}
+    </Badge>
+  ) : (
+    <Badge look="warn" icon="warning">
+      {runText.noResult}
+    </Badge>
+  );
 }
 
 interface InspectorProps {
@@ -122,7 +198,12 @@ interface InspectorProps {
 }
 
 export function Inspector({ span, isChosen, fold, now, tab, onTab }: InspectorProps) {
-  if (!span) return <aside class="insp idle" aria-label={texts.label}><p class="none dim">{texts.select}</p></aside>;
+  if (!span)
+    return (
+      <aside class="insp idle" aria-label={texts.label}>
+        <p class="none dim">{texts.select}</p>
+      </aside>
+    );
   const { name } = labelOf(span);
   const start = fold.start ?? span.start;
   const whole = Math.max(1, now - start);
@@ -140,11 +221,16 @@ export function Inspector({ span, isChosen, fold, now, tab, onTab }: InspectorPr
       </header>
       <div class="tabs" role="tablist">
         {(Object.keys(texts.tabs) as InspectorTab[]).map((one) => (
-          <button key={one} type="button" role="tab" aria-selected={one === tab} onClick={() => onTab(one)}>{texts.tabs[one]}</button>
+          <button key={one} type="button" role="tab" aria-selected={one === tab} onClick={() => onTab(one)}>
+            {texts.tabs[one]}
+          </button>
         ))}
       </div>
       <div class="body" key={span.id} tabIndex={0} role="tabpanel" aria-label={texts.tabs[tab]}>
-        {tab === "json" && [span.event, ...(span.calls ?? []), ...(span.toolEnd ? [span.toolEnd] : [])].map((event) => <Json key={event.id} value={event} label={event.type} />)}
+        {tab === "json" &&
+          [span.event, ...(span.calls ?? []), ...(span.toolEnd ? [span.toolEnd] : [])].map((event) => (
+            <Json key={event.id} value={event} label={event.type} />
+          ))}
         {tab === "output" && (span.kind === "turn" ? <Turn span={span} /> : <Output span={span} fold={fold} />)}
         {tab === "call" && (
           <>
@@ -157,14 +243,43 @@ export function Inspector({ span, isChosen, fold, now, tab, onTab }: InspectorPr
             <Part title={texts.timing}>
               <Pairs
                 pairs={[
-                  [texts.started, <>{clock(span.start)} <span class="dim">+{duration(span.start - start)}</span></>],
-                  ...(span.end === span.start ? [] : [[texts.took, <>{duration(lengthOf(span, now))} <span class="dim">· {texts.share(percent(lengthOf(span, now), whole))}</span></>] as [string, ComponentChildren]]),
-                  ...(turn && turn !== span ? [[texts.askedBy, <button type="button" class="as-link" onClick={() => select(turn.id)}>{runText.trace.turn(span.step)}</button>] as [string, ComponentChildren]] : []),
+                  [
+                    texts.started,
+                    <>
+                      {clock(span.start)} <span class="dim">+{duration(span.start - start)}</span>
+                    </>,
+                  ],
+                  ...(span.end === span.start
+                    ? []
+                    : [
+                        [
+                          texts.took,
+                          <>
+                            {duration(lengthOf(span, now))}{" "}
+                            <span class="dim">· {texts.share(percent(lengthOf(span, now), whole))}</span>
+                          </>,
+                        ] as [string, ComponentChildren],
+                      ]),
+                  ...(turn && turn !== span
+                    ? [
+                        [
+                          texts.askedBy,
+                          <button type="button" class="as-link" onClick={() => select(turn.id)}>
+                            {runText.trace.turn(span.step)}
+                          </button>,
+                        ] as [string, ComponentChildren],
+                      ]
+                    : []),
                 ]}
               />
             </Part>
             <Part title={texts.cost}>
-              <Pairs pairs={[[texts.thisStep, money(span.costMicros)], [texts.soFar, money(span.costSoFar)]]} />
+              <Pairs
+                pairs={[
+                  [texts.thisStep, money(span.costMicros)],
+                  [texts.soFar, money(span.costSoFar)],
+                ]}
+              />
             </Part>
           </>
         )}

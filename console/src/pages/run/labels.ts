@@ -15,14 +15,34 @@ export interface Label {
   detail: string;
 }
 
-const ICONS: Record<Span["kind"], IconName> = { queue: "node", turn: "model", tool: "tool", connection: "plug", retry: "replay", artifact: "file", note: "note" };
+const ICONS: Record<Span["kind"], IconName> = {
+  queue: "node",
+  turn: "model",
+  tool: "tool",
+  connection: "plug",
+  retry: "replay",
+  artifact: "file",
+  note: "note",
+};
 
 /** Colour of a kind. Kinds without one are drawn as a line. */
-export const COLOURS: Partial<Record<Span["kind"], string>> = { turn: "var(--span-model)", tool: "var(--span-tool)", connection: "var(--span-conn)", retry: "var(--span-retry)" };
+export const COLOURS: Partial<Record<Span["kind"], string>> = {
+  turn: "var(--span-model)",
+  tool: "var(--span-tool)",
+  connection: "var(--span-conn)",
+  retry: "var(--span-retry)",
+};
 
 export const iconOf = ({ kind, isFailed }: Span): IconName => (kind === "note" && isFailed ? "warning" : ICONS[kind]);
 
-const firstLine = (text: string) => visible(text.trim().split("\n", 1)[0]!.replace(/[*_`#>]/g, "").slice(0, 200));
+const firstLine = (text: string) =>
+  visible(
+    text
+      .trim()
+      .split("\n", 1)[0]!
+      .replace(/[*_`#>]/g, "")
+      .slice(0, 200),
+  );
 
 /** What a note says beyond its name. */
 function noteDetail({ event }: Span): string {
@@ -52,7 +72,11 @@ function connectionLabel(span: Span): Label {
   const call = span.calls?.at(-1)?.data;
   const name = toolOf(span) ?? "";
   if (!call) return { name, code: summaryOf(span), detail: "" };
-  return { name, code: visible(`${call.method} ${call.path}`), detail: `${call.status ?? runText.inspector.noAnswer} · ${bytes(call.bytes)}` };
+  return {
+    name,
+    code: visible(`${call.method} ${call.path}`),
+    detail: `${call.status ?? runText.inspector.noAnswer} · ${bytes(call.bytes)}`,
+  };
 }
 
 export function labelOf(span: Span): Label {
@@ -61,7 +85,8 @@ export function labelOf(span: Span): Label {
     case "turn":
       return { name: runText.trace.turn(step), code: "", detail: span.text ? `· ${firstLine(span.text)}` : "" };
     case "queue": {
-      const detail = event.type === "worker_started" ? `· ${runText.trace.sandbox(event.data.runtime, event.data.shell)}` : "";
+      const detail =
+        event.type === "worker_started" ? `· ${runText.trace.sandbox(event.data.runtime, event.data.shell)}` : "";
       return { name: span.end === undefined ? runText.trace.queued : runText.trace.started, code: "", detail };
     }
     case "tool":
@@ -70,12 +95,19 @@ export function labelOf(span: Span): Label {
       return connectionLabel(span);
     case "retry":
       if (event.type !== "retry") break;
-      return { name: runText.trace.retry(event.data.what), code: "", detail: `· ${runText.trace.waits(visible(event.data.reason), duration(event.data.delay_ms))}` };
+      return {
+        name: runText.trace.retry(event.data.what),
+        code: "",
+        detail: `· ${runText.trace.waits(visible(event.data.reason), duration(event.data.delay_ms))}`,
+      };
     case "artifact":
       if (event.type !== "artifact") break;
       return { name: runText.trace.artifact, code: visible(event.data.path), detail: bytes(event.data.size) };
   }
-  const name = event.type === "status" ? (t.status[event.data.status] ?? event.data.status) : (runText.notes[event.type]?.name ?? event.type);
+  const name =
+    event.type === "status"
+      ? (t.status[event.data.status] ?? event.data.status)
+      : (runText.notes[event.type]?.name ?? event.type);
   const detail = noteDetail(span);
   return { name, code: "", detail: detail && `· ${visible(detail)}` };
 }

@@ -27,7 +27,8 @@ const RIGHT = 12;
 const LANE = 14;
 const CURVE = 44;
 const DRAGGED = 5;
-const name = (lane: Lane) => (lane.kind === "turn" ? runText.map.model : lane.kind === "tool" ? runText.map.tools : lane.name);
+const name = (lane: Lane) =>
+  lane.kind === "turn" ? runText.map.model : lane.kind === "tool" ? runText.map.tools : lane.name;
 
 /** The bars of one kind as one path. Bars within one pixel are one bar, so a long run has few of them. */
 function barsOf(spans: Span[], x: (time: number) => number, y: number, now: number): string {
@@ -67,7 +68,10 @@ function lineOf(points: Point[], x: (time: number) => number, y: (value: number)
 
 /** Mark of a stretch that is left out. */
 function zigzag(x: number, bottom: number): string {
-  const points = Array.from({ length: Math.ceil(bottom / 6) }, (_, index) => `${(x + (index % 2 ? 2.5 : -2.5)).toFixed(1)} ${6 + index * 6}`);
+  const points = Array.from(
+    { length: Math.ceil(bottom / 6) },
+    (_, index) => `${(x + (index % 2 ? 2.5 : -2.5)).toFixed(1)} ${6 + index * 6}`,
+  );
   return `M${points.join("L")}`;
 }
 
@@ -85,7 +89,12 @@ function useWidth() {
 export function RunMap(props: MapProps) {
   const { ref, width } = useWidth();
   const { fold, now } = props;
-  const label = runText.map.label(fold.modelCalls, fold.toolCalls, money(fold.costMicros), duration(now - (fold.start ?? now)));
+  const label = runText.map.label(
+    fold.modelCalls,
+    fold.toolCalls,
+    money(fold.costMicros),
+    duration(now - (fold.start ?? now)),
+  );
   return (
     <figure class="map" ref={ref}>
       {width > 0 && <Drawing {...props} width={width} label={label} />}
@@ -93,7 +102,20 @@ export function RunMap(props: MapProps) {
   );
 }
 
-function Drawing({ fold, scale, now, isLive, budget, window, selected, range, onRange, onPick, width, label }: MapProps & { width: number; label: string }) {
+function Drawing({
+  fold,
+  scale,
+  now,
+  isLive,
+  budget,
+  window,
+  selected,
+  range,
+  onRange,
+  onPick,
+  width,
+  label,
+}: MapProps & { width: number; label: string }) {
   const [drag, setDrag] = useState<[number, number]>();
   const left = width < 500 ? LEFT_NARROW : LEFT;
   const lanes = lanesOf(fold, width < 500 ? 1 : 2);
@@ -113,7 +135,8 @@ function Drawing({ fold, scale, now, isLive, budget, window, selected, range, on
   const cost = lineOf([start, ...fold.cost], x, costY, end);
   const marked = drag ?? (range ? [x(range[0]), x(range[1])] : selected && [x(selected.start), x(selected.end ?? now)]);
 
-  const placeOf = (event: PointerEvent) => event.clientX - (event.currentTarget as Element).getBoundingClientRect().left;
+  const placeOf = (event: PointerEvent) =>
+    event.clientX - (event.currentTarget as Element).getBoundingClientRect().left;
   const onUp = () => {
     if (!drag) return;
     const [from, to] = [Math.min(...drag), Math.max(...drag)];
@@ -146,7 +169,9 @@ function Drawing({ fold, scale, now, isLive, budget, window, selected, range, on
         return (
           <g key={ms}>
             <line x1={at} x2={at} y1={6} y2={bottom + 2} class="grid" />
-            <text x={Math.min(at, width - 4)} y={bottom + 13} text-anchor={at > width - 24 ? "end" : "middle"}>{ms ? duration(ms).replace(".0 ", " ") : "0 s"}</text>
+            <text x={Math.min(at, width - 4)} y={bottom + 13} text-anchor={at > width - 24 ? "end" : "middle"}>
+              {ms ? duration(ms).replace(".0 ", " ") : "0 s"}
+            </text>
           </g>
         );
       })}
@@ -162,18 +187,35 @@ function Drawing({ fold, scale, now, isLive, budget, window, selected, range, on
         const bars = retries.length ? lane.spans.filter(({ kind }) => kind !== "retry") : lane.spans;
         return (
           <g key={lane.kind + lane.name}>
-            <text x={10} y={y + 8.5}>{name(lane).slice(0, left < LEFT ? 7 : 9)}</text>
+            <text x={10} y={y + 8.5}>
+              {name(lane).slice(0, left < LEFT ? 7 : 9)}
+            </text>
             <path d={barsOf(bars, x, y, now)} class="bars" fill={COLOURS[lane.kind]} stroke={COLOURS[lane.kind]} />
-            {retries.length > 0 && <path d={barsOf(retries, x, y, now)} class="bars" fill={COLOURS.retry} stroke={COLOURS.retry} />}
+            {retries.length > 0 && (
+              <path d={barsOf(retries, x, y, now)} class="bars" fill={COLOURS.retry} stroke={COLOURS.retry} />
+            )}
           </g>
         );
       })}
-      {fold.live && <rect x={x(fold.live.start)} y={11} width={Math.max(2, end - x(fold.live.start))} height={9} fill={COLOURS.turn} opacity=".7" />}
-      <text x={10} y={bottom - 12}>{runText.map.cost}</text>
+      {fold.live && (
+        <rect
+          x={x(fold.live.start)}
+          y={11}
+          width={Math.max(2, end - x(fold.live.start))}
+          height={9}
+          fill={COLOURS.turn}
+          opacity=".7"
+        />
+      )}
+      <text x={10} y={bottom - 12}>
+        {runText.map.cost}
+      </text>
       {hasBudget && (
         <>
           <line x1={left} x2={width - RIGHT} y1={costY(budget)} y2={costY(budget)} class="limit" />
-          <text x={left + 6} y={costY(budget) + 12} class="limit">{runText.map.budget(plainMoney(budget))}</text>
+          <text x={left + 6} y={costY(budget) + 12} class="limit">
+            {runText.map.budget(plainMoney(budget))}
+          </text>
         </>
       )}
       {cost && <path d={`${cost}V${bottom}H${x(start.at)}z`} fill="url(#cost-fill)" />}
@@ -182,13 +224,28 @@ function Drawing({ fold, scale, now, isLive, budget, window, selected, range, on
         <g class="context">
           <title>{`${runText.map.context} ${count(most)}${window ? `, ${runText.map.window(count(window))}` : ""}`}</title>
           <path d={lineOf(fold.context, x, contextY, x(fold.context.at(-1)!.at))} />
-          {fold.compactions.map((at) => <path key={at} d={`M${x(at) - 3} ${bottom - CURVE + 4}h6l-3 5z`} class="compaction"><title>{runText.map.compaction}</title></path>)}
-          <text x={10} y={bottom}>{runText.map.context}</text>
+          {fold.compactions.map((at) => (
+            <path key={at} d={`M${x(at) - 3} ${bottom - CURVE + 4}h6l-3 5z`} class="compaction">
+              <title>{runText.map.compaction}</title>
+            </path>
+          ))}
+          <text x={10} y={bottom}>
+            {runText.map.context}
+          </text>
         </g>
       )}
       {isLive && <line x1={end} x2={end} y1={4} y2={bottom + 2} class="now" />}
       {isLive && <circle cx={end} cy={costY(fold.costMicros)} r={3.5} class="now" />}
-      {marked && <rect x={Math.min(...marked)} y={5} width={Math.max(2, Math.abs(marked[1]! - marked[0]!))} height={bottom - 3} rx={3} class="brush" />}
+      {marked && (
+        <rect
+          x={Math.min(...marked)}
+          y={5}
+          width={Math.max(2, Math.abs(marked[1]! - marked[0]!))}
+          height={bottom - 3}
+          rx={3}
+          class="brush"
+        />
+      )}
     </svg>
   );
 }

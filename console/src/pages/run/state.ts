@@ -32,7 +32,8 @@ const PLAUSIBLE_MS = 10_000;
  * Reads a run without its answer. The first read of a final run with zero data retention that has the answer deletes it, so
  * nothing but `readAndDelete` may ask for the answer. Other runs bring theirs with their events.
  */
-export const readRun = (id: string, signal?: AbortSignal) => call("GET /v1/runs/{id}", { path: { id }, query: { output: false }, ...(signal && { signal }) });
+export const readRun = (id: string, signal?: AbortSignal) =>
+  call("GET /v1/runs/{id}", { path: { id }, query: { output: false }, ...(signal && { signal }) });
 
 /** Reads the answer of a run with zero data retention, which deletes it. */
 export const readAndDelete = (id: string) => call("GET /v1/runs/{id}", { path: { id } });

@@ -11,7 +11,12 @@ const texts = runText.tools;
 export function Tools({ fold, now }: { fold: Fold; now: number }) {
   const figures = toolFigures(fold, now);
   const { columns } = texts;
-  if (figures.length === 0) return <div class="page"><p class="none dim">{texts.none}</p></div>;
+  if (figures.length === 0)
+    return (
+      <div class="page">
+        <p class="none dim">{texts.none}</p>
+      </div>
+    );
   return (
     <div class="page">
       <section class="card scroll">
@@ -19,15 +24,33 @@ export function Tools({ fold, now }: { fold: Fold; now: number }) {
           <thead>
             <tr>
               <th scope="col">{columns.tool}</th>
-              {[columns.calls, columns.failures, columns.median, columns.longest, columns.total, columns.bytes, columns.cost].map((name, index) => <th key={name} scope="col" class={index < 2 || index === 4 ? "r" : "r opt"}>{name}</th>)}
+              {[
+                columns.calls,
+                columns.failures,
+                columns.median,
+                columns.longest,
+                columns.total,
+                columns.bytes,
+                columns.cost,
+              ].map((name, index) => (
+                <th key={name} scope="col" class={index < 2 || index === 4 ? "r" : "r opt"}>
+                  {name}
+                </th>
+              ))}
             </tr>
           </thead>
           <tbody>
             {figures.map((one) => (
               <tr key={one.tool}>
                 <td>
-                  <button type="button" class="as-link tool-name" title={texts.show(one.tool)} onClick={() => setQuery({ tab: "trace", tool: one.tool }, { replace: false })}>
-                    <i class={one.kind} />{one.tool}
+                  <button
+                    type="button"
+                    class="as-link tool-name"
+                    title={texts.show(one.tool)}
+                    onClick={() => setQuery({ tab: "trace", tool: one.tool }, { replace: false })}
+                  >
+                    <i class={one.kind} />
+                    {one.tool}
                   </button>
                 </td>
                 <td class="r">{one.calls}</td>

@@ -48,11 +48,28 @@ function Row({ span, index, now, scale, isLive, isSelected, isCollapsed, hasCall
   const isPoint = span.end === span.start;
   const left = scale.at(span.start);
   const width = scale.at(span.end ?? now) - left;
-  const look = span.kind === "queue" ? "q" : span.kind === "retry" ? "retry" : span.end === undefined ? "go" : isPoint ? "point" : "";
+  const look =
+    span.kind === "queue"
+      ? "q"
+      : span.kind === "retry"
+        ? "retry"
+        : span.end === undefined
+          ? "go"
+          : isPoint
+            ? "point"
+            : "";
   const isTurn = span.kind === "turn";
   return (
-    <div class={`row ${isTurn ? "turn" : isTop(span) ? "" : "step"} ${span.isFailed || span.kind === "retry" ? "bad" : ""}`} role="row" aria-rowindex={index + 1} aria-selected={isSelected} onClick={() => select(span.id)}>
-      <span class="id" role="cell">{span.id}</span>
+    <div
+      class={`row ${isTurn ? "turn" : isTop(span) ? "" : "step"} ${span.isFailed || span.kind === "retry" ? "bad" : ""}`}
+      role="row"
+      aria-rowindex={index + 1}
+      aria-selected={isSelected}
+      onClick={() => select(span.id)}
+    >
+      <span class="id" role="cell">
+        {span.id}
+      </span>
       <span class="what" role="cell">
         {isTurn && hasCalls ? (
           <button
@@ -76,11 +93,22 @@ function Row({ span, index, now, scale, isLive, isSelected, isCollapsed, hasCall
         </span>
         {span.isFailed && <span class="vh">{runText.error}</span>}
       </span>
-      <span class="d" role="cell">{isPoint ? "" : duration(lengthOf(span, now))}</span>
-      <span class="c" role="cell">{span.costMicros ? money(span.costMicros) : ""}</span>
+      <span class="d" role="cell">
+        {isPoint ? "" : duration(lengthOf(span, now))}
+      </span>
+      <span class="c" role="cell">
+        {span.costMicros ? money(span.costMicros) : ""}
+      </span>
       <span class="wf" role="cell" aria-hidden="true">
         {isLive && <span class="now" style={{ left: `${scale.at(now) * 100}%` }} />}
-        <i class={look} style={{ left: `${left * 100}%`, width: `${Math.max(0, width) * 100}%`, background: look ? undefined : COLOURS[span.kind] }} />
+        <i
+          class={look}
+          style={{
+            left: `${left * 100}%`,
+            width: `${Math.max(0, width) * 100}%`,
+            background: look ? undefined : COLOURS[span.kind],
+          }}
+        />
       </span>
     </div>
   );
@@ -98,16 +126,45 @@ function FilterRow({ filter, shown, all }: { filter: TraceFilter; shown: number;
     <div class="tools filter-row">
       <label class="field">
         <Icon name="search" />
-        <input type="search" aria-label={texts.filterText} placeholder={texts.filterText} value={filter.text} autoFocus onInput={(event) => setQuery({ find: event.currentTarget.value || undefined })} />
+        <input
+          type="search"
+          aria-label={texts.filterText}
+          placeholder={texts.filterText}
+          value={filter.text}
+          autoFocus
+          onInput={(event) => setQuery({ find: event.currentTarget.value || undefined })}
+        />
       </label>
       {KINDS.map((kind) => {
         const isOn = filter.kinds.includes(kind);
-        return <Toggle key={kind} isOn={isOn} onChange={() => setKinds(isOn ? filter.kinds.filter((one) => one !== kind) : [...filter.kinds, kind])}>{texts.kinds[kind as keyof typeof texts.kinds]}</Toggle>;
+        return (
+          <Toggle
+            key={kind}
+            isOn={isOn}
+            onChange={() => setKinds(isOn ? filter.kinds.filter((one) => one !== kind) : [...filter.kinds, kind])}
+          >
+            {texts.kinds[kind as keyof typeof texts.kinds]}
+          </Toggle>
+        );
       })}
-      <Toggle isOn={filter.failedOnly} icon="warning" onChange={(isOn) => setQuery({ failures: isOn ? "" : undefined })}>{texts.failedOnly}</Toggle>
-      {filter.tool !== undefined && <Toggle isOn onChange={() => setQuery({ tool: undefined })}>{filter.tool}</Toggle>}
+      <Toggle
+        isOn={filter.failedOnly}
+        icon="warning"
+        onChange={(isOn) => setQuery({ failures: isOn ? "" : undefined })}
+      >
+        {texts.failedOnly}
+      </Toggle>
+      {filter.tool !== undefined && (
+        <Toggle isOn onChange={() => setQuery({ tool: undefined })}>
+          {filter.tool}
+        </Toggle>
+      )}
       <span class="num">{texts.shown(shown, all)}</span>
-      {isFiltered(filter) && <Button kind="ghost" icon="cross" onClick={clearFilter}>{texts.clear}</Button>}
+      {isFiltered(filter) && (
+        <Button kind="ghost" icon="cross" onClick={clearFilter}>
+          {texts.clear}
+        </Button>
+      )}
     </div>
   );
 }
@@ -142,17 +199,38 @@ export function Trace(props: TraceProps) {
     <section class="trace" aria-label={runText.tabs.trace}>
       <div class="tools">
         <span class="legend" aria-hidden="true">
-          <span><i class="model" />{texts.legend.model}</span>
-          <span><i class="tool" />{texts.legend.tool}</span>
-          <span><i class="connection" />{texts.legend.connection}</span>
+          <span>
+            <i class="model" />
+            {texts.legend.model}
+          </span>
+          <span>
+            <i class="tool" />
+            {texts.legend.tool}
+          </span>
+          <span>
+            <i class="connection" />
+            {texts.legend.connection}
+          </span>
         </span>
         <span class="gap" />
-        {props.onZoom && <Button kind="ghost" class="small" onClick={props.onZoom}>{runText.map.zoom}</Button>}
-        {props.onWhole && <Button kind="ghost" class="small" onClick={props.onWhole}>{runText.map.whole}</Button>}
+        {props.onZoom && (
+          <Button kind="ghost" class="small" onClick={props.onZoom}>
+            {runText.map.zoom}
+          </Button>
+        )}
+        {props.onWhole && (
+          <Button kind="ghost" class="small" onClick={props.onWhole}>
+            {runText.map.whole}
+          </Button>
+        )}
         {props.chip}
-        <Button kind="ghost" class="small" icon="filter" keys="F" aria-expanded={isFilterOpen} onClick={props.onFilter}>{texts.filter}</Button>
+        <Button kind="ghost" class="small" icon="filter" keys="F" aria-expanded={isFilterOpen} onClick={props.onFilter}>
+          {texts.filter}
+        </Button>
       </div>
-      {(isFilterOpen || isFiltered(filter)) && <FilterRow filter={filter} shown={rows.length} all={fold.spans.length} />}
+      {(isFilterOpen || isFiltered(filter)) && (
+        <FilterRow filter={filter} shown={rows.length} all={fold.spans.length} />
+      )}
       <Rows
         rows={rows}
         rowHeight={isPhone ? ROW_PHONE : ROW}
@@ -178,12 +256,22 @@ export function Trace(props: TraceProps) {
         {rows.length === 0 && <p class="none dim">{fold.spans.length ? texts.none : texts.empty}</p>}
         {live && !isFiltered(filter) && (
           <div class="live-turn">
-            <p class="what"><span class="fold" /><span class="glyph" style={{ background: COLOURS.turn }}><Icon name="model" /></span><b>{texts.turn(live.step)}</b> <span class="dim">· {live.text ? texts.writing : texts.calling}</span></p>
+            <p class="what">
+              <span class="fold" />
+              <span class="glyph" style={{ background: COLOURS.turn }}>
+                <Icon name="model" />
+              </span>
+              <b>{texts.turn(live.step)}</b> <span class="dim">· {live.text ? texts.writing : texts.calling}</span>
+            </p>
             <div class="say live">{visible(live.text.slice(-4000))}</div>
           </div>
         )}
         {newEvents > 0 && (
-          <div class="stick"><Button icon="down" onClick={props.onFollow}>{runText.newEvents(newEvents)}</Button></div>
+          <div class="stick">
+            <Button icon="down" onClick={props.onFollow}>
+              {runText.newEvents(newEvents)}
+            </Button>
+          </div>
         )}
       </Rows>
     </section>

@@ -24,7 +24,13 @@ function Calls({ spans, now }: { spans: Span[]; now: number }) {
         {spans.map((span) => (
           <li key={span.id}>
             <Glyph span={span} />
-            <button type="button" class="as-link t" onClick={() => setQuery({ tab: "trace", event: String(span.id) }, { replace: false })}>{plainLabel(span)}</button>
+            <button
+              type="button"
+              class="as-link t"
+              onClick={() => setQuery({ tab: "trace", event: String(span.id) }, { replace: false })}
+            >
+              {plainLabel(span)}
+            </button>
             <span class="dim num">{span.end === span.start ? "" : duration(lengthOf(span, now))}</span>
           </li>
         ))}
@@ -35,27 +41,47 @@ function Calls({ spans, now }: { spans: Span[]; now: number }) {
 
 export function Transcript({ fold, request, now }: { fold: Fold; request: Api.RunRequest | undefined; now: number }) {
   const turns = [...fold.turns.values()];
-  const bySteps = Map.groupBy(fold.spans.filter((span) => !isTop(span)), ({ step }) => step);
+  const bySteps = Map.groupBy(
+    fold.spans.filter((span) => !isTop(span)),
+    ({ step }) => step,
+  );
   return (
     <div class="page transcript" tabIndex={0} role="group" aria-label={runText.tabs.transcript}>
       {request?.prompt !== undefined && (
         <article>
           <h2>{texts.prompt}</h2>
           <div class="text plain">{visible(request.prompt)}</div>
-          {request.input !== undefined && <><h2>{texts.input}</h2><Json value={request.input} label={texts.input} /></>}
+          {request.input !== undefined && (
+            <>
+              <h2>{texts.input}</h2>
+              <Json value={request.input} label={texts.input} />
+            </>
+          )}
         </article>
       )}
       {turns.map((turn) => (
         <article key={turn.id}>
-          <h2>{texts.turn(turn.step)} <span class="dim num">{duration(lengthOf(turn, now))} · {money(turn.costMicros)}</span></h2>
-          {turn.thinking && <details><summary>{texts.thinking}</summary><AgentText text={turn.thinking} /></details>}
+          <h2>
+            {texts.turn(turn.step)}{" "}
+            <span class="dim num">
+              {duration(lengthOf(turn, now))} · {money(turn.costMicros)}
+            </span>
+          </h2>
+          {turn.thinking && (
+            <details>
+              <summary>{texts.thinking}</summary>
+              <AgentText text={turn.thinking} />
+            </details>
+          )}
           {turn.text && <AgentText text={turn.text} />}
           <Calls spans={bySteps.get(turn.step) ?? []} now={now} />
         </article>
       ))}
       {fold.live && (
         <article>
-          <h2>{texts.turn(fold.live.step)} <span class="dim">{texts.writing}</span></h2>
+          <h2>
+            {texts.turn(fold.live.step)} <span class="dim">{texts.writing}</span>
+          </h2>
           <div class="say live">{visible(fold.live.text)}</div>
         </article>
       )}

@@ -28,4 +28,5 @@ export function filterOfQuery(start: number): TraceFilter {
 export const setRange = (range: [number, number] | undefined, start: number) =>
   setQuery({ range: range && range.map((time) => Math.max(0, Math.round(time - start))).join("-") });
 
-export const clearFilter = () => setQuery({ kind: undefined, find: undefined, failures: undefined, tool: undefined, range: undefined });
+export const clearFilter = () =>
+  setQuery({ kind: undefined, find: undefined, failures: undefined, tool: undefined, range: undefined });

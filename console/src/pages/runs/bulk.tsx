@@ -37,7 +37,8 @@ function askSelected(action: Action, ids: string[], onDone: () => void) {
     isDangerous: action === "cancel",
     act: async () => {
       const failures: unknown[] = [];
-      for (const id of ids) await (action === "cancel" ? cancelRun(id) : replayRun(id)).catch((error: unknown) => failures.push(error));
+      for (const id of ids)
+        await (action === "cancel" ? cancelRun(id) : replayRun(id)).catch((error: unknown) => failures.push(error));
       report(ids.length - failures.length, failures);
       onDone();
     },
@@ -52,12 +53,17 @@ function openRuns(filters: RunFilters): URLSearchParams {
 }
 
 /** Cancels all runs that match, or counts them. One request looks at a bounded number of runs. */
-async function cancelMatching(query: URLSearchParams, isDryRun: boolean): Promise<{ matched: number; cancelled: number }> {
+async function cancelMatching(
+  query: URLSearchParams,
+  isDryRun: boolean,
+): Promise<{ matched: number; cancelled: number }> {
   const sums = { matched: 0, cancelled: 0 };
   let cursor = "";
   do {
     const more = { limit: "1000", ...(isDryRun && { dry_run: "true" }), ...(cursor && { cursor }) };
-    const { matched, cancelled, next_cursor } = await call("POST /v1/runs/cancel", { query: new URLSearchParams([...query, ...Object.entries(more)]) });
+    const { matched, cancelled, next_cursor } = await call("POST /v1/runs/cancel", {
+      query: new URLSearchParams([...query, ...Object.entries(more)]),
+    });
     sums.matched += matched;
     sums.cancelled += cancelled;
     cursor = next_cursor;
@@ -87,7 +93,13 @@ async function matchingIds(query: URLSearchParams): Promise<string[]> {
   const ids: string[] = [];
   let cursor = "";
   do {
-    const page = await call("GET /v1/runs", { query: new URLSearchParams([...query, ["limit", "100"], ...(cursor ? [["cursor", cursor] as [string, string]] : [])]) });
+    const page = await call("GET /v1/runs", {
+      query: new URLSearchParams([
+        ...query,
+        ["limit", "100"],
+        ...(cursor ? [["cursor", cursor] as [string, string]] : []),
+      ]),
+    });
     ids.push(...page.items.map(({ id }) => id));
     cursor = page.next_cursor;
   } while (cursor && ids.length <= MOST_REPLAYS);
@@ -102,7 +114,8 @@ async function askReplayMatching(filters: RunFilters, onDone: () => void) {
 }
 
 export function MatchingMenu({ filters, onDone }: { filters: RunFilters; onDone: () => void }) {
-  const start = (act: typeof askCancelMatching) => () => void act(filters, onDone).catch((error: ApiError) => toast(error.message, "bad"));
+  const start = (act: typeof askCancelMatching) => () =>
+    void act(filters, onDone).catch((error: ApiError) => toast(error.message, "bad"));
   return (
     <Menu
       label={t.runs.allMatching}
@@ -124,10 +137,22 @@ export function SelectionBar({ runs, onClear }: { runs: Api.Run[]; onClear: () =
     <div class="selection" role="toolbar" aria-label={t.runs.selected(runs.length)}>
       <b>{t.runs.selected(runs.length)}</b>
       <span class="gap" />
-      {runs.length === 2 && <Button icon="compare" onClick={() => navigate(`/runs/compare?a=${ids[1]}&b=${ids[0]}`)}>{t.runs.compare}</Button>}
-      <Button icon="replay" onClick={() => askSelected("replay", ids, onClear)}>{t.runs.replaySelected}</Button>
-      {working.length > 0 && <Button icon="stop" kind="danger" onClick={() => askSelected("cancel", working, onClear)}>{t.runs.cancelSelected}</Button>}
-      <Button kind="ghost" icon="cross" onClick={onClear}>{t.common.clear}</Button>
+      {runs.length === 2 && (
+        <Button icon="compare" onClick={() => navigate(`/runs/compare?a=${ids[1]}&b=${ids[0]}`)}>
+          {t.runs.compare}
+        </Button>
+      )}
+      <Button icon="replay" onClick={() => askSelected("replay", ids, onClear)}>
+        {t.runs.replaySelected}
+      </Button>
+      {working.length > 0 && (
+        <Button icon="stop" kind="danger" onClick={() => askSelected("cancel", working, onClear)}>
+          {t.runs.cancelSelected}
+        </Button>
+      )}
+      <Button kind="ghost" icon="cross" onClick={onClear}>
+        {t.common.clear}
+      </Button>
     </div>
   );
 }

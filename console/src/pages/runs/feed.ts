@@ -23,7 +23,9 @@ function merge(before: Api.Run[], changed: Api.Run[]): Api.Run[] {
   const byId = new Map(changed.map((run) => [run.id, run]));
   const kept = before.map((run) => byId.get(run.id) ?? run);
   const known = new Set(before.map(({ id }) => id));
-  const added = [...byId.values()].filter(({ id, created_at }) => !known.has(id) && created_at >= (before[0]?.created_at ?? ""));
+  const added = [...byId.values()].filter(
+    ({ id, created_at }) => !known.has(id) && created_at >= (before[0]?.created_at ?? ""),
+  );
   return [...added.sort((a, b) => (a.created_at < b.created_at ? 1 : -1)), ...kept];
 }
 

@@ -30,7 +30,8 @@ export function useNow(isOn: boolean, everyMs = TICK_MS): number {
   return now;
 }
 
-const lengthOf = ({ started_at, finished_at }: Api.Run, now: number) => (started_at ? Math.max(0, Date.parse(finished_at ?? new Date(now).toISOString()) - Date.parse(started_at)) : undefined);
+const lengthOf = ({ started_at, finished_at }: Api.Run, now: number) =>
+  started_at ? Math.max(0, Date.parse(finished_at ?? new Date(now).toISOString()) - Date.parse(started_at)) : undefined;
 
 interface RowProps {
   run: Api.Run;
@@ -49,26 +50,53 @@ function Row({ run, now, isCurrent, isSelected, longest, onSelect }: RowProps) {
   const isLive = run.status === "running" || run.status === "starting";
   const whole = (run.timeout_seconds ?? 0) * 1000 || longest;
   return (
-    <tr ref={row} class={isLive ? "live" : ""} data-current={isCurrent} data-selected={isSelected} onClick={(event) => (event.target as Element).closest("a, input, label") ?? navigate(`/runs/${run.id}`)}>
+    <tr
+      ref={row}
+      class={isLive ? "live" : ""}
+      data-current={isCurrent}
+      data-selected={isSelected}
+      onClick={(event) => (event.target as Element).closest("a, input, label") ?? navigate(`/runs/${run.id}`)}
+    >
       <td class="pick">
-        <label><input type="checkbox" checked={isSelected} aria-label={t.runs.selectOne(run.title ?? name)} onChange={onSelect} /></label>
+        <label>
+          <input
+            type="checkbox"
+            checked={isSelected}
+            aria-label={t.runs.selectOne(run.title ?? name)}
+            onChange={onSelect}
+          />
+        </label>
       </td>
-      <td><Status status={run.status} /></td>
+      <td>
+        <Status status={run.status} />
+      </td>
       <td class="name-cell">
         <a class="name" href={href(`/runs/${run.id}`)}>
           <b>{name}</b>
           <span class={run.error ? "bad" : ""}>{run.error ?? run.title ?? run.id}</span>
         </a>
       </td>
-      <td class="opt">{run.tags?.slice(0, 2).map((tag) => <Chip key={tag} icon="tag">{tag}</Chip>)}</td>
+      <td class="opt">
+        {run.tags?.slice(0, 2).map((tag) => (
+          <Chip key={tag} icon="tag">
+            {tag}
+          </Chip>
+        ))}
+      </td>
       <td class="opt sub">{run.model}</td>
       <td class="r">
         {length !== undefined && duration(length)}
-        <span class="mini"><i style={{ width: `${length === undefined ? 0 : Math.min(100, (length / whole) * 100)}%` }} /></span>
+        <span class="mini">
+          <i style={{ width: `${length === undefined ? 0 : Math.min(100, (length / whole) * 100)}%` }} />
+        </span>
       </td>
       <td class="r">{run.cost_micros === undefined ? "" : money(run.cost_micros)}</td>
-      <td class="r opt dim"><Time at={run.created_at}>{age(now - Date.parse(run.created_at))}</Time></td>
-      <td class="opt dim mono" title={run.id}>…{run.id.slice(-8)}</td>
+      <td class="r opt dim">
+        <Time at={run.created_at}>{age(now - Date.parse(run.created_at))}</Time>
+      </td>
+      <td class="opt dim mono" title={run.id}>
+        …{run.id.slice(-8)}
+      </td>
     </tr>
   );
 }
@@ -103,7 +131,9 @@ function NoRuns({ isFiltered, onOlder }: { isFiltered: boolean; onOlder: (() => 
     <Empty icon="runs" title={t.runs.emptyTitle}>
       <p class="sub">{t.runs.empty}</p>
       <Code text={t.runs.emptyCommand} label={t.runs.empty} />
-      <ButtonLink icon="plus" kind="primary" to="/runs/new">{t.nav.newRun}</ButtonLink>
+      <ButtonLink icon="plus" kind="primary" to="/runs/new">
+        {t.nav.newRun}
+      </ButtonLink>
       {isOffline && <NoModel text={t.runs.noModel} />}
     </Empty>
   );
@@ -144,8 +174,13 @@ export function RunsPage() {
   return (
     <main class="main-inner">
       <Bar title={t.nav.runs}>
-        <span class={`chip wide state-${list.state.value}`}><span class={`dot ${list.state.value === "live" ? "pulse" : ""}`} />{t.runs.states[list.state.value]}</span>
-        <ButtonLink icon="plus" kind="primary" keys="N" to="/runs/new">{t.nav.newRun}</ButtonLink>
+        <span class={`chip wide state-${list.state.value}`}>
+          <span class={`dot ${list.state.value === "live" ? "pulse" : ""}`} />
+          {t.runs.states[list.state.value]}
+        </span>
+        <ButtonLink icon="plus" kind="primary" keys="N" to="/runs/new">
+          {t.nav.newRun}
+        </ButtonLink>
       </Bar>
       <div class="page">
         <h1 class="vh">{t.nav.runs}</h1>
@@ -153,7 +188,13 @@ export function RunsPage() {
         <section class="card runs runs-list">
           <nav class="tabs" aria-label={t.runs.viewsLabel}>
             {(Object.keys(VIEWS) as View[]).map((one) => (
-              <a key={one} href={href(`/runs?${toQuery(withView(filters, one))}`)} aria-current={one === view ? "page" : undefined}>{t.runs.views[one]}</a>
+              <a
+                key={one}
+                href={href(`/runs?${toQuery(withView(filters, one))}`)}
+                aria-current={one === view ? "page" : undefined}
+              >
+                {t.runs.views[one]}
+              </a>
             ))}
           </nav>
           {selected.length > 0 && <SelectionBar runs={selected} onClear={() => setPicked(new Set())} />}
@@ -166,21 +207,50 @@ export function RunsPage() {
                   <thead>
                     <tr>
                       <th class="pick" scope="col">
-                        <label><input type="checkbox" aria-label={t.runs.selectAll} checked={selected.length === all.length} onChange={() => setPicked(new Set(selected.length === all.length ? [] : all.map(({ id }) => id)))} /></label>
+                        <label>
+                          <input
+                            type="checkbox"
+                            aria-label={t.runs.selectAll}
+                            checked={selected.length === all.length}
+                            onChange={() =>
+                              setPicked(new Set(selected.length === all.length ? [] : all.map(({ id }) => id)))
+                            }
+                          />
+                        </label>
                       </th>
                       <th scope="col">{columns.status}</th>
                       <th scope="col">{columns.run}</th>
-                      <th scope="col" class="opt">{columns.tags}</th>
-                      <th scope="col" class="opt">{columns.model}</th>
-                      <th scope="col" class="r">{columns.duration}</th>
-                      <th scope="col" class="r">{columns.cost}</th>
-                      <th scope="col" class="r opt">{columns.created}</th>
-                      <th scope="col" class="opt">{columns.id}</th>
+                      <th scope="col" class="opt">
+                        {columns.tags}
+                      </th>
+                      <th scope="col" class="opt">
+                        {columns.model}
+                      </th>
+                      <th scope="col" class="r">
+                        {columns.duration}
+                      </th>
+                      <th scope="col" class="r">
+                        {columns.cost}
+                      </th>
+                      <th scope="col" class="r opt">
+                        {columns.created}
+                      </th>
+                      <th scope="col" class="opt">
+                        {columns.id}
+                      </th>
                     </tr>
                   </thead>
                   <tbody>
                     {all.map((run, index) => (
-                      <Row key={run.id} run={run} now={now} longest={longest} isCurrent={index === current} isSelected={picked.has(run.id)} onSelect={() => toggle(run.id)} />
+                      <Row
+                        key={run.id}
+                        run={run}
+                        now={now}
+                        longest={longest}
+                        isCurrent={index === current}
+                        isSelected={picked.has(run.id)}
+                        onSelect={() => toggle(run.id)}
+                      />
                     ))}
                   </tbody>
                 </table>
@@ -189,7 +259,10 @@ export function RunsPage() {
           </Loaded>
           {shown.length > 0 && (
             <div class="pager">
-              <span class="wide"><kbd>J</kbd> <kbd>K</kbd> {t.runs.keys.move} · <kbd>↵</kbd> {t.runs.keys.open} · <kbd>X</kbd> {t.runs.keys.select}</span>
+              <span class="wide">
+                <kbd>J</kbd> <kbd>K</kbd> {t.runs.keys.move} · <kbd>↵</kbd> {t.runs.keys.open} · <kbd>X</kbd>{" "}
+                {t.runs.keys.select}
+              </span>
               <span class="gap" />
               <MatchingMenu filters={filters} onDone={list.reload} />
               <span>{t.runs.shown(shown.length)}</span>
