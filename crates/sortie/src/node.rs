@@ -2,10 +2,12 @@
 //!
 //! Nothing here is global. A node has one stop signal for its server and one tracker for its tasks.
 
+mod first_key;
+
 use std::{future::Future, io, net::SocketAddr, path::Path, process, sync::Arc, time::Duration};
 
-use sortie_accounts::{Accounts, ApiDeprecation};
-use sortie_api::{Mode, plain, secret::Secret};
+use sortie_accounts::ApiDeprecation;
+use sortie_api::{Mode, plain};
 use sortie_base::{Clock, spawn_lasting};
 use sortie_engine::{Engine, LicenseOptions, MasterKey, Serves, Traces, check_master_keys};
 use sortie_sandbox::{Backend, Capabilities};
@@ -17,10 +19,12 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub(crate) use self::first_key::FirstKey;
+use self::first_key::{KeyHolder, first_key};
 use crate::{
     config::{Config, HostedSettings, PrivateFeature},
     core_dumps,
-    data_dir::{DataDir, NodeKey, Owner, PreparedKey, Purpose, RunningEngine},
+    data_dir::{DataDir, Owner, Purpose, RunningEngine},
     failure::{Exit, Failure, Result},
     open_files,
     organization_side::{organization_side, people},
@@ -41,16 +45,6 @@ pub(crate) struct Node {
     drain: Duration,
     /// Held until the node is gone: the data folder is this node's.
     owner: Owner,
-}
-
-/// The admin key of a new store, or the operator's.
-pub(crate) struct FirstKey {
-    /// Kind of the key.
-    pub(crate) which: NodeKey,
-    /// The secret in clear.
-    pub(crate) secret: String,
-    /// Result of writing the key into the data folder.
-    pub(crate) kept: std::io::Result<()>,
 }
 
 impl Node {
@@ -436,93 +430,6 @@ pub(crate) fn engine_options(config: &Config, node_name: String, purpose: Purpos
     }
 }
 
-/// Part of a node that a first key opens.
-enum KeyHolder<'a> {
-    /// The engine of a self-hosted node, which has no organization yet.
-    Engine(&'a Engine),
-    /// The accounts of a hosted deployment, which have no operator yet.
-    Accounts(&'a Accounts),
-}
-
-impl KeyHolder<'_> {
-    const fn which(&self) -> NodeKey {
-        match self {
-            Self::Engine(_) => NodeKey::Admin,
-            Self::Accounts(_) => NodeKey::Operator,
-        }
-    }
-
-    fn failed(&self, error: &dyn std::error::Error) -> Failure {
-        Failure::unavailable(format!(
-            "the first {} cannot be made: {error}",
-            self.which().name()
-        ))
-    }
-
-    async fn knows(&self, secret: &Secret) -> Result<bool> {
-        match self {
-            Self::Engine(engine) => engine
-                .authenticate(secret.expose())
-                .await
-                .map(|found| found.is_some())
-                .map_err(|error| self.failed(&error)),
-            Self::Accounts(accounts) => accounts
-                .is_operator(secret.expose())
-                .await
-                .map_err(|error| self.failed(&error)),
-        }
-    }
-
-    /// Makes a secret the first key. Returns false where there is one already.
-    async fn make(&self, secret: &Secret) -> Result<bool> {
-        match self {
-            Self::Engine(engine) => engine
-                .bootstrap(secret)
-                .await
-                .map_err(|error| self.failed(&error)),
-            Self::Accounts(accounts) => accounts
-                .set_first_operator_key(secret)
-                .await
-                .map_err(|error| self.failed(&error)),
-        }
-    }
-}
-
-/// Makes the first key where the store has none. It is in the folder before it is a key, so that no death of the
-/// process loses it: what an earlier start left there is put in its place if the store knows it.
-async fn first_key(holder: KeyHolder<'_>, data_dir: &DataDir) -> Result<Option<FirstKey>> {
-    let which = holder.which();
-    if let Some(left) = data_dir.left_key(which)
-        && holder.knows(left.secret()).await?
-    {
-        return Ok(Some(FirstKey::of(which, &left)));
-    }
-    let random = random_bytes().map_err(|e| Failure::internal(format!("no random numbers: {e}")))?;
-    let prepared = data_dir.prepare_key(which, Secret::new(which.prefix(), random))?;
-    // After an error nobody knows whether the key was made: the file stays for the next start.
-    if holder.make(prepared.secret()).await? {
-        Ok(Some(FirstKey::of(which, &prepared)))
-    } else {
-        prepared.discard();
-        Ok(None)
-    }
-}
-
-fn random_bytes() -> std::result::Result<[u8; 32], getrandom::Error> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map(|()| bytes)
-}
-
-impl FirstKey {
-    fn of(which: NodeKey, prepared: &PreparedKey) -> Self {
-        Self {
-            which,
-            secret: prepared.secret().expose().to_owned(),
-            kept: prepared.keep(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::TcpStream;
@@ -540,63 +447,5 @@ mod tests {
             .map_while(|_| TcpStream::connect_timeout(&address, patience).ok())
             .collect();
         assert_eq!(waiting.len(), count);
-    }
-
-    /// An engine with the database of `folder`.
-    async fn engine(folder: &Path) -> Engine {
-        let url = format!("sqlite:{}", folder.join("sortie.db").display());
-        let options = sortie_engine::Options {
-            data_dir: folder.to_owned(),
-            ..sortie_engine::Options::default()
-        };
-        let no_sandbox = Err("this test has no sandbox.".to_owned());
-        Engine::start(options, Store::open(&url).await.unwrap(), no_sandbox)
-            .await
-            .unwrap()
-    }
-
-    #[tokio::test]
-    async fn a_first_key_that_was_made_just_before_the_process_died_is_kept_by_the_next_start() {
-        let folder = tempfile::tempdir().unwrap();
-        let data_dir = DataDir::new(folder.path());
-        let secret = Secret::new(NodeKey::Admin.prefix(), [7; 32]);
-        let engine = engine(folder.path()).await;
-        // As far as a start that is killed behind the commit.
-        let prepared = data_dir.prepare_key(NodeKey::Admin, secret.clone()).unwrap();
-        assert!(engine.bootstrap(prepared.secret()).await.unwrap());
-        drop(prepared);
-        assert_eq!(data_dir.admin_key().unwrap(), None);
-
-        let key = first_key(KeyHolder::Engine(&engine), &data_dir)
-            .await
-            .unwrap()
-            .expect("it was never shown");
-        assert_eq!(key.secret, secret.expose());
-        assert_eq!(data_dir.admin_key().unwrap().as_deref(), Some(secret.expose()));
-        assert!(data_dir.left_key(NodeKey::Admin).is_none());
-        assert!(
-            first_key(KeyHolder::Engine(&engine), &data_dir)
-                .await
-                .unwrap()
-                .is_none()
-        );
-        engine.shutdown().await;
-    }
-
-    #[tokio::test]
-    async fn a_prepared_key_that_never_became_one_is_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let data_dir = DataDir::new(folder.path());
-        let engine = engine(folder.path()).await;
-        let unused = Secret::new(NodeKey::Admin.prefix(), [7; 32]);
-        drop(data_dir.prepare_key(NodeKey::Admin, unused.clone()).unwrap());
-
-        let key = first_key(KeyHolder::Engine(&engine), &data_dir)
-            .await
-            .unwrap()
-            .expect("the store is empty");
-        assert_ne!(key.secret, unused.expose());
-        assert!(engine.authenticate(&key.secret).await.unwrap().is_some());
-        engine.shutdown().await;
     }
 }
