@@ -236,6 +236,13 @@ impl Bed {
         self.open_with(name, spec).await
     }
 
+    /// Opens the sandbox of a run with changed limits.
+    pub(crate) async fn open_within(&self, name: &str, change: impl FnOnce(&mut Limits)) -> Run {
+        let mut limits = Limits::default();
+        change(&mut limits);
+        self.open(name, limits).await
+    }
+
     pub(crate) async fn open_with(&self, name: &str, spec: Spec) -> Run {
         let workdir = Workdir::create(&self.runs(), name).unwrap();
         let path = self.runs().join(name);

@@ -10,15 +10,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 pub(crate) fn a_fork_bomb_is_bounded_and_ends_with_its_command(bed: &Bed) -> Section<'_> {
     Box::pin(async {
-        let mut run = bed
-            .open(
-                "run_1",
-                Limits {
-                    processes: 64,
-                    ..Limits::default()
-                },
-            )
-            .await;
+        let mut run = bed.open_within("run_1", |limits| limits.processes = 64).await;
         let finished = run.sh("./probe forks").await;
         let count: u32 = out(&finished).trim().parse().unwrap();
         assert!((20..=64).contains(&count), "{count} processes");
@@ -28,15 +20,7 @@ pub(crate) fn a_fork_bomb_is_bounded_and_ends_with_its_command(bed: &Bed) -> Sec
         );
         run.end().await;
 
-        let mut run = bed
-            .open(
-                "run_2",
-                Limits {
-                    processes: 64,
-                    ..Limits::default()
-                },
-            )
-            .await;
+        let mut run = bed.open_within("run_2", |limits| limits.processes = 64).await;
         run.timed_out("./probe bomb", SECOND, 3 * SECOND).await;
         assert_eq!(run.processes().await, 0);
         assert_eq!(
@@ -58,15 +42,7 @@ pub(crate) fn a_fork_bomb_is_bounded_and_ends_with_its_command(bed: &Bed) -> Sec
 
 pub(crate) fn threads_are_bounded(bed: &Bed) -> Section<'_> {
     Box::pin(async {
-        let mut run = bed
-            .open(
-                "run_1",
-                Limits {
-                    processes: 64,
-                    ..Limits::default()
-                },
-            )
-            .await;
+        let mut run = bed.open_within("run_1", |limits| limits.processes = 64).await;
         let finished = run.sh("./probe threads").await;
         let count: u32 = out(&finished).trim().parse().unwrap();
         assert!((20..=64).contains(&count), "{count} threads");
@@ -76,15 +52,7 @@ pub(crate) fn threads_are_bounded(bed: &Bed) -> Section<'_> {
 
 pub(crate) fn a_thousand_processes_end_with_their_command(bed: &Bed) -> Section<'_> {
     Box::pin(async {
-        let mut run = bed
-            .open(
-                "run_1",
-                Limits {
-                    processes: 1_100,
-                    ..Limits::default()
-                },
-            )
-            .await;
+        let mut run = bed.open_within("run_1", |limits| limits.processes = 1_100).await;
         let mut said = String::new();
         // A busy machine takes longer to make them.
         for seconds in [3, 6, 12] {
@@ -104,12 +72,12 @@ pub(crate) fn a_thousand_processes_end_with_their_command(bed: &Bed) -> Section<
 
 pub(crate) fn memory_is_bounded_however_it_is_taken(bed: &Bed) -> Section<'_> {
     Box::pin(async {
-        let limits = Limits {
-            memory_bytes: 128 << 20,
-            tmp_bytes: 512 << 20,
-            ..Limits::default()
-        };
-        let mut run = bed.open("run_1", limits).await;
+        let mut run = bed
+            .open_within("run_1", |limits| {
+                limits.memory_bytes = 128 << 20;
+                limits.tmp_bytes = 512 << 20;
+            })
+            .await;
         let finished = run.sh("./probe heap 1024").await;
         assert_ne!(out(&finished), "held\n");
         assert_eq!(finished.exit, ExitKind::Memory, "one process");
@@ -194,11 +162,9 @@ pub(crate) fn disk_is_bounded_in_bytes_and_in_files(bed: &Bed) -> Section<'_> {
         run.end().await;
 
         // Also from the background, and hidden behind a folder without rights.
-        let limits = Limits {
-            disk_bytes: 160 << 20,
-            ..Limits::default()
-        };
-        let mut run = bed.open("run_3", limits).await;
+        let mut run = bed
+            .open_within("run_3", |limits| limits.disk_bytes = 160 << 20)
+            .await;
         let hidden = "mkdir d; cat /dev/zero > d/big & while [ ! -e d/big ]; do sleep 0.01; done; \
                       chmod 000 d; wait; sleep 2";
         assert_eq!(run.sh(hidden).await.exit, ExitKind::Disk);
@@ -208,12 +174,12 @@ pub(crate) fn disk_is_bounded_in_bytes_and_in_files(bed: &Bed) -> Section<'_> {
 
 pub(crate) fn temporary_files_are_bounded(bed: &Bed) -> Section<'_> {
     Box::pin(async {
-        let limits = Limits {
-            tmp_bytes: 8 << 20,
-            disk_bytes: 160 << 20,
-            ..Limits::default()
-        };
-        let mut run = bed.open("run_1", limits).await;
+        let mut run = bed
+            .open_within("run_1", |limits| {
+                limits.tmp_bytes = 8 << 20;
+                limits.disk_bytes = 160 << 20;
+            })
+            .await;
         if bed.has_namespaces() {
             let finished = run.sh("cat /dev/zero > /tmp/full; wc -c < /tmp/full").await;
             assert_eq!(out(&finished).trim(), (8 << 20).to_string());
@@ -237,15 +203,7 @@ pub(crate) fn temporary_files_are_bounded(bed: &Bed) -> Section<'_> {
 
 pub(crate) fn descriptors_and_pipes_are_bounded(bed: &Bed) -> Section<'_> {
     Box::pin(async {
-        let mut run = bed
-            .open(
-                "run_1",
-                Limits {
-                    open_files: 256,
-                    ..Limits::default()
-                },
-            )
-            .await;
+        let mut run = bed.open_within("run_1", |limits| limits.open_files = 256).await;
         let count: u32 = out(&run.sh("./probe descriptors").await).trim().parse().unwrap();
         assert!((200..256).contains(&count), "{count} descriptors");
         run.end().await;

@@ -242,11 +242,9 @@ pub(crate) fn processes_end_with_the_sandbox(bed: &Bed) -> Section<'_> {
 pub(crate) fn a_process_is_confined_and_limited_as_a_command_is(bed: &Bed) -> Section<'_> {
     Box::pin(async {
         let outside = Outside::make(bed);
-        let limits = Limits {
-            memory_bytes: 64 << 20,
-            ..Limits::default()
-        };
-        let mut run = bed.open("run_1", limits).await;
+        let mut run = bed
+            .open_within("run_1", |limits| limits.memory_bytes = 64 << 20)
+            .await;
         let argv = ["./probe", "escape"].map(str::to_owned).into_iter();
         let argv = argv.chain(outside.facts.clone()).collect();
         let mut escaping = run.sandbox.start(argv).await.unwrap();

@@ -231,11 +231,9 @@ pub(crate) fn released_commands_end_with_the_sandbox(bed: &Bed) -> Section<'_> {
 
 pub(crate) fn a_released_command_stays_within_the_limits(bed: &Bed) -> Section<'_> {
     Box::pin(async {
-        let limits = Limits {
-            disk_bytes: 160 << 20,
-            ..Limits::default()
-        };
-        let mut run = bed.open("run_1", limits).await;
+        let mut run = bed
+            .open_within("run_1", |limits| limits.disk_bytes = 160 << 20)
+            .await;
         let fills = "while [ ! -e go ]; do sleep 0.01; done; head -c 200000000 /dev/zero > large; sleep 300";
         let mut job = released(&mut run, fills).await;
         let name = marker(bed, "beside");

@@ -34,12 +34,12 @@ struct Attack {
 }
 
 async fn attack(bed: &Bed, way: &str, numbers: [u64; 3]) -> Attack {
-    let limits = Limits {
-        disk_bytes: LIMIT << 20,
-        memory_bytes: LIMIT << 20,
-        ..Limits::default()
-    };
-    let mut run = bed.open("run_1", limits).await;
+    let mut run = bed
+        .open_within("run_1", |limits| {
+            limits.disk_bytes = LIMIT << 20;
+            limits.memory_bytes = LIMIT << 20;
+        })
+        .await;
     let mut words: Vec<String> = ["starve", way].map(str::to_owned).to_vec();
     words.extend([4 * LIMIT, LIMIT].iter().chain(&numbers).map(u64::to_string));
     let finished = run.probe(words).await;

@@ -193,11 +193,9 @@ const HEAPS: &[(&str, &str)] = &[
 
 pub(crate) fn runtimes_live_within_the_memory_that_they_are_told_of(bed: &Bed) -> Section<'_> {
     Box::pin(async {
-        let limits = Limits {
-            memory_bytes: 1 << 30,
-            ..Limits::default()
-        };
-        let mut run = bed.open("run_1", limits).await;
+        let mut run = bed
+            .open_within("run_1", |limits| limits.memory_bytes = 1 << 30)
+            .await;
         let finished = run
             .sh("echo $(($(getconf _PHYS_PAGES) * $(getconf PAGESIZE))) $NODE_OPTIONS $GOMEMLIMIT")
             .await;
