@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use serde_json::Value;
 use sortie_agent::{
-    Media,
-    model::{Deltas, Request, Task, ToolUse},
+    Media, Model,
+    model::{Deltas, ModelError, Reply, Request, Task, ToolUse},
 };
 use sortie_api::{
     Credential, Micros,
@@ -265,6 +265,11 @@ async fn read_request(stream: &mut TcpStream) -> Asked {
             return (head, bytes[end + 4..].to_vec());
         }
     }
+}
+
+/// Calls a model, whatever it says before its reply.
+pub(crate) async fn ask(model: &dyn Model, request: Request<'_>) -> Result<Reply, ModelError> {
+    model.call(request, &RecordedDeltas::default()).await
 }
 
 /// A client that gives up after this silence.

@@ -1,9 +1,9 @@
 //! A model server that speaks Anthropic's Messages API, streaming, and says what a script tells it: the same script as
 //! that of [`ScriptedModel`](crate::ScriptedModel).
 
-use std::{io, sync::Arc};
+use std::sync::Arc;
 
-use axum::{Router, extract::State, response::Response, routing::post};
+use axum::{extract::State, response::Response};
 use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::{Value, json};
@@ -11,75 +11,12 @@ use serde_json::{Value, json};
 use crate::{
     model::named,
     rules::{self, Counted, Rules, output_tokens},
-    script::{Answer, Driver, Script, Streaming},
-    serve::Serving,
+    script::{Answer, Script, Streaming},
+    scripted::scripted_server,
     turn::{Stop, Turn},
 };
 
-/// A running model server.
-#[derive(Debug)]
-pub struct ScriptedAnthropic {
-    server: Serving,
-    script: Arc<Script>,
-}
-
-impl Drop for ScriptedAnthropic {
-    fn drop(&mut self) {
-        self.script.check_at_drop();
-    }
-}
-
-impl ScriptedAnthropic {
-    /// Starts a server that gives these answers, one per request; a request beyond them is answered with 500.
-    pub async fn start(script: impl IntoIterator<Item = Turn>) -> io::Result<Self> {
-        Self::serve(Script::new(script)).await
-    }
-
-    /// Starts a server whose answers are made of the requests.
-    pub async fn driven(driver: Driver) -> io::Result<Self> {
-        Self::serve(Script::driven(driver)).await
-    }
-
-    async fn serve(script: Arc<Script>) -> io::Result<Self> {
-        let router = Router::new()
-            .route("/v1/messages", post(message))
-            .with_state(Arc::clone(&script));
-        Ok(Self {
-            server: Serving::start(router).await?,
-            script,
-        })
-    }
-
-    /// Returns the value for `ANTHROPIC_BASE_URL`.
-    pub fn base_url(&self) -> String {
-        self.server.base_url()
-    }
-
-    /// The bodies of the requests so far.
-    pub fn requests(&self) -> Vec<Value> {
-        self.script.requests()
-    }
-
-    /// The size of all requests so far, in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.script.bytes()
-    }
-
-    /// The rules of the provider that requests have broken. A server that is dropped with some fails its test.
-    pub fn broken_rules(&self) -> Vec<String> {
-        self.script.broken_rules()
-    }
-
-    /// Number of thinking blocks that were left out because of a change before them, as the request had asked.
-    pub fn dropped_thinking(&self) -> u32 {
-        self.script.rules().dropped
-    }
-
-    /// Returns the number of answers that nobody has asked for yet.
-    pub fn left(&self) -> usize {
-        self.script.left()
-    }
-}
+scripted_server!(ScriptedAnthropic, ["/v1/messages" => message], "");
 
 async fn message(State(script): State<Arc<Script>>, headers: HeaderMap, body: Bytes) -> Response {
     let beta = headers

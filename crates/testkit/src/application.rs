@@ -1,7 +1,7 @@
 //! An application that acts for a person by OAuth: its requests, and the consent of the person.
 
 use anyhow::{Context as _, Result, ensure};
-use http::{HeaderValue, Method};
+use http::Method;
 use serde_json::{Value, json};
 
 use crate::{
@@ -91,9 +91,9 @@ impl Application {
         let form: Vec<_> = form.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let code = code(browser.post(CONSENT, &form).await?, "state")?;
         let client = Client::new(node.org_address, None);
-        let client = client.with_header("content-type", HeaderValue::from_static(FORM));
+        let client = client.with_header("content-type", FORM);
         let body = encoded(&self.exchange(&code)).into();
-        TokenPair::issued(&client.send(Method::POST, TOKEN, body).await?.expect(200)?)
+        TokenPair::issued(&client.send(Method::POST, TOKEN, body).expect(200).await?)
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
-use http::{HeaderValue, Method};
+use http::Method;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{Answer, Client};
@@ -109,12 +109,12 @@ impl Browser {
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         if !cookies.is_empty() {
-            client = client.with_header("cookie", HeaderValue::try_from(cookies.join("; "))?);
+            client = client.with_header("cookie", cookies.join("; "));
         }
         if let Some(origin) = origin {
-            client = client.with_header("origin", HeaderValue::try_from(origin)?);
+            client = client.with_header("origin", origin);
         }
-        let client = client.with_header("content-type", HeaderValue::from_static(FORM));
+        let client = client.with_header("content-type", FORM);
         let answer = client.send(method, path, body).await?;
         for cookie in answer.headers.get_all("set-cookie") {
             let (name, rest) = cookie.to_str()?.split_once('=').context("a cookie without =")?;

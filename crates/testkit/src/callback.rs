@@ -270,9 +270,9 @@ mod tests {
         let receiver = CallbackReceiver::start("geheim").await.unwrap();
         let address = receiver.server.base_url()["http://".len()..].parse().unwrap();
         let client = crate::Client::new(address, None)
-            .with_header("x-service-run", HeaderValue::from_static("run_1"))
-            .with_header("x-service-timestamp", HeaderValue::from_static("1"))
-            .with_header("x-service-signature", HeaderValue::from_static(SIGNATURE));
+            .with_header("x-service-run", "run_1")
+            .with_header("x-service-timestamp", "1")
+            .with_header("x-service-signature", SIGNATURE);
         let answer = client
             .post("/", &serde_json::json!({"id": "run_1"}))
             .await

@@ -1,9 +1,17 @@
 //! An HTTP client for tests: one connection per request, answers as they came, nothing retried and nothing hidden.
 
-use std::net::SocketAddr;
+use std::{
+    fmt,
+    future::Future,
+    net::SocketAddr,
+    panic::Location,
+    pin::Pin,
+    task::{self, Poll},
+};
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, client::conn::http1};
@@ -64,8 +72,9 @@ impl Answer {
         Ok(self)
     }
 
-    /// The error body, if the answer is that failure in full: status, code and content type (`docs/API.md#errors`).
-    pub fn failure(&self, status: u16, code: &str) -> Result<ErrorBody> {
+    /// The error body, if the answer is that failure in full: code, its status and content type (`docs/API.md#errors`).
+    pub fn refused(&self, code: &str) -> Result<ErrorBody> {
+        let status = status_of_code(code)?;
         ensure!(
             self.status == status,
             "expected {status} {code}, got {}: {}",
@@ -92,6 +101,103 @@ impl Answer {
             .get(name)
             .with_context(|| format!("no {name} in {:?}", self.headers))?;
         value.to_str().with_context(|| format!("{name} is not text"))
+    }
+}
+
+/// The status of the answers with an error code.
+fn status_of_code(code: &str) -> Result<u16> {
+    Ok(match code {
+        "invalid_request" => 400,
+        "unauthorized" => 401,
+        "payment_required" => 402,
+        "forbidden" => 403,
+        "not_found" => 404,
+        "method_not_allowed" => 405,
+        "conflict" => 409,
+        "gone" => 410,
+        "precondition_failed" => 412,
+        "payload_too_large" => 413,
+        "range_not_satisfiable" => 416,
+        "rate_limited" => 429,
+        "unavailable" => 503,
+        _ => bail!("no test knows the error code {code}"),
+    })
+}
+
+/// A request and its answer. Nothing is sent before it is awaited.
+#[must_use = "nothing is sent before it is awaited"]
+pub struct Pending(BoxFuture<'static, Result<Answer>>);
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").finish_non_exhaustive()
+    }
+}
+
+impl Future for Pending {
+    type Output = Result<Answer>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+impl Pending {
+    /// The answer, if it has the status.
+    pub async fn expect(self, status: u16) -> Result<Answer> {
+        self.await?.expect(status)
+    }
+
+    /// The body as JSON, if the answer has the status.
+    pub async fn json(self, status: u16) -> Result<Value> {
+        self.read(status).await
+    }
+
+    /// The body as a wire type, if the answer has the status.
+    pub async fn read<T: DeserializeOwned>(self, status: u16) -> Result<T> {
+        self.expect(status).await?.read()
+    }
+
+    /// The error body, if the answer is that failure in full.
+    pub async fn refused(self, code: &str) -> Result<ErrorBody> {
+        self.await?.refused(code)
+    }
+
+    /// The answer. Fails the test unless it has the status.
+    #[track_caller]
+    pub fn must(self, status: u16) -> impl Future<Output = Answer> {
+        or_panic(self.expect(status))
+    }
+
+    /// The body as JSON. Fails the test unless the answer has the status.
+    #[track_caller]
+    pub fn must_json(self, status: u16) -> impl Future<Output = Value> {
+        or_panic(self.json(status))
+    }
+
+    /// The body as a wire type. Fails the test unless the answer has the status.
+    #[track_caller]
+    pub fn must_read<T: DeserializeOwned>(self, status: u16) -> impl Future<Output = T> {
+        or_panic(self.read(status))
+    }
+
+    /// The error body. Fails the test unless the answer is that failure in full.
+    #[track_caller]
+    pub fn must_refuse(self, code: &str) -> impl Future<Output = ErrorBody> {
+        or_panic(self.refused(code))
+    }
+}
+
+/// Waits for a result. Fails the test with an error, and names the line that called the caller.
+#[track_caller]
+#[expect(clippy::panic, reason = "a test fails by panicking")]
+fn or_panic<T>(result: impl Future<Output = Result<T>>) -> impl Future<Output = T> {
+    let line = Location::caller();
+    async move {
+        match result.await {
+            Ok(value) => value,
+            Err(error) => panic!("{line}: {error:?}"),
+        }
     }
 }
 
@@ -126,26 +232,53 @@ impl Client {
         }
     }
 
-    /// Adds a header to each request.
+    /// Returns a client of this node that adds a header to each request.
     #[must_use]
-    pub fn with_header(mut self, name: &'static str, value: HeaderValue) -> Self {
-        self.headers.append(HeaderName::from_static(name), value);
-        self
+    #[expect(clippy::expect_used, reason = "a test fails by panicking")]
+    pub fn with_header(&self, name: &'static str, value: impl AsRef<[u8]>) -> Self {
+        let value = HeaderValue::from_bytes(value.as_ref()).expect("the value of a header");
+        let mut client = self.clone();
+        client.headers.append(HeaderName::from_static(name), value);
+        client
     }
 
     /// `GET path`.
-    pub async fn get(&self, path: &str) -> Result<Answer> {
-        self.send(Method::GET, path, Bytes::new()).await
+    pub fn get(&self, path: &str) -> Pending {
+        self.send(Method::GET, path, Bytes::new())
+    }
+
+    /// `DELETE path`.
+    pub fn delete(&self, path: &str) -> Pending {
+        self.send(Method::DELETE, path, Bytes::new())
     }
 
     /// `POST path` with a JSON body.
-    pub async fn post(&self, path: &str, body: &Value) -> Result<Answer> {
-        self.send(Method::POST, path, serde_json::to_vec(body)?.into())
-            .await
+    pub fn post(&self, path: &str, body: &Value) -> Pending {
+        self.send(Method::POST, path, body.to_string().into())
+    }
+
+    /// `POST path` without a body.
+    pub fn post_empty(&self, path: &str) -> Pending {
+        self.send(Method::POST, path, Bytes::new())
+    }
+
+    /// `PUT path` with a JSON body.
+    pub fn put(&self, path: &str, body: &Value) -> Pending {
+        self.send(Method::PUT, path, body.to_string().into())
+    }
+
+    /// `PATCH path` with a JSON body.
+    pub fn patch(&self, path: &str, body: &Value) -> Pending {
+        self.send(Method::PATCH, path, body.to_string().into())
     }
 
     /// Any request; a body is sent as JSON unless the client's own headers say otherwise.
-    pub async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Answer> {
+    pub fn send(&self, method: Method, path: &str, body: Bytes) -> Pending {
+        let (client, path) = (self.clone(), path.to_owned());
+        Pending(Box::pin(async move { client.answer(method, &path, body).await }))
+    }
+
+    async fn answer(&self, method: Method, path: &str, body: Bytes) -> Result<Answer> {
         let (mut connection, response) = self.open(method, path, body).await?;
         let (parts, body) = response.into_parts();
         let body = timeout(PATIENCE, body.collect())
@@ -163,13 +296,12 @@ impl Client {
     /// Uploads a file; an error unless it is saved.
     pub async fn upload(&self, name: &str, content: impl AsRef<[u8]>) -> Result<File> {
         let head = format!("form-data; name=\"file\"; filename=\"{name}\"");
-        let answer = self.send_form(&[(&head, content.as_ref())]).await?;
-        answer.expect(201)?.read()
+        self.send_form(&[(&head, content.as_ref())]).read(201).await
     }
 
     /// Sends a form to `/v1/files`: of each part the value of its `Content-Disposition`, with further head lines behind
     /// it where there are any, and its content.
-    pub async fn send_form(&self, parts: &[(&str, &[u8])]) -> Result<Answer> {
+    pub fn send_form(&self, parts: &[(&str, &[u8])]) -> Pending {
         let mut body = Vec::new();
         for (head, content) in parts {
             body.extend_from_slice(format!("--{BOUNDARY}\r\nContent-Disposition: {head}\r\n\r\n").as_bytes());
@@ -177,11 +309,8 @@ impl Client {
             body.extend_from_slice(b"\r\n");
         }
         body.extend_from_slice(format!("--{BOUNDARY}--\r\n").as_bytes());
-        let form = HeaderValue::from_static("multipart/form-data; boundary=the-end-of-a-part");
-        self.clone()
-            .with_header("content-type", form)
+        self.with_header("content-type", "multipart/form-data; boundary=the-end-of-a-part")
             .send(Method::POST, "/v1/files", body.into())
-            .await
     }
 
     async fn open(
@@ -218,25 +347,33 @@ impl Client {
 
     /// Creates a run; an error unless it is accepted as new.
     pub async fn create(&self, request: &Value) -> Result<Run> {
-        self.post("/v1/runs", request).await?.expect(202)?.read()
+        self.post("/v1/runs", request).read(202).await
+    }
+
+    /// Creates a run. Returns its id; an error unless it is accepted as new.
+    pub async fn create_id(&self, request: &Value) -> Result<String> {
+        Ok(self.create(request).await?.id.to_string())
+    }
+
+    /// Waits until a worker runs it.
+    pub async fn until_running(&self, id: &str) -> Result<()> {
+        let mut events = self.follow(id, None).await?;
+        events.until_status(RunStatus::Running).await.map(drop)
     }
 
     /// A run as it stands.
     pub async fn run(&self, id: &str) -> Result<Run> {
-        self.get(&format!("/v1/runs/{id}")).await?.expect(200)?.read()
+        self.get(&format!("/v1/runs/{id}")).read(200).await
     }
 
     /// Cancels a run.
     pub async fn cancel(&self, id: &str) -> Result<Run> {
-        self.send(Method::POST, &format!("/v1/runs/{id}/cancel"), Bytes::new())
-            .await?
-            .expect(200)?
-            .read()
+        self.post_empty(&format!("/v1/runs/{id}/cancel")).read(200).await
     }
 
     /// The most recent runs that match `query` (without `?`).
     pub async fn list(&self, query: &str) -> Result<Vec<Run>> {
-        self.get(&format!("/v1/runs?{query}")).await?.expect(200)?.read()
+        self.get(&format!("/v1/runs?{query}")).read(200).await
     }
 
     /// Opens a run's event stream, after event `after` if given.

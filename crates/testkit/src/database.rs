@@ -45,6 +45,41 @@ macro_rules! both_databases {
     )+};
 }
 
+/// Runs each of the named tests with one node on SQLite, one node on PostgreSQL and three nodes on PostgreSQL.
+#[macro_export]
+macro_rules! every_deployment {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            #[tokio::test]
+            async fn on_one_node_on_sqlite() -> $crate::Checked {
+                super::$name($crate::Database::Sqlite, 1).await
+            }
+
+            #[tokio::test]
+            async fn on_one_node_on_postgres() -> $crate::Checked {
+                super::$name($crate::Database::Postgres, 1).await
+            }
+
+            #[tokio::test]
+            async fn on_three_nodes_on_postgres() -> $crate::Checked {
+                super::$name($crate::Database::Postgres, 3).await
+            }
+        }
+    )+};
+}
+
+/// Number of rounds of a test: that of the environment variable, or else `ordinary`.
+pub fn rounds(variable: &'static str, ordinary: usize) -> Result<usize> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the long form of a test is asked for in the environment"
+    )]
+    match std::env::var(variable) {
+        Ok(rounds) => rounds.parse().context(variable),
+        Err(_) => Ok(ordinary),
+    }
+}
+
 /// Records of a node.
 #[derive(Clone, Debug)]
 pub enum Records {

@@ -2,9 +2,9 @@
 //! [`ScriptedModel`](crate::ScriptedModel). Its tool calls carry signatures, and it refuses a conversation that does
 //! not bring them back, as the real one does.
 
-use std::{io, sync::Arc};
+use std::sync::Arc;
 
-use axum::{Router, extract::State, response::Response, routing::post};
+use axum::{extract::State, response::Response};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -12,65 +12,12 @@ use serde_json::{Value, json};
 use crate::{
     model::data,
     rules::{self, Counted, output_tokens},
-    script::{Answer, Driver, Script, Streaming},
-    serve::Serving,
+    script::{Answer, Script, Streaming},
+    scripted::scripted_server,
     turn::{Stop, Turn},
 };
 
-/// A running model server.
-#[derive(Debug)]
-pub struct ScriptedGemini {
-    server: Serving,
-    script: Arc<Script>,
-}
-
-impl Drop for ScriptedGemini {
-    fn drop(&mut self) {
-        self.script.check_at_drop();
-    }
-}
-
-impl ScriptedGemini {
-    /// Starts a server that gives these answers, one per request; a request beyond them is answered with 500.
-    pub async fn start(script: impl IntoIterator<Item = Turn>) -> io::Result<Self> {
-        Self::serve(Script::new(script)).await
-    }
-
-    /// Starts a server whose answers are made of the requests.
-    pub async fn driven(driver: Driver) -> io::Result<Self> {
-        Self::serve(Script::driven(driver)).await
-    }
-
-    async fn serve(script: Arc<Script>) -> io::Result<Self> {
-        let router = Router::new()
-            .route("/v1beta/models/{method}", post(generate))
-            .with_state(Arc::clone(&script));
-        Ok(Self {
-            server: Serving::start(router).await?,
-            script,
-        })
-    }
-
-    /// Returns the value for `GEMINI_BASE_URL`.
-    pub fn base_url(&self) -> String {
-        self.server.base_url()
-    }
-
-    /// The bodies of the requests so far.
-    pub fn requests(&self) -> Vec<Value> {
-        self.script.requests()
-    }
-
-    /// The rules of the provider that requests have broken. A server that is dropped with some fails its test.
-    pub fn broken_rules(&self) -> Vec<String> {
-        self.script.broken_rules()
-    }
-
-    /// Returns the number of answers that nobody has asked for yet.
-    pub fn left(&self) -> usize {
-        self.script.left()
-    }
-}
+scripted_server!(ScriptedGemini, ["/v1beta/models/{method}" => generate], "");
 
 async fn generate(State(script): State<Arc<Script>>, body: Bytes) -> Response {
     match script.next(&body, Streaming::InPath, &rules::gemini::check).await {

@@ -118,7 +118,7 @@ impl HostedNode {
                 "reason": "for tests",
                 "reference": format!("{organization} {left}"),
             });
-            operator.post(&path, &movement).await?.expect(201)?;
+            operator.post(&path, &movement).expect(201).await?;
             left -= amount;
         }
         Ok(())

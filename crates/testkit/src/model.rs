@@ -3,25 +3,21 @@
 
 use std::{io, sync::Arc};
 
-use anyhow::Context as _;
 use axum::{
-    Router,
     body::Body,
     extract::State,
     response::{IntoResponse, Response},
-    routing::post,
 };
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::{StatusCode, header};
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use crate::{
-    PATIENCE, responses,
+    responses,
     rules::{self, Counted, output_tokens},
     script::{Answer, Refusal, Script, Streaming},
-    serve::Serving,
+    scripted::scripted_server,
     turn::{Fault, Stop},
 };
 pub use crate::{
@@ -86,84 +82,11 @@ fn chunk(choices: &Value, usage: &Value) -> Value {
     })
 }
 
-/// A running model server.
-#[derive(Debug)]
-pub struct ScriptedModel {
-    server: Serving,
-    script: Arc<Script>,
-}
-
-impl Drop for ScriptedModel {
-    fn drop(&mut self) {
-        self.script.check_at_drop();
-    }
-}
-
-impl ScriptedModel {
-    /// Starts a server that gives these answers, one per request; a request beyond them is answered with 500.
-    pub async fn start(script: impl IntoIterator<Item = Turn>) -> io::Result<Self> {
-        Self::serve(Script::new(script)).await
-    }
-
-    /// Starts a server whose answers are made of the requests.
-    pub async fn driven(driver: Driver) -> io::Result<Self> {
-        Self::serve(Script::driven(driver)).await
-    }
-
-    async fn serve(script: Arc<Script>) -> io::Result<Self> {
-        let router = Router::new()
-            .route("/v1/chat/completions", post(complete))
-            .route("/v1/responses", post(respond))
-            .with_state(Arc::clone(&script));
-        Ok(Self {
-            server: Serving::start(router).await?,
-            script,
-        })
-    }
-
-    /// Holds requests to the rules of this provider as well.
-    pub fn hold_to(&self, provider: ChatProvider) {
-        self.script.rules().provider = provider;
-    }
-
-    /// Returns the value for `OPENAI_BASE_URL`.
-    pub fn base_url(&self) -> String {
-        format!("{}/v1", self.server.base_url())
-    }
-
-    /// The bodies of the requests so far.
-    pub fn requests(&self) -> Vec<Value> {
-        self.script.requests()
-    }
-
-    /// Waits until there were `count` requests in all.
-    pub async fn asked(&self, count: usize) -> anyhow::Result<()> {
-        let mut requests = self.script.requests.subscribe();
-        let asked = timeout(PATIENCE, requests.wait_for(|all| all.len() >= count)).await;
-        asked.with_context(|| format!("there were not {count} requests"))??;
-        Ok(())
-    }
-
-    /// Gives the answers that are held, and those that come.
-    pub fn release(&self) {
-        self.script.released.send_replace(true);
-    }
-
-    /// The size of all requests so far, in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.script.bytes()
-    }
-
-    /// The rules of the provider that requests have broken. A server that is dropped with some fails its test.
-    pub fn broken_rules(&self) -> Vec<String> {
-        self.script.broken_rules()
-    }
-
-    /// Returns the number of answers that nobody has asked for yet.
-    pub fn left(&self) -> usize {
-        self.script.left()
-    }
-}
+scripted_server!(
+    ScriptedModel,
+    ["/v1/chat/completions" => complete, "/v1/responses" => respond],
+    "/v1"
+);
 
 async fn complete(State(script): State<Arc<Script>>, body: Bytes) -> Response {
     match script.next(&body, Streaming::InBody, &rules::chat::check).await {
@@ -246,11 +169,15 @@ impl Turn {
 mod tests {
     use std::time::Duration;
 
+    use tokio::time::timeout;
+
     use super::*;
     use crate::{Client, Parser, sse::Item};
 
     async fn ask(model: &ScriptedModel) -> anyhow::Result<crate::Answer> {
-        let address = model.server.base_url()["http://".len()..].parse()?;
+        let address = model.base_url()["http://".len()..]
+            .trim_end_matches("/v1")
+            .parse()?;
         let request = json!({"model": "scripted", "stream": true, "messages": []});
         Client::new(address, None)
             .post("/v1/chat/completions", &request)

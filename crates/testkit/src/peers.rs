@@ -230,7 +230,7 @@ impl Maildev {
 /// Returns the mails that maildev shows on this port, oldest first.
 async fn mails_at(port: u16) -> Result<Vec<Value>> {
     let client = Client::new(SocketAddr::from(([127, 0, 0, 1], port)), None);
-    client.get("/email").await?.expect(200)?.read()
+    client.get("/email").read(200).await
 }
 
 fn text<'a>(mail: &'a Value, pointer: &str) -> Option<&'a str> {

@@ -54,11 +54,11 @@ impl S3 {
         };
         // Read on, so that it never blocks.
         std::thread::spawn(move || lines.for_each(drop));
-        let made = store
+        store
             .client()
             .send(Method::PUT, &format!("/{BUCKET}"), Bytes::new())
+            .expect(200)
             .await?;
-        made.expect(200)?;
         Ok(store)
     }
 
@@ -95,8 +95,8 @@ impl S3 {
         let list = self
             .client()
             .get(&format!("/{BUCKET}?{list}"))
-            .await?
-            .expect(200)?;
+            .expect(200)
+            .await?;
         let (begin, end) = (format!("<{element}>"), format!("</{element}>"));
         Ok(list
             .text()

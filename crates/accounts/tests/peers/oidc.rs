@@ -5,7 +5,7 @@ use sortie_api::Credential;
 use sortie_store::{access::Actor, people::SessionKind};
 use sortie_testkit::{
     Bytes, Client as Http,
-    http::{HeaderValue, Method},
+    http::Method,
     peers::{Peer, installed},
 };
 use url::{Url, form_urlencoded};
@@ -67,11 +67,8 @@ impl Browser {
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         let client = Http::new(address, None)
-            .with_header("cookie", HeaderValue::try_from(cookies.join("; ")).unwrap())
-            .with_header(
-                "content-type",
-                HeaderValue::from_static("application/x-www-form-urlencoded"),
-            );
+            .with_header("cookie", cookies.join("; "))
+            .with_header("content-type", "application/x-www-form-urlencoded");
         let method = if form.is_some() { Method::POST } else { Method::GET };
         let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
         let answer = client

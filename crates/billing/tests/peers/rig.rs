@@ -10,7 +10,7 @@ use sortie_api::Credential;
 use sortie_billing::{Stripe, StripeSettings};
 use sortie_testkit::{
     Answer, Bytes, Client, StripeDouble,
-    http::{HeaderValue, Method},
+    http::Method,
     peers::{Peer, installed},
     ports::free_ports,
 };
@@ -77,12 +77,10 @@ impl Api {
 
     /// Sends a form, with an idempotency key where one is given.
     pub(crate) async fn post(&self, path: &str, key: Option<&str>, form: &str) -> Answer {
-        let mut client = Client::new(self.address, Some(self.key.clone())).with_header(
-            "content-type",
-            HeaderValue::from_static("application/x-www-form-urlencoded"),
-        );
+        let mut client = Client::new(self.address, Some(self.key.clone()))
+            .with_header("content-type", "application/x-www-form-urlencoded");
         if let Some(key) = key {
-            client = client.with_header("idempotency-key", HeaderValue::from_str(key).unwrap());
+            client = client.with_header("idempotency-key", key);
         }
         let body = Bytes::copy_from_slice(form.as_bytes());
         client.send(Method::POST, path, body).await.unwrap()

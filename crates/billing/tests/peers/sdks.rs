@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use sortie_billing::{
     CheckoutOrder, EventFilter, Part, RefundOrder, SavedCardPayment, SubscriptionOrder, verify_signature,
 };
+use sortie_testkit::rows;
 use sortie_testkit::{
     Client, StripeDouble,
     peers::{Peer, installed},
@@ -90,25 +91,14 @@ fn webhooks(double: &StripeDouble) -> (Vec<Value>, Vec<Option<String>>) {
     let body = double.event_body(&event).unwrap();
     let now = double.now();
     let signed = |secrets: &[&str], at| signature(secrets, at, body.as_bytes()).unwrap();
-    let cases = [
-        (signed(&[SECRET], now), body.clone(), true),
-        (signed(&["whsec_other", SECRET], now), body.clone(), true),
-        (signed(&["whsec_other"], now), body.clone(), false),
-        (signed(&[SECRET], now - 301), body.clone(), false),
-        (signed(&[SECRET], now), body.replace("paid", "dead"), false),
-        (
-            signed(&[SECRET], now).replace(",v1=", ",v0="),
-            body.clone(),
-            false,
-        ),
-        (
-            signed(&[SECRET], now)
-                .to_uppercase()
-                .replace("T=", "t=")
-                .replace("V1=", "v1="),
-            body.clone(),
-            false,
-        ),
+    let cases = rows![
+        signed(&[SECRET], now), body.clone(), true;
+        signed(&["whsec_other", SECRET], now), body.clone(), true;
+        signed(&["whsec_other"], now), body.clone(), false;
+        signed(&[SECRET], now - 301), body.clone(), false;
+        signed(&[SECRET], now), body.replace("paid", "dead"), false;
+        signed(&[SECRET], now).replace(",v1=", ",v0="), body.clone(), false;
+        signed(&[SECRET], now).to_uppercase().replace("T=", "t=").replace("V1=", "v1="), body.clone(), false;
     ];
     cases
         .into_iter()
@@ -239,14 +229,7 @@ async fn program(double: &StripeDouble, ids: &Value) -> String {
         ("good", "PaymentMethod", "payment_methods"),
     ] {
         let path = format!("/v1/{path}/{}", ids[name].as_str().unwrap());
-        let mut object = client
-            .get(&path)
-            .await
-            .unwrap()
-            .expect(200)
-            .unwrap()
-            .json()
-            .unwrap();
+        let mut object = client.get(&path).json(200).await.unwrap();
         without_decimals(&mut object);
         writeln!(program, "export const {name}: Stripe.{kind} = {object};").unwrap();
     }

@@ -19,6 +19,7 @@ use serde_json::{Value, json, value::to_raw_value};
 use sortie_agent::tool::{Effect, Order};
 use sortie_api::Credential;
 use sortie_connect::{Auth, Connection, Status, Target, TokenError, Tokens, oauth::Challenge};
+use sortie_testkit::rows;
 
 use crate::rig::{Run, Serving, connector, http, secret};
 
@@ -93,13 +94,9 @@ async fn every_kind_of_credential_is_sent_and_taken_out_of_what_comes_back() {
         username: "ann".to_owned(),
         password: secret("pw-secret-1"),
     };
-    for (auth, sent, hidden) in [
-        (
-            Auth::Bearer(secret("tok-secret-2")),
-            "Bearer [redacted]",
-            "tok-secret-2",
-        ),
-        (basic(), "Basic [redacted]", "YW5uOnB3LXNlY3JldC0x"),
+    for (auth, sent, hidden) in rows![
+        Auth::Bearer(secret("tok-secret-2")), "Bearer [redacted]", "tok-secret-2";
+        basic(), "Basic [redacted]", "YW5uOnB3LXNlY3JldC0x";
     ] {
         let run = Run::open(&[Connection {
             auth,
@@ -572,21 +569,12 @@ async fn private_addresses_are_refused_at_the_start_where_only_public_ones_are_i
     let own = vec!["8.8.8.8".parse().unwrap()];
     let network = sortie_net::Network::new(sortie_net::Reach::Public, own);
     let connector = sortie_connect::Connector::new(&network.into(), None).unwrap();
-    for (url, why) in [
-        ("http://127.0.0.1:1/", "127.0.0.1 is not a public address"),
-        ("http://8.8.8.8:1/", "8.8.8.8 is not a public address"),
-        (
-            "http://[::ffff:10.0.0.1]/",
-            "::ffff:10.0.0.1 is not a public address",
-        ),
-        (
-            "ftp://example.com/",
-            "the URL must begin with http:// or https://",
-        ),
-        (
-            "https://a:b@example.com/",
-            "the URL must not carry a user name or a password",
-        ),
+    for (url, why) in rows![
+        "http://127.0.0.1:1/", "127.0.0.1 is not a public address";
+        "http://8.8.8.8:1/", "8.8.8.8 is not a public address";
+        "http://[::ffff:10.0.0.1]/", "::ffff:10.0.0.1 is not a public address";
+        "ftp://example.com/", "the URL must begin with http:// or https://";
+        "https://a:b@example.com/", "the URL must not carry a user name or a password";
     ] {
         let connection = http(url.parse().unwrap());
         let error = connector

@@ -16,6 +16,7 @@ use serde_json::{Value, json, value::to_raw_value};
 use sortie_agent::tool::{Effect, Order};
 use sortie_api::Credential;
 use sortie_connect::{Auth, Connection, Failure, Status, Target, TokenError, Tokens, oauth::Challenge};
+use sortie_testkit::rows;
 
 use crate::{
     rig::{Run, connector, mcp, secret},
@@ -396,17 +397,9 @@ fn asking(
     told: Arc<tokio::sync::Mutex<tokio::sync::mpsc::UnboundedReceiver<Value>>>,
 ) -> Response {
     let message = json!({"role": "user", "content": {"type": "text", "text": "hi"}});
-    let asks = [
-        (
-            "sample",
-            "sampling/createMessage",
-            json!({"messages": [message], "maxTokens": 5}),
-        ),
-        (
-            "input",
-            "elicitation/create",
-            json!({"message": "key?", "requestedSchema": {"type": "object", "properties": {}}}),
-        ),
+    let asks = rows![
+        "sample", "sampling/createMessage", json!({"messages": [message], "maxTokens": 5});
+        "input", "elicitation/create", json!({"message": "key?", "requestedSchema": {"type": "object", "properties": {}}});
     ];
     let mut first = ": hello\n\nid: 1\ndata:\n\n".to_owned();
     for (id, method, params) in asks {

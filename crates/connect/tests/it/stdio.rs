@@ -9,9 +9,10 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sortie_api::Credential;
 use sortie_connect::{
-    Auth, Connection, Connector, Failure, Program, ProgramEnd, StdioLauncher, StdioProcess, Target,
+    Auth, Connection, Connector, Failure, OpenError, Program, ProgramEnd, StdioLauncher, StdioProcess, Target,
 };
 use sortie_net::{Network, Reach};
+use sortie_testkit::rows;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex, split},
     task::JoinSet,
@@ -167,13 +168,8 @@ fn program(command: &[&str]) -> Connection {
 }
 
 async fn open(tasks: Tasks) -> Run {
-    let connector = Connector::new(
-        &Network::new(Reach::Private, Vec::new()).into(),
-        Some(Arc::new(tasks)),
-    )
-    .unwrap();
     let redactor = Arc::default();
-    let opened = connector
+    let opened = connector(tasks)
         .open(&[program(&["server", "--stdio"])], &redactor)
         .await
         .unwrap();
@@ -206,17 +202,9 @@ async fn a_program_that_ends_or_floods_is_a_tool_error_and_is_started_again() {
     let tasks = Tasks::default();
     let (started, ended) = (Arc::clone(&tasks.started), Arc::clone(&tasks.ended));
     let run = open(tasks).await;
-    for (round, how, why) in [
-        (
-            1,
-            "quit",
-            "ended with exit code 3, and wrote to standard error: Error: Cannot find module 'x' with [redacted]",
-        ),
-        (
-            2,
-            "flood",
-            "cannot be understood: a message is larger than 4194304 bytes",
-        ),
+    for (round, how, why) in rows![
+        1, "quit", "ended with exit code 3, and wrote to standard error: Error: Cannot find module 'x' with [redacted]";
+        2, "flood", "cannot be understood: a message is larger than 4194304 bytes";
     ] {
         let told = run.call("tools__t", &json!({"do": how})).await.unwrap_err();
         assert_eq!(
@@ -231,38 +219,26 @@ async fn a_program_that_ends_or_floods_is_a_tool_error_and_is_started_again() {
     }
 }
 
-#[tokio::test]
-async fn a_program_that_cannot_be_started_fails_the_start() {
-    let connector = Connector::new(
-        &Network::new(Reach::Private, Vec::new()).into(),
-        Some(Arc::new(Tasks::default())),
-    )
-    .unwrap();
-    let error = connector
-        .open(&[program(&["nothing"])], &Arc::default())
-        .await
-        .err()
-        .unwrap();
-    assert_eq!(error.to_string(), "connection `tools`: nothing cannot be started");
+fn connector(tasks: Tasks) -> Connector {
+    let network = Network::new(Reach::Private, Vec::new());
+    Connector::new(&network.into(), Some(Arc::new(tasks))).unwrap()
+}
+
+/// Opens a program that fails the start.
+async fn refusal(connector: &Connector, command: &[&str]) -> OpenError {
+    let opened = connector.open(&[program(command)], &Arc::default()).await;
+    opened.err().unwrap()
 }
 
 #[tokio::test]
-async fn a_program_that_ends_at_once_is_named_with_what_it_wrote_to_standard_error() {
-    let connector = Connector::new(
-        &Network::new(Reach::Private, Vec::new()).into(),
-        Some(Arc::new(Tasks::default())),
-    )
-    .unwrap();
-    let error = connector
-        .open(&[program(&["npx", "missing"])], &Arc::default())
-        .await
-        .err()
-        .unwrap();
-    assert_eq!(
-        error.to_string(),
-        "connection `tools`: the program `npx` ended with exit code 3, and wrote to standard error: Error: Cannot find \
-         module 'x' with [redacted]"
-    );
+async fn a_program_that_cannot_be_started_or_ends_at_once_fails_the_start() {
+    for (command, why) in rows![
+        &["nothing"][..], "nothing cannot be started".to_owned();
+        &["npx", "missing"], format!("the program `npx` {ENDED}");
+    ] {
+        let error = refusal(&connector(Tasks::default()), command).await;
+        assert_eq!(error.to_string(), format!("connection `tools`: {why}"));
+    }
 }
 
 #[tokio::test]
@@ -280,13 +256,8 @@ const SILENT: &str = "the program `silent` did not answer within 15 s, and wrote
 
 #[tokio::test(start_paused = true)]
 async fn a_program_that_does_not_answer_is_named_with_what_it_wrote_to_standard_error() {
-    let connector = Connector::new(
-        &Network::new(Reach::Private, Vec::new()).into(),
-        Some(Arc::new(Tasks::default())),
-    )
-    .unwrap();
-    let connections = [program(&["silent"])];
-    let refused = connector.open(&connections, &Arc::default()).await.err().unwrap();
+    let connector = connector(Tasks::default());
+    let refused = refusal(&connector, &["silent"]).await;
     assert_eq!(refused.failure, Failure::Error(SILENT.to_owned()));
     let tested = connector.test(&program(&["silent"])).await;
     assert_eq!(tested.detail, SILENT);
@@ -301,26 +272,14 @@ const STOPPED: &str = "and wrote to standard error: waiting for the license serv
 
 #[tokio::test(start_paused = true)]
 async fn a_program_that_never_lists_its_tools_is_named_with_what_it_wrote_to_standard_error() {
-    let connector = Connector::new(
-        &Network::new(Reach::Private, Vec::new()).into(),
-        Some(Arc::new(Tasks::default())),
-    )
-    .unwrap();
-    for (name, why) in [
-        (
-            "mute",
-            format!("the program `mute` did not answer within 15 s, {STOPPED}"),
-        ),
-        ("fades", format!("the program `fades` {ENDED}")),
+    let connector = connector(Tasks::default());
+    for (name, why) in rows![
+        "mute", format!("the program `mute` did not answer within 15 s, {STOPPED}");
+        "fades", format!("the program `fades` {ENDED}");
     ] {
-        let connection = program(&[name]);
-        let refused = connector
-            .open(std::slice::from_ref(&connection), &Arc::default())
-            .await
-            .err()
-            .unwrap();
+        let refused = refusal(&connector, &[name]).await;
         assert_eq!(refused.failure, Failure::Error(why.clone()));
-        assert_eq!(connector.test(&connection).await.detail, why);
+        assert_eq!(connector.test(&program(&[name])).await.detail, why);
     }
 }
 
@@ -352,46 +311,21 @@ async fn an_answer_that_is_nearly_json_is_read_and_one_that_is_not_fails_its_cal
             "the program `server` did not answer within 120 s, and wrote to standard output: {line}"
         ))
     };
-    for (line, told) in [
-        (whole.clone(), Ok("a\u{fffd}b\n{\"x\":null}".to_owned())),
-        (
-            format!("Loading… {whole}"),
-            Ok("a\u{fffd}b\n{\"x\":null}".to_owned()),
-        ),
-        (
-            format!(r#"{{"jsonrpc":"2.0","id":"ID","result":{result}}}"#),
-            Ok("a\u{fffd}b\n{\"x\":null}".to_owned()),
-        ),
-        (
-            format!(r#"{{"id":ID,"result":{result}}}"#),
-            Ok("a\u{fffd}b\n{\"x\":null}".to_owned()),
-        ),
-        (
-            r#"{"id":"ID","error":{"code":-32000,"message":"no such file"}}"#.to_owned(),
-            Err("the server says: no such file (-32000)".to_owned()),
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":null,"result":{}}"#.to_owned(),
-            no_message(r#"{"jsonrpc":"2.0","id":null,"result":{}}"#),
-        ),
-        (
-            r#"{"jsonrpc":"2.0","result":{}}"#.to_owned(),
-            no_message(r#"{"jsonrpc":"2.0","result":{}}"#),
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"te"#.to_owned(),
-            no_message(r#"{"jsonrpc":"2.0","id":"#),
-        ),
-        (
-            "{'jsonrpc': '2.0', 'result': {}}".to_owned(),
-            no_message("{'jsonrpc': '2.0', 'result': {}}"),
-        ),
-        ("Processing tools/call".to_owned(), slow("Processing tools/call")),
-        (r#"{"level":"info"}"#.to_owned(), slow(r#"{"level":"info"}"#)),
-        (
-            r#"{"id":777,"result":{}}"#.to_owned(),
-            slow(r#"{"id":777,"result":{}}"#),
-        ),
+    for (line, told) in rows![
+        whole.clone(), Ok("a\u{fffd}b\n{\"x\":null}".to_owned());
+        format!("Loading… {whole}"), Ok("a\u{fffd}b\n{\"x\":null}".to_owned());
+        format!(r#"{{"jsonrpc":"2.0","id":"ID","result":{result}}}"#), Ok("a\u{fffd}b\n{\"x\":null}".to_owned());
+        format!(r#"{{"id":ID,"result":{result}}}"#), Ok("a\u{fffd}b\n{\"x\":null}".to_owned());
+        r#"{"id":"ID","error":{"code":-32000,"message":"no such file"}}"#.to_owned(),
+        Err("the server says: no such file (-32000)".to_owned());
+        r#"{"jsonrpc":"2.0","id":null,"result":{}}"#.to_owned(), no_message(r#"{"jsonrpc":"2.0","id":null,"result":{}}"#);
+        r#"{"jsonrpc":"2.0","result":{}}"#.to_owned(), no_message(r#"{"jsonrpc":"2.0","result":{}}"#);
+        r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"te"#.to_owned(),
+        no_message(r#"{"jsonrpc":"2.0","id":"#);
+        "{'jsonrpc': '2.0', 'result': {}}".to_owned(), no_message("{'jsonrpc': '2.0', 'result': {}}");
+        "Processing tools/call".to_owned(), slow("Processing tools/call");
+        r#"{"level":"info"}"#.to_owned(), slow(r#"{"level":"info"}"#);
+        r#"{"id":777,"result":{}}"#.to_owned(), slow(r#"{"id":777,"result":{}}"#);
     ] {
         let answer = run.call("tools__t", &json!({"do": "print", "line": line})).await;
         match (&answer, &told) {

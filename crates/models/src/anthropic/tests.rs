@@ -5,11 +5,12 @@ use sortie_agent::{
     ToolContent,
     model::{Content, Retry, StopReason, Task, ToolCall, ToolDefinition, ToolResult, Turn, Usage},
 };
+use sortie_testkit::rows;
 
 use super::{stream::Message, *};
 use crate::{
     answer::Failure,
-    test_server::{Answer, KEY, RecordedDeltas, Server, decode, entry, events, hello},
+    test_server::{Answer, KEY, RecordedDeltas, Server, ask, decode, entry, events, hello},
 };
 
 mod bent;
@@ -112,7 +113,7 @@ async fn thinking_and_arguments_are_told_as_written_though_nobody_sees_them() {
 async fn a_plain_request_has_the_form_of_the_api() {
     let server = Server::start([Answer::events(&text_answer("end_turn"))]).await;
     let model = client(&server.provider, entry("claude-x", &["tools"])).unwrap();
-    model.call(hello(), &RecordedDeltas::default()).await.unwrap();
+    ask(&*model, hello()).await.unwrap();
     let head = server.head(0);
     assert!(head.starts_with("post /v1/messages http/1.1\r\n"), "{head}");
     assert!(head.contains("anthropic-version: 2023-06-01") && head.contains(&format!("x-api-key: {KEY}")));
@@ -366,7 +367,7 @@ async fn an_answer_is_whole_with_its_last_event_even_if_the_stream_stays_open() 
     let mut server = Server::start([Answer::held(WHOLE)]).await;
     server.provider.end_wait = std::time::Duration::from_millis(1);
     let model = client(&server.provider, entry("claude-x", &["tools"])).unwrap();
-    let reply = model.call(hello(), &RecordedDeltas::default()).await;
+    let reply = ask(&*model, hello()).await;
     assert_eq!(shown(&reply.unwrap()), whole());
 }
 
@@ -400,25 +401,17 @@ async fn an_answer_that_nobody_counted_is_charged_by_its_bytes() {
     ]);
     let server = Server::start([Answer::events(&stream)]).await;
     let model = client(&server.provider, entry("claude-x", &["tools"])).unwrap();
-    let usage = model
-        .call(hello(), &RecordedDeltas::default())
-        .await
-        .unwrap()
-        .usage;
+    let usage = ask(&*model, hello()).await.unwrap().usage;
     let sent = server.body(0).to_string().len() as u64;
     assert_eq!((usage.input_tokens, usage.output_tokens), (sent.div_ceil(4), 3));
 }
 
 #[tokio::test]
 async fn a_side_that_nobody_counted_is_estimated_and_the_other_keeps_its_figure() {
-    for (usage, input, output) in [
-        (json!({"output_tokens": 9}), None, 9),
-        (json!({"input_tokens": 7}), Some(7), 3),
-        (
-            json!({"input_tokens": 0, "cache_read_input_tokens": 50}),
-            Some(0),
-            3,
-        ),
+    for (usage, input, output) in rows![
+        json!({"output_tokens": 9}), None, 9;
+        json!({"input_tokens": 7}), Some(7), 3;
+        json!({"input_tokens": 0, "cache_read_input_tokens": 50}), Some(0), 3;
     ] {
         let stream = events(&[
             json!({"type": "message_start", "message": {"usage": usage}}),
@@ -427,11 +420,7 @@ async fn a_side_that_nobody_counted_is_estimated_and_the_other_keeps_its_figure(
         ]);
         let server = Server::start([Answer::events(&stream)]).await;
         let model = client(&server.provider, entry("claude-x", &["tools"])).unwrap();
-        let charged = model
-            .call(hello(), &RecordedDeltas::default())
-            .await
-            .unwrap()
-            .usage;
+        let charged = ask(&*model, hello()).await.unwrap().usage;
         let sent = server.body(0).to_string().len() as u64;
         let expected = (input.unwrap_or(sent.div_ceil(4)), output);
         assert_eq!((charged.input_tokens, charged.output_tokens), expected, "{usage}");
@@ -443,7 +432,7 @@ async fn the_next_call_goes_through_the_same_connection() {
     let server = Server::on_one_connection([Answer::ended_late(WHOLE), Answer::ended_late(WHOLE)]).await;
     let model = client(&server.provider, entry("claude-x", &["tools"])).unwrap();
     for _ in 0..2 {
-        let reply = model.call(hello(), &RecordedDeltas::default()).await;
+        let reply = ask(&*model, hello()).await;
         assert_eq!(shown(&reply.unwrap()), whole());
     }
 }

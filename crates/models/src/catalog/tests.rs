@@ -1,4 +1,5 @@
 use sortie_api::{Credential, Micros, model::ModelPrices};
+use sortie_testkit::rows;
 
 use super::*;
 use crate::{
@@ -144,65 +145,29 @@ fn a_built_in_model_can_be_moved_to_another_provider() {
 #[test]
 fn what_is_not_said_and_not_known_is_refused_with_the_setting_named() {
     let acme = || vec![provider("acme", api("anthropic"))];
-    for (model, expected) in [
-        (
-            ModelSettings {
-                prices: None,
-                ..priced("llama", "acme")
-            },
-            "model \"llama\": input_micros_per_mtok and output_micros_per_mtok are missing",
-        ),
-        (
-            ModelSettings {
-                context_window: None,
-                ..priced("llama", "acme")
-            },
-            "model \"llama\": context_window is missing",
-        ),
-        (
-            ModelSettings {
-                max_output_tokens: None,
-                ..priced("llama", "acme")
-            },
-            "model \"llama\": max_output_tokens is missing",
-        ),
-        (
-            ModelSettings {
-                max_output_tokens: Some(0),
-                ..priced("llama", "acme")
-            },
-            "max_output_tokens must be from 1",
-        ),
-        (
-            ModelSettings {
-                max_output_tokens: Some(32_769),
-                ..priced("llama", "acme")
-            },
-            "max_output_tokens must be from 1",
-        ),
-        (
-            ModelSettings {
-                provider: None,
-                ..priced("llama", "acme")
-            },
-            "model \"llama\": provider is missing",
-        ),
-        (
-            priced("llama", "acne"),
-            "model \"llama\": provider \"acne\" is none of",
-        ),
-        (
-            priced("runbook", "acme"),
-            "model \"runbook\": this id belongs to the offline model",
-        ),
-        (priced(" ", "acme"), "id must not be empty"),
-        (
-            ModelSettings {
-                capabilities: Some(vec!["flying".to_owned()]),
-                ..priced("llama", "acme")
-            },
-            "capability \"flying\" is none of tools, structured_output, thinking, vision, documents",
-        ),
+    for (model, expected) in rows![
+        ModelSettings {
+            prices: None,
+            ..priced("llama", "acme")
+        },
+        "model \"llama\": input_micros_per_mtok and output_micros_per_mtok are missing";
+        ModelSettings { context_window: None, ..priced("llama", "acme") }, "model \"llama\": context_window is missing";
+        ModelSettings {
+            max_output_tokens: None,
+            ..priced("llama", "acme")
+        },
+        "model \"llama\": max_output_tokens is missing";
+        ModelSettings { max_output_tokens: Some(0), ..priced("llama", "acme") }, "max_output_tokens must be from 1";
+        ModelSettings { max_output_tokens: Some(32_769), ..priced("llama", "acme") }, "max_output_tokens must be from 1";
+        ModelSettings { provider: None, ..priced("llama", "acme") }, "model \"llama\": provider is missing";
+        priced("llama", "acne"), "model \"llama\": provider \"acne\" is none of";
+        priced("runbook", "acme"), "model \"runbook\": this id belongs to the offline model";
+        priced(" ", "acme"), "id must not be empty";
+        ModelSettings {
+            capabilities: Some(vec!["flying".to_owned()]),
+            ..priced("llama", "acme")
+        },
+        "capability \"flying\" is none of tools, structured_output, thinking, vision, documents";
     ] {
         let said = refusal(&settings(acme(), vec![model]));
         assert!(said.contains(expected), "{said}");

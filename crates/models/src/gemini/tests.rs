@@ -5,11 +5,12 @@ use sortie_agent::{
     ToolContent,
     model::{Retry, StopReason, Task, ToolCall, ToolDefinition, ToolResult, Usage},
 };
+use sortie_testkit::rows;
 
 use super::{stream::Candidate, *};
 use crate::{
     answer::Failure,
-    test_server::{Answer, KEY, RecordedDeltas, Server, decode, entry, events, hello},
+    test_server::{Answer, KEY, RecordedDeltas, Server, ask, decode, entry, events, hello},
 };
 
 mod extras;
@@ -79,7 +80,7 @@ async fn text_is_heard_as_it_comes_and_thoughts_are_not() {
 async fn a_plain_request_has_the_form_of_the_api() {
     let server = Server::start([Answer::events(&ended(&json!([{"text": "Hello."}]), "STOP"))]).await;
     let model = client(&server.provider, entry("models/gemini-x", &["tools"])).unwrap();
-    let reply = model.call(hello(), &RecordedDeltas::default()).await.unwrap();
+    let reply = ask(&*model, hello()).await.unwrap();
     assert_eq!(
         shown(&reply),
         json!({"content": [{"text": "Hello."}], "stop": "end_turn", "usage": [8, 2, 0, 0]})
@@ -297,12 +298,9 @@ async fn a_half_of_a_pair_in_arguments_is_replaced() {
             "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"functionCall\":{{\"name\":\"shell\",\"args\":{args}}}}}]}},\"finishReason\":\"STOP\"}}]}}\n\n"
         )
     };
-    for (args, expected) in [
-        (r#"{"a":"\ud99c!"}"#, r#"{"a":"\ufffd!"}"#),
-        (
-            r#"{"a":"\ud83d\ude00", "b":1.0}"#,
-            r#"{"a":"\ud83d\ude00", "b":1.0}"#,
-        ),
+    for (args, expected) in rows![
+        r#"{"a":"\ud99c!"}"#, r#"{"a":"\ufffd!"}"#;
+        r#"{"a":"\ud83d\ude00", "b":1.0}"#, r#"{"a":"\ud83d\ude00", "b":1.0}"#;
     ] {
         let (reply, _) = call(Answer::events(&call_of(args))).await;
         assert_eq!(
@@ -377,14 +375,10 @@ fn too_many_calls_are_no_reply() {
 
 #[tokio::test]
 async fn a_side_that_nobody_counted_is_estimated_and_the_other_keeps_its_figure() {
-    for (counts, input, output) in [
-        (json!({"candidatesTokenCount": 9}), None, 9),
-        (json!({"promptTokenCount": 7}), Some(7), 3),
-        (
-            json!({"promptTokenCount": 50, "cachedContentTokenCount": 50}),
-            Some(0),
-            3,
-        ),
+    for (counts, input, output) in rows![
+        json!({"candidatesTokenCount": 9}), None, 9;
+        json!({"promptTokenCount": 7}), Some(7), 3;
+        json!({"promptTokenCount": 50, "cachedContentTokenCount": 50}), Some(0), 3;
     ] {
         let parts = json!([{"text": "Hello there."}]);
         let stream = events(&[json!({
@@ -392,11 +386,7 @@ async fn a_side_that_nobody_counted_is_estimated_and_the_other_keeps_its_figure(
         })]);
         let server = Server::start([Answer::events(&stream)]).await;
         let model = client(&server.provider, entry("gemini-x", &["tools"])).unwrap();
-        let charged = model
-            .call(hello(), &RecordedDeltas::default())
-            .await
-            .unwrap()
-            .usage;
+        let charged = ask(&*model, hello()).await.unwrap().usage;
         let sent = server.body(0).to_string().len() as u64;
         let expected = (input.unwrap_or(sent.div_ceil(4)), output);
         assert_eq!(

@@ -1,8 +1,11 @@
 //! For tests of both protocols: a request with a tool, and events as the bytes they come in.
 
-use sortie_agent::model::{Content, Reply, Request, ToolCall, ToolDefinition, Turn};
+use sortie_agent::{
+    Media, ToolContent,
+    model::{Content, Reply, Request, ToolCall, ToolDefinition, ToolResult, Turn},
+};
 
-use crate::test_server::hello;
+use crate::test_server::{chart, hello, report};
 
 pub(crate) const SHELL: ToolDefinition<'_> = ToolDefinition {
     name: "shell",
@@ -44,4 +47,27 @@ pub(crate) fn tool_call(id: &str, arguments: &str) -> Content {
         name: "shell".to_owned(),
         arguments: arguments.to_owned(),
     })
+}
+
+/// The result of a call that has read a file.
+pub(crate) fn looked(id: &str, media: Media, note: Option<&str>) -> ToolResult {
+    ToolResult {
+        id: id.to_owned(),
+        name: "read_file".to_owned(),
+        content: ToolContent::Media(media),
+        is_error: false,
+        note: note.map(str::to_owned),
+    }
+}
+
+/// Calls that have read a picture and a document, and what follows them.
+pub(crate) fn looks() -> [Turn; 3] {
+    [
+        Turn::Assistant(vec![tool_call("a", "{}"), tool_call("b", "{}")]),
+        Turn::ToolResults(vec![
+            looked("a", chart(), Some("Half of the time is over.")),
+            looked("b", report(), None),
+        ]),
+        Turn::User("Go on.".to_owned()),
+    ]
 }

@@ -9,6 +9,7 @@ mod sandbox;
 use std::{fmt, path::Path};
 
 use serde_json::Value;
+use sortie_testkit::rows;
 
 use self::{
     file::{Case, RequestCheck},
@@ -129,43 +130,19 @@ has = { "/stream" = true }
 
 #[tokio::test(start_paused = true)]
 async fn a_case_that_does_not_come_out_fails_with_the_difference() {
-    for (old, new, difference) in [
-        ("about", "about", ""),
-        (
-            "\"succeeded\"",
-            "\"failed\"",
-            "status: Succeeded instead of Failed",
-        ),
-        (
-            "output = \"Hello.\"",
-            "output = \"Bye.\"",
-            "output: \"Hello.\" instead of \"Bye.\"",
-        ),
-        (
-            "output = \"Hello.\"",
-            "error = [\"Bye.\"]",
-            "does not contain \"Bye.\"",
-        ),
-        (
-            "output = \"Hello.\"",
-            "calls = [{ tool = \"shell\" }]",
-            "calls: []",
-        ),
-        ("output = \"Hello.\"", "charged_micros = 1", "charged_micros: "),
-        (
-            "output = \"Hello.\"",
-            "waited_seconds = [1, 2]",
-            "waited_seconds: 0ns",
-        ),
-        (
-            "[expect]",
-            "[[answer]]\nsays = \"Bye.\"\n[expect]",
-            "answers left: 1 instead of 0",
-        ),
-        ("contains", "lacks", "request 1 contains Go."),
-        ("[\"Go.\"]", "[\"Stop.\"]", "request 1 does not contain Stop."),
-        ("number = 1", "number = 2", "there is no request 2"),
-        ("= true", "= false", "request 1 has Some(Bool(true)) at /stream"),
+    for (old, new, difference) in rows![
+        "about", "about", "";
+        "\"succeeded\"", "\"failed\"", "status: Succeeded instead of Failed";
+        "output = \"Hello.\"", "output = \"Bye.\"", "output: \"Hello.\" instead of \"Bye.\"";
+        "output = \"Hello.\"", "error = [\"Bye.\"]", "does not contain \"Bye.\"";
+        "output = \"Hello.\"", "calls = [{ tool = \"shell\" }]", "calls: []";
+        "output = \"Hello.\"", "charged_micros = 1", "charged_micros: ";
+        "output = \"Hello.\"", "waited_seconds = [1, 2]", "waited_seconds: 0ns";
+        "[expect]", "[[answer]]\nsays = \"Bye.\"\n[expect]", "answers left: 1 instead of 0";
+        "contains", "lacks", "request 1 contains Go.";
+        "[\"Go.\"]", "[\"Stop.\"]", "request 1 does not contain Stop.";
+        "number = 1", "number = 2", "there is no request 2";
+        "= true", "= false", "request 1 has Some(Bool(true)) at /stream";
     ] {
         let case = Case::read(&HELLO.replace(old, new)).unwrap();
         let found = differences(&case, &run::run(&case).await).join("\n");
@@ -179,42 +156,22 @@ async fn a_case_that_does_not_come_out_fails_with_the_difference() {
 #[test]
 fn a_file_with_an_unknown_key_or_without_a_check_is_no_case() {
     assert!(Case::read(HELLO).is_ok());
-    for (old, new, reason) in [
-        ("about =", "abuot =", "unknown field `abuot`"),
-        ("[model]", "[model]\nurl = \"x\"", "unknown field `url`"),
-        ("says =", "say =", "unknown field `say`"),
-        ("output =", "outptu =", "unknown field `outptu`"),
-        ("contains =", "contain =", "unknown field `contain`"),
-        ("status = \"succeeded\"", "", "missing field `status`"),
-        (
-            "status = \"succeeded\"",
-            "status = \"over\"",
-            "unknown variant `over`",
-        ),
-        ("output = \"Hello.\"", "", ""),
-        (
-            "contains = [\"Go.\"]\nhas = { \"/stream\" = true }",
-            "",
-            "expect.request 1 checks nothing",
-        ),
-        ("\"A greeting.\"", "\"\"", "about: must say what the case shows"),
-        ("[[answer]]\nsays = \"Hello.\"", "", "there is no answer"),
-        ("says = \"Hello.\"", "", "answer 1 must have one of"),
-        (
-            "says = \"Hello.\"",
-            "says = \"Hello.\"\nbody = \"x\"",
-            "answer 1 must have one of",
-        ),
-        (
-            "says = \"Hello.\"",
-            "stream = \"(wait 3s)\"",
-            "answer 1: unknown step (wait 3s)",
-        ),
-        (
-            "about =",
-            "reports = [\"a bug\"]\nabout =",
-            "reports: must be owner/repository#number",
-        ),
+    for (old, new, reason) in rows![
+        "about =", "abuot =", "unknown field `abuot`";
+        "[model]", "[model]\nurl = \"x\"", "unknown field `url`";
+        "says =", "say =", "unknown field `say`";
+        "output =", "outptu =", "unknown field `outptu`";
+        "contains =", "contain =", "unknown field `contain`";
+        "status = \"succeeded\"", "", "missing field `status`";
+        "status = \"succeeded\"", "status = \"over\"", "unknown variant `over`";
+        "output = \"Hello.\"", "", "";
+        "contains = [\"Go.\"]\nhas = { \"/stream\" = true }", "", "expect.request 1 checks nothing";
+        "\"A greeting.\"", "\"\"", "about: must say what the case shows";
+        "[[answer]]\nsays = \"Hello.\"", "", "there is no answer";
+        "says = \"Hello.\"", "", "answer 1 must have one of";
+        "says = \"Hello.\"", "says = \"Hello.\"\nbody = \"x\"", "answer 1 must have one of";
+        "says = \"Hello.\"", "stream = \"(wait 3s)\"", "answer 1: unknown step (wait 3s)";
+        "about =", "reports = [\"a bug\"]\nabout =", "reports: must be owner/repository#number";
     ] {
         let read = Case::read(&HELLO.replace(old, new)).err().unwrap_or_default();
         assert!(

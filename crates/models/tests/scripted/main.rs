@@ -195,6 +195,6 @@ async fn an_answer_cut_off_while_the_model_thinks_goes_on_in_every_protocol() ->
         assert_eq!(reply.stop_reason, StopReason::EndTurn, "{api:?}");
     }
     assert_eq!(anthropic.broken_rules(), [""; 0]);
-    assert_eq!(openai.iter().flat_map(ScriptedModel::broken_rules).count(), 0);
+    assert_eq!(openai.iter().flat_map(|server| server.broken_rules()).count(), 0);
     Ok(())
 }

@@ -6,20 +6,21 @@ mod operations;
 mod origin;
 mod table;
 
-use serde_json::json;
 use sortie_api::{
-    KeyId, Role,
+    KeyId,
     key::CreateKey,
     secret::{HOSTED_KEY, OPERATOR_KEY, SESSION_TOKEN, Secret},
 };
-use sortie_server::{Access, Api, RequiredRole};
+use sortie_server::{Api, RequiredRole};
 use sortie_store::access::{Actor, Caller};
-use sortie_testkit::{Answer, Bytes, Client, http::Method};
 
-use self::table::{CALLS, Call, WHILE_SUSPENDED};
+use self::{
+    operations::{Expected, access},
+    table::{CALLS, Call, WHILE_SUSPENDED},
+};
 use crate::{
     oauth::{client_id, tokens},
-    rig::{Rig, Signed},
+    prelude::*,
 };
 
 crate::settings::everywhere! {
@@ -71,17 +72,6 @@ const WITHOUT_CREDENTIAL: [Kind; 7] = [
     Kind::AccessToken,
 ];
 
-/// Expected answer to a caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Expected {
-    Success,
-    /// Refusal that does not depend on the caller.
-    Status(u16),
-    Unauthorized,
-    Forbidden,
-    NotFound,
-}
-
 impl Kind {
     /// Role of the caller in the organization; none for those without a session of a member.
     const fn role(self) -> Option<Role> {
@@ -105,17 +95,10 @@ impl Kind {
     }
 }
 
-fn access(call: &Call) -> &'static Access {
-    let found = sortie_server::access(Api::Organization)
-        .iter()
-        .find(|access| access.operation == call.operation);
-    found.unwrap_or_else(|| panic!("no operation {}", call.operation))
-}
-
 /// Computes the expected answer to a caller from the access of the operation.
 fn expected(call: &Call, kind: Kind) -> Expected {
     let allowed = call.refused.map_or(Expected::Success, Expected::Status);
-    let access = access(call);
+    let access = access(Api::Organization, call.operation);
     let least = match access.role {
         RequiredRole::Public | RequiredRole::Signature => return allowed,
         RequiredRole::Operator => None,
@@ -210,15 +193,9 @@ impl Resources {
         let rig = Rig::start().await;
         let key = key(&rig, "kept", Role::Member).await.0;
         let body = json!({"email": "invited@example.com", "role": "member"});
-        let path = format!("/v1/organizations/{}/invitations", rig.ours);
-        rig.owner
-            .client
-            .post(&path, &body)
-            .await
-            .unwrap()
-            .expect(201)
-            .unwrap();
-        let listed = rig.owner.client.get(&path).await.unwrap().json().unwrap();
+        let path = rig.path("/invitations");
+        rig.owner.post(&path, &body).must(201).await;
+        let listed = rig.owner.get(&path).await.unwrap().json().unwrap();
         let invitation = listed[0]["id"].as_str().unwrap().to_owned();
         Self { rig, key, invitation }
     }
@@ -236,7 +213,7 @@ impl Resources {
                 let person: Signed = ended("ended", 50).await;
                 rig.meddle(&format!("DELETE FROM session WHERE id = '{}'", person.session))
                     .await;
-                person.client
+                person.clone()
             }
             Kind::ExpiredSession => {
                 let person: Signed = ended("expired", 51).await;
@@ -245,7 +222,7 @@ impl Resources {
                     person.session
                 );
                 rig.meddle(&expire).await;
-                person.client
+                person.clone()
             }
             Kind::MemberKey => with(&key(rig, "member", Role::Member).await.1),
             Kind::AdminKey => with(&key(rig, "admin", Role::Admin).await.1),
@@ -259,31 +236,19 @@ impl Resources {
                 let issued = tokens(rig, &rig.owner, &client, "admin").await;
                 with(issued["access_token"].as_str().unwrap())
             }
-            Kind::Stranger => rig.stranger.client.clone(),
-            Kind::Member => rig.member.client.clone(),
-            Kind::Admin => rig.admin.client.clone(),
-            Kind::Owner => rig.owner.client.clone(),
+            Kind::Stranger => rig.stranger.clone(),
+            Kind::Member => rig.member.clone(),
+            Kind::Admin => rig.admin.clone(),
+            Kind::Owner => rig.owner.clone(),
             Kind::Demoted => {
-                rig.admin
-                    .client
-                    .get("/v1/organizations")
-                    .await
-                    .unwrap()
-                    .expect(200)
-                    .unwrap();
+                rig.admin.get("/v1/organizations").must(200).await;
                 rig.set_role(rig.ours, rig.admin.user, Role::Member).await;
-                rig.admin.client.clone()
+                rig.admin.clone()
             }
             Kind::Removed => {
                 let path = format!("/v1/organizations/{}/members/{}", rig.ours, rig.admin.user);
-                let removed = rig
-                    .owner
-                    .client
-                    .send(Method::DELETE, &path, Bytes::new())
-                    .await
-                    .unwrap();
-                removed.expect(204).unwrap();
-                rig.admin.client.clone()
+                rig.owner.delete(&path).must(204).await;
+                rig.admin.clone()
             }
             Kind::OwnerOfSuspended => {
                 let suspend = format!(
@@ -291,7 +256,7 @@ impl Resources {
                     rig.ours
                 );
                 rig.meddle(&suspend).await;
-                rig.owner.client.clone()
+                rig.owner.clone()
             }
             Kind::Operator => {
                 let secret = Secret::new(OPERATOR_KEY, [9; 32]);
@@ -301,7 +266,7 @@ impl Resources {
         }
     }
 
-    async fn call(&self, client: &Client, call: &Call) -> Answer {
+    fn call(&self, client: &Client, call: &Call) -> Pending {
         let fill = |text: &str| {
             text.replace("{org}", &self.rig.ours.to_string())
                 .replace("{user}", &self.rig.member.user.to_string())
@@ -311,7 +276,7 @@ impl Resources {
         };
         let method = Method::from_bytes(call.method.as_bytes()).unwrap();
         let (path, body) = (fill(call.path), fill(call.body));
-        client.send(method, &path, Bytes::from(body)).await.unwrap()
+        client.send(method, &path, Bytes::from(body))
     }
 
     /// Returns a client with another session of the person, or `client` where it has none.
@@ -331,18 +296,14 @@ impl Resources {
         let client = self.client(kind).await;
         for call in CALLS {
             let answer = if call.operation == "log_out" {
-                self.call(&self.another_session(&client).await, call).await
+                self.call(&self.another_session(&client).await, call)
+                    .await
+                    .unwrap()
             } else {
-                self.call(&client, call).await
+                self.call(&client, call).await.unwrap()
             };
             let told = format!("{} as {kind:?}: {}", call.operation, answer.text());
-            match expected(call, kind) {
-                Expected::Success => assert!(answer.status < 300, "{told}"),
-                Expected::Status(status) => assert_eq!(answer.status, status, "{told}"),
-                Expected::Unauthorized => drop(answer.failure(401, "unauthorized").expect(&told)),
-                Expected::Forbidden => drop(answer.failure(403, "forbidden").expect(&told)),
-                Expected::NotFound => drop(answer.failure(404, "not_found").expect(&told)),
-            }
+            expected(call, kind).check(&answer, &told);
             if kind.role().is_none() && kind != Kind::Operator {
                 let text = answer.text();
                 for secret in [
@@ -360,17 +321,8 @@ impl Resources {
     /// Checks that no refused call has changed anything.
     async fn stand(&self) {
         let rig = &self.rig;
-        let members = rig
-            .owner
-            .client
-            .get(&format!("/v1/organizations/{}/members", rig.ours))
-            .await
-            .unwrap();
-        assert!(
-            members.text().contains(&rig.member.user.to_string()),
-            "{}",
-            members.text()
-        );
+        let members = rig.owner.get(&rig.path("/members")).await.unwrap();
+        assert_contains!(members, &rig.member.user.to_string());
         let keys = rig.engine.store().list_keys(rig.ours, None, 100).await.unwrap();
         assert!(keys.iter().any(|key| key.id == self.key));
     }

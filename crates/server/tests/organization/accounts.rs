@@ -1,9 +1,8 @@
 //! Sign-up, sign-in and the account of a person, over TCP.
 
 use sortie_accounts::SignUp;
-use sortie_testkit::{Answer, Bytes, Client, http::Method};
 
-use crate::rig::Rig;
+use crate::prelude::*;
 
 crate::settings::everywhere! {
     a_person_signs_up_in_and_out,
@@ -16,15 +15,12 @@ crate::settings::everywhere! {
 const PASSWORD: &str = "correct horse battery staple";
 const OTHER: &str = "seventeen purple elephants";
 
-pub(crate) async fn send(client: &Client, method: Method, path: &str, body: &str) -> Answer {
-    client
-        .send(method, path, Bytes::from(body.to_owned()))
-        .await
-        .unwrap()
+pub(crate) fn send(client: &Client, method: Method, path: &str, body: &str) -> Pending {
+    client.send(method, path, Bytes::from(body.to_owned()))
 }
 
 async fn post(client: &Client, path: &str, body: &str) -> Answer {
-    send(client, Method::POST, path, body).await
+    send(client, Method::POST, path, body).await.unwrap()
 }
 
 fn credentials(email: &str, password: &str) -> String {
@@ -70,7 +66,7 @@ async fn a_person_signs_up_in_and_out() {
     assert_eq!(body["organizations"], serde_json::json!([]));
     sign_up(&anybody, "ann@example.com")
         .await
-        .failure(409, "conflict")
+        .refused("conflict")
         .unwrap();
 
     let login = post(
@@ -83,16 +79,11 @@ async fn a_person_signs_up_in_and_out() {
         signed_in(&rig, &created),
         signed_in(&rig, &login.expect(200).unwrap()),
     );
-    let me = second
-        .get("/v1/auth/me")
-        .await
-        .unwrap()
-        .expect(200)
-        .unwrap()
-        .json()
-        .unwrap();
+    let me = second.get("/v1/auth/me").must_json(200).await;
     assert_eq!(me, body["user"]);
-    let renamed = send(&second, Method::PATCH, "/v1/auth/me", r#"{"name":" Ann B. "}"#).await;
+    let renamed = send(&second, Method::PATCH, "/v1/auth/me", r#"{"name":" Ann B. "}"#)
+        .await
+        .unwrap();
     assert_eq!(renamed.expect(200).unwrap().json().unwrap()["name"], "Ann B.");
     let sessions = second.get("/v1/auth/sessions").await.unwrap().json().unwrap();
     let current: Vec<_> = sessions
@@ -106,8 +97,8 @@ async fn a_person_signs_up_in_and_out() {
 
     post(&second, "/v1/auth/logout", "").await.expect(204).unwrap();
     let refusal = rig.soon(401, async || second.get("/v1/auth/me").await.unwrap());
-    refusal.await.failure(401, "unauthorized").unwrap();
-    first.get("/v1/auth/me").await.unwrap().expect(200).unwrap();
+    refusal.await.refused("unauthorized").unwrap();
+    first.get("/v1/auth/me").must(200).await;
     rig.end().await;
 }
 
@@ -123,15 +114,15 @@ async fn refused_sign_ins_are_equal_and_end_in_a_wait() {
         login("bob@example.com", OTHER).await,
     );
     assert_eq!(shown(&known), shown(&unknown));
-    known.failure(401, "unauthorized").unwrap();
+    known.refused("unauthorized").unwrap();
     for _ in 1..10 {
         login("ann@example.com", OTHER)
             .await
-            .failure(401, "unauthorized")
+            .refused("unauthorized")
             .unwrap();
         login("bob@example.com", OTHER)
             .await
-            .failure(401, "unauthorized")
+            .refused("unauthorized")
             .unwrap();
     }
     let (known, unknown) = (
@@ -141,7 +132,7 @@ async fn refused_sign_ins_are_equal_and_end_in_a_wait() {
     assert_eq!(shown(&known), shown(&unknown));
     let wait: u64 = known.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=4_200).contains(&wait), "{wait}");
-    known.failure(429, "rate_limited").unwrap();
+    known.refused("rate_limited").unwrap();
     rig.clock
         .set(rig.clock.now() + std::time::Duration::from_mins(70));
     login("ann@example.com", PASSWORD).await.expect(200).unwrap();
@@ -154,7 +145,7 @@ async fn a_sign_up_that_is_closed_or_lacks_an_invitation_is_refused() {
         let anybody = Client::new(rig.address, None);
         sign_up(&anybody, "ann@example.com")
             .await
-            .failure(403, "forbidden")
+            .refused("forbidden")
             .unwrap();
         rig.end().await;
     }
@@ -176,20 +167,16 @@ async fn a_changed_password_keeps_the_session_that_asks_and_ends_the_others() {
     let second = signed_in(&rig, &login.expect(200).unwrap());
     let change = serde_json::json!({"current_password": PASSWORD, "new_password": OTHER}).to_string();
     send(&second, Method::PUT, "/v1/me/password", &change)
+        .must(204)
+        .await;
+    second.get("/v1/auth/me").must(200).await;
+    first.get("/v1/auth/me").must_refuse("unauthorized").await;
+    let again = send(&second, Method::PUT, "/v1/me/password", &change)
         .await
-        .expect(204)
         .unwrap();
-    second.get("/v1/auth/me").await.unwrap().expect(200).unwrap();
-    first
-        .get("/v1/auth/me")
-        .await
-        .unwrap()
-        .failure(401, "unauthorized")
-        .unwrap();
-    let again = send(&second, Method::PUT, "/v1/me/password", &change).await;
     assert!(
         again
-            .failure(400, "invalid_request")
+            .refused("invalid_request")
             .unwrap()
             .error
             .starts_with("current_password: ")
@@ -200,7 +187,7 @@ async fn a_changed_password_keeps_the_session_that_asks_and_ends_the_others() {
         r#"{"email":"ann@example.com"}"#,
     )
     .await;
-    forgot.failure(409, "conflict").unwrap();
+    forgot.refused("conflict").unwrap();
     rig.end().await;
 }
 
@@ -211,24 +198,17 @@ async fn an_account_is_exported_and_deleted() {
         &rig,
         &sign_up(&anybody, "ann@example.com").await.expect(201).unwrap(),
     );
-    let export = ann
-        .get("/v1/auth/me/export")
-        .await
-        .unwrap()
-        .expect(200)
-        .unwrap()
-        .json()
-        .unwrap();
+    let export = ann.get("/v1/auth/me/export").must_json(200).await;
     assert_eq!(export["user"]["email"], "ann@example.com");
     assert_eq!(export["sessions"].as_array().unwrap().len(), 1);
     let delete = async |password: &str| {
         let body = serde_json::json!({"password": password}).to_string();
-        send(&ann, Method::DELETE, "/v1/auth/me", &body).await
+        send(&ann, Method::DELETE, "/v1/auth/me", &body).await.unwrap()
     };
-    delete(OTHER).await.failure(400, "invalid_request").unwrap();
+    delete(OTHER).await.refused("invalid_request").unwrap();
     delete(PASSWORD).await.expect(204).unwrap();
     let refusal = rig.soon(401, async || ann.get("/v1/auth/me").await.unwrap());
-    refusal.await.failure(401, "unauthorized").unwrap();
+    refusal.await.refused("unauthorized").unwrap();
     sign_up(&anybody, "ann@example.com").await.expect(201).unwrap();
     rig.end().await;
 }

@@ -1,11 +1,6 @@
 //! Pictures of people: upload, who sees them, limits.
 
-use sortie_testkit::{
-    Answer, Bytes, Client,
-    http::{HeaderValue, Method},
-};
-
-use crate::rig::Rig;
+use crate::prelude::*;
 
 crate::settings::everywhere! {
     a_picture_is_seen_by_people_of_the_same_organization,
@@ -35,14 +30,9 @@ fn png(shade: u8) -> Vec<u8> {
     png
 }
 
-async fn upload(client: &Client, kind: &'static str, file: Vec<u8>) -> Answer {
-    let client = client
-        .clone()
-        .with_header("content-type", HeaderValue::from_static(kind));
-    client
-        .send(Method::PUT, "/v1/me/avatar", Bytes::from(file))
-        .await
-        .unwrap()
+fn upload(client: &Client, kind: &'static str, file: Vec<u8>) -> Pending {
+    let client = client.with_header("content-type", kind);
+    client.send(Method::PUT, "/v1/me/avatar", Bytes::from(file))
 }
 
 fn url(answer: &Answer) -> String {
@@ -53,12 +43,12 @@ fn url(answer: &Answer) -> String {
 
 async fn a_picture_is_seen_by_people_of_the_same_organization() {
     let rig = Rig::start().await;
-    let owner = &rig.owner.client;
-    let first = url(&upload(owner, "image/png", png(1)).await);
+    let owner = &rig.owner;
+    let first = url(&upload(owner, "image/png", png(1)).await.unwrap());
     let path = first.strip_prefix(&rig.org_url).unwrap().to_owned();
     assert!(path.starts_with(&format!("/v1/users/{}/avatar?v=", rig.owner.user)));
-    for viewer in [owner, &rig.member.client] {
-        let shown = viewer.get(&path).await.unwrap().expect(200).unwrap();
+    for viewer in [owner, &rig.member] {
+        let shown = viewer.get(&path).must(200).await;
         assert_eq!(shown.header("content-type").unwrap(), "image/png");
         assert_eq!(shown.header("x-content-type-options").unwrap(), "nosniff");
         assert_eq!(
@@ -67,42 +57,31 @@ async fn a_picture_is_seen_by_people_of_the_same_organization() {
         );
         assert!(!shown.body.windows(SECRET.len()).any(|part| part == SECRET));
     }
-    let stranger = rig.stranger.client.get(&path).await.unwrap();
-    stranger.failure(404, "not_found").unwrap();
-    let members = format!("/v1/organizations/{}/members", rig.ours);
-    let listed = rig.admin.client.get(&members).await.unwrap();
+    rig.stranger.get(&path).must_refuse("not_found").await;
+    let members = rig.path("/members");
+    let listed = rig.admin.get(&members).await.unwrap();
     assert!(listed.text().contains(&first), "{}", listed.text());
 
-    let second = url(&upload(owner, "image/png", png(2)).await);
+    let second = url(&upload(owner, "image/png", png(2)).await.unwrap());
     assert_ne!(first, second);
     let me = owner.get("/v1/auth/me").await.unwrap().json().unwrap();
     assert_eq!(me["avatar_url"], second);
-    let gone = owner
-        .send(Method::DELETE, "/v1/me/avatar", Bytes::new())
-        .await
-        .unwrap();
-    gone.expect(204).unwrap();
-    rig.member
-        .client
-        .get(&path)
-        .await
-        .unwrap()
-        .failure(404, "not_found")
-        .unwrap();
+    owner.delete("/v1/me/avatar").must(204).await;
+    rig.member.get(&path).must_refuse("not_found").await;
     rig.end().await;
 }
 
 async fn a_file_that_is_no_picture_is_refused() {
     let rig = Rig::start().await;
-    let member = &rig.member.client;
-    for (kind, file, status, code) in [
-        ("image/gif", png(1), 400, "invalid_request"),
-        ("application/json", png(1), 400, "invalid_request"),
-        ("image/jpeg", png(1), 400, "invalid_request"),
-        ("image/png", b"<script>".to_vec(), 400, "invalid_request"),
-        ("image/png", vec![0; 256 * 1024 + 1], 413, "payload_too_large"),
+    let member = &rig.member;
+    for (kind, file, code) in [
+        ("image/gif", png(1), "invalid_request"),
+        ("application/json", png(1), "invalid_request"),
+        ("image/jpeg", png(1), "invalid_request"),
+        ("image/png", b"<script>".to_vec(), "invalid_request"),
+        ("image/png", vec![0; 256 * 1024 + 1], "payload_too_large"),
     ] {
-        upload(member, kind, file).await.failure(status, code).unwrap();
+        upload(member, kind, file).await.unwrap().refused(code).unwrap();
     }
     rig.end().await;
 }
@@ -110,22 +89,13 @@ async fn a_file_that_is_no_picture_is_refused() {
 async fn a_person_uploads_twenty_pictures_an_hour() {
     let rig = Rig::start().await;
     for shade in 1..=20 {
-        upload(&rig.member.client, "image/png", png(shade))
-            .await
-            .expect(200)
-            .unwrap();
+        upload(&rig.member, "image/png", png(shade)).must(200).await;
     }
-    let refused = upload(&rig.member.client, "image/png", png(21)).await;
-    refused.failure(429, "rate_limited").unwrap();
+    let refused = upload(&rig.member, "image/png", png(21)).await.unwrap();
+    refused.refused("rate_limited").unwrap();
     assert!(refused.header("retry-after").unwrap().parse::<u64>().unwrap() <= 4_200);
-    upload(&rig.admin.client, "image/png", png(1))
-        .await
-        .expect(200)
-        .unwrap();
+    upload(&rig.admin, "image/png", png(1)).must(200).await;
     rig.clock.set(crate::rig::AT + std::time::Duration::from_mins(70));
-    upload(&rig.member.client, "image/png", png(21))
-        .await
-        .expect(200)
-        .unwrap();
+    upload(&rig.member, "image/png", png(21)).must(200).await;
     rig.end().await;
 }

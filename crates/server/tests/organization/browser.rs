@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
-use sortie_testkit::{Answer, browser};
+use sortie_testkit::browser;
 
-use crate::rig::Rig;
+use crate::prelude::*;
 
 pub(crate) use sortie_testkit::browser::encoded;
 

@@ -1,15 +1,6 @@
 //! Credits: what runs reserve and cost, the ledger, movements by the operator, and the check.
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
-use sortie_testkit::{Answer, Client, http::Method};
-
-use crate::{
-    operator::{ask, operator},
-    organizations::send,
-    rig::{CREDITS, Rig},
-};
+use crate::{operator::ask, prelude::*, rig::CREDITS};
 
 crate::settings::everywhere! {
     a_run_is_paid_with_credits,
@@ -30,13 +21,12 @@ impl Rig {
     /// Reads below the first organization, as its owner.
     async fn read(&self, path: &str) -> Value {
         let path = format!("/v1/organizations/{}/{path}", self.ours);
-        let answer = self.owner.client.get(&path).await.unwrap();
-        answer.expect(200).unwrap().json().unwrap()
+        self.owner.get(&path).must_json(200).await
     }
 
-    async fn create(&self, max_cost: i64) -> Answer {
+    fn create(&self, max_cost: i64) -> Pending {
         let path = format!("/engine/{}/v1/runs", self.ours);
-        self.owner.client.post(&path, &run(max_cost)).await.unwrap()
+        self.owner.post(&path, &run(max_cost))
     }
 
     /// Waits for the end of a run, and returns it.
@@ -44,8 +34,7 @@ impl Rig {
         let created = created.expect(202).unwrap().json().unwrap();
         let id = created["id"].as_str().unwrap();
         let path = format!("/engine/{}/v1/runs/{id}?wait=60", self.ours);
-        let answer = self.owner.client.get(&path).await.unwrap();
-        let run = answer.expect(200).unwrap().json().unwrap();
+        let run = self.owner.get(&path).must_json(200).await;
         assert!(run["finished_at"].is_string(), "{run}");
         run
     }
@@ -58,9 +47,7 @@ async fn a_run_is_paid_with_credits() {
     // A second of compute costs 30 micros, so this run costs 3 at least.
     let waits = json!({"prompt": "```wait 100\n```\n", "shell": false, "model": "runbook", "max_cost_micros": 20_000});
     let path = format!("/engine/{}/v1/runs", rig.ours);
-    let run = rig
-        .ended(rig.owner.client.post(&path, &waits).await.unwrap())
-        .await;
+    let run = rig.ended(rig.owner.post(&path, &waits).await.unwrap()).await;
     assert_eq!(
         (&run["status"], &run["billing_pending"]),
         (&"succeeded".into(), &false.into())
@@ -84,10 +71,7 @@ async fn a_run_is_paid_with_credits() {
     assert_eq!(sum, left, "{billing}");
     let charges: Vec<&Value> = entries.iter().filter(|entry| entry["kind"] == "charge").collect();
     assert_eq!(charges.len(), 1, "{billing}");
-    assert_eq!(
-        (&charges[0]["run_id"], &charges[0]["description"]),
-        (&run["id"], &json!("run"))
-    );
+    assert_has!(charges[0], {"run_id": run["id"], "description": "run"});
     assert_eq!(charges[0]["amount_micros"], -cost);
     let limits = json!({"min_amount_cents": 500, "max_amount_cents": 1_000_000, "min_threshold_cents": 500});
     assert_eq!(billing["purchase_limits"], limits);
@@ -103,7 +87,7 @@ async fn a_run_is_paid_with_credits() {
         rig.ours,
         run["id"].as_str().unwrap()
     );
-    let events = rig.owner.client.get(&path).await.unwrap().text();
+    let events = rig.owner.get(&path).await.unwrap().text();
     let statuses: Vec<&str> = events
         .lines()
         .filter(|line| line.starts_with("data: ") && line.contains("\"type\":\"status\""))
@@ -124,17 +108,13 @@ async fn a_run_that_credits_do_not_cover_is_refused_until_the_operator_gives_mor
         json!({"amount_micros": 15_000 - CREDITS, "kind": "correction", "reason": "x", "reference": "take"});
     ask(&operator, Method::POST, &path, take).await;
     for _ in 0..2 {
-        let refused = rig.create(20_000).await;
+        let refused = rig.create(20_000).await.unwrap();
         let told = refused.text();
-        refused.failure(402, "payment_required").unwrap();
-        assert!(
-            told.contains("credits: max_cost_micros is 20000, and 15000 are available"),
-            "{told}"
-        );
+        refused.refused("payment_required").unwrap();
+        assert_contains!(told, "credits: max_cost_micros is 20000, and 15000 are available");
     }
     let runs = rig
         .owner
-        .client
         .get(&format!("/engine/{}/v1/runs", rig.ours))
         .await
         .unwrap();
@@ -142,7 +122,7 @@ async fn a_run_that_credits_do_not_cover_is_refused_until_the_operator_gives_mor
     assert_eq!(rig.read("balance").await["reserved_micros"], 0);
     let give = json!({"amount_micros": 5_000, "reason": "x", "reference": "give"});
     ask(&operator, Method::POST, &path, give).await;
-    rig.ended(rig.create(20_000).await).await;
+    rig.ended(rig.create(20_000).await.unwrap()).await;
     rig.end().await;
 }
 
@@ -152,15 +132,17 @@ async fn a_movement_is_made_once_for_each_reference() {
     let path = |org| format!("/v1/operator/organizations/{org}/credits");
     let grant = |amount: i64| json!({"amount_micros": amount, "reason": "welcome", "reference": "ticket-1"});
     for (status, left) in [(201, CREDITS + 7), (200, CREDITS + 7)] {
-        let answer = send(&operator, Method::POST, &path(rig.ours), &grant(7)).await;
+        let answer = operator.post(&path(rig.ours), &grant(7)).await.unwrap();
         assert_eq!(
             answer.expect(status).unwrap().json().unwrap()["balance_micros"],
             left
         );
     }
     for (org, amount) in [(rig.ours, 8), (rig.theirs, 7)] {
-        let answer = send(&operator, Method::POST, &path(org), &grant(amount)).await;
-        answer.failure(409, "conflict").unwrap();
+        operator
+            .post(&path(org), &grant(amount))
+            .must_refuse("conflict")
+            .await;
     }
     for wrong in [
         json!({"amount_micros": -7, "reason": "x", "reference": "a"}),
@@ -170,19 +152,18 @@ async fn a_movement_is_made_once_for_each_reference() {
         json!({"amount_micros": 7, "reason": "x", "reference": "a", "more": 1}),
         json!({"amount_micros": 7, "reason": "x", "reference": "a", "kind": "purchase"}),
     ] {
-        let answer = send(&operator, Method::POST, &path(rig.ours), &wrong).await;
-        answer.failure(400, "invalid_request").unwrap();
+        operator
+            .post(&path(rig.ours), &wrong)
+            .must_refuse("invalid_request")
+            .await;
     }
     let nobody = path("org_01kafs6w1cefkstv6qr1ptb0mp".parse().unwrap());
-    let answer = send(&operator, Method::POST, &nobody, &grant(7)).await;
-    answer.failure(404, "not_found").unwrap();
-    let answer = operator.get(&nobody).await.unwrap();
-    answer.failure(404, "not_found").unwrap();
+    operator.post(&nobody, &grant(7)).must_refuse("not_found").await;
+    operator.get(&nobody).must_refuse("not_found").await;
     let credits = ask(&operator, Method::GET, &path(rig.ours), Value::Null).await;
     assert_eq!(credits["available_micros"], CREDITS + 7);
     let audit = rig
         .owner
-        .client
         .get(&format!(
             "/engine/{}/v1/admin/audit?action=credits.grant",
             rig.ours
@@ -237,20 +218,18 @@ async fn the_ledger_is_read_in_pages() {
     let path = |org| format!("/v1/organizations/{org}/billing/ledger");
     for query in ["limit=0", "limit=101", "cursor=x"] {
         let wrong = format!("{}?{query}", path(rig.ours));
-        let answer = rig.owner.client.get(&wrong).await.unwrap();
-        answer.failure(400, "invalid_request").unwrap();
+        rig.owner.get(&wrong).must_refuse("invalid_request").await;
     }
     // A cursor is of one organization.
     let foreign = format!("{}?limit=2{cursor}", path(rig.theirs));
-    let answer = rig.stranger.client.get(&foreign).await.unwrap();
-    answer.failure(400, "invalid_request").unwrap();
+    rig.stranger.get(&foreign).must_refuse("invalid_request").await;
     rig.end().await;
 }
 
 async fn the_check_of_the_ledger_finds_what_was_changed_past_the_store() {
     let rig = Rig::start().await;
     let operator = operator(&rig).await;
-    rig.ended(rig.create(20_000).await).await;
+    rig.ended(rig.create(20_000).await.unwrap()).await;
     let check = async || {
         let (mut differences, mut organizations, mut cursor) = (Vec::new(), 0, String::new());
         loop {
@@ -281,14 +260,12 @@ async fn an_account_stays_while_its_organization_has_credits() {
     let rig = Rig::start().await;
     let person = json!({"email": "lender@example.com", "password": PASSWORD, "name": "Lender"});
     let anybody = Client::new(rig.address, None);
-    let signed = anybody.post("/v1/auth/signup", &person).await.unwrap();
-    let signed = signed.expect(201).unwrap().json().unwrap();
+    let signed = anybody.post("/v1/auth/signup", &person).must_json(201).await;
     let lender = anybody.with_key(signed["token"].as_str().unwrap());
     let made = lender
         .post("/v1/organizations", &json!({"name": "mine"}))
-        .await
-        .unwrap();
-    let made = made.expect(201).unwrap().json().unwrap();
+        .must_json(201)
+        .await;
     let operator = operator(&rig).await;
     let path = format!(
         "/v1/operator/organizations/{}/credits",
@@ -300,12 +277,12 @@ async fn an_account_stays_while_its_organization_has_credits() {
     };
     let delete = async || {
         let body = json!({"password": PASSWORD});
-        send(&lender, Method::DELETE, "/v1/auth/me", &body).await
+        send(&lender, Method::DELETE, "/v1/auth/me", &body).await.unwrap()
     };
     correct(5).await;
     let refused = delete().await;
     let told = refused.text();
-    refused.failure(409, "conflict").unwrap();
+    refused.refused("conflict").unwrap();
     assert!(told.contains("you own an organization with credits"), "{told}");
     correct(-5).await;
     delete().await.expect(204).unwrap();

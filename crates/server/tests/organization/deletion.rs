@@ -1,18 +1,13 @@
 //! Deletion of an organization over HTTP, and what is left of it.
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
-use sortie_api::{Role, RunStatus, key::CreateKey};
+use sortie_api::key::CreateKey;
 use sortie_store::access::{Actor, Caller};
-use sortie_testkit::{Client, http::Method, until};
 
 use crate::{
     access::key,
     oauth::{client_id, tokens},
-    operator::operator,
-    organizations::send,
-    rig::{AT, CREDITS, Rig, Signed},
+    prelude::*,
+    rig::CREDITS,
     settings::Setting,
 };
 
@@ -60,39 +55,35 @@ async fn erased(rig: &Rig) {
 async fn the_owner_deletes_an_organization_by_its_name() {
     let rig = Rig::start().await;
     let path = format!("/v1/organizations/{}", rig.ours);
-    let delete =
-        async |client: &Client, name: &str| send(client, Method::DELETE, &path, &json!({"name": name})).await;
-    for client in [&rig.member.client, &rig.admin.client] {
-        delete(client, "ours").await.failure(403, "forbidden").unwrap();
-    }
-    delete(&rig.stranger.client, "ours")
-        .await
-        .failure(404, "not_found")
-        .unwrap();
-    for name in ["", "Ours", "theirs"] {
-        let refused = delete(&rig.owner.client, name)
+    let delete = async |client: &Client, name: &str| {
+        send(client, Method::DELETE, &path, &json!({"name": name}))
             .await
-            .failure(400, "invalid_request")
-            .unwrap();
+            .unwrap()
+    };
+    for client in [&rig.member, &rig.admin] {
+        delete(client, "ours").await.refused("forbidden").unwrap();
+    }
+    delete(&rig.stranger, "ours").await.refused("not_found").unwrap();
+    for name in ["", "Ours", "theirs"] {
+        let refused = delete(&rig.owner, name).await.refused("invalid_request").unwrap();
         assert_eq!(refused.error, "name: must be the name of the organization");
     }
-    let without = send(&rig.owner.client, Method::DELETE, &path, &json!({})).await;
-    without.failure(400, "invalid_request").unwrap();
+    let without = send(&rig.owner, Method::DELETE, &path, &json!({})).await.unwrap();
+    without.refused("invalid_request").unwrap();
     without_password(&rig, &rig.owner).await;
-    delete(&rig.owner.client, " ours ").await.expect(204).unwrap();
-    delete(&rig.owner.client, "ours")
-        .await
-        .failure(404, "not_found")
-        .unwrap();
-    for client in [&rig.owner.client, &rig.admin.client, &rig.member.client] {
+    delete(&rig.owner, " ours ").await.expect(204).unwrap();
+    delete(&rig.owner, "ours").await.refused("not_found").unwrap();
+    for client in [&rig.owner, &rig.admin, &rig.member] {
         let listed = client.get("/v1/organizations").await.unwrap().json().unwrap();
         assert_eq!(listed, json!([]));
         for read in ["members", "keys", "invitations"] {
-            let gone = client.get(&format!("{path}/{read}")).await.unwrap();
-            gone.failure(404, "not_found").unwrap();
+            client
+                .get(&format!("{path}/{read}"))
+                .must_refuse("not_found")
+                .await;
         }
     }
-    assert_eq!(status(&rig.stranger.client, "/v1/organizations").await, 200);
+    assert_eq!(status(&rig.stranger, "/v1/organizations").await, 200);
     let store = rig.accounts.store();
     let entries = store.list_audit(
         rig.ours,
@@ -114,25 +105,22 @@ async fn the_owner_deletes_an_organization_by_its_name() {
 async fn a_deletion_needs_the_password_or_a_recent_sign_in() {
     let rig = Rig::start().await;
     let path = format!("/v1/organizations/{}", rig.ours);
-    let delete = async |body: Value| send(&rig.owner.client, Method::DELETE, &path, &body).await;
-    for (body, rule) in [
-        (json!({"name": "ours"}), "password: must be set"),
-        (
-            json!({"name": "ours", "password": "seventeen purple elephants"}),
-            "password: is not the password of the account",
-        ),
+    let delete = async |body: Value| send(&rig.owner, Method::DELETE, &path, &body).await.unwrap();
+    for (body, rule) in rows![
+        json!({"name": "ours"}), "password: must be set";
+        json!({"name": "ours", "password": "seventeen purple elephants"}), "password: is not the password of the account";
     ] {
-        let refused = delete(body).await.failure(400, "invalid_request").unwrap();
+        let refused = delete(body).await.refused("invalid_request").unwrap();
         assert_eq!(refused.error, rule);
     }
     without_password(&rig, &rig.owner).await;
     rig.clock.set(AT + Duration::from_mins(10));
     let refused = delete(json!({"name": "ours"}))
         .await
-        .failure(403, "forbidden")
+        .refused("forbidden")
         .unwrap();
     assert!(refused.error.contains("sign in again"), "{}", refused.error);
-    assert_eq!(status(&rig.owner.client, &format!("{path}/members")).await, 200);
+    assert_eq!(status(&rig.owner, &format!("{path}/members")).await, 200);
     rig.end().await;
 }
 
@@ -150,19 +138,22 @@ async fn an_account_takes_the_organization_along_in_which_it_was_alone() {
     let key = rig.engine.create_key(&caller, key).await.unwrap();
     let key = rig.engine_client(&key.key);
     for _ in 0..Setting::current().nodes() {
-        key.get("/v1/me").await.unwrap().expect(200).unwrap();
+        key.get("/v1/me").must(200).await;
     }
     save(&rig, &caller, "content of theirs").await;
     let request = json!({"prompt": "```wait 600000\n```", "shell": false, "model": "runbook"});
     let run = key.create(&request).await.unwrap().id;
     without_password(&rig, &rig.stranger).await;
-    let delete = async || send(&rig.stranger.client, Method::DELETE, "/v1/auth/me", &json!({})).await;
-    let refused = delete().await.failure(409, "conflict").unwrap();
+    let delete = async || {
+        send(&rig.stranger, Method::DELETE, "/v1/auth/me", &json!({}))
+            .await
+            .unwrap()
+    };
+    let refused = delete().await.refused("conflict").unwrap();
     assert!(refused.error.contains("with credits"), "{}", refused.error);
     let credits = format!("/v1/operator/organizations/{}/credits", rig.theirs);
     let taken = json!({"amount_micros": -CREDITS, "kind": "correction", "reason": "x", "reference": "a"});
-    let taken = send(&operator(&rig).await, Method::POST, &credits, &taken).await;
-    taken.expect(201).unwrap();
+    operator(&rig).await.post(&credits, &taken).must(201).await;
     delete().await.expect(204).unwrap();
     rig.soon(401, async || key.get("/v1/me").await.unwrap()).await;
     erased(&rig).await;
@@ -177,14 +168,7 @@ async fn an_account_takes_the_organization_along_in_which_it_was_alone() {
             .deleted_at
             .is_some()
     );
-    assert_eq!(
-        status(
-            &rig.owner.client,
-            &format!("/v1/organizations/{}/members", rig.ours)
-        )
-        .await,
-        200
-    );
+    assert_eq!(status(&rig.owner, &rig.path("/members")).await, 200);
     rig.end().await;
 }
 
@@ -203,7 +187,7 @@ async fn everything_of_a_deleted_organization_is_refused_and_erased() {
     );
     save(&rig, &caller, "content of ours").await;
     let run = json!({"prompt": "```wait 600000\n```", "shell": false, "model": "runbook"});
-    let run = key.post("/v1/runs", &run).await.unwrap().expect(202).unwrap();
+    let run = key.post("/v1/runs", &run).must(202).await;
     let id = run.json().unwrap()["id"].as_str().unwrap().parse().unwrap();
     let store = rig.accounts.store();
     let look = async || Ok(store.get_run(rig.ours, id).await?.status);
@@ -216,20 +200,21 @@ async fn everything_of_a_deleted_organization_is_refused_and_erased() {
 
     without_password(&rig, &rig.owner).await;
     let path = format!("/v1/organizations/{}", rig.ours);
-    let deleted = send(&rig.owner.client, Method::DELETE, &path, &json!({"name": "ours"})).await;
+    let deleted = send(&rig.owner, Method::DELETE, &path, &json!({"name": "ours"}))
+        .await
+        .unwrap();
     deleted.expect(204).unwrap();
     for client in [&key, &token] {
         rig.soon(401, async || client.get("/v1/me").await.unwrap()).await;
     }
     let page = format!("/engine/{}/v1/me", rig.ours);
-    rig.soon(404, async || rig.owner.client.get(&page).await.unwrap())
-        .await;
+    rig.soon(404, async || rig.owner.get(&page).await.unwrap()).await;
     let refresh = [
         ("grant_type", "refresh_token"),
         ("client_id", &application),
         ("refresh_token", issued["refresh_token"].as_str().unwrap()),
     ];
-    let refreshed = crate::oauth::form(&rig, "/oauth/token", &refresh).await;
+    let refreshed = crate::oauth::form(&rig, "/oauth/token", &refresh).await.unwrap();
     assert_eq!(refreshed.status, 400, "{}", refreshed.text());
 
     erased(&rig).await;
@@ -241,14 +226,10 @@ async fn everything_of_a_deleted_organization_is_refused_and_erased() {
     assert!(seen["deleted_at"].is_string(), "{seen}");
     assert_eq!((&seen["members"], seen.get("owner")), (&json!(0), None));
     for change in ["suspend", "resume"] {
-        let refused = send(
-            &operator,
-            Method::POST,
-            &format!("{operated}/{change}"),
-            &json!({}),
-        )
-        .await;
-        refused.failure(409, "conflict").unwrap();
+        operator
+            .post(&format!("{operated}/{change}"), &json!({}))
+            .must_refuse("conflict")
+            .await;
     }
     rig.end().await;
 }

@@ -1,18 +1,12 @@
 //! Ends of credentials: each is refused on every node, at once where it was ended and within five seconds elsewhere.
 
 use futures_util::future::join_all;
-use serde_json::{Value, json};
-use sortie_api::{
-    Role,
-    secret::{OPERATOR_KEY, Secret},
-};
-use sortie_testkit::{Answer, Client, http::Method};
+use sortie_api::secret::{OPERATOR_KEY, Secret};
 
 use crate::{
     access::key,
     oauth::{client_id, tokens},
-    organizations::send,
-    rig::Rig,
+    prelude::*,
     settings::Setting,
 };
 
@@ -24,12 +18,12 @@ crate::settings::everywhere! {
 /// Asks every node, so that each knows the credential.
 async fn known_everywhere(client: &Client, path: &str) {
     for _ in 0..Setting::current().nodes() {
-        client.get(path).await.unwrap().expect(200).unwrap();
+        client.get(path).must(200).await;
     }
 }
 
 async fn done(client: &Client, method: Method, path: &str, body: Value) {
-    let answer = send(client, method, path, &body).await;
+    let answer = send(client, method, path, &body).await.unwrap();
     assert!(answer.status < 300, "{path}: {}", answer.text());
 }
 
@@ -49,30 +43,22 @@ async fn a_credential_ends_on_every_node() {
     for client in [&deleted_key.1, &removed, &granted, &disabled] {
         known_everywhere(client, "/v1/me").await;
     }
-    for client in [&rig.admin.client, &rig.member.client] {
+    for client in [&rig.admin, &rig.member] {
         known_everywhere(client, &engine_path).await;
     }
 
     let ours = format!("/v1/organizations/{}", rig.ours);
-    let owner = &rig.owner.client;
+    let owner: &Client = &rig.owner;
     let grants = owner.get("/v1/auth/grants").await.unwrap().json().unwrap();
     let grant = grants[0]["id"].as_str().unwrap();
     let secret = Secret::new(OPERATOR_KEY, [9; 32]);
     assert!(rig.accounts.set_first_operator_key(&secret).await.unwrap());
     let operator = Client::new(rig.address, Some(secret.expose().to_owned()));
-    let ends = [
-        (owner, Method::DELETE, format!("{ours}/keys/{}", deleted_key.0)),
-        (
-            owner,
-            Method::DELETE,
-            format!("{ours}/members/{}", rig.admin.user),
-        ),
-        (owner, Method::DELETE, format!("/v1/auth/grants/{grant}")),
-        (
-            &operator,
-            Method::POST,
-            format!("/v1/operator/users/{}/disable", rig.member.user),
-        ),
+    let ends = rows![
+        owner, Method::DELETE, format!("{ours}/keys/{}", deleted_key.0);
+        owner, Method::DELETE, format!("{ours}/members/{}", rig.admin.user);
+        owner, Method::DELETE, format!("/v1/auth/grants/{grant}");
+        &operator, Method::POST, format!("/v1/operator/users/{}/disable", rig.member.user);
     ];
     for (client, method, path) in ends {
         done(client, method, &path, Value::Null).await;
@@ -82,8 +68,8 @@ async fn a_credential_ends_on_every_node() {
         (401, &removed, "/v1/me"),
         (401, &granted, "/v1/me"),
         (401, &disabled, "/v1/me"),
-        (404, &rig.admin.client, engine_path.as_str()),
-        (401, &rig.member.client, engine_path.as_str()),
+        (404, &*rig.admin, engine_path.as_str()),
+        (401, &*rig.member, engine_path.as_str()),
     ];
     join_all(refused.map(|(status, client, path)| answers_soon(&rig, status, client, path))).await;
     rig.end().await;
@@ -103,7 +89,7 @@ async fn a_suspension_holds_for_every_credential_on_every_node() {
     for client in [&token, &key] {
         known_everywhere(client, "/v1/me").await;
     }
-    known_everywhere(&rig.member.client, &engine_path).await;
+    known_everywhere(&rig.member, &engine_path).await;
     let secret = Secret::new(OPERATOR_KEY, [9; 32]);
     assert!(rig.accounts.set_first_operator_key(&secret).await.unwrap());
     let operator = Client::new(rig.address, Some(secret.expose().to_owned()));
@@ -111,7 +97,7 @@ async fn a_suspension_holds_for_every_credential_on_every_node() {
     let credentials = [
         (&token, "/v1/me"),
         (&key, "/v1/me"),
-        (&rig.member.client, engine_path.as_str()),
+        (&*rig.member, engine_path.as_str()),
     ];
     let suspend = format!("{path}/suspend");
     done(&operator, Method::POST, &suspend, json!({"reason": "unpaid"})).await;

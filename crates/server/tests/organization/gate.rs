@@ -3,12 +3,8 @@
 use std::collections::BTreeSet;
 
 use sortie_server::{Api, Modes};
-use sortie_testkit::{
-    Bytes, Client,
-    http::{HeaderValue, Method},
-};
 
-use crate::{operator::operator, rig::Rig};
+use crate::prelude::*;
 
 crate::settings::everywhere! {
     no_two_requests_have_the_same_id,
@@ -42,12 +38,12 @@ async fn both_apis_answer_with_their_own_description() {
         (rig.address, "Sortie organization API"),
     ] {
         let anybody = Client::new(address, None);
-        anybody.get("/healthz").await.unwrap().expect(200).unwrap();
-        anybody.get("/readyz").await.unwrap().expect(200).unwrap();
-        let document = anybody.get("/openapi.json").await.unwrap().expect(200).unwrap();
+        anybody.get("/healthz").must(200).await;
+        anybody.get("/readyz").must(200).await;
+        let document = anybody.get("/openapi.json").must(200).await;
         assert_eq!(document.json().unwrap()["info"]["title"], title);
         let unknown = anybody.get("/v1/nothing").await.unwrap();
-        unknown.failure(404, "not_found").unwrap();
+        unknown.refused("not_found").unwrap();
         assert!(unknown.header("ratelimit").is_ok());
     }
     rig.end().await;
@@ -56,7 +52,7 @@ async fn both_apis_answer_with_their_own_description() {
 async fn the_description_of_the_engine_has_no_operation_that_a_hosted_engine_lacks() {
     let rig = Rig::start().await;
     let anybody = Client::new(rig.engine_address, None);
-    let document = anybody.get("/openapi.json").await.unwrap().expect(200).unwrap();
+    let document = anybody.get("/openapi.json").must(200).await;
     let document = document.json().unwrap();
     let paths = document["paths"].as_object().unwrap().values();
     let described: BTreeSet<&str> = paths
@@ -83,12 +79,7 @@ async fn a_proxy_that_is_not_trusted_is_named_to_the_operator() {
     let rig = Rig::start().await;
     let operator = operator(&rig).await;
     let check = async || {
-        let answer = operator
-            .get("/v1/operator/checks")
-            .await
-            .unwrap()
-            .expect(200)
-            .unwrap();
+        let answer = operator.get("/v1/operator/checks").must(200).await;
         let found = answer.json().unwrap()["checks"].as_array().unwrap().clone();
         found
             .into_iter()
@@ -97,9 +88,8 @@ async fn a_proxy_that_is_not_trusted_is_named_to_the_operator() {
     };
     assert_eq!(check().await["verdict"], "ok");
     // By either listener.
-    let forwarded = Client::new(rig.engine_address, None)
-        .with_header("x-forwarded-for", HeaderValue::from_static("203.0.113.9"));
-    forwarded.get("/v1/models").await.unwrap().expect(200).unwrap();
+    let forwarded = Client::new(rig.engine_address, None).with_header("x-forwarded-for", "203.0.113.9");
+    forwarded.get("/v1/models").must(200).await;
     let found = check().await;
     assert_eq!(found["verdict"], "warning", "{found}");
     assert_eq!(found["found"], "the X-Forwarded-For of 127.0.0.1 is ignored");
@@ -114,28 +104,25 @@ async fn a_session_reaches_the_engine_in_the_organizations_of_the_person_alone()
         (&rig.admin, "admin"),
         (&rig.member, "member"),
     ] {
-        for client in [signed.client.clone(), browser(&rig, &signed.token)] {
-            let me = client
-                .get(&path)
-                .await
-                .unwrap()
-                .expect(200)
-                .unwrap()
-                .json()
-                .unwrap();
+        for client in [Client::clone(signed), browser(&rig, &signed.token)] {
+            let me = client.get(&path).must_json(200).await;
             assert_eq!((&me["role"], &me["mode"]), (&role.into(), &"hosted".into()));
             assert_eq!(me["organization_id"], rig.ours.to_string());
         }
     }
-    let theirs = rig.stranger.client.get(&path).await.unwrap();
-    let theirs = theirs.failure(404, "not_found").unwrap();
-    let none = rig.stranger.client.get("/engine/org_x/v1/me").await.unwrap();
-    assert_eq!(none.failure(404, "not_found").unwrap().error, theirs.error);
-    let nobody = Client::new(rig.address, None).get(&path).await.unwrap();
-    nobody.failure(401, "unauthorized").unwrap();
+    let theirs = rig.stranger.get(&path).await.unwrap();
+    let theirs = theirs.refused("not_found").unwrap();
+    let none = rig.stranger.get("/engine/org_x/v1/me").await.unwrap();
+    assert_eq!(none.refused("not_found").unwrap().error, theirs.error);
+    Client::new(rig.address, None)
+        .get(&path)
+        .must_refuse("unauthorized")
+        .await;
     // The engine's own listener knows no sessions.
-    let direct = rig.engine_client(&rig.owner.token).get("/v1/me").await.unwrap();
-    direct.failure(401, "unauthorized").unwrap();
+    rig.engine_client(&rig.owner.token)
+        .get("/v1/me")
+        .must_refuse("unauthorized")
+        .await;
     rig.end().await;
 }
 
@@ -146,7 +133,7 @@ async fn a_browser_changes_something_from_a_page_of_this_origin_alone() {
     let from = |origin: Option<&str>| {
         let client = browser(&rig, &rig.member.token);
         match origin {
-            Some(origin) => client.with_header("origin", HeaderValue::from_str(origin).unwrap()),
+            Some(origin) => client.with_header("origin", origin),
             None => client,
         }
     };
@@ -156,21 +143,18 @@ async fn a_browser_changes_something_from_a_page_of_this_origin_alone() {
         Some("https://evil.example"),
         Some("http://127.0.0.1"),
     ] {
-        let answer = from(foreign)
+        from(foreign)
             .send(Method::POST, &path, body.clone())
-            .await
-            .unwrap();
-        answer.failure(403, "forbidden").unwrap();
+            .must_refuse("forbidden")
+            .await;
     }
-    let listed = rig.member.client.get(&path).await.unwrap().json().unwrap();
+    let listed = rig.member.get(&path).await.unwrap().json().unwrap();
     assert_eq!(listed, serde_json::json!([]), "nothing was changed");
-    let own = from(Some(&rig.org_url))
+    from(Some(&rig.org_url))
         .send(Method::POST, &path, body.clone())
-        .await
-        .unwrap();
-    own.expect(202).unwrap();
+        .must(202)
+        .await;
     // A client with the token in the header is no browser that another page could drive.
-    let bearer = rig.member.client.send(Method::POST, &path, body).await.unwrap();
-    bearer.expect(202).unwrap();
+    rig.member.send(Method::POST, &path, body).must(202).await;
     rig.end().await;
 }

@@ -1,18 +1,10 @@
 //! Licenses over HTTP: the operator's grant, deployments, and tokens that a self-hosted engine verifies
 //! (`docs/LICENSES.md`).
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
-use serde_json::{Value, json};
 use sortie_base::{LicensePublicKey, read_license};
-use sortie_testkit::{Answer, Bytes, Client, http::Method};
 
-use crate::{
-    operator::operator,
-    organizations::send,
-    rig::{AT, Rig},
-};
+use crate::prelude::*;
 
 crate::settings::everywhere! {
     a_grant_makes_deployments_possible_and_each_token_is_shown_once,
@@ -22,57 +14,46 @@ crate::settings::everywhere! {
     requests_that_break_a_rule_are_refused,
 }
 
-async fn get(client: &Client, path: &str) -> Value {
-    let answer = client.get(path).await.unwrap();
-    answer.expect(200).unwrap().json().unwrap()
-}
-
-async fn grant(operator: &Client, rig: &Rig, body: Value) -> Answer {
+fn grant(operator: &Client, rig: &Rig, body: Value) -> Pending {
     let path = format!("/v1/operator/organizations/{}/license", rig.ours);
-    send(operator, Method::PUT, &path, &body).await
+    operator.put(&path, &body)
 }
 
-async fn deploy(rig: &Rig, body: Value) -> Answer {
-    let path = format!("/v1/organizations/{}/deployments", rig.ours);
-    rig.admin.client.post(&path, &body).await.unwrap()
+fn deploy(rig: &Rig, body: Value) -> Pending {
+    let path = rig.path("/deployments");
+    rig.admin.post(&path, &body)
 }
 
 async fn a_grant_makes_deployments_possible_and_each_token_is_shown_once() {
     let rig = Rig::start().await;
     let ours = format!("/v1/organizations/{}", rig.ours);
     let (license, list) = (format!("{ours}/license"), format!("{ours}/deployments"));
-    assert_eq!(
-        get(&rig.admin.client, &license).await,
-        json!({"entitlement": null})
-    );
-    let refused = deploy(&rig, json!({"name": "north"})).await;
-    let refused = refused.failure(402, "payment_required").unwrap();
+    assert_eq!(get(&rig.admin, &license).await, json!({"entitlement": null}));
+    let refused = deploy(&rig, json!({"name": "north"}))
+        .must_refuse("payment_required")
+        .await;
     assert_eq!(
         refused.error,
         "license: the organization has no active entitlement"
     );
 
     let operator = operator(&rig).await;
-    let granted = grant(&operator, &rig, json!({"monthly_runs": 500, "deployments": 2})).await;
-    let granted = granted.expect(200).unwrap().json().unwrap();
+    let granted = grant(&operator, &rig, json!({"monthly_runs": 500, "deployments": 2}))
+        .must_json(200)
+        .await;
     let end = AT + Duration::from_hours(24 * 365);
     let expected = json!({"source": "operator", "monthly_runs": 500, "deployments": 2, "deployments_used": 0,
         "state": "active", "period_end": end});
     assert_eq!(granted, expected);
-    assert_eq!(
-        get(&rig.admin.client, &license).await,
-        json!({"entitlement": granted})
-    );
+    assert_eq!(get(&rig.admin, &license).await, json!({"entitlement": granted}));
 
-    let made = deploy(&rig, json!({"name": " north "}))
-        .await
-        .expect(201)
-        .unwrap();
+    let made = deploy(&rig, json!({"name": " north "})).must(201).await;
     assert_eq!(made.header("cache-control").unwrap(), "no-store");
     let made = made.json().unwrap();
     let machine = "0123456789abcdef".repeat(2);
-    let second = deploy(&rig, json!({"name": "south", "machine_id": machine})).await;
-    let second = second.expect(201).unwrap().json().unwrap();
+    let second = deploy(&rig, json!({"name": "south", "machine_id": machine}))
+        .must_json(201)
+        .await;
     assert_eq!(second["machine_id"], json!(machine));
     let key = get(&operator, "/v1/operator/license-key").await;
     let key: LicensePublicKey = key["public_key"].as_str().unwrap().parse().unwrap();
@@ -89,21 +70,20 @@ async fn a_grant_makes_deployments_possible_and_each_token_is_shown_once() {
         );
         assert_eq!((claims.serial.len(), claims.machine_id.len()), (16, 32));
     }
-    let listed = get(&rig.admin.client, &list).await;
+    let listed = get(&rig.admin, &list).await;
     assert!(!listed.to_string().contains("v4.public"), "{listed}");
     let expected = json!({"id": made["id"], "name": "north", "machine_id": made["machine_id"], "monthly_runs": 500,
         "created_by": rig.admin.user, "created_at": AT, "expires_at": end});
     assert!(listed.as_array().unwrap().contains(&expected), "{listed}");
     let full = deploy(&rig, json!({"name": "west"}))
-        .await
-        .failure(402, "payment_required")
-        .unwrap();
+        .must_refuse("payment_required")
+        .await;
     assert_eq!(
         full.error,
         "license: all 2 deployments of the organization are in use; delete one first"
     );
     assert_eq!(
-        get(&rig.admin.client, &license).await["entitlement"]["deployments_used"],
+        get(&rig.admin, &license).await["entitlement"]["deployments_used"],
         2
     );
 
@@ -114,19 +94,13 @@ async fn a_grant_makes_deployments_possible_and_each_token_is_shown_once() {
 
 /// Deletes a deployment, and adds one in its place.
 async fn deletes(rig: &Rig, made: &Value) {
-    let list = format!("/v1/organizations/{}/deployments", rig.ours);
+    let list = rig.path("/deployments");
     let path = format!("{list}/{}", made["id"].as_str().unwrap());
-    let delete = async || {
-        rig.admin
-            .client
-            .send(Method::DELETE, &path, Bytes::new())
-            .await
-            .unwrap()
-    };
+    let delete = async || rig.admin.delete(&path).await.unwrap();
     assert_eq!(delete().await.status, 204);
-    delete().await.failure(404, "not_found").unwrap();
-    deploy(rig, json!({"name": "west"})).await.expect(201).unwrap();
-    let listed = get(&rig.admin.client, &list).await;
+    delete().await.refused("not_found").unwrap();
+    deploy(rig, json!({"name": "west"})).must(201).await;
+    let listed = get(&rig.admin, &list).await;
     let ended: Vec<_> = listed
         .as_array()
         .unwrap()
@@ -139,8 +113,8 @@ async fn deletes(rig: &Rig, made: &Value) {
 /// Checks the entries of the audit log.
 async fn audited(rig: &Rig) {
     let key = json!({"name": "x", "role": "admin"});
-    let path = format!("/v1/organizations/{}/keys", rig.ours);
-    let key = rig.owner.client.post(&path, &key).await.unwrap().json().unwrap();
+    let path = rig.path("/keys");
+    let key = rig.owner.post(&path, &key).await.unwrap().json().unwrap();
     let engine = rig.engine_client(key["key"].as_str().unwrap());
     let log = get(&engine, "/v1/admin/audit").await;
     let entries = log["items"].as_array().unwrap().iter();
@@ -167,11 +141,13 @@ async fn deployments_that_are_asked_for_at_once_are_as_many_as_granted() {
     let rig = Rig::start().await;
     let operator = operator(&rig).await;
     grant(&operator, &rig, json!({"monthly_runs": 1, "deployments": 3}))
-        .await
-        .expect(200)
-        .unwrap();
+        .must(200)
+        .await;
     let asked = join_all((0..12).map(|_| deploy(&rig, json!({"name": "north"})))).await;
-    let statuses: Vec<u16> = asked.iter().map(|answer| answer.status).collect();
+    let statuses: Vec<u16> = asked
+        .iter()
+        .map(|answer| answer.as_ref().unwrap().status)
+        .collect();
     assert_eq!(
         statuses.iter().filter(|status| **status == 201).count(),
         3,
@@ -190,45 +166,27 @@ async fn an_entitlement_ends_and_a_new_one_replaces_it() {
     let operator = operator(&rig).await;
     let end = AT + Duration::from_hours(24);
     let short = json!({"monthly_runs": 1, "deployments": 3, "expires_at": end});
-    grant(&operator, &rig, short).await.expect(200).unwrap();
-    let made = deploy(&rig, json!({"name": "north"}))
-        .await
-        .expect(201)
-        .unwrap()
-        .json()
-        .unwrap();
+    grant(&operator, &rig, short).must(200).await;
+    let made = deploy(&rig, json!({"name": "north"})).must_json(201).await;
     assert_eq!(made["expires_at"], json!(end));
     rig.clock.set(end);
     deploy(&rig, json!({"name": "south"}))
-        .await
-        .failure(402, "payment_required")
-        .unwrap();
+        .must_refuse("payment_required")
+        .await;
     let longer = json!({"monthly_runs": 2, "deployments": 3});
-    grant(&operator, &rig, longer).await.expect(200).unwrap();
+    grant(&operator, &rig, longer).must(200).await;
     // The same machine is licensed again once its deployment is deleted.
     let again = json!({"name": "north", "machine_id": made["machine_id"]});
-    let conflict = deploy(&rig, again.clone())
-        .await
-        .failure(409, "conflict")
-        .unwrap();
+    let conflict = deploy(&rig, again.clone()).must_refuse("conflict").await;
     assert_eq!(conflict.error, "the installation has a deployment already");
     let path = format!(
         "/v1/organizations/{}/deployments/{}",
         rig.ours,
         made["id"].as_str().unwrap()
     );
-    rig.admin
-        .client
-        .send(Method::DELETE, &path, Bytes::new())
-        .await
-        .unwrap()
-        .expect(204)
-        .unwrap();
-    let renewed = deploy(&rig, again).await.expect(201).unwrap().json().unwrap();
-    assert_eq!(
-        (&renewed["machine_id"], &renewed["monthly_runs"]),
-        (&made["machine_id"], &json!(2))
-    );
+    rig.admin.delete(&path).must(204).await;
+    let renewed = deploy(&rig, again).must_json(201).await;
+    assert_has!(renewed, {"machine_id": made["machine_id"], "monthly_runs": 2});
     rig.end().await;
 }
 
@@ -236,18 +194,12 @@ async fn another_organization_has_no_part_in_our_deployments() {
     let rig = Rig::start().await;
     let operator = operator(&rig).await;
     grant(&operator, &rig, json!({"monthly_runs": 1, "deployments": 3}))
-        .await
-        .expect(200)
-        .unwrap();
-    let made = deploy(&rig, json!({"name": "north"}))
-        .await
-        .expect(201)
-        .unwrap()
-        .json()
-        .unwrap();
+        .must(200)
+        .await;
+    let made = deploy(&rig, json!({"name": "north"})).must_json(201).await;
     let id = made["id"].as_str().unwrap();
     let theirs = format!("/v1/organizations/{}", rig.theirs);
-    let client = &rig.stranger.client;
+    let client = &rig.stranger;
     assert_eq!(
         get(client, &format!("{theirs}/license")).await,
         json!({"entitlement": null})
@@ -255,66 +207,44 @@ async fn another_organization_has_no_part_in_our_deployments() {
     assert_eq!(get(client, &format!("{theirs}/deployments")).await, json!([]));
     for org in [rig.ours, rig.theirs] {
         let path = format!("/v1/organizations/{org}/deployments/{id}");
-        let refused = client.send(Method::DELETE, &path, Bytes::new()).await.unwrap();
-        refused.failure(404, "not_found").unwrap();
+        let refused = client.delete(&path).await.unwrap();
+        refused.refused("not_found").unwrap();
     }
-    let list = format!("/v1/organizations/{}/deployments", rig.ours);
-    assert_eq!(get(&rig.admin.client, &list).await[0].get("ended_at"), None);
-    rig.member
-        .client
-        .get(&list)
-        .await
-        .unwrap()
-        .failure(403, "forbidden")
-        .unwrap();
+    let list = rig.path("/deployments");
+    assert_eq!(get(&rig.admin, &list).await[0].get("ended_at"), None);
+    rig.member.get(&list).must_refuse("forbidden").await;
     rig.end().await;
 }
 
 async fn requests_that_break_a_rule_are_refused() {
     let rig = Rig::start().await;
     let operator = operator(&rig).await;
-    for (body, field) in [
-        (json!({"monthly_runs": -1, "deployments": 1}), "monthly_runs"),
-        (
-            json!({"monthly_runs": 1_000_000_000_001_i64, "deployments": 1}),
-            "monthly_runs",
-        ),
-        (json!({"monthly_runs": 1, "deployments": 1_001}), "deployments"),
-        (
-            json!({"monthly_runs": 1, "deployments": 1, "expires_at": AT}),
-            "expires_at",
-        ),
-        (json!({"monthly_runs": 1}), "deployments"),
+    for (body, field) in rows![
+        json!({"monthly_runs": -1, "deployments": 1}), "monthly_runs";
+        json!({"monthly_runs": 1_000_000_000_001_i64, "deployments": 1}), "monthly_runs";
+        json!({"monthly_runs": 1, "deployments": 1_001}), "deployments";
+        json!({"monthly_runs": 1, "deployments": 1, "expires_at": AT}), "expires_at";
+        json!({"monthly_runs": 1}), "deployments";
     ] {
-        let refused = grant(&operator, &rig, body)
-            .await
-            .failure(400, "invalid_request")
-            .unwrap();
+        let refused = grant(&operator, &rig, body).must_refuse("invalid_request").await;
         assert!(refused.error.contains(field), "{}", refused.error);
     }
     grant(&operator, &rig, json!({"monthly_runs": 1, "deployments": 1}))
-        .await
-        .expect(200)
-        .unwrap();
-    for (body, field) in [
-        (json!({"name": " "}), "name"),
-        (
-            json!({"name": "x", "machine_id": "ABCDEF0123456789ABCDEF0123456789"}),
-            "machine_id",
-        ),
-        (json!({"name": "x", "machine_id": "0123"}), "machine_id"),
-        (json!({"name": "x", "machine_id": null}), "machine_id"),
-        (json!({"name": "x", "monthly_runs": 9}), "monthly_runs"),
+        .must(200)
+        .await;
+    for (body, field) in rows![
+        json!({"name": " "}), "name";
+        json!({"name": "x", "machine_id": "ABCDEF0123456789ABCDEF0123456789"}), "machine_id";
+        json!({"name": "x", "machine_id": "0123"}), "machine_id";
+        json!({"name": "x", "machine_id": null}), "machine_id";
+        json!({"name": "x", "monthly_runs": 9}), "monthly_runs";
     ] {
-        let refused = deploy(&rig, body).await.failure(400, "invalid_request").unwrap();
+        let refused = deploy(&rig, body).must_refuse("invalid_request").await;
         assert!(refused.error.contains(field), "{}", refused.error);
     }
     let nobody = "/v1/operator/organizations/org_01kafs6w1cefkstv6qr1ptb0mp/license";
     let body = json!({"monthly_runs": 1, "deployments": 1});
-    send(&operator, Method::PUT, nobody, &body)
-        .await
-        .failure(404, "not_found")
-        .unwrap();
+    operator.put(nobody, &body).must_refuse("not_found").await;
     rig.end().await;
 }
 
@@ -323,21 +253,17 @@ async fn a_deployment_without_a_signing_key_issues_no_license() {
     let rig = Rig::start_with(|options| options.license_signer = None).await;
     let operator = operator(&rig).await;
     grant(&operator, &rig, json!({"monthly_runs": 1, "deployments": 1}))
-        .await
-        .expect(200)
-        .unwrap();
+        .must(200)
+        .await;
     let refused = deploy(&rig, json!({"name": "north"}))
-        .await
-        .failure(409, "conflict")
-        .unwrap();
+        .must_refuse("conflict")
+        .await;
     assert_eq!(refused.error, "this deployment has no license.signing_key");
     operator
         .get("/v1/operator/license-key")
-        .await
-        .unwrap()
-        .failure(409, "conflict")
-        .unwrap();
-    let list = format!("/v1/organizations/{}/deployments", rig.ours);
-    assert_eq!(get(&rig.admin.client, &list).await, json!([]));
+        .must_refuse("conflict")
+        .await;
+    let list = rig.path("/deployments");
+    assert_eq!(get(&rig.admin, &list).await, json!([]));
     rig.end().await;
 }

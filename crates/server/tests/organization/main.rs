@@ -22,6 +22,7 @@ mod oidc;
 mod operator;
 mod organizations;
 mod pages;
+mod prelude;
 mod purchases;
 mod rig;
 mod self_hosted;

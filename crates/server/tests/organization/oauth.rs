@@ -3,17 +3,11 @@
 mod consent;
 mod exchange;
 
-use std::{collections::BTreeMap, time::Duration};
-
-use serde_json::{Value, json};
-use sortie_testkit::{
-    Answer, Bytes, Client,
-    http::{HeaderValue, Method},
-};
+use std::collections::BTreeMap;
 
 use crate::{
-    browser::{Browser, encoded, form_token, query_of},
-    rig::{Rig, Signed},
+    browser::{encoded, query_of},
+    prelude::*,
 };
 
 crate::settings::everywhere! {
@@ -35,13 +29,9 @@ fn anybody(rig: &Rig) -> Client {
 }
 
 /// Sends a form to an endpoint of the OAuth server.
-pub(crate) async fn form(rig: &Rig, path: &str, fields: &[(&str, &str)]) -> Answer {
-    let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
-    let client = anybody(rig).with_header("content-type", kind);
-    client
-        .send(Method::POST, path, encoded(fields).into())
-        .await
-        .unwrap()
+pub(crate) fn form(rig: &Rig, path: &str, fields: &[(&str, &str)]) -> Pending {
+    let client = anybody(rig).with_header("content-type", "application/x-www-form-urlencoded");
+    client.send(Method::POST, path, encoded(fields).into())
 }
 
 /// Registers a client with these members beside the redirect URI.
@@ -54,8 +44,10 @@ async fn register(rig: &Rig, more: &Value) -> Value {
         .as_object_mut()
         .unwrap()
         .extend(more.as_object().unwrap().clone());
-    let made = anybody(rig).post("/oauth/register", &metadata).await.unwrap();
-    made.expect(201).unwrap().json().unwrap()
+    anybody(rig)
+        .post("/oauth/register", &metadata)
+        .must_json(201)
+        .await
 }
 
 pub(crate) async fn client_id(rig: &Rig) -> String {
@@ -131,14 +123,20 @@ fn redemption<'a>(client: &'a str, code: &'a str) -> Vec<(&'a str, &'a str)> {
 /// Tokens of a new grant of a person.
 pub(crate) async fn tokens(rig: &Rig, person: &Signed, client: &str, scope: &str) -> Value {
     let code = code(rig, person, client, scope).await;
-    let answer = form(rig, "/oauth/token", &redemption(client, &code)).await;
-    answer.expect(200).unwrap().json().unwrap()
+    form(rig, "/oauth/token", &redemption(client, &code))
+        .must_json(200)
+        .await
 }
 
 fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value[name]
         .as_str()
         .unwrap_or_else(|| panic!("no {name} in {value}"))
+}
+
+/// Sends a form that is refused with this error of the protocol.
+pub(crate) async fn refuses(rig: &Rig, path: &str, fields: &[(&str, &str)], status: u16, error: &str) {
+    refused(&form(rig, path, fields).await.unwrap(), status, error);
 }
 
 /// Checks an error of the OAuth server, which nobody may keep.
@@ -153,8 +151,8 @@ fn refused(answer: &Answer, status: u16, error: &str) {
     assert_eq!(answer.header("access-control-allow-origin").unwrap(), "*");
 }
 
-async fn me(rig: &Rig, token: &str) -> Answer {
-    rig.engine_client(token).get("/v1/me").await.unwrap()
+fn me(rig: &Rig, token: &str) -> Pending {
+    rig.engine_client(token).get("/v1/me")
 }
 
 async fn refresh(rig: &Rig, client: &str, token: &str) -> Answer {
@@ -163,7 +161,7 @@ async fn refresh(rig: &Rig, client: &str, token: &str) -> Answer {
         ("client_id", client),
         ("refresh_token", token),
     ];
-    form(rig, "/oauth/token", &fields).await
+    form(rig, "/oauth/token", &fields).await.unwrap()
 }
 
 async fn metadata_lead_from_the_engine_to_the_server() {
@@ -171,15 +169,15 @@ async fn metadata_lead_from_the_engine_to_the_server() {
     let engine = Client::new(rig.engine_address, None);
     let engine_url = format!("http://{}", rig.engine_address);
     let refusal = engine.get("/v1/me").await.unwrap();
-    refusal.failure(401, "unauthorized").unwrap();
+    refusal.refused("unauthorized").unwrap();
     let metadata = format!(r#"resource_metadata="{engine_url}/.well-known/oauth-protected-resource""#);
     assert_eq!(
         refusal.header("www-authenticate").unwrap(),
         format!(r#"Bearer scope="member", {metadata}"#)
     );
     for wrong in ["sto_x", &rig.owner.token] {
-        let refusal = me(&rig, wrong).await;
-        refusal.failure(401, "unauthorized").unwrap();
+        let refusal = me(&rig, wrong).await.unwrap();
+        refusal.refused("unauthorized").unwrap();
         assert_eq!(
             refusal.header("www-authenticate").unwrap(),
             format!(r#"Bearer error="invalid_token", scope="member", {metadata}"#)
@@ -188,19 +186,16 @@ async fn metadata_lead_from_the_engine_to_the_server() {
 
     let resource = engine
         .get("/.well-known/oauth-protected-resource")
-        .await
-        .unwrap()
-        .expect(200)
-        .unwrap();
+        .must(200)
+        .await;
     assert_eq!(resource.header("access-control-allow-origin").unwrap(), "*");
     let resource = resource.json().unwrap();
     assert_eq!(resource["resource"], engine_url);
     assert_eq!(resource["authorization_servers"], json!([rig.org_url]));
-    let other = engine
+    engine
         .get("/.well-known/oauth-protected-resource/v1/me")
-        .await
-        .unwrap();
-    other.failure(404, "not_found").unwrap();
+        .must_refuse("not_found")
+        .await;
 
     let server = anybody(&rig)
         .get("/.well-known/oauth-authorization-server")
@@ -209,24 +204,18 @@ async fn metadata_lead_from_the_engine_to_the_server() {
     assert_eq!(server.header("access-control-allow-origin").unwrap(), "*");
     let server = server.expect(200).unwrap().json().unwrap();
     let endpoint = |path: &str| json!(format!("{}{path}", rig.org_url));
-    for (name, value) in [
-        ("issuer", endpoint("")),
-        ("authorization_endpoint", endpoint("/oauth/authorize")),
-        ("token_endpoint", endpoint("/oauth/token")),
-        ("registration_endpoint", endpoint("/oauth/register")),
-        ("revocation_endpoint", endpoint("/oauth/revoke")),
-        ("response_types_supported", json!(["code"])),
-        ("code_challenge_methods_supported", json!(["S256"])),
-        (
-            "grant_types_supported",
-            json!(["authorization_code", "refresh_token"]),
-        ),
-        ("authorization_response_iss_parameter_supported", json!(true)),
-        ("client_id_metadata_document_supported", json!(true)),
-        (
-            "token_endpoint_auth_methods_supported",
-            json!(["none", "client_secret_basic", "client_secret_post"]),
-        ),
+    for (name, value) in rows![
+        "issuer", endpoint("");
+        "authorization_endpoint", endpoint("/oauth/authorize");
+        "token_endpoint", endpoint("/oauth/token");
+        "registration_endpoint", endpoint("/oauth/register");
+        "revocation_endpoint", endpoint("/oauth/revoke");
+        "response_types_supported", json!(["code"]);
+        "code_challenge_methods_supported", json!(["S256"]);
+        "grant_types_supported", json!(["authorization_code", "refresh_token"]);
+        "authorization_response_iss_parameter_supported", json!(true);
+        "client_id_metadata_document_supported", json!(true);
+        "token_endpoint_auth_methods_supported", json!(["none", "client_secret_basic", "client_secret_post"]);
     ] {
         assert_eq!(server[name], value, "{name}");
     }
@@ -239,14 +228,7 @@ async fn a_resource_with_a_path_has_its_metadata_behind_it() {
     let engine = Client::new(rig.engine_address, None);
     for path in ["", "/engine"] {
         let path = format!("/.well-known/oauth-protected-resource{path}");
-        let metadata = engine
-            .get(&path)
-            .await
-            .unwrap()
-            .expect(200)
-            .unwrap()
-            .json()
-            .unwrap();
+        let metadata = engine.get(&path).must_json(200).await;
         assert_eq!(metadata["resource"], "https://sortie.example/engine");
     }
     let refusal = engine.get("/v1/me").await.unwrap();
@@ -286,11 +268,13 @@ async fn a_client_registers_itself() {
         "invalid_client_metadata",
     );
     refused(&post("{").await, 400, "invalid_client_metadata");
-    let form = form(&rig, "/oauth/register", &[("redirect_uris", REDIRECT)]).await;
+    let form = form(&rig, "/oauth/register", &[("redirect_uris", REDIRECT)])
+        .await
+        .unwrap();
     refused(&form, 400, "invalid_client_metadata");
     post(&format!("{{\"a\": \"{}\"}}", "x".repeat(8_192)))
         .await
-        .failure(413, "payload_too_large")
+        .refused("payload_too_large")
         .unwrap();
     rig.end().await;
 }
@@ -302,7 +286,7 @@ async fn a_network_registers_twenty_clients_an_hour() {
     }
     let metadata = json!({"redirect_uris": [REDIRECT]});
     let refusal = anybody(&rig).post("/oauth/register", &metadata).await.unwrap();
-    refusal.failure(429, "rate_limited").unwrap();
+    refusal.refused("rate_limited").unwrap();
     assert!(refusal.header("retry-after").unwrap().parse::<u64>().unwrap() > 0);
     rig.clock.set(rig.clock.now() + Duration::from_mins(70));
     register(&rig, &json!({})).await;
@@ -320,29 +304,19 @@ async fn an_application_acts_for_a_person_until_the_person_ends_it() {
     assert_eq!(text(&issued, "scope"), "member");
     let access = text(&issued, "access_token");
     assert!(access.starts_with("sto_") && text(&issued, "refresh_token").starts_with("str_"));
-    let info = me(&rig, access).await.expect(200).unwrap().json().unwrap();
+    let info = me(&rig, access).must_json(200).await;
     assert_eq!(
         (info["organization_id"].as_str(), info["role"].as_str()),
         (Some(&*rig.ours.to_string()), Some("member"))
     );
     // The organization API takes sessions only.
-    let own = anybody(&rig)
+    anybody(&rig)
         .with_key(access)
         .get("/v1/auth/grants")
-        .await
-        .unwrap();
-    own.failure(401, "unauthorized").unwrap();
+        .must_refuse("unauthorized")
+        .await;
 
-    let listed = rig
-        .member
-        .client
-        .get("/v1/auth/grants")
-        .await
-        .unwrap()
-        .expect(200)
-        .unwrap()
-        .json()
-        .unwrap();
+    let listed = rig.member.get("/v1/auth/grants").must_json(200).await;
     assert_eq!(listed[0]["client_id"], client.as_str());
     assert_eq!(
         (text(&listed[0], "client_name"), text(&listed[0], "scope")),
@@ -350,32 +324,19 @@ async fn an_application_acts_for_a_person_until_the_person_ends_it() {
     );
     assert_eq!(listed[0]["organization"], json!({"id": rig.ours, "name": "ours"}));
     let path = format!("/v1/auth/grants/{}", text(&listed[0], "id"));
-    let delete = async |person: &Signed| {
-        person
-            .client
-            .send(Method::DELETE, &path, Bytes::new())
-            .await
-            .unwrap()
-    };
-    delete(&rig.owner).await.failure(404, "not_found").unwrap();
-    assert_eq!(me(&rig, access).await.status, 200);
+    let delete = async |person: &Signed| person.delete(&path).await.unwrap();
+    delete(&rig.owner).await.refused("not_found").unwrap();
+    assert_eq!(me(&rig, access).await.unwrap().status, 200);
     assert_eq!(delete(&rig.member).await.status, 204);
-    let refusal = rig.soon(401, async || me(&rig, access).await).await;
-    refusal.failure(401, "unauthorized").unwrap();
-    delete(&rig.member).await.failure(404, "not_found").unwrap();
+    let refusal = rig.soon(401, async || me(&rig, access).await.unwrap()).await;
+    refusal.refused("unauthorized").unwrap();
+    delete(&rig.member).await.refused("not_found").unwrap();
     refused(
         &refresh(&rig, &client, text(&issued, "refresh_token")).await,
         400,
         "invalid_grant",
     );
-    let left = rig
-        .member
-        .client
-        .get("/v1/auth/grants")
-        .await
-        .unwrap()
-        .json()
-        .unwrap();
+    let left = rig.member.get("/v1/auth/grants").await.unwrap().json().unwrap();
     assert_eq!(left, json!([]));
     rig.end().await;
 }
@@ -386,12 +347,7 @@ async fn the_role_of_a_token_is_the_lesser_of_its_scope_and_the_role_of_now() {
     let member = tokens(&rig, &rig.admin, &client, "member").await;
     let admin = tokens(&rig, &rig.admin, &client, "admin").await;
     let role = async |tokens: &Value| {
-        let info = me(&rig, text(tokens, "access_token"))
-            .await
-            .expect(200)
-            .unwrap()
-            .json()
-            .unwrap();
+        let info = me(&rig, text(tokens, "access_token")).must_json(200).await;
         text(&info, "role").to_owned()
     };
     assert_eq!(
@@ -405,7 +361,7 @@ async fn the_role_of_a_token_is_the_lesser_of_its_scope_and_the_role_of_now() {
     };
     usage(&admin).await.expect(200).unwrap();
     let refusal = usage(&member).await;
-    refusal.failure(403, "forbidden").unwrap();
+    refusal.refused("forbidden").unwrap();
     let url = format!(
         "http://{}/.well-known/oauth-protected-resource",
         rig.engine_address
@@ -415,22 +371,19 @@ async fn the_role_of_a_token_is_the_lesser_of_its_scope_and_the_role_of_now() {
         format!(r#"Bearer error="insufficient_scope", scope="admin", resource_metadata="{url}""#)
     );
 
-    let grants = rig.admin.client.get("/v1/auth/grants").await.unwrap();
+    let grants = rig.admin.get("/v1/auth/grants").await.unwrap();
     let granted = grants.json().unwrap();
     assert_eq!(granted[0]["organization"]["id"], rig.ours.to_string());
-    let role = rig
-        .owner
-        .client
+    rig.owner
         .send(
             Method::PATCH,
             &format!("/v1/organizations/{}/members/{}", rig.ours, rig.admin.user),
             json!({"role": "member"}).to_string().into(),
         )
-        .await
-        .unwrap();
-    role.expect(200).unwrap();
+        .must(200)
+        .await;
     let refusal = rig.soon(403, async || usage(&admin).await).await;
-    refusal.failure(403, "forbidden").unwrap();
+    refusal.refused("forbidden").unwrap();
     assert!(
         refusal.header("www-authenticate").is_err(),
         "another scope would not help"
@@ -442,8 +395,8 @@ async fn applications_in_a_browser_may_read_the_open_endpoints_alone() {
     let rig = Rig::start().await;
     let preflight = async |address, path: &str| {
         let client = Client::new(address, None)
-            .with_header("origin", HeaderValue::from_static("https://a.example"))
-            .with_header("access-control-request-method", HeaderValue::from_static("POST"));
+            .with_header("origin", "https://a.example")
+            .with_header("access-control-request-method", "POST");
         client.send(Method::OPTIONS, path, Bytes::new()).await.unwrap()
     };
     for (address, path) in [

@@ -3,20 +3,14 @@
 mod accounts;
 mod limits;
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
 use sortie_accounts::{IdentityProvider, SignUp};
 use sortie_api::Credential;
 use sortie_testkit::{
-    Answer, Client, ScriptedProvider,
+    ScriptedProvider,
     identity::{CLIENT_ID, CLIENT_SECRET, Signature},
 };
 
-use crate::{
-    browser::{Browser, form_token, query_of},
-    rig::{AT, Rig},
-};
+use crate::{browser::query_of, prelude::*};
 
 // Each node reads the metadata and the keys for itself: exact requests are those of one node.
 crate::settings::both_databases! {
@@ -129,10 +123,7 @@ async fn a_person_signs_up_and_in_at_a_provider_and_comes_back() {
     let client = Client::new(rig.address, Some(session.clone()));
     let me = client.get("/v1/auth/me").await.unwrap().json().unwrap();
     assert_eq!(me["email"], "new@corp.example");
-    assert_eq!(
-        (&me["name"], &me["email_verified"]),
-        (&json!("New Person"), &json!(true))
-    );
+    assert_has!(me, {"name": "New Person", "email_verified": true});
 
     // With another address and without a proof of it: issuer and subject are the person.
     claim(&provider, "email", json!("other@elsewhere.example"));
@@ -322,28 +313,12 @@ async fn the_answer_of_another_issuer_is_refused_before_the_code_is_sent() {
 async fn an_address_counts_where_it_is_verified_and_its_domain_is_trusted() {
     let (rig, provider) = start_with(SignUp::Open).await;
     script_userinfo(&provider, &json!({"sub": "s-1"}));
-    for (name, value, reason) in [
-        (
-            "email_verified",
-            json!(false),
-            "has not verified your email address",
-        ),
-        (
-            "email_verified",
-            Value::Null,
-            "has not verified your email address",
-        ),
-        (
-            "email",
-            json!("new@elsewhere.example"),
-            "an address of this domain",
-        ),
-        (
-            "email",
-            json!("new@sub.corp.example"),
-            "an address of this domain",
-        ),
-        ("email", json!("not an address"), "names no email address"),
+    for (name, value, reason) in rows![
+        "email_verified", json!(false), "has not verified your email address";
+        "email_verified", Value::Null, "has not verified your email address";
+        "email", json!("new@elsewhere.example"), "an address of this domain";
+        "email", json!("new@sub.corp.example"), "an address of this domain";
+        "email", json!("not an address"), "names no email address";
     ] {
         provider.person("s-1", "new@corp.example");
         claim(&provider, name, value.clone());
@@ -450,9 +425,9 @@ async fn an_account_is_linked_where_nobody_else_can_have_made_it() {
 async fn a_sign_up_by_invitation_needs_the_invitation_of_the_address() {
     let (rig, provider) = start_with(SignUp::Invited).await;
     let invite = async |email: &str| {
-        let path = format!("/v1/organizations/{}/invitations", rig.ours);
+        let path = rig.path("/invitations");
         let body = json!({"email": email, "role": "member"});
-        let answer = rig.owner.client.post(&path, &body).await.unwrap();
+        let answer = rig.owner.post(&path, &body).await.unwrap();
         let url = answer.json().unwrap()["url"].as_str().unwrap().to_owned();
         url.strip_prefix(&rig.org_url).unwrap().to_owned()
     };
@@ -473,11 +448,7 @@ async fn a_sign_up_by_invitation_needs_the_invitation_of_the_address() {
     ];
     for answer in refused {
         assert_eq!(answer.status, 403);
-        assert!(
-            answer.text().contains("sign-up needs an invitation"),
-            "{}",
-            answer.text()
-        );
+        assert_contains!(answer, "sign-up needs an invitation");
     }
     let answer = follow(&browser, &own).await;
     assert_eq!(
@@ -517,13 +488,7 @@ async fn a_provider_that_fails_is_named_and_asked_again_after_seconds() {
     provider.script(|script| script.fails = true);
     let answer = browser.get(START).await;
     assert_eq!(answer.status, 503);
-    assert!(
-        answer
-            .text()
-            .contains("Example &amp; Co does not answer as it should"),
-        "{}",
-        answer.text()
-    );
+    assert_contains!(answer, "Example &amp; Co does not answer as it should");
     provider.script(|script| script.fails = false);
     assert_eq!(provider.requests().len(), 1);
     rig.clock.set(rig.clock.now() + Duration::from_secs(5));

@@ -1,13 +1,8 @@
 //! The operator's operations: who may call them, suspension, and accounts of people.
 
-use serde_json::{Value, json};
-use sortie_api::{
-    RunStatus,
-    secret::{OPERATOR_KEY, Secret},
-};
-use sortie_testkit::{Client, http::Method, until};
+use sortie_api::secret::{OPERATOR_KEY, Secret};
 
-use crate::{organizations::send, rig::Rig};
+use crate::prelude::*;
 
 crate::settings::everywhere! {
     the_operators_key_opens_the_operators_operations_alone,
@@ -26,7 +21,7 @@ pub(crate) async fn operator(rig: &Rig) -> Client {
 }
 
 pub(crate) async fn ask(client: &Client, method: Method, path: &str, body: Value) -> Value {
-    let answer = send(client, method, path, &body).await;
+    let answer = send(client, method, path, &body).await.unwrap();
     assert!(answer.status < 300, "{path}: {}", answer.text());
     answer.json().unwrap()
 }
@@ -37,38 +32,21 @@ async fn the_operators_key_opens_the_operators_operations_alone() {
     let list = "/v1/operator/organizations";
     ask(&operator, Method::GET, list, Value::Null).await;
     for person in [&rig.owner, &rig.member, &rig.stranger] {
-        let refused = person.client.get(list).await.unwrap();
-        refused.failure(403, "forbidden").unwrap();
+        let refused = person.get(list).await.unwrap();
+        refused.refused("forbidden").unwrap();
     }
     let other = Secret::new(OPERATOR_KEY, [8; 32]);
     let unknown = Client::new(rig.address, Some(other.expose().to_owned()));
-    unknown
-        .get(list)
-        .await
-        .unwrap()
-        .failure(401, "unauthorized")
-        .unwrap();
+    unknown.get(list).must_refuse("unauthorized").await;
     Client::new(rig.address, None)
         .get(list)
-        .await
-        .unwrap()
-        .failure(401, "unauthorized")
-        .unwrap();
+        .must_refuse("unauthorized")
+        .await;
     // It is no credential of the engine, and no person.
     let secret = Secret::new(OPERATOR_KEY, [9; 32]);
     let engine = rig.engine_client(secret.expose());
-    engine
-        .get("/v1/me")
-        .await
-        .unwrap()
-        .failure(401, "unauthorized")
-        .unwrap();
-    operator
-        .get("/v1/organizations")
-        .await
-        .unwrap()
-        .failure(403, "forbidden")
-        .unwrap();
+    engine.get("/v1/me").must_refuse("unauthorized").await;
+    operator.get("/v1/organizations").must_refuse("forbidden").await;
     assert!(!rig.accounts.set_first_operator_key(&other).await.unwrap());
     rig.end().await;
 }
@@ -79,10 +57,10 @@ async fn a_suspended_organization_reads_and_leaves_and_nothing_else() {
     let operator = operator(&rig).await;
     let ours = format!("/v1/organizations/{}", rig.ours);
     let body = json!({"name": "x", "role": "admin"});
-    let key = rig.owner.client.post(&format!("{ours}/keys"), &body).await;
+    let key = rig.owner.post(&format!("{ours}/keys"), &body).await;
     let key = key.unwrap().json().unwrap();
     let engine = rig.engine_client(key["key"].as_str().unwrap());
-    engine.get("/v1/me").await.unwrap().expect(200).unwrap();
+    engine.get("/v1/me").must(200).await;
 
     let path = format!("/v1/operator/organizations/{}", rig.ours);
     let suspended = ask(
@@ -92,13 +70,10 @@ async fn a_suspended_organization_reads_and_leaves_and_nothing_else() {
         json!({"reason": "unpaid"}),
     )
     .await;
-    assert_eq!(
-        (&suspended["suspension_reason"], &suspended["members"]),
-        (&json!("unpaid"), &json!(3))
-    );
+    assert_has!(suspended, {"suspension_reason": "unpaid", "members": 3});
     assert_eq!(suspended["owner"]["email"], "owner@example.com");
     let run = json!({"prompt": "x", "shell": false, "model": "runbook"});
-    for client in [&engine, &rig.member.client] {
+    for client in [&engine, &rig.member] {
         let prefix = if std::ptr::eq(client, &raw const engine) {
             String::new()
         } else {
@@ -107,70 +82,51 @@ async fn a_suspended_organization_reads_and_leaves_and_nothing_else() {
         for path in ["/v1/me", "/v1/runs", "/v1/workflows"] {
             let path = format!("{prefix}{path}");
             let refused = rig.soon(403, async || client.get(&path).await.unwrap()).await;
-            let error = refused.failure(403, "forbidden").unwrap().error;
+            let error = refused.refused("forbidden").unwrap().error;
             assert_eq!(error, "the organization is suspended");
         }
-        let refused = client.post(&format!("{prefix}/v1/runs"), &run).await.unwrap();
-        refused.failure(403, "forbidden").unwrap();
+        client
+            .post(&format!("{prefix}/v1/runs"), &run)
+            .must_refuse("forbidden")
+            .await;
     }
     for read in ["members", "keys", "invitations"] {
-        rig.admin
-            .client
-            .get(&format!("{ours}/{read}"))
-            .await
-            .unwrap()
-            .expect(200)
-            .unwrap();
+        rig.admin.get(&format!("{ours}/{read}")).must(200).await;
     }
-    let listed = rig
-        .member
-        .client
-        .get("/v1/organizations")
-        .await
-        .unwrap()
-        .json()
-        .unwrap();
+    let listed = rig.member.get("/v1/organizations").await.unwrap().json().unwrap();
     assert_eq!(listed[0]["suspended"], true);
-    for (method, rest, body) in [
-        (Method::PATCH, "", json!({"name": "x"})),
-        (Method::POST, "/keys", json!({"name": "x"})),
-        (
-            Method::POST,
-            "/invitations",
-            json!({"email": "x@example.com", "role": "member"}),
-        ),
+    for (method, rest, body) in rows![
+        Method::PATCH, "", json!({"name": "x"});
+        Method::POST, "/keys", json!({"name": "x"});
+        Method::POST, "/invitations", json!({"email": "x@example.com", "role": "member"});
     ] {
-        let refused = send(&rig.owner.client, method, &format!("{ours}{rest}"), &body).await;
-        refused.failure(403, "forbidden").unwrap();
+        let refused = send(&rig.owner, method, &format!("{ours}{rest}"), &body)
+            .await
+            .unwrap();
+        refused.refused("forbidden").unwrap();
     }
-    let left = send(
-        &rig.member.client,
-        Method::POST,
-        &format!("{ours}/leave"),
-        &Value::Null,
-    )
-    .await;
-    left.expect(204).unwrap();
+    rig.member
+        .post(&format!("{ours}/leave"), &Value::Null)
+        .must(204)
+        .await;
     // The other organization works on.
-    let theirs = rig
-        .stranger
-        .client
+    rig.stranger
         .get(&format!("/engine/{}/v1/me", rig.theirs))
-        .await
-        .unwrap();
-    theirs.expect(200).unwrap();
+        .must(200)
+        .await;
 
     let resumed = ask(&operator, Method::POST, &format!("{path}/resume"), Value::Null).await;
     assert_eq!(resumed.get("suspended_at"), None);
     rig.soon(202, async || engine.post("/v1/runs", &run).await.unwrap())
         .await;
-    let again = send(&operator, Method::POST, &format!("{path}/resume"), &Value::Null).await;
-    again.failure(409, "conflict").unwrap();
-    let none = operator
+    operator
+        .post(&format!("{path}/resume"), &Value::Null)
+        .must_refuse("conflict")
+        .await;
+    operator
         .get("/v1/operator/organizations/org_01kafs6w1cefkstv6qr1ptb0mp")
-        .await
-        .unwrap();
-    none.failure(404, "not_found").unwrap();
+        .must_refuse("not_found")
+        .await;
     rig.end().await;
 }
 
@@ -179,16 +135,7 @@ async fn runs_at_work_are_cancelled_where_the_operator_asks_for_it() {
     let operator = operator(&rig).await;
     let engine = format!("/engine/{}/v1/runs", rig.ours);
     let run = json!({"prompt": "```wait 600000\n```", "shell": false, "model": "runbook"});
-    let run = rig
-        .owner
-        .client
-        .post(&engine, &run)
-        .await
-        .unwrap()
-        .expect(202)
-        .unwrap()
-        .json()
-        .unwrap();
+    let run = rig.owner.post(&engine, &run).must_json(202).await;
     let id = run["id"].as_str().unwrap();
     let status = async || {
         let run = rig
@@ -228,8 +175,10 @@ async fn organizations_and_people_are_listed_in_pages() {
         }
         assert_eq!(seen.len(), count, "{path}");
     }
-    let bad = operator.get("/v1/operator/users?cursor=x").await.unwrap();
-    bad.failure(400, "invalid_request").unwrap();
+    operator
+        .get("/v1/operator/users?cursor=x")
+        .must_refuse("invalid_request")
+        .await;
     let found = ask(
         &operator,
         Method::GET,
@@ -260,8 +209,7 @@ async fn the_operator_sees_the_nodes_and_seals_everything_again() {
     let body =
         json!({"type": "http", "url": "http://127.0.0.1:9/", "auth": {"type": "bearer", "token": "hush"}});
     let path = format!("/engine/{}/v1/connections/crm", rig.ours);
-    let put = send(&rig.owner.client, Method::PUT, &path, &body).await;
-    put.expect(201).unwrap();
+    rig.owner.put(&path, &body).must(201).await;
     let master_key = "/v1/operator/master-key";
     let found = ask(&operator, Method::GET, master_key, Value::Null).await;
     assert_eq!(found["nodes"][0]["keys"], found["keys"], "{found}");
@@ -279,15 +227,14 @@ async fn the_operator_sees_the_nodes_and_seals_everything_again() {
     )
     .await;
     assert!(done["looked_at"].as_i64().unwrap() >= 2, "{done}");
-    assert_eq!(
-        (&done["unreadable"], &done["next_cursor"]),
-        (&json!(0), &json!(""))
-    );
-    let wrong = operator.get(&format!("{master_key}?cursor=x")).await.unwrap();
-    wrong.failure(400, "invalid_request").unwrap();
+    assert_has!(done, {"unreadable": 0, "next_cursor": ""});
+    operator
+        .get(&format!("{master_key}?cursor=x"))
+        .must_refuse("invalid_request")
+        .await;
     // An organization's audit log has the changes of the organization.
     let path = format!("/engine/{}/v1/admin/audit", rig.ours);
-    let log = rig.owner.client.get(&path).await.unwrap().expect(200).unwrap();
+    let log = rig.owner.get(&path).must(200).await;
     assert!(!log.text().contains("master_key"), "{}", log.text());
 
     let checks = ask(&operator, Method::GET, "/v1/operator/checks", Value::Null).await;
@@ -299,16 +246,12 @@ async fn the_operator_sees_the_nodes_and_seals_everything_again() {
     assert_eq!(schedules.unwrap()["found"], "0 instants are overdue", "{checks}");
     // An admin of an organization has no such operations, on either API.
     for path in ["nodes", "checks", "master-key"] {
-        let refused = rig
-            .admin
-            .client
+        rig.admin
             .get(&format!("/v1/operator/{path}"))
-            .await
-            .unwrap();
-        refused.failure(403, "forbidden").unwrap();
+            .must_refuse("forbidden")
+            .await;
         let path = format!("/engine/{}/v1/admin/{path}", rig.ours);
-        let absent = rig.admin.client.get(&path).await.unwrap();
-        absent.failure(404, "not_found").unwrap();
+        rig.admin.get(&path).must_refuse("not_found").await;
     }
     rig.end().await;
 }
@@ -324,30 +267,28 @@ async fn an_account_is_made_disabled_and_enabled() {
         url.starts_with(&format!("{}/reset-password?token=stm_", rig.org_url)),
         "{url}"
     );
-    let taken = operator.post("/v1/operator/users", &body).await.unwrap();
-    taken.failure(409, "conflict").unwrap();
+    operator
+        .post("/v1/operator/users", &body)
+        .must_refuse("conflict")
+        .await;
 
     let member = format!("/v1/operator/users/{}", rig.member.user);
     let disabled = ask(&operator, Method::POST, &format!("{member}/disable"), Value::Null).await;
     assert!(disabled["disabled_at"].is_string());
-    let refused = rig.member.client.get("/v1/organizations").await.unwrap();
-    refused.failure(401, "unauthorized").unwrap();
+    rig.member
+        .get("/v1/organizations")
+        .must_refuse("unauthorized")
+        .await;
     let enabled = ask(&operator, Method::POST, &format!("{member}/enable"), Value::Null).await;
     assert_eq!(enabled.get("disabled_at"), None);
-    let link = send(
-        &operator,
-        Method::POST,
-        &format!("{member}/reset-link"),
-        &Value::Null,
-    )
-    .await;
+    let link = operator
+        .post(&format!("{member}/reset-link"), &Value::Null)
+        .await
+        .unwrap();
     assert_eq!(link.header("cache-control").unwrap(), "no-store");
     let link = link.expect(201).unwrap().json().unwrap();
     assert!(link["url"].as_str().unwrap().contains("token=stm_"));
     let nobody = "/v1/operator/users/user_01kafs6w1cefkstv6qr1ptb0mp/disable";
-    send(&operator, Method::POST, nobody, &Value::Null)
-        .await
-        .failure(404, "not_found")
-        .unwrap();
+    operator.post(nobody, &Value::Null).must_refuse("not_found").await;
     rig.end().await;
 }

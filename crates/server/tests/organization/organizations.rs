@@ -1,13 +1,9 @@
 //! Organizations over HTTP: roles, members, invitations and keys, and what a second organization sees of the first.
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
-use sortie_api::{AuditEntry, OrgId, Role};
+use sortie_api::{AuditEntry, OrgId};
 use sortie_store::{access::AuditFilter, people::Avatar};
-use sortie_testkit::{Bytes, Client, http::Method};
 
-use crate::rig::{AT, Rig};
+use crate::prelude::*;
 
 crate::settings::everywhere! {
     members_are_listed_with_their_pictures,
@@ -20,31 +16,19 @@ crate::settings::everywhere! {
     each_change_is_in_the_audit_log_with_its_person,
 }
 
-pub(crate) async fn send(
-    client: &Client,
-    method: Method,
-    path: &str,
-    body: &Value,
-) -> sortie_testkit::Answer {
+pub(crate) fn send(client: &Client, method: Method, path: &str, body: &Value) -> Pending {
     let body = Bytes::from(body.to_string());
-    client.send(method, path, body).await.unwrap()
+    client.send(method, path, body)
 }
 
-async fn get(client: &Client, path: &str) -> Value {
-    client
-        .get(path)
-        .await
-        .unwrap()
-        .expect(200)
-        .unwrap()
-        .json()
-        .unwrap()
+pub(crate) async fn get(client: &Client, path: &str) -> Value {
+    client.get(path).must_json(200).await
 }
 
 async fn members_are_listed_with_their_pictures() {
     let rig = Rig::start().await;
-    let path = format!("/v1/organizations/{}/members", rig.ours);
-    let before = get(&rig.admin.client, &path).await;
+    let path = rig.path("/members");
+    let before = get(&rig.admin, &path).await;
     assert!(
         before
             .as_array()
@@ -63,7 +47,7 @@ async fn members_are_listed_with_their_pictures() {
         .put_avatar(rig.member.user, avatar)
         .await
         .unwrap();
-    let members = get(&rig.admin.client, &path).await;
+    let members = get(&rig.admin, &path).await;
     let member = members
         .as_array()
         .unwrap()
@@ -77,11 +61,7 @@ async fn members_are_listed_with_their_pictures() {
 
 /// Members of `ours` with their roles, by address.
 async fn roles(rig: &Rig) -> Vec<(String, String)> {
-    let members = get(
-        &rig.owner.client,
-        &format!("/v1/organizations/{}/members", rig.ours),
-    )
-    .await;
+    let members = get(&rig.owner, &rig.path("/members")).await;
     let text = |member: &Value, field: &str| member[field].as_str().unwrap().to_owned();
     let members = members.as_array().unwrap().iter();
     members.map(|of| (text(of, "email"), text(of, "role"))).collect()
@@ -89,19 +69,17 @@ async fn roles(rig: &Rig) -> Vec<(String, String)> {
 
 async fn a_person_creates_renames_and_lists_organizations() {
     let rig = Rig::start().await;
-    let client = &rig.stranger.client;
+    let client = &rig.stranger;
     let created = client
         .post("/v1/organizations", &json!({"name": "  New Ltd "}))
-        .await
-        .unwrap();
-    let created = created.expect(201).unwrap().json().unwrap();
-    assert_eq!(
-        (&created["name"], &created["role"]),
-        (&json!("New Ltd"), &json!("owner"))
-    );
+        .must_json(201)
+        .await;
+    assert_has!(created, {"name": "New Ltd", "role": "owner"});
     let path = format!("/v1/organizations/{}", created["id"].as_str().unwrap());
-    let renamed = send(client, Method::PATCH, &path, &json!({"name": " Newer "})).await;
-    let renamed = renamed.expect(200).unwrap().json().unwrap();
+    let renamed = client
+        .patch(&path, &json!({"name": " Newer "}))
+        .must_json(200)
+        .await;
     assert_eq!(
         renamed,
         json!({"id": created["id"], "name": "Newer", "role": "owner"})
@@ -117,10 +95,11 @@ async fn a_person_creates_renames_and_lists_organizations() {
         json!({"name": 1}),
         json!({}),
     ] {
-        let refused = send(client, Method::PATCH, &path, &bad).await;
-        refused.failure(400, "invalid_request").unwrap();
-        let refused = send(client, Method::POST, "/v1/organizations", &bad).await;
-        refused.failure(400, "invalid_request").unwrap();
+        client.patch(&path, &bad).must_refuse("invalid_request").await;
+        client
+            .post("/v1/organizations", &bad)
+            .must_refuse("invalid_request")
+            .await;
     }
     rig.end().await;
 }
@@ -129,65 +108,39 @@ async fn members_get_403_and_strangers_404_where_admins_manage() {
     let rig = Rig::start().await;
     let org = format!("/v1/organizations/{}", rig.ours);
     let member = format!("{org}/members/{}", rig.member.user);
-    let operations = [
-        (Method::PATCH, org.clone(), json!({"name": "x"})),
-        (Method::GET, format!("{org}/members"), Value::Null),
-        (Method::PATCH, member.clone(), json!({"role": "admin"})),
-        (Method::DELETE, member, Value::Null),
-        (
-            Method::POST,
-            format!("{org}/ownership"),
-            json!({"user_id": rig.member.user}),
-        ),
-        (Method::GET, format!("{org}/invitations"), Value::Null),
-        (
-            Method::POST,
-            format!("{org}/invitations"),
-            json!({"email": "x@example.com", "role": "member"}),
-        ),
-        (
-            Method::DELETE,
-            format!("{org}/invitations/inv_01kafs6w1cefkstv6qr1ptb0mp"),
-            Value::Null,
-        ),
-        (Method::GET, format!("{org}/keys"), Value::Null),
-        (Method::POST, format!("{org}/keys"), json!({"name": "x"})),
-        (
-            Method::POST,
-            format!("{org}/keys/key_01kafs6w1cefkstv6qr1ptb0mp/rotate"),
-            json!({}),
-        ),
-        (
-            Method::DELETE,
-            format!("{org}/keys/key_01kafs6w1cefkstv6qr1ptb0mp"),
-            Value::Null,
-        ),
+    let operations = rows![
+        Method::PATCH, org.clone(), json!({"name": "x"});
+        Method::GET, format!("{org}/members"), Value::Null;
+        Method::PATCH, member.clone(), json!({"role": "admin"});
+        Method::DELETE, member, Value::Null;
+        Method::POST, format!("{org}/ownership"), json!({"user_id": rig.member.user});
+        Method::GET, format!("{org}/invitations"), Value::Null;
+        Method::POST, format!("{org}/invitations"), json!({"email": "x@example.com", "role": "member"});
+        Method::DELETE, format!("{org}/invitations/inv_01kafs6w1cefkstv6qr1ptb0mp"), Value::Null;
+        Method::GET, format!("{org}/keys"), Value::Null;
+        Method::POST, format!("{org}/keys"), json!({"name": "x"});
+        Method::POST, format!("{org}/keys/key_01kafs6w1cefkstv6qr1ptb0mp/rotate"), json!({});
+        Method::DELETE, format!("{org}/keys/key_01kafs6w1cefkstv6qr1ptb0mp"), Value::Null;
     ];
-    let nothing = rig
-        .stranger
-        .client
-        .get("/v1/organizations/org_x/members")
-        .await
-        .unwrap();
-    let nothing = nothing.failure(404, "not_found").unwrap().error;
+    let nothing = rig.stranger.get("/v1/organizations/org_x/members").await.unwrap();
+    let nothing = nothing.refused("not_found").unwrap().error;
     for (method, path, body) in &operations {
-        let refused = send(&rig.member.client, method.clone(), path, body).await;
-        refused.failure(403, "forbidden").unwrap();
-        let refused = send(&rig.stranger.client, method.clone(), path, body).await;
+        let refused = send(&rig.member, method.clone(), path, body).await.unwrap();
+        refused.refused("forbidden").unwrap();
+        let refused = send(&rig.stranger, method.clone(), path, body).await.unwrap();
         assert_eq!(
-            refused.failure(404, "not_found").unwrap().error,
+            refused.refused("not_found").unwrap().error,
             nothing,
             "{method} {path}"
         );
         let nobody = Client::new(rig.address, None);
-        let refused = send(&nobody, method.clone(), path, body).await;
-        refused.failure(401, "unauthorized").unwrap();
+        let refused = send(&nobody, method.clone(), path, body).await.unwrap();
+        refused.refused("unauthorized").unwrap();
     }
     let (ownership, body) = (format!("{org}/ownership"), json!({"user_id": rig.admin.user}));
-    let only_the_owner = send(&rig.admin.client, Method::POST, &ownership, &body);
-    only_the_owner.await.failure(403, "forbidden").unwrap();
+    rig.admin.post(&ownership, &body).must_refuse("forbidden").await;
     assert_eq!(
-        get(&rig.stranger.client, "/v1/organizations")
+        get(&rig.stranger, "/v1/organizations")
             .await
             .as_array()
             .unwrap()
@@ -201,77 +154,62 @@ async fn roles_change_but_for_the_owner_and_the_ownership_is_handed_over() {
     let rig = Rig::start().await;
     let org = format!("/v1/organizations/{}", rig.ours);
     let of = |user: &dyn std::fmt::Display| format!("{org}/members/{user}");
-    let admin = &rig.admin.client;
-    let changed = send(
-        admin,
-        Method::PATCH,
-        &of(&rig.member.user),
-        &json!({"role": "admin"}),
-    )
-    .await;
+    let admin = &rig.admin;
+    let changed = admin
+        .patch(&of(&rig.member.user), &json!({"role": "admin"}))
+        .await
+        .unwrap();
     assert_eq!(changed.expect(200).unwrap().json().unwrap()["role"], "admin");
     for (method, body) in [
         (Method::PATCH, json!({"role": "member"})),
         (Method::DELETE, Value::Null),
     ] {
-        let refused = send(admin, method, &of(&rig.owner.user), &body).await;
-        refused.failure(409, "conflict").unwrap();
+        let refused = send(admin, method, &of(&rig.owner.user), &body).await.unwrap();
+        refused.refused("conflict").unwrap();
     }
-    let owner = send(
-        admin,
-        Method::PATCH,
-        &of(&rig.member.user),
-        &json!({"role": "owner"}),
-    )
-    .await;
-    owner.failure(400, "invalid_request").unwrap();
+    admin
+        .patch(&of(&rig.member.user), &json!({"role": "owner"}))
+        .must_refuse("invalid_request")
+        .await;
     for nobody in [
         "user_x",
         "user_01kafs6w1cefkstv6qr1ptb0mp",
         &rig.stranger.user.to_string(),
     ] {
-        let refused = send(admin, Method::PATCH, &of(&nobody), &json!({"role": "admin"})).await;
-        refused.failure(404, "not_found").unwrap();
+        let refused = admin
+            .patch(&of(&nobody), &json!({"role": "admin"}))
+            .await
+            .unwrap();
+        refused.refused("not_found").unwrap();
     }
     let leave = format!("{org}/leave");
-    let owner = send(&rig.owner.client, Method::POST, &leave, &Value::Null).await;
-    owner.failure(409, "conflict").unwrap();
+    let owner = rig.owner.post(&leave, &Value::Null).await.unwrap();
+    owner.refused("conflict").unwrap();
     let handed = json!({"user_id": rig.admin.user});
-    let handed = send(
-        &rig.owner.client,
-        Method::POST,
-        &format!("{org}/ownership"),
-        &handed,
-    )
-    .await;
-    handed.expect(204).unwrap();
+    rig.owner
+        .post(&format!("{org}/ownership"), &handed)
+        .must(204)
+        .await;
     let expected = [("owner", "admin"), ("admin", "owner"), ("member", "admin")];
     let expected = expected.map(|(name, role)| (format!("{name}@example.com"), role.to_owned()));
     assert_eq!(roles(&rig).await, expected);
-    send(&rig.owner.client, Method::POST, &leave, &Value::Null)
-        .await
-        .expect(204)
-        .unwrap();
-    let left = rig.owner.client.get(&format!("{org}/members")).await.unwrap();
-    left.failure(404, "not_found").unwrap();
-    send(admin, Method::DELETE, &of(&rig.member.user), &Value::Null)
-        .await
-        .expect(204)
-        .unwrap();
-    let removed = rig
-        .member
-        .client
+    rig.owner.post(&leave, &Value::Null).must(204).await;
+    rig.owner
+        .get(&format!("{org}/members"))
+        .must_refuse("not_found")
+        .await;
+    admin.delete(&of(&rig.member.user)).must(204).await;
+    rig.member
         .get(&format!("/engine/{}/v1/me", rig.ours))
-        .await
-        .unwrap();
-    removed.failure(404, "not_found").unwrap();
+        .must_refuse("not_found")
+        .await;
     rig.end().await;
 }
 
 async fn an_invited_person_accepts_with_the_invited_address_alone() {
     let rig = Rig::start().await;
-    let path = format!("/v1/organizations/{}/invitations", rig.ours);
-    let admin = &rig.admin.client;
+    let path = rig.path("/invitations");
+    let admin = &rig.admin;
     let invited = admin
         .post(&path, &json!({"email": "Stranger@Example.com", "role": "admin"}))
         .await
@@ -287,93 +225,69 @@ async fn an_invited_person_accepts_with_the_invited_address_alone() {
     assert!(!listed.to_string().contains("sti_"), "{listed}");
 
     let accept = json!({"token": token});
-    let foreign = rig
-        .member
-        .client
+    rig.member
         .post("/v1/invitations/accept", &accept)
-        .await
-        .unwrap();
-    foreign.failure(403, "forbidden").unwrap();
+        .must_refuse("forbidden")
+        .await;
     let unknown = json!({"token": "sti_x"});
-    let unknown = rig
-        .stranger
-        .client
+    rig.stranger
         .post("/v1/invitations/accept", &unknown)
-        .await
-        .unwrap();
-    unknown.failure(404, "not_found").unwrap();
+        .must_refuse("not_found")
+        .await;
     let accepted = rig
         .stranger
-        .client
         .post("/v1/invitations/accept", &accept)
-        .await
-        .unwrap();
-    let accepted = accepted.expect(200).unwrap().json().unwrap();
+        .must_json(200)
+        .await;
     assert_eq!(accepted, json!({"id": rig.ours, "name": "ours", "role": "admin"}));
-    let again = rig
-        .stranger
-        .client
+    rig.stranger
         .post("/v1/invitations/accept", &accept)
-        .await
-        .unwrap();
-    again.failure(404, "not_found").unwrap();
+        .must_refuse("not_found")
+        .await;
     let member = json!({"email": "stranger@example.com", "role": "admin"});
-    admin
-        .post(&path, &member)
-        .await
-        .unwrap()
-        .failure(409, "conflict")
-        .unwrap();
+    admin.post(&path, &member).must_refuse("conflict").await;
     for bad in [
         json!({"email": "x@example.com", "role": "owner"}),
         json!({"email": "x", "role": "member"}),
         json!({"email": "x@example.com"}),
     ] {
-        let refused = admin.post(&path, &bad).await.unwrap();
-        refused.failure(400, "invalid_request").unwrap();
+        admin.post(&path, &bad).must_refuse("invalid_request").await;
     }
     rig.end().await;
 }
 
 async fn a_withdrawn_or_old_invitation_is_not_found() {
     let rig = Rig::start().await;
-    let path = format!("/v1/organizations/{}/invitations", rig.ours);
+    let path = rig.path("/invitations");
     let invite = async || {
         let body = json!({"email": "stranger@example.com", "role": "member"});
-        let invited = rig.admin.client.post(&path, &body).await.unwrap();
-        invited.expect(201).unwrap().json().unwrap()
+        rig.admin.post(&path, &body).must_json(201).await
     };
     let accept = async |invited: &Value| {
         let body = json!({"token": invited["token"]});
-        rig.stranger
-            .client
-            .post("/v1/invitations/accept", &body)
-            .await
-            .unwrap()
+        rig.stranger.post("/v1/invitations/accept", &body).await.unwrap()
     };
     let first = invite().await;
     let second = invite().await;
-    accept(&first).await.failure(404, "not_found").unwrap();
+    accept(&first).await.refused("not_found").unwrap();
     let withdraw = format!("{path}/{}", second["id"].as_str().unwrap());
-    let withdrawn = send(&rig.admin.client, Method::DELETE, &withdraw, &Value::Null).await;
-    withdrawn.expect(204).unwrap();
-    accept(&second).await.failure(404, "not_found").unwrap();
+    rig.admin.delete(&withdraw).must(204).await;
+    accept(&second).await.refused("not_found").unwrap();
     let third = invite().await;
     rig.clock.set(rig.clock.now() + Duration::from_hours(7 * 24));
-    accept(&third).await.failure(404, "not_found").unwrap();
-    assert_eq!(get(&rig.admin.client, &path).await, json!([]));
+    accept(&third).await.refused("not_found").unwrap();
+    assert_eq!(get(&rig.admin, &path).await, json!([]));
     rig.end().await;
 }
 
 async fn a_key_opens_the_engine_until_it_is_revoked_also_the_last_one() {
     let rig = Rig::start().await;
-    let path = format!("/v1/organizations/{}/keys", rig.ours);
-    let admin = &rig.admin.client;
+    let path = rig.path("/keys");
+    let admin = &rig.admin;
     let created = admin
         .post(&path, &json!({"name": "deploy", "role": "admin"}))
-        .await
-        .unwrap();
-    let created = created.expect(201).unwrap().json().unwrap();
+        .must_json(201)
+        .await;
     let secret = created["key"].as_str().unwrap().to_owned();
     assert!(secret.starts_with("sth_"));
     let engine = rig.engine_client(&secret);
@@ -385,22 +299,17 @@ async fn a_key_opens_the_engine_until_it_is_revoked_also_the_last_one() {
     );
     assert!(!listed.to_string().contains("sth_"), "{listed}");
     assert_eq!(
-        get(
-            &rig.stranger.client,
-            &format!("/v1/organizations/{}/keys", rig.theirs)
-        )
-        .await,
+        get(&rig.stranger, &format!("/v1/organizations/{}/keys", rig.theirs)).await,
         json!([])
     );
 
     let key = format!("{path}/{}", created["id"].as_str().unwrap());
     let rotated = admin
         .post(&format!("{key}/rotate"), &json!({"grace_seconds": 0}))
-        .await
-        .unwrap();
-    let rotated = rotated.expect(200).unwrap().json().unwrap();
+        .must_json(200)
+        .await;
     let old = rig.soon(401, async || engine.get("/v1/me").await.unwrap()).await;
-    old.failure(401, "unauthorized").unwrap();
+    old.refused("unauthorized").unwrap();
     let engine = rig.engine_client(rotated["key"].as_str().unwrap());
     get(&engine, "/v1/me").await;
     // A key of another organization is none.
@@ -409,14 +318,11 @@ async fn a_key_opens_the_engine_until_it_is_revoked_also_the_last_one() {
         rig.theirs,
         created["id"].as_str().unwrap()
     );
-    let refused = send(&rig.stranger.client, Method::DELETE, &foreign, &Value::Null).await;
-    refused.failure(404, "not_found").unwrap();
-    send(admin, Method::DELETE, &key, &Value::Null)
-        .await
-        .expect(204)
-        .unwrap();
+    let refused = rig.stranger.delete(&foreign).await.unwrap();
+    refused.refused("not_found").unwrap();
+    admin.delete(&key).must(204).await;
     let revoked = rig.soon(401, async || engine.get("/v1/me").await.unwrap()).await;
-    revoked.failure(401, "unauthorized").unwrap();
+    revoked.refused("unauthorized").unwrap();
     // An API key manages nothing.
     let created = admin
         .post(&path, &json!({"name": "deploy"}))
@@ -426,7 +332,7 @@ async fn a_key_opens_the_engine_until_it_is_revoked_also_the_last_one() {
         .unwrap();
     assert_eq!(created["role"], "member");
     let key = Client::new(rig.address, Some(created["key"].as_str().unwrap().to_owned()));
-    key.get(&path).await.unwrap().failure(403, "forbidden").unwrap();
+    key.get(&path).must_refuse("forbidden").await;
     rig.end().await;
 }
 
@@ -442,7 +348,7 @@ async fn audit_log(rig: &Rig, org: OrgId) -> Vec<AuditEntry> {
 async fn each_change_is_in_the_audit_log_with_its_person() {
     let rig = Rig::start().await;
     let org = format!("/v1/organizations/{}", rig.ours);
-    let admin = &rig.admin.client;
+    let admin = &rig.admin;
     let body = json!({"email": "x@example.com", "role": "member"});
     let invited = admin
         .post(&format!("{org}/invitations"), &body)
@@ -466,7 +372,7 @@ async fn each_change_is_in_the_audit_log_with_its_person() {
         (Method::DELETE, &member, Value::Null),
         (Method::DELETE, &key, Value::Null),
     ] {
-        let done = send(admin, method, path, &body).await;
+        let done = send(admin, method, path, &body).await.unwrap();
         assert!(done.status < 300, "{path}");
     }
     let entries = audit_log(&rig, rig.ours).await;

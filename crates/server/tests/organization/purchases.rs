@@ -6,20 +6,12 @@ mod forged;
 mod lost;
 mod taken_back;
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
 use sortie_testkit::{
-    Answer, Bytes, Client, StripeDouble,
-    http::Method,
+    StripeDouble,
     stripe::{Card, Holdings, Storm, WebhookMode},
 };
 
-use crate::{
-    operator::operator,
-    organizations::send,
-    rig::{CREDITS, Rig},
-};
+use crate::{prelude::*, rig::CREDITS};
 
 crate::settings::everywhere! {
     a_purchase_is_credited_once_whoever_sees_it,
@@ -55,15 +47,15 @@ impl Shop {
         format!("/v1/organizations/{}/billing{end}", self.rig.ours)
     }
 
-    pub(super) async fn checkout(&self, amount_cents: i64, saves_card: bool) -> Answer {
+    pub(super) fn checkout(&self, amount_cents: i64, saves_card: bool) -> Pending {
         let body = json!({"amount_cents": amount_cents, "save_payment_method": saves_card});
         let path = self.path("/checkout");
-        self.rig.admin.client.post(&path, &body).await.unwrap()
+        self.rig.admin.post(&path, &body)
     }
 
     /// Makes a checkout. Returns its session.
     pub(super) async fn order(&self, amount_cents: i64) -> String {
-        session(&self.checkout(amount_cents, false).await.expect(200).unwrap())
+        session(&self.checkout(amount_cents, false).must(200).await)
     }
 
     /// Buys credits. Returns the payment intent.
@@ -111,8 +103,7 @@ impl Shop {
 
     /// Reads the billing of the first organization.
     pub(super) async fn billing(&self) -> Value {
-        let answer = self.rig.owner.client.get(&self.path("")).await.unwrap();
-        answer.expect(200).unwrap().json().unwrap()
+        self.rig.owner.get(&self.path("")).must_json(200).await
     }
 
     /// Credits that were bought and not taken back, in cents.
@@ -137,8 +128,7 @@ impl Shop {
 
     pub(super) async fn payments(&self, query: &str) -> Value {
         let path = self.path(&format!("/payments{query}"));
-        let answer = self.rig.owner.client.get(&path).await.unwrap();
-        answer.expect(200).unwrap().json().unwrap()
+        self.rig.owner.get(&path).must_json(200).await
     }
 
     /// The only payment.
@@ -198,7 +188,7 @@ async fn a_purchase_is_credited_once_whoever_sees_it() {
     }
     let anybody = Client::new(shop.rig.address, None);
     let back = format!("/billing/paid?session={session}");
-    anybody.get(&back).await.unwrap().expect(200).unwrap();
+    anybody.get(&back).must(200).await;
     for _ in 0..3 {
         shop.advance(Duration::from_hours(2));
         shop.hear().await;
@@ -220,41 +210,19 @@ async fn a_purchase_is_credited_once_whoever_sees_it() {
         assert_eq!(payment[field], value);
     }
     let path = payment["receipt_endpoint"].as_str().unwrap();
-    let receipt = shop
-        .rig
-        .owner
-        .client
-        .get(path)
-        .await
-        .unwrap()
-        .expect(200)
-        .unwrap();
+    let receipt = shop.rig.owner.get(path).must(200).await;
     assert!(
         receipt.json().unwrap()["url"]
             .as_str()
             .unwrap()
             .starts_with("http")
     );
-    shop.rig
-        .stranger
-        .client
-        .get(path)
-        .await
-        .unwrap()
-        .failure(404, "not_found")
-        .unwrap();
+    shop.rig.stranger.get(path).must_refuse("not_found").await;
     let elsewhere = path.replace(&shop.rig.ours.to_string(), &shop.rig.theirs.to_string());
-    let refused = shop.rig.stranger.client.get(&elsewhere).await.unwrap();
-    refused.failure(404, "not_found").unwrap();
+    shop.rig.stranger.get(&elsewhere).must_refuse("not_found").await;
     let audit = format!("/engine/{}/v1/admin/audit?action=billing.", shop.rig.ours);
     for action in ["checkout", "purchase"] {
-        let entries = shop
-            .rig
-            .owner
-            .client
-            .get(&format!("{audit}{action}"))
-            .await
-            .unwrap();
+        let entries = shop.rig.owner.get(&format!("{audit}{action}")).await.unwrap();
         let entries = entries.json().unwrap()["items"].clone();
         assert_eq!(entries.as_array().unwrap().len(), 1, "{entries}");
         assert_eq!(entries[0]["target"], payment["topup_id"]);
@@ -276,24 +244,26 @@ async fn the_amount_and_the_number_of_open_checkouts_have_limits() {
         json!({"amount_cents": 500, "currency": "eur"}),
         json!({"amount_cents": 500, "save_payment_method": "yes"}),
     ] {
-        let answer = shop.rig.admin.client.post(&path, &wrong).await.unwrap();
-        answer.failure(400, "invalid_request").unwrap();
+        shop.rig
+            .admin
+            .post(&path, &wrong)
+            .must_refuse("invalid_request")
+            .await;
     }
     let mut sessions = vec![shop.order(500).await, shop.order(1_000_000).await];
     for _ in 0..8 {
         sessions.push(shop.order(500).await);
     }
-    shop.checkout(500, false).await.failure(409, "conflict").unwrap();
+    shop.checkout(500, false).must_refuse("conflict").await;
     // The other organization has its own.
     let theirs = format!("/v1/organizations/{}/billing/checkout", shop.rig.theirs);
     let body = json!({"amount_cents": 500});
-    let answer = shop.rig.stranger.client.post(&theirs, &body).await.unwrap();
-    answer.expect(200).unwrap();
+    shop.rig.stranger.post(&theirs, &body).must(200).await;
     shop.double.pay(&sessions[1], Card::Good).unwrap();
     shop.hear().await;
     assert_eq!(shop.bought().await, 1_000_000);
     shop.order(500).await;
-    shop.checkout(500, false).await.failure(409, "conflict").unwrap();
+    shop.checkout(500, false).must_refuse("conflict").await;
     // Pages end after an hour, and the events tell it.
     shop.advance(Duration::from_mins(61));
     shop.hear().await;
@@ -357,16 +327,14 @@ async fn payments_are_listed_in_pages() {
     assert_eq!(amounts(&shop.payments("?limit=1").await).len(), 1);
     for wrong in ["?limit=0", "?limit=101", "?cursor=x"] {
         let path = shop.path(&format!("/payments{wrong}"));
-        let answer = shop.rig.owner.client.get(&path).await.unwrap();
-        answer.failure(400, "invalid_request").unwrap();
+        shop.rig.owner.get(&path).must_refuse("invalid_request").await;
     }
     // A cursor of one organization is none of another.
     let path = format!(
         "/v1/organizations/{}/billing/payments?cursor={cursor}",
         shop.rig.theirs
     );
-    let answer = shop.rig.stranger.client.get(&path).await.unwrap();
-    answer.failure(400, "invalid_request").unwrap();
+    shop.rig.stranger.get(&path).must_refuse("invalid_request").await;
     shop.close().await;
 }
 
@@ -374,27 +342,19 @@ async fn a_suspended_organization_can_pay() {
     let shop = Shop::open().await;
     let operator = operator(&shop.rig).await;
     let path = format!("/v1/operator/organizations/{}/suspend", shop.rig.ours);
-    send(&operator, Method::POST, &path, &json!({}))
-        .await
-        .expect(200)
-        .unwrap();
+    operator.post(&path, &json!({})).must(200).await;
     shop.buy(700).await;
     shop.hear().await;
     assert_eq!(shop.bought().await, 700);
-    let portal = shop
-        .rig
-        .owner
-        .client
-        .post(&shop.path("/portal"), &json!({}))
-        .await;
+    let portal = shop.rig.owner.post(&shop.path("/portal"), &json!({})).await;
     portal.unwrap().expect(200).unwrap();
     // Automatic purchases can be disabled, and not enabled.
     let auto = shop.path("/auto-topup");
     let low = json!({"enabled": true, "threshold_cents": 1_000, "amount_cents": 5_000, "consent": true});
-    let owner = &shop.rig.owner.client;
-    let enabled = send(owner, Method::PUT, &auto, &low).await;
-    enabled.failure(403, "forbidden").unwrap();
-    let disabled = send(owner, Method::PUT, &auto, &json!({"enabled": false})).await;
+    let owner = &shop.rig.owner;
+    let enabled = owner.put(&auto, &low).await.unwrap();
+    enabled.refused("forbidden").unwrap();
+    let disabled = owner.put(&auto, &json!({"enabled": false})).await.unwrap();
     assert_eq!(disabled.expect(200).unwrap().json().unwrap()["enabled"], false);
     shop.close().await;
 }
@@ -405,18 +365,13 @@ async fn a_customer_who_comes_back_sees_the_credits() {
     let anybody = Client::new(shop.rig.address, None);
     let session = shop.order(900).await;
     let back = format!("/billing/paid?session={session}");
-    let early = anybody.get(&back).await.unwrap().expect(200).unwrap();
+    let early = anybody.get(&back).must(200).await;
     assert!(early.text().contains("on its way"), "{}", early.text());
     shop.double.pay(&session, Card::Good).unwrap();
-    let page = anybody.get(&back).await.unwrap().expect(200).unwrap();
+    let page = anybody.get(&back).must(200).await;
     assert!(page.text().contains("The credits are there"), "{}", page.text());
     assert_eq!(shop.bought().await, 900, "without a webhook");
-    let cancelled = anybody
-        .get("/billing/cancelled")
-        .await
-        .unwrap()
-        .expect(200)
-        .unwrap();
+    let cancelled = anybody.get("/billing/cancelled").must(200).await;
     assert!(cancelled.text().contains("Nothing was paid"));
     for unknown in ["cs_test_nothing", "", "%00", "../customers"] {
         let page = anybody
@@ -435,13 +390,12 @@ async fn without_an_account_nothing_is_sold() {
         ("/checkout", json!({"amount_cents": 500})),
         ("/portal", json!({})),
     ] {
-        let answer = rig.owner.client.post(&path(end), &body).await.unwrap();
-        answer.failure(409, "conflict").unwrap();
+        rig.owner.post(&path(end), &body).must_refuse("conflict").await;
     }
     let anybody = Client::new(rig.address, None);
     let webhook = anybody.send(Method::POST, "/v1/webhooks/stripe", Bytes::from_static(b"{}"));
-    webhook.await.unwrap().failure(409, "conflict").unwrap();
-    let answer = rig.owner.client.get(&path("/payments")).await.unwrap();
+    webhook.await.unwrap().refused("conflict").unwrap();
+    let answer = rig.owner.get(&path("/payments")).await.unwrap();
     let expected = json!({"payments": [], "next_cursor": ""});
     assert_eq!(answer.expect(200).unwrap().json().unwrap(), expected);
     rig.end().await;

@@ -1,10 +1,10 @@
 //! Hosted servers on free ports, with people and two organizations.
 
-use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{net::SocketAddr, ops::Deref, path::Path, sync::Arc};
 
 use sortie_accounts::{Accounts, SignUp};
 use sortie_api::{
-    AuditId, Credential, LedgerKind, Micros, Mode, OrgId, Role, SessionId, Timestamp, UserId,
+    AuditId, Credential, LedgerKind, Micros, Mode, OrgId, SessionId, Timestamp, UserId,
     secret::{SESSION_TOKEN, Secret},
 };
 use sortie_base::{Clock, MasterKey, Sealer, spawn_short};
@@ -17,12 +17,15 @@ use sortie_store::{
     money::{Appended, NewLedgerEntry},
     people::{NewOrganization, NewPerson, NewSession, SessionKind, SignIn},
 };
-use sortie_testkit::{Answer, Balancer, Client, StripeDouble, postgres::TestDatabase, until};
+use sortie_testkit::{Balancer, StripeDouble, postgres::TestDatabase};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::settings::{Setting, in_front_of};
+use crate::{
+    prelude::*,
+    settings::{Setting, in_front_of},
+};
 
 /// Time at which the clock of the accounts stands.
 pub(crate) const AT: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
@@ -75,13 +78,20 @@ pub(crate) struct Rig {
     _dir: TempDir,
 }
 
-/// A person with a session.
+/// A person with a session, and a client of the organization API with its token.
 pub(crate) struct Signed {
     pub(crate) user: UserId,
     pub(crate) session: SessionId,
     pub(crate) token: String,
-    /// With the token of the session, on the organization API.
-    pub(crate) client: Client,
+    client: Client,
+}
+
+impl Deref for Signed {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
 }
 
 impl Rig {
@@ -213,6 +223,11 @@ impl Rig {
             "UPDATE membership SET role = '{role}' WHERE org_id = '{org}' AND user_id = '{user}'"
         ))
         .await;
+    }
+
+    /// Path of something of the first organization.
+    pub(crate) fn path(&self, rest: &str) -> String {
+        format!("/v1/organizations/{}{rest}", self.ours)
     }
 
     /// Changes one row of the database past the store.

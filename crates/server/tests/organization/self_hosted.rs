@@ -1,8 +1,7 @@
 //! Sign-in by an identity provider at a self-hosted engine, whose listener serves the pages.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc};
 
-use serde_json::{Value, json};
 use sortie_accounts::{Accounts, IdentityProvider, RoleRule, SignUp};
 use sortie_api::{
     Credential, Mode,
@@ -13,19 +12,15 @@ use sortie_engine::Engine;
 use sortie_server::{Listeners, Options};
 use sortie_store::Store;
 use sortie_testkit::{
-    Answer, Bytes, Client, ScriptedProvider,
+    ScriptedProvider,
     client::Next,
-    http::{HeaderValue, Method},
     identity::{CLIENT_ID, CLIENT_SECRET},
     postgres::TestDatabase,
 };
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{
-    browser::{Browser, form_token},
-    settings::Setting,
-};
+use crate::{prelude::*, settings::Setting};
 
 crate::settings::both_databases! {
     without_a_provider_no_page_answers,
@@ -120,11 +115,9 @@ impl Rig {
     /// Client with the cookie of a browser, as a page of `origin` makes its requests.
     fn by_cookie(&self, browser: &Browser, origin: Option<&str>) -> Client {
         let cookie = format!("sortie={}", browser.cookie("sortie").unwrap());
-        let client = self
-            .client(None)
-            .with_header("cookie", HeaderValue::try_from(cookie).unwrap());
+        let client = self.client(None).with_header("cookie", cookie);
         match origin {
-            Some(origin) => client.with_header("origin", HeaderValue::try_from(origin).unwrap()),
+            Some(origin) => client.with_header("origin", origin),
             None => client,
         }
     }
@@ -169,10 +162,7 @@ fn groups(provider: &ScriptedProvider, groups: Value) {
 async fn sign_in(browser: &Browser, provider: &ScriptedProvider) -> Answer {
     let away = browser.get(START).await;
     let location = away.header("location").unwrap();
-    assert!(
-        location.contains("scope=openid+email+profile+groups"),
-        "{location}"
-    );
+    assert_contains!(location, "scope=openid+email+profile+groups");
     browser.get(&provider.authorize(location).unwrap()).await
 }
 
@@ -229,22 +219,15 @@ async fn an_admin_ends_the_session_of_a_person() {
     // The newest one is that of the second browser.
     let id = sessions[0]["id"].as_str().unwrap();
     let path = format!("/v1/admin/sessions/{id}");
-    let end = async |client: &Client| client.send(Method::DELETE, &path, Bytes::new()).await.unwrap();
-    end(&second
-        .clone()
-        .with_header("origin", HeaderValue::try_from(&rig.url).unwrap()))
-    .await
-    .failure(403, "forbidden")
-    .unwrap();
-    end(&admin).await.expect(204).unwrap();
-    end(&admin).await.failure(404, "not_found").unwrap();
-    second
-        .get("/v1/me")
+    let end = async |client: &Client| client.delete(&path).await.unwrap();
+    end(&second.with_header("origin", &rig.url))
         .await
-        .unwrap()
-        .failure(401, "unauthorized")
+        .refused("forbidden")
         .unwrap();
-    first.get("/v1/me").await.unwrap().expect(200).unwrap();
+    end(&admin).await.expect(204).unwrap();
+    end(&admin).await.refused("not_found").unwrap();
+    second.get("/v1/me").must_refuse("unauthorized").await;
+    first.get("/v1/me").must(200).await;
     assert_eq!(listed().await.len(), 1);
     let audit = admin
         .get("/v1/admin/audit?action=session.end")
@@ -257,12 +240,9 @@ async fn an_admin_ends_the_session_of_a_person() {
     rig.end().await;
 }
 
-async fn create_key(client: &Client) -> Answer {
+fn create_key(client: &Client) -> Pending {
     let body = json!({"name": "ci", "role": "member"}).to_string();
-    client
-        .send(Method::POST, "/v1/admin/keys", Bytes::from(body))
-        .await
-        .unwrap()
+    client.send(Method::POST, "/v1/admin/keys", Bytes::from(body))
 }
 
 async fn without_a_provider_no_page_answers() {
@@ -270,16 +250,16 @@ async fn without_a_provider_no_page_answers() {
     for page in sortie_server::engine_pages() {
         let method = page.method.to_uppercase().parse().unwrap();
         let path = page.path.replace("{name}", "idp");
-        let answer = rig.client(None).send(method, &path, Bytes::new()).await.unwrap();
-        answer.failure(404, "not_found").unwrap();
+        rig.client(None)
+            .send(method, &path, Bytes::new())
+            .must_refuse("not_found")
+            .await;
     }
     let session = format!("stu_{}", "0".repeat(49));
     rig.client(Some(&session))
         .get("/v1/me")
-        .await
-        .unwrap()
-        .failure(401, "unauthorized")
-        .unwrap();
+        .must_refuse("unauthorized")
+        .await;
     rig.end().await;
 }
 
@@ -289,10 +269,8 @@ async fn a_person_works_with_the_engine_by_cookie_and_by_bearer() {
     groups(&provider, json!(["admins", "devs"]));
     let browser = rig.browser();
     let page = browser.get("/sign-in").await.text();
-    assert!(
-        page.contains("Sign in with Example") && !page.contains("password"),
-        "{page}"
-    );
+    assert_contains!(page, "Sign in with Example");
+    assert_lacks!(page, "password");
     let answer = sign_in(&browser, &provider).await;
     assert_eq!(
         (answer.status, answer.header("location").unwrap()),
@@ -309,33 +287,21 @@ async fn a_person_works_with_the_engine_by_cookie_and_by_bearer() {
     let bearer = rig.client(Some(&token));
     let cookie = rig.by_cookie(&browser, None);
     for client in [&bearer, &cookie] {
-        let me = client
-            .get("/v1/me")
-            .await
-            .unwrap()
-            .expect(200)
-            .unwrap()
-            .json()
-            .unwrap();
-        assert_eq!(
-            (&me["role"], &me["mode"]),
-            (&json!("admin"), &json!("self-hosted"))
-        );
+        let me = client.get("/v1/me").must_json(200).await;
+        assert_has!(me, {"role": "admin", "mode": "self-hosted"});
     }
     // With the cookie, a change must come from a page of this address.
     for origin in [None, Some("https://evil.example"), Some("null")] {
         create_key(&rig.by_cookie(&browser, origin))
-            .await
-            .failure(403, "forbidden")
-            .unwrap();
+            .must_refuse("forbidden")
+            .await;
     }
     create_key(&rig.by_cookie(&browser, Some(&rig.url)))
-        .await
-        .expect(201)
-        .unwrap();
-    create_key(&bearer).await.expect(201).unwrap();
+        .must(201)
+        .await;
+    create_key(&bearer).must(201).await;
     let admin = rig.client(Some(&rig.key));
-    create_key(&admin).await.expect(201).unwrap();
+    create_key(&admin).must(201).await;
     let audit = admin.get("/v1/admin/audit").await.unwrap().json().unwrap();
     let entries: Vec<_> = audit["items"]
         .as_array()
@@ -357,12 +323,7 @@ async fn a_person_works_with_the_engine_by_cookie_and_by_bearer() {
 
     let form = form_token(&browser.get("/").await, "/sign-out");
     assert_eq!(browser.post("/sign-out", &[("form", &form)]).await.status, 200);
-    bearer
-        .get("/v1/me")
-        .await
-        .unwrap()
-        .failure(401, "unauthorized")
-        .unwrap();
+    bearer.get("/v1/me").must_refuse("unauthorized").await;
     rig.end().await;
 }
 
@@ -399,7 +360,7 @@ async fn the_role_is_that_of_the_claim_at_each_sign_in() {
         Ok(json!("member")),
         "the role is read, not carried"
     );
-    create_key(&first).await.failure(403, "forbidden").unwrap();
+    create_key(&first).must_refuse("forbidden").await;
     let (status, none) = enters(json!(["others"])).await;
     assert_eq!((status, none.is_none()), (403, true));
     for client in [&first, &second] {
@@ -446,7 +407,7 @@ async fn the_pages_of_an_engine_forbid_frames_and_scripts() {
     }
     // Nobody signs up or in with a password here.
     for path in ["/sign-up", "/forgot-password", "/v1/auth/login"] {
-        browser.get(path).await.failure(404, "not_found").unwrap();
+        browser.get(path).await.refused("not_found").unwrap();
     }
     let posted = browser.post("/sign-in", &[("email", "a@b.c")]).await;
     assert_eq!(posted.status, 405);

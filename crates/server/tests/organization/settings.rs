@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use sortie_store::Store;
-use sortie_testkit::{Balancer, Database, postgres::TestDatabase};
+use sortie_testkit::{Balancer, postgres::TestDatabase};
+
+use crate::prelude::*;
 
 tokio::task_local! {
     /// Setting of the test that runs.

@@ -2,23 +2,13 @@
 //!
 //! The run of a test stays queued, so that its streams end for no other reason.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
-use serde_json::{Value, json};
-use sortie_api::Role;
-use sortie_testkit::{
-    Client,
-    client::{EventStream, Next},
-    http::{HeaderValue, Method},
-};
+use sortie_testkit::client::{EventStream, Next};
 
 use crate::{
     access::key,
     oauth::{client_id, tokens},
-    operator::operator,
-    organizations::send,
-    rig::{AT, Rig, Signed},
+    prelude::*,
     settings::Setting,
 };
 
@@ -93,7 +83,7 @@ async fn ended(what: &str, streams: Vec<EventStream>) {
 /// A client with the cookie of a browser.
 fn by_cookie(rig: &Rig, person: &Signed) -> Client {
     let cookie = format!("sortie={}", person.token);
-    Client::new(rig.address, None).with_header("cookie", HeaderValue::try_from(cookie).unwrap())
+    Client::new(rig.address, None).with_header("cookie", cookie)
 }
 
 /// An application with the permission of a person.
@@ -104,27 +94,19 @@ async fn application(rig: &Rig, person: &Signed) -> Client {
 
 async fn a_stream_ends_with_the_credential_that_opened_it() {
     let rig = Rig::start_idle().await;
-    let (queued, operator, owner) = (Queued::of(&rig).await, operator(&rig).await, &rig.owner.client);
+    let (queued, operator) = (Queued::of(&rig).await, operator(&rig).await);
+    let owner: &Client = &rig.owner;
     let (deleted, secret) = key(&rig, "deleted", Role::Member).await;
     let granted = application(&rig, &rig.owner).await;
     let removed = application(&rig, &rig.admin).await;
     let signed_out = Client::new(rig.address, Some(rig.another_session(rig.owner.user).await));
-    let streams = [
-        (
-            "deleted key",
-            open(&rig.engine_client(&secret), &queued.path).await,
-        ),
-        ("ended grant", open(&granted, &queued.path).await),
-        ("grant of a removed person", open(&removed, &queued.path).await),
-        (
-            "session of a removed person",
-            open(&rig.admin.client, &queued.page).await,
-        ),
-        (
-            "cookie of a disabled person",
-            open(&by_cookie(&rig, &rig.member), &queued.page).await,
-        ),
-        ("ended session", open(&signed_out, &queued.page).await),
+    let streams = rows![
+        "deleted key", open(&rig.engine_client(&secret), &queued.path).await;
+        "ended grant", open(&granted, &queued.path).await;
+        "grant of a removed person", open(&removed, &queued.path).await;
+        "session of a removed person", open(&rig.admin, &queued.page).await;
+        "cookie of a disabled person", open(&by_cookie(&rig, &rig.member), &queued.page).await;
+        "ended session", open(&signed_out, &queued.page).await;
     ];
     let mut kept = open(&queued.key, &queued.path).await;
     kept.extend(open(owner, &queued.page).await);
@@ -132,22 +114,14 @@ async fn a_stream_ends_with_the_credential_that_opened_it() {
     let grants = owner.get("/v1/auth/grants").await.unwrap().json().unwrap();
     let ours = format!("/v1/organizations/{}", rig.ours);
     let disable = format!("/v1/operator/users/{}/disable", rig.member.user);
-    for (client, method, path) in [
-        (owner, Method::DELETE, format!("{ours}/keys/{deleted}")),
-        (
-            owner,
-            Method::DELETE,
-            format!("/v1/auth/grants/{}", grants[0]["id"].as_str().unwrap()),
-        ),
-        (
-            owner,
-            Method::DELETE,
-            format!("{ours}/members/{}", rig.admin.user),
-        ),
-        (&operator, Method::POST, disable),
-        (&signed_out, Method::POST, "/v1/auth/logout".to_owned()),
+    for (client, method, path) in rows![
+        owner, Method::DELETE, format!("{ours}/keys/{deleted}");
+        owner, Method::DELETE, format!("/v1/auth/grants/{}", grants[0]["id"].as_str().unwrap());
+        owner, Method::DELETE, format!("{ours}/members/{}", rig.admin.user);
+        &operator, Method::POST, disable;
+        &signed_out, Method::POST, "/v1/auth/logout".to_owned();
     ] {
-        let done = send(client, method, &path, &Value::Null).await;
+        let done = send(client, method, &path, &Value::Null).await.unwrap();
         assert!(done.status < 300, "{path}: {}", done.text());
     }
     join_all(streams.map(|(what, streams)| ended(what, streams))).await;
@@ -158,22 +132,20 @@ async fn a_stream_ends_with_the_credential_that_opened_it() {
 async fn a_suspension_ends_the_streams_of_every_credential() {
     let rig = Rig::start_idle().await;
     let (queued, operator) = (Queued::of(&rig).await, operator(&rig).await);
-    let streams = [
-        ("key", open(&queued.key, &queued.path).await),
-        (
-            "token",
-            open(&application(&rig, &rig.owner).await, &queued.path).await,
-        ),
-        ("session", open(&rig.member.client, &queued.page).await),
+    let streams = rows![
+        "key", open(&queued.key, &queued.path).await;
+        "token", open(&application(&rig, &rig.owner).await, &queued.path).await;
+        "session", open(&rig.member, &queued.page).await;
     ];
     let path = format!("/v1/operator/organizations/{}", rig.ours);
     let reason = json!({"reason": "unpaid"});
-    let suspended = send(&operator, Method::POST, &format!("{path}/suspend"), &reason).await;
-    suspended.expect(200).unwrap();
+    operator.post(&format!("{path}/suspend"), &reason).must(200).await;
     join_all(streams.map(|(what, streams)| ended(what, streams))).await;
 
-    let resumed = send(&operator, Method::POST, &format!("{path}/resume"), &Value::Null).await;
-    resumed.expect(200).unwrap();
+    operator
+        .post(&format!("{path}/resume"), &Value::Null)
+        .must(200)
+        .await;
     rig.soon(200, async || queued.key.get("/v1/me").await.unwrap())
         .await;
     rig.end().await;

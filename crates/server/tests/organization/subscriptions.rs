@@ -1,25 +1,16 @@
 //! Subscriptions to licenses, against the double of Stripe (`docs/LICENSES.md#sell-licenses`).
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
 use sortie_api::Timestamp;
-use sortie_testkit::{
-    Answer, Client,
-    http::Method,
-    stripe::{
-        Call, Card, Fault, Storm,
-        SubscriptionChange::{self, CanceledAtPeriodEnd, Ended, Paid, PastDue, Renewed, Resumed, Unpaid},
-        WebhookMode, WebhookOrder,
-    },
+use sortie_testkit::stripe::{
+    Call, Card, Fault, Storm,
+    SubscriptionChange::{self, CanceledAtPeriodEnd, Ended, Paid, PastDue, Renewed, Resumed, Unpaid},
+    WebhookMode, WebhookOrder,
 };
 
 use crate::{
     deletion::without_password,
-    operator::operator,
-    organizations::send,
+    prelude::*,
     purchases::{Shop, session},
-    rig::{AT, Rig},
 };
 
 crate::settings::everywhere! {
@@ -60,14 +51,14 @@ impl Shop {
         format!("/v1/organizations/{}/license{end}", self.rig.ours)
     }
 
-    async fn wants(&self, body: &Value) -> Answer {
+    fn wants(&self, body: &Value) -> Pending {
         let path = self.license("/checkout");
-        self.rig.admin.client.post(&path, body).await.unwrap()
+        self.rig.admin.post(&path, body)
     }
 
     /// Asks for the page of a plan. Returns its session.
     async fn plan_page(&self, plan: &str) -> String {
-        session(&self.wants(&json!({"plan": plan})).await.expect(200).unwrap())
+        session(&self.wants(&json!({"plan": plan})).must(200).await)
     }
 
     /// Subscribes to a plan. Returns the subscription.
@@ -82,7 +73,7 @@ impl Shop {
     }
 
     async fn entitlement(&self) -> Value {
-        let answer = self.rig.owner.client.get(&self.license("")).await.unwrap();
+        let answer = self.rig.owner.get(&self.license("")).await.unwrap();
         answer.expect(200).unwrap().json().unwrap()["entitlement"].clone()
     }
 
@@ -95,13 +86,8 @@ impl Shop {
 
     /// Asks for a deployment without an entitlement.
     async fn is_not_entitled(&self, name: &str) {
-        let refused = self.deploy(name).await;
-        let refused = refused.failure(402, "payment_required").unwrap();
-        assert!(
-            refused.error.contains("no active entitlement"),
-            "{}",
-            refused.error
-        );
+        let refused = self.deploy(name).must_refuse("payment_required").await;
+        assert_contains!(refused.error, "no active entitlement");
     }
 
     /// Waits until a webhook of this type was taken.
@@ -113,14 +99,9 @@ impl Shop {
         taken.await.unwrap();
     }
 
-    async fn deploy(&self, name: &str) -> Answer {
-        let path = format!("/v1/organizations/{}/deployments", self.rig.ours);
-        self.rig
-            .admin
-            .client
-            .post(&path, &json!({"name": name}))
-            .await
-            .unwrap()
+    fn deploy(&self, name: &str) -> Pending {
+        let path = self.rig.path("/deployments");
+        self.rig.admin.post(&path, &json!({"name": name}))
     }
 
     /// Number of changes in the audit log.
@@ -143,7 +124,7 @@ fn days(time: &Value) -> u64 {
 
 async fn a_plan_is_bought_and_licenses_installations_while_it_is_paid() {
     let shop = Shop::with_plans().await;
-    let plans = shop.rig.owner.client.get(&shop.license("")).await.unwrap();
+    let plans = shop.rig.owner.get(&shop.license("")).await.unwrap();
     let expected = json!({"entitlement": null, "plans": [
         {"name": "team", "monthly_runs": 1_000, "deployments": 2},
         {"name": "company", "monthly_runs": 2_000, "deployments": 4},
@@ -164,24 +145,16 @@ async fn a_plan_is_bought_and_licenses_installations_while_it_is_paid() {
     assert_eq!((&found, days(end)), (&expected, PERIOD.into()));
     assert_eq!(shop.bought().await, 0, "licenses are no credits");
     let anybody = Client::new(shop.rig.address, None);
-    let back = anybody
-        .get("/billing/subscribed")
-        .await
-        .unwrap()
-        .expect(200)
-        .unwrap();
+    let back = anybody.get("/billing/subscribed").must(200).await;
     assert!(back.text().contains("entitled"), "{}", back.text());
 
     for name in ["north", "south"] {
-        let made = shop.deploy(name).await.expect(201).unwrap().json().unwrap();
+        let made = shop.deploy(name).must_json(201).await;
         assert_eq!((&made["expires_at"], &made["monthly_runs"]), (end, &json!(1_000)));
     }
-    shop.deploy("west")
-        .await
-        .failure(402, "payment_required")
-        .unwrap();
-    let again = shop.wants(&json!({"plan": "team"})).await;
-    again.failure(409, "conflict").unwrap();
+    shop.deploy("west").must_refuse("payment_required").await;
+    let again = shop.wants(&json!({"plan": "team"})).await.unwrap();
+    again.refused("conflict").unwrap();
 
     shop.advance(PERIOD * DAY + HOUR);
     shop.is_not_entitled("west").await;
@@ -207,10 +180,7 @@ async fn another_plan_of_the_portal_counts_at_once() {
     shop.double.change_price(&subscription, "price_team", 3).unwrap();
     shop.hear().await;
     let found = shop.entitlement().await;
-    assert_eq!(
-        (&found["plan"], &found["deployments"], &found["monthly_runs"]),
-        (&json!("team"), &json!(6), &json!(1_000))
-    );
+    assert_has!(found, {"plan": "team", "deployments": 6, "monthly_runs": 1_000});
     // A price of no plan takes nothing away, and a second subscription gives nothing.
     shop.double.add_price("price_other", 100);
     shop.double.change_price(&subscription, "price_other", 1).unwrap();
@@ -231,13 +201,13 @@ async fn a_late_payment_keeps_the_licenses_for_fourteen_days() {
     shop.change(&subscription, PastDue);
     shop.hear().await;
     assert_eq!(shop.entitled().await, is("team", "past_due", PERIOD + 14));
-    let made = shop.deploy("north").await.expect(201).unwrap().json().unwrap();
+    let made = shop.deploy("north").must_json(201).await;
     assert_eq!(days(&made["expires_at"]), u64::from(PERIOD) + 14);
     shop.advance(14 * DAY + HOUR);
     shop.is_not_entitled("south").await;
     // It can still be paid, so another one is not sold.
-    let other = shop.wants(&json!({"plan": "company"})).await;
-    other.failure(409, "conflict").unwrap();
+    let other = shop.wants(&json!({"plan": "company"})).await.unwrap();
+    other.refused("conflict").unwrap();
     // The next period is not paid either, and gives no more time.
     shop.advance(16 * DAY);
     shop.change(&subscription, PastDue);
@@ -246,7 +216,7 @@ async fn a_late_payment_keeps_the_licenses_for_fourteen_days() {
     shop.change(&subscription, Paid);
     shop.hear().await;
     assert_eq!(shop.entitled().await, is("team", "active", 3 * PERIOD));
-    shop.deploy("south").await.expect(201).unwrap();
+    shop.deploy("south").must(201).await;
     shop.change(&subscription, Unpaid);
     shop.hear().await;
     assert_eq!(shop.entitled().await.1, "ended");
@@ -260,7 +230,7 @@ async fn a_canceled_subscription_ends_with_its_period_and_another_can_be_bought(
     shop.change(&subscription, CanceledAtPeriodEnd);
     shop.hear().await;
     assert_eq!(shop.entitled().await, is("team", "active", PERIOD));
-    shop.deploy("north").await.expect(201).unwrap();
+    shop.deploy("north").must(201).await;
     shop.advance(PERIOD * DAY);
     shop.change(&subscription, Ended);
     shop.hear().await;
@@ -270,7 +240,7 @@ async fn a_canceled_subscription_ends_with_its_period_and_another_can_be_bought(
     let second = shop.subscribe("company").await;
     shop.hear().await;
     assert_eq!(shop.entitled().await, is("company", "active", 2 * PERIOD));
-    shop.deploy("south").await.expect(201).unwrap();
+    shop.deploy("south").must(201).await;
     // Ended at once, at the dashboard. The same request within the same half hour has another page then.
     shop.change(&second, Ended);
     shop.hear().await;
@@ -363,16 +333,12 @@ async fn a_grant_of_the_operator_comes_first_and_is_not_overwritten() {
     let path = format!("/v1/operator/organizations/{}/license", shop.rig.ours);
     let grant = async |days: u32| {
         let body = json!({"monthly_runs": 7, "deployments": 1, "expires_at": AT + days * DAY});
-        let granted = send(&operator, Method::PUT, &path, &body).await;
-        granted.expect(200).unwrap().json().unwrap()
+        operator.put(&path, &body).must_json(200).await
     };
     let subscription = shop.subscribe("team").await;
     shop.hear().await;
     let granted = grant(10).await;
-    assert_eq!(
-        (&granted["source"], &granted["deployments"]),
-        (&json!("operator"), &json!(1))
-    );
+    assert_has!(granted, {"source": "operator", "deployments": 1});
     shop.change(&subscription, Renewed);
     shop.hear().await;
     assert_eq!(shop.entitlement().await, granted);
@@ -383,8 +349,7 @@ async fn a_grant_of_the_operator_comes_first_and_is_not_overwritten() {
     shop.hear().await;
     grant(20).await;
     // Nobody pays for what would not count.
-    let refused = shop.wants(&json!({"plan": "team"})).await;
-    let refused = refused.failure(409, "conflict").unwrap();
+    let refused = shop.wants(&json!({"plan": "team"})).must_refuse("conflict").await;
     assert!(refused.error.contains("the operator"), "{}", refused.error);
     shop.advance(10 * DAY);
     shop.plan_page("team").await;
@@ -401,18 +366,18 @@ async fn requests_that_break_a_rule_are_refused_and_nothing_is_sold_while_stripe
         json!({"plan": 1}),
         json!({"plan": "team", "quantity": 2}),
     ] {
-        shop.wants(&wrong).await.failure(400, "invalid_request").unwrap();
+        shop.wants(&wrong).must_refuse("invalid_request").await;
     }
     let team = json!({"plan": "team"});
     for fault in [Fault::ErrorBefore, Fault::TooMany, Fault::LostBefore] {
         shop.double.fail_always(Some(fault));
-        shop.wants(&team).await.failure(503, "unavailable").unwrap();
+        shop.wants(&team).must_refuse("unavailable").await;
     }
     shop.double.fail_always(None);
     // The answer of a page is lost: the next request gets that page.
     shop.double.fail(Call::CreateSession, 1, Fault::LostAfter);
-    shop.wants(&team).await.failure(503, "unavailable").unwrap();
-    shop.wants(&team).await.expect(200).unwrap();
+    shop.wants(&team).must_refuse("unavailable").await;
+    shop.wants(&team).must(200).await;
     let sent = shop.double.requests(Call::CreateSession);
     let [.., lost, repeated] = sent.as_slice() else {
         panic!("{sent:?}")
@@ -422,8 +387,7 @@ async fn requests_that_break_a_rule_are_refused_and_nothing_is_sold_while_stripe
     // A suspended organization can pay.
     let operator = operator(&shop.rig).await;
     let path = format!("/v1/operator/organizations/{}/suspend", shop.rig.ours);
-    let suspended = send(&operator, Method::POST, &path, &json!({})).await;
-    suspended.expect(200).unwrap();
+    operator.post(&path, &json!({})).must(200).await;
     shop.subscribe("team").await;
     shop.hear().await;
     assert_eq!(shop.entitled().await.1, "active");
@@ -437,8 +401,8 @@ async fn an_organization_that_stripe_charges_is_not_deleted() {
     without_password(&shop.rig, &shop.rig.owner).await;
     let path = format!("/v1/organizations/{}", shop.rig.ours);
     let body = json!({"name": "ours"});
-    let delete = async || send(&shop.rig.owner.client, Method::DELETE, &path, &body).await;
-    let refused = delete().await.failure(409, "conflict").unwrap();
+    let delete = async || send(&shop.rig.owner, Method::DELETE, &path, &body).await.unwrap();
+    let refused = delete().await.refused("conflict").unwrap();
     assert!(refused.error.contains("subscription"), "{}", refused.error);
     shop.change(&subscription, CanceledAtPeriodEnd);
     shop.hear().await;
@@ -453,8 +417,8 @@ async fn an_organization_that_stripe_charges_is_not_deleted() {
 
 async fn without_plans_nothing_is_sold() {
     let rig = Rig::start().await;
-    let path = format!("/v1/organizations/{}/license/checkout", rig.ours);
-    let refused = rig.owner.client.post(&path, &json!({"plan": "team"})).await;
-    refused.unwrap().failure(409, "conflict").unwrap();
+    let path = rig.path("/license/checkout");
+    let refused = rig.owner.post(&path, &json!({"plan": "team"})).await;
+    refused.unwrap().refused("conflict").unwrap();
     rig.end().await;
 }

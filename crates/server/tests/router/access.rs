@@ -6,7 +6,6 @@ mod operations;
 mod table;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use serde_json::{Value, json};
 use sha2::Sha256;
 use sortie_api::{
     Mode, OrgId, Role,
@@ -15,13 +14,12 @@ use sortie_api::{
 use sortie_engine::Clock;
 use sortie_server::{Access, Api, Modes, RequiredRole};
 use sortie_store::access::{Actor, Caller};
-use sortie_testkit::{
-    Answer, Bytes, Client,
-    http::{HeaderValue, Method},
-};
 
-use self::table::{CALLS, Call, Foreign};
-use crate::rig::{MASTER_KEY, Rig, options, plain, waiting};
+use self::{
+    operations::{Expected, access},
+    table::{CALLS, Call, Foreign},
+};
+use crate::{prelude::*, rig::MASTER_KEY};
 
 /// Operations that another node calls, on behalf of a client that it has authenticated.
 const OF_NODES: [&str; 2] = ["get_run", "follow_run"];
@@ -41,27 +39,9 @@ enum Kind {
     Node,
 }
 
-/// Expected answer to a caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Expected {
-    Success,
-    /// Refusal that does not depend on the caller.
-    Status(u16),
-    Unauthorized,
-    Forbidden,
-    NotFound,
-}
-
-fn access(call: &Call) -> &'static Access {
-    let found = sortie_server::access(Api::Engine)
-        .iter()
-        .find(|access| access.operation == call.operation);
-    found.unwrap_or_else(|| panic!("no operation {}", call.operation))
-}
-
 /// Computes the expected answer to a caller from the access of the operation.
 fn expected(call: &Call, kind: Kind, mode: Mode) -> Expected {
-    let Access { role, modes, .. } = access(call);
+    let Access { role, modes, .. } = access(Api::Engine, call.operation);
     let allowed = call.refused.map_or(Expected::Success, Expected::Status);
     if mode == Mode::Hosted && *modes != Modes::All {
         return Expected::NotFound;
@@ -134,33 +114,26 @@ impl Resources {
         let ours = json!({"type": "http", "url": "http://127.0.0.1:9/", "auth": {
             "type": "oauth", "client_id": "c", "authorization_url": "http://127.0.0.1:9/a", "token_url": "http://127.0.0.1:9/t",
         }});
-        for (path, body) in [
-            ("/v1/connections/ours", ours.to_string()),
-            ("/v1/workflows/ours", r#"{"prompt":"x"}"#.to_owned()),
-            (
-                "/v1/budgets/workflow:ours",
-                r#"{"limit_micros":1,"period":"day"}"#.to_owned(),
-            ),
+        for (path, body) in rows![
+            "/v1/connections/ours", ours.to_string();
+            "/v1/workflows/ours", r#"{"prompt":"x"}"#.to_owned();
+            "/v1/budgets/workflow:ours", r#"{"limit_micros":1,"period":"day"}"#.to_owned();
         ] {
-            let put = rig
-                .admin
+            rig.admin
                 .send(Method::PUT, path, Bytes::from(body))
-                .await
-                .unwrap();
-            put.expect(201).unwrap();
+                .must(201)
+                .await;
         }
         for client in [&rig.admin, &rig.stranger] {
             let timed = Bytes::from_static(br#"{"prompt":"x","shell":false}"#);
-            let put = client
+            client
                 .send(Method::PUT, "/v1/workflows/timed", timed)
-                .await
-                .unwrap();
-            put.expect(201).unwrap();
+                .must(201)
+                .await;
         }
         rig.admin.upload("ours.txt", "ours").await.unwrap();
         let yearly = json!({"workflow": "timed", "cron": "@yearly"});
-        let created = rig.admin.post("/v1/schedules", &yearly).await.unwrap();
-        let created = created.expect(201).unwrap().json().unwrap();
+        let created = rig.admin.post("/v1/schedules", &yearly).must_json(201).await;
         let schedule = created["id"].as_str().unwrap().to_owned();
         Self {
             rig,
@@ -209,9 +182,7 @@ impl Resources {
             .replace("{schedule}", &self.schedule)
             .replace("{left}", &self.left)
             .replace("{key}", &self.key);
-        let client = client
-            .clone()
-            .with_header("accept", HeaderValue::from_static("application/json"));
+        let client = client.with_header("accept", "application/json");
         let client = if kind == Kind::Node {
             let signature = signature(call.method, &path, self.rig.org, &self.key);
             client.with_header("x-sortie-peer", signature)
@@ -231,20 +202,15 @@ impl Resources {
         for call in CALLS {
             let answer = self.call(&client, kind, call).await;
             let told = format!("{} as {kind:?}, {mode:?}: {}", call.operation, answer.text());
-            let challenge = if matches!(kind, Kind::Nobody | Kind::Node) {
-                "Bearer"
-            } else {
-                r#"Bearer error="invalid_token""#
-            };
-            match expected(call, kind, mode) {
-                Expected::Success => assert!(answer.status < 300, "{told}"),
-                Expected::Status(status) => assert_eq!(answer.status, status, "{told}"),
-                Expected::Unauthorized => {
-                    answer.failure(401, "unauthorized").expect(&told);
-                    assert_eq!(answer.header("www-authenticate").unwrap(), challenge, "{told}");
-                }
-                Expected::Forbidden => drop(answer.failure(403, "forbidden").expect(&told)),
-                Expected::NotFound => drop(answer.failure(404, "not_found").expect(&told)),
+            let expected = expected(call, kind, mode);
+            expected.check(&answer, &told);
+            if expected == Expected::Unauthorized {
+                let challenge = if matches!(kind, Kind::Nobody | Kind::Node) {
+                    "Bearer"
+                } else {
+                    r#"Bearer error="invalid_token""#
+                };
+                assert_eq!(answer.header("www-authenticate").unwrap(), challenge, "{told}");
             }
             if kind == Kind::AdminOfAnother {
                 assert!(!answer.text().contains(&self.run), "{told}");
@@ -265,7 +231,7 @@ impl Resources {
             "/v1/budgets/workflow:ours",
             &format!("/v1/schedules/{}", self.schedule),
         ] {
-            rig.admin.get(path).await.unwrap().expect(200).unwrap();
+            rig.admin.get(path).must(200).await;
         }
         let keys = rig.engine.store().list_keys(rig.org, None, 100).await.unwrap();
         assert!(keys.iter().any(|key| key.id.to_string() == self.key));
@@ -361,35 +327,16 @@ async fn another_organization_sees_and_changes_nothing_of_ours() {
 #[tokio::test]
 async fn an_idempotency_key_and_a_cursor_are_of_one_organization() {
     let rig = Rig::start().await;
-    let keyed = |client: &Client| {
-        client.clone().with_header(
-            "idempotency-key",
-            sortie_testkit::http::HeaderValue::from_static("same"),
-        )
-    };
+    let keyed = |client: &Client| client.with_header("idempotency-key", "same");
     let ours: Value = keyed(&rig.admin)
         .post("/v1/runs", &plain("a"))
-        .await
-        .unwrap()
-        .expect(202)
-        .unwrap()
-        .json()
-        .unwrap();
-    let theirs = keyed(&rig.stranger)
-        .post("/v1/runs", &plain("a"))
-        .await
-        .unwrap()
-        .expect(202)
-        .unwrap();
+        .must_json(202)
+        .await;
+    let theirs = keyed(&rig.stranger).post("/v1/runs", &plain("a")).must(202).await;
     assert_ne!(ours["id"], theirs.json().unwrap()["id"]);
     rig.admin.create(&plain("b")).await.unwrap();
     let page = rig.admin.get("/v1/runs?limit=1").await.unwrap().json().unwrap();
     let path = format!("/v1/runs?cursor={}", page["next_cursor"].as_str().unwrap());
-    rig.admin.get(&path).await.unwrap().expect(200).unwrap();
-    rig.stranger
-        .get(&path)
-        .await
-        .unwrap()
-        .failure(400, "invalid_request")
-        .unwrap();
+    rig.admin.get(&path).must(200).await;
+    rig.stranger.get(&path).must_refuse("invalid_request").await;
 }

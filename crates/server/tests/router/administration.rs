@@ -3,126 +3,31 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
-use sortie_testkit::{Bytes, Client, http::Method};
-
-use crate::rig::{Rig, plain};
+use crate::prelude::*;
 
 /// Operations that change a resource, in an order in which each works: name, method, path, body, action.
-const AUDITED: &[(&str, Method, &str, &str, &str)] = &[
-    (
-        "create_key",
-        Method::POST,
-        "/v1/admin/keys",
-        r#"{"name":"audited"}"#,
-        "key.create",
-    ),
-    (
-        "rotate_key",
-        Method::POST,
-        "/v1/admin/keys/{key}/rotate",
-        "{}",
-        "key.rotate",
-    ),
-    (
-        "delete_key",
-        Method::DELETE,
-        "/v1/admin/keys/{key}",
-        "",
-        "key.delete",
-    ),
-    (
-        "put_connection",
-        Method::PUT,
-        "/v1/connections/audited",
-        r#"{"type":"http","url":"http://127.0.0.1:9/","auth":{"type":"oauth","client_id":"c",
-            "authorization_url":"http://127.0.0.1:9/a","token_url":"http://127.0.0.1:9/t"}}"#,
-        "connection.put",
-    ),
-    (
-        "authorize_connection",
-        Method::POST,
-        "/v1/connections/audited/oauth",
-        "",
-        "connection.authorize",
-    ),
-    (
-        "delete_connection",
-        Method::DELETE,
-        "/v1/connections/audited",
-        "",
-        "connection.delete",
-    ),
-    (
-        "put_workflow",
-        Method::PUT,
-        "/v1/workflows/audited",
-        r#"{"prompt":"x","shell":false}"#,
-        "workflow.put",
-    ),
-    (
-        "create_schedule",
-        Method::POST,
-        "/v1/schedules",
-        r#"{"workflow":"audited","cron":"@yearly"}"#,
-        "schedule.create",
-    ),
-    (
-        "update_schedule",
-        Method::PATCH,
-        "/v1/schedules/{schedule}",
-        r#"{"name":"audited"}"#,
-        "schedule.update",
-    ),
-    (
-        "delete_schedule",
-        Method::DELETE,
-        "/v1/schedules/{schedule}",
-        "",
-        "schedule.delete",
-    ),
-    (
-        "delete_workflow",
-        Method::DELETE,
-        "/v1/workflows/audited",
-        "",
-        "workflow.delete",
-    ),
-    (
-        "reseal",
-        Method::POST,
-        "/v1/admin/master-key/reseal",
-        "",
-        "master_key.reseal",
-    ),
-    (
-        "put_budget",
-        Method::PUT,
-        "/v1/budgets/workflow:audited",
-        r#"{"limit_micros":1,"period":"day"}"#,
-        "budget.put",
-    ),
-    (
-        "delete_budget",
-        Method::DELETE,
-        "/v1/budgets/workflow:audited",
-        "",
-        "budget.delete",
-    ),
-    (
-        "rename_file",
-        Method::PATCH,
-        "/v1/files/{file}",
-        r#"{"name":"audited"}"#,
-        "file.rename",
-    ),
-    (
-        "delete_file",
-        Method::DELETE,
-        "/v1/files/{file}",
-        "",
-        "file.delete",
-    ),
+const AUDITED: &[(&str, Method, &str, &str, &str)] = &rows![
+    "create_key", Method::POST, "/v1/admin/keys", r#"{"name":"audited"}"#, "key.create";
+    "rotate_key", Method::POST, "/v1/admin/keys/{key}/rotate", "{}", "key.rotate";
+    "delete_key", Method::DELETE, "/v1/admin/keys/{key}", "", "key.delete";
+    "put_connection",
+    Method::PUT,
+    "/v1/connections/audited",
+    r#"{"type":"http","url":"http://127.0.0.1:9/","auth":{"type":"oauth","client_id":"c",
+        "authorization_url":"http://127.0.0.1:9/a","token_url":"http://127.0.0.1:9/t"}}"#,
+    "connection.put";
+    "authorize_connection", Method::POST, "/v1/connections/audited/oauth", "", "connection.authorize";
+    "delete_connection", Method::DELETE, "/v1/connections/audited", "", "connection.delete";
+    "put_workflow", Method::PUT, "/v1/workflows/audited", r#"{"prompt":"x","shell":false}"#, "workflow.put";
+    "create_schedule", Method::POST, "/v1/schedules", r#"{"workflow":"audited","cron":"@yearly"}"#, "schedule.create";
+    "update_schedule", Method::PATCH, "/v1/schedules/{schedule}", r#"{"name":"audited"}"#, "schedule.update";
+    "delete_schedule", Method::DELETE, "/v1/schedules/{schedule}", "", "schedule.delete";
+    "delete_workflow", Method::DELETE, "/v1/workflows/audited", "", "workflow.delete";
+    "reseal", Method::POST, "/v1/admin/master-key/reseal", "", "master_key.reseal";
+    "put_budget", Method::PUT, "/v1/budgets/workflow:audited", r#"{"limit_micros":1,"period":"day"}"#, "budget.put";
+    "delete_budget", Method::DELETE, "/v1/budgets/workflow:audited", "", "budget.delete";
+    "rename_file", Method::PATCH, "/v1/files/{file}", r#"{"name":"audited"}"#, "file.rename";
+    "delete_file", Method::DELETE, "/v1/files/{file}", "", "file.delete";
 ];
 
 /// Audited like these; its body is a form.
@@ -168,8 +73,10 @@ fn every_operation_that_changes_something_has_a_line_here() {
 }
 
 async fn page(client: &Client, query: &str) -> Value {
-    let answer = client.get(&format!("/v1/admin/audit{query}")).await.unwrap();
-    answer.expect(200).unwrap().json().unwrap()
+    client
+        .get(&format!("/v1/admin/audit{query}"))
+        .must_json(200)
+        .await
 }
 
 async fn entries(client: &Client, query: &str) -> Vec<Value> {
@@ -183,10 +90,7 @@ async fn every_change_is_written_down_with_its_key_address_and_request() {
     let mine = rig.admin.get("/v1/me").await.unwrap().json().unwrap()["key_id"].clone();
     let file = rig.admin.upload("x", "x").await.unwrap().id.to_string();
     let uploaded = &entries(&rig.admin, "").await[0];
-    assert_eq!(
-        (&uploaded["action"], &uploaded["target"]),
-        (&json!("file.create"), &json!(file))
-    );
+    assert_has!(uploaded, {"action": "file.create", "target": file});
     let first_master_key = sortie_engine::MasterKey::new([7; 32]).id();
     // The id that was made last.
     let mut made = String::new();
@@ -263,7 +167,7 @@ async fn nodes_and_master_keys_are_the_admins_of_the_only_organization() {
         let answer = rig.admin.send(method.clone(), path, Bytes::new()).await.unwrap();
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         let refused = rig.member.send(method, path, Bytes::new()).await.unwrap();
-        let refused = refused.failure(403, "forbidden").unwrap();
+        let refused = refused.refused("forbidden").unwrap();
         assert_eq!(refused.error, "this needs the role admin", "{path}");
     }
     let other =
@@ -272,7 +176,7 @@ async fn nodes_and_master_keys_are_the_admins_of_the_only_organization() {
     let before = entries(&rig.admin, "").await;
     for (method, path) in operations {
         let refused = rig.admin.send(method, path, Bytes::new()).await.unwrap();
-        let refused = refused.failure(403, "forbidden").unwrap();
+        let refused = refused.refused("forbidden").unwrap();
         assert!(
             refused.error.contains("the operator's"),
             "{path}: {}",
@@ -288,24 +192,14 @@ async fn a_change_that_is_refused_leaves_no_entry() {
     let mine = rig.admin.get("/v1/me").await.unwrap().json().unwrap()["key_id"].clone();
     let mine = mine.as_str().unwrap();
     let before = entries(&rig.admin, "").await;
-    for (method, path, body, status) in [
-        (Method::POST, "/v1/admin/keys".to_owned(), r#"{"name":""}"#, 400),
-        (
-            Method::POST,
-            "/v1/admin/keys".to_owned(),
-            r#"{"name":"x","expires_at":"2001-01-01T00:00:00Z"}"#,
-            400,
-        ),
-        (Method::DELETE, format!("/v1/admin/keys/{mine}"), "", 409),
-        (
-            Method::POST,
-            format!("/v1/admin/keys/{mine}/rotate"),
-            r#"{"grace_seconds":604801}"#,
-            400,
-        ),
-        (Method::PUT, "/v1/connections/a".to_owned(), "{}", 400),
-        (Method::DELETE, "/v1/connections/a".to_owned(), "", 404),
-        (Method::POST, "/v1/connections/a/oauth".to_owned(), "", 404),
+    for (method, path, body, status) in rows![
+        Method::POST, "/v1/admin/keys".to_owned(), r#"{"name":""}"#, 400;
+        Method::POST, "/v1/admin/keys".to_owned(), r#"{"name":"x","expires_at":"2001-01-01T00:00:00Z"}"#, 400;
+        Method::DELETE, format!("/v1/admin/keys/{mine}"), "", 409;
+        Method::POST, format!("/v1/admin/keys/{mine}/rotate"), r#"{"grace_seconds":604801}"#, 400;
+        Method::PUT, "/v1/connections/a".to_owned(), "{}", 400;
+        Method::DELETE, "/v1/connections/a".to_owned(), "", 404;
+        Method::POST, "/v1/connections/a/oauth".to_owned(), "", 404;
     ] {
         let answer = rig.admin.send(method, &path, Bytes::from(body)).await.unwrap();
         assert_eq!(answer.status, status, "{path}: {}", answer.text());
@@ -320,14 +214,14 @@ async fn a_time_that_cannot_be_is_refused_by_the_same_rule_in_a_body_and_in_a_qu
     for time in ["9999-12-31T23:59:59.999Z", "1969-12-31T23:59:59Z", "tomorrow"] {
         let body = json!({"name": "x", "expires_at": time});
         let refused = rig.admin.post("/v1/admin/keys", &body).await.unwrap();
-        let refused = refused.failure(400, "invalid_request").unwrap();
+        let refused = refused.refused("invalid_request").unwrap();
         assert_eq!(refused.error, format!("expires_at: {rule}"));
         let refused = rig
             .admin
             .get(&format!("/v1/admin/audit?since={time}"))
             .await
             .unwrap();
-        let refused = refused.failure(400, "invalid_request").unwrap();
+        let refused = refused.refused("invalid_request").unwrap();
         assert_eq!(refused.error, format!("since: {rule}"));
     }
 }
@@ -338,13 +232,7 @@ async fn the_audit_log_has_pages_and_filters() {
     let keys = [rig.new_key("a").await, rig.new_key("b").await];
     for key in &keys {
         let path = format!("/v1/admin/keys/{}/rotate", key.id);
-        keys[0]
-            .client
-            .post(&path, &json!({}))
-            .await
-            .unwrap()
-            .expect(200)
-            .unwrap();
+        keys[0].client.post(&path, &json!({})).must(200).await;
     }
     let all = entries(&rig.admin, "").await;
     let mut paged = Vec::new();
@@ -357,19 +245,15 @@ async fn the_audit_log_has_pages_and_filters() {
             break;
         }
         for wrong in ["action=key.create&", "key=key_01kafs6w1cefkstv6qr1ptb0mp&"] {
-            let other = rig
-                .admin
+            rig.admin
                 .get(&format!("/v1/admin/audit?{wrong}cursor={next}"))
-                .await
-                .unwrap();
-            other.failure(400, "invalid_request").unwrap();
+                .must_refuse("invalid_request")
+                .await;
         }
-        let stranger = rig
-            .stranger
+        rig.stranger
             .get(&format!("/v1/admin/audit?cursor={next}"))
-            .await
-            .unwrap();
-        stranger.failure(400, "invalid_request").unwrap();
+            .must_refuse("invalid_request")
+            .await;
         query = format!("?limit=2&cursor={next}");
     }
     assert_eq!(paged, all);
@@ -397,7 +281,7 @@ async fn the_audit_log_has_pages_and_filters() {
         ("until=2026-11-20", "until"),
     ] {
         let answer = rig.admin.get(&format!("/v1/admin/audit?{wrong}")).await.unwrap();
-        let refusal = answer.failure(400, "invalid_request").unwrap();
+        let refusal = answer.refused("invalid_request").unwrap();
         assert!(refusal.error.starts_with(field), "{}", refusal.error);
     }
 }
@@ -415,14 +299,13 @@ async fn usage_is_told_apart_by_what_is_asked() {
         client.complete(&plain(prompt)).await.unwrap();
     }
     let ask = async |query: &str| {
-        let answer = rig.admin.get(&format!("/v1/admin/usage{query}")).await.unwrap();
-        answer.expect(200).unwrap().json().unwrap()
+        rig.admin
+            .get(&format!("/v1/admin/usage{query}"))
+            .must_json(200)
+            .await
     };
     let usage = ask("").await;
-    assert_eq!(
-        (&usage["totals"]["runs"], &usage["totals"]["succeeded"]),
-        (&json!(3), &json!(3))
-    );
+    assert_has!(usage["totals"], {"runs": 3, "succeeded": 3});
     assert_eq!(usage["totals"]["usage"]["model_calls"], 3);
     assert_eq!(usage["by"], json!(["day"]));
     let usage = ask("?by=model,key").await;
@@ -450,7 +333,7 @@ async fn usage_is_told_apart_by_what_is_asked() {
         ("by=user", "by"),
     ] {
         let answer = rig.admin.get(&format!("/v1/admin/usage?{wrong}")).await.unwrap();
-        let refusal = answer.failure(400, "invalid_request").unwrap();
+        let refusal = answer.refused("invalid_request").unwrap();
         assert!(refusal.error.starts_with(field), "{}", refusal.error);
     }
     ask("?from=2001-01-01&to=2002-01-01").await;
@@ -460,19 +343,8 @@ async fn usage_is_told_apart_by_what_is_asked() {
 async fn an_engine_without_a_license_says_so_and_counts_the_month() {
     let rig = Rig::start().await;
     rig.admin.complete(&plain("a")).await.unwrap();
-    let license = rig
-        .admin
-        .get("/v1/admin/license")
-        .await
-        .unwrap()
-        .expect(200)
-        .unwrap()
-        .json()
-        .unwrap();
-    assert_eq!(
-        (&license["licensed"], &license["runs_used"]),
-        (&json!(false), &json!(1))
-    );
+    let license = rig.admin.get("/v1/admin/license").must_json(200).await;
+    assert_has!(license, {"licensed": false, "runs_used": 1});
     assert_eq!(license["machine_id"].as_str().unwrap().len(), 32);
     assert!(
         license["resets_at"]

@@ -1,43 +1,26 @@
 //! Budgets over HTTP: set, read, deleted, and what a run hears that does not fit.
 
-use serde_json::{Value, json};
 use sortie_api::Budget;
-use sortie_testkit::{
-    Answer, Bytes, Client,
-    http::{HeaderValue, Method},
-};
 
-use crate::rig::{Rig, plain, waiting};
+use crate::prelude::*;
 
-async fn put(client: &Client, scope: &str, body: &Value) -> Answer {
+fn put(client: &Client, scope: &str, body: &Value) -> Pending {
     let body = Bytes::from(body.to_string());
-    client
-        .send(Method::PUT, &format!("/v1/budgets/{scope}"), body)
-        .await
-        .unwrap()
+    client.send(Method::PUT, &format!("/v1/budgets/{scope}"), body)
 }
 
 async fn get(client: &Client, scope: &str) -> Budget {
-    let answer = client.get(&format!("/v1/budgets/{scope}")).await.unwrap();
-    answer.expect(200).unwrap().read().unwrap()
+    client.get(&format!("/v1/budgets/{scope}")).must_read(200).await
 }
 
 #[tokio::test]
 async fn a_budget_is_set_changed_read_and_deleted_under_its_scope_in_either_spelling() {
     let rig = Rig::start().await;
     let day = |limit: i64| json!({"limit_micros": limit, "period": "day"});
-    let made: Budget = put(&rig.admin, "workflow%3Areport", &day(5))
-        .await
-        .expect(201)
-        .unwrap()
-        .read()
-        .unwrap();
+    let made: Budget = put(&rig.admin, "workflow%3Areport", &day(5)).must_read(201).await;
     assert_eq!(made.scope.to_string(), "workflow:report");
     assert_eq!((made.limit_micros.get(), made.available_micros.get()), (5, 5));
-    put(&rig.admin, "workflow:report", &day(7))
-        .await
-        .expect(200)
-        .unwrap();
+    put(&rig.admin, "workflow:report", &day(7)).must(200).await;
     for spelling in ["workflow:report", "workflow%3Areport", "workflow%3areport"] {
         let budget = get(&rig.member, spelling).await;
         assert_eq!(
@@ -46,20 +29,17 @@ async fn a_budget_is_set_changed_read_and_deleted_under_its_scope_in_either_spel
         );
     }
     let month = json!({"limit_micros": 0, "period": "month"});
-    put(&rig.admin, "organization", &month).await.expect(201).unwrap();
+    put(&rig.admin, "organization", &month).must(201).await;
     let listed: Vec<Budget> = rig.member.get("/v1/budgets").await.unwrap().read().unwrap();
     let scopes: Vec<String> = listed.iter().map(|budget| budget.scope.to_string()).collect();
     assert_eq!(scopes, ["organization", "workflow:report"]);
-    let delete = async || {
-        rig.admin
-            .send(Method::DELETE, "/v1/budgets/workflow%3Areport", Bytes::new())
-            .await
-            .unwrap()
-    };
+    let delete = async || rig.admin.delete("/v1/budgets/workflow%3Areport").await.unwrap();
     delete().await.expect(204).unwrap();
-    delete().await.failure(404, "not_found").unwrap();
-    let gone = rig.admin.get("/v1/budgets/workflow:report").await.unwrap();
-    gone.failure(404, "not_found").unwrap();
+    delete().await.refused("not_found").unwrap();
+    rig.admin
+        .get("/v1/budgets/workflow:report")
+        .must_refuse("not_found")
+        .await;
 }
 
 #[tokio::test]
@@ -74,35 +54,29 @@ async fn what_breaks_a_rule_is_refused_with_the_field_and_changes_nothing() {
         "organization:x",
         "run:1",
     ] {
-        let refused = put(&rig.admin, scope, &fine)
-            .await
-            .failure(400, "invalid_request")
-            .unwrap();
+        let refused = put(&rig.admin, scope, &fine).must_refuse("invalid_request").await;
         assert!(
             refused.error.starts_with("scope: must be organization, "),
             "{}",
             refused.error
         );
-        let absent = rig.admin.get(&format!("/v1/budgets/{scope}")).await.unwrap();
-        absent.failure(404, "not_found").unwrap();
+        rig.admin
+            .get(&format!("/v1/budgets/{scope}"))
+            .must_refuse("not_found")
+            .await;
     }
-    for (body, field) in [
-        (json!({"limit_micros": -1, "period": "day"}), "limit_micros"),
-        (
-            json!({"limit_micros": 1_000_000_000_000_001_i64, "period": "day"}),
-            "limit_micros",
-        ),
-        (json!({"limit_micros": 1.5, "period": "day"}), "limit_micros"),
-        (json!({"limit_micros": 1, "period": "week"}), "period"),
-        (json!({"limit_micros": 1}), "period"),
-        (json!({"period": "day"}), "limit_micros"),
-        (
-            json!({"limit_micros": 1, "period": "day", "scope": "organization"}),
-            "scope",
-        ),
+    for (body, field) in rows![
+        json!({"limit_micros": -1, "period": "day"}), "limit_micros";
+        json!({"limit_micros": 1_000_000_000_000_001_i64, "period": "day"}), "limit_micros";
+        json!({"limit_micros": 1.5, "period": "day"}), "limit_micros";
+        json!({"limit_micros": 1, "period": "week"}), "period";
+        json!({"limit_micros": 1}), "period";
+        json!({"period": "day"}), "limit_micros";
+        json!({"limit_micros": 1, "period": "day", "scope": "organization"}), "scope";
     ] {
-        let refused = put(&rig.admin, "organization", &body).await;
-        let refused = refused.failure(400, "invalid_request").unwrap();
+        let refused = put(&rig.admin, "organization", &body)
+            .must_refuse("invalid_request")
+            .await;
         assert!(refused.error.contains(field), "{body}: {}", refused.error);
     }
     for limit in [-1, 1_000_000_000_000_001_i64] {
@@ -111,37 +85,31 @@ async fn what_breaks_a_rule_is_refused_with_the_field_and_changes_nothing() {
             "organization",
             &json!({"limit_micros": limit, "period": "day"}),
         )
-        .await;
+        .await
+        .unwrap();
         assert_eq!(
-            refused.failure(400, "invalid_request").unwrap().error,
+            refused.refused("invalid_request").unwrap().error,
             "limit_micros: must be from 0 to 1000000000000000"
         );
     }
     let listed: Vec<Budget> = rig.member.get("/v1/budgets").await.unwrap().read().unwrap();
     assert_eq!(listed, []);
     let most = json!({"limit_micros": 1_000_000_000_000_000_i64, "period": "month"});
-    put(&rig.admin, "organization", &most).await.expect(201).unwrap();
+    put(&rig.admin, "organization", &most).must(201).await;
 }
 
 #[tokio::test]
 async fn a_run_that_does_not_fit_is_402_and_a_used_idempotency_key_still_answers_its_run() {
     let rig = Rig::start().await;
     let limit = json!({"limit_micros": 1_500_000, "period": "day"});
-    put(&rig.admin, "organization", &limit).await.expect(201).unwrap();
-    let keyed = rig
+    put(&rig.admin, "organization", &limit).must(201).await;
+    let keyed = rig.member.with_header("idempotency-key", "once");
+    let first: Value = keyed.post("/v1/runs", &waiting()).must_json(202).await;
+    let refused = rig
         .member
-        .clone()
-        .with_header("idempotency-key", HeaderValue::from_static("once"));
-    let first: Value = keyed
-        .post("/v1/runs", &waiting())
-        .await
-        .unwrap()
-        .expect(202)
-        .unwrap()
-        .json()
-        .unwrap();
-    let refused = rig.member.post("/v1/runs", &plain("x")).await.unwrap();
-    let refused = refused.failure(402, "payment_required").unwrap();
+        .post("/v1/runs", &plain("x"))
+        .must_refuse("payment_required")
+        .await;
     let said = "budget organization: max_cost_micros is 1000000, and 500000 are left until ";
     assert!(refused.error.starts_with(said), "{}", refused.error);
     let again = keyed.post("/v1/runs", &plain("x")).await.unwrap();
@@ -169,15 +137,16 @@ async fn a_budget_of_a_key_is_about_the_runs_of_that_key() {
     let made = rig
         .admin
         .post("/v1/admin/keys", &json!({"name": "ci"}))
-        .await
-        .unwrap();
-    let made = made.expect(201).unwrap().json().unwrap();
+        .must_json(201)
+        .await;
     let scope = format!("key:{}", made["id"].as_str().unwrap());
     let limit = json!({"limit_micros": 999_999, "period": "month"});
-    put(&rig.admin, &scope, &limit).await.expect(201).unwrap();
+    put(&rig.admin, &scope, &limit).must(201).await;
     let ci = rig.admin.with_key(made["key"].as_str().unwrap());
-    let refused = ci.post("/v1/runs", &plain("x")).await.unwrap();
-    let refused = refused.failure(402, "payment_required").unwrap();
+    let refused = ci
+        .post("/v1/runs", &plain("x"))
+        .must_refuse("payment_required")
+        .await;
     assert!(
         refused.error.starts_with(&format!("budget {scope}: ")),
         "{}",

@@ -1,10 +1,9 @@
 //! `/v1/runs/{id}/deliveries`.
 
-use serde_json::{Value, json};
 use sortie_api::{DeliveryAttempt, Redelivery};
-use sortie_testkit::{CallbackReceiver, until};
+use sortie_testkit::CallbackReceiver;
 
-use crate::rig::{Rig, plain, waiting};
+use crate::prelude::*;
 
 fn calling_back(mut request: Value, url: &str) -> Value {
     request["callback"] = json!({"url": url, "secret": "geheim"});
@@ -12,12 +11,10 @@ fn calling_back(mut request: Value, url: &str) -> Value {
 }
 
 async fn attempts(rig: &Rig, id: &str) -> Vec<DeliveryAttempt> {
-    let answer = rig
-        .member
+    rig.member
         .get(&format!("/v1/runs/{id}/deliveries"))
+        .must_read(200)
         .await
-        .unwrap();
-    answer.expect(200).unwrap().read().unwrap()
 }
 
 /// The attempts once there are so many: they are written down behind the answer of the receiver.
@@ -48,13 +45,7 @@ async fn a_callback_is_delivered_listed_and_sent_again() {
     );
 
     let path = format!("/v1/runs/{id}/deliveries");
-    let again = rig
-        .member
-        .post(&path, &Value::Null)
-        .await
-        .unwrap()
-        .expect(202)
-        .unwrap();
+    let again = rig.member.post(&path, &Value::Null).must(202).await;
     assert_eq!(again.read::<Redelivery>().unwrap().attempt, 2);
     receiver.wait_for(&id, 2).await.unwrap();
     assert_eq!(attempts_made(&rig, &id, 2).await[1].attempt, 2);
@@ -80,24 +71,14 @@ async fn what_has_no_callback_or_no_end_is_not_sent_again() {
             .post(&format!("/v1/runs/{id}/deliveries"), &Value::Null)
             .await
             .unwrap();
-        assert_eq!(answer.failure(409, "conflict").unwrap().error, rule);
+        assert_eq!(answer.refused("conflict").unwrap().error, rule);
         assert!(attempts(&rig, id).await.is_empty());
     }
     for path in [
         "/v1/runs/run_01kafs6w1cefkstv6qr1ptb0mp/deliveries",
         "/v1/runs/x/deliveries",
     ] {
-        rig.member
-            .get(path)
-            .await
-            .unwrap()
-            .failure(404, "not_found")
-            .unwrap();
-        rig.member
-            .post(path, &Value::Null)
-            .await
-            .unwrap()
-            .failure(404, "not_found")
-            .unwrap();
+        rig.member.get(path).must_refuse("not_found").await;
+        rig.member.post(path, &Value::Null).must_refuse("not_found").await;
     }
 }

@@ -3,20 +3,14 @@
 use std::path::Path;
 
 use proptest::{prelude::*, strategy::ValueTree as _};
-use serde_json::{Value, json};
 use sortie_api::{File, Mode};
-use sortie_testkit::{
-    Answer, Bytes, Client, PATIENCE,
-    client::BOUNDARY,
-    http::{HeaderValue, Method},
-    until,
-};
+use sortie_testkit::{PATIENCE, client::BOUNDARY};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
 };
 
-use crate::rig::{Rig, options};
+use crate::prelude::*;
 
 /// Every file below the folder of the engine's content.
 fn stored(rig: &Rig) -> Vec<std::path::PathBuf> {
@@ -48,16 +42,13 @@ async fn small(max_file_bytes: u64) -> Rig {
 
 pub(crate) fn with(client: &Client, headers: &[(&'static str, &str)]) -> Client {
     headers.iter().fold(client.clone(), |client, (name, value)| {
-        client.with_header(name, HeaderValue::from_str(value).unwrap())
+        client.with_header(name, value)
     })
 }
 
-async fn patch(client: &Client, file: &str, body: &Value) -> Answer {
+fn patch(client: &Client, file: &str, body: &Value) -> Pending {
     let body = Bytes::from(body.to_string());
-    client
-        .send(Method::PATCH, &format!("/v1/files/{file}"), body)
-        .await
-        .unwrap()
+    client.send(Method::PATCH, &format!("/v1/files/{file}"), body)
 }
 
 #[tokio::test]
@@ -74,27 +65,14 @@ async fn a_member_saves_reads_renames_and_deletes_a_file() {
         "522d45a4d29c8cc69b7525211ceccfaa45bd7c06385ac7c71e1231b5fe0d111f"
     );
     for path in [format!("/v1/files/{}", file.id), "/v1/files/a%20b.csv".to_owned()] {
-        let found: File = client
-            .get(&path)
-            .await
-            .unwrap()
-            .expect(200)
-            .unwrap()
-            .read()
-            .unwrap();
+        let found: File = client.get(&path).must_read(200).await;
         assert_eq!(found, file);
-        let content = client
-            .get(&format!("{path}/content"))
-            .await
-            .unwrap()
-            .expect(200)
-            .unwrap();
+        let content = client.get(&format!("{path}/content")).must(200).await;
         assert_eq!(content.text(), "one,two\n");
     }
     let renamed = patch(client, "a%20b.csv", &json!({"name": "ü.csv"}))
-        .await
-        .expect(200)
-        .unwrap();
+        .must(200)
+        .await;
     assert_eq!(
         renamed.read::<File>().unwrap(),
         File {
@@ -103,43 +81,27 @@ async fn a_member_saves_reads_renames_and_deletes_a_file() {
         }
     );
     patch(client, &file.id.to_string(), &json!({"name": "ü.csv"}))
-        .await
-        .expect(200)
-        .unwrap();
-    client
-        .get("/v1/files/a%20b.csv")
-        .await
-        .unwrap()
-        .failure(404, "not_found")
-        .unwrap();
-    let deleted = client
-        .send(Method::DELETE, "/v1/files/%C3%BC.csv", Bytes::new())
-        .await
-        .unwrap();
-    deleted.expect(204).unwrap();
+        .must(200)
+        .await;
+    client.get("/v1/files/a%20b.csv").must_refuse("not_found").await;
+    client.delete("/v1/files/%C3%BC.csv").must(204).await;
     for path in [
         format!("/v1/files/{}", file.id),
         format!("/v1/files/{}/content", file.id),
     ] {
-        client
-            .get(&path)
-            .await
-            .unwrap()
-            .failure(404, "not_found")
-            .unwrap();
+        client.get(&path).must_refuse("not_found").await;
     }
-    let again = client
-        .send(Method::DELETE, &format!("/v1/files/{}", file.id), Bytes::new())
-        .await
-        .unwrap();
-    again.failure(404, "not_found").unwrap();
+    client
+        .delete(&format!("/v1/files/{}", file.id))
+        .must_refuse("not_found")
+        .await;
     for path in [
         "/v1/files/..",
         "/v1/files/%00",
         "/v1/files/%ff",
         "/v1/files/file_0",
     ] {
-        client.get(path).await.unwrap().failure(404, "not_found").unwrap();
+        client.get(path).must_refuse("not_found").await;
     }
 }
 
@@ -151,18 +113,11 @@ async fn a_name_is_one_of_the_organization() {
     assert_ne!(ours.id, theirs.id);
     let head = "form-data; name=\"file\"; filename=\"same\"";
     let taken = rig.admin.send_form(&[(head, b"other")]).await.unwrap();
-    assert!(
-        taken
-            .failure(409, "conflict")
-            .unwrap()
-            .error
-            .starts_with("name: ")
-    );
+    assert!(taken.refused("conflict").unwrap().error.starts_with("name: "));
     rig.member.upload("other", "x").await.unwrap();
     patch(&rig.member, "other", &json!({"name": "same"}))
-        .await
-        .failure(409, "conflict")
-        .unwrap();
+        .must_refuse("conflict")
+        .await;
     let content = rig.stranger.get("/v1/files/same/content").await.unwrap();
     assert_eq!(content.text(), "theirs");
 }
@@ -197,60 +152,39 @@ async fn a_form_names_the_file_in_many_ways() {
     {
         let content = format!("{at}");
         let head = file(rest);
-        let answer = rig
+        let saved: File = rig
             .member
             .send_form(&[(&head, content.as_bytes())])
-            .await
-            .unwrap();
-        let saved: File = answer.expect(201).unwrap().read().unwrap();
+            .must_read(201)
+            .await;
         assert_eq!(saved.name, expected);
     }
     // The name may come before or behind the file, and wins.
     let head = file("; filename=\"a.csv\"");
     let form: [(&str, &[u8]); 2] = [(&head, b"a"), name];
-    let saved: File = rig
-        .member
-        .send_form(&form)
-        .await
-        .unwrap()
-        .expect(201)
-        .unwrap()
-        .read()
-        .unwrap();
+    let saved: File = rig.member.send_form(&form).must_read(201).await;
     assert_eq!(
         (saved.name.as_str(), saved.content_type.as_str()),
         ("chosen.txt", "text/plain")
     );
     rig.member
         .send_form(&[name, (&head, b"a")])
-        .await
-        .unwrap()
-        .failure(409, "conflict")
-        .unwrap();
+        .must_refuse("conflict")
+        .await;
 }
 
 #[tokio::test]
 async fn a_media_type_is_the_sent_one_or_that_of_the_name() {
     let rig = Rig::start().await;
-    for (name, sent, expected) in [
-        ("a.md", "", "text/markdown"),
-        ("a.unheard-of", "", "application/octet-stream"),
-        ("b.csv", "\r\nContent-Type: application/octet-stream", "text/csv"),
-        (
-            "c.csv",
-            "\r\nContent-Type: text/tab-separated-values; charset=utf-8",
-            "text/tab-separated-values; charset=utf-8",
-        ),
-        ("d.csv", "\r\nContent-Type: nonsense", "text/csv"),
+    for (name, sent, expected) in rows![
+        "a.md", "", "text/markdown";
+        "a.unheard-of", "", "application/octet-stream";
+        "b.csv", "\r\nContent-Type: application/octet-stream", "text/csv";
+        "c.csv", "\r\nContent-Type: text/tab-separated-values; charset=utf-8", "text/tab-separated-values; charset=utf-8";
+        "d.csv", "\r\nContent-Type: nonsense", "text/csv";
     ] {
         let head = format!("form-data; name=\"file\"; filename=\"{name}\"{sent}");
-        let answer = rig
-            .member
-            .send_form(&[(&head, b"x")])
-            .await
-            .unwrap()
-            .expect(201)
-            .unwrap();
+        let answer = rig.member.send_form(&[(&head, b"x")]).must(201).await;
         assert_eq!(answer.read::<File>().unwrap().content_type, expected, "{name}");
         let content = rig
             .member
@@ -272,56 +206,22 @@ async fn a_media_type_is_the_sent_one_or_that_of_the_name() {
 async fn a_form_that_breaks_a_rule_leaves_nothing_behind() {
     let rig = Rig::start().await;
     let file = "form-data; name=\"file\"; filename=\"a\"";
-    let forms: [(&str, Form<'_>); 12] = [
-        ("file: required", &[]),
-        ("file: required", &[("form-data; name=\"name\"", b"a")]),
-        ("file: sent twice", &[(file, b"1"), (file, b"2")]),
-        (
-            "name: sent twice",
-            &[
-                ("form-data; name=\"name\"", b"a"),
-                ("form-data; name=\"name\"", b"b"),
-                (file, b"1"),
-            ],
-        ),
-        ("name: required where", &[("form-data; name=\"file\"", b"1")]),
-        (
-            "other: unknown field",
-            &[(file, b"1"), ("form-data; name=\"other\"", b"x")],
-        ),
-        ("unknown field", &[("form-data", b"x")]),
-        (
-            "name: must hold no",
-            &[(file, b"1"), ("form-data; name=\"name\"", b"a/b")],
-        ),
-        (
-            "name: must be 1 to 255",
-            &[(file, b"1"), ("form-data; name=\"name\"", b"")],
-        ),
-        (
-            "name: must be UTF-8",
-            &[(file, b"1"), ("form-data; name=\"name\"", b"\xff")],
-        ),
-        (
-            "name: must not be",
-            &[("form-data; name=\"file\"; filename=\"a/..\"", b"1")],
-        ),
-        (
-            "name: must not have the form",
-            &[(
-                "form-data; name=\"file\"; filename=\"file_01hf7yat31e4ar9bcdefghjkmn\"",
-                b"1",
-            )],
-        ),
+    let forms: [(&str, Form<'_>); 12] = rows![
+        "file: required", &[];
+        "file: required", &[("form-data; name=\"name\"", b"a")];
+        "file: sent twice", &[(file, b"1"), (file, b"2")];
+        "name: sent twice", &[("form-data; name=\"name\"", b"a"), ("form-data; name=\"name\"", b"b"), (file, b"1")];
+        "name: required where", &[("form-data; name=\"file\"", b"1")];
+        "other: unknown field", &[(file, b"1"), ("form-data; name=\"other\"", b"x")];
+        "unknown field", &[("form-data", b"x")];
+        "name: must hold no", &[(file, b"1"), ("form-data; name=\"name\"", b"a/b")];
+        "name: must be 1 to 255", &[(file, b"1"), ("form-data; name=\"name\"", b"")];
+        "name: must be UTF-8", &[(file, b"1"), ("form-data; name=\"name\"", b"\xff")];
+        "name: must not be", &[("form-data; name=\"file\"; filename=\"a/..\"", b"1")];
+        "name: must not have the form", &[("form-data; name=\"file\"; filename=\"file_01hf7yat31e4ar9bcdefghjkmn\"", b"1")];
     ];
     for (rule, form) in forms {
-        let refusal = rig
-            .member
-            .send_form(form)
-            .await
-            .unwrap()
-            .failure(400, "invalid_request")
-            .unwrap();
+        let refusal = rig.member.send_form(form).must_refuse("invalid_request").await;
         assert!(refusal.error.contains(rule), "{rule}: {}", refusal.error);
     }
     assert_eq!(
@@ -336,12 +236,10 @@ async fn a_body_that_is_no_form_leaves_nothing_behind() {
     let rig = Rig::start().await;
     let file = "form-data; name=\"file\"; filename=\"a\"";
     let long = "x".repeat(256);
-    let refusal = rig
-        .member
+    rig.member
         .send_form(&[(file, b"1"), ("form-data; name=\"name\"", long.as_bytes())])
-        .await
-        .unwrap();
-    refusal.failure(400, "invalid_request").unwrap();
+        .must_refuse("invalid_request")
+        .await;
     for kind in [
         "text/plain",
         "application/octet-stream",
@@ -354,7 +252,7 @@ async fn a_body_that_is_no_form_leaves_nothing_behind() {
             .send(Method::POST, "/v1/files", Bytes::from_static(b"--x--\r\n"))
             .await
             .unwrap();
-        let refusal = answer.failure(400, "invalid_request").unwrap();
+        let refusal = answer.refused("invalid_request").unwrap();
         assert!(
             refusal.error.starts_with("Content-Type: "),
             "{kind}: {}",
@@ -375,7 +273,7 @@ async fn a_file_of_the_limit_is_taken_and_one_byte_more_is_not() {
     let head = "form-data; name=\"file\"; filename=\"more\"";
     for length in [1_000_001, 3_000_000] {
         let answer = rig.member.send_form(&[(head, &vec![7; length])]).await.unwrap();
-        let refusal = answer.failure(413, "payload_too_large").unwrap();
+        let refusal = answer.refused("payload_too_large").unwrap();
         assert_eq!(refusal.error, "file must be at most 1000000 bytes");
     }
     assert_eq!(stored(&rig).len(), 1);

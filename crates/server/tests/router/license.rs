@@ -1,18 +1,11 @@
 //! The license of a self-hosted engine: installation, allowance, expiry (`docs/LICENSES.md`).
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
-use serde_json::{Value, json};
 use sortie_api::{DeploymentId, Mode, OrgId, Timestamp};
 use sortie_base::{Clock, LicenseClaims, LicenseSigner};
 use sortie_engine::LicenseOptions;
-use sortie_testkit::{
-    Answer, Bytes,
-    http::{HeaderValue, Method},
-};
 
-use crate::rig::{Rig, options, plain};
+use crate::prelude::*;
 
 const AT: Timestamp = Timestamp::from_micros(1_795_000_000_000_000);
 const DAY: Duration = Duration::from_hours(24);
@@ -44,7 +37,7 @@ impl Licensed {
         let rig = Rig::start_engine(Mode::SelfHosted, options(), engine).await;
         // Where there are several organizations the license is not an admin's.
         rig.remove_stranger();
-        let license = rig.admin.get(PATH).await.unwrap().expect(200).unwrap();
+        let license = rig.admin.get(PATH).must(200).await;
         let machine_id = license.json().unwrap()["machine_id"].as_str().unwrap().to_owned();
         Self {
             rig,
@@ -68,19 +61,18 @@ impl Licensed {
         }
     }
 
-    async fn put(&self, token: &str) -> Answer {
+    fn put(&self, token: &str) -> Pending {
         let body = Bytes::from(json!({"token": token}).to_string());
-        self.rig.admin.send(Method::PUT, PATH, body).await.unwrap()
+        self.rig.admin.send(Method::PUT, PATH, body)
     }
 
     async fn install(&self, claims: &LicenseClaims) -> Value {
         let token = self.signer.sign(claims).unwrap();
-        self.put(&token).await.expect(200).unwrap().json().unwrap()
+        self.put(&token).must_json(200).await
     }
 
     async fn license(&self) -> Value {
-        let answer = self.rig.admin.get(PATH).await.unwrap();
-        answer.expect(200).unwrap().json().unwrap()
+        self.rig.admin.get(PATH).must_json(200).await
     }
 
     /// Asks for a run. Returns the status and the message of a refusal.
@@ -93,17 +85,12 @@ impl Licensed {
         (answer.status, message)
     }
 
-    async fn delete(&self) -> Answer {
-        self.rig
-            .admin
-            .send(Method::DELETE, PATH, Bytes::new())
-            .await
-            .unwrap()
+    fn delete(&self) -> Pending {
+        self.rig.admin.delete(PATH)
     }
 
     async fn audited(&self) -> Vec<(String, String)> {
-        let answer = self.rig.admin.get("/v1/admin/audit").await.unwrap();
-        let entries = answer.expect(200).unwrap().json().unwrap();
+        let entries = self.rig.admin.get("/v1/admin/audit").must_json(200).await;
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let entries = entries["items"].as_array().unwrap().iter();
         let mut entries: Vec<_> = entries
@@ -151,15 +138,12 @@ async fn a_license_is_installed_allows_its_runs_and_is_deleted() {
     assert_eq!(engine.rig.admin.list("").await.unwrap().len(), 3);
     // A license with more runs keeps the count.
     let larger = engine.install(&engine.claims(3)).await;
-    assert_eq!(
-        (&larger["monthly_runs"], &larger["runs_used"]),
-        (&json!(3), &json!(2))
-    );
+    assert_has!(larger, {"monthly_runs": 3, "runs_used": 2});
     assert_eq!((engine.create().await.0, engine.create().await.0), (202, 402));
-    assert_eq!(engine.delete().await.status, 204);
+    assert_eq!(engine.delete().await.unwrap().status, 204);
     assert_eq!(engine.create().await.0, 202);
     assert_eq!(engine.license().await["licensed"], false);
-    engine.delete().await.failure(404, "not_found").unwrap();
+    engine.delete().must_refuse("not_found").await;
     engine.install(&engine.claims(3)).await;
     assert_eq!(engine.create().await.0, 402, "the count of the month stays");
     let deployment = DeploymentId::new(AT, [1; 10]).to_string();
@@ -174,11 +158,7 @@ async fn a_repeated_request_is_answered_although_the_allowance_is_used() {
     engine.install(&engine.claims(1)).await;
     let create = async || {
         let body = Bytes::from(plain("a").to_string());
-        let client = engine
-            .rig
-            .member
-            .clone()
-            .with_header("idempotency-key", HeaderValue::from_static("once"));
+        let client = engine.rig.member.with_header("idempotency-key", "once");
         client.send(Method::POST, "/v1/runs", body).await.unwrap()
     };
     let first = create().await.expect(202).unwrap().json().unwrap();
@@ -221,7 +201,7 @@ async fn a_month_begins_at_zero_and_an_expired_license_has_a_grace_of_fourteen_d
         .set(Timestamp::from_micros((end + 14 * DAY).as_micros() - 1));
     assert_eq!(engine.create().await.0, 202);
     engine.clock.set(end + 15 * DAY);
-    assert_eq!(engine.delete().await.status, 204);
+    assert_eq!(engine.delete().await.unwrap().status, 204);
     assert_eq!(engine.create().await.0, 202);
 }
 
@@ -241,46 +221,35 @@ async fn a_token_that_breaks_a_rule_is_refused_with_the_rule() {
     };
     let tampered = token.replacen("v4.public.eyJz", "v4.public.eyJ0", 1);
     assert_ne!(tampered, token);
-    for (token, rule) in [
-        (
-            "guess".to_owned(),
-            "token: must be a license token, which begins with v4.public.".to_owned(),
-        ),
-        (
-            sign(&signer('2'), &good),
-            format!(
-                "token: must be signed with a key of license.public_keys, which lacks {:?}",
-                signer('2').public().id()
-            ),
-        ),
-        (tampered, "token: has a wrong signature".to_owned()),
-        (
-            sign(&engine.signer, &other),
-            format!(
-                "token: must be issued for this installation, whose machine ID is {}; it is for {}",
-                engine.machine_id, other.machine_id
-            ),
-        ),
-        (
-            sign(&engine.signer, &expired),
-            format!("token: must not be expired; it expired at {AT}"),
-        ),
+    for (token, rule) in rows![
+        "guess".to_owned(), "token: must be a license token, which begins with v4.public.".to_owned();
+        sign(&signer('2'), &good),
+        format!(
+            "token: must be signed with a key of license.public_keys, which lacks {:?}",
+            signer('2').public().id()
+        );
+        tampered, "token: has a wrong signature".to_owned();
+        sign(&engine.signer, &other),
+        format!(
+            "token: must be issued for this installation, whose machine ID is {}; it is for {}",
+            engine.machine_id, other.machine_id
+        );
+        sign(&engine.signer, &expired), format!("token: must not be expired; it expired at {AT}");
     ] {
-        let refused = engine.put(&token).await.failure(400, "invalid_request").unwrap();
+        let refused = engine.put(&token).must_refuse("invalid_request").await;
         assert_eq!(refused.error, rule);
     }
     for body in ["{}", r#"{"token":1}"#, r#"{"token":"x","force":true}"#] {
-        let answer = engine
+        engine
             .rig
             .admin
             .send(Method::PUT, PATH, Bytes::from(body))
-            .await
-            .unwrap();
-        answer.failure(400, "invalid_request").unwrap();
+            .must_refuse("invalid_request")
+            .await;
     }
     assert_eq!(engine.license().await["licensed"], false);
     assert_eq!(engine.audited().await, []);
-    engine.put(&token).await.expect(200).unwrap();
+    engine.put(&token).must(200).await;
 }
 
 #[tokio::test]

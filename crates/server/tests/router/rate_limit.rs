@@ -1,6 +1,6 @@
 //! Rate limits (`docs/API.md#rate-limits`), in a minute that ends when a test says so.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 use sortie_api::{
@@ -11,15 +11,12 @@ use sortie_base::spawn_short;
 use sortie_engine::{Clock, Engine};
 use sortie_server::Options;
 use sortie_store::Store;
-use sortie_testkit::{Answer, Client, postgres::TestDatabase};
+use sortie_testkit::postgres::TestDatabase;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{
-    refusals::check_headers,
-    rig::{Rig, options, plain},
-};
+use crate::{prelude::*, refusals::check_headers};
 
 /// Beginning of a minute.
 const MINUTE: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
@@ -47,11 +44,11 @@ async fn past_a_limit_429_says_when_to_come_back_and_others_go_on() {
     };
     let (rig, clock) = rig(limits).await;
     for left in [2, 1, 0] {
-        let answer = rig.member.get("/v1/me").await.unwrap().expect(200).unwrap();
+        let answer = rig.member.get("/v1/me").must(200).await;
         assert_eq!(remaining(&answer), left);
     }
     let answer = rig.member.get("/v1/me").await.unwrap();
-    answer.failure(429, "rate_limited").unwrap();
+    answer.refused("rate_limited").unwrap();
     check_headers(&answer, "429");
     assert_eq!(answer.header("retry-after").unwrap(), "20");
     assert_eq!(answer.header("x-ratelimit-reset").unwrap(), "20");
@@ -59,29 +56,28 @@ async fn past_a_limit_429_says_when_to_come_back_and_others_go_on() {
 
     // A guess at a key and a request without one are counted against the address, together.
     let nobody = rig.admin.anonymous();
-    nobody.get("/v1/models").await.unwrap().expect(200).unwrap();
+    nobody.get("/v1/models").must(200).await;
     let guessing = rig.admin.with_key("sts_guess");
-    guessing.get("/v1/me").await.unwrap().expect(401).unwrap();
+    guessing.get("/v1/me").must(401).await;
     for refused in [&nobody, &guessing] {
-        let answer = refused.get("/v1/models").await.unwrap();
-        answer.failure(429, "rate_limited").unwrap();
+        refused.get("/v1/models").must_refuse("rate_limited").await;
     }
 
-    rig.admin.get("/v1/me").await.unwrap().expect(200).unwrap();
+    rig.admin.get("/v1/me").must(200).await;
     for _ in 0..10 {
-        nobody.get("/healthz").await.unwrap().expect(200).unwrap();
-        nobody.get("/readyz").await.unwrap().expect(200).unwrap();
-        nobody.get("/metrics").await.unwrap().expect(200).unwrap();
+        nobody.get("/healthz").must(200).await;
+        nobody.get("/readyz").must(200).await;
+        nobody.get("/metrics").must(200).await;
     }
 
     clock.set(MINUTE + Duration::from_secs(59));
     let answer = rig.member.get("/v1/me").await.unwrap();
-    answer.failure(429, "rate_limited").unwrap();
+    answer.refused("rate_limited").unwrap();
     assert_eq!(answer.header("retry-after").unwrap(), "1");
     clock.set(MINUTE + Duration::from_mins(1));
-    let answer = rig.member.get("/v1/me").await.unwrap().expect(200).unwrap();
+    let answer = rig.member.get("/v1/me").must(200).await;
     assert_eq!(remaining(&answer), 2);
-    nobody.get("/v1/models").await.unwrap().expect(200).unwrap();
+    nobody.get("/v1/models").must(200).await;
 }
 
 /// `docs/API.md#rate-limits`: a stream counts once, not per event.
@@ -159,7 +155,7 @@ async fn is_let_through(client: &Client, path: &str) -> bool {
     if answer.status == 200 {
         return true;
     }
-    answer.failure(429, "rate_limited").unwrap();
+    answer.refused("rate_limited").unwrap();
     assert_eq!(remaining(&answer), 0);
     false
 }

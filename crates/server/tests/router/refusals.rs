@@ -1,13 +1,8 @@
 //! Refused requests, and the headers of every answer.
 
-use serde_json::Value;
 use sortie_api::limits::BODY_BYTES;
-use sortie_testkit::{
-    Answer, Bytes,
-    http::{HeaderValue, Method},
-};
 
-use crate::rig::{Rig, plain};
+use crate::prelude::*;
 
 const RUN: &str = "run_01hf7yat31e4ar9bcdefghjkmn";
 
@@ -104,7 +99,7 @@ async fn a_wrong_method_is_told_the_documented_ones() {
                 continue;
             }
             answer
-                .failure(405, "method_not_allowed")
+                .refused("method_not_allowed")
                 .unwrap_or_else(|error| panic!("{wrong} {path}: {error}"));
             let mut told: Vec<&str> = answer
                 .header("allow")
@@ -137,7 +132,7 @@ async fn an_unknown_route_or_a_malformed_id_is_not_found() {
     ] {
         let answer = rig.member.get(&path).await.unwrap();
         answer
-            .failure(404, "not_found")
+            .refused("not_found")
             .unwrap_or_else(|error| panic!("{path}: {error}"));
     }
 }
@@ -145,28 +140,22 @@ async fn an_unknown_route_or_a_malformed_id_is_not_found() {
 #[tokio::test]
 async fn a_bad_body_creates_nothing_and_names_the_field() {
     let rig = Rig::start().await;
-    for (body, named) in [
-        (r#"{"prompt":"x","bogus":1}"#, "bogus"),
-        (
-            r#"{"prompt":"x","files":[{"path":"a","text":"b"}]}"#,
-            "files[0].text",
-        ),
-        (
-            r#"{"prompt":"x","files":[{"path":"../a","content":"b"}]}"#,
-            "files[0].path",
-        ),
-        (r#"{"prompt":"x","timeout_seconds":0}"#, "timeout_seconds"),
-        (r#"{"prompt":"x","prompt":"y"}"#, "prompt"),
-        (r#"{"prompt":"x\u0000"}"#, "prompt"),
-        (r#"{"prompt":"x","input":{"a":"\u0000"}}"#, "input.a"),
-        ("{", "malformed JSON"),
+    for (body, named) in rows![
+        r#"{"prompt":"x","bogus":1}"#, "bogus";
+        r#"{"prompt":"x","files":[{"path":"a","text":"b"}]}"#, "files[0].text";
+        r#"{"prompt":"x","files":[{"path":"../a","content":"b"}]}"#, "files[0].path";
+        r#"{"prompt":"x","timeout_seconds":0}"#, "timeout_seconds";
+        r#"{"prompt":"x","prompt":"y"}"#, "prompt";
+        r#"{"prompt":"x\u0000"}"#, "prompt";
+        r#"{"prompt":"x","input":{"a":"\u0000"}}"#, "input.a";
+        "{", "malformed JSON";
     ] {
         let answer = rig
             .member
             .send(Method::POST, "/v1/runs", Bytes::from(body))
             .await
             .unwrap();
-        let refusal = answer.failure(400, "invalid_request").unwrap();
+        let refusal = answer.refused("invalid_request").unwrap();
         assert!(refusal.error.starts_with(named), "{body}: {}", refusal.error);
     }
     assert!(rig.member.list("").await.unwrap().is_empty());
@@ -176,33 +165,21 @@ async fn a_bad_body_creates_nothing_and_names_the_field() {
 async fn a_bad_idempotency_key_creates_nothing() {
     let rig = Rig::start().await;
     for key in [String::new(), "k".repeat(201), "a\tb".to_owned()] {
-        let client = rig
-            .member
-            .clone()
-            .with_header("idempotency-key", HeaderValue::from_str(&key).unwrap());
+        let client = rig.member.with_header("idempotency-key", &key);
         let answer = client.post("/v1/runs", &plain("x")).await.unwrap();
-        let refusal = answer.failure(400, "invalid_request").unwrap();
+        let refusal = answer.refused("invalid_request").unwrap();
         assert!(refusal.error.starts_with("Idempotency-Key"), "{}", refusal.error);
     }
     assert!(rig.member.list("").await.unwrap().is_empty());
     let key = HeaderValue::from_str(&"é".repeat(200)).unwrap();
-    let client = rig.member.clone().with_header("idempotency-key", key);
-    client
-        .post("/v1/runs", &plain("x"))
-        .await
-        .unwrap()
-        .expect(202)
-        .unwrap();
+    let client = rig.member.with_header("idempotency-key", key);
+    client.post("/v1/runs", &plain("x")).must(202).await;
 }
 
 #[tokio::test]
 async fn a_valid_request_id_is_kept() {
     let rig = Rig::start().await;
-    let with = |id: &str| {
-        rig.member
-            .clone()
-            .with_header("x-request-id", HeaderValue::from_str(id).unwrap())
-    };
+    let with = |id: &str| rig.member.with_header("x-request-id", id);
     let answer = with("trace-1").get("/v1/me").await.unwrap();
     assert_eq!(answer.header("x-request-id").unwrap(), "trace-1");
     let answer = with("two words").get("/v1/me").await.unwrap();
@@ -213,16 +190,14 @@ async fn a_valid_request_id_is_kept() {
 async fn a_node_that_stops_is_alive_but_not_ready() {
     let rig = Rig::start().await;
     rig.engine.shutdown().await;
-    rig.admin.get("/healthz").await.unwrap().expect(200).unwrap();
+    rig.admin.get("/healthz").must(200).await;
     let answer = rig.admin.get("/readyz").await.unwrap();
-    answer.failure(503, "unavailable").unwrap();
+    answer.refused("unavailable").unwrap();
     check_headers(&answer, "/readyz");
     rig.member
         .post("/v1/runs", &plain("x"))
-        .await
-        .unwrap()
-        .failure(503, "unavailable")
-        .unwrap();
+        .must_refuse("unavailable")
+        .await;
 }
 
 #[tokio::test]

@@ -1,8 +1,7 @@
 //! A server on a free port with two organizations.
 
-use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::Path, sync::Arc};
 
-use serde_json::{Value, json};
 use sortie_api::{
     AuditId, KeyId, LedgerKind, Mode, OrgId, Role, Timestamp,
     secret::{HOSTED_KEY, SELF_HOSTED_KEY, Secret},
@@ -15,10 +14,12 @@ use sortie_store::{
     access::{Actor, Audit, NewKey},
     money::NewLedgerEntry,
 };
-use sortie_testkit::{Client, PATIENCE};
+use sortie_testkit::PATIENCE;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::prelude::*;
 
 /// Master key of the engine.
 pub(crate) const MASTER_KEY: [u8; 32] = [7; 32];
@@ -162,10 +163,9 @@ impl Rig {
     /// A new admin key that works.
     pub(crate) async fn new_key(&self, name: &str) -> FreshKey {
         let body = json!({"name": name, "role": "admin"});
-        let made = self.admin.post("/v1/admin/keys", &body).await.unwrap();
-        let made = made.expect(201).unwrap().json().unwrap();
+        let made = self.admin.post("/v1/admin/keys", &body).must_json(201).await;
         let client = self.admin.with_key(made["key"].as_str().unwrap());
-        client.get("/v1/me").await.unwrap().expect(200).unwrap();
+        client.get("/v1/me").must(200).await;
         FreshKey {
             id: made["id"].as_str().unwrap().to_owned(),
             client,

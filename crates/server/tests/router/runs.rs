@@ -1,39 +1,17 @@
 //! Runs over HTTP: created, listed, followed, cancelled.
 
-use serde_json::{Value, json};
-use sortie_api::{Event, Run, RunPage, RunStatus};
+use sortie_api::{Event, Run, RunPage};
 use sortie_store::runs::RunFilter;
-use sortie_testkit::{
-    Bytes, Client,
-    http::{HeaderValue, Method},
-};
 
-use crate::rig::{Rig, plain, waiting};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn a_key_that_was_used_answers_the_same_run() {
     let rig = Rig::start().await;
-    let keyed = rig
-        .member
-        .clone()
-        .with_header("idempotency-key", HeaderValue::from_static("k"));
-    let first: Run = keyed
-        .post("/v1/runs", &waiting())
-        .await
-        .unwrap()
-        .expect(202)
-        .unwrap()
-        .read()
-        .unwrap();
+    let keyed = rig.member.with_header("idempotency-key", "k");
+    let first: Run = keyed.post("/v1/runs", &waiting()).must_read(202).await;
     assert_eq!(first.status, RunStatus::Queued);
-    let again: Run = keyed
-        .post("/v1/runs", &plain("other"))
-        .await
-        .unwrap()
-        .expect(200)
-        .unwrap()
-        .read()
-        .unwrap();
+    let again: Run = keyed.post("/v1/runs", &plain("other")).must_read(200).await;
     assert_eq!(again.id, first.id);
     assert_eq!(rig.member.list("").await.unwrap().len(), 1);
 }
@@ -126,15 +104,10 @@ async fn an_invalid_list_parameter_is_refused_by_name() {
         (format!("cursor={}&status=queued", page.next_cursor), "cursor"),
     ] {
         let answer = rig.member.get(&format!("/v1/runs?{query}")).await.unwrap();
-        let refusal = answer.failure(400, "invalid_request").unwrap();
+        let refusal = answer.refused("invalid_request").unwrap();
         assert!(refusal.error.starts_with(name), "{query}: {}", refusal.error);
     }
-    rig.member
-        .get("/v1/runs?unknown=1")
-        .await
-        .unwrap()
-        .expect(200)
-        .unwrap();
+    rig.member.get("/v1/runs?unknown=1").must(200).await;
 }
 
 #[tokio::test]
@@ -175,9 +148,7 @@ async fn a_stream_opens_with_its_comment_and_resumes_where_it_broke_off() {
 }
 
 fn as_json(client: &Client) -> Client {
-    client
-        .clone()
-        .with_header("accept", HeaderValue::from_static("application/json"))
+    client.with_header("accept", "application/json")
 }
 
 #[tokio::test]
@@ -185,14 +156,7 @@ async fn events_are_json_for_who_asks_for_it() {
     let rig = Rig::start().await;
     let (events, run) = rig.member.complete(&plain("hello")).await.unwrap();
     let path = format!("/v1/runs/{}/events", run.id);
-    let all: Vec<Event> = as_json(&rig.member)
-        .get(&path)
-        .await
-        .unwrap()
-        .expect(200)
-        .unwrap()
-        .read()
-        .unwrap();
+    let all: Vec<Event> = as_json(&rig.member).get(&path).must_read(200).await;
     assert_eq!(all.len(), events.len());
     let rest: Vec<Event> = as_json(&rig.member)
         .get(&format!("{path}?after=2"))
@@ -206,10 +170,7 @@ async fn events_are_json_for_who_asks_for_it() {
             .eq(3..=i64::try_from(events.len()).unwrap())
     );
     for accept in ["*/*", "text/event-stream", "text/event-stream, application/json"] {
-        let client = rig
-            .member
-            .clone()
-            .with_header("accept", HeaderValue::from_static(accept));
+        let client = rig.member.with_header("accept", accept);
         let answer = client.get(&path).await.unwrap();
         assert_eq!(
             answer.header("content-type").unwrap(),
@@ -229,7 +190,7 @@ async fn large_texts_come_whole_in_lists_definitions_and_events() {
     assert!(output.len() > 100_000 && output.contains('😀'));
     let small = rig.member.complete(&plain("small")).await.unwrap().1;
     let whole = async |client: &Client, path: &str| {
-        let answer = client.get(path).await.unwrap().expect(200).unwrap();
+        let answer = client.get(path).must(200).await;
         assert!(answer.header("content-length").is_err(), "{path} comes in pieces");
         answer
     };
@@ -251,16 +212,14 @@ async fn large_texts_come_whole_in_lists_definitions_and_events() {
     assert_eq!(texts(&read), texts(&events));
     let path = "/v1/workflows/w";
     let workflow = Bytes::from(r#"{"prompt":"x","shell":false}"#);
-    let saved = rig.member.send(Method::PUT, path, workflow).await.unwrap();
-    saved.expect(201).unwrap();
+    rig.member.send(Method::PUT, path, workflow).must(201).await;
     let schedule = json!({"workflow": "w", "cron": "@yearly", "input": {"text": prompt}});
-    let schedule = rig.member.post("/v1/schedules", &schedule).await.unwrap();
-    let schedule = schedule.expect(201).unwrap().json().unwrap();
+    let schedule = rig.member.post("/v1/schedules", &schedule).must_json(201).await;
     let page = whole(&rig.member, "/v1/schedules").await.json().unwrap();
     assert_eq!(page, json!({"items": [schedule], "next_cursor": ""}));
     // Of another organization, there is nothing.
     let foreign = format!("/v1/runs/{}/definition", run.id);
-    rig.stranger.get(&foreign).await.unwrap().expect(404).unwrap();
+    rig.stranger.get(&foreign).must(404).await;
 }
 
 #[tokio::test]
@@ -269,16 +228,8 @@ async fn a_bad_place_to_resume_at_is_refused() {
     let run = rig.member.create(&plain("x")).await.unwrap().id;
     let path = format!("/v1/runs/{run}/events");
     for value in ["-1", "", "1.5", "+1", "9223372036854775808", "x"] {
-        let client = rig
-            .member
-            .clone()
-            .with_header("last-event-id", HeaderValue::from_static(value));
-        let refusal = client
-            .get(&path)
-            .await
-            .unwrap()
-            .failure(400, "invalid_request")
-            .unwrap();
+        let client = rig.member.with_header("last-event-id", value);
+        let refusal = client.get(&path).must_refuse("invalid_request").await;
         assert!(
             refusal.error.starts_with("Last-Event-ID"),
             "{value}: {}",
@@ -291,7 +242,7 @@ async fn a_bad_place_to_resume_at_is_refused() {
         .unwrap();
     assert!(
         refusal
-            .failure(400, "invalid_request")
+            .refused("invalid_request")
             .unwrap()
             .error
             .starts_with("after")
@@ -331,7 +282,7 @@ async fn a_cancel_of_a_finished_run_answers_a_large_output_as_a_get_does() {
     let id = done.id.to_string();
     let got = rig.member.get(&format!("/v1/runs/{id}")).await.unwrap();
     let cancel = format!("/v1/runs/{id}/cancel");
-    let cancelled = rig.member.send(Method::POST, &cancel, Bytes::new());
+    let cancelled = rig.member.post_empty(&cancel);
     let cancelled = cancelled.await.unwrap().expect(200).unwrap();
     assert!(
         !cancelled.headers.contains_key("content-length"),
@@ -347,15 +298,7 @@ async fn a_definition_can_be_sent_again() {
     let request = json!({"prompt": "hello", "shell": false, "input": {"n": 12_345}, "timeout_seconds": 7});
     let (_, run) = rig.member.complete(&request).await.unwrap();
     let path = format!("/v1/runs/{}/definition", run.id);
-    let definition: Value = rig
-        .member
-        .get(&path)
-        .await
-        .unwrap()
-        .expect(200)
-        .unwrap()
-        .json()
-        .unwrap();
+    let definition: Value = rig.member.get(&path).must_json(200).await;
     assert_eq!(definition["requires_credentials"], json!([]));
     for field in ["prompt", "shell", "input", "timeout_seconds"] {
         assert_eq!(definition["request"][field], request[field], "{field}");
@@ -372,8 +315,7 @@ async fn a_head_does_not_use_up_an_output_that_is_handed_out_once() {
     let (_, done) = rig.member.complete(&request).await.unwrap();
     let id = done.id.to_string();
     for path in [format!("/v1/runs/{id}"), format!("/v1/runs/{id}?wait=1")] {
-        let head = rig.member.send(Method::HEAD, &path, Bytes::new()).await.unwrap();
-        head.expect(200).unwrap();
+        rig.member.send(Method::HEAD, &path, Bytes::new()).must(200).await;
     }
     let run = rig.member.run(&id).await.unwrap();
     assert_eq!(run.output.as_deref(), Some("only once"));

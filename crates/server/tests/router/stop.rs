@@ -8,7 +8,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::rig::{Rig, waiting};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn open_streams_and_idle_connections_do_not_hold_the_stop_up() {

@@ -1,19 +1,17 @@
 //! Event streams that are open while their API key ends (`docs/API.md#event-streams`).
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use serde_json::json;
 use sortie_api::Mode;
 use sortie_base::Clock;
 use sortie_server::Options;
 use sortie_testkit::{
-    Bytes, Client, PATIENCE,
+    PATIENCE,
     client::{EventStream, Next},
-    http::Method,
     sse::Item,
 };
 
-use crate::rig::{Rig, options, waiting};
+use crate::prelude::*;
 
 /// A stream that has begun.
 async fn open(client: &Client, run: &str) -> EventStream {
@@ -76,8 +74,7 @@ async fn a_stream_ends_with_its_key_and_no_other_stream_does() {
     ];
     let begun = Instant::now();
     let path = format!("/v1/admin/keys/{}", deleted.id);
-    let done = rig.admin.send(Method::DELETE, &path, Bytes::new()).await.unwrap();
-    done.expect(204).unwrap();
+    rig.admin.delete(&path).must(204).await;
     let path = format!("/v1/admin/keys/{}/rotate", rotated.id);
     let done = rig.admin.post(&path, &json!({"grace_seconds": 0})).await.unwrap();
     let key = done.expect(200).unwrap().json().unwrap()["key"]

@@ -1,22 +1,14 @@
 //! Refusals that leave a body unread: the connection stays, or the answer says that it is closed.
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
 use sortie_api::{Run, limits::BODY_BYTES};
 use sortie_server::Options;
-use sortie_testkit::{
-    Bytes, PATIENCE,
-    http::{HeaderValue, Method},
-    processes::in_use,
-    until_within,
-};
+use sortie_testkit::{PATIENCE, processes::in_use, until_within};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpSocket, TcpStream},
 };
 
-use crate::rig::{Rig, options, plain};
+use crate::prelude::*;
 
 /// Time for a connection to be closed. A client that does not read is closed after 30 seconds, and an idle one after a
 /// minute.
@@ -26,14 +18,11 @@ const CLOSES: Duration = Duration::from_secs(20);
 fn refused(key: &str) -> [(String, u16); 4] {
     let json = "content-type: application/json\r\n";
     let key = format!("authorization: Bearer {key}\r\n");
-    [
-        (
-            format!("POST /v1/runs HTTP/1.1\r\n{key}content-type: text/plain\r\n"),
-            400,
-        ),
-        (format!("POST /v1/runs HTTP/1.1\r\n{json}"), 401),
-        (format!("POST /v1/nothing HTTP/1.1\r\n{key}{json}"), 404),
-        (format!("DELETE /v1/runs HTTP/1.1\r\n{key}{json}"), 405),
+    rows![
+        format!("POST /v1/runs HTTP/1.1\r\n{key}content-type: text/plain\r\n"), 400;
+        format!("POST /v1/runs HTTP/1.1\r\n{json}"), 401;
+        format!("POST /v1/nothing HTTP/1.1\r\n{key}{json}"), 404;
+        format!("DELETE /v1/runs HTTP/1.1\r\n{key}{json}"), 405;
     ]
 }
 
@@ -238,19 +227,9 @@ async fn a_stream_of_large_events_has_what_their_array_has() {
 }
 
 async fn array_of_events(rig: &Rig, run: &Run) -> Value {
-    let array = rig
-        .member
-        .clone()
-        .with_header("accept", HeaderValue::from_static("application/json"));
+    let array = rig.member.with_header("accept", "application/json");
     let path = format!("/v1/runs/{}/events", run.id);
-    array
-        .get(&path)
-        .await
-        .unwrap()
-        .expect(200)
-        .unwrap()
-        .json()
-        .unwrap()
+    array.get(&path).must_json(200).await
 }
 
 /// `docs/API.md#large-answers`: events that are in memory alone are sent as those of the store are.
@@ -329,22 +308,16 @@ async fn a_malformed_request_is_refused_with_a_body_and_an_id() {
     let rig = Rig::start().await;
     let fields = "x: y\r\n".repeat(120);
     let long = "y".repeat(200_000);
-    for (request, status) in [
-        ("NONSENSE\r\n\r\n".to_owned(), 400),
-        ("GET / HTTP/9.9\r\nhost: x\r\n\r\n".to_owned(), 400),
-        ("GET / HTTP/1.1\r\nho st: x\r\n\r\n".to_owned(), 400),
-        (
-            "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n".to_owned(),
-            400,
-        ),
-        (format!("GET / HTTP/1.1\r\nhost: x\r\n{fields}\r\n"), 431),
-        (format!("GET / HTTP/1.1\r\nhost: x\r\nx: {long}\r\n\r\n"), 431),
-        (format!("GET /{long} HTTP/1.1\r\nhost: x\r\n\r\n"), 431),
+    for (request, status) in rows![
+        "NONSENSE\r\n\r\n".to_owned(), 400;
+        "GET / HTTP/9.9\r\nhost: x\r\n\r\n".to_owned(), 400;
+        "GET / HTTP/1.1\r\nho st: x\r\n\r\n".to_owned(), 400;
+        "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n".to_owned(), 400;
+        format!("GET / HTTP/1.1\r\nhost: x\r\n{fields}\r\n"), 431;
+        format!("GET / HTTP/1.1\r\nhost: x\r\nx: {long}\r\n\r\n"), 431;
+        format!("GET /{long} HTTP/1.1\r\nhost: x\r\n\r\n"), 431;
         // An address may have 65,534 bytes.
-        (
-            format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "y".repeat(65_534)),
-            414,
-        ),
+        format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "y".repeat(65_534)), 414;
     ] {
         let mut stream = TcpStream::connect(rig.address).await.unwrap();
         // Behind an answer as well.

@@ -1,27 +1,21 @@
 //! Workflows over HTTP: saved, replaced, shown, listed, deleted, and run.
 
-use serde_json::{Value, json};
-use sortie_testkit::{Answer, Bytes, Client, http::Method};
 use tokio::io::AsyncReadExt as _;
 
-use crate::{rig::Rig, unread};
+use crate::{prelude::*, unread};
 
-async fn put(client: &Client, name: &str, body: &Value) -> Answer {
+fn put(client: &Client, name: &str, body: &Value) -> Pending {
     let path = format!("/v1/workflows/{name}");
-    client
-        .send(Method::PUT, &path, Bytes::from(body.to_string()))
-        .await
-        .unwrap()
+    client.put(&path, &body)
 }
 
 async fn get(client: &Client, path: &str) -> Value {
-    let answer = client.get(path).await.unwrap().expect(200).unwrap();
-    answer.json().unwrap()
+    client.get(path).must_json(200).await
 }
 
 /// The sentence of a refusal.
 fn refusal(answer: &Answer) -> String {
-    answer.failure(400, "invalid_request").unwrap();
+    answer.refused("invalid_request").unwrap();
     answer.json().unwrap()["error"].as_str().unwrap().to_owned()
 }
 
@@ -33,7 +27,7 @@ async fn a_record_of_any_size_is_the_definition_as_saved() {
         // Of one, two and three bytes, and with escapes.
         let content = "xäﬀ\"\n".repeat(size / 8);
         let definition = json!({"prompt": "x", "files": [{"path": "a", "content": content}], "tags": ["b"]});
-        let answer = put(&rig.member, "large", &definition).await;
+        let answer = put(&rig.member, "large", &definition).await.unwrap();
         let status = if revision == 1 { 201 } else { 200 };
         let record = answer.expect(status).unwrap().json().unwrap();
         let mut expected = definition;
@@ -55,12 +49,7 @@ async fn a_record_is_the_definition_as_saved_with_its_revision_and_times() {
     let rig = Rig::start().await;
     let definition = json!({"prompt": "x", "input": {"n": 1}, "tags": ["a"], "shell": false, "web": {"search": false},
         "files": [{"path": "a", "file": "report.csv"}], "connections": {"crm": {"ref": "not-there-yet"}}});
-    let made = put(&rig.member, "daily", &definition)
-        .await
-        .expect(201)
-        .unwrap()
-        .json()
-        .unwrap();
+    let made = put(&rig.member, "daily", &definition).must_json(201).await;
     let mut expected = definition.clone();
     for field in ["created_at", "updated_at"] {
         expected[field] = made["created_at"].clone();
@@ -70,24 +59,11 @@ async fn a_record_is_the_definition_as_saved_with_its_revision_and_times() {
     assert_eq!(made, expected);
     assert_eq!(get(&rig.admin, "/v1/workflows/daily").await, made);
 
-    let same = put(&rig.member, "daily", &definition)
-        .await
-        .expect(200)
-        .unwrap()
-        .json()
-        .unwrap();
+    let same = put(&rig.member, "daily", &definition).must_json(200).await;
     assert_eq!(same, made, "the same definition again is no change");
     let other = json!({"prompt": "y"});
-    let replaced = put(&rig.member, "daily", &other)
-        .await
-        .expect(200)
-        .unwrap()
-        .json()
-        .unwrap();
-    assert_eq!(
-        (&replaced["revision"], &replaced["prompt"]),
-        (&json!(2), &json!("y"))
-    );
+    let replaced = put(&rig.member, "daily", &other).must_json(200).await;
+    assert_has!(replaced, {"revision": 2, "prompt": "y"});
     assert_eq!(replaced["created_at"], made["created_at"]);
     assert!(replaced.get("tags").is_none(), "it is replaced whole");
 }
@@ -98,11 +74,8 @@ async fn a_list_has_names_alone_unless_it_is_asked_for_more() {
     assert_eq!(get(&rig.member, "/v1/workflows").await, json!([]));
     let schema = json!({"type": "object"});
     let b = json!({"prompt": "x", "description": "d", "input_schema": schema, "output_schema": schema, "tags": ["t"]});
-    put(&rig.member, "b", &b).await.expect(201).unwrap();
-    put(&rig.member, "a", &json!({"prompt": "x"}))
-        .await
-        .expect(201)
-        .unwrap();
+    put(&rig.member, "b", &b).must(201).await;
+    put(&rig.member, "a", &json!({"prompt": "x"})).must(201).await;
     let names = json!([{"name": "a"}, {"name": "b"}]);
     for path in ["/v1/workflows", "/v1/workflows?detail=false"] {
         assert_eq!(get(&rig.member, path).await, names);
@@ -120,7 +93,7 @@ async fn a_list_of_several_stretches_shows_each_workflow_once_and_in_order() {
     let name = |at: usize| format!("w{at:02}");
     for at in 0..45 {
         let workflow = json!({"prompt": "x", "description": at.to_string()});
-        put(&rig.member, &name(at), &workflow).await.expect(201).unwrap();
+        put(&rig.member, &name(at), &workflow).must(201).await;
         if [1, 20, 21, 40, 45].contains(&(at + 1)) {
             let all: Vec<_> = (0..=at)
                 .map(|at| json!({"name": name(at), "description": at.to_string()}))
@@ -134,31 +107,21 @@ async fn a_list_of_several_stretches_shows_each_workflow_once_and_in_order() {
 async fn a_deleted_workflow_is_gone_and_its_runs_are_not() {
     let rig = Rig::start().await;
     put(&rig.member, "daily", &json!({"prompt": "x", "shell": false}))
-        .await
-        .expect(201)
-        .unwrap();
+        .must(201)
+        .await;
     let run = rig.member.create(&json!({"workflow": "daily"})).await.unwrap();
     assert_eq!(run.workflow.as_deref(), Some("daily"));
-    let delete = async || {
-        rig.member
-            .send(Method::DELETE, "/v1/workflows/daily", Bytes::new())
-            .await
-            .unwrap()
-    };
+    let delete = async || rig.member.delete("/v1/workflows/daily").await.unwrap();
     delete().await.expect(204).unwrap();
-    delete().await.failure(404, "not_found").unwrap();
+    delete().await.refused("not_found").unwrap();
     rig.member
         .get("/v1/workflows/daily")
-        .await
-        .unwrap()
-        .failure(404, "not_found")
-        .unwrap();
+        .must_refuse("not_found")
+        .await;
     rig.member
         .get("/v1/workflows/%2e%2e")
-        .await
-        .unwrap()
-        .failure(404, "not_found")
-        .unwrap();
+        .must_refuse("not_found")
+        .await;
     let kept = rig.member.run(&run.id.to_string()).await.unwrap();
     assert_eq!(kept.workflow.as_deref(), Some("daily"));
 }
@@ -172,19 +135,10 @@ fn with(field: &str, value: Value) -> Value {
 
 /// Definitions whose wishes for the model cannot be met, and how their refusals begin.
 fn refused_of_models() -> [(Value, &'static str); 3] {
-    [
-        (
-            with("fallback_model", json!("nobody")),
-            "fallback_model: no model \"nobody\"",
-        ),
-        (
-            with("fallback_model", json!("runbook")),
-            "fallback_model: must be another model than model",
-        ),
-        (
-            with("effort", json!("extreme")),
-            "effort: must be one of `minimal`",
-        ),
+    rows![
+        with("fallback_model", json!("nobody")), "fallback_model: no model \"nobody\"";
+        with("fallback_model", json!("runbook")), "fallback_model: must be another model than model";
+        with("effort", json!("extreme")), "effort: must be one of `minimal`";
     ]
 }
 
@@ -272,7 +226,7 @@ fn refused() -> Vec<(Value, &'static str)> {
 async fn what_breaks_a_rule_by_itself_is_refused_when_it_is_saved() {
     let rig = Rig::start().await;
     for (body, told) in refused().into_iter().chain(refused_of_models()) {
-        let answer = put(&rig.member, "daily", &body).await;
+        let answer = put(&rig.member, "daily", &body).await.unwrap();
         let sentence = refusal(&answer);
         assert!(
             sentence.starts_with(told) || told == "promt" && sentence.contains("`promt`"),
@@ -282,9 +236,9 @@ async fn what_breaks_a_rule_by_itself_is_refused_when_it_is_saved() {
     }
     let open = json!({"prompt": "x", "input_schema": {"required": ["day"]},
         "connections": {"api": {"type": "http", "url": "https://a.example/v1", "allowed_methods": ["GET"]}}});
-    put(&rig.member, "daily", &open).await.expect(201).unwrap();
+    put(&rig.member, "daily", &open).must(201).await;
     for name in ["Daily", "-a", "a%20b", "a%2Fb"] {
-        let sentence = refusal(&put(&rig.member, name, &json!({"prompt": "x"})).await);
+        let sentence = refusal(&put(&rig.member, name, &json!({"prompt": "x"})).await.unwrap());
         assert!(sentence.starts_with("name: a name is"), "{sentence}");
     }
 }
@@ -295,7 +249,7 @@ async fn a_run_uses_what_is_saved_where_it_sends_nothing() {
     let saved = json!({"prompt": "```answer\nsaved\n```", "shell": false, "timeout_seconds": 7, "tags": ["nightly", "eu"],
         "input": {"day": "monday", "deep": {"a": 1}}, "input_schema": {"required": ["day"]}, "max_cost_micros": 5,
         "description": "d", "files": [{"path": "a", "content": "1"}, {"path": "b", "content": "2"}]});
-    put(&rig.member, "daily", &saved).await.expect(201).unwrap();
+    put(&rig.member, "daily", &saved).must(201).await;
     let definition = async |request: Value| {
         let run = rig.member.create(&request).await.unwrap();
         let path = format!("/v1/runs/{}/definition", run.id);
@@ -330,34 +284,17 @@ async fn the_effective_definition_is_what_is_checked() {
     let rig = Rig::start().await;
     let saved = json!({"prompt": "x", "shell": false, "input_schema": {"required": ["day"], "properties": {"day": {"type": "string"}}},
         "connections": {"crm": {"ref": "crm"}}});
-    put(&rig.member, "daily", &saved).await.expect(201).unwrap();
-    for (request, told) in [
-        (json!({"workflow": "nobody"}), "workflow: no workflow \"nobody\""),
-        (json!({"workflow": "No Name"}), "workflow: a name is"),
-        (
-            json!({"workflow": "daily", "input": {"day": "x"}}),
-            "connections.crm.ref: no connection \"crm\"",
-        ),
-        (
-            json!({"workflow": "daily", "connections": {}}),
-            "input: required by input_schema",
-        ),
-        (
-            json!({"workflow": "daily", "connections": {}, "input": {}}),
-            "input.day: required",
-        ),
-        (
-            json!({"workflow": "daily", "connections": {}, "input": {"day": 1}}),
-            "input.day: not of type \"string\"",
-        ),
-        (
-            json!({"workflow": "daily", "connections": {}, "input": {}, "input_schema": {"required": ["night"]}}),
-            "input.night: required",
-        ),
-        (
-            json!({"workflow": "daily", "connections": {}, "input": {"day": "x"}, "prompt": ""}),
-            "prompt: must not be empty",
-        ),
+    put(&rig.member, "daily", &saved).must(201).await;
+    for (request, told) in rows![
+        json!({"workflow": "nobody"}), "workflow: no workflow \"nobody\"";
+        json!({"workflow": "No Name"}), "workflow: a name is";
+        json!({"workflow": "daily", "input": {"day": "x"}}), "connections.crm.ref: no connection \"crm\"";
+        json!({"workflow": "daily", "connections": {}}), "input: required by input_schema";
+        json!({"workflow": "daily", "connections": {}, "input": {}}), "input.day: required";
+        json!({"workflow": "daily", "connections": {}, "input": {"day": 1}}), "input.day: not of type \"string\"";
+        json!({"workflow": "daily", "connections": {}, "input": {}, "input_schema": {"required": ["night"]}}),
+        "input.night: required";
+        json!({"workflow": "daily", "connections": {}, "input": {"day": "x"}, "prompt": ""}), "prompt: must not be empty";
     ] {
         let answer = rig.member.post("/v1/runs", &request).await.unwrap();
         let sentence = refusal(&answer);
@@ -385,15 +322,10 @@ async fn a_large_workflow_that_is_replaced_while_it_is_read_is_sent_as_it_was() 
     let definition =
         |letter: &str| json!({"prompt": "x", "files": [{"path": "a", "content": letter.repeat(8 << 20)}]});
     let (old, new) = (definition("a"), definition("b"));
-    let saved = put(&rig.member, "large", &old)
-        .await
-        .expect(201)
-        .unwrap()
-        .json()
-        .unwrap();
+    let saved = put(&rig.member, "large", &old).must_json(201).await;
     let mut reader = unread::asked_with(&rig, "/v1/workflows/large", "HTTP/1.0").await;
     reader.readable().await.unwrap();
-    put(&rig.member, "large", &new).await.expect(200).unwrap();
+    put(&rig.member, "large", &new).must(200).await;
     let replaced = get(&rig.member, "/v1/workflows/large").await;
     assert!(replaced["files"] == new["files"] && replaced["revision"] == 2);
 

@@ -3,6 +3,7 @@ mod providers;
 use proptest::prelude::*;
 use sortie_api::Mode;
 use sortie_sandbox::Limits;
+use sortie_testkit::rows;
 
 use self::providers::providers;
 use super::*;
@@ -77,22 +78,10 @@ fn a_variable_may_name_a_file_that_holds_the_value() {
         "{shown}"
     );
 
-    for (variables, told) in [
-        (
-            [
-                ("SORTIE_DATABASE_URL_FILE", path),
-                ("SORTIE_DATABASE_URL", "sqlite:x"),
-            ],
-            "not both",
-        ),
-        (
-            [("SORTIE_DATABASE_URL_FILE", "/nowhere/url"), ("HOME", "/")],
-            "/nowhere/url cannot be read",
-        ),
-        (
-            [("SORTIE_MASTER_KEY_FILES", path), ("HOME", "/")],
-            "did you mean SORTIE_MASTER_KEY_FILE?",
-        ),
+    for (variables, told) in rows![
+        [("SORTIE_DATABASE_URL_FILE", path), ("SORTIE_DATABASE_URL", "sqlite:x")], "not both";
+        [("SORTIE_DATABASE_URL_FILE", "/nowhere/url"), ("HOME", "/")], "/nowhere/url cannot be read";
+        [("SORTIE_MASTER_KEY_FILES", path), ("HOME", "/")], "did you mean SORTIE_MASTER_KEY_FILE?";
     ] {
         let error = of(&variables).unwrap_err().to_string();
         assert!(error.contains(told), "{error}");
@@ -325,117 +314,60 @@ fn are_refused(cases: &[(&str, &str)]) {
 
 #[test]
 fn every_rule_is_one_sentence_with_the_key_and_its_source() {
-    are_refused(&[
-        (
-            "listen = \"8080\"",
-            "listen (sortie.toml): must be an IP address and a port, such as 127.0.0.1:8080",
-        ),
-        (
-            "metrics_listen = \"9090\"",
-            "metrics_listen (sortie.toml): must be an IP address and a port, such as 127.0.0.1:8080",
-        ),
-        (
-            "listen = 8080",
-            "listen (sortie.toml): must be an IP address and a port, such as 127.0.0.1:8080",
-        ),
-        (
-            "mode = \"hosted\"",
-            "org_listen: must be set with mode = \"hosted\"",
-        ),
-        (
-            "mode = \"cloud\"",
-            "mode (sortie.toml): must be `hosted` or `self-hosted`, not `cloud`",
-        ),
-        (
-            "database_url = \"mysql://x\"",
-            "database_url (sortie.toml): must be `sqlite:PATH` or `postgres://USER:PASSWORD@HOST/DATABASE`",
-        ),
-        (
-            "concurrency = 0",
-            "concurrency (sortie.toml): must be a whole number from 1 to 4294967295",
-        ),
-        (
-            "default_max_cost_micros = 100000001",
-            "default_max_cost_micros (sortie.toml): must be a whole number from 1 to 100000000",
-        ),
-        (
-            "compute_micros_per_second = -1",
-            "compute_micros_per_second (sortie.toml): must be a whole number, at least 0",
-        ),
-        (
-            "trusted_proxies = [\"proxy\"]",
-            "trusted_proxies (sortie.toml): must be a list of IP addresses and networks, such as 10.0.0.7 and 10.244.0.0/16",
-        ),
-        (
-            "trusted_proxies = [\"::ffff:10.0.0.0/104\"]",
-            "trusted_proxies (sortie.toml): must be a list of IP addresses and networks, such as 10.0.0.7 and 10.244.0.0/16",
-        ),
-        (
-            "node_name = \"a b\"",
-            "node_name (sortie.toml): must be 1 to 100 letters, digits, dots, dashes or underscores",
-        ),
-        (
-            "[log]\nformat = \"xml\"",
-            "log.format (sortie.toml): must be `text` or `json`, not `xml`",
-        ),
+    are_refused(&rows![
+        "listen = \"8080\"", "listen (sortie.toml): must be an IP address and a port, such as 127.0.0.1:8080";
+        "metrics_listen = \"9090\"",
+        "metrics_listen (sortie.toml): must be an IP address and a port, such as 127.0.0.1:8080";
+        "listen = 8080", "listen (sortie.toml): must be an IP address and a port, such as 127.0.0.1:8080";
+        "mode = \"hosted\"", "org_listen: must be set with mode = \"hosted\"";
+        "mode = \"cloud\"", "mode (sortie.toml): must be `hosted` or `self-hosted`, not `cloud`";
+        "database_url = \"mysql://x\"",
+        "database_url (sortie.toml): must be `sqlite:PATH` or `postgres://USER:PASSWORD@HOST/DATABASE`";
+        "concurrency = 0", "concurrency (sortie.toml): must be a whole number from 1 to 4294967295";
+        "default_max_cost_micros = 100000001",
+        "default_max_cost_micros (sortie.toml): must be a whole number from 1 to 100000000";
+        "compute_micros_per_second = -1", "compute_micros_per_second (sortie.toml): must be a whole number, at least 0";
+        "trusted_proxies = [\"proxy\"]",
+        "trusted_proxies (sortie.toml): must be a list of IP addresses and networks, such as 10.0.0.7 and 10.244.0.0/16";
+        "trusted_proxies = [\"::ffff:10.0.0.0/104\"]",
+        "trusted_proxies (sortie.toml): must be a list of IP addresses and networks, such as 10.0.0.7 and 10.244.0.0/16";
+        "node_name = \"a b\"", "node_name (sortie.toml): must be 1 to 100 letters, digits, dots, dashes or underscores";
+        "[log]\nformat = \"xml\"", "log.format (sortie.toml): must be `text` or `json`, not `xml`";
     ]);
 }
 
 #[test]
 fn every_rule_of_the_sandbox_is_one_sentence_with_the_key_and_its_source() {
-    are_refused(&[
-        (
-            "[sandbox]\nminimum = \"none\"",
-            "sandbox.minimum (sortie.toml): `none` lets runs do whatever this user can; accept that by \
-             sandbox.i_understand_commands_run_unsandboxed = true or the flag \
-             --i-understand-commands-run-unsandboxed",
-        ),
-        (
-            "[sandbox]\ni_understand_commands_run_unsandboxed = true",
-            "sandbox.i_understand_commands_run_unsandboxed (sortie.toml): is true, but sandbox.minimum is \
-             `namespaces`; set sandbox.minimum = \"none\", or take the confirmation back",
-        ),
-        (
-            "[sandbox]\nreadable_paths = \"/opt\"",
-            "sandbox.readable_paths (sortie.toml): must be an array, not a string",
-        ),
-        (
-            "[sandbox]\nreadable_paths = [\"/usr/share\", \"/etc\"]",
-            "sandbox.readable_paths (sortie.toml): cannot show /etc to commands: /etc/shadow lies in it, and \
-             credentials of the host lie there; name a file or folder that holds no secrets",
-        ),
-        (
-            "[sandbox.limits]\nfile_bytes = 2000000000",
-            "sandbox.limits.file_bytes (sortie.toml): is larger than sandbox.limits.disk_bytes, so that no file \
-             could ever reach it; lower it",
-        ),
+    are_refused(&rows![
+        "[sandbox]\nminimum = \"none\"",
+        "sandbox.minimum (sortie.toml): `none` lets runs do whatever this user can; accept that by \
+         sandbox.i_understand_commands_run_unsandboxed = true or the flag \
+         --i-understand-commands-run-unsandboxed";
+        "[sandbox]\ni_understand_commands_run_unsandboxed = true",
+        "sandbox.i_understand_commands_run_unsandboxed (sortie.toml): is true, but sandbox.minimum is \
+         `namespaces`; set sandbox.minimum = \"none\", or take the confirmation back";
+        "[sandbox]\nreadable_paths = \"/opt\"", "sandbox.readable_paths (sortie.toml): must be an array, not a string";
+        "[sandbox]\nreadable_paths = [\"/usr/share\", \"/etc\"]",
+        "sandbox.readable_paths (sortie.toml): cannot show /etc to commands: /etc/shadow lies in it, and \
+         credentials of the host lie there; name a file or folder that holds no secrets";
+        "[sandbox.limits]\nfile_bytes = 2000000000",
+        "sandbox.limits.file_bytes (sortie.toml): is larger than sandbox.limits.disk_bytes, so that no file \
+         could ever reach it; lower it";
     ]);
 }
 
 #[test]
 fn a_version_ends_half_a_year_after_it_is_deprecated() {
-    for (file, sentence) in [
-        (
-            "[api.v1]\ndeprecated = \"soon\"\nsunset = \"2027-09-15\"",
-            "api.v1.deprecated (sortie.toml): must be a date such as 2027-03-01",
-        ),
-        (
-            "[api.v1]\ndeprecated = \"2027-03-01\"",
-            "api.v1.sunset: must be set beside api.v1.deprecated",
-        ),
-        (
-            "[api.v1]\nsuccessor = \"https://example.com\"",
-            "api.v1.deprecated: must be set beside the other keys of api.v1",
-        ),
-        (
-            "[api.v1]\ndeprecated = \"2027-03-01\"\nsunset = \"2027-08-31\"",
-            "api.v1.sunset (sortie.toml): must be 2027-09-01 or later: a version works for six months after it is \
-             deprecated",
-        ),
-        (
-            "[api.v1]\ndeprecated = \"2027-03-01\"\nsunset = \"2027-09-01\"\nsuccessor = \"v2\"",
-            "api.v1.successor (sortie.toml): must be an http or https URL",
-        ),
+    for (file, sentence) in rows![
+        "[api.v1]\ndeprecated = \"soon\"\nsunset = \"2027-09-15\"",
+        "api.v1.deprecated (sortie.toml): must be a date such as 2027-03-01";
+        "[api.v1]\ndeprecated = \"2027-03-01\"", "api.v1.sunset: must be set beside api.v1.deprecated";
+        "[api.v1]\nsuccessor = \"https://example.com\"", "api.v1.deprecated: must be set beside the other keys of api.v1";
+        "[api.v1]\ndeprecated = \"2027-03-01\"\nsunset = \"2027-08-31\"",
+        "api.v1.sunset (sortie.toml): must be 2027-09-01 or later: a version works for six months after it is \
+         deprecated";
+        "[api.v1]\ndeprecated = \"2027-03-01\"\nsunset = \"2027-09-01\"\nsuccessor = \"v2\"",
+        "api.v1.successor (sortie.toml): must be an http or https URL";
     ] {
         assert_eq!(refusal(file), sentence);
     }

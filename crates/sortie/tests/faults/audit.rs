@@ -1,22 +1,18 @@
 //! The audit after a fault: what must be true of every run, of the ledger, of the callbacks, of the host and of the
 //! nodes, whatever happened. It reads the API as clients do, and the records themselves.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
-    path::Path,
-    time::{Duration, Instant},
+use std::{fmt::Write as _, path::Path};
+
+use anyhow::bail;
+use futures_util::{StreamExt, stream};
+use sortie_api::{Event, Run};
+use sortie_testkit::{
+    client::status_of,
+    processes::{self, InUse},
+    until_within,
 };
 
-use anyhow::{Context, Result, bail, ensure};
-use futures_util::{StreamExt, stream};
-use serde_json::{Value, json};
-use sortie_api::{Event, Run, RunStatus};
-use sortie_testkit::{
-    client::{data, kinds, status_of},
-    processes::{self, InUse},
-    until, until_within,
-};
+use crate::prelude::*;
 
 mod cancelled;
 
@@ -89,7 +85,7 @@ pub(crate) async fn audit(world: &World, orders: &[Order], excuse: Excuse) -> Ch
     host(world).await?;
     for node in &world.nodes {
         let client = node.client()?;
-        client.get("/readyz").await?.expect(200)?;
+        client.get("/readyz").expect(200).await?;
         let (_, run) = client.complete(&json!({"prompt": "well again"})).await?;
         ensure!(run.status == RunStatus::Succeeded, "{run:?}");
     }
@@ -417,21 +413,12 @@ async fn records(world: &World, orders: &[Order]) -> Checked {
             row["first"] == 1 && row["last"] == row["events"] && row["last"] == row["last_event"];
         ensure!(is_gapless, "events with a gap: {row}");
     }
-    let ledger = [
-        (
-            "SELECT count(*) AS n FROM budget_window WHERE held_micros <> 0",
-            0,
-        ),
-        ("SELECT count(*) AS n FROM run WHERE holds IS NULL", 0),
-        (
-            "SELECT count(*) AS n FROM run WHERE cost_micros > max_cost_micros",
-            0,
-        ),
-        ("SELECT count(*) AS n FROM run_secret", 0),
-        (
-            "SELECT count(*) AS n FROM event e JOIN run ON run.id = e.run_id WHERE e.seq > run.last_event",
-            0,
-        ),
+    let ledger = rows![
+        "SELECT count(*) AS n FROM budget_window WHERE held_micros <> 0", 0;
+        "SELECT count(*) AS n FROM run WHERE holds IS NULL", 0;
+        "SELECT count(*) AS n FROM run WHERE cost_micros > max_cost_micros", 0;
+        "SELECT count(*) AS n FROM run_secret", 0;
+        "SELECT count(*) AS n FROM event e JOIN run ON run.id = e.run_id WHERE e.seq > run.last_event", 0;
     ];
     for (sql, expected) in ledger {
         let found = number(world, sql).await?;
@@ -472,7 +459,7 @@ async fn callbacks(world: &World, orders: &[Order], report: &mut Report) -> Chec
         let last = all.iter().rfind(|delivery| delivery.run == id);
         let last = last.with_context(|| format!("{id} was never delivered"))?;
         let mut sent: Value = last.body.clone();
-        let mut shown: Value = client.get(&format!("/v1/runs/{id}")).await?.expect(200)?.json()?;
+        let mut shown: Value = client.get(&format!("/v1/runs/{id}")).json(200).await?;
         if sent["billing_pending"] == true {
             // What a run cancelled at work has cost is known later.
             for changed in ["billing_pending", "cost_micros", "usage"] {

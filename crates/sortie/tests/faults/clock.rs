@@ -4,23 +4,13 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
 };
 
-use anyhow::{Context, Result};
-use serde_json::{Value, json};
 use sortie_api::{Timestamp, usage::Day};
 use sortie_base::Clock;
-use sortie_testkit::{Bytes, Client, Database, Node, NodeOptions, http::Method, until};
 use tempfile::TempDir;
 
-use crate::{
-    Checked,
-    audit::Excuse,
-    begin, both_databases, end,
-    world::{MOST_NODES, Setup},
-};
+use crate::{prelude::*, world::MOST_NODES};
 
 both_databases![clocks_jump];
 
@@ -134,7 +124,7 @@ fn options(clocks: &Clocks, nth: usize) -> NodeOptions {
 /// Makes a run that ends at once. Returns its path.
 async fn finished_run(client: &Client) -> Result<String> {
     let body = json!({"prompt": "done", "shell": false});
-    let made = client.post("/v1/runs", &body).await?.expect(202)?.json()?;
+    let made = client.post("/v1/runs", &body).json(202).await?;
     let id = made["id"].as_str().context("a run without an id")?;
     client.finished(id).await?;
     Ok(format!("/v1/runs/{id}"))
@@ -145,11 +135,11 @@ async fn later_schedule(client: &Client, now: Timestamp) -> Checked {
     let body = Bytes::from(json!({"prompt": "done", "shell": false}).to_string());
     client
         .send(Method::PUT, "/v1/workflows/report", body)
-        .await?
-        .expect(201)?;
+        .expect(201)
+        .await?;
     let hour = (now.as_micros() / 3_600_000_000 + 2) % 24;
     let schedule = json!({"workflow": "report", "cron": format!("30 {hour} * * *"), "timezone": "UTC"});
-    client.post("/v1/schedules", &schedule).await?.expect(201)?;
+    client.post("/v1/schedules", &schedule).expect(201).await?;
     Ok(())
 }
 
@@ -194,7 +184,7 @@ async fn a_wrong_clock_of_one_node_deletes_and_moves_nothing_on_postgres() -> Ch
     // It jumps while the node works.
     clocks.set(1, HOURS)?;
     logged(&wrong, (0, 2), WRONG).await?;
-    let answer = wrong.client()?.get("/readyz").await?.expect(503)?;
+    let answer = wrong.client()?.get("/readyz").expect(503).await?;
     let said = String::from_utf8_lossy(&answer.body).into_owned();
     assert!(said.contains("s ahead of the database's"), "{said}");
     assert_eq!(state(&right).await?, before);
@@ -205,9 +195,9 @@ async fn a_wrong_clock_of_one_node_deletes_and_moves_nothing_on_postgres() -> Ch
     let from = wrong.log().len();
     wrong.restart_unready().await?;
     logged(&wrong, (from, 3), WRONG).await?;
-    wrong.client()?.get("/readyz").await?.expect(503)?;
+    wrong.client()?.get("/readyz").expect(503).await?;
     assert_eq!(state(&right).await?, before);
-    right.client()?.get(&run).await?.expect(200)?;
+    right.client()?.get(&run).expect(200).await?;
     let counted = right
         .rows("SELECT MAX(usage_until) AS until FROM organization")
         .await?;
@@ -220,12 +210,12 @@ async fn a_wrong_clock_of_one_node_deletes_and_moves_nothing_on_postgres() -> Ch
 
     // A run that ends there has the time of the database.
     let late = finished_run(&wrong.client()?).await?;
-    let late = right.client()?.get(&late).await?.expect(200)?.json()?;
+    let late = right.client()?.get(&late).json(200).await?;
     let finished: Timestamp = late["finished_at"].as_str().context("no end")?.parse()?;
     assert!(finished.since(now) < Duration::from_mins(10), "{late}");
 
     clocks.set(1, 0)?;
-    wrong.client()?.get("/readyz").await?.expect(200)?;
+    wrong.client()?.get("/readyz").expect(200).await?;
     wrong.stop().await
 }
 
@@ -250,7 +240,7 @@ async fn a_wrong_clock_deletes_nothing_until_somebody_has_looked_at_it_on_sqlite
         let from = node.log().len();
         node.restart().await?;
         logged(&node, (from, 1), REFUSED).await?;
-        node.client()?.get(&run).await?.expect(200)?;
+        node.client()?.get(&run).expect(200).await?;
         // A newer run is no proof of the clock.
         finished_run(&node.client()?).await?;
         node.stop().await?;
@@ -260,6 +250,6 @@ async fn a_wrong_clock_deletes_nothing_until_somebody_has_looked_at_it_on_sqlite
     let from = node.log().len();
     node.restart().await?;
     logged(&node, (from, 1), "deleted expired runs").await?;
-    node.client()?.get(&run).await?.expect(404)?;
+    node.client()?.get(&run).expect(404).await?;
     node.stop().await
 }

@@ -1,25 +1,10 @@
 //! Commits are slow, as behind a synchronous standby far away, and many commands wait for theirs.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use anyhow::{Context, Result, ensure};
-use serde_json::json;
-use sortie_testkit::{Client, Database, http::Method};
 use tokio::task::JoinSet;
 
-use crate::{
-    Checked,
-    audit::Excuse,
-    begin, end,
-    world::{Setup, World},
-};
+use crate::prelude::*;
 
 /// Commands that wait for one node at any time.
 const WAITING: usize = 1_000;

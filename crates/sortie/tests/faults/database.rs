@@ -1,9 +1,8 @@
 //! Faults of the database that three nodes share: it stops and starts, and the way to it breaks.
 
-use anyhow::Context;
-use sortie_testkit::{Database, Passage, Shutdown};
+use sortie_testkit::{Passage, Shutdown};
 
-use crate::{Checked, audit::Excuse, begin, end, world::Setup};
+use crate::prelude::*;
 
 /// An outage ends nobody's attempt, but a run whose worker was lost meanwhile may go on elsewhere without its directory.
 const AWAY: Excuse = Excuse {

@@ -7,17 +7,10 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, Result, bail, ensure};
-use serde_json::{Value, json};
-use sortie_testkit::{Database, Node, NodeOptions, http::Method};
+use anyhow::bail;
 use tempfile::TempDir;
 
-use crate::{
-    Checked,
-    audit::Excuse,
-    begin, both_databases, end,
-    world::{Setup, World},
-};
+use crate::prelude::*;
 
 both_databases![the_disk_with_the_content_of_files_is_full];
 
@@ -118,7 +111,7 @@ async fn the_disk_with_sqlite_is_full() -> Checked {
         refused_by_the_database(&world.nodes[0], &disk).await?;
         not_ready(&world, &disk).await?;
         disk.empty()?;
-        world.nodes[0].client()?.get("/readyz").await?.expect(200)?;
+        world.nodes[0].client()?.get("/readyz").expect(200).await?;
     }
     let excuse = Excuse {
         failures: FULL,
@@ -177,7 +170,7 @@ async fn a_start_on_a_full_disk_names_the_disk() -> Checked {
     disk.fill()?;
     told_by_doctor(&node)?;
     disk.empty()?;
-    node.client()?.get("/readyz").await?.expect(200)?;
+    node.client()?.get("/readyz").expect(200).await?;
     node.terminate()?;
     node.ended().await?;
     disk.fill()?;

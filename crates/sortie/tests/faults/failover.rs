@@ -1,19 +1,9 @@
 //! The database fails over to a standby that follows it by streaming replication, and its address moves there.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, ensure};
 use futures_util::future::join_all;
-use serde_json::json;
-use sortie_testkit::{Client, Database, PostgresServer, Shutdown, http::Method};
+use sortie_testkit::{PostgresServer, Shutdown};
 
-use crate::{
-    Checked,
-    audit::Excuse,
-    begin, end,
-    load::Load,
-    world::{Setup, World},
-};
+use crate::{load::Load, prelude::*};
 
 /// Longest time from the move of the address to the first write on every node.
 const WRITES_AGAIN: Duration = Duration::from_secs(5);

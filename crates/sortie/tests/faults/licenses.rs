@@ -1,30 +1,19 @@
 //! Nodes with a license are killed while clients create runs. The allowance neither loses nor invents a run: behind each
 //! kill its count is the number of runs, and those are the ones that were acknowledged.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
 use sortie_api::{DeploymentId, OrgId, Timestamp};
 use sortie_base::{LicenseClaims, LicenseSigner};
-use sortie_testkit::{
-    Bytes, Database, Node, NodeOptions,
-    http::{HeaderValue, Method},
-};
 use tokio::task::JoinSet;
 
 use crate::{
-    Checked,
-    people::rounds,
+    people::kills,
+    prelude::*,
     world::{Doors, seeded},
 };
+
+every_deployment![allowance_of_a_deployment_survives_its_kills];
 
 /// Clients at once.
 const CLIENTS: usize = 12;
@@ -33,23 +22,8 @@ const LEFT: i64 = 40;
 /// Pause of a client whose request was not answered.
 const AGAIN: Duration = Duration::from_millis(20);
 
-#[tokio::test]
-async fn allowance_of_one_node_on_sqlite_survives_its_kills() -> Checked {
-    rounds_of_kills(Database::Sqlite, 1).await
-}
-
-#[tokio::test]
-async fn allowance_of_one_node_on_postgres_survives_its_kills() -> Checked {
-    rounds_of_kills(Database::Postgres, 1).await
-}
-
-#[tokio::test]
-async fn allowance_of_three_nodes_on_postgres_survives_their_kills() -> Checked {
-    rounds_of_kills(Database::Postgres, 3).await
-}
-
-async fn rounds_of_kills(database: Database, count: usize) -> Checked {
-    let rounds = rounds()?;
+async fn allowance_of_a_deployment_survives_its_kills(database: Database, count: usize) -> Checked {
+    let rounds = kills()?;
     let mut licensed = Licensed::start(database, count).await?;
     for round in 1..=rounds {
         let is_last = round == rounds;
@@ -124,7 +98,7 @@ impl Licensed {
 
     async fn install(&self, monthly_runs: i64) -> Checked {
         let client = self.nodes[0].client()?;
-        let license = client.get("/v1/admin/license").await?.expect(200)?.json()?;
+        let license = client.get("/v1/admin/license").json(200).await?;
         let at: Timestamp = "2026-01-01T00:00:00Z".parse()?;
         let claims = LicenseClaims {
             serial: format!("{monthly_runs}"),
@@ -200,8 +174,7 @@ impl Licensed {
             usize::try_from(runs) == Ok(acknowledged),
             "{acknowledged} runs were acknowledged, and there are {runs}"
         );
-        let license = self.nodes[0].client()?.get("/v1/admin/license").await?;
-        let license = license.expect(200)?.json()?;
+        let license = self.nodes[0].client()?.get("/v1/admin/license").json(200).await?;
         ensure!(license["runs_used"] == used, "{license}");
         if is_last {
             ensure!(

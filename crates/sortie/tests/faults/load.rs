@@ -1,22 +1,15 @@
 //! The load under which faults happen: runs of many kinds, made by careful clients. A client repeats what was not
 //! answered under the same `Idempotency-Key`, so at the end every run in the database is one that was acknowledged.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::bail;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
 use sortie_api::{Event, Run};
-use sortie_testkit::{Client, client::Next, http::HeaderValue, until};
+use sortie_testkit::client::Next;
 use tokio::{task::JoinSet, time::timeout};
 
-use crate::world::{Doors, World};
+use crate::{prelude::*, world::Doors};
 
 /// Clients at once.
 const CLIENTS: usize = 4;
@@ -149,9 +142,7 @@ impl Order {
 
     /// Tries once to have the order acknowledged.
     async fn place(&mut self, client: &Client) -> Result<()> {
-        let client = client
-            .clone()
-            .with_header("idempotency-key", HeaderValue::from_str(&self.key)?);
+        let client = client.with_header("idempotency-key", &self.key);
         let answer = timeout(IMPATIENCE, client.post("/v1/runs", &self.request)).await??;
         ensure!(
             matches!(answer.status, 200 | 202),

@@ -15,18 +15,13 @@ mod model;
 mod peers;
 mod people;
 mod pooler;
+mod prelude;
 mod process;
 mod purchases;
 mod tasks;
 mod world;
 
-use sortie_testkit::{Checked, Database, both_databases};
-
-use crate::{
-    audit::Excuse,
-    load::Load,
-    world::{Setup, World},
-};
+use crate::{load::Load, prelude::*};
 
 /// A world under load, with a budget that every run counts in.
 async fn begin(database: Database, name: &str, setup: Setup) -> anyhow::Result<(World, Load)> {
@@ -36,8 +31,8 @@ async fn begin(database: Database, name: &str, setup: Setup) -> anyhow::Result<(
     world.nodes[0]
         .client()?
         .send(put, "/v1/budgets/organization", limit.to_string().into())
-        .await?
-        .expect(201)?;
+        .expect(201)
+        .await?;
     let load = Load::begin(&mut world).await?;
     Ok((world, load))
 }

@@ -3,13 +3,9 @@
 
 use std::{
     io,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-use anyhow::Result;
 use axum::{
     Router,
     body::Body,
@@ -18,12 +14,12 @@ use axum::{
     routing::post,
 };
 use futures_util::stream;
-use serde_json::{Value, json};
 use sortie_testkit::{
-    Bytes,
     http::{StatusCode, header},
     serve::Serving,
 };
+
+use crate::prelude::*;
 
 /// Tokens that each complete answer reports, and their cost at the prices of [`CONFIG`], in micros.
 const TOKENS: (u64, u64) = (1_000, 10);

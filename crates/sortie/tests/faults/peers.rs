@@ -1,22 +1,15 @@
 //! Faults of what nodes talk to: the model's provider, the receiver of callbacks, the store of files.
 
-use std::time::Duration;
-
-use anyhow::ensure;
 use sortie_testkit::{
-    Database, Gateway, GatewayFault, Passage,
+    Gateway, GatewayFault, Passage,
     http::StatusCode,
     processes,
     s3::{BUCKET, S3},
-    until,
 };
 
 use crate::{
-    Checked,
-    audit::Excuse,
-    begin, both_databases, end,
     model::{FLOOD, Mood},
-    world::Setup,
+    prelude::*,
 };
 
 both_databases![

@@ -11,17 +11,9 @@ mod record;
 mod requests;
 mod team;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, Result, ensure};
 use futures_util::future::try_join_all;
-use sortie_testkit::{Database, HostedNode, NodeOptions};
 use tokio::task::JoinSet;
 
 use self::{check::check_database, money::check_money, record::Tally, team::Team};
@@ -30,16 +22,23 @@ pub(crate) use self::{
     requests::{Call, Requests, Ways},
     team::text,
 };
+use crate::prelude::*;
 use crate::{Checked, world::seeded};
 
-/// Number of kills in the ordinary run of the tests.
-const ROUNDS: usize = 2;
-/// Set to a number of rounds by the long form of this test.
-const ROUNDS_VARIABLE: &str = "SORTIE_DURABILITY_ROUNDS";
+every_deployment![people_of_a_deployment_survive_its_kills];
+
 /// Answers before a kill at least. A starved machine takes longer for them than the pause.
 const ANSWERS: usize = 150;
 /// Teams at once.
 const TEAMS: usize = 8;
+
+/// Number of kills in the ordinary run of the tests.
+const ROUNDS: usize = 2;
+
+/// Number of kills.
+pub(crate) fn kills() -> Result<usize> {
+    rounds("SORTIE_DURABILITY_ROUNDS", ROUNDS)
+}
 
 /// Nodes on one database, with clients.
 struct Deployment {
@@ -52,23 +51,8 @@ struct Deployment {
     operator: String,
 }
 
-#[tokio::test]
-async fn people_of_one_node_on_sqlite_survive_its_kills() -> Checked {
-    rounds_of_kills(Database::Sqlite, 1).await
-}
-
-#[tokio::test]
-async fn people_of_one_node_on_postgres_survive_its_kills() -> Checked {
-    rounds_of_kills(Database::Postgres, 1).await
-}
-
-#[tokio::test]
-async fn people_of_three_nodes_on_postgres_survive_their_kills() -> Checked {
-    rounds_of_kills(Database::Postgres, 3).await
-}
-
-async fn rounds_of_kills(database: Database, count: usize) -> Checked {
-    let rounds = rounds()?;
+async fn people_of_a_deployment_survive_its_kills(database: Database, count: usize) -> Checked {
+    let rounds = kills()?;
     let mut deployment = Deployment::start(database, count).await?;
     let begun = Instant::now();
     for round in 1..=rounds {
@@ -78,18 +62,6 @@ async fn rounds_of_kills(database: Database, count: usize) -> Checked {
             .with_context(|| format!("round {round} of {rounds}"))?;
     }
     deployment.report(rounds, begun.elapsed())
-}
-
-/// Number of kills, as the environment asks for it.
-pub(crate) fn rounds() -> Result<usize> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the long form of the test is asked for in the environment"
-    )]
-    match std::env::var(ROUNDS_VARIABLE) {
-        Ok(rounds) => rounds.parse().context(ROUNDS_VARIABLE),
-        Err(_) => Ok(ROUNDS),
-    }
 }
 
 impl Deployment {

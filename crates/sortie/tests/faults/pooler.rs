@@ -1,13 +1,10 @@
 //! PgBouncer between a node and PostgreSQL: it works in session mode, and is refused in transaction mode.
 
-use std::{process::Command, time::Duration};
+use std::process::Command;
 
-use anyhow::{Context, ensure};
-use serde_json::json;
-use sortie_api::RunStatus;
-use sortie_testkit::{Database, Node, NodeOptions, Pgbouncer, PoolMode, Records, node::binary_command};
+use sortie_testkit::{Pgbouncer, PoolMode, Records, node::binary_command};
 
-use crate::Checked;
+use crate::prelude::*;
 
 /// Longest time in which a node says that it does not start.
 const REFUSAL: Duration = Duration::from_secs(30);
@@ -48,11 +45,7 @@ async fn a_pooler_in_session_mode_works() -> Checked {
         .create(&json!({"prompt": "```wait 600000\n```\n", "timeout_seconds": 900}))
         .await?;
     let id = waits.id.to_string();
-    client
-        .follow(&id, None)
-        .await?
-        .until_status(RunStatus::Running)
-        .await?;
+    client.until_running(&id).await?;
     let cancelled = other.client()?.cancel(&id).await?;
     ensure!(cancelled.status == RunStatus::Cancelled, "{cancelled:?}");
     let (_, done) = client.finished(&id).await?;

@@ -1,22 +1,9 @@
 //! Faults of the nodes' own processes: killed, stopped for longer than their lease, out of descriptors.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::{Duration, Instant},
-};
-
-use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
-use serde_json::Value;
-use sortie_testkit::{Database, Signal, until};
+use sortie_testkit::Signal;
 
-use crate::{
-    Checked,
-    audit::Excuse,
-    begin, both_databases, end,
-    load::Load,
-    world::{Setup, World},
-};
+use crate::{load::Load, prelude::*};
 
 both_databases![
     nodes_are_killed,

@@ -11,29 +11,24 @@ mod weather;
 
 use std::{
     fmt::Write as _,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
-use anyhow::{Context as _, Result, anyhow, ensure};
-use serde_json::json;
+use anyhow::anyhow;
 use sortie_testkit::{
-    Database, HostedNode, NodeOptions, StripeDouble,
-    http::{HeaderValue, Method},
+    StripeDouble,
     stripe::{WebhookMode, signature},
-    until,
 };
 use tokio::task::JoinSet;
 
 use self::{bank::Bank, customer::Customer, weather::Weather};
 use crate::{
-    Checked,
-    people::{Ways, check_books, rounds},
+    people::{Ways, check_books, kills},
+    prelude::*,
     world::seeded,
 };
+
+every_deployment![purchases_of_a_deployment_survive_its_kills];
 
 /// Secret of the webhooks.
 const SECRET: &str = "whsec_of_the_test";
@@ -65,23 +60,8 @@ const DUE: [(&str, &str, &str); 6] = [
     ("auto_topup", "paused_until", "paused_until IS NOT NULL"),
 ];
 
-#[tokio::test]
-async fn purchases_of_one_node_on_sqlite_survive_its_kills() -> Checked {
-    rounds_of_kills(Database::Sqlite, 1).await
-}
-
-#[tokio::test]
-async fn purchases_of_one_node_on_postgres_survive_its_kills() -> Checked {
-    rounds_of_kills(Database::Postgres, 1).await
-}
-
-#[tokio::test]
-async fn purchases_of_three_nodes_on_postgres_survive_their_kills() -> Checked {
-    rounds_of_kills(Database::Postgres, 3).await
-}
-
-async fn rounds_of_kills(database: Database, count: usize) -> Checked {
-    let rounds = rounds()?;
+async fn purchases_of_a_deployment_survive_its_kills(database: Database, count: usize) -> Checked {
+    let rounds = kills()?;
     let mut shop = Shop::open(database, count).await?;
     let begun = Instant::now();
     for round in 1..=rounds {
@@ -297,8 +277,10 @@ impl Shop {
             let body = event.to_string();
             let header = HeaderValue::try_from(signature(&[SECRET], at, body.as_bytes())?)?;
             let sender = node.anybody().with_header("stripe-signature", header);
-            let taken = sender.send(Method::POST, WEBHOOKS, body.into()).await?;
-            taken.expect(200)?;
+            sender
+                .send(Method::POST, WEBHOOKS, body.into())
+                .expect(200)
+                .await?;
         }
         Ok(())
     }

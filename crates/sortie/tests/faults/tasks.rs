@@ -1,11 +1,12 @@
 //! Each task and thread that lasts as long as a node panics once. The process ends each time, says which one it was, and
 //! exits with a code after which a service manager starts it again: docs/FAULTS.md.
 
-use std::{collections::BTreeSet, fs};
+use std::fs;
 
-use anyhow::ensure;
-use sortie_testkit::{Checked, Database, HostedNode, Node, NodeOptions, StripeDouble};
+use sortie_testkit::StripeDouble;
 use tempfile::TempDir;
+
+use crate::prelude::*;
 
 /// Names the task that is to panic. Only builds for tests look at it.
 const PANIC_IN: &str = "SORTIE_TEST_PANIC_IN";

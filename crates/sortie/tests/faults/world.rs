@@ -2,23 +2,17 @@
 //! and a callback receiver behind proxies; and one seed that everything random is drawn from.
 
 use std::{
-    collections::BTreeSet,
     io::Write as _,
     net::SocketAddr,
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     thread::{self, JoinHandle},
-    time::Duration,
 };
 
-use anyhow::{Context, Result};
 use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest as _, Sha256};
 use sortie_testkit::{
-    CallbackReceiver, Client, Database, Node, NodeOptions, PostgresServer, Proxy, Records,
+    CallbackReceiver, PostgresServer, Proxy, Records,
     postgres::TestDatabase,
     processes::{self, InUse, Process},
 };
@@ -27,6 +21,7 @@ use tempfile::{NamedTempFile, TempDir};
 use crate::{
     clock::Clocks,
     model::{Model, config},
+    prelude::*,
 };
 
 /// The seed of all of it, in decimal; drawn where it is not there.

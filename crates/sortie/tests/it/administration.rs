@@ -1,23 +1,15 @@
 //! `/v1/admin` (`docs/ADMINISTRATION.md`): keys that end and rotate, the audit log, usage and the license, and their
 //! commands.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt as _};
 
-use anyhow::{Result, ensure};
-use serde_json::{Value, json};
 use sortie_api::{
     Timestamp,
     secret::{SELF_HOSTED_KEY, Secret},
 };
 use sortie_engine::Clock;
-use sortie_testkit::{Client, Database};
 
-use crate::{
-    Checked, both_databases,
-    kit::plain,
-    kit::{exits, json_said, said, text},
-    node,
-};
+use crate::prelude::*;
 
 both_databases![
     a_key_ends_at_its_time,
@@ -26,7 +18,7 @@ both_databases![
 ];
 
 async fn made(client: &Client, body: &Value) -> Result<Value> {
-    client.post("/v1/admin/keys", body).await?.expect(201)?.json()
+    client.post("/v1/admin/keys", body).json(201).await
 }
 
 fn field<'a>(value: &'a Value, name: &str) -> &'a str {
@@ -34,8 +26,7 @@ fn field<'a>(value: &'a Value, name: &str) -> &'a str {
 }
 
 async fn a_key_ends_at_its_time(database: Database) -> Checked {
-    let mut node = node(database).await?;
-    let admin = node.client()?;
+    let (mut node, admin) = started(database).await?;
     let ends = Clock::system().now() + Duration::from_hours(1);
     let short = json!({"name": "short", "expires_at": ends});
     let key = made(&admin, &short).await?;
@@ -43,8 +34,8 @@ async fn a_key_ends_at_its_time(database: Database) -> Checked {
     admin
         .with_key(field(&key, "key"))
         .get("/v1/me")
-        .await?
-        .expect(200)?;
+        .expect(200)
+        .await?;
     // An hour passes.
     node.stop().await?;
     let hour = Duration::from_hours(1).as_micros();
@@ -53,22 +44,21 @@ async fn a_key_ends_at_its_time(database: Database) -> Checked {
     node.restart().await?;
     let admin = node.client()?;
     let short = admin.with_key(field(&key, "key"));
-    short.get("/v1/me").await?.failure(401, "unauthorized")?;
-    let listed = admin.get("/v1/admin/keys").await?.expect(200)?.json()?;
+    short.get("/v1/me").refused("unauthorized").await?;
+    let listed = admin.get("/v1/admin/keys").json(200).await?;
     let ended = Timestamp::from_micros(ends.as_micros() - i64::try_from(hour)?);
     assert_eq!(listed[1]["expires_at"], json!(ended));
     let path = format!("/v1/admin/keys/{}/rotate", field(&key, "id"));
-    admin.post(&path, &json!({})).await?.failure(409, "conflict")?;
+    admin.post(&path, &json!({})).refused("conflict").await?;
     Ok(())
 }
 
 async fn a_key_is_rotated_while_it_is_in_use(database: Database) -> Checked {
-    let node = node(database).await?;
-    let first = node.client()?;
+    let (_node, first) = started(database).await?;
     let id = first.get("/v1/me").await?.json()?["key_id"].clone();
     let path = format!("/v1/admin/keys/{}/rotate", id.as_str().unwrap_or_default());
     let rotate = async |client: &Client, body: Value| -> Result<Client> {
-        let answer = client.post(&path, &body).await?.expect(200)?;
+        let answer = client.post(&path, &body).expect(200).await?;
         assert_eq!(answer.header("cache-control")?, "no-store");
         let rotated = answer.json()?;
         ensure!(rotated["id"] == id && rotated["role"] == "admin", "{rotated}");
@@ -77,19 +67,15 @@ async fn a_key_is_rotated_while_it_is_in_use(database: Database) -> Checked {
     // The one in use, with itself.
     let second = rotate(&first, json!({})).await?;
     for client in [&first, &second] {
-        client.get("/v1/me").await?.expect(200)?;
+        client.get("/v1/me").expect(200).await?;
     }
     let third = rotate(&first, json!({"grace_seconds": 600})).await?;
-    first.get("/v1/me").await?.failure(401, "unauthorized")?;
-    second.get("/v1/me").await?.expect(200)?;
+    first.get("/v1/me").refused("unauthorized").await?;
+    second.get("/v1/me").expect(200).await?;
     let fourth = rotate(&second, json!({"grace_seconds": 0})).await?;
-    third.get("/v1/me").await?.failure(401, "unauthorized")?;
-    second.get("/v1/me").await?.failure(401, "unauthorized")?;
-    let log = fourth
-        .get("/v1/admin/audit?action=key.rotate")
-        .await?
-        .expect(200)?
-        .json()?;
+    third.get("/v1/me").refused("unauthorized").await?;
+    second.get("/v1/me").refused("unauthorized").await?;
+    let log = fourth.get("/v1/admin/audit?action=key.rotate").json(200).await?;
     assert_eq!(log["items"].as_array().map(Vec::len), Some(3));
     let entry = &log["items"][0];
     ensure!(entry["target"] == id && entry["key_id"] == id, "{log}");
@@ -98,8 +84,7 @@ async fn a_key_is_rotated_while_it_is_in_use(database: Database) -> Checked {
 }
 
 async fn usage_and_the_license_count_what_was_run(database: Database) -> Checked {
-    let node = node(database).await?;
-    let admin = node.client()?;
+    let (_node, admin) = started(database).await?;
     let member = made(&admin, &json!({"name": "member"})).await?;
     admin.complete(&plain("a")).await?;
     admin.complete(&json!({"prompt": "```sh\nexit 1\n```\n"})).await?;
@@ -107,27 +92,14 @@ async fn usage_and_the_license_count_what_was_run(database: Database) -> Checked
         .with_key(field(&member, "key"))
         .complete(&plain("b"))
         .await?;
-    let usage = admin
-        .get("/v1/admin/usage?by=key,model")
-        .await?
-        .expect(200)?
-        .json()?;
-    assert_eq!(
-        (&usage["totals"]["runs"], &usage["totals"]["succeeded"]),
-        (&json!(3), &json!(2))
-    );
+    let usage = admin.get("/v1/admin/usage?by=key,model").json(200).await?;
+    assert_has!(usage["totals"], {"runs": 3, "succeeded": 2});
     let rows = usage["rows"].as_array().cloned().unwrap_or_default();
     let of_member: Vec<_> = rows.iter().filter(|row| row["key_id"] == member["id"]).collect();
     assert_eq!(rows.len(), 2, "{usage}");
-    assert_eq!(
-        (&of_member[0]["runs"], &of_member[0]["model"]),
-        (&json!(1), &json!("runbook"))
-    );
-    let license = admin.get("/v1/admin/license").await?.expect(200)?.json()?;
-    assert_eq!(
-        (&license["licensed"], &license["runs_used"]),
-        (&json!(false), &json!(3))
-    );
+    assert_has!(of_member[0], {"runs": 1, "model": "runbook"});
+    let license = admin.get("/v1/admin/license").json(200).await?;
+    assert_has!(license, {"licensed": false, "runs_used": 3});
     Ok(())
 }
 
@@ -138,27 +110,23 @@ async fn two_nodes_agree_on_keys_and_on_who_they_are() -> Checked {
     let two = one.beside().await?;
     let (here, there) = (one.client()?, two.client()?);
     let machine = async |client: &Client| -> Result<Value> {
-        Ok(client.get("/v1/admin/license").await?.expect(200)?.json()?["machine_id"].clone())
+        Ok(client.get("/v1/admin/license").json(200).await?["machine_id"].clone())
     };
     assert_eq!(machine(&here).await?, machine(&there).await?);
     let key = made(&here, &json!({"name": "shared"})).await?;
     let old = here.with_key(field(&key, "key"));
-    old.get("/v1/me").await?.expect(200)?;
+    old.get("/v1/me").expect(200).await?;
     let path = format!("/v1/admin/keys/{}/rotate", field(&key, "id"));
-    let rotated = here
-        .post(&path, &json!({"grace_seconds": 0}))
-        .await?
-        .expect(200)?
-        .json()?;
+    let rotated = here.post(&path, &json!({"grace_seconds": 0})).json(200).await?;
     there
         .with_key(field(&rotated, "key"))
         .get("/v1/me")
-        .await?
-        .expect(200)?;
+        .expect(200)
+        .await?;
     // A node that has looked it up before believes that for five seconds, which the tests of the engine measure.
     for client in [&here, &there] {
         let old = client.with_key(field(&key, "key"));
-        old.get("/v1/me").await?.failure(401, "unauthorized")?;
+        old.get("/v1/me").refused("unauthorized").await?;
     }
     Ok(())
 }
@@ -177,18 +145,14 @@ async fn the_key_of_the_data_folder_is_rotated_with_its_file() -> Checked {
         "{}",
         text(&output.stdout)
     );
-    ensure!(
-        text(&output.stderr).contains("admin.key holds it"),
-        "{}",
-        text(&output.stderr)
-    );
+    assert_contains!(output.stderr, "admin.key holds it");
     assert_eq!(fs::metadata(&path)?.permissions().mode() & 0o777, 0o600);
     let keys: Vec<_> = fs::read_dir(node.data_dir())?
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter(|name| name.starts_with("admin.key"))
         .collect();
     assert_eq!(keys, ["admin.key"]);
-    node.client()?.get("/v1/me").await?.failure(401, "unauthorized")?;
+    node.client()?.get("/v1/me").refused("unauthorized").await?;
     // The commands beside the node go on with the new one.
     said(&node, &["keys", "list"])?;
 
@@ -223,10 +187,7 @@ async fn the_log_usage_and_the_license_are_printed() -> Checked {
     let usage = json_said(&node, &["usage", "--json"])?;
     assert_eq!(usage["totals"]["runs"], 1);
     let license = said(&node, &["license"])?;
-    ensure!(
-        license.contains("licensed  no") && license.contains("1 this month"),
-        "{license}"
-    );
+    assert_contains!(license, "licensed  no", "1 this month");
     Ok(())
 }
 
@@ -241,11 +202,7 @@ async fn a_file_that_holds_another_key_is_left_alone() -> Checked {
     let mut command = node.sortie(&["keys", "rotate", id.as_str().unwrap_or_default()]);
     command.env("SORTIE_API_KEY", node.key());
     let output = exits(command, 0)?;
-    ensure!(
-        !text(&output.stderr).contains("holds it"),
-        "{}",
-        text(&output.stderr)
-    );
+    assert_lacks!(output.stderr, "holds it");
     assert_eq!(fs::read_to_string(&path)?, stale);
     Ok(())
 }

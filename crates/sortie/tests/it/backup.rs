@@ -9,20 +9,10 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::json;
-use sortie_api::RunStatus;
-use sortie_testkit::{
-    Bytes, Client, Database, Node, NodeOptions, Service, http::Method, node::binary_command,
-};
+use sortie_testkit::node::binary_command;
 use tempfile::TempDir;
 
-use crate::{
-    Checked,
-    connections::put,
-    kit::{at_work, commands, exits, plain, text},
-    node, node_with,
-};
+use crate::{connections::put, prelude::*};
 
 /// The command line on a data folder where no node runs.
 fn on(data: &Path, arguments: &[&str]) -> Command {
@@ -74,10 +64,7 @@ async fn load(client: &Client, stop: &AtomicBool) -> Result<u32> {
         client.create(&plain("load")).await?;
         let file = client.upload("passing.bin", format!("passing {made}")).await?;
         let path = format!("/v1/files/{}", file.id);
-        client
-            .send(Method::DELETE, &path, Bytes::new())
-            .await?
-            .expect(204)?;
+        client.delete(&path).expect(204).await?;
         made += 1;
     }
     Ok(made)
@@ -100,13 +87,7 @@ async fn a_backup_under_load_has_everything_that_was_acknowledged_before_it() ->
     let held = at_work(&client).await?.id.to_string();
     let mut acknowledged = Vec::new();
     for number in 0..50 {
-        acknowledged.push(
-            client
-                .create(&plain(&format!("before {number}")))
-                .await?
-                .id
-                .to_string(),
-        );
+        acknowledged.push(client.create_id(&plain(&format!("before {number}"))).await?);
     }
 
     let folder = TempDir::new()?;
@@ -126,10 +107,7 @@ async fn a_backup_under_load_has_everything_that_was_acknowledged_before_it() ->
     assert_eq!(fs::metadata(&archive)?.permissions().mode() & 0o777, 0o600);
 
     let said = restored(&mut node, &archive).await?;
-    ensure!(
-        said.contains("at work") && said.contains("BEFORE the first start"),
-        "{said}"
-    );
+    assert_contains!(said, "at work", "BEFORE the first start");
     let client = Client::new(node.address()?, Some(key));
     for id in &acknowledged {
         let (events, run) = client.finished(id).await?;
@@ -139,11 +117,11 @@ async fn a_backup_under_load_has_everything_that_was_acknowledged_before_it() ->
     }
     let path = format!("/v1/files/{}/content", file.id);
     ensure!(
-        client.get(&path).await?.expect(200)?.body == big,
+        client.get(&path).expect(200).await?.body == big,
         "the file is another"
     );
     let path = format!("/v1/runs/{}/artifacts/report.md", kept.id);
-    assert_eq!(client.get(&path).await?.expect(200)?.body, "the report");
+    assert_eq!(client.get(&path).expect(200).await?.body, "the report");
     // The run that was at work goes on under the node that took it over.
     let mut stream = client.follow(&held, None).await?;
     stream.until(|event| event.kind == "resumed").await?;
@@ -201,7 +179,7 @@ async fn the_master_keys_in_use_are_in_a_backup_and_open_what_is_restored() -> C
     let mut node = node_with(Database::Sqlite, options).await?;
     let definition = json!({"type": "http", "url": format!("{}/echo", service.url()),
         "auth": {"type": "bearer", "token": "hush-hush"}});
-    put(&node.client()?, "crm", &definition).await?.expect(201)?;
+    put(&node.client()?, "crm", &definition).expect(201).await?;
     let data = node.data_dir().to_owned();
     fs::write(data.join("operator.key"), "stp_operator\n")?;
     fs::write(data.join("master.key"), &unused)?;
@@ -239,7 +217,7 @@ async fn the_master_keys_in_use_are_in_a_backup_and_open_what_is_restored() -> C
     }
     let tested = node
         .client()?
-        .send(Method::POST, "/v1/connections/crm/test", Bytes::new())
+        .post_empty("/v1/connections/crm/test")
         .await?
         .json()?;
     assert_eq!(tested["status"], "ready");
@@ -339,8 +317,7 @@ async fn what_is_not_whole_is_not_restored_and_leaves_nothing() -> Checked {
 
 #[tokio::test]
 async fn a_database_that_lacks_a_content_or_is_damaged_is_refused() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (node, client) = started(Database::Sqlite).await?;
     let file = client.upload("a.bin", "content").await?;
     client.upload("b.bin", "content").await?;
     let left = commands(&["mkdir outputs && printf 'the report' > outputs/report.md"]);
@@ -362,11 +339,11 @@ async fn a_database_that_lacks_a_content_or_is_damaged_is_refused() -> Checked {
     let artifact = content_of(&node, &report)?;
     fs::write(&artifact, "another  ")?;
     let said = text(&exits(node.sortie(&["backup", as_text(&archive)?]), 70)?.stderr);
-    ensure!(
-        said.contains("2 contents of files and artifacts are lost")
-            && said.contains("the saved file `a.bin`, the saved file `b.bin`")
-            && said.contains(&format!("an artifact of {}", run.id)),
-        "{said}"
+    assert_contains!(
+        said,
+        "2 contents of files and artifacts are lost",
+        "the saved file `a.bin`, the saved file `b.bin`",
+        &format!("an artifact of {}", run.id)
     );
     client.upload("again.bin", "content").await?;
     let said = text(&exits(node.sortie(&["backup", as_text(&archive)?]), 70)?.stderr);
@@ -384,10 +361,7 @@ fn a_database_on_a_server_has_its_own_tools() -> Checked {
         command.env("SORTIE_DATABASE_URL", "postgres://sortie@localhost/sortie");
         let refused = exits(command, 64)?;
         let said = text(&refused.stderr);
-        ensure!(
-            said.contains("pg_dump") && said.contains("OPERATIONS.md"),
-            "{said}"
-        );
+        assert_contains!(said, "pg_dump", "OPERATIONS.md");
         assert!(refused.stdout.is_empty());
     }
     Ok(())

@@ -1,17 +1,10 @@
 //! `/v1/budgets` (`docs/BUDGETS.md`): what runs may cost in a day or a month, however many come at once.
 
-use anyhow::{Context, Result, ensure};
 use futures_util::future::join_all;
-use serde_json::json;
-use sortie_api::{Budget, Run, RunStatus};
-use sortie_testkit::{Bytes, Client, Database, NodeOptions, http::Method, model::Turn};
+use sortie_api::{Budget, Run};
+use sortie_testkit::model::Turn;
 
-use crate::{
-    Checked, both_databases,
-    kit::{plain, settled, waiting},
-    node_with,
-    runs::model::Scripted,
-};
+use crate::{prelude::*, runs::model::Scripted};
 
 both_databases![
     no_stack_of_runs_gets_over_a_budget_and_each_counts_what_it_cost,
@@ -23,17 +16,13 @@ async fn limited(client: &Client, scope: &str, limit: i64) -> Checked {
     let path = format!("/v1/budgets/{scope}");
     client
         .send(Method::PUT, &path, Bytes::from(body))
-        .await?
-        .expect(201)?;
+        .expect(201)
+        .await?;
     Ok(())
 }
 
 async fn budget(client: &Client, scope: &str) -> Result<Budget> {
-    client
-        .get(&format!("/v1/budgets/{scope}"))
-        .await?
-        .expect(200)?
-        .read()
+    client.get(&format!("/v1/budgets/{scope}")).read(200).await
 }
 
 /// A node on which time costs something.
@@ -42,13 +31,11 @@ fn priced() -> NodeOptions {
 }
 
 async fn no_stack_of_runs_gets_over_a_budget_and_each_counts_what_it_cost(database: Database) -> Checked {
-    let node = node_with(database, priced()).await?;
-    let admin = node.client()?;
+    let (_node, admin) = started_with(database, priced()).await?;
     let key = admin
         .post("/v1/admin/keys", &json!({"name": "ci"}))
-        .await?
-        .expect(201)?
-        .json()?;
+        .json(201)
+        .await?;
     let scope = format!("key:{}", key["id"].as_str().unwrap_or_default());
     limited(&admin, "organization", 100_000_000).await?;
     limited(&admin, &scope, 7_500_000).await?;
@@ -61,7 +48,7 @@ async fn no_stack_of_runs_gets_over_a_budget_and_each_counts_what_it_cost(databa
         if answer.status == 202 {
             runs.push(answer.read()?);
         } else {
-            let refused = answer.failure(402, "payment_required")?;
+            let refused = answer.refused("payment_required")?;
             ensure!(
                 refused.error.starts_with(&format!("budget {scope}: ")),
                 "{}",
@@ -107,12 +94,8 @@ async fn what_is_held_outlives_a_kill_and_is_settled_by_who_goes_on(database: Da
     let client = rig.node.client()?;
     limited(&client, "organization", 1_500_000).await?;
     let request = json!({"prompt": "Go.", "shell": false});
-    let id = client.create(&request).await?.id.to_string();
-    client
-        .follow(&id, None)
-        .await?
-        .until_status(RunStatus::Running)
-        .await?;
+    let id = client.create_id(&request).await?;
+    client.until_running(&id).await?;
     rig.node.kill()?;
     rig.node.restart().await?;
     let client = rig.node.client()?;
@@ -123,8 +106,8 @@ async fn what_is_held_outlives_a_kill_and_is_settled_by_who_goes_on(database: Da
         .await?;
     client
         .post("/v1/runs", &plain("x"))
-        .await?
-        .failure(402, "payment_required")?;
+        .refused("payment_required")
+        .await?;
     rig.model.release();
     let (_, run) = client.finished(&id).await?;
     assert_eq!(run.status, RunStatus::Succeeded);
@@ -157,9 +140,9 @@ async fn two_nodes_work_on_no_more_runs_of_an_organization_than_it_may_have() ->
     let request = json!({"prompt": "```wait 40\n```\n\n```answer\nx\n```\n", "shell": false});
     let mut runs = Vec::new();
     for number in 0..24 {
-        runs.push(clients[number % 2].create(&request).await?.id.to_string());
+        runs.push(clients[number % 2].create_id(&request).await?);
     }
-    let other = foreign.create(&request).await?.id.to_string();
+    let other = foreign.create_id(&request).await?;
     for id in &runs {
         let (_, run) = owner.finished(id).await?;
         assert_eq!(run.status, RunStatus::Succeeded);

@@ -9,16 +9,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
-use sortie_api::RunStatus;
-use sortie_testkit::{Database, NodeOptions, node::binary_command};
+use sortie_testkit::node::binary_command;
 
-use crate::{
-    Checked, both_databases,
-    kit::{at_work, exits, json_said, plain, said, text, waiting},
-    node, node_with,
-};
+use crate::prelude::*;
 
 both_databases![run_prints_the_answer_on_standard_output_and_the_transcript_beside_it];
 
@@ -71,10 +64,9 @@ async fn run_starts_an_engine_itself_where_none_runs() -> Checked {
 #[tokio::test]
 async fn an_engine_of_one_command_leaves_the_runs_of_others_where_they_are() -> Checked {
     let options = NodeOptions::default().env("SORTIE_CONCURRENCY", "1");
-    let mut node = node_with(Database::Sqlite, options).await?;
-    let client = node.client()?;
+    let (mut node, client) = started_with(Database::Sqlite, options).await?;
     let lost = at_work(&client).await?.id.to_string();
-    let queued = client.create(&plain("later")).await?.id.to_string();
+    let queued = client.create_id(&plain("later")).await?;
     node.kill()?;
 
     let output = exits(alone(node.data_dir(), &["run", "mine"]), 0)?;
@@ -161,10 +153,7 @@ async fn json_output_is_the_events_and_the_run() -> Checked {
     let said = said(&node, &["run", "hello", "--json"])?;
     let lines: Vec<Value> = said.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     let (run, events) = lines.split_last().context("nothing was printed")?;
-    assert_eq!(
-        (&run["status"], &run["output"]),
-        (&json!("succeeded"), &json!("hello"))
-    );
+    assert_has!(run, {"status": "succeeded", "output": "hello"});
     for (n, event) in events.iter().enumerate() {
         assert_eq!(event["id"], n + 1);
     }
@@ -221,22 +210,16 @@ async fn text_on_standard_input_is_the_input_of_the_run() -> Checked {
 
 #[tokio::test]
 async fn runs_are_listed_shown_followed_and_cancelled() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (node, client) = started(Database::Sqlite).await?;
     let (_, done) = client.complete(&plain("kept")).await?;
     let working = at_work(&client).await?;
     let (done_id, working_id) = (done.id.to_string(), working.id.to_string());
 
     let table = said(&node, &["runs", "list"])?;
-    ensure!(
-        table.contains(&done_id) && table.contains(&working_id) && table.contains("succeeded"),
-        "{table}"
-    );
+    assert_contains!(table, &done_id, &working_id, "succeeded");
     let filtered = said(&node, &["runs", "list", "--status", "running"])?;
-    ensure!(
-        !filtered.contains(&done_id) && filtered.contains(&working_id),
-        "{filtered}"
-    );
+    assert_contains!(filtered, &working_id);
+    assert_lacks!(filtered, &done_id);
     ensure!(said(&node, &["runs", "get", &done_id])?.contains("kept"));
     assert_eq!(
         json_said(&node, &["runs", "get", &done_id, "--json"])?["output"],
@@ -265,14 +248,12 @@ async fn keys_are_made_listed_and_revoked() -> Checked {
         created["key"].as_str().unwrap_or_default(),
     );
     let member = node.client()?.with_key(key);
-    member.get("/v1/me").await?.expect(200)?;
+    member.get("/v1/me").expect(200).await?;
     let listed = said(&node, &["keys", "list"])?;
-    ensure!(
-        listed.contains("deploy") && listed.contains(id) && !listed.contains(key),
-        "{listed}"
-    );
+    assert_contains!(listed, "deploy", id);
+    assert_lacks!(listed, key);
     exits(node.sortie(&["keys", "revoke", id]), 0)?;
-    member.get("/v1/me").await?.failure(401, "unauthorized")?;
+    member.get("/v1/me").refused("unauthorized").await?;
     Ok(())
 }
 
@@ -312,27 +293,15 @@ async fn budgets_are_set_listed_and_deleted() -> Checked {
             "--json",
         ],
     )?;
-    assert_eq!(
-        (&set["period"], &set["available_micros"]),
-        (&json!("month"), &json!(5_000_000))
-    );
+    assert_has!(set, {"period": "month", "available_micros": 5_000_000});
     exits(
         node.sortie(&["budgets", "set", "organization", "10", "--period", "day"]),
         0,
     )?;
     let listed = said(&node, &["budgets", "list"])?;
-    ensure!(
-        listed.contains("workflow:report  month")
-            && listed.contains("$5.000000")
-            && listed.contains("organization"),
-        "{listed}"
-    );
+    assert_contains!(listed, "workflow:report  month", "$5.000000", "organization");
     let refused = exits(node.sortie(&["run", "x", "--no-shell"]), 79)?;
-    ensure!(
-        text(&refused.stderr).contains("budget organization: "),
-        "{}",
-        text(&refused.stderr)
-    );
+    assert_contains!(refused.stderr, "budget organization: ");
     exits(node.sortie(&["budgets", "delete", "organization"]), 0)?;
     exits(node.sortie(&["run", "x", "--no-shell"]), 0)?;
     exits(node.sortie(&["budgets", "delete", "organization"]), 64)?;
@@ -363,22 +332,18 @@ async fn connections_are_saved_listed_tested_and_deleted_without_a_credential_in
     ]);
     command.stdin(fs::File::open(&file)?);
     let saved = text(&exits(command, 0)?.stdout);
-    ensure!(
-        saved.contains("saved, not tested: run `sortie connections test crm`")
-            && saved.contains("bearer")
-            && !saved.contains("hush")
-            && !saved.contains("ready"),
-        "{saved}"
+    assert_contains!(
+        saved,
+        "saved, not tested: run `sortie connections test crm`",
+        "bearer"
     );
+    assert_lacks!(saved, "hush", "ready");
     fs::write(&file, "type = \"mcp\"\nurl = \"http://127.0.0.1:9/mcp\"\n")?;
     let path = file.display().to_string();
     exits(node.sortie(&["connections", "put", "tools", "--file", &path]), 0)?;
 
     let listed = said(&node, &["connections", "list"])?;
-    ensure!(
-        listed.contains("crm") && listed.contains("tools") && listed.contains(&echo),
-        "{listed}"
-    );
+    assert_contains!(listed, "crm", "tools", &echo);
     assert_eq!(
         json_said(&node, &["connections", "get", "crm", "--json"])?["allowed_methods"],
         json!(["GET"])
@@ -388,13 +353,10 @@ async fn connections_are_saved_listed_tested_and_deleted_without_a_credential_in
     ensure!(text(&exits(node.sortie(&["connections", "test", "tools"]), 1)?.stdout).starts_with("error: "));
     ensure!(said(&node, &["connections", "catalog"])?.contains("github"));
     exits(node.sortie(&["connections", "delete", "crm"]), 0)?;
-    for (arguments, told) in [
-        (&["connections", "get", "crm"][..], "has no"),
-        (&["connections", "authorize", "tools"], "does not use oauth"),
-        (
-            &["connections", "put", "x", "ftp://a.example"],
-            "url: must be http or https",
-        ),
+    for (arguments, told) in rows![
+        &["connections", "get", "crm"][..], "has no";
+        &["connections", "authorize", "tools"], "does not use oauth";
+        &["connections", "put", "x", "ftp://a.example"], "url: must be http or https";
     ] {
         let output = exits(node.sortie(arguments), 64)?;
         ensure!(
@@ -420,11 +382,7 @@ async fn an_authorization_needs_an_engine_that_stays() -> Checked {
         0,
     )?;
     let output = exits(alone(folder.path(), &["connections", "authorize", "tools"]), 64)?;
-    ensure!(
-        text(&output.stderr).contains("an engine that stays"),
-        "{}",
-        text(&output.stderr)
-    );
+    assert_contains!(output.stderr, "an engine that stays");
     Ok(())
 }
 
@@ -475,11 +433,7 @@ async fn a_second_node_on_the_same_data_folder_is_refused() -> Checked {
     let node = node(Database::Sqlite).await?;
     let output = node.sortie(&["serve", "--listen", "127.0.0.1:0"]).output()?;
     ensure!(!output.status.success(), "it started");
-    ensure!(
-        text(&output.stderr).contains(&node.data_dir().display().to_string()),
-        "{}",
-        text(&output.stderr)
-    );
+    assert_contains!(output.stderr, &node.data_dir().display().to_string());
     node.client()?.create(&waiting()).await?;
     Ok(())
 }
@@ -535,11 +489,7 @@ async fn artifacts_are_listed_printed_and_saved_below_one_folder() -> Checked {
     exits(save(), 0)?;
     assert_eq!(std::fs::read_to_string(folder.join("a/report.md"))?, "the report");
     let again = exits(save(), 70)?;
-    ensure!(
-        text(&again.stderr).contains("a/report.md cannot be saved"),
-        "{}",
-        text(&again.stderr)
-    );
+    assert_contains!(again.stderr, "a/report.md cannot be saved");
     assert_eq!(std::fs::read_to_string(folder.join("a/report.md"))?, "the report");
     exits(node.sortie(&["runs", "artifacts", &id, "nothing.md"]), 64)?;
     Ok(())

@@ -2,15 +2,9 @@
 
 mod rolling;
 
-use anyhow::{Context as _, ensure};
-use sortie_api::{RunStatus, node::NodeState};
-use sortie_testkit::{Client, Database, NodeOptions, until};
+use sortie_api::node::NodeState;
 
-use crate::{
-    Checked,
-    kit::{at_work, exits, finals, plain, settled, text},
-    node_with,
-};
+use crate::prelude::*;
 
 /// `docs/RUNS.md#cancel`: through any node. That the other node is told, and does not find it by a poll, is a test of
 /// the engine.
@@ -48,7 +42,7 @@ async fn a_lease_from_before_the_clock_was_set_back_keeps_no_run_from_others() -
 
 /// The name, state and runs of each node that `client` is shown.
 async fn nodes(client: &Client) -> anyhow::Result<Vec<(String, NodeState, i64)>> {
-    let listed: Vec<sortie_api::node::Node> = client.get("/v1/admin/nodes").await?.expect(200)?.read()?;
+    let listed: Vec<sortie_api::node::Node> = client.get("/v1/admin/nodes").read(200).await?;
     Ok(listed
         .into_iter()
         .map(|node| (node.name, node.state, node.runs_at_work))
@@ -95,8 +89,8 @@ async fn the_nodes_are_listed_with_their_state_and_their_runs() -> Checked {
     let draining = name("a", NodeState::Draining, 1);
     until("the node to drain", look, |listed| listed[0] == draining).await?;
     // It is not ready, and serves on.
-    here.get("/readyz").await?.failure(503, "unavailable")?;
-    let answer = here.get("/healthz").await?.expect(200)?;
+    here.get("/readyz").refused("unavailable").await?;
+    let answer = here.get("/healthz").expect(200).await?;
     assert_eq!(answer.header("connection")?, "close");
     assert_eq!(
         here.complete(&plain("still here")).await?.1.status,
@@ -111,8 +105,7 @@ async fn the_nodes_are_listed_with_their_state_and_their_runs() -> Checked {
 /// The node was silent for too long, as after a pause of its machine: it starts again, and nothing is wrong.
 #[tokio::test]
 async fn a_node_that_was_declared_lost_begins_anew_and_logs_no_error() -> Checked {
-    let node = node_with(Database::Postgres, NodeOptions::default()).await?;
-    let client = node.client()?;
+    let (node, client) = started_with(Database::Postgres, NodeOptions::default()).await?;
     node.meddle("UPDATE node SET ended_at = lease_until").await?;
     // Wakes the dispatcher, whose claim is refused until the next heartbeat.
     let (_, run) = client.complete(&plain("later")).await?;
@@ -126,8 +119,7 @@ async fn a_node_that_was_declared_lost_begins_anew_and_logs_no_error() -> Checke
 /// Older nodes live with the additions of a newer version; but none starts that does not know the tables.
 #[tokio::test]
 async fn a_node_goes_on_beside_a_newer_version_and_does_not_start_after_it() -> Checked {
-    let mut node = node_with(Database::Postgres, NodeOptions::default()).await?;
-    let client = node.client()?;
+    let (mut node, client) = started_with(Database::Postgres, NodeOptions::default()).await?;
     client.complete(&plain("before")).await?;
     node.meddle(
         "ALTER TABLE run ADD COLUMN later BIGINT NOT NULL DEFAULT 0; ALTER TABLE node ADD COLUMN later TEXT; \
@@ -141,9 +133,10 @@ async fn a_node_goes_on_beside_a_newer_version_and_does_not_start_after_it() -> 
     let second = node.beside().await;
     let refused = second.err().context("an older version starts")?;
     let said = format!("{refused:?}");
-    ensure!(
-        said.contains("the database is newer than this program") && said.contains("start a newer version"),
-        "{said}"
+    assert_contains!(
+        said,
+        "the database is newer than this program",
+        "start a newer version"
     );
     assert_eq!(
         client.complete(&plain("still")).await?.1.status,

@@ -1,22 +1,12 @@
 //! A commit on PostgreSQL is lost before it took place, lost after, or late: the client's view, another try, and the records
 //! agree. What this means for each command of the store is proven there.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
-use sortie_api::{Run, RunStatus};
-use sortie_testkit::{
-    Client, CommitFault, CommitProxy, Database, Node, NodeOptions, PATIENCE, Records, Which,
-    client::{data, status_of},
-    http::HeaderValue,
-    until,
-};
+use sortie_api::Run;
+use sortie_testkit::{CommitFault, CommitProxy, PATIENCE, Records, Which, client::status_of};
 
-use crate::{
-    Checked,
-    kit::{at_work, finals, settled},
-};
+use crate::prelude::*;
 
 const LATE: Duration = Duration::from_secs(3);
 const FAULTS: [CommitFault; 3] = [
@@ -116,11 +106,11 @@ async fn create(is_unretained: bool) -> Checked {
             "/v1/budgets/organization",
             budget.to_string().into(),
         )
-        .await?
-        .expect(201)?;
+        .expect(201)
+        .await?;
     for (nth, fault) in (1..).zip(FAULTS) {
         let key = HeaderValue::from_str(&format!("key {nth}"))?;
-        let client = behind.client.clone().with_header("idempotency-key", key);
+        let client = behind.client.with_header("idempotency-key", key);
         let request = json!({"prompt": "```answer\nfine\n```\n", "zero_data_retention": is_unretained});
         let made = behind
             .disturbed(fault, CREATE, post(&client, &request), 202)
@@ -204,7 +194,7 @@ async fn an_end_whose_commit_is_lost_or_late_is_the_only_one() -> Checked {
                 "prompt": "```wait 300\n```\n```answer\nfine\n```\n", "zero_data_retention": is_unretained
             });
             behind.proxy.fail(Which::With(FINISH), fault);
-            let id = behind.client.create(&request).await?.id.to_string();
+            let id = behind.client.create_id(&request).await?;
             let ends = tokio::time::timeout(PATIENCE, behind.client.finished(&id)).await;
             let (events, done) = ends.with_context(|| format!("{fault:?}: the stream does not end"))??;
             ensure!(!behind.proxy.disarm(), "{fault:?}: no end was committed");

@@ -7,14 +7,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-use anyhow::ensure;
 use sortie_testkit::node::binary_command;
 
-use crate::{
-    Checked,
-    cli::alone,
-    kit::{exits, text},
-};
+use crate::{cli::alone, prelude::*};
 
 #[test]
 fn a_configuration_is_checked_and_an_unknown_key_is_an_error() -> Checked {
@@ -25,11 +20,7 @@ fn a_configuration_is_checked_and_an_unknown_key_is_an_error() -> Checked {
     exits(alone(folder.path(), &["config", "check"]), 0)?;
     fs::write(&file, "listen = \"127.0.0.1:9000\"\nconcurency = 3\n")?;
     let output = exits(alone(folder.path(), &["config", "check"]), 78)?;
-    ensure!(
-        text(&output.stderr).contains("concurency"),
-        "{}",
-        text(&output.stderr)
-    );
+    assert_contains!(output.stderr, "concurency");
     exits(alone(folder.path(), &["serve"]), 78)?;
     let mut command = alone(folder.path(), &["config", "check"]);
     fs::write(&file, "")?;
@@ -45,32 +36,14 @@ fn a_start_refuses_the_models_that_the_check_refuses() -> Checked {
     const SIZES: &str = "context_window = 8000\nmax_output_tokens = 1000\n";
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("sortie.toml");
-    for (settings, rules) in [
-        (
-            "default_model = \"nobody\"\n".to_owned(),
-            ["default_model", "nobody"],
-        ),
-        (
-            format!("[models.m]\nprovider = \"own\"\nfree = true\n{SIZES}"),
-            ["provider", "own"],
-        ),
-        (
-            format!("{PROVIDER}[models.m]\nprovider = \"own\"\nfree = true\n"),
-            ["model", "context_window"],
-        ),
-        (
-            format!("{PROVIDER}[models.m]\nprovider = \"own\"\n{SIZES}"),
-            ["input_micros_per_mtok", "free = true"],
-        ),
-        ("blob_url = \"ftp://files\"\n".to_owned(), ["blob_url", "s3://"]),
-        (
-            "[log]\nfilter = \"a=b=c\"\n".to_owned(),
-            ["log.filter (sortie.toml): must be a level", "sortie_engine=debug"],
-        ),
-        (
-            "[traces]\nendpoint = \"http://collector..example:4318\"\n".to_owned(),
-            ["traces.endpoint", "address of a host"],
-        ),
+    for (settings, rules) in rows![
+        "default_model = \"nobody\"\n".to_owned(), ["default_model", "nobody"];
+        format!("[models.m]\nprovider = \"own\"\nfree = true\n{SIZES}"), ["provider", "own"];
+        format!("{PROVIDER}[models.m]\nprovider = \"own\"\nfree = true\n"), ["model", "context_window"];
+        format!("{PROVIDER}[models.m]\nprovider = \"own\"\n{SIZES}"), ["input_micros_per_mtok", "free = true"];
+        "blob_url = \"ftp://files\"\n".to_owned(), ["blob_url", "s3://"];
+        "[log]\nfilter = \"a=b=c\"\n".to_owned(), ["log.filter (sortie.toml): must be a level", "sortie_engine=debug"];
+        "[traces]\nendpoint = \"http://collector..example:4318\"\n".to_owned(), ["traces.endpoint", "address of a host"];
     ] {
         fs::write(&file, &settings)?;
         for command in [

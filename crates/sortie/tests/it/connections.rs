@@ -10,16 +10,11 @@ pub(crate) mod secrets;
 
 pub(crate) use self::authorization::authorize;
 
-use anyhow::Result;
-use serde_json::{Value, json};
-use sortie_testkit::{Answer, Client, http::Method};
+use crate::prelude::*;
 
 /// Saves a connection.
-pub(crate) async fn put(client: &Client, name: &str, definition: &Value) -> Result<Answer> {
-    let body = serde_json::to_vec(definition)?.into();
-    client
-        .send(Method::PUT, &format!("/v1/connections/{name}"), body)
-        .await
+pub(crate) fn put(client: &Client, name: &str, definition: &Value) -> Pending {
+    client.put(&format!("/v1/connections/{name}"), definition)
 }
 
 /// A run that makes these calls of tools, one after another, and answers with the output of the last one.

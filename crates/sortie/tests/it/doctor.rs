@@ -2,16 +2,10 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Resource, getrlimit};
-use serde_json::Value;
-use sortie_testkit::{Database, Node, NodeOptions, node::binary_command};
+use sortie_testkit::node::binary_command;
 
-use crate::{
-    Checked, both_databases,
-    kit::{at_work, exits, plain, text},
-    node, node_with,
-};
+use crate::prelude::*;
 
 both_databases![
     a_running_node_is_looked_at_from_here_and_from_inside,
@@ -87,19 +81,12 @@ async fn a_database_of_another_version_is_told_and_not_migrated(database: Databa
         rows[0]["newest"].as_i64().context("a number")
     };
     let own = newest().await?;
-    for (change, migration, verdict, words) in [
-        (
-            format!("DELETE FROM migration WHERE version = {own}"),
-            own - 1,
-            "ok",
-            "its tables are made at the first start",
-        ),
-        (
-            "INSERT INTO migration (version, name, checksum) VALUES (1000000, 'later', 'x')".to_owned(),
-            1_000_000,
-            "fault",
-            "newer than this version",
-        ),
+    for (change, migration, verdict, words) in rows![
+        format!("DELETE FROM migration WHERE version = {own}"), own - 1, "ok", "its tables are made at the first start";
+        "INSERT INTO migration (version, name, checksum) VALUES (1000000, 'later', 'x')".to_owned(),
+        1_000_000,
+        "fault",
+        "newer than this version";
     ] {
         node.meddle(&change).await?;
         let mut command = node.sortie(&["doctor", "--json"]);
@@ -190,10 +177,7 @@ async fn a_running_node_is_looked_at_from_here_and_from_inside(database: Databas
         assert_eq!(check(&report, name)?["verdict"], "ok", "{report}");
     }
     let said = found(check(&report, "database")?);
-    ensure!(
-        said.contains(database.as_str()) && said.contains("migration "),
-        "{said}"
-    );
+    assert_contains!(said, database.as_str(), "migration ");
     // A node raises its limit to the hard one, and reserves half of it.
     let limit = getrlimit(Resource::Nofile)
         .maximum
@@ -229,9 +213,8 @@ async fn what_is_wrong_is_a_fault_and_the_exit_says_so() -> Checked {
             "/v1/admin/keys",
             &serde_json::json!({"name": "x", "role": "member"}),
         )
-        .await?
-        .expect(201)?
-        .json()?;
+        .json(201)
+        .await?;
     let url = node.url()?;
     let mut command = node.sortie(&["doctor", "--json", "--url", &url]);
     command.env("SORTIE_API_KEY", key["key"].as_str().context("a key")?);
@@ -239,9 +222,6 @@ async fn what_is_wrong_is_a_fault_and_the_exit_says_so() -> Checked {
     assert_eq!(check(&refused, "key")?["verdict"], "fault");
     assert_eq!(refused["healthy"], false);
     let nobody = exits(node.sortie(&["doctor", "--url", "http://127.0.0.1:1"]), 1)?;
-    ensure!(
-        text(&nobody.stdout).contains("cannot reach the engine"),
-        "{nobody:?}"
-    );
+    assert_contains!(nobody.stdout, "cannot reach the engine");
     Ok(())
 }

@@ -10,12 +10,11 @@ use std::{
     process::{Command, Output},
 };
 
-use anyhow::{Context as _, Result, ensure};
 use sortie_base::LicenseSigner;
-use sortie_testkit::{Database, HostedNode, Node, NodeOptions, node::DefaultModel};
+use sortie_testkit::node::DefaultModel;
 use tempfile::TempDir;
 
-use crate::{Checked, node_with};
+use crate::prelude::*;
 
 /// Makes a test for each page; `PAGES` lists them, so that none is forgotten.
 macro_rules! pages {
@@ -349,30 +348,18 @@ fn run_alone(text: &str) -> Checked {
 #[test]
 fn a_page_that_does_not_run_as_it_is_written_fails() -> Result<()> {
     run_alone("```sh\ntrue\n```\n````sh\ncat >/dev/null <<'END'\n```answer\nhello\n```\nEND\n````\n")?;
-    for (text, expected) in [
+    for (text, expected) in rows![
         // Where lines are wrapped, the end of a here-document is lost, and what follows becomes its content.
-        (
-            "```sh\ncat >/dev/null <<'END'\na END true\n```\n\n```sh\nfalse\n```\n",
-            "delimited by end-of-file",
-        ),
-        (
-            "```sh\nbash -c 'cat >/dev/null <<END'\n```\n",
-            "a here-document has no end",
-        ),
-        ("```sh\necho 'a\n```\n\n```sh\nfalse '\n```\n", "not whole"),
-        ("```sh\n# true\n```\n", "ran no command"),
-        (
-            "```sh\ntrue\n```\n\n```sh\n\n```\n",
-            "page:6: the block ran no command",
-        ),
-        (
-            "```sh\ntrue\nexit 0\n```\n\n```sh\nfalse\n```\n",
-            "did not reach its end",
-        ),
-        ("```sh\ntrue\n```\n\n```sh\nfalse\n```\n", "exit status: 1"),
-        ("```sh\ntrue\n", "has no end"),
-        ("```bash\ntrue\n```\n", "mark the block `sh`"),
-        ("- a\n\n  ```sh\n  true\n  ```\n", "in a list"),
+        "```sh\ncat >/dev/null <<'END'\na END true\n```\n\n```sh\nfalse\n```\n", "delimited by end-of-file";
+        "```sh\nbash -c 'cat >/dev/null <<END'\n```\n", "a here-document has no end";
+        "```sh\necho 'a\n```\n\n```sh\nfalse '\n```\n", "not whole";
+        "```sh\n# true\n```\n", "ran no command";
+        "```sh\ntrue\n```\n\n```sh\n\n```\n", "page:6: the block ran no command";
+        "```sh\ntrue\nexit 0\n```\n\n```sh\nfalse\n```\n", "did not reach its end";
+        "```sh\ntrue\n```\n\n```sh\nfalse\n```\n", "exit status: 1";
+        "```sh\ntrue\n", "has no end";
+        "```bash\ntrue\n```\n", "mark the block `sh`";
+        "- a\n\n  ```sh\n  true\n  ```\n", "in a list";
     ] {
         let failure = run_alone(text).err().with_context(|| format!("works: {text}"))?;
         ensure!(format!("{failure:#}").contains(expected), "{text}: {failure:#}");

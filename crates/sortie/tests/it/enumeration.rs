@@ -7,17 +7,12 @@
 
 mod ranks;
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Instant};
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
-use sortie_testkit::{Answer, Client, Database, HostedNode, MailSink, NodeOptions, http::HeaderValue};
+use sortie_testkit::MailSink;
 
 use self::ranks::{mann_whitney, median};
-use crate::{Checked, both_databases};
+use crate::prelude::*;
 
 both_databases![known_and_unknown_addresses_have_the_same_answers_in_the_same_time];
 

@@ -1,14 +1,8 @@
 //! `sortie runs export`: a run that has ended, as a cassette.
 
-use anyhow::{Context as _, ensure};
-use serde_json::{Value, json};
-use sortie_testkit::{Database, Node, Service, model::Turn};
+use sortie_testkit::model::Turn;
 
-use crate::{
-    Checked,
-    kit::{at_work, exits, said, text},
-    runs::model::Scripted,
-};
+use crate::{prelude::*, runs::model::Scripted};
 
 fn lines(cassette: &str) -> serde_json::Result<Vec<Value>> {
     cassette.lines().map(serde_json::from_str).collect()
@@ -39,26 +33,17 @@ async fn a_run_is_exported_with_its_answers_results_and_cost_and_without_its_cre
     let (_, run) = rig.node.client()?.complete(&request).await?;
     let id = run.id.to_string();
     let exported = said(&rig.node, &["runs", "export", &id])?;
-    ensure!(
-        !exported.contains("hush") && !exported.contains("planted-by"),
-        "{exported}"
-    );
+    assert_lacks!(exported, "hush", "planted-by");
     let lines = lines(&exported)?;
     let header = &lines[0];
-    assert_eq!(
-        (&header["cassette"], &header["prompt"]),
-        (&json!(1), &json!("Ask."))
-    );
+    assert_has!(header, {"cassette": 1, "prompt": "Ask."});
     assert_eq!(header["model"]["prices"]["output_micros_per_mtok"], 15_000_000);
     assert_eq!(header["fallback_model"]["id"], "runbook");
     assert_eq!(
         header["input"],
         json!({"ssn": 123_456_789, "password": "[redacted]"})
     );
-    assert_eq!(
-        (&header["tools"], &header["timeout_seconds"]),
-        (&json!(["api__request", "shell"]), &json!(60))
-    );
+    assert_has!(header, {"tools": ["api__request", "shell"], "timeout_seconds": 60});
     let says: Vec<&Value> = lines.iter().filter_map(|line| line.get("say")).collect();
     assert_eq!(says.len(), 2);
     assert_eq!(
@@ -78,10 +63,7 @@ async fn a_run_is_exported_with_its_answers_results_and_cost_and_without_its_cre
         "{kept}"
     );
     let end = &lines[lines.len() - 1]["end"];
-    assert_eq!(
-        (&end["status"], &end["output"]),
-        (&json!("succeeded"), &json!("Done."))
-    );
+    assert_has!(end, {"status": "succeeded", "output": "Done."});
     assert_eq!(end["cost_micros"], run.cost_micros.get());
 
     is_masked(&rig.node, &id)

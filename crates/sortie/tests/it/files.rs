@@ -2,17 +2,9 @@
 
 use std::fs;
 
-use anyhow::{Context as _, ensure};
-use serde_json::json;
-use sortie_api::{File, RunStatus};
-use sortie_testkit::{Bytes, Database, NodeOptions, http::Method};
+use sortie_api::File;
 
-use crate::{
-    Checked, both_databases,
-    kit::{at_work, commands},
-    kit::{exits, json_said, said, text},
-    node, node_with,
-};
+use crate::prelude::*;
 
 both_databases![
     a_run_reads_saved_files_as_they_were_when_it_was_made,
@@ -27,8 +19,7 @@ fn content(length: usize) -> Vec<u8> {
 }
 
 async fn a_run_reads_saved_files_as_they_were_when_it_was_made(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let file = client.upload("data.bin", content(3_000_000)).await?;
     let mut request = commands(&[
         "sha256sum < in/data.bin; sha256sum < again.bin; cat note.txt",
@@ -54,15 +45,15 @@ async fn a_run_reads_saved_files_as_they_were_when_it_was_made(database: Databas
     let body = Bytes::from(json!({"name": "other.bin"}).to_string());
     client
         .send(Method::PATCH, "/v1/files/data.bin", body)
-        .await?
-        .expect(200)?;
+        .expect(200)
+        .await?;
     let mut request = commands(&["sha256sum < x"]);
     request["files"] = json!([{"file": "other.bin", "path": "x"}]);
     assert_eq!(client.complete(&request).await?.1.output, Some(sum));
 
     request["files"] = json!([{"file": "data.bin", "path": "x"}]);
     let refused = client.post("/v1/runs", &request).await?;
-    let refusal = refused.failure(400, "invalid_request")?;
+    let refusal = refused.refused("invalid_request")?;
     assert_eq!(refusal.error, "files[0].file: no file \"data.bin\"");
     Ok(())
 }
@@ -74,25 +65,23 @@ async fn a_run_is_given_no_file_of_another_organization() -> Checked {
     let foreign = node.foreign_client(1).await?;
     for name in [file.id.to_string(), "ours".to_owned()] {
         let request = json!({"prompt": "x", "files": [{"file": name, "path": "x"}]});
-        let refused = foreign.post("/v1/runs", &request).await?;
-        refused.failure(400, "invalid_request")?;
+        foreign
+            .post("/v1/runs", &request)
+            .refused("invalid_request")
+            .await?;
     }
     Ok(())
 }
 
 async fn a_run_whose_file_is_gone_before_it_starts_fails(database: Database) -> Checked {
     let options = NodeOptions::default().env("SORTIE_CONCURRENCY", "1");
-    let node = node_with(database, options).await?;
-    let client = node.client()?;
+    let (_node, client) = started_with(database, options).await?;
     let first = at_work(&client).await?;
     let file = client.upload("passing", "x").await?;
     let mut request = commands(&["cat x"]);
     request["files"] = json!([{"file": "passing", "path": "x"}]);
     let run = client.create(&request).await?;
-    client
-        .send(Method::DELETE, "/v1/files/passing", Bytes::new())
-        .await?
-        .expect(204)?;
+    client.delete("/v1/files/passing").expect(204).await?;
     client.cancel(&first.id.to_string()).await?;
     let (_, run) = client.finished(&run.id.to_string()).await?;
     assert_eq!(run.status, RunStatus::Failed);
@@ -109,9 +98,9 @@ async fn files_outlive_a_kill(database: Database) -> Checked {
     node.kill()?;
     node.restart().await?;
     let client = node.client()?;
-    let found: File = client.get("/v1/files/kept").await?.expect(200)?.read()?;
+    let found: File = client.get("/v1/files/kept").read(200).await?;
     assert_eq!(found, file);
-    let answer = client.get("/v1/files/kept/content").await?.expect(200)?;
+    let answer = client.get("/v1/files/kept/content").expect(200).await?;
     ensure!(answer.body == content, "the content is another one");
     assert_eq!(fs::read_dir(node.data_dir().join("blobs/staging"))?.count(), 0);
     Ok(())
@@ -120,12 +109,13 @@ async fn files_outlive_a_kill(database: Database) -> Checked {
 #[tokio::test]
 async fn the_limit_of_a_file_is_a_setting() -> Checked {
     let options = NodeOptions::default().env("SORTIE_MAX_FILE_BYTES", "1000");
-    let node = node_with(Database::Sqlite, options).await?;
-    let client = node.client()?;
+    let (_node, client) = started_with(Database::Sqlite, options).await?;
     client.upload("fits", content(1_000)).await?;
     let head = "form-data; name=\"file\"; filename=\"more\"";
-    let answer = client.send_form(&[(head, &content(1_001))]).await?;
-    answer.failure(413, "payload_too_large")?;
+    client
+        .send_form(&[(head, &content(1_001))])
+        .refused("payload_too_large")
+        .await?;
     Ok(())
 }
 
@@ -141,17 +131,11 @@ async fn the_command_line_saves_lists_fetches_renames_and_deletes_files() -> Che
         target.to_str().context("a path")?,
     );
     let saved = json_said(&node, &["files", "upload", source, "--json"])?;
-    assert_eq!(
-        (&saved["name"], &saved["size"]),
-        (&json!("a b.bin"), &json!(600_000))
-    );
+    assert_has!(saved, {"name": "a b.bin", "size": 600_000});
     exits(node.sortie(&["files", "upload", source]), 64)?;
     said(&node, &["files", "upload", source, "--name", "ü?.bin"])?;
     let listed = said(&node, &["files", "list"])?;
-    ensure!(
-        listed.contains("a b.bin") && listed.contains("ü?.bin"),
-        "{listed}"
-    );
+    assert_contains!(listed, "a b.bin", "ü?.bin");
     assert_eq!(json_said(&node, &["files", "get", "a b.bin", "--json"])?, saved);
     said(&node, &["files", "rename", "ü?.bin", "plain.bin"])?;
     exits(

@@ -1,14 +1,6 @@
 //! `/v1/admin/keys` (`docs/ADMINISTRATION.md#keys`) and what a key may do (`docs/API.md#authentication`).
 
-use anyhow::ensure;
-use serde_json::json;
-use sortie_testkit::{Bytes, Database, Node, http::Method};
-
-use crate::{
-    Checked, both_databases,
-    kit::{exits, plain, text},
-    node,
-};
+use crate::prelude::*;
 
 both_databases![
     a_key_is_shown_once_works_and_is_revoked,
@@ -16,20 +8,15 @@ both_databases![
 ];
 
 async fn a_key_is_shown_once_works_and_is_revoked(database: Database) -> Checked {
-    let node = node(database).await?;
-    let admin = node.client()?;
+    let (_node, admin) = started(database).await?;
     let created = admin
         .post("/v1/admin/keys", &json!({"name": " deploy "}))
-        .await?
-        .expect(201)?
-        .json()?;
-    assert_eq!(
-        (&created["name"], &created["role"]),
-        (&json!("deploy"), &json!("member"))
-    );
+        .json(201)
+        .await?;
+    assert_has!(created, {"name": "deploy", "role": "member"});
     let secret = created["key"].as_str().unwrap_or_default();
     ensure!(secret.starts_with("sts_") && secret.len() == 53, "{created}");
-    let listed = admin.get("/v1/admin/keys").await?.expect(200)?;
+    let listed = admin.get("/v1/admin/keys").expect(200).await?;
     assert_eq!(listed.json()?.as_array().map(Vec::len), Some(2));
     ensure!(
         !listed.text().contains(secret) && !listed.text().contains("\"key\""),
@@ -37,7 +24,7 @@ async fn a_key_is_shown_once_works_and_is_revoked(database: Database) -> Checked
     );
 
     let member = admin.with_key(secret);
-    assert_eq!(member.get("/v1/me").await?.expect(200)?.json()?["role"], "member");
+    assert_eq!(member.get("/v1/me").json(200).await?["role"], "member");
     member.create(&plain("a member's run")).await?;
     for (method, path) in [(Method::GET, "/v1/admin/keys"), (Method::POST, "/v1/admin/keys")] {
         let body = if method == Method::POST {
@@ -47,24 +34,15 @@ async fn a_key_is_shown_once_works_and_is_revoked(database: Database) -> Checked
         };
         member
             .send(method, path, Bytes::from(body))
-            .await?
-            .failure(403, "forbidden")?;
+            .refused("forbidden")
+            .await?;
     }
 
     let path = format!("/v1/admin/keys/{}", created["id"].as_str().unwrap_or_default());
-    member
-        .send(Method::DELETE, &path, Bytes::new())
-        .await?
-        .failure(403, "forbidden")?;
-    admin
-        .send(Method::DELETE, &path, Bytes::new())
-        .await?
-        .expect(204)?;
-    member.get("/v1/me").await?.failure(401, "unauthorized")?;
-    admin
-        .send(Method::DELETE, &path, Bytes::new())
-        .await?
-        .failure(404, "not_found")?;
+    member.delete(&path).refused("forbidden").await?;
+    admin.delete(&path).expect(204).await?;
+    member.get("/v1/me").refused("unauthorized").await?;
+    admin.delete(&path).refused("not_found").await?;
     Ok(())
 }
 
@@ -79,10 +57,7 @@ async fn a_lost_admin_key_is_replaced_while_the_engine_is_stopped(database: Data
     };
     if database == Database::Sqlite {
         let refused = text(&exits(offline(&node, "early"), 69)?.stderr);
-        ensure!(
-            refused.contains("an engine works in the data folder"),
-            "{refused}"
-        );
+        assert_contains!(refused, "an engine works in the data folder");
     }
     node.stop().await?;
     std::fs::remove_file(node.data_dir().join("admin.key"))?;
@@ -90,14 +65,11 @@ async fn a_lost_admin_key_is_replaced_while_the_engine_is_stopped(database: Data
     exits(offline(&node, " "), 64)?;
     node.restart().await?;
     let admin = node.client()?.with_key(made.trim());
-    assert_eq!(admin.get("/v1/me").await?.expect(200)?.json()?["role"], "admin");
-    let log = admin
-        .get("/v1/admin/audit?action=key.create")
-        .await?
-        .expect(200)?;
+    assert_eq!(admin.get("/v1/me").json(200).await?["role"], "admin");
+    let log = admin.get("/v1/admin/audit?action=key.create").expect(200).await?;
     let entry = &log.json()?["items"][0];
     assert_eq!(entry["actor_kind"], "operator", "{entry}");
-    let keys = admin.get("/v1/admin/keys").await?.expect(200)?.json()?;
+    let keys = admin.get("/v1/admin/keys").json(200).await?;
     let names: Vec<_> = keys
         .as_array()
         .into_iter()
@@ -127,29 +99,21 @@ async fn no_key_is_created_offline_before_the_first_start() -> Checked {
 /// `docs/ADMINISTRATION.md#keys`: nobody locks himself out.
 #[tokio::test]
 async fn the_last_admin_key_cannot_be_deleted() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let admin = node.client()?;
-    let keys = admin.get("/v1/admin/keys").await?.expect(200)?.json()?;
+    let (_node, admin) = started(Database::Sqlite).await?;
+    let keys = admin.get("/v1/admin/keys").json(200).await?;
     let path = format!("/v1/admin/keys/{}", keys[0]["id"].as_str().unwrap_or_default());
-    admin
-        .send(Method::DELETE, &path, Bytes::new())
-        .await?
-        .failure(409, "conflict")?;
+    admin.delete(&path).refused("conflict").await?;
     let second = json!({"name": "second", "role": "admin"});
-    let second = admin.post("/v1/admin/keys", &second).await?.expect(201)?.json()?;
-    admin
-        .send(Method::DELETE, &path, Bytes::new())
-        .await?
-        .expect(204)?;
+    let second = admin.post("/v1/admin/keys", &second).json(201).await?;
+    admin.delete(&path).expect(204).await?;
     let second = admin.with_key(second["key"].as_str().unwrap_or_default());
-    assert_eq!(second.get("/v1/me").await?.expect(200)?.json()?["role"], "admin");
+    assert_eq!(second.get("/v1/me").json(200).await?["role"], "admin");
     Ok(())
 }
 
 #[tokio::test]
 async fn a_key_without_a_name_or_with_another_role_is_refused() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let admin = node.client()?;
+    let (_node, admin) = started(Database::Sqlite).await?;
     for (body, field) in [
         (json!({}), "name"),
         (json!({"name": ""}), "name"),
@@ -162,8 +126,8 @@ async fn a_key_without_a_name_or_with_another_role_is_refused() -> Checked {
     ] {
         let refusal = admin
             .post("/v1/admin/keys", &body)
-            .await?
-            .failure(400, "invalid_request")?;
+            .refused("invalid_request")
+            .await?;
         ensure!(refusal.error.contains(field), "{body}: {}", refusal.error);
     }
     assert_eq!(

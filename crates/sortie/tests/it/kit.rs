@@ -5,14 +5,10 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
-use sortie_api::{Event, Micros, Run, RunStatus, Timestamp};
-use sortie_testkit::{
-    Client, Node,
-    client::{data, status_of},
-    until,
-};
+use sortie_api::{Event, Micros, Run, Timestamp};
+use sortie_testkit::client::status_of;
+
+use crate::prelude::*;
 
 /// The time of the host, which its nodes have as well.
 pub(crate) fn now() -> Timestamp {
@@ -46,11 +42,7 @@ pub(crate) fn waiting() -> Value {
 /// Creates a run that waits and returns once it is at work.
 pub(crate) async fn at_work(client: &Client) -> Result<Run> {
     let run = client.create(&waiting()).await?;
-    client
-        .follow(&run.id.to_string(), None)
-        .await?
-        .until_status(RunStatus::Running)
-        .await?;
+    client.until_running(&run.id.to_string()).await?;
     Ok(run)
 }
 

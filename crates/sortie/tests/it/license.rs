@@ -2,15 +2,7 @@
 
 use std::{io::Write as _, process::Stdio};
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
-use sortie_testkit::{Database, HostedNode, Node, NodeOptions, until};
-
-use crate::{
-    Checked, both_databases,
-    kit::{exits, json_said, said, text},
-    node_with,
-};
+use crate::prelude::*;
 
 both_databases![an_engine_is_licensed_by_a_hosted_deployment];
 
@@ -58,22 +50,15 @@ impl Issuer {
     async fn token(&self, machine_id: &str) -> Result<String> {
         let client = self.hosted.client(&self.session);
         let path = format!("/v1/organizations/{}/deployments", self.org);
-        for deployment in client
-            .get(&path)
-            .await?
-            .expect(200)?
-            .json()?
-            .as_array()
-            .context("a list")?
-        {
+        for deployment in client.get(&path).json(200).await?.as_array().context("a list")? {
             if deployment.get("ended_at").is_none() {
                 let path = format!("{path}/{}", text_of(deployment, "id")?);
                 let delete = sortie_testkit::http::Method::DELETE;
-                client.send(delete, &path, Vec::new().into()).await?.expect(204)?;
+                client.send(delete, &path, Vec::new().into()).expect(204).await?;
             }
         }
         let body = json!({"name": "north", "machine_id": machine_id});
-        text_of(&client.post(&path, &body).await?.expect(201)?.json()?, "token")
+        text_of(&client.post(&path, &body).json(201).await?, "token")
     }
 }
 
@@ -113,10 +98,7 @@ async fn an_engine_is_licensed_by_a_hosted_deployment(database: Database) -> Che
     issuer.grant(2)?;
     let token = issuer.token(&machine_id).await?;
     let installed = install(&engine, &token)?;
-    assert_eq!(
-        (&installed["licensed"], &installed["monthly_runs"]),
-        (&json!(true), &json!(2))
-    );
+    assert_has!(installed, {"licensed": true, "monthly_runs": 2});
     assert_eq!(installed["organization"], json!(issuer.org));
     let statuses = [
         create(&engine).await?,
@@ -125,15 +107,13 @@ async fn an_engine_is_licensed_by_a_hosted_deployment(database: Database) -> Che
     ];
     assert_eq!(statuses, [202, 202, 402]);
     let shown = said(&engine, &["license"])?;
-    ensure!(
-        shown.contains("2 of 2 this month") && shown.contains("(north)"),
-        "{shown}"
-    );
+    assert_contains!(shown, "2 of 2 this month", "(north)");
     let doctor = exits(engine.sortie(&["doctor", "--url", &engine.url()?]), 1)?;
     let doctor = text(&doctor.stdout);
-    ensure!(
-        doctor.contains("license") && doctor.contains("expires in 365 days; 2 of 2 runs used this month"),
-        "{doctor}"
+    assert_contains!(
+        doctor,
+        "license",
+        "expires in 365 days; 2 of 2 runs used this month"
     );
     // The count and the license outlive the process.
     engine.kill()?;

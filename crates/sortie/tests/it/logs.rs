@@ -1,12 +1,9 @@
 //! The log as a machine reads it: every line is one object, the lines of a request and of a run say which, and nothing
 //! that was said is in any.
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
-use sortie_api::RunStatus;
-use sortie_testkit::{CallbackReceiver, Database, Node, NodeOptions, http::HeaderValue, http::StatusCode};
+use sortie_testkit::{CallbackReceiver, http::StatusCode};
 
-use crate::{Checked, both_databases, node_with};
+use crate::prelude::*;
 
 both_databases![
     every_line_is_an_object_and_says_whose_it_is,
@@ -46,12 +43,12 @@ async fn every_line_is_an_object_and_says_whose_it_is(database: Database) -> Che
     let parent = format!("00-{TRACE}-00f067aa0ba902b7-01");
     let client = node
         .client()?
-        .with_header("traceparent", HeaderValue::from_str(&parent)?)
-        .with_header("x-request-id", HeaderValue::from_static("req-of-the-test"));
+        .with_header("traceparent", &parent)
+        .with_header("x-request-id", "req-of-the-test");
     let created = client.post("/v1/admin/keys", &json!({"name": "new"})).await?;
     created.expect(201)?;
     let request = json!({"prompt": "x", "callback": {"url": receiver.url(), "secret": "shared"}});
-    let run = client.create(&request).await?.id.to_string();
+    let run = client.create_id(&request).await?;
     receiver.wait_for(&run, 1).await?;
     node.stop().await?;
     let lines = lines(&node)?;
@@ -109,17 +106,16 @@ async fn nothing_that_was_said_is_logged(database: Database) -> Checked {
     let [prompt, input, file, output, answer, secret, name] = MARKS;
     let receiver = CallbackReceiver::start(secret).await?;
     receiver.answer_with([StatusCode::OK]);
-    let mut node = node_with(database, talkative()).await?;
-    let client = node.client()?;
+    let (mut node, client) = started_with(database, talkative()).await?;
     let (head, tail) = output.split_at(6);
     let request = json!({
         "prompt": format!("{prompt}\n```sh\ncat n.txt; printf '%s%s\\n' {head} {tail}; mkdir -p outputs; echo x >outputs/{name}\n```\n```answer\n{answer}\n```\n"),
         "input": {"secret": input}, "files": [{"path": "n.txt", "content": file}],
         "callback": {"url": format!("{}?token={secret}", receiver.url()), "secret": secret},
     });
-    let run = client.create(&request).await?.id.to_string();
+    let run = client.create_id(&request).await?;
     let (_, run) = client.finished(&run).await?;
-    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+    assert_ended!(run, Succeeded);
     receiver.wait_for(&run.id.to_string(), 1).await?;
     client.upload(name, name).await?;
     let paths = [
@@ -127,7 +123,7 @@ async fn nothing_that_was_said_is_logged(database: Database) -> Checked {
         format!("/v1/files/{name}/content"),
     ];
     for path in &paths {
-        client.get(path).await?.expect(200)?;
+        client.get(path).expect(200).await?;
     }
     // Requests that fail are logged with their path.
     let blobs = node.data_dir().join("blobs");
@@ -141,8 +137,8 @@ async fn nothing_that_was_said_is_logged(database: Database) -> Checked {
     let refused = json!({"prompt": prompt, "model": answer});
     client
         .post("/v1/runs", &refused)
-        .await?
-        .failure(400, "invalid_request")?;
+        .refused("invalid_request")
+        .await?;
     let key = node.key().to_owned();
     node.stop().await?;
     let log: String = node

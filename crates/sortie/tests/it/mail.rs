@@ -1,14 +1,9 @@
 //! Mail of a whole node of a hosted deployment (`docs/HOSTED.md#mail`): letters to people, and what depends on them.
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
-use sortie_testkit::{
-    Bytes, Client, Database, HostedNode, MailAnswer, MailSink, NodeOptions, ReceivedMail, both_databases,
-    http::Method,
-};
+use sortie_testkit::{MailAnswer, MailSink, ReceivedMail};
 use tempfile::NamedTempFile;
 
-use crate::Checked;
+use crate::prelude::*;
 
 both_databases![
     what_needs_a_verified_address_is_refused_without_one,
@@ -83,8 +78,8 @@ async fn verify(node: &HostedNode, mail: &ReceivedMail) -> Checked {
 async fn organization(person: &Client) -> Result<String> {
     let made = person
         .post("/v1/organizations", &json!({"name": "Plum Works"}))
+        .json(201)
         .await?;
-    let made = made.expect(201)?.json()?;
     Ok(format!(
         "/v1/organizations/{}",
         made["id"].as_str().context("no ID")?
@@ -94,8 +89,10 @@ async fn organization(person: &Client) -> Result<String> {
 /// Invites an address. Returns the invitation.
 async fn invite(person: &Client, organization: &str, name: &str) -> Result<Value> {
     let body = json!({"email": format!("{name}@example.com"), "role": "member"});
-    let invited = person.post(&format!("{organization}/invitations"), &body).await?;
-    invited.expect(201)?.json()
+    person
+        .post(&format!("{organization}/invitations"), &body)
+        .json(201)
+        .await
 }
 
 async fn what_needs_a_verified_address_is_refused_without_one(database: Database) -> Checked {
@@ -116,31 +113,31 @@ async fn what_needs_a_verified_address_is_refused_without_one(database: Database
         (format!("{org}/keys"), key),
         (format!("{org}/invitations"), invitation),
     ] {
-        let refusal = ann.post(&path, &body).await?.failure(403, "forbidden")?;
+        let refusal = ann.post(&path, &body).refused("forbidden").await?;
         ensure!(
             refusal.error == "verify your email address first",
             "{path}: {refusal:?}"
         );
     }
-    ann.get(&format!("{org}/members")).await?.expect(200)?;
+    ann.get(&format!("{org}/members")).expect(200).await?;
     ensure!(sink.all().is_empty());
 
     let bob = sign_up(&node, "bob").await?;
     let mail = sink.wait_for_mail_to("bob@example.com").await?;
     bob.post("/v1/organizations", &json!({"name": "Bakery"}))
-        .await?
-        .failure(403, "forbidden")?;
+        .refused("forbidden")
+        .await?;
     verify(&node, &mail).await?;
     let bakery = organization(&bob).await?;
     bob.post(
         &format!("{bakery}/keys"),
         &json!({"name": "ci", "role": "member"}),
     )
-    .await?
-    .expect(201)?;
+    .expect(201)
+    .await?;
     let again = json!({"token": token(&mail)?});
     let again = node.anybody().post("/v1/auth/verify-email", &again).await?;
-    again.failure(400, "invalid_request").map(drop)
+    again.refused("invalid_request").map(drop)
 }
 
 #[tokio::test]
@@ -161,18 +158,21 @@ async fn only_people_with_an_invitation_sign_up_where_it_is_needed() -> Checked 
         body["invitation"] = json!(invitation);
         anybody.post("/v1/auth/signup", &body).await
     };
-    let uninvited = anybody.post("/v1/auth/signup", &applicant("bob")).await?;
-    uninvited.failure(403, "forbidden")?;
-    sign_up("cid", &token(&mail)?).await?.failure(403, "forbidden")?;
-    sign_up("bob", "sti_x").await?.failure(403, "forbidden")?;
+    anybody
+        .post("/v1/auth/signup", &applicant("bob"))
+        .refused("forbidden")
+        .await?;
+    sign_up("cid", &token(&mail)?).await?.refused("forbidden")?;
+    sign_up("bob", "sti_x").await?.refused("forbidden")?;
     let bob = sign_up("bob", &token(&mail)?).await?.expect(201)?.json()?;
     let bob = signed_in(&node, &bob)?;
     let accept = json!({"token": token(&mail)?});
-    let refusal = bob.post("/v1/invitations/accept", &accept).await?;
-    refusal.failure(403, "forbidden")?;
+    bob.post("/v1/invitations/accept", &accept)
+        .refused("forbidden")
+        .await?;
     let verification = sink.wait_for(3).await?.pop().context("no mail")?;
     verify(&node, &verification).await?;
-    bob.post("/v1/invitations/accept", &accept).await?.expect(200)?;
+    bob.post("/v1/invitations/accept", &accept).expect(200).await?;
     Ok(())
 }
 
@@ -184,22 +184,22 @@ async fn where_addresses_are_verified_first_a_sign_up_tells_nothing_and_begins_n
     let anybody = node.anybody();
     let first = anybody
         .post("/v1/auth/signup", &applicant("ann"))
-        .await?
-        .expect(202)?;
+        .expect(202)
+        .await?;
     let mail = sink.wait_for_mail_to("ann@example.com").await?;
-    let early = anybody
+    anybody
         .post("/v1/auth/login", &credentials("ann", PASSWORD))
+        .refused("forbidden")
         .await?;
-    early.failure(403, "forbidden")?;
     verify(&node, &mail).await?;
-    let login = anybody
+    anybody
         .post("/v1/auth/login", &credentials("ann", PASSWORD))
+        .expect(200)
         .await?;
-    login.expect(200)?;
     let second = anybody
         .post("/v1/auth/signup", &applicant("ann"))
-        .await?
-        .expect(202)?;
+        .expect(202)
+        .await?;
     ensure!(first.body == second.body && first.body.is_empty());
     let told = sink.wait_for(2).await?.pop().context("no mail")?;
     ensure!(told.header("subject").as_deref() == Some("You already have an account"));
@@ -211,9 +211,9 @@ async fn a_closed_deployment_takes_nobody_but_whom_the_operator_creates() -> Che
     let options = NodeOptions::default().env("SORTIE_SIGN_UP", "closed");
     let node = hosted(Database::Sqlite, options).await?;
     let refused = node.anybody().post("/v1/auth/signup", &applicant("ann")).await?;
-    let refusal = refused.failure(403, "forbidden")?;
+    let refusal = refused.refused("forbidden")?;
     ensure!(refusal.error.contains("ask the operator"), "{refusal:?}");
-    let page = node.anybody().get("/sign-up").await?.expect(403)?;
+    let page = node.anybody().get("/sign-up").expect(403).await?;
     ensure!(page.text().contains("Sign-up is closed"));
     let output = node
         .node
@@ -222,8 +222,10 @@ async fn a_closed_deployment_takes_nobody_but_whom_the_operator_creates() -> Che
     let link = String::from_utf8(output.stdout)?;
     let (_, token) = link.trim().split_once("?token=").context("no token")?;
     let reset = json!({"token": token, "new_password": PASSWORD});
-    let reset = node.anybody().post("/v1/auth/reset-password", &reset).await?;
-    reset.expect(204)?;
+    node.anybody()
+        .post("/v1/auth/reset-password", &reset)
+        .expect(204)
+        .await?;
     let login = node
         .anybody()
         .post("/v1/auth/login", &credentials("ann", PASSWORD))
@@ -249,17 +251,21 @@ async fn a_lost_password_is_set_by_a_mail(database: Database) -> Checked {
     let reset = json!({"token": token(&mail)?, "new_password": OTHER});
     anybody
         .post("/v1/auth/reset-password", &reset)
-        .await?
-        .expect(204)?;
-    let again = anybody.post("/v1/auth/reset-password", &reset).await?;
-    again.failure(400, "invalid_request")?;
-    ann.get("/v1/auth/me").await?.failure(401, "unauthorized")?;
-    let old = anybody
-        .post("/v1/auth/login", &credentials("ann", PASSWORD))
+        .expect(204)
         .await?;
-    old.failure(401, "unauthorized")?;
-    let new = anybody.post("/v1/auth/login", &credentials("ann", OTHER)).await?;
-    new.expect(200)?;
+    anybody
+        .post("/v1/auth/reset-password", &reset)
+        .refused("invalid_request")
+        .await?;
+    ann.get("/v1/auth/me").refused("unauthorized").await?;
+    anybody
+        .post("/v1/auth/login", &credentials("ann", PASSWORD))
+        .refused("unauthorized")
+        .await?;
+    anybody
+        .post("/v1/auth/login", &credentials("ann", OTHER))
+        .expect(200)
+        .await?;
     let told = sink.wait_for(3).await?;
     ensure!(told[2].header("subject").as_deref() == Some("Your password was changed"));
     ensure!(told.iter().all(|mail| mail.to == "ann@example.com"), "{told:?}");
@@ -281,7 +287,7 @@ async fn an_invitation_says_what_became_of_its_mail(database: Database) -> Check
     ensure!(failed["email_delivery"] == "failed", "{failed}");
     let url = failed["url"].as_str().context("no URL")?;
     let page = url.strip_prefix(&node.org_url()).context("another place")?;
-    node.anybody().get(page).await?.expect(200)?;
+    node.anybody().get(page).expect(200).await?;
     ensure!(node.node.rows("SELECT id FROM mail").await?.is_empty());
 
     // A server that is busy for a moment gets the mail later.
@@ -337,8 +343,10 @@ async fn a_mail_outlives_a_killed_node(database: Database) -> Checked {
     // A mail that waits for another attempt is the same mail in the next process.
     sink.answer_with([MailAnswer::Content(451)]);
     let body = json!({"email": "ann@example.com"});
-    let forgot = node.anybody().post("/v1/auth/forgot-password", &body).await?;
-    forgot.expect(202)?;
+    node.anybody()
+        .post("/v1/auth/forgot-password", &body)
+        .expect(202)
+        .await?;
     sink.wait_for_attempts(3).await?;
     let waiting = node.node.rows("SELECT id FROM mail").await?;
     node.node.kill()?;
@@ -358,7 +366,7 @@ async fn the_mail_of_a_withdrawn_invitation_is_not_sent(database: Database) -> C
     sink.answer_with(busy);
     let withdrawn = invite(&ann, &org, "bob").await?;
     let path = format!("{org}/invitations/{}", withdrawn["id"].as_str().context("no ID")?);
-    ann.send(Method::DELETE, &path, Bytes::new()).await?.expect(204)?;
+    ann.delete(&path).expect(204).await?;
     let replaced = invite(&ann, &org, "cid").await?;
     let last = invite(&ann, &org, "cid").await?;
     ensure!(
@@ -372,8 +380,10 @@ async fn the_mail_of_a_withdrawn_invitation_is_not_sent(database: Database) -> C
     let mails = sink.wait_for(2).await?;
     ensure!(last["url"] == json!(mails[1].link()?), "{mails:?}");
     let body = json!({"email": "ann@example.com"});
-    let forgot = node.anybody().post("/v1/auth/forgot-password", &body).await?;
-    forgot.expect(202)?;
+    node.anybody()
+        .post("/v1/auth/forgot-password", &body)
+        .expect(202)
+        .await?;
     let mails = sink.wait_for(3).await?;
     let to: Vec<_> = mails.iter().map(|mail| mail.to.as_str()).collect();
     ensure!(

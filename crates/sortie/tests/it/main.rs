@@ -35,6 +35,7 @@ mod operator_faults;
 mod operators;
 mod organizations;
 mod payments;
+mod prelude;
 mod rate_limit;
 mod recovery;
 mod replay;
@@ -49,7 +50,7 @@ mod versions;
 mod workflows;
 mod zero_data_retention;
 
-use sortie_testkit::{Checked, Database, HostedNode, Node, NodeOptions, both_databases};
+use crate::prelude::*;
 
 /// A node on an empty database.
 async fn node(database: Database) -> anyhow::Result<Node> {
@@ -64,6 +65,18 @@ async fn node_with(database: Database, options: NodeOptions) -> anyhow::Result<N
         options.with_few_connections(),
     )
     .await
+}
+
+/// A node on an empty database, and a client with its admin key.
+async fn started(database: Database) -> anyhow::Result<(Node, Client)> {
+    started_with(database, NodeOptions::default()).await
+}
+
+/// A node on an empty database, started in its own way, and a client with its admin key.
+async fn started_with(database: Database, options: NodeOptions) -> anyhow::Result<(Node, Client)> {
+    let node = node_with(database, options).await?;
+    let client = node.client()?;
+    Ok((node, client))
 }
 
 /// A node of a hosted deployment on an empty database.

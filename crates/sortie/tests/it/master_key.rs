@@ -1,16 +1,11 @@
 //! The rotation of the master key: everything is sealed again beside a node at work, and the old key can go.
 
-use anyhow::{Context as _, Result, ensure};
 use futures_util::future::try_join_all;
-use serde_json::{Value, json};
-use sortie_api::RunStatus;
-use sortie_testkit::{Bytes, CallbackReceiver, Client, Database, Node, NodeOptions, Service, http::Method};
+use sortie_testkit::CallbackReceiver;
 
 use crate::{
-    Checked, both_databases,
     connections::{calls, put},
-    kit::{exits, json_said, plain, said, text},
-    node_with,
+    prelude::*,
 };
 
 both_databases![
@@ -74,15 +69,11 @@ async fn seal_something(client: &Client, service: &Service, receiver: &CallbackR
     let workflow = Bytes::from(plain("x").to_string());
     client
         .send(Method::PUT, "/v1/workflows/nightly", workflow)
-        .await?
-        .expect(201)?;
+        .expect(201)
+        .await?;
     let schedule = json!({"workflow": "nightly", "cron": "@yearly",
         "callback": {"url": receiver.url(), "secret": SECRET}});
-    let schedule = client
-        .post("/v1/schedules", &schedule)
-        .await?
-        .expect(201)?
-        .json()?;
+    let schedule = client.post("/v1/schedules", &schedule).json(201).await?;
     let (_, run) = client.complete(&with_callback(receiver)).await?;
     receiver.wait_for(&run.id.to_string(), 1).await?;
     Ok(schedule["id"].as_str().context("an id")?.to_owned())
@@ -123,7 +114,7 @@ async fn everything_is_sealed_with_the_new_key_while_tokens_are_renewed_and_the_
     let client = node.client()?;
     succeeds(&client, &request).await?;
     let trigger = format!("/v1/schedules/{schedule}/trigger");
-    let run = client.send(Method::POST, &trigger, Bytes::new()).await?.json()?;
+    let run = client.post_empty(&trigger).await?.json()?;
     let run = run["id"].as_str().context("a run")?.to_owned();
     let (_, ended) = client.finished(&run).await?;
     assert_eq!(ended.status, RunStatus::Succeeded);
@@ -152,11 +143,7 @@ async fn a_rotation_that_is_killed_in_the_middle_is_done_by_the_next_one(databas
 
     with_keys(&mut node, &[NEW, OLD]).await?;
     let client = node.client()?;
-    let page = client
-        .send(Method::POST, "/v1/admin/master-key/reseal", Bytes::new())
-        .await?
-        .expect(200)?
-        .json()?;
+    let page = client.post_empty("/v1/admin/master-key/reseal").json(200).await?;
     assert_eq!(page["looked_at"], 500);
     ensure!(page["next_cursor"] != "", "{page}");
     node.kill()?;
@@ -173,10 +160,7 @@ async fn a_rotation_that_is_killed_in_the_middle_is_done_by_the_next_one(databas
     );
     let client = node.client()?;
     let path = format!("/v1/runs/{last}/deliveries");
-    client
-        .send(Method::POST, &path, Bytes::new())
-        .await?
-        .expect(202)?;
+    client.post_empty(&path).expect(202).await?;
     receiver.wait_for(&last, 2).await?;
     Ok(())
 }
@@ -189,9 +173,9 @@ async fn a_rotation_that_leaves_something_behind_is_not_done() -> Checked {
     let mut node = sealed_with_the_old_key(Database::Sqlite).await?;
     let definition =
         json!({"type": "http", "url": "https://a.example", "auth": {"type": "bearer", "token": "hush-1"}});
-    put(&node.client()?, "crm", &definition).await?.expect(201)?;
+    put(&node.client()?, "crm", &definition).expect(201).await?;
     with_keys(&mut node, &[FORGOTTEN, OLD]).await?;
-    put(&node.client()?, "other", &definition).await?.expect(201)?;
+    put(&node.client()?, "other", &definition).expect(201).await?;
 
     with_keys(&mut node, &[NEW, OLD]).await?;
     let output = exits(node.sortie(&["master-key", "reseal", "--json"]), 1)?;
@@ -211,14 +195,11 @@ async fn nothing_is_sealed_with_a_key_that_another_node_lacks() -> Checked {
     let service = Service::start().await?;
     let definition =
         json!({"type": "http", "url": service.url(), "auth": {"type": "bearer", "token": "hush-1"}});
-    put(&second.client()?, "crm", &definition).await?.expect(201)?;
+    put(&second.client()?, "crm", &definition).expect(201).await?;
 
     with_keys(&mut first, &[NEW, OLD]).await?;
     let refused = exits(first.sortie(&["master-key", "reseal"]), 64)?;
-    ensure!(
-        text(&refused.stderr).contains("does not have the master key"),
-        "{refused:?}"
-    );
+    assert_contains!(refused.stderr, "does not have the master key");
     let status = json_said(&first, &["master-key", "status", "--json"])?;
     assert_eq!(values(&status, NEW)?, 0);
 
@@ -226,7 +207,7 @@ async fn nothing_is_sealed_with_a_key_that_another_node_lacks() -> Checked {
     // use.
     with_keys(&mut second, &[OLD, NEW]).await?;
     said(&first, &["master-key", "reseal"])?;
-    put(&second.client()?, "other", &definition).await?.expect(201)?;
+    put(&second.client()?, "other", &definition).expect(201).await?;
     let status = json_said(&first, &["master-key", "status", "--json"])?;
     assert_eq!(values(&status, OLD)?, 1);
     let told = said(&first, &["master-key", "status"])?;

@@ -1,14 +1,12 @@
 //! `GET /v1/me` (`docs/API.md#organizations`).
 
-use sortie_testkit::Database;
-
-use crate::{Checked, both_databases, node};
+use crate::prelude::*;
 
 both_databases![me_is_the_organization_behind_the_key];
 
 async fn me_is_the_organization_behind_the_key(database: Database) -> Checked {
     let node = node(database).await?;
-    let me = node.client()?.get("/v1/me").await?.expect(200)?.json()?;
+    let me = node.client()?.get("/v1/me").json(200).await?;
     assert!(
         me["organization_id"]
             .as_str()
@@ -22,7 +20,7 @@ async fn me_is_the_organization_behind_the_key(database: Database) -> Checked {
     node.client()?
         .anonymous()
         .get("/v1/me")
-        .await?
-        .failure(401, "unauthorized")?;
+        .refused("unauthorized")
+        .await?;
     Ok(())
 }

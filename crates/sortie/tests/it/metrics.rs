@@ -8,25 +8,13 @@
 
 mod documents;
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Instant};
 
-use anyhow::{Context, Result, ensure};
-use serde_json::json;
-use sortie_api::RunStatus;
-use sortie_testkit::{
-    Bytes, CallbackReceiver, Client, Database, Node, NodeOptions, Service,
-    http::{HeaderValue, Method},
-    model::Turn,
-};
+use sortie_testkit::{CallbackReceiver, model::Turn};
 
 use crate::{
-    Checked, both_databases,
     connections::{calls, put},
-    kit::{at_work, commands, plain, settled},
-    node, node_with,
+    prelude::*,
     runs::model::Scripted,
 };
 
@@ -46,8 +34,8 @@ impl Reading {
     pub(crate) async fn of(client: &Client) -> Result<Self> {
         let client = client
             .anonymous()
-            .with_header("accept", HeaderValue::from_static("application/openmetrics-text"));
-        let answer = client.get("/metrics").await?.expect(200)?;
+            .with_header("accept", "application/openmetrics-text");
+        let answer = client.get("/metrics").expect(200).await?;
         let kind = answer.header("content-type")?;
         ensure!(
             kind == "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -137,7 +125,7 @@ async fn live_through(client: &Client) -> Result<Vec<String>> {
     settled(client, &waiting.id.to_string()).await?;
     let definition = json!({"type": "http", "url": format!("{}/echo", service.url()),
         "auth": {"type": "bearer", "token": format!("token-{MARKER}")}});
-    put(client, MARKER, &definition).await?.expect(201)?;
+    put(client, MARKER, &definition).expect(201).await?;
     let request = calls(
         &[(
             &format!("{MARKER}__request"),
@@ -149,15 +137,15 @@ async fn live_through(client: &Client) -> Result<Vec<String>> {
     client.upload(&format!("{MARKER}.txt"), MARKER).await?;
     let budget = Bytes::from(r#"{"limit_micros":1,"period":"day"}"#);
     let path = format!("/v1/budgets/workflow:{MARKER}");
-    client.send(Method::PUT, &path, budget).await?.expect(201)?;
+    client.send(Method::PUT, &path, budget).expect(201).await?;
     let workflow = Bytes::from(json!({"prompt": MARKER}).to_string());
     let path = format!("/v1/workflows/{MARKER}");
-    client.send(Method::PUT, &path, workflow).await?.expect(201)?;
+    client.send(Method::PUT, &path, workflow).expect(201).await?;
     client
         .post("/v1/runs", &json!({"workflow": MARKER}))
-        .await?
-        .failure(402, "payment_required")?;
-    client.get(&format!("/v1/{MARKER}")).await?.expect(404)?;
+        .refused("payment_required")
+        .await?;
+    client.get(&format!("/v1/{MARKER}")).expect(404).await?;
     told.extend([failed.id, answered.id, waiting.id].map(|id| id.to_string()));
     let me = client.get("/v1/me").await?.json()?;
     for id in ["organization_id", "key_id"] {
@@ -167,58 +155,37 @@ async fn live_through(client: &Client) -> Result<Vec<String>> {
 }
 
 /// Figures that [`live_through`] makes.
-const COUNTED: &[(&str, f64)] = &[
-    ("sortie_ready", 1.0),
-    ("sortie_store_up", 1.0),
-    ("sortie_storage_up", 1.0),
-    ("sortie_runs_waiting_for_storage", 0.0),
-    ("sortie_runs_accepted_total{trigger=\"api\"}", 4.0),
-    ("sortie_runs_finished_total{status=\"succeeded\"}", 2.0),
-    ("sortie_runs_finished_total{status=\"failed\"}", 1.0),
-    ("sortie_runs_finished_total{status=\"cancelled\"}", 1.0),
-    ("sortie_run_duration_seconds_count{status=\"succeeded\"}", 2.0),
-    ("sortie_dispatch_delay_seconds_count", 4.0),
-    ("sortie_budget_refusals_total", 1.0),
-    ("sortie_tool_call_duration_seconds_count{tool=\"shell\"}", 2.0),
-    ("sortie_tool_call_duration_seconds_count{tool=\"http\"}", 1.0),
-    ("sortie_tool_errors_total{tool=\"shell\"}", 1.0),
-    ("sortie_connection_calls_total{kind=\"http\",status=\"2xx\"}", 1.0),
-    ("sortie_sandbox_opens_total{outcome=\"opened\"}", 1.0),
-    ("sortie_callback_attempts_total{outcome=\"delivered\"}", 1.0),
-    ("sortie_callbacks_waiting", 0.0),
-    ("sortie_uploads_total", 1.0),
-    ("sortie_upload_bytes_total", 12.0),
-    ("sortie_runs_open{status=\"queued\"}", 0.0),
-    ("sortie_runs_at_work", 0.0),
-    ("sortie_streams_open", 0.0),
-    (
-        "sortie_http_requests_total{method=\"POST\",route=\"/v1/runs\",status=\"2xx\"}",
-        4.0,
-    ),
-    (
-        "sortie_http_requests_total{method=\"POST\",route=\"/v1/runs\",status=\"4xx\"}",
-        1.0,
-    ),
-    (
-        "sortie_http_requests_total{method=\"GET\",route=\"none\",status=\"4xx\"}",
-        1.0,
-    ),
-    (
-        "sortie_http_requests_total{method=\"PUT\",route=\"/v1/workflows/{name}\",status=\"2xx\"}",
-        1.0,
-    ),
-    (
-        "sortie_model_calls_total{provider=\"sortie\",model=\"runbook\",outcome=\"error\"}",
-        1.0,
-    ),
-    (
-        "sortie_model_calls_total{provider=\"sortie\",model=\"runbook\",outcome=\"given_up\"}",
-        1.0,
-    ),
-    (
-        "sortie_model_errors_total{provider=\"sortie\",model=\"runbook\",kind=\"request\"}",
-        1.0,
-    ),
+const COUNTED: &[(&str, f64)] = &rows![
+    "sortie_ready", 1.0;
+    "sortie_store_up", 1.0;
+    "sortie_storage_up", 1.0;
+    "sortie_runs_waiting_for_storage", 0.0;
+    "sortie_runs_accepted_total{trigger=\"api\"}", 4.0;
+    "sortie_runs_finished_total{status=\"succeeded\"}", 2.0;
+    "sortie_runs_finished_total{status=\"failed\"}", 1.0;
+    "sortie_runs_finished_total{status=\"cancelled\"}", 1.0;
+    "sortie_run_duration_seconds_count{status=\"succeeded\"}", 2.0;
+    "sortie_dispatch_delay_seconds_count", 4.0;
+    "sortie_budget_refusals_total", 1.0;
+    "sortie_tool_call_duration_seconds_count{tool=\"shell\"}", 2.0;
+    "sortie_tool_call_duration_seconds_count{tool=\"http\"}", 1.0;
+    "sortie_tool_errors_total{tool=\"shell\"}", 1.0;
+    "sortie_connection_calls_total{kind=\"http\",status=\"2xx\"}", 1.0;
+    "sortie_sandbox_opens_total{outcome=\"opened\"}", 1.0;
+    "sortie_callback_attempts_total{outcome=\"delivered\"}", 1.0;
+    "sortie_callbacks_waiting", 0.0;
+    "sortie_uploads_total", 1.0;
+    "sortie_upload_bytes_total", 12.0;
+    "sortie_runs_open{status=\"queued\"}", 0.0;
+    "sortie_runs_at_work", 0.0;
+    "sortie_streams_open", 0.0;
+    "sortie_http_requests_total{method=\"POST\",route=\"/v1/runs\",status=\"2xx\"}", 4.0;
+    "sortie_http_requests_total{method=\"POST\",route=\"/v1/runs\",status=\"4xx\"}", 1.0;
+    "sortie_http_requests_total{method=\"GET\",route=\"none\",status=\"4xx\"}", 1.0;
+    "sortie_http_requests_total{method=\"PUT\",route=\"/v1/workflows/{name}\",status=\"2xx\"}", 1.0;
+    "sortie_model_calls_total{provider=\"sortie\",model=\"runbook\",outcome=\"error\"}", 1.0;
+    "sortie_model_calls_total{provider=\"sortie\",model=\"runbook\",outcome=\"given_up\"}", 1.0;
+    "sortie_model_errors_total{provider=\"sortie\",model=\"runbook\",kind=\"request\"}", 1.0;
 ];
 
 /// Figures that it leaves above zero.
@@ -243,8 +210,7 @@ async fn what_a_node_has_done_is_in_its_figures_and_nothing_of_what_it_was_about
     database: Database,
 ) -> Checked {
     let options = NodeOptions::default().env("SORTIE_COMPUTE_MICROS_PER_SECOND", "1000000");
-    let node = node_with(database, options).await?;
-    let client = node.client()?;
+    let (node, client) = started_with(database, options).await?;
     let mut told = live_through(&client).await?;
     told.push(node.key().to_owned());
     let reading = until(&client, |reading| {
@@ -268,8 +234,7 @@ async fn what_a_node_has_done_is_in_its_figures_and_nothing_of_what_it_was_about
 
 async fn what_waits_and_what_is_at_work_is_read_from_the_database(database: Database) -> Checked {
     let options = NodeOptions::default().env("SORTIE_CONCURRENCY", "1");
-    let node = node_with(database, options).await?;
-    let client = node.client()?;
+    let (_node, client) = started_with(database, options).await?;
     let run = at_work(&client).await?;
     for _ in 0..2 {
         client.create(&plain("later")).await?;
@@ -326,7 +291,7 @@ async fn how_late_events_come_through_another_node_is_measured_there() -> Checke
     let turns = calls.chain([Turn::says(["done"])]);
     let first = Scripted::start(Database::Postgres, turns).await?;
     let here = first.node.client()?;
-    let id = here.create(&plain("Say one.")).await?.id.to_string();
+    let id = here.create_id(&plain("Say one.")).await?;
     let mut stream = here.follow(&id, None).await?;
     stream.until_status(RunStatus::Running).await?;
     // It works on the first node: there was no other when it began.
@@ -362,8 +327,7 @@ async fn requests_over_a_quota_are_counted_by_whose_it_was() -> Checked {
     let options = NodeOptions::default()
         .env("SORTIE_RATE_LIMIT_PER_MINUTE", "1")
         .env("SORTIE_ANONYMOUS_RATE_LIMIT_PER_MINUTE", "1");
-    let node = node_with(Database::Sqlite, options).await?;
-    let client = node.client()?;
+    let (_node, client) = started_with(Database::Sqlite, options).await?;
     // One of three is refused even where a minute begins between them.
     for _ in 0..3 {
         client.get("/v1/me").await?;
@@ -384,13 +348,12 @@ async fn requests_over_a_quota_are_counted_by_whose_it_was() -> Checked {
 
 #[tokio::test]
 async fn a_node_writes_its_figures_once_a_second_however_often_it_is_asked() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let (began, mut texts) = (Instant::now(), std::collections::BTreeSet::new());
     for _ in 0..50 {
         texts.insert(Reading::of(&client).await?.text);
         // It changes the figures.
-        client.get("/v1/me").await?.expect(200)?;
+        client.get("/v1/me").expect(200).await?;
     }
     let most = began.elapsed().as_secs() + 1;
     ensure!(
@@ -407,8 +370,7 @@ const LOCKED: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn a_database_that_does_not_answer_leaves_the_rest_to_read() -> Checked {
-    let node = node(Database::Postgres).await?;
-    let client = node.client()?;
+    let (node, client) = started(Database::Postgres).await?;
     let is_up = |reading: &Reading| reading.has_all(&[("sortie_store_up", 1.0)]);
     let before = until(&client, is_up).await?;
     ensure!(before.has("sortie_callbacks_waiting"), "{}", before.text);
@@ -448,17 +410,14 @@ async fn a_database_that_does_not_answer_leaves_the_rest_to_read() -> Checked {
 #[tokio::test]
 async fn on_a_listener_of_its_own_the_api_does_not_have_it() -> Checked {
     let options = NodeOptions::default().env("SORTIE_METRICS_LISTEN", "127.0.0.1:0");
-    let node = node_with(Database::Sqlite, options).await?;
-    let client = node.client()?;
-    client.get("/metrics").await?.failure(404, "not_found")?;
+    let (node, client) = started_with(Database::Sqlite, options).await?;
+    client.get("/metrics").refused("not_found").await?;
     let own = own_listener(&node)?;
     let reading = Reading::of(&own).await?;
     assert_eq!(reading.get("sortie_ready")?, 1.0);
-    own.get("/v1/me").await?.failure(404, "not_found")?;
-    own.get("/healthz").await?.failure(404, "not_found")?;
-    own.send(Method::POST, "/metrics", Bytes::new())
-        .await?
-        .failure(405, "method_not_allowed")?;
+    own.get("/v1/me").refused("not_found").await?;
+    own.get("/healthz").refused("not_found").await?;
+    own.post_empty("/metrics").refused("method_not_allowed").await?;
     Ok(())
 }
 

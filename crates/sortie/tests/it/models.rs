@@ -2,19 +2,9 @@
 
 use std::path::Path;
 
-use anyhow::ensure;
-use serde_json::json;
-use sortie_testkit::{
-    Database, NodeOptions,
-    http::Method,
-    node::{DefaultModel, binary_command},
-};
+use sortie_testkit::node::{DefaultModel, binary_command};
 
-use crate::{
-    Checked,
-    kit::{exits, text},
-    node, node_with,
-};
+use crate::prelude::*;
 
 /// `docs/MODELS.md#the-offline-model`: the offline model does not pass for a language model.
 #[tokio::test]
@@ -25,18 +15,10 @@ async fn a_prompt_without_blocks_needs_a_language_model() -> Checked {
         default_model: DefaultModel::Unset,
         ..NodeOptions::default()
     };
-    let node = node_with(Database::Sqlite, options).await?;
-    let client = node.client()?;
-    ensure!(
-        node.log().contains("no language model is configured"),
-        "{}",
-        node.log()
-    );
+    let (node, client) = started_with(Database::Sqlite, options).await?;
+    assert_contains!(node.log(), "no language model is configured");
     let plain = json!({"prompt": "Write a poem."});
-    let refused = client
-        .post("/v1/runs", &plain)
-        .await?
-        .failure(400, "invalid_request")?;
+    let refused = client.post("/v1/runs", &plain).refused("invalid_request").await?;
     assert_eq!(refused.error, RULE);
     // A workflow may wait for its model.
     let saved = client.send(Method::PUT, "/v1/workflows/poem", plain.to_string().into());
@@ -44,8 +26,8 @@ async fn a_prompt_without_blocks_needs_a_language_model() -> Checked {
     let of_workflow = json!({"workflow": "poem"});
     let refused = client
         .post("/v1/runs", &of_workflow)
-        .await?
-        .failure(400, "invalid_request")?;
+        .refused("invalid_request")
+        .await?;
     assert_eq!(refused.error, RULE);
     for body in [
         json!({"prompt": "Write a poem.", "model": "runbook"}),
@@ -111,10 +93,9 @@ fn a_prompt_without_blocks_starts_no_engine_without_a_language_model() -> Checke
 
 #[tokio::test]
 async fn the_catalog_needs_no_key_and_holds_the_offline_model() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     for client in [client.anonymous(), client.clone()] {
-        let catalog = client.get("/v1/models").await?.expect(200)?.json()?;
+        let catalog = client.get("/v1/models").json(200).await?;
         assert_eq!(catalog["default_model"], "runbook");
         let models = catalog["models"].as_array().cloned().unwrap_or_default();
         let runbook = models

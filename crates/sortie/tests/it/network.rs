@@ -2,21 +2,12 @@
 
 use std::{io::Write as _, net::SocketAddr};
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
-use sortie_api::RunStatus;
 use sortie_testkit::{
-    CallbackReceiver, Database, ForwardProxy, NodeOptions, ScriptedModel, ServerCertificate, TlsFront,
-    client::data, model::Turn, tls::AUTHORITY,
+    CallbackReceiver, ForwardProxy, ScriptedModel, ServerCertificate, TlsFront, model::Turn, tls::AUTHORITY,
 };
 use tempfile::NamedTempFile;
 
-use crate::{
-    Checked,
-    kit::{of_kind, text},
-    node_with,
-    runs::model::node_of_with,
-};
+use crate::{prelude::*, runs::model::node_of_with};
 
 const SECRET: &str = "secret of the callback";
 const PASSWORD: &str = "hush-7f3a91c2";
@@ -80,8 +71,7 @@ async fn commands_get_out_through_the_proxy_of_the_operator() -> Checked {
     let options = NodeOptions::default()
         .env("SORTIE_NETWORK_PROXY", &address)
         .env("SORTIE_NETWORK_PROXY_RESOLVES", "true");
-    let node = node_with(Database::Sqlite, options).await?;
-    let client = node.client()?;
+    let (_node, client) = started_with(Database::Sqlite, options).await?;
     let (events, run) = client.complete(&json!({"prompt": ASK, "web": true})).await?;
     if data(of_kind(&events, "worker_started")[0])["runtime"] != "namespaces" {
         println!("NOT CHECKED: the way out of commands: this host gives runs no network of their own");
@@ -92,10 +82,8 @@ async fn commands_get_out_through_the_proxy_of_the_operator() -> Checked {
     let said = run.output.unwrap_or_default();
     // The receiver knows only POST.
     ensure!(said.contains("HTTP/1.1 4"), "{said}");
-    ensure!(
-        said.contains("http_proxy=http://127.0.0.1:3128") && !said.contains(PASSWORD),
-        "{said}"
-    );
+    assert_contains!(said, "http_proxy=http://127.0.0.1:3128");
+    assert_lacks!(said, PASSWORD);
     Ok(())
 }
 

@@ -1,10 +1,6 @@
 //! `/openapi.json` (`docs/API.md#versions`), held against the node it describes.
 
-use anyhow::{Context, ensure};
-use serde_json::Value;
-use sortie_testkit::{Bytes, Database, http::Method};
-
-use crate::{Checked, node};
+use crate::prelude::*;
 
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
@@ -25,13 +21,7 @@ fn operations(document: &Value) -> Vec<(String, String, Value)> {
 #[tokio::test]
 async fn the_document_is_openapi_3_1_and_names_each_operation_once() -> Checked {
     let node = node(Database::Sqlite).await?;
-    let document = node
-        .client()?
-        .anonymous()
-        .get("/openapi.json")
-        .await?
-        .expect(200)?
-        .json()?;
+    let document = node.client()?.anonymous().get("/openapi.json").json(200).await?;
     ensure!(
         document["openapi"]
             .as_str()
@@ -69,7 +59,7 @@ async fn the_document_is_openapi_3_1_and_names_each_operation_once() -> Checked 
 async fn every_operation_answers_without_a_key_as_the_document_says() -> Checked {
     let node = node(Database::Sqlite).await?;
     let nobody = node.client()?.anonymous();
-    let document = nobody.get("/openapi.json").await?.expect(200)?.json()?;
+    let document = nobody.get("/openapi.json").json(200).await?;
     for (method, path, operation) in operations(&document) {
         let concrete = path
             .replace("{id}", "run_01hf7yat31e4ar9bcdefghjkmn")
@@ -93,7 +83,7 @@ async fn every_operation_answers_without_a_key_as_the_document_says() -> Checked
                 .with_context(|| format!("{method} {path} is described as open"))?;
         } else {
             answer
-                .failure(401, "unauthorized")
+                .refused("unauthorized")
                 .with_context(|| format!("{method} {path}"))?;
         }
     }

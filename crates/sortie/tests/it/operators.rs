@@ -2,14 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
-use sortie_testkit::{Database, HostedNode, NodeOptions};
-
-use crate::{
-    Checked, both_databases,
-    kit::{exits, text},
-};
+use crate::prelude::*;
 
 both_databases![
     the_first_start_leaves_a_key_for_the_operator,
@@ -61,7 +54,7 @@ async fn the_first_start_leaves_a_key_for_the_operator(database: Database) -> Ch
         "a later start keeps the key"
     );
     let client = node.client(key.trim());
-    client.get("/v1/operator/organizations").await?.expect(200)?;
+    client.get("/v1/operator/organizations").expect(200).await?;
     Ok(())
 }
 
@@ -101,18 +94,12 @@ async fn the_operators_commands_move_credits_and_check_the_ledger(database: Data
     let mut node = hosted(database).await?;
     let person =
         serde_json::json!({"email": "ann@example.com", "name": "Ann", "password": "plum-anchor-violet-42"});
-    let signed = node
-        .anybody()
-        .post("/v1/auth/signup", &person)
-        .await?
-        .expect(201)?
-        .json()?;
+    let signed = node.anybody().post("/v1/auth/signup", &person).json(201).await?;
     let ann = node.client(signed["token"].as_str().context("a token")?);
     let made = ann
         .post("/v1/organizations", &serde_json::json!({"name": "Plum"}))
-        .await?
-        .expect(201)?
-        .json()?;
+        .json(201)
+        .await?;
     let org = made["id"].as_str().context("an id")?;
     let grant = |amount: &str, more: &[&str]| {
         let given = ["credits", "grant", org, amount, "--reason", "welcome", "--json"];
@@ -138,10 +125,7 @@ async fn the_operators_commands_move_credits_and_check_the_ledger(database: Data
     ensure!(shown.contains("$3.50") && shown.contains("AVAILABLE"), "{shown}");
 
     let checked = exits(node.node.sortie(&["admin", "check-ledger"]), 0)?;
-    ensure!(
-        text(&checked.stderr).contains("checked 1 organizations and 0 runs"),
-        "{checked:?}"
-    );
+    assert_contains!(checked.stderr, "checked 1 organizations and 0 runs");
     node.node.stop().await?;
     node.node.meddle("UPDATE credit SET reserved_micros = 7").await?;
     node.node.restart().await?;
@@ -150,10 +134,7 @@ async fn the_operators_commands_move_credits_and_check_the_ledger(database: Data
         text(&differs.stdout).trim(),
         format!("{org} reserved: expected 0 micros, found 7")
     );
-    ensure!(
-        text(&differs.stderr).contains("the ledger differs in one place"),
-        "{differs:?}"
-    );
+    assert_contains!(differs.stderr, "the ledger differs in one place");
     let differs = exits(node.node.sortie(&["admin", "check-ledger", "--json"]), 1)?;
     let answer: Value = serde_json::from_slice(&differs.stdout)?;
     assert_eq!(
@@ -195,10 +176,7 @@ async fn the_commands_on_all_nodes_take_the_operators_key(database: Database) ->
     let keys = answered(&node, &["master-key", "status", "--json"])?;
     assert_eq!(keys["nodes"][0]["keys"], keys["keys"], "{keys}");
     let resealed = exits(node.node.sortie(&["master-key", "reseal"]), 0)?;
-    ensure!(
-        text(&resealed.stderr).contains("values looked at"),
-        "{resealed:?}"
-    );
+    assert_contains!(resealed.stderr, "values looked at");
     node.node.until_logged("began to seal everything again").await?;
     let doctor = node.node.sortie(&["doctor", "--json"]).output()?;
     let report: Value = serde_json::from_slice(&doctor.stdout)?;
@@ -235,10 +213,7 @@ async fn the_commands_on_all_nodes_take_the_operators_key(database: Database) ->
     std::fs::write(&file, hosted)?;
     let mut status = node.node.sortie(&["master-key", "status"]);
     let nowhere = status.arg("--config").arg(&file).output()?;
-    ensure!(
-        text(&nowhere.stderr).contains("no hosted node runs in the data folder"),
-        "{nowhere:?}"
-    );
+    assert_contains!(nowhere.stderr, "no hosted node runs in the data folder");
     Ok(())
 }
 
@@ -263,10 +238,7 @@ async fn the_commands_find_the_node_by_the_environment_too() -> Checked {
     let mut without_key = command();
     without_key.env("SORTIE_ORG_URL", node.org_url());
     let refused = without_key.output()?;
-    ensure!(
-        text(&refused.stderr).contains("SORTIE_OPERATOR_KEY"),
-        "{refused:?}"
-    );
+    assert_contains!(refused.stderr, "SORTIE_OPERATOR_KEY");
     let unknown = ["organizations", "suspend", "org_01kafs6w1cefkstv6qr1ptb0mp"];
     let missing = node.node.sortie(&unknown).output()?;
     ensure!(

@@ -1,24 +1,11 @@
 //! Two organizations on one engine see nothing of each other (`docs/API.md#organizations`).
 
-use anyhow::{Context, ensure};
-use serde_json::json;
-use sortie_api::RunStatus;
-use sortie_testkit::{
-    Bytes, Database,
-    http::{HeaderValue, Method},
-};
-
-use crate::{
-    Checked,
-    kit::{at_work, plain},
-    node,
-};
+use crate::prelude::*;
 
 /// `docs/API.md#organizations`: a run of another organization is `not_found`.
 #[tokio::test]
 async fn a_run_of_another_organization_is_not_found() -> Checked {
-    let node = node(Database::Postgres).await?;
-    let owner = node.client()?;
+    let (node, owner) = started(Database::Postgres).await?;
     let foreign = node.foreign_client(1).await?;
     let run = at_work(&owner).await?;
     for (method, rest) in [
@@ -29,7 +16,7 @@ async fn a_run_of_another_organization_is_not_found() -> Checked {
     ] {
         let path = format!("/v1/runs/{}{rest}", run.id);
         let answer = foreign.send(method, &path, Bytes::new()).await?;
-        answer.failure(404, "not_found").context(path)?;
+        answer.refused("not_found").context(path)?;
     }
     assert_eq!(owner.run(&run.id.to_string()).await?.status, RunStatus::Running);
     ensure!(foreign.list("").await?.is_empty());
@@ -40,25 +27,18 @@ async fn a_run_of_another_organization_is_not_found() -> Checked {
 async fn lists_keys_cursors_and_idempotency_keys_are_an_organizations_own() -> Checked {
     let node = node(Database::Postgres).await?;
     let (owner, foreign) = (node.client()?, node.foreign_client(2).await?);
-    let me = foreign.get("/v1/me").await?.expect(200)?.json()?;
+    let me = foreign.get("/v1/me").json(200).await?;
     assert_ne!(
         me["organization_id"],
         owner.get("/v1/me").await?.json()?["organization_id"]
     );
 
-    let keyed = |client: &sortie_testkit::Client| {
-        client
-            .clone()
-            .with_header("idempotency-key", HeaderValue::from_static("same"))
-    };
-    keyed(&owner)
-        .post("/v1/runs", &plain("mine"))
-        .await?
-        .expect(202)?;
+    let keyed = |client: &sortie_testkit::Client| client.with_header("idempotency-key", "same");
+    keyed(&owner).post("/v1/runs", &plain("mine")).expect(202).await?;
     keyed(&foreign)
         .post("/v1/runs", &plain("theirs"))
-        .await?
-        .expect(202)?;
+        .expect(202)
+        .await?;
     owner.create(&plain("second")).await?;
     assert_eq!(
         (owner.list("").await?.len(), foreign.list("").await?.len()),
@@ -67,20 +47,16 @@ async fn lists_keys_cursors_and_idempotency_keys_are_an_organizations_own() -> C
 
     let cursor = owner.get("/v1/runs?limit=1").await?.json()?["next_cursor"].clone();
     let path = format!("/v1/runs?cursor={}", cursor.as_str().unwrap_or_default());
-    owner.get(&path).await?.expect(200)?;
-    foreign.get(&path).await?.failure(400, "invalid_request")?;
+    owner.get(&path).expect(200).await?;
+    foreign.get(&path).refused("invalid_request").await?;
 
     let created = owner
         .post("/v1/admin/keys", &json!({"name": "x"}))
-        .await?
-        .expect(201)?
-        .json()?;
+        .json(201)
+        .await?;
     let path = format!("/v1/admin/keys/{}", created["id"].as_str().unwrap_or_default());
-    foreign
-        .send(Method::DELETE, &path, Bytes::new())
-        .await?
-        .failure(404, "not_found")?;
-    let listed = foreign.get("/v1/admin/keys").await?.expect(200)?.json()?;
+    foreign.delete(&path).refused("not_found").await?;
+    let listed = foreign.get("/v1/admin/keys").json(200).await?;
     assert_eq!(listed.as_array().map(Vec::len), Some(1));
     Ok(())
 }
@@ -99,9 +75,9 @@ async fn an_organization_that_floods_the_queue_does_not_hold_up_another() -> Che
     let first = at_work(&owner).await?;
     let mut flood = Vec::new();
     for n in 0..20 {
-        flood.push(owner.create(&unhurried(n)).await?.id.to_string());
+        flood.push(owner.create_id(&unhurried(n)).await?);
     }
-    let theirs = foreign.create(&unhurried(20)).await?.id.to_string();
+    let theirs = foreign.create_id(&unhurried(20)).await?;
     owner.cancel(&first.id.to_string()).await?;
     let (_, theirs) = foreign.finished(&theirs).await?;
     let (_, last) = owner.finished(flood.last().map_or("", String::as_str)).await?;

@@ -1,24 +1,14 @@
 //! A deployment that sells credits: the binary beside the double of Stripe.
 
-use std::{
-    io::Write as _,
-    process::Output,
-    time::{Duration, Instant},
-};
+use std::{io::Write as _, process::Output, time::Instant};
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
 use sortie_testkit::{
-    Client, Database, HostedNode, NodeOptions, StripeDouble,
-    http::Method,
+    StripeDouble,
     stripe::{Call, Card, Fault, SubscriptionChange},
 };
 use tempfile::NamedTempFile;
 
-use crate::{
-    Checked, both_databases,
-    kit::{exits, text},
-};
+use crate::prelude::*;
 
 both_databases![
     credits_are_bought_and_refunded,
@@ -75,13 +65,14 @@ async fn bought(
 ) -> Result<String> {
     let billing = format!("/v1/organizations/{org}/billing");
     let order = json!({"amount_cents": cents});
-    let page = person.post(&format!("{billing}/checkout"), &order).await?;
-    let page = page.expect(200)?.json()?;
+    let page = person
+        .post(&format!("{billing}/checkout"), &order)
+        .json(200)
+        .await?;
     let session = page["url"].as_str().and_then(|url| url.rsplit('/').next());
     double.pay(session.context("a session")?, Card::Good)?;
     node.node.until_logged("credited a purchase").await?;
-    let payments = person.get(&format!("{billing}/payments")).await?;
-    let payments = payments.expect(200)?.json()?;
+    let payments = person.get(&format!("{billing}/payments")).json(200).await?;
     Ok(payments["payments"][0]["id"]
         .as_str()
         .context("a payment")?
@@ -211,7 +202,7 @@ async fn nobody_is_asked_to_pay_without_mail(database: Database) -> Checked {
     let (ann, org) = organization(&node).await?;
     let path = |end: &str| format!("/v1/organizations/{org}/billing{end}");
     let order = json!({"amount_cents": 500, "save_payment_method": true});
-    let page = ann.post(&path("/checkout"), &order).await?.expect(200)?.json()?;
+    let page = ann.post(&path("/checkout"), &order).json(200).await?;
     let session = page["url"].as_str().and_then(|url| url.rsplit('/').next());
     double.pay(session.context("a session")?, Card::Good)?;
     node.node.until_logged("credited a purchase").await?;
@@ -220,8 +211,9 @@ async fn nobody_is_asked_to_pay_without_mail(database: Database) -> Checked {
     double.save_card(customer, Card::NeedsAuthentication)?;
     let low = json!({"enabled": true, "threshold_cents": 1_000, "amount_cents": 5_000, "consent": true});
     let auto = path("/auto-topup");
-    let put = ann.send(Method::PUT, &auto, low.to_string().into()).await?;
-    put.expect(200)?;
+    ann.send(Method::PUT, &auto, low.to_string().into())
+        .expect(200)
+        .await?;
     node.node
         .until_logged("an automatic purchase was not paid")
         .await?;
@@ -248,30 +240,29 @@ async fn licenses_are_sold(database: Database) -> Checked {
     let (ann, org) = organization(&node).await?;
     let path = |end: &str| format!("/v1/organizations/{org}/{end}");
     let wanted = json!({"plan": "team"});
-    let page = ann.post(&path("license/checkout"), &wanted).await?;
-    let page = page.expect(200)?.json()?;
+    let page = ann.post(&path("license/checkout"), &wanted).json(200).await?;
     let session = page["url"].as_str().and_then(|url| url.rsplit('/').next());
     double.pay(session.context("a session")?, Card::Good)?;
     node.node
         .until_logged("recorded a subscription to licenses")
         .await?;
     let entitled = async || -> Result<Value> {
-        let license = ann.get(&path("license")).await?.expect(200)?.json()?;
+        let license = ann.get(&path("license")).json(200).await?;
         Ok(license["entitlement"].clone())
     };
     let bought = entitled().await?;
-    assert_eq!(
-        (&bought["plan"], &bought["state"]),
-        (&"team".into(), &"active".into())
-    );
-    let made = ann.post(&path("deployments"), &json!({"name": "north"})).await?;
-    let made = made.expect(201)?.json()?;
+    assert_has!(bought, {"plan": "team", "state": "active"});
+    let made = ann
+        .post(&path("deployments"), &json!({"name": "north"}))
+        .json(201)
+        .await?;
     assert_eq!(made["expires_at"], bought["period_end"]);
     let subscription = double.subscriptions().pop().context("a subscription")?;
     double.change_subscription(&subscription, SubscriptionChange::Ended)?;
     node.node.until_logged("state=ended").await?;
     assert_eq!(entitled().await?["state"], "ended");
-    let refused = ann.post(&path("deployments"), &json!({"name": "south"})).await?;
-    refused.failure(402, "payment_required")?;
+    ann.post(&path("deployments"), &json!({"name": "south"}))
+        .refused("payment_required")
+        .await?;
     Ok(())
 }

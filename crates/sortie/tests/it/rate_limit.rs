@@ -1,10 +1,7 @@
 //! Headers of rate limits (`docs/API.md#rate-limits`). What comes of the limits is a test of the server, where time can be
 //! moved.
 
-use anyhow::{Context, Result, ensure};
-use sortie_testkit::{Answer, Bytes, Database, NodeOptions, http::Method};
-
-use crate::{Checked, kit::plain, node, node_with};
+use crate::prelude::*;
 
 /// The three numbers, after checking that every header says the same.
 fn limits(answer: &Answer) -> Result<(u64, u64, u64)> {
@@ -28,8 +25,7 @@ fn limits(answer: &Answer) -> Result<(u64, u64, u64)> {
 
 #[tokio::test]
 async fn every_engine_answer_carries_the_rate_limit_headers() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let run = client.create(&plain("x")).await?;
     for (method, path, status) in [
         (Method::GET, "/v1/me".to_owned(), 200),
@@ -46,8 +42,8 @@ async fn every_engine_answer_carries_the_rate_limit_headers() -> Checked {
         limits(&answer).with_context(|| path.clone())?;
     }
     let nobody = client.anonymous();
-    limits(&nobody.get("/v1/me").await?.expect(401)?)?;
-    limits(&nobody.get("/v1/models").await?.expect(200)?)?;
+    limits(&nobody.get("/v1/me").expect(401).await?)?;
+    limits(&nobody.get("/v1/models").expect(200).await?)?;
     Ok(())
 }
 
@@ -55,11 +51,10 @@ async fn every_engine_answer_carries_the_rate_limit_headers() -> Checked {
 #[tokio::test]
 async fn the_limits_are_those_of_the_configuration() -> Checked {
     let options = NodeOptions::default().env("SORTIE_RATE_LIMIT_PER_MINUTE", "5");
-    let node = node_with(Database::Sqlite, options).await?;
-    let client = node.client()?;
-    assert_eq!(limits(&client.get("/v1/me").await?.expect(200)?)?.0, 5);
+    let (_node, client) = started_with(Database::Sqlite, options).await?;
+    assert_eq!(limits(&client.get("/v1/me").expect(200).await?)?.0, 5);
     assert_eq!(
-        limits(&client.anonymous().get("/v1/models").await?.expect(200)?)?.0,
+        limits(&client.anonymous().get("/v1/models").expect(200).await?)?.0,
         120
     );
     Ok(())

@@ -3,22 +3,13 @@
 mod calls;
 mod durability;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::ensure;
-use serde_json::{Value, json};
-use sortie_api::RunStatus;
-use sortie_testkit::{
-    Client, Database, NodeOptions,
-    client::{data, kinds},
-    http::HeaderValue,
-    model::Turn,
-};
+use sortie_testkit::model::Turn;
 
 use crate::{
-    Checked, both_databases,
-    kit::{assert_resumed, at_work, finals, now, of_kind, plain, unsettled},
-    node, node_with,
+    kit::{assert_resumed, now, unsettled},
+    prelude::*,
     runs::model::Scripted,
 };
 
@@ -68,7 +59,7 @@ async fn a_run_goes_on_from_its_last_completed_step_in_its_directory(database: D
     ];
     let mut rig = Scripted::start(database, script).await?;
     let client = rig.node.client()?;
-    let id = client.create(&plain("Go.")).await?.id.to_string();
+    let id = client.create_id(&plain("Go.")).await?;
     let mut stream = client.follow(&id, None).await?;
     for _ in 0..2 {
         stream.until(|event| event.kind == "tool_end").await?;
@@ -77,10 +68,7 @@ async fn a_run_goes_on_from_its_last_completed_step_in_its_directory(database: D
     rig.node.kill()?;
     rig.node.restart().await?;
     let (events, run) = rig.node.client()?.finished(&id).await?;
-    assert_eq!(
-        (run.status, run.output.as_deref()),
-        (RunStatus::Succeeded, Some("done"))
-    );
+    assert_ended!(run, Succeeded, "done");
     assert_resumed(&events, 1);
     assert_eq!(data(of_kind(&events, "resumed")[0])["step"], 2);
     // Each command was run once, the last one where the others had been.
@@ -100,7 +88,7 @@ async fn a_run_is_resumed_three_times_and_then_ended(database: Database) -> Chec
         [Turn::calls("shell", command), Turn::says(["never"]).held()]
     });
     let mut rig = Scripted::start(database, script).await?;
-    let id = rig.node.client()?.create(&plain("Go.")).await?.id.to_string();
+    let id = rig.node.client()?.create_id(&plain("Go.")).await?;
     for attempt in 1..=4 {
         completed(&rig.node.client()?, &id, attempt).await?;
         rig.model.asked(2 * attempt).await?;
@@ -130,7 +118,7 @@ async fn a_run_that_loses_two_workers_in_one_step_gets_no_third(database: Databa
     let held = || Turn::says(["never"]).held();
     let script = [Turn::calls("shell", shell), held(), held(), Turn::says(["next"])];
     let mut rig = Scripted::start(database, script).await?;
-    let id = rig.node.client()?.create(&plain("Go.")).await?.id.to_string();
+    let id = rig.node.client()?.create_id(&plain("Go.")).await?;
     for attempt in 1..=2 {
         let mut stream = rig.node.client()?.follow(&id, None).await?;
         let last = if attempt == 1 { "tool_end" } else { "resumed" };
@@ -157,12 +145,12 @@ async fn a_run_that_loses_two_workers_in_one_step_gets_no_third(database: Databa
 }
 
 async fn waiting_runs_survive_a_kill(database: Database) -> Checked {
-    let mut node = node_with(database, NodeOptions::default().env("SORTIE_CONCURRENCY", "1")).await?;
-    let client = node.client()?;
+    let (mut node, client) =
+        started_with(database, NodeOptions::default().env("SORTIE_CONCURRENCY", "1")).await?;
     let at_work = at_work(&client).await?.id.to_string();
     let mut waiting = Vec::new();
     for n in 0..5 {
-        waiting.push(client.create(&plain(&n.to_string())).await?.id.to_string());
+        waiting.push(client.create_id(&plain(&n.to_string())).await?);
     }
     node.kill()?;
     node.restart().await?;
@@ -181,9 +169,7 @@ async fn waiting_runs_survive_a_kill(database: Database) -> Checked {
 
 async fn everything_acknowledged_is_there_after_a_kill(database: Database) -> Checked {
     let mut node = node(database).await?;
-    let client = node
-        .client()?
-        .with_header("idempotency-key", HeaderValue::from_static("order 7"));
+    let client = node.client()?.with_header("idempotency-key", "order 7");
     let (events, run) = client.complete(&plain("kept")).await?;
     let definition = client
         .get(&format!("/v1/runs/{}/definition", run.id))
@@ -191,9 +177,7 @@ async fn everything_acknowledged_is_there_after_a_kill(database: Database) -> Ch
         .text();
     node.kill()?;
     node.restart().await?;
-    let client = node
-        .client()?
-        .with_header("idempotency-key", HeaderValue::from_static("order 7"));
+    let client = node.client()?.with_header("idempotency-key", "order 7");
     let (again, same) = client.finished(&run.id.to_string()).await?;
     assert_eq!((kinds(&again), &same), (kinds(&events), &run));
     assert_eq!(
@@ -203,11 +187,7 @@ async fn everything_acknowledged_is_there_after_a_kill(database: Database) -> Ch
             .text(),
         definition
     );
-    let replayed: sortie_api::Run = client
-        .post("/v1/runs", &plain("other"))
-        .await?
-        .expect(200)?
-        .read()?;
+    let replayed: sortie_api::Run = client.post("/v1/runs", &plain("other")).read(200).await?;
     assert_eq!(replayed, run);
     Ok(())
 }
@@ -231,7 +211,7 @@ async fn another_node_goes_on_with_the_runs_of_a_lost_one_within_15_seconds() ->
     let client = rig.node.client()?;
     let mut ids = Vec::new();
     for _ in 0..RUNS {
-        ids.push(client.create(&plain("Go.")).await?.id.to_string());
+        ids.push(client.create_id(&plain("Go.")).await?);
     }
     rig.model.asked(RUNS).await?;
     // The second node comes when the first has them all.
@@ -265,7 +245,7 @@ async fn another_node_ends_a_run_whose_working_directory_it_does_not_have() -> C
     let client = first.client()?;
     let prompt = "```sh\necho a > a; echo begun\n```\n```wait 600000\n```\n```sh\ncat a\n```\n";
     let request = json!({"prompt": prompt, "timeout_seconds": 900});
-    let id = client.create(&request).await?.id.to_string();
+    let id = client.create_id(&request).await?;
     let mut stream = client.follow(&id, None).await?;
     stream.until(|event| event.kind == "tool_end").await?;
     let second = first.beside().await?;
@@ -273,12 +253,7 @@ async fn another_node_ends_a_run_whose_working_directory_it_does_not_have() -> C
     first.declare_lost().await?;
     let (events, run) = second.client()?.finished(&id).await?;
     assert_eq!(run.status, RunStatus::Interrupted);
-    ensure!(
-        run.error
-            .as_deref()
-            .is_some_and(|error| error.contains("working directory is gone")),
-        "{run:?}"
-    );
+    assert_contains!(run.error, "working directory is gone");
     assert_eq!(data(of_kind(&events, "interrupted")[0])["reason"], "worker_lost");
     assert_resumed(&events, 0);
     Ok(())

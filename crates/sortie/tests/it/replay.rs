@@ -5,16 +5,7 @@ use std::{
     process::{Command, Output},
 };
 
-use anyhow::{Result, ensure};
-use serde_json::json;
-use sortie_api::RunStatus;
-use sortie_testkit::{Client, Database, Node, Service};
-
-use crate::{
-    Checked, both_databases,
-    kit::{exits, text},
-    node,
-};
+use crate::prelude::*;
 
 both_databases![a_replayed_run_gets_its_credentials_back];
 
@@ -74,7 +65,7 @@ async fn run_with_a_token(client: &Client, service: &Service) -> Result<String> 
             "auth": {"type": "bearer", "token": "hush-1"}}},
     });
     let (_, run) = client.complete(&request).await?;
-    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+    assert_ended!(run, Succeeded);
     Ok(run.id.to_string())
 }
 
@@ -91,8 +82,7 @@ fn tokens(service: &Service) -> Vec<String> {
 
 async fn a_replayed_run_gets_its_credentials_back(database: Database) -> Checked {
     let service = Service::start().await?;
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (node, client) = started(database).await?;
     let run = run_with_a_token(&client, &service).await?;
     let replay = |more: &[&str]| {
         let mut arguments = vec!["runs", "replay", &run];
@@ -100,11 +90,7 @@ async fn a_replayed_run_gets_its_credentials_back(database: Database) -> Checked
         node.sortie(&arguments)
     };
     let output = ends(replay(&[]), 64).await?;
-    ensure!(
-        text(&output.stderr).contains("connection api lacks auth.token"),
-        "{}",
-        text(&output.stderr)
-    );
+    assert_contains!(output.stderr, "connection api lacks auth.token");
 
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("token");
@@ -125,7 +111,7 @@ async fn a_replayed_run_gets_its_credentials_back(database: Database) -> Checked
     assert_eq!(budgets, [1_000_000, 70, 1_000_000]);
     for run in runs {
         let path = format!("/v1/runs/{}/definition", run.id);
-        let definition = client.get(&path).await?.expect(200)?.json()?;
+        let definition = client.get(&path).json(200).await?;
         assert_eq!(definition["request"]["input"], json!({"n": 7}));
         assert_eq!(definition["requires_credentials"], json!(["api"]));
     }
@@ -143,27 +129,19 @@ async fn a_credential_that_is_typed_is_not_shown() -> Checked {
     )
     .await?;
     let shown = text(&output.stdout);
-    ensure!(
-        shown.contains("api: auth.token: ") && !shown.contains("hush-4"),
-        "{shown}"
-    );
+    assert_contains!(shown, "api: auth.token: ");
+    assert_lacks!(shown, "hush-4");
     assert_eq!(tokens(&service), ["Bearer hush-1", "Bearer hush-4"]);
     Ok(())
 }
 
 #[tokio::test]
 async fn a_run_of_a_workflow_is_replayed_as_it_was() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
-    let put = async |prompt: &str| {
-        let body = json!({"prompt": prompt, "shell": false}).to_string().into();
-        client
-            .send(sortie_testkit::http::Method::PUT, "/v1/workflows/daily", body)
-            .await
-    };
-    put("first").await?.expect(201)?;
+    let (node, client) = started(Database::Sqlite).await?;
+    let put = |prompt: &str| client.put("/v1/workflows/daily", &json!({"prompt": prompt, "shell": false}));
+    put("first").expect(201).await?;
     let (_, run) = client.complete(&json!({"workflow": "daily"})).await?;
-    put("second").await?.expect(200)?;
+    put("second").expect(200).await?;
     let output = exits(node.sortie(&["runs", "replay", &run.id.to_string()]), 0)?;
     assert_eq!(text(&output.stdout), "first\n");
     Ok(())

@@ -1,22 +1,14 @@
 //! `/v1/schedules`, and `sortie schedules`.
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
-use sortie_testkit::{Bytes, Client, Database, http::Method, until};
-
-use crate::{
-    Checked, both_databases,
-    kit::{json_said, said},
-    node,
-};
+use crate::prelude::*;
 
 both_databases![
     a_schedule_is_made_previewed_started_by_hand_changed_and_deleted,
     a_schedule_starts_its_workflow_when_its_minute_has_come,
 ];
 
-async fn send(client: &Client, method: Method, path: &str, body: &Value) -> Result<sortie_testkit::Answer> {
-    client.send(method, path, Bytes::from(body.to_string())).await
+fn send(client: &Client, method: Method, path: &str, body: &Value) -> Pending {
+    client.send(method, path, Bytes::from(body.to_string()))
 }
 
 /// A schedule of a workflow that answers with its prompt.
@@ -27,8 +19,7 @@ async fn schedule(client: &Client, fields: &Value) -> Result<Value> {
     for (name, value) in fields.as_object().into_iter().flatten() {
         whole[name] = value.clone();
     }
-    let made = client.post("/v1/schedules", &whole).await?.expect(201)?;
-    made.json()
+    client.post("/v1/schedules", &whole).json(201).await
 }
 
 fn text(value: &Value) -> &str {
@@ -36,8 +27,7 @@ fn text(value: &Value) -> &str {
 }
 
 async fn a_schedule_is_made_previewed_started_by_hand_changed_and_deleted(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let made = schedule(&client, &json!({"name": "Report", "input": {"n": 1}})).await?;
     let id = text(&made["id"]).to_owned();
     let path = format!("/v1/schedules/{id}");
@@ -49,67 +39,37 @@ async fn a_schedule_is_made_previewed_started_by_hand_changed_and_deleted(databa
             "next_run_at": made["next_run_at"], "created_at": made["created_at"], "updated_at": made["updated_at"],
         })
     );
-    let next = client
-        .get(&format!("{path}/next?count=3"))
-        .await?
-        .expect(200)?
-        .json()?;
+    let next = client.get(&format!("{path}/next?count=3")).json(200).await?;
     assert_eq!(next.as_array().map(Vec::len), Some(3));
     assert_eq!(next[0]["run_at"], made["next_run_at"]);
 
-    let run = client
-        .send(Method::POST, &format!("{path}/trigger"), Bytes::new())
-        .await?;
+    let run = client.post_empty(&format!("{path}/trigger")).await?;
     let (_, run) = client.finished(text(&run.expect(202)?.json()?["id"])).await?;
     assert_eq!(
         (run.schedule_id.map(|id| id.to_string()), run.output),
         (Some(id.clone()), Some("done".to_owned()))
     );
-    let of = client
-        .get(&format!("/v1/runs?schedule={id}"))
-        .await?
-        .expect(200)?
-        .json()?;
+    let of = client.get(&format!("/v1/runs?schedule={id}")).json(200).await?;
     assert_eq!(of.as_array().map(Vec::len), Some(1));
-    let fires = client
-        .get(&format!("{path}/fires?limit=1"))
-        .await?
-        .expect(200)?
-        .json()?;
-    assert_eq!(
-        (&fires["items"][0]["trigger"], &fires["items"][0]["run_id"]),
-        (&json!("manual"), &json!(run.id))
-    );
+    let fires = client.get(&format!("{path}/fires?limit=1")).json(200).await?;
+    assert_has!(fires["items"][0], {"trigger": "manual", "run_id": run.id});
     assert_eq!(fires["next_cursor"], "");
 
     let change =
         json!({"cron": "@daily", "timezone": null, "name": null, "paused_until": "2099-01-01T00:00:00Z"});
-    let changed = send(&client, Method::PATCH, &path, &change)
-        .await?
-        .expect(200)?
-        .json()?;
-    assert_eq!(
-        (&changed["cron"], &changed["timezone"]),
-        (&json!("@daily"), &json!("UTC"))
-    );
+    let changed = send(&client, Method::PATCH, &path, &change).json(200).await?;
+    assert_has!(changed, {"cron": "@daily", "timezone": "UTC"});
     ensure!(changed.get("name").is_none(), "{changed}");
     assert_eq!(changed["last_run_id"], json!(run.id));
     let off = send(&client, Method::PATCH, &path, &json!({"enabled": false}))
-        .await?
-        .expect(200)?
-        .json()?;
+        .json(200)
+        .await?;
     ensure!(off.get("next_run_at").is_none(), "{off}");
 
-    let conflict = client
-        .send(Method::DELETE, "/v1/workflows/report", Bytes::new())
-        .await?;
-    conflict.failure(409, "conflict")?;
-    client
-        .send(Method::DELETE, &path, Bytes::new())
-        .await?
-        .expect(204)?;
+    client.delete("/v1/workflows/report").refused("conflict").await?;
+    client.delete(&path).expect(204).await?;
     for gone in [path.clone(), format!("{path}/fires"), format!("{path}/next")] {
-        client.get(&gone).await?.failure(404, "not_found")?;
+        client.get(&gone).refused("not_found").await?;
     }
     let run = client.run(&run.id.to_string()).await?;
     assert_eq!(run.schedule_id.map(|id| id.to_string()), Some(id));
@@ -119,8 +79,7 @@ async fn a_schedule_is_made_previewed_started_by_hand_changed_and_deleted(databa
 /// Minutes are the finest that a timetable has. Nobody waits for one here: the next one is moved into the past. The tests
 /// of the engine move its clock.
 async fn a_schedule_starts_its_workflow_when_its_minute_has_come(database: Database) -> Checked {
-    let mut node = node(database).await?;
-    let client = node.client()?;
+    let (mut node, client) = started(database).await?;
     let made = schedule(&client, &json!({"cron": "* * * * *", "timezone": "UTC"})).await?;
     let path = format!("/v1/schedules/{}/fires", text(&made["id"]));
     node.stop().await?;
@@ -130,7 +89,7 @@ async fn a_schedule_starts_its_workflow_when_its_minute_has_come(database: Datab
         .await?;
     node.restart().await?;
     let client = node.client()?;
-    let look = async || client.get(&path).await?.expect(200)?.json();
+    let look = async || client.get(&path).json(200).await;
     // Where a further minute has passed, the earlier one is told as coalesced.
     let started = |fires: &Value| {
         let mut items = fires["items"].as_array()?.iter();
@@ -150,20 +109,18 @@ async fn a_schedule_starts_its_workflow_when_its_minute_has_come(database: Datab
 
 #[tokio::test]
 async fn lists_come_page_by_page_and_a_cursor_is_of_its_list() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let mut made = Vec::new();
     // More than are read at once, on the first page and in all.
     for _ in 0..25 {
         made.push(schedule(&client, &json!({"enabled": false})).await?["id"].clone());
     }
-    let first = client.get("/v1/schedules?limit=22").await?.expect(200)?.json()?;
+    let first = client.get("/v1/schedules?limit=22").json(200).await?;
     let cursor = text(&first["next_cursor"]).to_owned();
     let second = client
         .get(&format!("/v1/schedules?cursor={cursor}"))
-        .await?
-        .expect(200)?
-        .json()?;
+        .json(200)
+        .await?;
     let ids = |page: &Value| -> Vec<Value> {
         let items = page["items"].as_array().into_iter().flatten();
         items.map(|item| item["id"].clone()).collect()
@@ -175,21 +132,19 @@ async fn lists_come_page_by_page_and_a_cursor_is_of_its_list() -> Checked {
     let id = text(&made[0]);
     for _ in 0..3 {
         client
-            .send(Method::POST, &format!("/v1/schedules/{id}/trigger"), Bytes::new())
-            .await?
-            .expect(202)?;
+            .post_empty(&format!("/v1/schedules/{id}/trigger"))
+            .expect(202)
+            .await?;
     }
     let fires = client
         .get(&format!("/v1/schedules/{id}/fires?limit=2"))
-        .await?
-        .expect(200)?
-        .json()?;
+        .json(200)
+        .await?;
     let of_fires = text(&fires["next_cursor"]).to_owned();
     let rest = client
         .get(&format!("/v1/schedules/{id}/fires?cursor={of_fires}"))
-        .await?
-        .expect(200)?
-        .json()?;
+        .json(200)
+        .await?;
     assert_eq!(rest["items"].as_array().map(Vec::len), Some(1));
     for wrong in [
         format!("/v1/schedules?cursor={of_fires}"),
@@ -198,7 +153,7 @@ async fn lists_come_page_by_page_and_a_cursor_is_of_its_list() -> Checked {
         "/v1/schedules?limit=0".to_owned(),
         format!("/v1/schedules/{id}/next?count=101"),
     ] {
-        client.get(&wrong).await?.failure(400, "invalid_request")?;
+        client.get(&wrong).refused("invalid_request").await?;
     }
     Ok(())
 }
@@ -206,39 +161,20 @@ async fn lists_come_page_by_page_and_a_cursor_is_of_its_list() -> Checked {
 /// Each rule once over HTTP; the whole table of them stands beside the code.
 #[tokio::test]
 async fn what_breaks_a_rule_is_refused_by_name() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let made = schedule(&client, &json!({})).await?;
     let path = format!("/v1/schedules/{}", text(&made["id"]));
-    for (body, told) in [
-        (
-            json!({"workflow": "report", "cron": "0 0 30 2 *"}),
-            "cron: no month",
-        ),
-        (
-            json!({"workflow": "report", "cron": "0 7 * * * *"}),
-            "cron: must be five fields",
-        ),
-        (json!({"workflow": "report"}), "cron: required"),
-        (
-            json!({"workflow": "gone", "cron": "@daily"}),
-            "workflow: no workflow",
-        ),
-        (
-            json!({"workflow": "report", "cron": "@daily", "overlap": "never"}),
-            "overlap: must be ",
-        ),
-        (
-            json!({"workflow": "report", "cron": "@daily", "name": null}),
-            "name: must be a string, not null",
-        ),
-        (
-            json!({"workflow": "report", "cron": "@daily", "zone": "UTC"}),
-            "zone: unknown field",
-        ),
+    for (body, told) in rows![
+        json!({"workflow": "report", "cron": "0 0 30 2 *"}), "cron: no month";
+        json!({"workflow": "report", "cron": "0 7 * * * *"}), "cron: must be five fields";
+        json!({"workflow": "report"}), "cron: required";
+        json!({"workflow": "gone", "cron": "@daily"}), "workflow: no workflow";
+        json!({"workflow": "report", "cron": "@daily", "overlap": "never"}), "overlap: must be ";
+        json!({"workflow": "report", "cron": "@daily", "name": null}), "name: must be a string, not null";
+        json!({"workflow": "report", "cron": "@daily", "zone": "UTC"}), "zone: unknown field";
     ] {
         let answer = client.post("/v1/schedules", &body).await?;
-        let error = answer.failure(400, "invalid_request")?.error;
+        let error = answer.refused("invalid_request")?.error;
         ensure!(error.starts_with(told), "{error}");
     }
     for (body, told) in [
@@ -247,17 +183,16 @@ async fn what_breaks_a_rule_is_refused_by_name() -> Checked {
         (json!({"id": "x"}), "id: unknown field"),
     ] {
         let answer = send(&client, Method::PATCH, &path, &body).await?;
-        let error = answer.failure(400, "invalid_request")?.error;
+        let error = answer.refused("invalid_request")?.error;
         ensure!(error.starts_with(told), "{error}");
     }
-    assert_eq!(client.get(&path).await?.expect(200)?.json()?, made);
+    assert_eq!(client.get(&path).json(200).await?, made);
     Ok(())
 }
 
 #[tokio::test]
 async fn the_command_line_does_all_that_the_api_does() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (node, client) = started(Database::Sqlite).await?;
     let _other = schedule(&client, &json!({"enabled": false})).await?;
     let sortie = |line: &[&str]| -> Result<Value> {
         let words: Vec<&str> = ["schedules"].iter().chain(line).copied().collect();
@@ -277,10 +212,7 @@ async fn the_command_line_does_all_that_the_api_does() -> Checked {
     let resumed = sortie(&["resume", id, "--json"])?;
     assert_eq!(resumed["enabled"], true);
     let changed = sortie(&["update", id, "--name", "Yearly", "--clear", "overlap", "--json"])?;
-    assert_eq!(
-        (&changed["name"], &changed["overlap"]),
-        (&json!("Yearly"), &json!("allow"))
-    );
+    assert_has!(changed, {"name": "Yearly", "overlap": "allow"});
     let run = shown(&["trigger", id])?;
     client.finished(run.trim()).await?;
     let fires = shown(&["fires", id])?;

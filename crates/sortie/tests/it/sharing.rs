@@ -8,16 +8,12 @@ use std::{
     thread,
 };
 
-use anyhow::{Context, Result, ensure};
-use serde_json::json;
-use sortie_testkit::{Database, ScriptedModel, model::Turn};
+use sortie_testkit::{ScriptedModel, model::Turn};
 use tempfile::TempDir;
 
 use crate::{
-    Checked,
     cli::{alone, kill},
-    kit::{at_work, exits, said, text},
-    node,
+    prelude::*,
 };
 
 /// A folder whose commands ask a scripted model.
@@ -138,10 +134,7 @@ async fn a_run_whose_command_was_killed_is_told_and_resumed() -> Checked {
         let listed = exits(rig.command(arguments), 0)?;
         let (list, told) = (text(&listed.stdout), text(&listed.stderr));
         ensure!(list.contains(&id) && list.contains("running"), "{list}");
-        ensure!(
-            told.contains(&format!("nobody works on {id}")) && told.contains("sortie runs resume"),
-            "{told}"
-        );
+        assert_contains!(told, &format!("nobody works on {id}"), "sortie runs resume");
     }
     let resumed = exits(rig.command(&["runs", "resume"]), 0)?;
     assert_eq!(text(&resumed.stdout), "It went on.\n");
@@ -195,10 +188,7 @@ async fn a_second_run_in_a_folder_shares_the_engine_of_the_first() -> Checked {
     assert_eq!(text(&second.stdout), "Second.\n");
     // Other commands are told the real way out.
     let served = text(&exits(rig.command(&["serve", "--listen", "127.0.0.1:0"]), 69)?.stderr);
-    ensure!(
-        served.contains("works in the data folder") && served.contains("try again when it has ended"),
-        "{served}"
-    );
+    assert_contains!(served, "works in the data folder", "try again when it has ended");
     let resumed = text(&exits(rig.command(&["runs", "resume"]), 69)?.stderr);
     ensure!(resumed.contains("try again when it has ended"), "{resumed}");
     rig.model.release();
@@ -266,10 +256,7 @@ async fn the_events_of_a_run_that_nobody_works_on_are_printed_and_not_waited_for
     for arguments in [&["runs", "events", &id][..], &["runs", "events", &id, "--json"]] {
         let printed = exits(rig.command(arguments), 69)?;
         let (events, told) = (text(&printed.stdout), text(&printed.stderr));
-        ensure!(
-            told.contains(&format!("nobody works on {id}")) && told.contains("sortie runs resume"),
-            "{told}"
-        );
+        assert_contains!(told, &format!("nobody works on {id}"), "sortie runs resume");
         if arguments.contains(&"--json") {
             let last: serde_json::Value = serde_json::from_str(events.lines().last().unwrap_or_default())?;
             assert_eq!(
@@ -322,10 +309,8 @@ async fn events_are_followed_to_the_end_of_the_engine_of_another_command() -> Ch
     drop(first);
     let (code, _, beside) = events.end()?;
     assert_eq!(code, Some(69), "{beside}");
-    ensure!(
-        beside.contains(&format!("nobody works on {id}")) && !beside.contains("goes on with the run"),
-        "{beside}"
-    );
+    assert_contains!(beside, &format!("nobody works on {id}"));
+    assert_lacks!(beside, "goes on with the run");
     Ok(())
 }
 

@@ -1,22 +1,10 @@
 //! A node that is told to stop (`docs/OPERATIONS.md#updating`).
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::ensure;
-use serde_json::json;
-use sortie_api::RunStatus;
-use sortie_testkit::{
-    Database, NodeOptions,
-    client::{Next, data},
-    model::Turn,
-};
+use sortie_testkit::{client::Next, model::Turn};
 
-use crate::{
-    Checked, both_databases,
-    kit::{assert_resumed, at_work, finals, of_kind, plain},
-    node, node_with,
-    runs::model::Scripted,
-};
+use crate::{kit::assert_resumed, prelude::*, runs::model::Scripted};
 
 both_databases![
     a_run_that_ends_within_the_grace_is_finished,
@@ -39,24 +27,16 @@ async fn an_idle_node_stops_at_once() -> Checked {
 }
 
 async fn a_run_that_ends_within_the_grace_is_finished(database: Database) -> Checked {
-    let mut node = node(database).await?;
-    let client = node.client()?;
+    let (mut node, client) = started(database).await?;
     let run = client
         .create(&json!({"prompt": "```wait 700\n```\n```sh\necho made it\n```\n"}))
         .await?;
     let id = run.id.to_string();
-    client
-        .follow(&id, None)
-        .await?
-        .until_status(RunStatus::Running)
-        .await?;
+    client.until_running(&id).await?;
     node.stop().await?;
     node.restart().await?;
     let (events, run) = node.client()?.finished(&id).await?;
-    assert_eq!(
-        (run.status, run.output.as_deref()),
-        (RunStatus::Succeeded, Some("made it\n"))
-    );
+    assert_ended!(run, Succeeded, "made it\n");
     assert_eq!(finals(&events), 1);
     Ok(())
 }
@@ -73,7 +53,7 @@ async fn a_run_that_outlasts_the_grace_goes_on_after_the_restart(database: Datab
     ];
     let mut rig = Scripted::start_with(database, script, options).await?;
     let client = rig.node.client()?;
-    let id = client.create(&plain("Go.")).await?.id.to_string();
+    let id = client.create_id(&plain("Go.")).await?;
     let mut stream = client.follow(&id, None).await?;
     stream.until(|event| event.kind == "tool_end").await?;
     rig.model.asked(2).await?;
@@ -86,10 +66,7 @@ async fn a_run_that_outlasts_the_grace_goes_on_after_the_restart(database: Datab
     ensure!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     rig.node.restart().await?;
     let (events, run) = rig.node.client()?.finished(&id).await?;
-    assert_eq!(
-        (run.status, run.output.as_deref()),
-        (RunStatus::Succeeded, Some("done"))
-    );
+    assert_ended!(run, Succeeded, "done");
     assert_resumed(&events, 1);
     let ended = of_kind(&events, "tool_end");
     assert_eq!(ended.len(), 2);
@@ -120,10 +97,7 @@ async fn a_run_that_outlasts_the_grace_goes_on_elsewhere() -> Checked {
         stopped.elapsed()
     );
     let (_, run) = client.finished(&id).await?;
-    assert_eq!(
-        (run.status, run.output.as_deref()),
-        (RunStatus::Succeeded, Some("moved"))
-    );
+    assert_ended!(run, Succeeded, "moved");
     Ok(())
 }
 
@@ -131,8 +105,7 @@ async fn waiting_runs_stay_queued_and_go_on_after_the_restart(database: Database
     let options = NodeOptions::default()
         .env("SORTIE_CONCURRENCY", "1")
         .env("SORTIE_SHUTDOWN_GRACE_SECONDS", "1");
-    let mut node = node_with(database, options).await?;
-    let client = node.client()?;
+    let (mut node, client) = started_with(database, options).await?;
     let at_work = at_work(&client).await?.id.to_string();
     let waiting = client.create(&plain("later")).await?;
     let id = waiting.id.to_string();
@@ -149,10 +122,7 @@ async fn waiting_runs_stay_queued_and_go_on_after_the_restart(database: Database
     // It has the only place again.
     node.client()?.cancel(&at_work).await?;
     let (events, run) = node.client()?.finished(&id).await?;
-    assert_eq!(
-        (run.status, run.output.as_deref()),
-        (RunStatus::Succeeded, Some("later"))
-    );
+    assert_ended!(run, Succeeded, "later");
     assert_eq!(of_kind(&events, "worker_started").len(), 1);
     Ok(())
 }

@@ -1,16 +1,10 @@
 //! The trace of a client without a collector, and with one that is away. `tests/peers/traces.rs` has one that is there.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::ensure;
-use serde_json::json;
-use sortie_testkit::{CallbackReceiver, Database, NodeOptions, http::HeaderValue};
+use sortie_testkit::CallbackReceiver;
 
-use crate::{
-    Checked, both_databases,
-    kit::{exits, plain, text},
-    node, node_with,
-};
+use crate::prelude::*;
 
 both_databases![a_callback_carries_the_trace_of_its_client_on];
 
@@ -25,9 +19,9 @@ async fn a_callback_carries_the_trace_of_its_client_on(database: Database) -> Ch
     for parent in [PARENT, "00-not-valid-01"] {
         let client = node
             .client()?
-            .with_header("traceparent", HeaderValue::from_static(parent))
-            .with_header("tracestate", HeaderValue::from_static("a=1"));
-        let run = client.create(&request).await?.id.to_string();
+            .with_header("traceparent", parent)
+            .with_header("tracestate", "a=1");
+        let run = client.create_id(&request).await?;
         let delivered = receiver.wait_for(&run, 1).await?;
         let header = |name| {
             let value = delivered[0].headers.get(name)?;
@@ -72,22 +66,10 @@ async fn a_collector_that_hangs_is_not_waited_for_at_the_end() -> Checked {
 #[tokio::test]
 async fn what_is_wrong_with_the_settings_is_told_at_the_start() -> Checked {
     let node = node(Database::Sqlite).await?;
-    for (name, value, rule) in [
-        (
-            "OTEL_EXPORTER_OTLP_PROTOCOL",
-            "grpc",
-            "only http/protobuf is spoken",
-        ),
-        (
-            "OTEL_TRACES_SAMPLER",
-            "sometimes",
-            "traces.sampler (OTEL_TRACES_SAMPLER): must be",
-        ),
-        (
-            "OTEL_EXPORTER_OTLP_HEADERS",
-            "hush",
-            "traces.headers (OTEL_EXPORTER_OTLP_HEADERS): must be a list",
-        ),
+    for (name, value, rule) in rows![
+        "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "only http/protobuf is spoken";
+        "OTEL_TRACES_SAMPLER", "sometimes", "traces.sampler (OTEL_TRACES_SAMPLER): must be";
+        "OTEL_EXPORTER_OTLP_HEADERS", "hush", "traces.headers (OTEL_EXPORTER_OTLP_HEADERS): must be a list";
     ] {
         let mut command = node.sortie(&["config", "check"]);
         command

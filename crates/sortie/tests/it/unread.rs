@@ -2,22 +2,17 @@
 
 use std::{fmt::Write as _, net::SocketAddr};
 
-use anyhow::{Context, Result, ensure};
 use futures_util::future::try_join_all;
-use serde_json::{Value, json};
 use socket2::SockRef;
-use sortie_testkit::{
-    Bytes, Client, Database, Node,
-    http::{HeaderValue, Method},
-    processes::in_use,
-};
+use sortie_testkit::processes::in_use;
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpSocket, TcpStream},
 };
 
 use crate::{
-    Checked, both_databases, node_under_load,
+    node_under_load,
+    prelude::*,
     zero_data_retention::{nodes::two, unretained},
 };
 
@@ -65,7 +60,7 @@ async fn filled(client: &Client) -> Result<Vec<(String, &'static str)>> {
     put(client, "/v1/workflows/small", &json!({"prompt": "x"})).await?;
     for _ in 0..4 {
         let schedule = json!({"workflow": "small", "cron": "@yearly", "input": input});
-        client.post("/v1/schedules", &schedule).await?.expect(201)?;
+        client.post("/v1/schedules", &schedule).expect(201).await?;
     }
     let command: Vec<String> = (0..64)
         .map(|number| format!("/{number:02}{}", "x".repeat(4_093)))
@@ -112,7 +107,7 @@ async fn unread(node: &Node, key: &str, (path, accept): (&str, &str), clients: u
     let before = in_use(pid)?.memory;
     let address = node.address()?;
     let clients = try_join_all((0..clients).map(|_| asked(address, &request))).await?;
-    node.client()?.get("/v1/me").await?.expect(200)?;
+    node.client()?.get("/v1/me").expect(200).await?;
     let rise = in_use(pid)?.peak.saturating_sub(before);
     drop(clients);
     Ok(rise)
@@ -141,10 +136,8 @@ async fn unread_events_that_are_not_stored_hold_little_memory() -> Checked {
     let prompt = "```sh\nhead -c 1000000 /dev/zero | tr '\\0' x\n```\n".repeat(4);
     let (_, run) = first.client()?.complete(&unretained(&prompt)).await?;
     let path = format!("/v1/runs/{}/events", run.id);
-    let as_json = first
-        .client()?
-        .with_header("accept", HeaderValue::from_static("application/json"));
-    let length = as_json.get(&path).await?.expect(200)?.body.len();
+    let as_json = first.client()?.with_header("accept", "application/json");
+    let length = as_json.get(&path).expect(200).await?.body.len();
     ensure!(length > 2_000_000, "{length}");
     let (array, stream) = ("application/json", "text/event-stream");
     for node in [&first, &second] {

@@ -3,15 +3,11 @@
 
 mod left;
 
-use std::time::Duration;
-
-use anyhow::{Context as _, ensure};
-use serde_json::{Value, json};
-use sortie_api::{Budget, Run, RunStatus};
-use sortie_testkit::{CallbackReceiver, Client, Database, Service, http::HeaderValue, until, until_within};
+use sortie_api::{Budget, Run};
+use sortie_testkit::{CallbackReceiver, until_within};
 
 use self::left::{Left, get};
-use crate::{Checked, both_databases, connections::calls, kit::finals};
+use crate::{connections::calls, prelude::*};
 
 both_databases![a_node_goes_on_with_what_the_version_before_has_left];
 
@@ -49,22 +45,21 @@ async fn answers_are_kept(client: &Client, left: &Left) -> Checked {
         ensure!(*before == now, "{path}: {before} is now {now}");
     }
     let artifact = format!("/v1/runs/{}/artifacts/report.md", left.name("artifact")?);
-    assert_eq!(client.get(&artifact).await?.expect(200)?.body, "the report");
+    assert_eq!(client.get(&artifact).expect(200).await?.body, "the report");
     assert_eq!(
-        client.get("/v1/files/data.txt/content").await?.expect(200)?.body,
+        client.get("/v1/files/data.txt/content").expect(200).await?.body,
         "the data\n"
     );
     let unretained = format!("/v1/runs/{}/events", left.name("unretained")?);
-    client.get(&unretained).await?.failure(410, "gone")?;
+    client.get(&unretained).refused("gone").await?;
     // The idempotency key of the request is known: nothing is created.
     let once = client
         .with_key(left.name("member")?)
-        .with_header("idempotency-key", HeaderValue::from_static("once"));
+        .with_header("idempotency-key", "once");
     let again: Run = once
         .post("/v1/runs", &json!({"prompt": "once"}))
-        .await?
-        .expect(200)?
-        .read()?;
+        .read(200)
+        .await?;
     assert_eq!(again.id.to_string(), left.name("once")?);
     Ok(())
 }
@@ -79,15 +74,12 @@ async fn keys_work_or_are_refused(client: &Client, left: &Left) -> Checked {
         let ended = client.with_key(left.name(key)?);
         let look = async || ended.get("/v1/me").await;
         let refused = until("the end of the key", look, |answer| answer.status != 200).await?;
-        refused.failure(401, "unauthorized").context(key)?;
+        refused.refused("unauthorized").context(key)?;
     }
     let member = client.with_key(left.name("member")?);
-    member.get("/v1/admin/audit").await?.failure(403, "forbidden")?;
+    member.get("/v1/admin/audit").refused("forbidden").await?;
     let (_, run) = member.complete(&json!({"workflow": "report"})).await?;
-    assert_eq!(
-        (run.status, run.output.as_deref()),
-        (RunStatus::Succeeded, Some("the data\n"))
-    );
+    assert_ended!(run, Succeeded, "the data\n");
     Ok(())
 }
 
@@ -99,7 +91,7 @@ async fn credentials_open(client: &Client, service: &Service) -> Checked {
             &json!({name: {"ref": name}}),
         );
         let (_, run) = client.complete(&call).await?;
-        assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+        assert_ended!(run, Succeeded);
     }
     let received = service.received();
     let bearer = format!("Bearer {SECRET}");
@@ -143,7 +135,7 @@ async fn open_runs_end(
     assert_eq!((at_work.status, finals(&events)), (RunStatus::TimedOut, 1));
 
     let scope = format!("/v1/budgets/{}", left.name("late_scope")?);
-    let late: Budget = client.get(&scope).await?.expect(200)?.read()?;
+    let late: Budget = client.get(&scope).read(200).await?;
     let spent = queued.cost_micros.get() + at_work.cost_micros.get();
     assert_eq!((late.held_micros.get(), late.spent_micros.get()), (0, spent));
     ensure!(spent > 0, "the runs cost nothing");
@@ -156,10 +148,7 @@ async fn schedules_fire(client: &Client, left: &Left) -> Checked {
     let run = until_within(NEXT_MINUTE, "an occurrence", look, Option::is_some).await?;
     let run = run.context("no occurrence")?;
     let (_, run) = client.finished(&run).await?;
-    assert_eq!(
-        (run.status, run.output.as_deref()),
-        (RunStatus::Succeeded, Some("the data\n"))
-    );
+    assert_ended!(run, Succeeded, "the data\n");
     Ok(())
 }
 

@@ -2,11 +2,9 @@
 
 use std::io::Write as _;
 
-use anyhow::Context as _;
-use sortie_testkit::{Database, NodeOptions};
 use tempfile::NamedTempFile;
 
-use crate::{Checked, node, node_with};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn a_deprecated_version_says_when_it_ends() -> Checked {
@@ -42,7 +40,7 @@ async fn a_deprecated_version_says_when_it_ends() -> Checked {
         );
     }
     // The health of the engine is not part of a version.
-    let health = client.get("/healthz").await?.expect(200)?;
+    let health = client.get("/healthz").expect(200).await?;
     assert!(!health.headers.contains_key("sunset"));
     Ok(())
 }
@@ -50,7 +48,7 @@ async fn a_deprecated_version_says_when_it_ends() -> Checked {
 #[tokio::test]
 async fn the_current_version_says_nothing_of_an_end() -> Checked {
     let node = node(Database::Sqlite).await?;
-    let answer = node.client()?.get("/v1/me").await?.expect(200)?;
+    let answer = node.client()?.get("/v1/me").expect(200).await?;
     for name in ["deprecation", "sunset", "link"] {
         assert!(!answer.headers.contains_key(name), "{name}");
     }

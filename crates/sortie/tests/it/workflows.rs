@@ -2,16 +2,7 @@
 
 use std::{fs, process::Stdio};
 
-use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
-use sortie_api::RunStatus;
-use sortie_testkit::{Answer, Client, Database, http::Method};
-
-use crate::{
-    Checked, both_databases,
-    kit::{exits, json_said, said, text},
-    node,
-};
+use crate::prelude::*;
 
 both_databases![
     a_workflow_is_saved_run_replaced_and_deleted,
@@ -20,15 +11,12 @@ both_databases![
 ];
 
 /// Saves a workflow.
-async fn put(client: &Client, name: &str, definition: &Value) -> Result<Answer> {
-    let body = serde_json::to_vec(definition)?.into();
-    client
-        .send(Method::PUT, &format!("/v1/workflows/{name}"), body)
-        .await
+fn put(client: &Client, name: &str, definition: &Value) -> Pending {
+    client.put(&format!("/v1/workflows/{name}"), definition)
 }
 
 async fn got(client: &Client, path: &str) -> Result<Value> {
-    client.get(path).await?.expect(200)?.json()
+    client.get(path).json(200).await
 }
 
 /// Greets whoever the input names.
@@ -41,22 +29,18 @@ fn greeting() -> Value {
 }
 
 async fn a_workflow_is_saved_run_replaced_and_deleted(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
-    let record = put(&client, "greet", &greeting()).await?.expect(201)?.json()?;
+    let (_node, client) = started(database).await?;
+    let record = put(&client, "greet", &greeting()).json(201).await?;
     assert_eq!(got(&client, "/v1/workflows/greet").await?, record);
     assert_eq!(got(&client, "/v1/workflows").await?, json!([{"name": "greet"}]));
     let summary =
         json!([{"name": "greet", "description": "Greets.", "input_schema": greeting()["input_schema"]}]);
     assert_eq!(got(&client, "/v1/workflows?detail=true").await?, summary);
 
-    for (request, answer) in [
-        (json!({"workflow": "greet"}), "hello world\n"),
-        (
-            json!({"workflow": "greet", "input": {"who": "moon"}}),
-            "hello moon\n",
-        ),
-        (json!({"workflow": "greet", "prompt": "sent", "tags": []}), "sent"),
+    for (request, answer) in rows![
+        json!({"workflow": "greet"}), "hello world\n";
+        json!({"workflow": "greet", "input": {"who": "moon"}}), "hello moon\n";
+        json!({"workflow": "greet", "prompt": "sent", "tags": []}), "sent";
     ] {
         let (_, run) = client.complete(&request).await?;
         assert_eq!(
@@ -67,33 +51,30 @@ async fn a_workflow_is_saved_run_replaced_and_deleted(database: Database) -> Che
     }
     let refused = client
         .post("/v1/runs", &json!({"workflow": "greet", "input": {}}))
-        .await?
-        .failure(400, "invalid_request")?;
+        .refused("invalid_request")
+        .await?;
     assert_eq!(refused.error, "input.who: required");
     assert_eq!(client.list("").await?.len(), 3, "nothing is created by a refusal");
 
     let changed = json!({"prompt": "changed"});
-    assert_eq!(
-        put(&client, "greet", &changed).await?.expect(200)?.json()?["revision"],
-        2
-    );
+    assert_eq!(put(&client, "greet", &changed).json(200).await?["revision"], 2);
     let (_, run) = client.complete(&json!({"workflow": "greet"})).await?;
     assert_eq!(run.output.as_deref(), Some("changed"));
     client
         .send(Method::DELETE, "/v1/workflows/greet", "".into())
-        .await?
-        .expect(204)?;
+        .expect(204)
+        .await?;
     let refused = client
         .post("/v1/runs", &json!({"workflow": "greet"}))
-        .await?
-        .failure(400, "invalid_request")?;
+        .refused("invalid_request")
+        .await?;
     assert_eq!(refused.error, "workflow: no workflow \"greet\"");
     Ok(())
 }
 
 async fn a_workflow_outlives_its_node_and_is_read_by_each_run(database: Database) -> Checked {
     let mut first = node(database).await?;
-    put(&first.client()?, "greet", &greeting()).await?.expect(201)?;
+    put(&first.client()?, "greet", &greeting()).expect(201).await?;
     first.kill()?;
     first.restart().await?;
     let (client, other) = (
@@ -124,8 +105,8 @@ async fn a_workflow_outlives_its_node_and_is_read_by_each_run(database: Database
         for number in 0..5 {
             let prompt = number.to_string();
             put(&client, "greet", &json!({"prompt": prompt}))
-                .await?
-                .expect(200)?;
+                .expect(200)
+                .await?;
             let (_, run) = other.client()?.complete(&json!({"workflow": "greet"})).await?;
             assert_eq!(run.output, Some(prompt));
         }
@@ -163,10 +144,7 @@ async fn workflows_are_put_from_files_and_run_by_the_command_line(database: Data
     assert_eq!(text(&output.stdout), "hello\n");
     let output = exits(node.sortie(&["run", "--workflow", "part", "sent", "--json"]), 0)?;
     let run: Value = serde_json::from_str(text(&output.stdout).lines().last().context("no run")?)?;
-    assert_eq!(
-        (&run["output"], &run["workflow"]),
-        (&json!("sent"), &json!("part"))
-    );
+    assert_has!(run, {"output": "sent", "workflow": "part"});
 
     let record = json_said(&node, &["workflows", "get", "greet", "--json"])?;
     assert_eq!(record["revision"], 1);
@@ -177,18 +155,11 @@ async fn workflows_are_put_from_files_and_run_by_the_command_line(database: Data
         "what is printed can be put again, and changes nothing"
     );
     let shown = said(&node, &["workflows", "get", "greet"])?;
-    ensure!(
-        shown.contains("revision  1\n") && shown.contains("```answer\nhello\n```"),
-        "{shown}"
-    );
+    assert_contains!(shown, "revision  1\n", "```answer\nhello\n```");
 
     let wrong = file("wrong.toml", "prompt = 'x'\ntimeout_seconds = 0\n")?;
     let output = exits(node.sortie(&["workflows", "put", &wrong]), 64)?;
-    ensure!(
-        text(&output.stderr).contains("wrong.toml: timeout_seconds: must be from 1"),
-        "{}",
-        text(&output.stderr)
-    );
+    assert_contains!(output.stderr, "wrong.toml: timeout_seconds: must be from 1");
     exits(node.sortie(&["workflows", "delete", "greet"]), 0)?;
     exits(node.sortie(&["workflows", "get", "greet"]), 64)?;
     exits(node.sortie(&["run", "--workflow", "greet"]), 64)?;

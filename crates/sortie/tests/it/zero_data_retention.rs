@@ -6,21 +6,9 @@ mod commands;
 pub(crate) mod nodes;
 mod nothing_is_stored;
 
-use anyhow::{Context, ensure};
-use serde_json::{Value, json};
-use sortie_api::{Run, RunStatus};
-use sortie_testkit::{
-    Client, Database, NodeOptions,
-    client::{data, kinds},
-    http::HeaderValue,
-    until,
-};
+use sortie_api::Run;
 
-use crate::{
-    Checked, both_databases,
-    kit::{finals, of_kind, statuses},
-    node, node_with,
-};
+use crate::prelude::*;
 
 both_databases![
     the_first_read_after_the_end_has_the_output_and_no_other,
@@ -41,7 +29,7 @@ fn waiting() -> Value {
 }
 
 async fn at_work(client: &Client) -> anyhow::Result<String> {
-    let id = client.create(&waiting()).await?.id.to_string();
+    let id = client.create_id(&waiting()).await?;
     let mut stream = client.follow(&id, None).await?;
     stream.until_status(RunStatus::Running).await?;
     Ok(id)
@@ -63,11 +51,8 @@ fn held(run: &Run) -> (Option<&str>, Option<bool>, bool) {
 }
 
 async fn the_first_read_after_the_end_has_the_output_and_no_other(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
-    let keyed = client
-        .clone()
-        .with_header("idempotency-key", HeaderValue::from_static("once"));
+    let (_node, client) = started(database).await?;
+    let keyed = client.with_header("idempotency-key", "once");
     let created = keyed
         .create(&unretained("```sh\necho deep > a; cat a\n```\n"))
         .await?;
@@ -97,22 +82,16 @@ async fn the_first_read_after_the_end_has_the_output_and_no_other(database: Data
     for run in [
         client.list("").await?.remove(0),
         client.cancel(&id).await?,
-        keyed
-            .post("/v1/runs", &unretained("other"))
-            .await?
-            .expect(200)?
-            .read()?,
+        keyed.post("/v1/runs", &unretained("other")).read(200).await?,
     ] {
         assert_eq!(run, done);
     }
-    let definition = client.get(&format!("/v1/runs/{id}/definition")).await?;
-    definition.failure(410, "gone")?;
+    client
+        .get(&format!("/v1/runs/{id}/definition"))
+        .refused("gone")
+        .await?;
 
-    let first: Run = client
-        .get(&format!("/v1/runs/{id}?wait=5"))
-        .await?
-        .expect(200)?
-        .read()?;
+    let first: Run = client.get(&format!("/v1/runs/{id}?wait=5")).read(200).await?;
     assert_eq!(held(&first), (Some("deep\n"), Some(false), false));
     let second = client.run(&id).await?;
     assert_eq!(held(&second), (None, Some(false), false));
@@ -121,21 +100,17 @@ async fn the_first_read_after_the_end_has_the_output_and_no_other(database: Data
     let (again, done) = client.finished(&id).await?;
     assert_eq!(kinds(&again), kinds(&events));
     assert_eq!(held(&done), (None, Some(false), false));
-    let as_json = client
-        .clone()
-        .with_header("accept", HeaderValue::from_static("application/json"));
+    let as_json = client.with_header("accept", "application/json");
     let rest = as_json
         .get(&format!("/v1/runs/{id}/events?after=3"))
-        .await?
-        .expect(200)?
-        .json()?;
+        .json(200)
+        .await?;
     assert_eq!(rest.as_array().context("an array")?.len(), events.len() - 3);
     Ok(())
 }
 
 async fn of_many_readers_one_gets_the_output(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let (_, done) = client.complete(&unretained("mine")).await?;
     let id = done.id.to_string();
     let reads = futures_util::future::join_all((0..16).map(|_| client.run(&id))).await;
@@ -148,10 +123,10 @@ async fn of_many_readers_one_gets_the_output(database: Database) -> Checked {
 }
 
 async fn it_can_be_cancelled_while_it_waits_and_while_it_works(database: Database) -> Checked {
-    let node = node_with(database, NodeOptions::default().env("SORTIE_CONCURRENCY", "1")).await?;
-    let client = node.client()?;
+    let (_node, client) =
+        started_with(database, NodeOptions::default().env("SORTIE_CONCURRENCY", "1")).await?;
     let works = at_work(&client).await?;
-    let waits = client.create(&waiting()).await?.id.to_string();
+    let waits = client.create_id(&waiting()).await?;
     assert_eq!(
         client
             .list("status=queued")
@@ -177,11 +152,11 @@ async fn it_can_be_cancelled_while_it_waits_and_while_it_works(database: Databas
 }
 
 async fn a_restart_interrupts_those_under_way_and_loses_what_was_held(database: Database) -> Checked {
-    let mut node = node_with(database, NodeOptions::default().env("SORTIE_CONCURRENCY", "1")).await?;
-    let client = node.client()?;
+    let (mut node, client) =
+        started_with(database, NodeOptions::default().env("SORTIE_CONCURRENCY", "1")).await?;
     let (_, done) = client.complete(&unretained("unread")).await?;
     let works = at_work(&client).await?;
-    let waits = client.create(&unretained("never begun")).await?.id.to_string();
+    let waits = client.create_id(&unretained("never begun")).await?;
     node.kill()?;
     node.restart().await?;
     let client = node.client()?;
@@ -197,8 +172,8 @@ async fn a_restart_interrupts_those_under_way_and_loses_what_was_held(database: 
         );
         client
             .get(&format!("/v1/runs/{id}/events"))
-            .await?
-            .failure(410, "gone")?;
+            .refused("gone")
+            .await?;
     }
     let lost = client.run(&done.id.to_string()).await?;
     assert_eq!(lost.status, RunStatus::Succeeded);
@@ -212,10 +187,9 @@ async fn a_stop_interrupts_those_that_outlive_the_grace(database: Database) -> C
     let options = NodeOptions::default()
         .env("SORTIE_SHUTDOWN_GRACE_SECONDS", "0")
         .env("SORTIE_CONCURRENCY", "1");
-    let mut node = node_with(database, options).await?;
-    let client = node.client()?;
+    let (mut node, client) = started_with(database, options).await?;
     let works = at_work(&client).await?;
-    let waits = client.create(&unretained("never begun")).await?.id.to_string();
+    let waits = client.create_id(&unretained("never begun")).await?;
     let mut stream = client.follow(&works, None).await?;
     node.terminate()?;
     stream.until_status(RunStatus::Interrupted).await?;
@@ -240,8 +214,7 @@ async fn the_surcharge_is_part_of_the_cost_and_of_such_runs_alone() -> Checked {
     let options = NodeOptions::default()
         .env("SORTIE_SURCHARGE_PERCENT", "20")
         .env("SORTIE_COMPUTE_MICROS_PER_SECOND", "1000");
-    let node = node_with(Database::Sqlite, options).await?;
-    let client = node.client()?;
+    let (_node, client) = started_with(Database::Sqlite, options).await?;
     let (_, kept) = client.complete(&json!({"prompt": "```wait 20\n```\n"})).await?;
     ensure!(
         kept.surcharge_percent.is_none() && kept.surcharge_micros.is_zero() && !kept.cost_micros.is_zero()
@@ -273,20 +246,19 @@ async fn without_memory_to_work_in_or_to_keep_it_in_it_is_refused() -> Checked {
     let options = NodeOptions::default().env("SORTIE_ZERO_DATA_RETENTION_WORK_DIR", "/proc/no");
     let node = node_with(Database::Sqlite, options).await?;
     let refused = node.client()?.post("/v1/runs", &unretained("x")).await?;
-    let message = refused.failure(400, "invalid_request")?.error;
+    let message = refused.refused("invalid_request")?.error;
     ensure!(
         message.starts_with("zero_data_retention: not available on this engine"),
         "{message}"
     );
 
     let options = NodeOptions::default().env("SORTIE_ZERO_DATA_RETENTION_MEMORY_BYTES", "1572864");
-    let node = node_with(Database::Sqlite, options).await?;
-    let client = node.client()?;
+    let (_node, client) = started_with(Database::Sqlite, options).await?;
     let works = at_work(&client).await?;
     client
         .post("/v1/runs", &unretained("x"))
-        .await?
-        .failure(503, "unavailable")?;
+        .refused("unavailable")
+        .await?;
     // Others are served.
     client.complete(&json!({"prompt": "y"})).await?;
     client.cancel(&works).await?;

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
-use serde_json::{Value, json};
-use sortie_testkit::peers::{self, Peer};
+use sortie_testkit::{
+    peers::{self, Peer},
+    prelude::*,
+};
 
 /// Window of a person, and the settings of the browser.
 #[derive(Clone, Copy, Debug)]

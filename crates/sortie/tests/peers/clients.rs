@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result, ensure};
-use sortie_testkit::peers::installed;
+use sortie_testkit::{peers::installed, prelude::*};
 use tempfile::TempDir;
 
 use crate::{described, peer, succeeds};

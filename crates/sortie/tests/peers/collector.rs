@@ -7,9 +7,7 @@ use std::{
     process::{Child, Stdio},
 };
 
-use anyhow::{Context as _, Result};
-use serde_json::Value;
-use sortie_testkit::PATIENCE;
+use sortie_testkit::{PATIENCE, prelude::*};
 use tempfile::TempDir;
 use tokio::{sync::watch, time::timeout};
 

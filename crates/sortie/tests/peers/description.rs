@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use sortie_testkit::prelude::*;
 use tempfile::TempDir;
 
 use crate::{described, peer, succeeds};

@@ -10,18 +10,10 @@ use std::{
     },
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::bail;
 use axum::{Router, routing::get};
-use serde_json::{Value, json};
-use sortie_api::{Event, Run, RunStatus};
-use sortie_testkit::{
-    Answer, Bytes, Checked, Client, Database, Node, NodeOptions, Records,
-    client::data,
-    http::{HeaderValue, Method},
-    postgres_server,
-    s3::S3,
-    serve::Serving,
-};
+use sortie_api::{Event, Run};
+use sortie_testkit::{Records, postgres_server, prelude::*, s3::S3, serve::Serving};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
@@ -121,10 +113,7 @@ impl Api {
 }
 
 async fn put(client: &Client, path: &str, body: &Value) -> Result<Answer> {
-    client
-        .send(Method::PUT, path, Bytes::from(body.to_string()))
-        .await?
-        .expect(201)
+    client.put(path, &body).expect(201).await
 }
 
 /// A run that calls the API through its saved connection.
@@ -171,18 +160,16 @@ async fn live(client: &Client, api: &Api) -> Result<Before> {
     )
     .await?;
     let schedule = json!({"workflow": "report", "cron": "@yearly", "timezone": "Europe/Berlin"});
-    let schedule = client
-        .post("/v1/schedules", &schedule)
-        .await?
-        .expect(201)?
-        .json()?;
-    let key = client.post("/v1/admin/keys", &json!({"name": "ci"})).await?;
-    let key = key.expect(201)?.json()?;
+    let schedule = client.post("/v1/schedules", &schedule).json(201).await?;
+    let key = client
+        .post("/v1/admin/keys", &json!({"name": "ci"}))
+        .json(201)
+        .await?;
     let member = key["key"].as_str().context("the secret")?.to_owned();
     let left = json!({"prompt": "```sh\nmkdir outputs && printf 'the report' >outputs/report.md\n```\n"});
     let finished = client.complete(&left).await?;
     let definition = format!("/v1/runs/{}/definition", finished.1.id);
-    let definition = client.get(&definition).await?.expect(200)?.json()?;
+    let definition = client.get(&definition).json(200).await?;
     let mut saved = Vec::new();
     for path in [
         "/v1/connections/crm".to_owned(),
@@ -191,7 +178,7 @@ async fn live(client: &Client, api: &Api) -> Result<Before> {
         "/v1/files/passing.txt".to_owned(),
         "/v1/budgets/workflow:report".to_owned(),
     ] {
-        let answer = client.get(&path).await?.expect(200)?;
+        let answer = client.get(&path).expect(200).await?;
         saved.push((path, answer.json()?));
     }
 
@@ -200,13 +187,13 @@ async fn live(client: &Client, api: &Api) -> Result<Before> {
         waits("```sh\necho begun >log; cat log\n```\n"),
         call("POST"),
     ];
-    let waiting = client.create(&waiting).await?.id.to_string();
+    let waiting = client.create_id(&waiting).await?;
     let mut stream = client.follow(&waiting, None).await?;
     stream.until_status(RunStatus::Running).await?;
-    let working = client.create(&working).await?.id.to_string();
+    let working = client.create_id(&working).await?;
     let mut stream = client.follow(&working, None).await?;
     stream.until(|event| event.kind == "tool_end").await?;
-    let calling = client.create(&calling).await?.id.to_string();
+    let calling = client.create_id(&calling).await?;
     api.came.notified().await;
     // They have all the places there are.
     let mut queued = Vec::new();
@@ -236,10 +223,7 @@ async fn load(client: &Client, stop: &AtomicBool) -> Result<u32> {
         client.cancel(&run.id.to_string()).await?;
         let file = client.upload("load.bin", format!("load {times}")).await?;
         let path = format!("/v1/files/{}", file.id);
-        client
-            .send(Method::DELETE, &path, Bytes::new())
-            .await?
-            .expect(204)?;
+        client.delete(&path).expect(204).await?;
         times += 1;
     }
     Ok(times)
@@ -268,9 +252,9 @@ async fn there(client: &Client, before: &Before) -> Checked {
     let definition = client.get(&format!("/v1/runs/{id}/definition")).await?;
     assert_eq!(definition.expect(200)?.json()?, before.definition);
     let report = format!("/v1/runs/{id}/artifacts/report.md");
-    assert_eq!(client.get(&report).await?.expect(200)?.body, "the report");
+    assert_eq!(client.get(&report).expect(200).await?.body, "the report");
     for (path, saved) in &before.saved {
-        assert_eq!(&client.get(path).await?.expect(200)?.json()?, saved, "{path}");
+        assert_eq!(&client.get(path).json(200).await?, saved, "{path}");
     }
     // Deleted after the dump: its content outlives its last reference.
     let content = client.get("/v1/files/passing.txt/content").await?;
@@ -279,7 +263,7 @@ async fn there(client: &Client, before: &Before) -> Checked {
     let (_, reported) = member.complete(&json!({"workflow": "report"})).await?;
     assert_eq!(reported.output.as_deref(), Some("reported"));
     let (_, called) = member.complete(&call("GET")).await?;
-    assert_eq!(called.status, RunStatus::Succeeded, "{:?}", called.error);
+    assert_ended!(called, Succeeded);
     Ok(())
 }
 
@@ -311,9 +295,7 @@ async fn goes_on(client: &Client, before: &Before) -> Checked {
     }
     client.cancel(&before.waiting).await?;
     // Made after the dump: nobody knows it, so it is made again.
-    let again = client
-        .clone()
-        .with_header("idempotency-key", HeaderValue::from_static("after the dump"));
+    let again = client.with_header("idempotency-key", "after the dump");
     again.create(&json!({"prompt": "again", "shell": false})).await?;
     Ok(())
 }
@@ -341,11 +323,9 @@ async fn what_the_documentation_says_brings_everything_back_from_a_dump() -> Che
     let (times, counted) = tokio::join!(load(&client, &stop), dumping);
     ensure!(times? > 0, "the node did nothing meanwhile");
     let counted: u32 = counted?.trim().parse()?;
-    let later = client
-        .clone()
-        .with_header("idempotency-key", HeaderValue::from_static("after the dump"));
+    let later = client.with_header("idempotency-key", "after the dump");
     later.create(&json!({"prompt": "again", "shell": false})).await?;
-    let passing = client.send(Method::DELETE, "/v1/files/passing.txt", Bytes::new());
+    let passing = client.delete("/v1/files/passing.txt");
     passing.await?.expect(204)?;
     // The node, its data folder and its database.
     drop(node);

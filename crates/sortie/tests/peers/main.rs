@@ -14,10 +14,9 @@ mod traces;
 
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
 use sortie_testkit::{
-    Database, Node,
     peers::{self, installed},
+    prelude::*,
 };
 use tempfile::TempDir;
 
@@ -54,8 +53,8 @@ async fn described() -> Result<(Node, TempDir)> {
         .client()?
         .anonymous()
         .get("/openapi.json")
-        .await?
-        .expect(200)?;
+        .expect(200)
+        .await?;
     let folder = TempDir::new()?;
     std::fs::write(folder.path().join("openapi.json"), &answer.body)?;
     Ok((node, folder))

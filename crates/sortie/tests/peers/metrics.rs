@@ -6,9 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
-use sortie_testkit::{Client, Database, Node, http::HeaderValue, peers::installed};
+use sortie_testkit::{peers::installed, prelude::*};
 use tempfile::TempDir;
 
 use crate::{peer, succeeds};
@@ -83,10 +81,8 @@ async fn the_metrics_are_what_prometheus_reads() -> Result<()> {
 
 /// Returns the metrics that are answered to this `Accept`, which must have this media type.
 async fn metrics(client: &Client, accept: &'static str, media_type: &str) -> Result<String> {
-    let client = client
-        .anonymous()
-        .with_header("accept", HeaderValue::from_static(accept));
-    let answer = client.get("/metrics").await?.expect(200)?;
+    let client = client.anonymous().with_header("accept", accept);
+    let answer = client.get("/metrics").expect(200).await?;
     ensure!(
         answer.header("content-type")? == media_type,
         "{accept}: {answer:?}"

@@ -1,16 +1,10 @@
 //! People at the pages of a hosted deployment, with a mail server, a browser and an application of others.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{path::Path, time::Instant};
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
 use sortie_testkit::{
-    Bytes, Client, Database, HostedNode, NodeOptions,
-    http::Method,
     peers::{Maildev, Peer, installed},
+    prelude::*,
 };
 
 use crate::browser::{Browser, Device};
@@ -74,7 +68,7 @@ impl Deployment {
 }
 
 async fn created(client: &Client, path: &str, body: Value) -> Result<Value> {
-    client.post(path, &body).await?.expect(201)?.json()
+    client.post(path, &body).json(201).await
 }
 
 async fn two_people_share_an_organization_and_let_an_application_in(device: Device) -> Result<()> {
@@ -152,13 +146,10 @@ async fn application(at: &Deployment, person: &Client, org: &str) -> Result<()> 
         "{worked}"
     );
 
-    let grants = person.get("/v1/auth/grants").await?.expect(200)?.json()?;
+    let grants = person.get("/v1/auth/grants").json(200).await?;
     ensure!(grants[0]["client_name"] == "Plum Desk" && grants[0]["organization"]["id"] == org);
     let grant = format!("/v1/auth/grants/{}", grants[0]["id"].as_str().context("no ID")?);
-    person
-        .send(Method::DELETE, &grant, Bytes::new())
-        .await?
-        .expect(204)?;
+    person.delete(&grant).expect(204).await?;
     let ended = Instant::now();
     let refused = client.json()?;
     ensure!(ended.elapsed() < REFUSED_WITHIN, "after {:?}", ended.elapsed());
@@ -209,7 +200,7 @@ async fn a_person_loses_the_password_and_adds_a_second_factor(device: Device) ->
         .is(400, "Set a new password")?;
     ann.send(&[("New password", OTHER)], "Set the password")?
         .is(200, "The password is set")?;
-    session.get("/v1/auth/me").await?.failure(401, "unauthorized")?;
+    session.get("/v1/auth/me").refused("unauthorized").await?;
     ann.go(&link)?;
     ann.send(&[("New password", PASSWORD)], "Set the password")?
         .is(400, "This link no longer works")?;

@@ -1,13 +1,11 @@
 //! The real binary with its content in a store that speaks S3, which `scripts/peers` installs.
 
-use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::json;
-use sortie_api::RunStatus;
+use anyhow::bail;
 use sortie_testkit::{
-    Bytes, Database, Gateway, GatewayFault, HostedNode, Node, NodeOptions,
-    http::{HeaderValue, Method, StatusCode},
+    Gateway, GatewayFault,
+    http::StatusCode,
+    prelude::*,
     s3::{BUCKET, S3},
-    until,
 };
 
 pub(crate) fn options(store: &S3) -> NodeOptions {
@@ -34,12 +32,10 @@ async fn nodes_share_files_in_a_store_that_speaks_s3() -> Result<()> {
 
     let other = node.beside().await?;
     let client = other.client()?;
-    let whole = client.get("/v1/files/large.bin/content").await?.expect(200)?;
+    let whole = client.get("/v1/files/large.bin/content").expect(200).await?;
     ensure!(whole.body == content, "another content");
-    let ranged = client
-        .clone()
-        .with_header("range", HeaderValue::from_static("bytes=8388600-8388619"));
-    let part = ranged.get("/v1/files/large.bin/content").await?.expect(206)?;
+    let ranged = client.with_header("range", "bytes=8388600-8388619");
+    let part = ranged.get("/v1/files/large.bin/content").expect(206).await?;
     ensure!(part.body == content[8_388_600..8_388_620], "other bytes");
 
     let request = json!({
@@ -47,13 +43,10 @@ async fn nodes_share_files_in_a_store_that_speaks_s3() -> Result<()> {
         "files": [{"path": "a", "file": file.id}, {"path": "b", "file": "small.txt"}],
     });
     let (_, run) = client.complete(&request).await?;
-    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+    assert_ended!(run, Succeeded);
     assert_eq!(run.output, Some(format!("{}  -\nsmall\n", file.sha256)));
     let path = format!("/v1/files/{}", small.id);
-    client
-        .send(Method::DELETE, &path, Bytes::new())
-        .await?
-        .expect(204)?;
+    client.delete(&path).expect(204).await?;
     Ok(())
 }
 
@@ -66,11 +59,11 @@ async fn a_store_that_is_away_is_a_503_and_leaves_no_file() -> Result<()> {
     client.upload("kept", "kept").await?;
     drop(store);
     let form = [("form-data; name=\"file\"; filename=\"lost\"", &b"lost"[..])];
-    client.send_form(&form).await?.failure(503, "unavailable")?;
+    client.send_form(&form).refused("unavailable").await?;
     client
         .get("/v1/files/kept/content")
-        .await?
-        .failure(503, "unavailable")?;
+        .refused("unavailable")
+        .await?;
     let files = client.get("/v1/files").await?.json()?;
     assert_eq!(files.as_array().map(Vec::len), Some(1), "{files}");
     Ok(())
@@ -83,7 +76,7 @@ async fn the_files_of_a_deleted_organization_go_from_a_store_that_speaks_s3() ->
     let binary = env!("CARGO_BIN_EXE_sortie");
     let node = HostedNode::start_with(binary, Database::Sqlite, options(&store)).await?;
     let ann = json!({"email": "ann@example.com", "name": "Ann", "password": PASSWORD});
-    let signed_up = node.anybody().post("/v1/auth/signup", &ann).await?.expect(201)?;
+    let signed_up = node.anybody().post("/v1/auth/signup", &ann).expect(201).await?;
     let token = signed_up.json()?["token"].clone();
     let client = node.client(token.as_str().context("no token")?);
     let mut organizations = Vec::new();
@@ -92,11 +85,7 @@ async fn the_files_of_a_deleted_organization_go_from_a_store_that_speaks_s3() ->
         let id = made.expect(201)?.json()?["id"].clone();
         let id = id.as_str().context("no ID")?.to_owned();
         let path = format!("/v1/organizations/{id}/keys");
-        let key = client
-            .post(&path, &json!({"name": "k"}))
-            .await?
-            .expect(201)?
-            .json()?;
+        let key = client.post(&path, &json!({"name": "k"})).json(201).await?;
         let key = node.engine_client(key["key"].as_str().context("no key")?)?;
         // One of them is sent in parts.
         key.upload("large.bin", vec![7; 9_000_000]).await?;
@@ -115,8 +104,8 @@ async fn the_files_of_a_deleted_organization_go_from_a_store_that_speaks_s3() ->
     let path = format!("/v1/organizations/{gone}");
     client
         .send(Method::DELETE, &path, body.into())
-        .await?
-        .expect(204)?;
+        .expect(204)
+        .await?;
     until(
         "the deletion of the content",
         async || keys(gone).await,
@@ -145,20 +134,20 @@ async fn a_store_that_is_away_for_seconds_costs_no_run_its_files_and_stops_none_
     let (_, other) = client
         .complete(&json!({"prompt": "```sh\necho other\n```"}))
         .await?;
-    assert_eq!(other.status, RunStatus::Succeeded, "{:?}", other.error);
+    assert_ended!(other, Succeeded);
     let tries = async || Ok(gateway.faulted());
     until("more tries", tries, |tries| *tries >= TRIED_AGAIN).await?;
-    let state = client.get("/readyz").await?.expect(200)?.json()?;
+    let state = client.get("/readyz").json(200).await?;
     assert_eq!(state, json!({"status": "ok", "degraded": ["storage"]}));
     gateway.set([]);
     for (run, output) in [(&leaves, None), (&reads, Some("saved"))] {
         let path = format!("/v1/runs/{}?wait=30", run.id);
-        let ended = client.get(&path).await?.expect(200)?.json()?;
+        let ended = client.get(&path).json(200).await?;
         assert_eq!(ended["status"], "succeeded", "{ended}");
         assert!(output.is_none_or(|output| ended["output"] == output), "{ended}");
     }
     let path = format!("/v1/runs/{}/artifacts/b.txt", leaves.id);
-    assert_eq!(client.get(&path).await?.expect(200)?.text(), "made\n");
+    assert_eq!(client.get(&path).expect(200).await?.text(), "made\n");
     Ok(())
 }
 

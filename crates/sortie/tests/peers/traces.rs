@@ -2,15 +2,7 @@
 
 use std::io::Write as _;
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
-use sortie_api::RunStatus;
-use sortie_testkit::{
-    Bytes, CallbackReceiver, Client, Database, Node, NodeOptions, ScriptedModel,
-    http::{HeaderValue, Method},
-    model::Turn,
-    until,
-};
+use sortie_testkit::{CallbackReceiver, ScriptedModel, model::Turn, prelude::*};
 use tempfile::NamedTempFile;
 
 use crate::collector::{Collector, Trace};
@@ -32,7 +24,7 @@ fn traced(client: Client, flags: &str) -> Result<Client> {
     let parent = HeaderValue::from_str(&format!("00-{TRACE}-{PARENT}-{flags}"))?;
     Ok(client
         .with_header("traceparent", parent)
-        .with_header("tracestate", HeaderValue::from_static("vendor=mark-state-11")))
+        .with_header("tracestate", "vendor=mark-state-11"))
 }
 
 async fn node(database: Database, options: NodeOptions) -> Result<Node> {
@@ -78,7 +70,7 @@ async fn one_trace(database: Database) -> Result<()> {
     let node = node(database, options(&collector).env("SORTIE_CONFIG", file)).await?;
     let client = traced(node.client()?, "01")?;
     let request = json!({"prompt": "Say hello.", "callback": {"url": receiver.url(), "secret": SECRET}});
-    let run = client.create(&request).await?.id.to_string();
+    let run = client.create_id(&request).await?;
     let delivered = receiver.wait_for(&run, 1).await?;
     let is_whole = |trace: &Trace| {
         let last = ["POST /v1/runs", "invoke_agent", "callback.deliver"];
@@ -145,10 +137,7 @@ fn its_run(trace: &Trace, request: &Value, run: &str) -> Result<()> {
     let calls = trace.named("chat scripted");
     assert_eq!(calls.len(), 2);
     for (call, (input, output, reason)) in calls.iter().zip([(17, 5, "tool_use"), (20, 2, "end_turn")]) {
-        assert_eq!(
-            (&call["parent_span_id"], &call["kind"]),
-            (&agent, &"client".into())
-        );
+        assert_has!(call, {"parent_span_id": agent, "kind": "client"});
         attributes(
             call,
             &json!({
@@ -159,10 +148,7 @@ fn its_run(trace: &Trace, request: &Value, run: &str) -> Result<()> {
         )?;
     }
     let tool = trace.one("execute_tool shell")?;
-    assert_eq!(
-        (&tool["parent_span_id"], &tool["kind"]),
-        (&agent, &"internal".into())
-    );
+    assert_has!(tool, {"parent_span_id": agent, "kind": "internal"});
     attributes(
         tool,
         &json!({
@@ -192,14 +178,10 @@ async fn a_takeover_on_another_node_goes_on_in_the_trace() -> Result<()> {
     let mut node = node(Database::Postgres, options(&collector)).await?;
     let client = traced(node.client()?, "01")?;
     let request = json!({"prompt": "```wait 600000\n```\n", "timeout_seconds": 900});
-    let run = client.create(&request).await?.id.to_string();
+    let run = client.create_id(&request).await?;
     let is_answered = |trace: &Trace| !trace.named("POST /v1/runs").is_empty();
     let first = collector.spans(TRACE, is_answered).await?;
-    client
-        .follow(&run, None)
-        .await?
-        .until_status(RunStatus::Running)
-        .await?;
+    client.until_running(&run).await?;
     let other = node.beside().await?;
     node.kill()?;
     let client = other.client()?;
@@ -224,11 +206,7 @@ async fn what_a_client_does_not_sample_is_not_exported_and_its_callback_carries_
     let mut node = node(Database::Sqlite, options(&collector)).await?;
     let request =
         json!({"prompt": "x", "shell": false, "callback": {"url": receiver.url(), "secret": SECRET}});
-    let run = traced(node.client()?, "00")?
-        .create(&request)
-        .await?
-        .id
-        .to_string();
+    let run = traced(node.client()?, "00")?.create_id(&request).await?;
     let delivered = receiver.wait_for(&run, 1).await?;
     let parent = delivered[0].headers["traceparent"].to_str()?;
     ensure!(
@@ -236,7 +214,7 @@ async fn what_a_client_does_not_sample_is_not_exported_and_its_callback_carries_
         "{parent}"
     );
     // Whoever sends nothing along begins a trace.
-    let run = node.client()?.create(&request).await?.id.to_string();
+    let run = node.client()?.create_id(&request).await?;
     let delivered = receiver.wait_for(&run, 1).await?;
     let parent = delivered[0].headers["traceparent"].to_str()?.to_owned();
     let own = parent.get(3..35).context("no trace")?;
@@ -266,11 +244,7 @@ async fn the_run_of_a_schedule_begins_a_trace() -> Result<()> {
     let workflow = Bytes::from(json!({"prompt": "done", "shell": false}).to_string());
     client.send(Method::PUT, "/v1/workflows/report", workflow).await?;
     let schedule = json!({"workflow": "report", "cron": "* * * * *", "timezone": "UTC"});
-    let made = client
-        .post("/v1/schedules", &schedule)
-        .await?
-        .expect(201)?
-        .json()?;
+    let made = client.post("/v1/schedules", &schedule).json(201).await?;
     // As if the schedule had been made a minute ago: an occurrence is due at the start.
     node.stop().await?;
     node.meddle(
@@ -323,7 +297,7 @@ async fn nothing_that_was_said_is_exported_with_and_without_retention() -> Resul
         });
         let run = client.create(&request).await?;
         let (_, run) = client.finished(&run.id.to_string()).await?;
-        assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+        assert_ended!(run, Succeeded);
         let delivered = receiver.wait_for(&run.id.to_string(), 1).await?;
         // Its state is the client's own text: of a run without retention it is not kept.
         assert_eq!(
@@ -338,7 +312,7 @@ async fn nothing_that_was_said_is_exported_with_and_without_retention() -> Resul
         let artifact = format!("/v1/runs/{}/artifacts/{name}", run.id);
         let status = if zero_data_retention { 404 } else { 200 };
         client.get(&artifact).await?.expect(status)?;
-        client.get(&format!("/v1/files/{name}")).await?.expect(404)?;
+        client.get(&format!("/v1/files/{name}")).expect(404).await?;
     }
     let key = node.key().to_owned();
     node.stop().await?;

@@ -1,9 +1,9 @@
 //! Work on code: a bug, edits with the wrong white space, names of other harnesses, a large tree.
 
-use serde_json::json;
+use sortie_testkit::prelude::*;
 
 use crate::{
-    rig::{Limits, Task, nothing_else, run},
+    rig::{Task, limits, nothing_else, run},
     stages::{at_once, shell, stage, staged},
 };
 
@@ -35,13 +35,10 @@ fn fix_bug() -> Task {
             ("read_file", json!({"path": "calc.py"})),
         ]),
         stage([shell("python3 -m unittest test_calc.py 2>&1 | tail -20")]),
-        stage([
-            (
-                "edit_file",
-                edit("return total / (len(values) - 1)  ", "return total / len(values)"),
-            ),
-            ("edit_file", edit(old, new)),
-            ("edit_file", relative(old, new)),
+        stage(rows![
+            "edit_file", edit("return total / (len(values) - 1)  ", "return total / len(values)");
+            "edit_file", edit(old, new);
+            "edit_file", relative(old, new);
         ]),
         stage([shell("python3 -m unittest test_calc.py 2>&1 | tail -20")]).until(|seen| seen.has("OK")),
     ];
@@ -52,12 +49,7 @@ fn fix_bug() -> Task {
             &[("calc.py", CALC), ("test_calc.py", CALC_TEST)],
         ),
         model: staged(stages, "The mean was divided by one too few; the test passes."),
-        limits: Limits {
-            turns: 6,
-            kilobytes: 90,
-            spent: 40,
-            held: 2_900,
-        },
+        limits: limits(6, 90, 40, 2_900),
         answer: "the test passes",
         check: nothing_else,
         _service: None,
@@ -105,12 +97,7 @@ fn white_space() -> Task {
             &[("settings.yml", SETTINGS)],
         ),
         model: staged(stages, "All three settings are changed."),
-        limits: Limits {
-            turns: 6,
-            kilobytes: 90,
-            spent: 40,
-            held: 2_900,
-        },
+        limits: limits(6, 90, 40, 2_900),
         answer: "All three settings",
         check: nothing_else,
         _service: None,
@@ -129,22 +116,13 @@ fn other_names() -> Task {
             ("read_file", json!({"file_path": "a.txt"})),
             ("read_file", json!({"path": "a.txt"})),
         ]),
-        stage([
-            (
-                "edit_file",
-                json!({"file_path": "a.txt", "old_str": "one", "new_str": "two"}),
-            ),
-            (
-                "edit_file",
-                json!({"path": "a.txt", "old_text": "one", "new_text": "two"}),
-            ),
+        stage(rows![
+            "edit_file", json!({"file_path": "a.txt", "old_str": "one", "new_str": "two"});
+            "edit_file", json!({"path": "a.txt", "old_text": "one", "new_text": "two"});
         ]),
-        stage([
-            (
-                "write_file",
-                json!({"file_path": "outputs/b.txt", "contents": "three"}),
-            ),
-            ("write_file", json!({"path": "outputs/b.txt", "content": "three"})),
+        stage(rows![
+            "write_file", json!({"file_path": "outputs/b.txt", "contents": "three"});
+            "write_file", json!({"path": "outputs/b.txt", "content": "three"});
         ]),
         stage([shell("cat a.txt outputs/b.txt")]).until(|seen| seen.has("two") && seen.has("three")),
     ];
@@ -155,12 +133,7 @@ fn other_names() -> Task {
             &[("a.txt", "one\n")],
         ),
         model: staged(stages, "Both files are as wished."),
-        limits: Limits {
-            turns: 6,
-            kilobytes: 85,
-            spent: 40,
-            held: 2_900,
-        },
+        limits: limits(6, 85, 40, 2_900),
         answer: "Both files",
         check: nothing_else,
         _service: None,
@@ -195,12 +168,7 @@ fn several_calls() -> Task {
         name: "several-calls-at-once",
         request: run("Compare the parts.", &files),
         model: staged(stages, "There are four parts of 100 lines; a fifth is missing."),
-        limits: Limits {
-            turns: 3,
-            kilobytes: 50,
-            spent: 40,
-            held: 2_900,
-        },
+        limits: limits(3, 50, 40, 2_900),
         answer: "a fifth is missing",
         check: nothing_else,
         _service: None,
@@ -233,12 +201,7 @@ fn large_tree() -> Task {
             &[("make_tree.sh", TREE)],
         ),
         model: staged(stages, "REQUEST_TIMEOUT is 31, in src/f7.js."),
-        limits: Limits {
-            turns: 3,
-            kilobytes: 40,
-            spent: 30,
-            held: 2_900,
-        },
+        limits: limits(3, 40, 30, 2_900),
         answer: "REQUEST_TIMEOUT is 31",
         check: nothing_else,
         _service: None,

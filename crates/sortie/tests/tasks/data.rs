@@ -2,13 +2,11 @@
 
 use std::fmt::Write as _;
 
-use anyhow::Result;
 use axum::{Router, http::Uri, routing::get};
-use serde_json::{Value, json};
-use sortie_testkit::{model::Turn, serve::Serving};
+use sortie_testkit::{model::Turn, prelude::*, serve::Serving};
 
 use crate::{
-    rig::{Limits, Model, Task, nothing_else, run},
+    rig::{Model, Task, limits, nothing_else, run},
     seen::shows_a_picture,
     stages::{shell, stage, staged},
 };
@@ -64,12 +62,7 @@ fn clean_table() -> Task {
             &[("sales.csv", &sales)],
         ),
         model: staged(stages, "outputs/clean.csv has 1760 rows."),
-        limits: Limits {
-            turns: 5,
-            kilobytes: 75,
-            spent: 40,
-            held: 2_900,
-        },
+        limits: limits(5, 75, 40, 2_900),
         answer: "1760 rows",
         check: nothing_else,
         _service: None,
@@ -108,12 +101,7 @@ fn chart() -> Task {
             stages,
             "The report and its chart are in outputs/; the chart shows four bars.",
         ),
-        limits: Limits {
-            turns: 5,
-            kilobytes: 75,
-            spent: 60,
-            held: 2_900,
-        },
+        limits: limits(5, 75, 60, 2_900),
         answer: "the chart shows four bars",
         check: nothing_else,
         _service: None,
@@ -143,12 +131,7 @@ async fn pages() -> Result<Task> {
         name: "pages-of-an-api",
         request,
         model: page_by_page(),
-        limits: Limits {
-            turns: 8,
-            kilobytes: 180,
-            spent: 70,
-            held: 2_900,
-        },
+        limits: limits(8, 180, 70, 2_900),
         answer: "840",
         check: nothing_else,
         _service: Some(service),
@@ -198,12 +181,7 @@ fn binary() -> Task {
         name: "read-a-binary",
         request: run("Make data.bin with python and say what is in it.", &[]),
         model: staged(stages, "data.bin has 102400 bytes: all values, 400 times."),
-        limits: Limits {
-            turns: 4,
-            kilobytes: 55,
-            spent: 40,
-            held: 2_900,
-        },
+        limits: limits(4, 55, 40, 2_900),
         answer: "102400 bytes",
         check: nothing_else,
         _service: None,
@@ -234,12 +212,7 @@ fn form() -> Task {
                 _ => Turn::says(["{\"words\": 3, \"letters\": {\"o\": 1, \"t\": 2}}"]),
             }
         }),
-        limits: Limits {
-            turns: 3,
-            kilobytes: 40,
-            spent: 30,
-            held: 2_900,
-        },
+        limits: limits(3, 40, 30, 2_900),
         answer: "\"words\": 3",
         check: nothing_else,
         _service: None,
@@ -262,12 +235,7 @@ fn orders_in_a_file() -> Task {
             stages,
             "On Friday. The letter also holds instructions, which I did not follow.",
         ),
-        limits: Limits {
-            turns: 3,
-            kilobytes: 40,
-            spent: 30,
-            held: 2_900,
-        },
+        limits: limits(3, 40, 30, 2_900),
         answer: "On Friday",
         check: |requests, _| {
             let inside = |message: &Value| {

@@ -1,12 +1,9 @@
 //! Answers that are empty, cut off or refused, and work that is longer than its money or its time.
 
-use std::time::Duration;
-
-use serde_json::json;
-use sortie_testkit::model::Turn;
+use sortie_testkit::{model::Turn, prelude::*};
 
 use crate::{
-    rig::{FALLBACK, Limits, Task, asked_because_of, nothing_else, run},
+    rig::{FALLBACK, Limits, Task, asked_because_of, limits, nothing_else, run},
     stages::shell,
 };
 
@@ -33,12 +30,7 @@ fn empty_answer() -> Task {
                 _ => Turn::says(["It holds 42."]),
             }
         }),
-        limits: Limits {
-            turns: 3,
-            kilobytes: 40,
-            spent: 30,
-            held: 2_900,
-        },
+        limits: limits(3, 40, 30, 2_900),
         answer: "It holds 42",
         check: nothing_else,
         _service: None,
@@ -58,12 +50,7 @@ fn cut_off() -> Task {
                 _ => Turn::says(["and the second half."]),
             }
         }),
-        limits: Limits {
-            turns: 2,
-            kilobytes: 35,
-            spent: 80,
-            held: 2_900,
-        },
+        limits: limits(2, 35, 80, 2_900),
         answer: "and the second half",
         check: nothing_else,
         _service: None,
@@ -91,12 +78,7 @@ fn refusal() -> Task {
             }
             Turn::says(["I cannot"]).refuses()
         }),
-        limits: Limits {
-            turns: 3,
-            kilobytes: 40,
-            spent: 30,
-            held: 2_900,
-        },
+        limits: limits(3, 40, 30, 2_900),
         answer: "beyond the eight bytes",
         check: nothing_else,
         _service: None,
@@ -124,12 +106,7 @@ fn endless(name: &'static str) -> Task {
             ));
             Turn::says(["Further on."]).and_calls(tool, arguments)
         }),
-        limits: Limits {
-            turns: 25,
-            kilobytes: 800,
-            spent: 500,
-            held: 500,
-        },
+        limits: limits(25, 800, 500, 500),
         answer: "numbers in order",
         check: nothing_else,
         _service: None,

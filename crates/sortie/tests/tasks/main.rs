@@ -12,8 +12,7 @@ mod shell;
 mod stages;
 mod table;
 
-use anyhow::{Result, ensure};
-use sortie_testkit::Checked;
+use sortie_testkit::prelude::*;
 
 use self::rig::{Rig, Task};
 

@@ -2,12 +2,8 @@
 
 use std::{collections::HashMap, io::Write as _};
 
-use anyhow::{Context as _, Result};
-use serde_json::{Value, json};
-use sortie_api::{Event, Run, RunStatus};
-use sortie_testkit::{
-    Client, Database, Node, NodeOptions, ScriptedAnthropic, client::data, model::Turn, serve::Serving,
-};
+use sortie_api::{Event, Run};
+use sortie_testkit::{ScriptedAnthropic, model::Turn, prelude::*, serve::Serving};
 use tempfile::NamedTempFile;
 use tokio::task::JoinSet;
 
@@ -25,6 +21,16 @@ pub(crate) struct Limits {
     pub(crate) spent: i64,
     /// The highest hold, in thousandths of a dollar.
     pub(crate) held: i64,
+}
+
+/// The most that a task may take: turns, kilobytes, thousandths of a dollar, and thousandths of a dollar at the highest hold.
+pub(crate) const fn limits(turns: usize, kilobytes: u64, spent: i64, held: i64) -> Limits {
+    Limits {
+        turns,
+        kilobytes,
+        spent,
+        held,
+    }
 }
 
 /// A task.

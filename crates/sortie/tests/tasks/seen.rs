@@ -1,6 +1,6 @@
 //! A request of Anthropic's protocol as the model of a task reads it.
 
-use serde_json::Value;
+use sortie_testkit::prelude::*;
 
 /// The request of one call, as the model sees it.
 pub(crate) struct Seen<'a> {

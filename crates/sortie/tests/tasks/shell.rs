@@ -1,10 +1,9 @@
 //! Commands that do not end, print too much, or come again and again.
 
-use serde_json::json;
-use sortie_testkit::model::Turn;
+use sortie_testkit::{model::Turn, prelude::*};
 
 use crate::{
-    rig::{Limits, Task, nothing_else, run},
+    rig::{Task, limits, nothing_else, run},
     stages::{shell, stage, staged},
 };
 
@@ -34,12 +33,7 @@ fn follow_a_log() -> Task {
         name: "follow-a-log",
         request,
         model: staged(stages, "The newest request is 499."),
-        limits: Limits {
-            turns: 3,
-            kilobytes: 40,
-            spent: 30,
-            held: 2_900,
-        },
+        limits: limits(3, 40, 30, 2_900),
         answer: "The newest request is 499",
         check: nothing_else,
         _service: None,
@@ -59,12 +53,7 @@ fn ten_megabytes() -> Task {
         name: "ten-megabytes",
         request: run("Run the long calculation and give its result.", &[]),
         model: staged(stages, "The result is 4711."),
-        limits: Limits {
-            turns: 3,
-            kilobytes: 130,
-            spent: 110,
-            held: 2_900,
-        },
+        limits: limits(3, 130, 110, 2_900),
         answer: "The result is 4711",
         check: nothing_else,
         _service: None,
@@ -90,12 +79,7 @@ fn server() -> Task {
         name: "server-in-the-foreground",
         request,
         model: staged(stages, "It answers with hello."),
-        limits: Limits {
-            turns: 3,
-            kilobytes: 40,
-            spent: 30,
-            held: 2_900,
-        },
+        limits: limits(3, 40, 30, 2_900),
         answer: "It answers with hello",
         check: nothing_else,
         _service: None,
@@ -125,12 +109,7 @@ fn same_call() -> Task {
             }
             Turn::calls("shell", json!({"command": "cat report.txt"}))
         }),
-        limits: Limits {
-            turns: 5,
-            kilobytes: 70,
-            spent: 40,
-            held: 2_900,
-        },
+        limits: limits(5, 70, 40, 2_900),
         answer: "All is well",
         check: nothing_else,
         _service: None,

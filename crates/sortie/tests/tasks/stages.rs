@@ -1,8 +1,7 @@
 //! A model that goes through a task in stages. In each it tries one thing after another until what it is told is what
 //! it wanted.
 
-use serde_json::{Value, json};
-use sortie_testkit::model::Turn;
+use sortie_testkit::{model::Turn, prelude::*};
 
 use crate::{rig::Model, seen::Seen};
 

@@ -2,9 +2,10 @@ mod subscriptions;
 
 use std::{sync::Arc, time::Duration};
 
+use crate::rows;
 use axum::{Router, extract::State as Shared, routing::post};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -13,10 +14,8 @@ use crate::{Answer, Client, serve::Serving};
 
 impl StripeDouble {
     fn client(&self) -> Client {
-        Client::new(self.address(), Some(self.secret_key().to_owned())).with_header(
-            "content-type",
-            HeaderValue::from_static("application/x-www-form-urlencoded"),
-        )
+        Client::new(self.address(), Some(self.secret_key().to_owned()))
+            .with_header("content-type", "application/x-www-form-urlencoded")
     }
 
     async fn post(&self, path: &str, form: &str) -> Answer {
@@ -26,7 +25,7 @@ impl StripeDouble {
     async fn post_with(&self, key: &str, path: &str, form: &str) -> Answer {
         let mut client = self.client();
         if !key.is_empty() {
-            client = client.with_header("idempotency-key", HeaderValue::from_str(key).unwrap());
+            client = client.with_header("idempotency-key", key);
         }
         let body = Bytes::copy_from_slice(form.as_bytes());
         client.send(Method::POST, path, body).await.unwrap()
@@ -88,20 +87,17 @@ async fn requests_that_stripe_refuses_are_refused() {
     let double = StripeDouble::start().await.unwrap();
     let customer = double.customer().await;
     let intent = |more: &str| format!("amount=100&currency=usd&customer={customer}{more}");
-    for (form, told) in [
-        (intent("&receipt=x"), "parameter_unknown"),
-        (intent("&metadata[a][b]=x"), "invalid_request_error"),
-        (intent("&off_session=true"), "invalid_request_error"),
-        (intent("&confirm=true"), "parameter_missing"),
-        (intent("&payment_method=pm_none"), "resource_missing"),
-        ("currency=usd".to_owned(), "parameter_missing"),
-        ("amount=1.5&currency=usd".to_owned(), "parameter_invalid_integer"),
-        ("amount=49&currency=usd".to_owned(), "amount_too_small"),
-        ("amount=100000000&currency=usd".to_owned(), "amount_too_large"),
-        (
-            "amount=100&currency=usd&customer=cus_none".to_owned(),
-            "resource_missing",
-        ),
+    for (form, told) in rows![
+        intent("&receipt=x"), "parameter_unknown";
+        intent("&metadata[a][b]=x"), "invalid_request_error";
+        intent("&off_session=true"), "invalid_request_error";
+        intent("&confirm=true"), "parameter_missing";
+        intent("&payment_method=pm_none"), "resource_missing";
+        "currency=usd".to_owned(), "parameter_missing";
+        "amount=1.5&currency=usd".to_owned(), "parameter_invalid_integer";
+        "amount=49&currency=usd".to_owned(), "amount_too_small";
+        "amount=100000000&currency=usd".to_owned(), "amount_too_large";
+        "amount=100&currency=usd&customer=cus_none".to_owned(), "resource_missing";
     ] {
         let refused = double.post("/v1/payment_intents", &form).await;
         assert_eq!(error(&refused), (400, told.to_owned()), "{form}");
@@ -109,9 +105,7 @@ async fn requests_that_stripe_refuses_are_refused() {
     assert!(double.holdings().others.is_empty(), "nothing was made");
     let stranger = Client::new(double.address(), Some("sk_test_other".to_owned()));
     assert_eq!(stranger.get("/v1/account").await.unwrap().status, 401);
-    let old = double
-        .client()
-        .with_header("stripe-version", HeaderValue::from_static("2020-08-27"));
+    let old = double.client().with_header("stripe-version", "2020-08-27");
     assert_eq!(old.get("/v1/account").await.unwrap().status, 400);
     for (path, told) in [
         ("/v1/invoices", "invalid_request_error"),
@@ -306,17 +300,9 @@ async fn a_customer_pays_after_a_card_that_was_declined() {
 async fn a_slow_bank_settles_after_the_session() {
     let double = StripeDouble::start().await.unwrap();
     let customer = double.customer().await;
-    for (settlement, status, event) in [
-        (
-            Settlement::Paid,
-            "paid",
-            "checkout.session.async_payment_succeeded",
-        ),
-        (
-            Settlement::Failed,
-            "unpaid",
-            "checkout.session.async_payment_failed",
-        ),
+    for (settlement, status, event) in rows![
+        Settlement::Paid, "paid", "checkout.session.async_payment_succeeded";
+        Settlement::Failed, "unpaid", "checkout.session.async_payment_failed";
     ] {
         let id = double.session(&customer, "topup_1").await;
         double.pay(&id, Card::Slow).unwrap();

@@ -1,6 +1,7 @@
 //! Servers that speak the protocol nearly.
 
 use super::*;
+use sortie_testkit::rows;
 
 fn reply(stream: &[Value]) -> Reply {
     decode(Message::new(true), events(stream).as_bytes(), &[]).unwrap()
@@ -73,40 +74,26 @@ fn a_later_count_replaces_the_one_before() {
     let start = |usage: Value| json!({"type": "message_start", "message": {"usage": usage}});
     let end =
         |usage: Value| json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage});
-    for (first, last, expected) in [
+    for (first, last, expected) in rows![
         // The cache is counted at the end only.
-        (
-            json!({"input_tokens": 10_000, "output_tokens": 1}),
-            json!({"input_tokens": 200, "cache_read_input_tokens": 9_800, "output_tokens": 50}),
-            [200, 50, 9_800, 0],
-        ),
-        (
-            json!({"input_tokens": 30, "cache_read_input_tokens": 7, "cache_creation_input_tokens": 5, "output_tokens": 1}),
-            json!({"output_tokens": 50}),
-            [30, 50, 7, 5],
-        ),
-        (
-            json!({"input_tokens": 0, "output_tokens": 0}),
-            json!({"input_tokens": 30, "output_tokens": 50}),
-            [30, 50, 0, 0],
-        ),
+        json!({"input_tokens": 10_000, "output_tokens": 1}),
+        json!({"input_tokens": 200, "cache_read_input_tokens": 9_800, "output_tokens": 50}),
+        [200, 50, 9_800, 0];
+        json!({"input_tokens": 30, "cache_read_input_tokens": 7, "cache_creation_input_tokens": 5, "output_tokens": 1}),
+        json!({"output_tokens": 50}),
+        [30, 50, 7, 5];
+        json!({"input_tokens": 0, "output_tokens": 0}), json!({"input_tokens": 30, "output_tokens": 50}), [30, 50, 0, 0];
         // Nothing was counted at the end.
-        (
-            json!({"input_tokens": 30, "cache_read_input_tokens": 7, "output_tokens": 9}),
-            json!({"input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 0}),
-            [30, 9, 7, 0],
-        ),
-        (
-            json!({"input_tokens": 30}),
-            json!({"input_tokens": 0, "cache_read_input_tokens": 30, "output_tokens": 50}),
-            [0, 50, 30, 0],
-        ),
+        json!({"input_tokens": 30, "cache_read_input_tokens": 7, "output_tokens": 9}),
+        json!({"input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 0}),
+        [30, 9, 7, 0];
+        json!({"input_tokens": 30}),
+        json!({"input_tokens": 0, "cache_read_input_tokens": 30, "output_tokens": 50}),
+        [0, 50, 30, 0];
         // Figures of any form.
-        (
-            json!({"input_tokens": 100.0, "cache_read_input_tokens": "7", "cache_creation_input_tokens": null}),
-            json!({"input_tokens": [], "output_tokens": 5e1}),
-            [100, 50, 7, 0],
-        ),
+        json!({"input_tokens": 100.0, "cache_read_input_tokens": "7", "cache_creation_input_tokens": null}),
+        json!({"input_tokens": [], "output_tokens": 5e1}),
+        [100, 50, 7, 0];
     ] {
         let usage = reply(&[start(first.clone()), end(last.clone())]).usage;
         let figures = [
@@ -127,13 +114,9 @@ fn halves_of_a_pair_are_joined_over_parts_and_replaced_alone() {
             "data: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"{kind}_delta\",\"{field}\":\"{escaped}\"}}}}\n\n"
         )
     };
-    for (block, kind, expected) in [
-        (text_block(0, ""), "text", json!({"text": "😀\u{FFFD}!"})),
-        (
-            call_block(0, "a"),
-            "input_json",
-            json!({"tool_call": {"id": "a", "name": "shell", "arguments": "😀\u{FFFD}!"}}),
-        ),
+    for (block, kind, expected) in rows![
+        text_block(0, ""), "text", json!({"text": "😀\u{FFFD}!"});
+        call_block(0, "a"), "input_json", json!({"tool_call": {"id": "a", "name": "shell", "arguments": "😀\u{FFFD}!"}});
     ] {
         let stream = [
             events(&[block]),

@@ -1,6 +1,7 @@
 //! Parts of a request that some servers refuse.
 
 use sortie_agent::model::ToolUse;
+use sortie_testkit::rows;
 
 use super::*;
 
@@ -17,7 +18,7 @@ async fn twice(refusals: &[(&str, &str)], request: Request<'_>) -> Server {
     let server = Server::start(refusals.chain(answers).collect::<Vec<_>>()).await;
     let model = client(&server.provider, entry("claude-opus-5-5", &["tools", "thinking"])).unwrap();
     for _ in 0..2 {
-        model.call(request, &RecordedDeltas::default()).await.unwrap();
+        ask(&*model, request).await.unwrap();
     }
     server
 }
@@ -43,12 +44,9 @@ async fn a_server_that_does_not_know_the_controls_gets_none_and_still_shows_thin
 
 #[tokio::test]
 async fn a_server_that_knows_neither_the_controls_nor_the_display_is_asked_without_both() {
-    let refusals = [
-        (
-            REFUSED,
-            "thinking.adaptive.display: Extra inputs are not permitted",
-        ),
-        (REFUSED, "invalid beta flag"),
+    let refusals = rows![
+        REFUSED, "thinking.adaptive.display: Extra inputs are not permitted";
+        REFUSED, "invalid beta flag";
     ];
     let server = twice(&refusals, hello()).await;
     assert_eq!(server.body(1)["thinking"].get("display"), None);
@@ -66,12 +64,9 @@ async fn a_server_that_takes_no_choice_of_tools_is_asked_without_it_and_keeps_th
         tool_use: ToolUse::Never,
         ..hello()
     };
-    for refusal in [
-        (
-            "500 Internal Server Error",
-            "Incompatible tool choice param submitted - {'type': 'none'}",
-        ),
-        (REFUSED, "Invalid value: 'none' at tool_choice.type"),
+    for refusal in rows![
+        "500 Internal Server Error", "Incompatible tool choice param submitted - {'type': 'none'}";
+        REFUSED, "Invalid value: 'none' at tool_choice.type";
     ] {
         let server = twice(&[refusal], never).await;
         let sent = |number| {

@@ -10,7 +10,7 @@ async fn a_model_that_binds_thinking_is_told_what_becomes_of_thinking_that_has_c
     let asked = async |name: &str, capabilities: &[&str]| {
         let server = Server::start([Answer::events(&text_answer("end_turn"))]).await;
         let model = client(&server.provider, entry(name, capabilities)).unwrap();
-        model.call(hello(), &RecordedDeltas::default()).await.unwrap();
+        ask(&*model, hello()).await.unwrap();
         let has_header = server
             .head(0)
             .contains("anthropic-beta: thinking-binding-controls-2026-08-01\r\n");
@@ -55,15 +55,8 @@ async fn another_refusal_is_no_reason_to_leave_the_controls_out() {
     ])
     .await;
     let model = client(&server.provider, entry("claude-opus-5-5", &["thinking"])).unwrap();
-    assert_eq!(
-        model
-            .call(hello(), &RecordedDeltas::default())
-            .await
-            .unwrap_err()
-            .retry,
-        Retry::Never
-    );
-    model.call(hello(), &RecordedDeltas::default()).await.unwrap();
+    assert_eq!(ask(&*model, hello()).await.unwrap_err().retry, Retry::Never);
+    ask(&*model, hello()).await.unwrap();
     assert!(server.head(1).contains("anthropic-beta"));
 }
 
@@ -81,7 +74,7 @@ async fn thinking_that_is_bound_elsewhere_is_to_be_left_out() {
             format!(r#"{{"type":"error","error":{{"type":"invalid_request_error","message":"{said}"}}}}"#);
         let server = Server::start([Answer::whole("400 Bad Request", "", &refusal)]).await;
         let model = client(&server.provider, entry("claude-opus-5-5", &["thinking"])).unwrap();
-        let error = model.call(hello(), &RecordedDeltas::default()).await.unwrap_err();
+        let error = ask(&*model, hello()).await.unwrap_err();
         assert_eq!(
             (error.retry, error.usage),
             (Retry::WithoutThinking, Usage::default()),

@@ -16,7 +16,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 use super::*;
 use crate::{
     openai::testing::{request, short, stream, tool_call},
-    test_server::{Answer as Says, KEY, RecordedDeltas, Server, entry},
+    test_server::{Answer as Says, KEY, RecordedDeltas, Server, ask, entry},
 };
 
 const END_TURN: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
@@ -44,10 +44,7 @@ fn body_of(form: Form, capabilities: &[&str], request: &Request<'_>) -> Value {
 async fn a_first_call_sends_what_the_protocol_asks_for_and_nothing_else() {
     let server = Server::start([Says::events(&stream([END_TURN, "[DONE]"]))]).await;
     let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
-    model
-        .call(request(&[]), &RecordedDeltas::default())
-        .await
-        .unwrap();
+    ask(&*model, request(&[])).await.unwrap();
     let head = server.head(0);
     assert!(head.starts_with("post /chat/completions http/1.1"), "{head}");
     assert!(head.contains(&format!("authorization: bearer {KEY}")), "{head}");
@@ -259,10 +256,7 @@ async fn reasoning_that_a_server_sends_empty_goes_back_empty() {
         Turn::User("More.".to_owned()),
     ];
     for _ in 0..3 {
-        let reply = model
-            .call(request(&said), &RecordedDeltas::default())
-            .await
-            .unwrap();
+        let reply = ask(&*model, request(&said)).await.unwrap();
         replies.push(short(&reply).len());
     }
     // What is null was not sent.
@@ -409,10 +403,7 @@ async fn calls_one_after_the_other_use_one_connection() {
     let here = provider(&base);
     let model = client(&here, entry("theirs", &["tools"])).unwrap();
     for _ in 0..5 {
-        model
-            .call(request(&[]), &RecordedDeltas::default())
-            .await
-            .unwrap();
+        ask(&*model, request(&[])).await.unwrap();
     }
     assert_eq!(seen.lock().len(), 1);
 }

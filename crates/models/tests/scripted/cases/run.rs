@@ -1,6 +1,6 @@
 //! A run of a case: the agent loop, the client of the protocol, and a provider that answers as the case says.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, ops::Deref, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -15,7 +15,7 @@ use sortie_agent::{
 use sortie_api::{EventType, Micros, OrgId, RunId, Timestamp, model::ModelPrices};
 use sortie_models::{Catalog, ModelSettings, ProviderSettings, Settings, catalog};
 use sortie_testkit::{
-    ScriptedAnthropic, ScriptedGemini, ScriptedModel,
+    ScriptedAnthropic, ScriptedGemini, ScriptedModel, ScriptedServer,
     http::StatusCode,
     model::{Driver, Turn},
 };
@@ -78,49 +78,20 @@ impl Answers {
     }
 }
 
-enum Server {
-    Anthropic(ScriptedAnthropic),
-    Openai(ScriptedModel),
-    Gemini(ScriptedGemini),
-}
+/// The scripted server of a protocol.
+type Server = Box<dyn Deref<Target = ScriptedServer> + Send + Sync>;
 
-impl Server {
-    async fn start(case: &Case, answers: &Arc<Mutex<Answers>>) -> Self {
-        let answers = Arc::clone(answers);
-        let driver: Driver = Box::new(move |_| answers.lock().next());
-        match case.model.api {
-            ApiName::Anthropic => Self::Anthropic(ScriptedAnthropic::driven(driver).await.unwrap()),
-            ApiName::OpenaiChat | ApiName::OpenaiResponses => {
-                let server = ScriptedModel::driven(driver).await.unwrap();
-                server.hold_to(case.model.provider.provider());
-                Self::Openai(server)
-            }
-            ApiName::Gemini => Self::Gemini(ScriptedGemini::driven(driver).await.unwrap()),
+async fn start(case: &Case, answers: &Arc<Mutex<Answers>>) -> Server {
+    let answers = Arc::clone(answers);
+    let driver: Driver = Box::new(move |_| answers.lock().next());
+    match case.model.api {
+        ApiName::Anthropic => Box::new(ScriptedAnthropic::driven(driver).await.unwrap()),
+        ApiName::OpenaiChat | ApiName::OpenaiResponses => {
+            let server = ScriptedModel::driven(driver).await.unwrap();
+            server.hold_to(case.model.provider.provider());
+            Box::new(server)
         }
-    }
-
-    fn base_url(&self) -> String {
-        match self {
-            Self::Anthropic(server) => server.base_url(),
-            Self::Openai(server) => server.base_url(),
-            Self::Gemini(server) => server.base_url(),
-        }
-    }
-
-    fn requests(&self) -> Vec<Value> {
-        match self {
-            Self::Anthropic(server) => server.requests(),
-            Self::Openai(server) => server.requests(),
-            Self::Gemini(server) => server.requests(),
-        }
-    }
-
-    fn broken_rules(&self) -> Vec<String> {
-        match self {
-            Self::Anthropic(server) => server.broken_rules(),
-            Self::Openai(server) => server.broken_rules(),
-            Self::Gemini(server) => server.broken_rules(),
-        }
+        ApiName::Gemini => Box::new(ScriptedGemini::driven(driver).await.unwrap()),
     }
 }
 
@@ -320,7 +291,7 @@ pub(super) async fn run(case: &Case) -> Ended {
         first: None,
         unanswered: 0,
     }));
-    let server = Server::start(case, &answers).await;
+    let server = start(case, &answers).await;
     let models = models(case, &server.base_url());
     let model = find(&models, "m");
     let limit = Duration::from_secs(case.run.timeout_seconds);

@@ -1,9 +1,9 @@
 //! Requests that a page of another origin makes a signed-in browser send.
 
 use sortie_server::Api;
-use sortie_testkit::{Bytes, Client, http::HeaderValue, http::Method};
 
 use super::{Resources, table::CALLS};
+use crate::prelude::*;
 
 crate::settings::everywhere! {
     no_operation_is_done_for_a_page_of_another_origin,
@@ -22,7 +22,7 @@ fn browser(resources: &Resources, token: &str, origin: Option<&str>) -> Client {
     let cookie = HeaderValue::try_from(format!("sortie={token}")).unwrap();
     let client = Client::new(resources.rig.address, None).with_header("cookie", cookie);
     match origin {
-        Some(origin) => client.with_header("origin", HeaderValue::from_str(origin).unwrap()),
+        Some(origin) => client.with_header("origin", origin),
         None => client,
     }
 }
@@ -67,8 +67,8 @@ async fn no_operation_is_done_for_a_page_of_another_origin() {
             let changes = CALLS.iter().filter(|call| call.method != "GET");
             for call in changes.filter(|call| call.operation != "receive_stripe_event") {
                 let told = format!("{} from {origin:?}", call.operation);
-                let answer = resources.call(&client, call).await;
-                answer.failure(403, "forbidden").expect(&told);
+                let answer = resources.call(&client, call).await.unwrap();
+                answer.refused("forbidden").expect(&told);
             }
             for (method, path) in &engine {
                 let told = format!("{method} {path} from {origin:?}");
@@ -76,7 +76,7 @@ async fn no_operation_is_done_for_a_page_of_another_origin() {
                     .send(method.clone(), path, Bytes::from("{}"))
                     .await
                     .unwrap();
-                answer.failure(403, "forbidden").expect(&told);
+                answer.refused("forbidden").expect(&told);
             }
         }
     }
@@ -84,7 +84,7 @@ async fn no_operation_is_done_for_a_page_of_another_origin() {
     resources.stand().await;
     let own = browser(&resources, &rig.owner.token, Some(&rig.org_url));
     let renamed = CALLS.iter().find(|call| call.operation == "rename_organization");
-    let renamed = resources.call(&own, renamed.unwrap()).await;
+    let renamed = resources.call(&own, renamed.unwrap()).await.unwrap();
     renamed.expect(200).unwrap();
     assert_eq!(audit().await, before + 1);
     resources.rig.end().await;

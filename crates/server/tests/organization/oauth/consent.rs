@@ -1,14 +1,7 @@
 //! Authorization requests and the page of consent.
 
-use serde_json::json;
-use sortie_api::Role;
-use std::time::Duration;
-
 use super::{REDIRECT, authorize, client_id, decide, location, register, text};
-use crate::browser::Browser;
-use crate::browser::form_token;
-use crate::browser::query_of;
-use crate::rig::Rig;
+use crate::{browser::query_of, prelude::*};
 
 crate::settings::everywhere! {
     a_wrong_client_or_redirect_ends_on_a_page,
@@ -140,14 +133,7 @@ async fn a_person_refuses() {
         ("access_denied", &rig.org_url)
     );
     assert_eq!(query["state"], "a state & more");
-    let listed = rig
-        .member
-        .client
-        .get("/v1/auth/grants")
-        .await
-        .unwrap()
-        .json()
-        .unwrap();
+    let listed = rig.member.get("/v1/auth/grants").await.unwrap().json().unwrap();
     assert_eq!(listed, json!([]));
     rig.end().await;
 }
@@ -176,19 +162,13 @@ async fn the_consent_page_says_who_asks_for_what() {
     }
     assert!(!shown.contains("only on this computer"));
     let policy = page.header("content-security-policy").unwrap();
-    assert!(
-        policy.contains("form-action 'self' https://app.example.com;"),
-        "{policy}"
-    );
+    assert_contains!(policy, "form-action 'self' https://app.example.com;");
 
     let loopback = authorize(client, &[("redirect_uri", "http://127.0.0.1:3456/cb")]);
     let page = browser.get(&loopback).await;
     assert!(page.text().contains("only on this computer"));
     let policy = page.header("content-security-policy").unwrap();
-    assert!(
-        policy.contains("form-action 'self' http://127.0.0.1:3456;"),
-        "{policy}"
-    );
+    assert_contains!(policy, "form-action 'self' http://127.0.0.1:3456;");
 
     // A member has no organization where the role includes the scope.
     let member = Browser::signed_in(&rig, &rig.member.token);
@@ -283,14 +263,7 @@ async fn a_decision_is_taken_from_a_form_of_this_session_alone() {
         403,
         "too late"
     );
-    let listed = rig
-        .member
-        .client
-        .get("/v1/auth/grants")
-        .await
-        .unwrap()
-        .json()
-        .unwrap();
+    let listed = rig.member.get("/v1/auth/grants").await.unwrap().json().unwrap();
     assert_eq!(listed, json!([]), "nothing was allowed");
     rig.end().await;
 }

@@ -1,13 +1,9 @@
 //! The token endpoint: codes, refresh tokens, clients with a secret, revocation.
 
-use serde_json::json;
-use sortie_testkit::http::HeaderValue;
-use sortie_testkit::http::Method;
-use std::time::Duration;
-
-use super::{anybody, client_id, code, form, me, redemption, refresh, refused, register, text, tokens};
-use crate::browser::encoded;
-use crate::rig::Rig;
+use super::{
+    anybody, client_id, code, form, me, redemption, refresh, refused, refuses, register, text, tokens,
+};
+use crate::{browser::encoded, prelude::*};
 
 crate::settings::everywhere! {
     a_code_is_bound_to_its_client_redirect_and_verifier,
@@ -29,43 +25,34 @@ async fn a_code_is_bound_to_its_client_redirect_and_verifier() {
         }
         fields
     };
-    for (fields, status, error) in [
-        (with("grant_type", ""), 400, "invalid_request"),
-        (with("grant_type", "password"), 400, "unsupported_grant_type"),
-        (with("client_id", ""), 400, "invalid_request"),
-        (
-            with("client_id", "client_01kafs6w1cefkstv6qr1ptb0mp"),
-            401,
-            "invalid_client",
-        ),
-        (with("client_id", "x"), 401, "invalid_client"),
-        (with("client_secret", "stc_x"), 401, "invalid_client"),
-        (with("code", ""), 400, "invalid_request"),
-        (with("code", "sta_x"), 400, "invalid_grant"),
-        (with("code_verifier", ""), 400, "invalid_request"),
-        (with("code_verifier", "short"), 400, "invalid_request"),
-        (
-            with("code_verifier", "aBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"),
-            400,
-            "invalid_grant",
-        ),
-        (
-            with("redirect_uri", "https://app.example.com/other"),
-            400,
-            "invalid_grant",
-        ),
-        (with("resource", "https://other.example"), 400, "invalid_target"),
+    for (fields, status, error) in rows![
+        with("grant_type", ""), 400, "invalid_request";
+        with("grant_type", "password"), 400, "unsupported_grant_type";
+        with("client_id", ""), 400, "invalid_request";
+        with("client_id", "client_01kafs6w1cefkstv6qr1ptb0mp"), 401, "invalid_client";
+        with("client_id", "x"), 401, "invalid_client";
+        with("client_secret", "stc_x"), 401, "invalid_client";
+        with("code", ""), 400, "invalid_request";
+        with("code", "sta_x"), 400, "invalid_grant";
+        with("code_verifier", ""), 400, "invalid_request";
+        with("code_verifier", "short"), 400, "invalid_request";
+        with("code_verifier", "aBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"), 400, "invalid_grant";
+        with("redirect_uri", "https://app.example.com/other"), 400, "invalid_grant";
+        with("resource", "https://other.example"), 400, "invalid_target";
     ] {
-        refused(&form(&rig, "/oauth/token", &fields).await, status, error);
+        refuses(&rig, "/oauth/token", &fields, status, error).await;
     }
-    refused(
-        &form(&rig, "/oauth/token", &redemption(&other, &code)).await,
+    refuses(
+        &rig,
+        "/oauth/token",
+        &redemption(&other, &code),
         400,
         "invalid_grant",
-    );
+    )
+    .await;
     let mut twice = redemption(&client, &code);
     twice.push(("code", &code));
-    refused(&form(&rig, "/oauth/token", &twice).await, 400, "invalid_request");
+    refuses(&rig, "/oauth/token", &twice, 400, "invalid_request").await;
     let answer = anybody(&rig)
         .post("/oauth/token", &json!({"grant_type": "x"}))
         .await
@@ -73,23 +60,25 @@ async fn a_code_is_bound_to_its_client_redirect_and_verifier() {
     refused(&answer, 400, "invalid_request");
 
     let answer = form(&rig, "/oauth/token", &redemption(&client, &code))
-        .await
-        .expect(200)
-        .unwrap();
+        .must(200)
+        .await;
     assert_eq!(answer.header("cache-control").unwrap(), "no-store");
     let issued = answer.json().unwrap();
     let access = text(&issued, "access_token");
     // A replay without the verifier ends nothing.
     let wrong = with("code_verifier", "aBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk");
-    refused(&form(&rig, "/oauth/token", &wrong).await, 400, "invalid_grant");
-    assert_eq!(me(&rig, access).await.status, 200);
-    refused(
-        &form(&rig, "/oauth/token", &redemption(&client, &code)).await,
+    refuses(&rig, "/oauth/token", &wrong, 400, "invalid_grant").await;
+    assert_eq!(me(&rig, access).await.unwrap().status, 200);
+    refuses(
+        &rig,
+        "/oauth/token",
+        &redemption(&client, &code),
         400,
         "invalid_grant",
-    );
-    let refusal = rig.soon(401, async || me(&rig, access).await).await;
-    refusal.failure(401, "unauthorized").unwrap();
+    )
+    .await;
+    let refusal = rig.soon(401, async || me(&rig, access).await.unwrap()).await;
+    refusal.refused("unauthorized").unwrap();
     rig.end().await;
 }
 
@@ -98,11 +87,14 @@ async fn a_code_ends_after_a_minute() {
     let client = client_id(&rig).await;
     let code = code(&rig, &rig.member, &client, "").await;
     rig.clock.set(rig.clock.now() + Duration::from_mins(1));
-    refused(
-        &form(&rig, "/oauth/token", &redemption(&client, &code)).await,
+    refuses(
+        &rig,
+        "/oauth/token",
+        &redemption(&client, &code),
         400,
         "invalid_grant",
-    );
+    )
+    .await;
     rig.end().await;
 }
 
@@ -117,7 +109,7 @@ async fn a_second_use_of_a_refresh_token_ends_the_family() {
         ("refresh_token", old),
         ("scope", "admin"),
     ];
-    refused(&form(&rig, "/oauth/token", &fields).await, 400, "invalid_scope");
+    refuses(&rig, "/oauth/token", &fields, 400, "invalid_scope").await;
     refused(
         &refresh(&rig, &client_id(&rig).await, old).await,
         400,
@@ -133,11 +125,11 @@ async fn a_second_use_of_a_refresh_token_ends_the_family() {
         .unwrap();
     assert_eq!(second["scope"], "member");
     let access = text(&second, "access_token");
-    assert_eq!(me(&rig, access).await.status, 200);
-    assert_eq!(me(&rig, text(&first, "access_token")).await.status, 200);
+    assert_eq!(me(&rig, access).await.unwrap().status, 200);
+    assert_eq!(me(&rig, text(&first, "access_token")).await.unwrap().status, 200);
     refused(&refresh(&rig, &client, old).await, 400, "invalid_grant");
-    let refusal = rig.soon(401, async || me(&rig, access).await).await;
-    refusal.failure(401, "unauthorized").unwrap();
+    let refusal = rig.soon(401, async || me(&rig, access).await.unwrap()).await;
+    refusal.refused("unauthorized").unwrap();
     refused(
         &refresh(&rig, &client, text(&second, "refresh_token")).await,
         400,
@@ -156,10 +148,10 @@ async fn a_confidential_client_proves_itself_by_the_header_or_by_the_form() {
     let (id, secret) = (text(&client, "client_id"), text(&client, "client_secret"));
     let code = code(&rig, &rig.member, id, "").await;
     let without = redemption(id, &code);
-    refused(&form(&rig, "/oauth/token", &without).await, 401, "invalid_client");
+    refuses(&rig, "/oauth/token", &without, 401, "invalid_client").await;
     let mut wrong = without.clone();
     wrong.push(("client_secret", "stc_x"));
-    let refusal = form(&rig, "/oauth/token", &wrong).await;
+    let refusal = form(&rig, "/oauth/token", &wrong).await.unwrap();
     refused(&refusal, 401, "invalid_client");
     assert_eq!(
         refusal.header("www-authenticate").unwrap(),
@@ -167,27 +159,20 @@ async fn a_confidential_client_proves_itself_by_the_header_or_by_the_form() {
     );
     let mut right = without.clone();
     right.push(("client_secret", secret));
-    let issued = form(&rig, "/oauth/token", &right)
-        .await
-        .expect(200)
-        .unwrap()
-        .json()
-        .unwrap();
+    let issued = form(&rig, "/oauth/token", &right).must_json(200).await;
 
     let basic = format!("Basic {}", base64(&format!("{id}:{secret}")));
-    let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
     let with_header = anybody(&rig)
-        .with_header("authorization", HeaderValue::try_from(basic).unwrap())
-        .with_header("content-type", kind);
+        .with_header("authorization", basic)
+        .with_header("content-type", "application/x-www-form-urlencoded");
     let body = encoded(&[
         ("grant_type", "refresh_token"),
         ("refresh_token", text(&issued, "refresh_token")),
     ]);
     let next = with_header
         .send(Method::POST, "/oauth/token", body.into())
-        .await
-        .unwrap();
-    let next = next.expect(200).unwrap().json().unwrap();
+        .must_json(200)
+        .await;
     let body = encoded(&[("token", text(&next, "access_token"))]);
     let revoked = with_header
         .send(Method::POST, "/oauth/revoke", body.into())
@@ -195,9 +180,8 @@ async fn a_confidential_client_proves_itself_by_the_header_or_by_the_form() {
         .unwrap();
     assert_eq!(revoked.status, 200);
     me(&rig, text(&next, "access_token"))
-        .await
-        .failure(401, "unauthorized")
-        .unwrap();
+        .must_refuse("unauthorized")
+        .await;
     rig.end().await;
 }
 
@@ -212,31 +196,39 @@ async fn a_client_revokes_its_own_tokens_and_is_not_told_about_others() {
     for kind in ["access_token", "refresh_token"] {
         let issued = tokens(&rig, &rig.member, &client, "").await;
         let (token, access) = (text(&issued, kind), text(&issued, "access_token"));
-        assert_eq!(me(&rig, access).await.status, 200);
+        assert_eq!(me(&rig, access).await.unwrap().status, 200);
         for (client, token) in [(other.as_str(), token), (&client, "sto_x"), (&client, "x")] {
-            let answer = form(&rig, "/oauth/revoke", &[("client_id", client), ("token", token)]).await;
+            let answer = form(&rig, "/oauth/revoke", &[("client_id", client), ("token", token)])
+                .await
+                .unwrap();
             assert_eq!((answer.status, answer.text().as_str()), (200, ""));
             assert_eq!(answer.header("cache-control").unwrap(), "no-store");
         }
-        assert_eq!(me(&rig, access).await.status, 200);
+        assert_eq!(me(&rig, access).await.unwrap().status, 200);
         let fields = [
             ("client_id", client.as_str()),
             ("token", token),
             ("token_type_hint", "access_token"),
         ];
-        assert_eq!(form(&rig, "/oauth/revoke", &fields).await.status, 200);
-        let refusal = rig.soon(401, async || me(&rig, access).await).await;
-        refusal.failure(401, "unauthorized").unwrap();
+        assert_eq!(form(&rig, "/oauth/revoke", &fields).await.unwrap().status, 200);
+        let refusal = rig.soon(401, async || me(&rig, access).await.unwrap()).await;
+        refusal.refused("unauthorized").unwrap();
     }
-    refused(
-        &form(&rig, "/oauth/revoke", &[("client_id", &client)]).await,
+    refuses(
+        &rig,
+        "/oauth/revoke",
+        &[("client_id", &client)],
         400,
         "invalid_request",
-    );
-    refused(
-        &form(&rig, "/oauth/revoke", &[("client_id", "x"), ("token", "y")]).await,
+    )
+    .await;
+    refuses(
+        &rig,
+        "/oauth/revoke",
+        &[("client_id", "x"), ("token", "y")],
         401,
         "invalid_client",
-    );
+    )
+    .await;
     rig.end().await;
 }

@@ -1,18 +1,10 @@
 //! Accounts of people who sign in by an identity provider: without a password, and with a second factor.
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
 use sortie_accounts::SignUp;
 use sortie_api::secret::{OPERATOR_KEY, Secret};
-use sortie_testkit::{Client, http::Method};
 
 use super::{START, change_person, now, sign_in, sign_ins, start_with};
-use crate::{
-    accounts::send,
-    browser::{Browser, form_token},
-    rig::Rig,
-};
+use crate::{accounts::send, prelude::*};
 
 crate::settings::everywhere! {
     a_person_without_a_password_proves_the_account_by_a_new_sign_in,
@@ -41,19 +33,15 @@ async fn a_person_unlinks_a_provider_and_the_operator_all_of_them() {
     let listed = async || client.get("/v1/auth/identities").await.unwrap().json().unwrap();
     let identities = listed().await;
     let path = format!("/v1/auth/identities/{}", identities[0]["id"].as_str().unwrap());
-    let unlink = async |client: &Client, path: &str| send(client, Method::DELETE, path, "").await;
+    let unlink = async |client: &Client, path: &str| send(client, Method::DELETE, path, "").await.unwrap();
     // The rig's other people have none.
-    unlink(&rig.owner.client, &path)
-        .await
-        .failure(404, "not_found")
-        .unwrap();
-    let only = unlink(&client, &path).await.failure(409, "conflict").unwrap();
+    unlink(&rig.owner, &path).await.refused("not_found").unwrap();
+    let only = unlink(&client, &path).await.refused("conflict").unwrap();
     assert!(only.error.contains("set a password first"), "{}", only.error);
     let set = json!({"new_password": "seventeen purple elephants"}).to_string();
     send(&client, Method::PUT, "/v1/me/password", &set)
-        .await
-        .expect(204)
-        .unwrap();
+        .must(204)
+        .await;
     let other = Browser::new(&rig);
     assert_eq!(sign_in(&other, &provider, START).await.status, 303);
     let other = self::client(&rig, &other);
@@ -93,26 +81,25 @@ async fn a_person_without_a_password_proves_the_account_by_a_new_sign_in() {
     let export = client.get("/v1/auth/me/export").await.unwrap().json().unwrap();
     assert_eq!(export["identities"], identities);
 
-    let delete = async |client: &Client| send(client, Method::DELETE, "/v1/auth/me", "{}").await;
+    let delete = async |client: &Client| send(client, Method::DELETE, "/v1/auth/me", "{}").await.unwrap();
     let put = async |client: &Client, body: &Value| {
-        send(client, Method::PUT, "/v1/me/password", &body.to_string()).await
+        send(client, Method::PUT, "/v1/me/password", &body.to_string())
+            .await
+            .unwrap()
     };
     let set = json!({"new_password": "seventeen purple elephants"});
     rig.clock.set(rig.clock.now() + Duration::from_mins(10));
-    let late = delete(&client).await.failure(403, "forbidden").unwrap();
+    let late = delete(&client).await.refused("forbidden").unwrap();
     assert!(late.error.contains("this account has no password: sign in again"));
-    put(&client, &set).await.failure(403, "forbidden").unwrap();
+    put(&client, &set).await.refused("forbidden").unwrap();
     provider.script(|script| script.now += 600);
     let again = Browser::new(&rig);
     assert_eq!(sign_in(&again, &provider, START).await.status, 303);
     let client = self::client(&rig, &again);
     put(&client, &set).await.expect(204).unwrap();
-    delete(&client).await.failure(400, "invalid_request").unwrap();
+    delete(&client).await.refused("invalid_request").unwrap();
     let wrong = json!({"current_password": "x", "new_password": "plum-anchor-violet-42"});
-    put(&client, &wrong)
-        .await
-        .failure(400, "invalid_request")
-        .unwrap();
+    put(&client, &wrong).await.refused("invalid_request").unwrap();
     // The provider signs the person in as before.
     let other = Browser::new(&rig);
     assert_eq!(sign_in(&other, &provider, START).await.status, 303);
@@ -137,20 +124,12 @@ async fn a_second_factor_is_asked_for_after_the_provider() {
     assert_eq!(sign_in(&browser, &provider, START).await.status, 303);
     let client = client(&rig, &browser);
     let path = "/v1/auth/me/second-factor";
-    let key = client
-        .post(path, &json!({}))
-        .await
-        .unwrap()
-        .expect(201)
-        .unwrap()
-        .json()
-        .unwrap();
+    let key = client.post(path, &json!({})).must_json(201).await;
     let code = totp(key["secret"].as_str().unwrap(), now());
-    let confirmed = client
+    let codes = client
         .post(&format!("{path}/confirm"), &json!({"code": code}))
-        .await
-        .unwrap();
-    let codes = confirmed.expect(200).unwrap().json().unwrap();
+        .must_json(200)
+        .await;
     let recovery = codes["recovery_codes"][0].as_str().unwrap();
 
     let (browser, other) = (Browser::new(&rig), Browser::new(&rig));

@@ -1,12 +1,10 @@
 //! Limits of sign-ins at a provider, and a browser with two tabs.
 
-use std::time::Duration;
-
 use sortie_accounts::SignUp;
 use sortie_testkit::identity::Signature;
 
 use super::{START, answered, sign_in, start_with};
-use crate::browser::{Browser, form_token};
+use crate::prelude::*;
 
 crate::settings::everywhere! {
     a_network_is_refused_after_a_hundred_refused_answers,
@@ -55,11 +53,7 @@ async fn a_way_back_that_is_too_long_for_a_provider_is_refused() {
     assert!(location.len() < 8_000, "{}", location.len());
     let refused = start(4_097).await;
     assert_eq!(refused.status, 400);
-    assert!(
-        refused.text().contains("This address is too long"),
-        "{}",
-        refused.text()
-    );
+    assert_contains!(refused, "This address is too long");
     drop(provider);
     rig.end().await;
 }

@@ -1,23 +1,16 @@
 //! Pages that a mail leads to, and the second factor: with the forms of a browser without script. Each answer has the
 //! headers of a page.
 
-use std::time::Duration;
-
-use serde_json::json;
 use sortie_accounts::MailOptions;
 use sortie_api::{
     UserId,
     secret::{INVITATION_TOKEN, MAIL_TOKEN, Secret},
 };
 use sortie_store::people::{NewOneTime, OneTimeMail, Purpose};
-use sortie_testkit::{Answer, Client};
 use totp_rs::Builder;
 
 use super::{OTHER, PASSWORD, assert_strict, link, sign_in, sign_up};
-use crate::{
-    browser::{Browser, form_token},
-    rig::Rig,
-};
+use crate::prelude::*;
 
 crate::settings::everywhere! {
     a_sign_in_asks_for_the_second_factor,
@@ -220,10 +213,9 @@ async fn a_password_is_set_by_the_link_of_a_mail_and_once() {
 
 /// Invites an address into `ours`. Returns the path of the page.
 async fn invited(rig: &Rig, email: &str) -> String {
-    let path = format!("/v1/organizations/{}/invitations", rig.ours);
+    let path = rig.path("/invitations");
     let body = json!({"email": email, "role": "member"});
-    let made = rig.owner.client.post(&path, &body).await.unwrap();
-    let made = made.expect(201).unwrap().json().unwrap();
+    let made = rig.owner.post(&path, &body).must_json(201).await;
     let url = made["url"].as_str().unwrap();
     url.strip_prefix(&rig.org_url).unwrap().to_owned()
 }
@@ -264,12 +256,8 @@ async fn an_invitation_is_accepted_by_its_person_alone() {
     let again = stranger.post(ACCEPT, &[("form", &token)]).await;
     shows(&again, 404, "This invitation is not open");
     shows(&stranger.get(&path).await, 404, "This invitation is not open");
-    let organizations = rig.stranger.client.get("/v1/organizations").await.unwrap();
-    assert!(
-        organizations.text().contains(&rig.ours.to_string()),
-        "{}",
-        organizations.text()
-    );
+    let organizations = rig.stranger.get("/v1/organizations").await.unwrap();
+    assert_contains!(organizations, &rig.ours.to_string());
     rig.end().await;
 }
 

@@ -1,15 +1,9 @@
 //! Automatic purchases over the API: their settings, what is shown of them, and the purchase that follows a run.
 
-use serde_json::{Value, json};
-use sortie_testkit::{
-    Answer, Bytes,
-    http::Method,
-    stripe::{Call, Card},
-    until,
-};
+use sortie_testkit::stripe::{Call, Card};
 
 use super::{Shop, session};
-use crate::rig::CREDITS;
+use crate::{prelude::*, rig::CREDITS};
 
 crate::settings::everywhere! {
     automatic_purchases_need_consent_and_a_card,
@@ -17,18 +11,15 @@ crate::settings::everywhere! {
 }
 
 impl Shop {
-    async fn put_auto_topup(&self, body: &Value) -> Answer {
+    fn put_auto_topup(&self, body: &Value) -> Pending {
         let body = Bytes::from(body.to_string());
-        let client = &self.rig.admin.client;
-        client
-            .send(Method::PUT, &self.path("/auto-topup"), body)
-            .await
-            .unwrap()
+        let client = &self.rig.admin;
+        client.send(Method::PUT, &self.path("/auto-topup"), body)
     }
 
     /// Buys credits with a card that is saved.
     async fn save(&self, card: Card) {
-        let page = self.checkout(500, true).await.expect(200).unwrap();
+        let page = self.checkout(500, true).must(200).await;
         self.double.pay(&session(&page), card).unwrap();
         self.hear().await;
     }
@@ -43,42 +34,24 @@ async fn automatic_purchases_need_consent_and_a_card() {
     let off = json!({"enabled": false, "threshold_cents": null, "amount_cents": null, "payment_method_saved": false,
         "last_topup_status": null});
     assert_eq!(shop.billing().await["auto_topup"], off);
-    shop.put_auto_topup(&settings())
-        .await
-        .failure(409, "conflict")
-        .unwrap();
+    shop.put_auto_topup(&settings()).must_refuse("conflict").await;
     shop.save(Card::Good).await;
-    for (field, value, rule) in [
-        ("consent", json!(false), "consent: must be true"),
-        (
-            "amount_cents",
-            json!(499),
-            "amount_cents: must be from 500 to 1000000",
-        ),
-        (
-            "threshold_cents",
-            json!(499),
-            "threshold_cents: must be from 500 to 1000000",
-        ),
+    for (field, value, rule) in rows![
+        "consent", json!(false), "consent: must be true";
+        "amount_cents", json!(499), "amount_cents: must be from 500 to 1000000";
+        "threshold_cents", json!(499), "threshold_cents: must be from 500 to 1000000";
     ] {
         let mut wrong = settings();
         wrong[field] = value;
-        let refused = shop
-            .put_auto_topup(&wrong)
-            .await
-            .failure(400, "invalid_request")
-            .unwrap();
+        let refused = shop.put_auto_topup(&wrong).must_refuse("invalid_request").await;
         assert!(refused.error.starts_with(rule), "{refused:?}");
         wrong.as_object_mut().unwrap().remove(field);
-        shop.put_auto_topup(&wrong)
-            .await
-            .failure(400, "invalid_request")
-            .unwrap();
+        shop.put_auto_topup(&wrong).must_refuse("invalid_request").await;
     }
     assert_eq!(shop.billing().await["auto_topup"]["enabled"], false);
     let on = json!({"enabled": true, "threshold_cents": 1_000, "amount_cents": 5_000, "payment_method_saved": true,
         "last_topup_status": null});
-    let put = shop.put_auto_topup(&settings()).await.expect(200).unwrap();
+    let put = shop.put_auto_topup(&settings()).must(200).await;
     assert_eq!(put.json().unwrap(), on);
     assert_eq!(shop.billing().await["auto_topup"], on);
     let agreed = "SELECT consent_by || ' ' || consent_text AS v FROM auto_topup";
@@ -88,13 +61,9 @@ async fn automatic_purchases_need_consent_and_a_card() {
         "{agreed}"
     );
     let disorderly = json!({"enabled": false, "amount_cents": 499});
-    let refused = shop.put_auto_topup(&disorderly).await;
-    refused.failure(400, "invalid_request").unwrap();
-    let put = shop
-        .put_auto_topup(&json!({"enabled": false}))
-        .await
-        .expect(200)
-        .unwrap();
+    let refused = shop.put_auto_topup(&disorderly).await.unwrap();
+    refused.refused("invalid_request").unwrap();
+    let put = shop.put_auto_topup(&json!({"enabled": false})).must(200).await;
     assert_eq!(put.json().unwrap()["enabled"], false);
     for (action, count) in [("billing.auto_topup.put", 1), ("billing.auto_topup.disable", 1)] {
         let sql =
@@ -107,7 +76,7 @@ async fn automatic_purchases_need_consent_and_a_card() {
 async fn low_credits_are_bought_for_and_the_status_is_shown() {
     let shop = Shop::open().await;
     shop.save(Card::Good).await;
-    shop.put_auto_topup(&settings()).await.expect(200).unwrap();
+    shop.put_auto_topup(&settings()).must(200).await;
     let mut working = tokio::task::JoinSet::new();
     for billing in &shop.rig.billing {
         let (billing, ended) = (billing.clone(), shop.rig.stop.clone());
@@ -117,14 +86,7 @@ async fn low_credits_are_bought_for_and_the_status_is_shown() {
     let run = json!({"prompt": "hello", "shell": false, "model": "runbook", "max_cost_micros": 100_000_000});
     let path = format!("/engine/{}/v1/runs", shop.rig.ours);
     for _ in 0..10 {
-        shop.rig
-            .owner
-            .client
-            .post(&path, &run)
-            .await
-            .unwrap()
-            .expect(202)
-            .unwrap();
+        shop.rig.owner.post(&path, &run).must(202).await;
     }
     shop.double
         .wait_for_requests(Call::CreateIntent, 1)

@@ -1,11 +1,9 @@
 //! The saved card, the customer portal, and receipts.
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
 use sortie_testkit::stripe::{Call, Card, Fault, WebhookMode};
 
 use super::{Shop, session};
+use crate::prelude::*;
 
 crate::settings::everywhere! {
     a_card_is_saved_with_a_purchase_and_changed_in_the_portal,
@@ -16,7 +14,7 @@ crate::settings::everywhere! {
 impl Shop {
     /// Buys credits with a card that is saved. Returns the customer.
     async fn buy_and_save(&self) -> String {
-        let page = self.checkout(500, true).await.expect(200).unwrap();
+        let page = self.checkout(500, true).must(200).await;
         self.double.pay(&session(&page), Card::Good).unwrap();
         self.hear().await;
         self.rig.text("SELECT customer AS v FROM billing_account").await
@@ -26,10 +24,7 @@ impl Shop {
 async fn a_card_is_saved_with_a_purchase_and_changed_in_the_portal() {
     let shop = Shop::open().await;
     let nothing = shop.billing().await;
-    assert_eq!(
-        (&nothing["payment_method"], &nothing["payment_method_sync"]),
-        (&Value::Null, &json!("synced"))
-    );
+    assert_has!(nothing, {"payment_method": null, "payment_method_sync": "synced"});
     shop.buy(500).await;
     shop.hear().await;
     assert_eq!(
@@ -43,10 +38,7 @@ async fn a_card_is_saved_with_a_purchase_and_changed_in_the_portal() {
     let before = reads(&shop);
     let billing = shop.billing().await;
     let card = &billing["payment_method"];
-    assert_eq!(
-        (&card["last4"], &card["exp_year"], &card["source"]),
-        (&json!("4242"), &json!(2034), &json!("checkout"))
-    );
+    assert_has!(card, {"last4": "4242", "exp_year": 2034, "source": "checkout"});
     assert_eq!(billing["auto_topup"]["payment_method_saved"], true);
     for _ in 0..3 {
         assert_eq!(shop.billing().await["payment_method_sync"], "synced");
@@ -55,7 +47,6 @@ async fn a_card_is_saved_with_a_purchase_and_changed_in_the_portal() {
     let portal = shop
         .rig
         .owner
-        .client
         .post(&shop.path("/portal"), &json!({}))
         .await
         .unwrap();
@@ -65,20 +56,11 @@ async fn a_card_is_saved_with_a_purchase_and_changed_in_the_portal() {
     assert_eq!(shop.billing().await["payment_method"]["source"], "checkout");
     shop.advance(Duration::from_mins(1));
     let changed = shop.billing().await;
-    assert_eq!(
-        (
-            &changed["payment_method"]["source"],
-            &changed["payment_method"]["last4"]
-        ),
-        (&json!("portal"), &json!("0077"))
-    );
+    assert_has!(changed["payment_method"], {"source": "portal", "last4": "0077"});
     shop.double.remove_cards(&customer).unwrap();
     shop.advance(Duration::from_mins(1));
     let removed = shop.billing().await;
-    assert_eq!(
-        (&removed["payment_method"], &removed["payment_method_sync"]),
-        (&Value::Null, &json!("synced"))
-    );
+    assert_has!(removed, {"payment_method": null, "payment_method_sync": "synced"});
     shop.close().await;
 }
 
@@ -109,13 +91,10 @@ async fn a_payment_without_a_receipt_has_none() {
     shop.hear().await;
     let payment = shop.payment().await;
     let path = payment["receipt_endpoint"].as_str().unwrap();
-    let answer = shop.rig.owner.client.get(path).await.unwrap();
-    answer.failure(404, "not_found").unwrap();
+    shop.rig.owner.get(path).must_refuse("not_found").await;
     shop.double.fail_always(Some(Fault::ErrorBefore));
-    let answer = shop.rig.owner.client.get(path).await.unwrap();
-    answer.failure(503, "unavailable").unwrap();
+    shop.rig.owner.get(path).must_refuse("unavailable").await;
     let unknown = shop.path("/payments/pay_01kafs6w1cefkstv6qr1ptb0mp/receipt");
-    let answer = shop.rig.owner.client.get(&unknown).await.unwrap();
-    answer.failure(404, "not_found").unwrap();
+    shop.rig.owner.get(&unknown).must_refuse("not_found").await;
     shop.close().await;
 }

@@ -1,18 +1,11 @@
 //! Webhooks that Stripe has not sent, and events of objects that are none of this deployment.
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
 use sortie_api::Credential;
 use sortie_billing::{CheckoutOrder, Stripe, StripeSettings};
-use sortie_testkit::{
-    Answer, Bytes, Client,
-    http::{HeaderValue, Method},
-    stripe::{Card, WebhookMode, signature},
-};
+use sortie_testkit::stripe::{Card, WebhookMode, signature};
 
 use super::Shop;
-use crate::rig::WEBHOOK_SECRETS;
+use crate::{prelude::*, rig::WEBHOOK_SECRETS};
 
 // Several nodes count each on their own in between.
 crate::settings::both_databases! {
@@ -27,14 +20,10 @@ crate::settings::everywhere! {
 
 impl Shop {
     /// Sends a body to the webhook, with this signature.
-    async fn post(&self, header: &str, body: &str) -> Answer {
-        let client = Client::new(self.rig.address, None)
-            .with_header("stripe-signature", HeaderValue::try_from(header).unwrap());
+    fn post(&self, header: &str, body: &str) -> Pending {
+        let client = Client::new(self.rig.address, None).with_header("stripe-signature", header);
         let body = Bytes::from(body.to_owned());
-        client
-            .send(Method::POST, "/v1/webhooks/stripe", body)
-            .await
-            .unwrap()
+        client.send(Method::POST, "/v1/webhooks/stripe", body)
     }
 
     fn signed(&self, secrets: &[&str], body: &str) -> String {
@@ -69,12 +58,12 @@ async fn a_webhook_without_a_valid_signature_changes_nothing() {
         (format!("t={now},v0={}", &at(now)[at(now).len() - 64..]), &body),
         ("nothing".to_owned(), &body),
     ] {
-        let refused = shop.post(&header, sent).await;
-        refused.failure(400, "invalid_request").unwrap();
+        let refused = shop.post(&header, sent).await.unwrap();
+        refused.refused("invalid_request").unwrap();
     }
     let client = Client::new(shop.rig.address, None);
     let unsigned = client.send(Method::POST, "/v1/webhooks/stripe", Bytes::from(body.clone()));
-    unsigned.await.unwrap().failure(400, "invalid_request").unwrap();
+    unsigned.await.unwrap().refused("invalid_request").unwrap();
     // Signed, and no event.
     for text in [
         "",
@@ -83,12 +72,12 @@ async fn a_webhook_without_a_valid_signature_changes_nothing() {
         r#"{"id":"","type":"x","created":1,"data":{"object":{}}}"#,
         "{\"id\":",
     ] {
-        let refused = shop.post(&shop.signed(first, text), text).await;
-        refused.failure(400, "invalid_request").unwrap();
+        let refused = shop.post(&shop.signed(first, text), text).await.unwrap();
+        refused.refused("invalid_request").unwrap();
     }
     let huge = format!("{{\"id\":\"{}\"}}", "x".repeat(1 << 20));
-    let refused = shop.post(&shop.signed(first, &huge), &huge).await;
-    refused.failure(413, "payload_too_large").unwrap();
+    let refused = shop.post(&shop.signed(first, &huge), &huge).await.unwrap();
+    refused.refused("payload_too_large").unwrap();
     assert_eq!(shop.known_events().await, 0);
     shop.work().await;
     assert_eq!(shop.bought().await, 0);
@@ -96,7 +85,7 @@ async fn a_webhook_without_a_valid_signature_changes_nothing() {
     // One of two signatures is enough, of any of the secrets, and as often as it comes.
     let two = shop.signed(&["whsec_wrong", WEBHOOK_SECRETS[1]], &body);
     for header in [two, shop.signed(second, &body), at(now - 290), at(now)] {
-        shop.post(&header, &body).await.expect(200).unwrap();
+        shop.post(&header, &body).must(200).await;
     }
     assert_eq!(shop.known_events().await, 1);
     shop.work().await;
@@ -108,13 +97,17 @@ async fn a_refused_webhook_counts_against_its_network_and_a_genuine_one_does_not
     let shop = Shop::open().await;
     let body = r#"{"id":"evt_1","type":"customer.created","created":1,"data":{"object":{"id":"cus_1"}}}"#;
     let left = |answer: &Answer| -> u64 { answer.header("x-ratelimit-remaining").unwrap().parse().unwrap() };
-    let genuine = async || shop.post(&shop.signed(&WEBHOOK_SECRETS[..1], body), body).await;
+    let genuine = async || {
+        shop.post(&shop.signed(&WEBHOOK_SECRETS[..1], body), body)
+            .await
+            .unwrap()
+    };
     genuine().await.expect(200).unwrap();
     // A minute of the rate limit may end in between, so there is a second try.
     let is_counted = async || {
         let before = left(&genuine().await);
         let again = left(&genuine().await);
-        let refused = left(&shop.post("t=1,v1=00", body).await);
+        let refused = left(&shop.post("t=1,v1=00", body).await.unwrap());
         again == before && refused == before - 1 && left(&genuine().await) == before - 1
     };
     assert!(is_counted().await || is_counted().await);
@@ -150,7 +143,10 @@ async fn the_object_of_an_event_is_read_again() {
     .enumerate()
     {
         let body = event(&format!("evt_{number}"), kind, object);
-        let sent = shop.post(&shop.signed(&WEBHOOK_SECRETS[..1], &body), &body).await;
+        let sent = shop
+            .post(&shop.signed(&WEBHOOK_SECRETS[..1], &body), &body)
+            .await
+            .unwrap();
         sent.expect(200).unwrap();
     }
     shop.work().await;

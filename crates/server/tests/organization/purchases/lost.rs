@@ -1,12 +1,11 @@
 //! Lost answers and webhooks, and a Stripe that is away.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use sortie_billing::Billing;
 use sortie_testkit::stripe::{Call, Card, Fault, Settlement, WebhookMode, WebhookOrder};
 
 use super::{Shop, session};
+use crate::prelude::*;
 
 crate::settings::everywhere! {
     without_webhooks_a_payment_is_credited_by_a_look_at_the_purchase,
@@ -175,10 +174,7 @@ async fn while_stripe_is_away_nothing_is_sold_and_nothing_is_lost() {
     shop.double.pay(&open, Card::Good).unwrap();
     for fault in [Fault::ErrorBefore, Fault::TooMany, Fault::LostBefore] {
         shop.double.fail_always(Some(fault));
-        shop.checkout(500, false)
-            .await
-            .failure(503, "unavailable")
-            .unwrap();
+        shop.checkout(500, false).must_refuse("unavailable").await;
         shop.work_until_heard("checkout.session.completed", 1).await;
         shop.advance(Duration::from_mins(2));
         shop.work().await;
@@ -200,10 +196,7 @@ async fn a_page_whose_making_was_interrupted_is_made_once() {
     let shop = Shop::open().await;
     for call in [Call::CreateCustomer, Call::CreateSession] {
         shop.double.fail(call, 1, Fault::LostAfter);
-        shop.checkout(500, false)
-            .await
-            .failure(503, "unavailable")
-            .unwrap();
+        shop.checkout(500, false).must_refuse("unavailable").await;
     }
     shop.advance(Duration::from_mins(2));
     shop.work().await;
@@ -219,7 +212,7 @@ async fn a_page_whose_making_was_interrupted_is_made_once() {
         1,
         "the same customer"
     );
-    let bought = session(&shop.checkout(700, false).await.expect(200).unwrap());
+    let bought = session(&shop.checkout(700, false).must(200).await);
     shop.double.pay(&bought, Card::Good).unwrap();
     shop.hear().await;
     assert_eq!(shop.bought().await, 700);
@@ -258,15 +251,9 @@ async fn a_page_that_stripe_never_makes_is_given_up_within_three_minutes() {
     for nth in 1..=2 {
         shop.double.fail(Call::CreateSession, nth, Fault::ErrorKept);
     }
-    shop.checkout(500, false)
-        .await
-        .failure(503, "unavailable")
-        .unwrap();
+    shop.checkout(500, false).must_refuse("unavailable").await;
     shop.double.fail(Call::CreateSession, 1, Fault::LostBefore);
-    shop.checkout(700, false)
-        .await
-        .failure(503, "unavailable")
-        .unwrap();
+    shop.checkout(700, false).must_refuse("unavailable").await;
     let created = "SELECT COUNT(*) AS v FROM topup WHERE state = 'created'";
     assert_eq!(shop.rig.count(created).await, 2);
     shop.advance(Duration::from_mins(2));
@@ -296,12 +283,9 @@ async fn a_page_of_a_purchase_that_was_given_up_is_handed_to_nobody() {
         shop.work().await;
         shop.double.release();
     };
-    let (answer, ()) = tokio::join!(shop.checkout(500, false), meanwhile);
-    let refused = answer.failure(409, "conflict").unwrap();
-    assert!(
-        refused.error.contains("timed out; start a new one"),
-        "{refused:?}"
-    );
+    let checkout = shop.checkout(500, false).must_refuse("conflict");
+    let (refused, ()) = tokio::join!(checkout, meanwhile);
+    assert_contains!(refused.error, "timed out; start a new one");
     shop.order(700).await;
     shop.close().await;
 }

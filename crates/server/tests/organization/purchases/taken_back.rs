@@ -1,14 +1,9 @@
 //! Refunds and disputes, in part and whole.
 
-use serde_json::{Value, json};
-use sortie_testkit::{
-    Answer, Client,
-    http::Method,
-    stripe::{Call, DisputeStage, Fault, Verdict, WebhookMode, WebhookOrder},
-};
+use sortie_testkit::stripe::{Call, DisputeStage, Fault, Verdict, WebhookMode, WebhookOrder};
 
 use super::Shop;
-use crate::{operator::operator, organizations::send};
+use crate::prelude::*;
 
 crate::settings::everywhere! {
     a_refund_takes_credits_back_and_a_failed_one_returns_them,
@@ -74,32 +69,28 @@ async fn the_operator_refunds_a_payment() {
         json!({"amount_cents": 700, "reference": " "}),
         json!({"cents": 1}),
     ] {
-        let answer = send(&operator, Method::POST, &path, &wrong).await;
-        answer.failure(400, "invalid_request").unwrap();
+        operator.post(&path, &wrong).must_refuse("invalid_request").await;
     }
     let seven = json!({"amount_cents": 700, "reference": "seven"});
-    let part = send(&operator, Method::POST, &path, &seven).await;
-    let part = part.expect(200).unwrap().json().unwrap();
-    assert_eq!(
-        (&part["refunded_cents"], &part["id"]),
-        (&json!(700), &json!(payment))
-    );
+    let part = operator.post(&path, &seven).must_json(200).await;
+    assert_has!(part, {"refunded_cents": 700, "id": payment});
     assert_eq!(shop.bought().await, 1_800, "before any webhook");
     shop.hear().await;
     assert_eq!(shop.bought().await, 1_800);
-    let rest = send(&operator, Method::POST, &path, &json!({})).await;
+    let rest = operator.post(&path, &json!({})).await.unwrap();
     assert_eq!(rest.expect(200).unwrap().json().unwrap()["refund_status"], "full");
-    let again = send(&operator, Method::POST, &path, &json!({})).await;
-    again.failure(409, "conflict").unwrap();
+    operator.post(&path, &json!({})).must_refuse("conflict").await;
     shop.hear().await;
     assert_eq!(shop.bought().await, 0);
     let unknown = "/v1/operator/payments/pay_01kafs6w1cefkstv6qr1ptb0mp/refund";
-    let answer = send(&operator, Method::POST, unknown, &json!({})).await;
-    answer.failure(404, "not_found").unwrap();
-    let refused = shop.rig.owner.client.post(&path, &json!({})).await.unwrap();
-    refused.failure(403, "forbidden").unwrap();
+    operator.post(unknown, &json!({})).must_refuse("not_found").await;
+    shop.rig
+        .owner
+        .post(&path, &json!({}))
+        .must_refuse("forbidden")
+        .await;
     let audit = format!("/engine/{}/v1/admin/audit?action=billing.refund", shop.rig.ours);
-    let entries = shop.rig.owner.client.get(&audit).await.unwrap().json().unwrap()["items"].clone();
+    let entries = shop.rig.owner.get(&audit).await.unwrap().json().unwrap()["items"].clone();
     assert_eq!(entries.as_array().unwrap().len(), 2);
     assert_eq!(entries[0]["actor_kind"], "operator");
     shop.audit().await;
@@ -121,14 +112,14 @@ impl Refunder {
         }
     }
 
-    async fn refund(&self, cents: i64, reference: &str) -> Answer {
+    fn refund(&self, cents: i64, reference: &str) -> Pending {
         let part = json!({"amount_cents": cents, "reference": reference});
-        send(&self.client, Method::POST, &self.path, &part).await
+        self.client.post(&self.path, &part)
     }
 
     /// Refunds a part of the payment. Returns what was refunded so far.
     async fn refunded(&self, cents: i64, reference: &str) -> Value {
-        let answer = self.refund(cents, reference).await;
+        let answer = self.refund(cents, reference).await.unwrap();
         answer.expect(200).unwrap().json().unwrap()["refunded_cents"].clone()
     }
 }
@@ -151,7 +142,7 @@ async fn a_refund_after_one_that_has_failed_is_made() {
     shop.double.fail_refund(&refunds(&shop)[0]).unwrap();
     shop.hear().await;
     assert_eq!(shop.payment().await["refunded_cents"], 0);
-    let failed = operator.refund(700, "a").await.failure(409, "conflict").unwrap();
+    let failed = operator.refund(700, "a").must_refuse("conflict").await;
     assert!(failed.error.contains("the refund has failed"), "{failed:?}");
     assert_eq!(operator.refunded(700, "b").await, 700);
     assert_eq!(
@@ -174,8 +165,8 @@ async fn a_refund_that_stripe_has_failed_on_is_made_once() {
     // Stripe has done nothing, and repeats that under the key. No other key is used.
     shop.double.fail(Call::CreateRefund, 1, Fault::ErrorKept);
     for _ in 0..2 {
-        let answer = operator.refund(700, "a").await;
-        answer.failure(503, "unavailable").unwrap();
+        let answer = operator.refund(700, "a").await.unwrap();
+        answer.refused("unavailable").unwrap();
     }
     assert_eq!(
         operator.refunded(700, "b").await,
@@ -189,7 +180,7 @@ async fn a_refund_that_stripe_has_failed_on_is_made_once() {
     let keys = shop.double.requests(Call::CreateRefund);
     let keys: std::collections::BTreeSet<_> = keys.into_iter().map(|sent| sent.key).collect();
     assert_eq!(keys.len(), 3, "one key for each reference");
-    let other = operator.refund(300, "c").await.failure(409, "conflict").unwrap();
+    let other = operator.refund(300, "c").must_refuse("conflict").await;
     assert!(other.error.contains("another amount"), "{other:?}");
     shop.hear().await;
     assert_eq!(shop.bought().await, 1_600);
@@ -213,8 +204,8 @@ async fn a_repeated_refund_is_the_same_one_although_a_webhook_was_faster() {
     {
         let number = i64::try_from(number).unwrap() + 1;
         shop.double.fail(Call::CreateRefund, 1, fault);
-        let lost = operator.refund(100, reference).await;
-        lost.failure(503, "unavailable").unwrap();
+        let lost = operator.refund(100, reference).await.unwrap();
+        lost.refused("unavailable").unwrap();
         shop.hear().await;
         for _ in 0..2 {
             assert_eq!(operator.refunded(100, reference).await, 100 * number, "{fault:?}");
@@ -242,8 +233,8 @@ async fn a_refund_that_fails_before_it_is_answered_is_no_success() {
         shop.hear().await;
         shop.double.release();
     };
-    let (answer, ()) = tokio::join!(operator.refund(700, "a"), meanwhile);
-    let refused = answer.failure(409, "conflict").unwrap();
+    let refund = operator.refund(700, "a").must_refuse("conflict");
+    let (refused, ()) = tokio::join!(refund, meanwhile);
     assert!(refused.error.contains("the refund has failed"), "{refused:?}");
     assert_eq!(shop.bought().await, 2_500);
     assert_eq!(operator.refunded(700, "b").await, 700);

@@ -1,6 +1,7 @@
 //! Providers and models in the configuration.
 
 use super::*;
+use sortie_testkit::rows;
 
 pub(super) fn providers(file: &str, variables: &[(&str, &str)]) -> Result<sortie_models::Settings, String> {
     load(file, variables, &Flags::default(), SandboxPolicy::Required)
@@ -63,47 +64,27 @@ fn a_server_behind_openais_variables_is_spoken_to_in_chat_completions_and_needs_
 
 #[test]
 fn what_is_wrong_with_a_provider_or_a_model_is_told_with_its_name() {
-    for (file, said) in [
-        (
-            "[providers.x]\nbase_url = \"http://h/v1\"",
-            "providers.x.api (sortie.toml): must be set for a provider of your own",
-        ),
-        (
-            "[providers.x]\napi = \"openai-chat\"",
-            "providers.x.base_url (sortie.toml): must be set for a provider of your own",
-        ),
-        (
-            "[providers.openai]\napi = \"soap\"",
-            "providers.openai.api (sortie.toml): must be `anthropic`, `openai-responses`, `openai-chat` or `gemini`",
-        ),
-        (
-            "[providers.openai]\nbase_url = \"ftp://h\"",
-            "providers.openai.base_url (sortie.toml): must be an http:// or https:// address of a host, without user, query or fragment",
-        ),
-        (
-            "[providers.openai]\napi_key = \"a\\nb\"",
-            "providers.openai.api_key (sortie.toml): must be visible ASCII characters without spaces",
-        ),
-        (
-            "[providers.anthropic]",
-            "providers.anthropic.api_key (sortie.toml): must be set, or base_url of a server that wants none",
-        ),
-        (
-            "[providers.openai]\napi_key = \"a\"\napi_key_file = \"b\"",
-            "providers.openai.api_key (sortie.toml): and api_key_file cannot both be set",
-        ),
-        (
-            "[models.m]\ninput_micros_per_mtok = 1",
-            "models.m (sortie.toml): input_micros_per_mtok and output_micros_per_mtok must be set together",
-        ),
-        (
-            "[models.m]\nfree = true\noutput_micros_per_mtok = 1",
-            "models.m (sortie.toml): free = true and a price cannot both be set",
-        ),
-        (
-            "private_addresses = [\"web\"]",
-            "private_addresses (sortie.toml): entry 1 must be `callbacks` or `connections`, not `web`",
-        ),
+    for (file, said) in rows![
+        "[providers.x]\nbase_url = \"http://h/v1\"",
+        "providers.x.api (sortie.toml): must be set for a provider of your own";
+        "[providers.x]\napi = \"openai-chat\"",
+        "providers.x.base_url (sortie.toml): must be set for a provider of your own";
+        "[providers.openai]\napi = \"soap\"",
+        "providers.openai.api (sortie.toml): must be `anthropic`, `openai-responses`, `openai-chat` or `gemini`";
+        "[providers.openai]\nbase_url = \"ftp://h\"",
+        "providers.openai.base_url (sortie.toml): must be an http:// or https:// address of a host, without user, query or fragment";
+        "[providers.openai]\napi_key = \"a\\nb\"",
+        "providers.openai.api_key (sortie.toml): must be visible ASCII characters without spaces";
+        "[providers.anthropic]",
+        "providers.anthropic.api_key (sortie.toml): must be set, or base_url of a server that wants none";
+        "[providers.openai]\napi_key = \"a\"\napi_key_file = \"b\"",
+        "providers.openai.api_key (sortie.toml): and api_key_file cannot both be set";
+        "[models.m]\ninput_micros_per_mtok = 1",
+        "models.m (sortie.toml): input_micros_per_mtok and output_micros_per_mtok must be set together";
+        "[models.m]\nfree = true\noutput_micros_per_mtok = 1",
+        "models.m (sortie.toml): free = true and a price cannot both be set";
+        "private_addresses = [\"web\"]",
+        "private_addresses (sortie.toml): entry 1 must be `callbacks` or `connections`, not `web`";
     ] {
         assert_eq!(refusal(file), said);
     }

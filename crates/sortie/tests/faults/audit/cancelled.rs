@@ -1,18 +1,11 @@
 //! Costs of cancelled runs. Their time is counted from the claim to the cancellation, on the clock of the database where it
 //! has one.
 
-use std::collections::BTreeMap;
-
-use anyhow::{Context, Result, ensure};
-use serde_json::Value;
-use sortie_api::{Run, RunStatus};
-use sortie_testkit::{Client, until_within};
+use sortie_api::Run;
+use sortie_testkit::until_within;
 
 use super::{CLOCKS, SETTLING};
-use crate::{
-    Checked,
-    world::{RATE, World},
-};
+use crate::{prelude::*, world::RATE};
 
 /// Waits until the run is settled, if it was cancelled: it may have further events until then.
 pub(super) async fn until_settled(client: &Client, id: &str) -> Checked {

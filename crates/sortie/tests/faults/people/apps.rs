@@ -1,9 +1,9 @@
 //! An application that acts for people by OAuth: codes and refresh tokens, each used once, used twice at once, and used
 //! again.
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::bail;
 use sortie_testkit::{
-    Answer, Application, TokenPair,
+    Application, TokenPair,
     application::{CONSENT, TOKEN, code, decision},
 };
 
@@ -12,6 +12,7 @@ use super::{
     requests::{Answered, Call},
     team::Team,
 };
+use crate::prelude::*;
 
 /// Grants of a person: below the limit.
 const MOST_GRANTS: usize = 80;

@@ -1,11 +1,6 @@
 //! Audit behind each kill: what the clients know beside what the API and the database say.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
 use sortie_api::Role;
-use sortie_testkit::HostedNode;
 
 use super::{
     ownership::of_role,
@@ -13,6 +8,7 @@ use super::{
     requests::Call,
     team::{Team, text},
 };
+use crate::prelude::*;
 
 impl Team {
     /// Compares what the team knows with what the API says. `everybody` signs in again, not only those who are new.
@@ -121,41 +117,26 @@ impl Team {
 }
 
 /// Statements that find nothing in any state of the database.
-const NEVER: [(&str, &str); 7] = [
-    (
-        "an organization without exactly one owner",
-        "SELECT o.id FROM organization o WHERE (SELECT COUNT(*) FROM membership m WHERE m.org_id = o.id AND m.role = 'owner') <> 1",
-    ),
-    (
-        "an address with two people",
-        "SELECT LOWER(email) AS email FROM person GROUP BY LOWER(email) HAVING COUNT(*) > 1",
-    ),
-    (
-        "a membership of nobody",
-        "SELECT m.user_id FROM membership m WHERE NOT EXISTS (SELECT 1 FROM person p WHERE p.id = m.user_id)",
-    ),
-    (
-        "an invitation that was accepted twice",
-        "SELECT target FROM audit WHERE action = 'invitation.accept' GROUP BY target HAVING COUNT(*) > 1",
-    ),
-    (
-        "an invitation that was accepted and is open",
-        "SELECT a.target FROM audit a JOIN invitation i ON i.id = a.target WHERE a.action = 'invitation.accept'",
-    ),
-    (
-        "a grant of somebody who is no member",
-        "SELECT g.id FROM oauth_grant g WHERE NOT EXISTS (SELECT 1 FROM membership m WHERE m.org_id = g.org_id AND m.user_id = g.user_id)",
-    ),
+const NEVER: [(&str, &str); 7] = rows![
+    "an organization without exactly one owner",
+    "SELECT o.id FROM organization o WHERE (SELECT COUNT(*) FROM membership m WHERE m.org_id = o.id AND m.role = 'owner') <> 1";
+    "an address with two people", "SELECT LOWER(email) AS email FROM person GROUP BY LOWER(email) HAVING COUNT(*) > 1";
+    "a membership of nobody",
+    "SELECT m.user_id FROM membership m WHERE NOT EXISTS (SELECT 1 FROM person p WHERE p.id = m.user_id)";
+    "an invitation that was accepted twice",
+    "SELECT target FROM audit WHERE action = 'invitation.accept' GROUP BY target HAVING COUNT(*) > 1";
+    "an invitation that was accepted and is open",
+    "SELECT a.target FROM audit a JOIN invitation i ON i.id = a.target WHERE a.action = 'invitation.accept'";
+    "a grant of somebody who is no member",
+    "SELECT g.id FROM oauth_grant g WHERE NOT EXISTS (SELECT 1 FROM membership m WHERE m.org_id = g.org_id AND m.user_id = g.user_id)";
     // A used code gives a pair, and so does each used refresh token; nothing else does.
-    (
-        "a grant with more or fewer pairs than uses",
-        "SELECT g.id FROM oauth_grant g WHERE \
-         (SELECT COUNT(*) FROM oauth_token t WHERE t.grant_id = g.id AND t.kind = 'refresh') <> \
-         (SELECT COUNT(*) FROM oauth_token t WHERE t.grant_id = g.id AND t.kind = 'refresh' AND t.used_at IS NOT NULL) + \
-         (SELECT COUNT(*) FROM oauth_code c WHERE c.grant_id = g.id AND c.used_at IS NOT NULL) OR \
-         (SELECT COUNT(*) FROM oauth_token t WHERE t.grant_id = g.id AND t.kind = 'refresh') <> \
-         (SELECT COUNT(*) FROM oauth_token t WHERE t.grant_id = g.id AND t.kind = 'access')",
-    ),
+    "a grant with more or fewer pairs than uses",
+    "SELECT g.id FROM oauth_grant g WHERE \
+     (SELECT COUNT(*) FROM oauth_token t WHERE t.grant_id = g.id AND t.kind = 'refresh') <> \
+     (SELECT COUNT(*) FROM oauth_token t WHERE t.grant_id = g.id AND t.kind = 'refresh' AND t.used_at IS NOT NULL) + \
+     (SELECT COUNT(*) FROM oauth_code c WHERE c.grant_id = g.id AND c.used_at IS NOT NULL) OR \
+     (SELECT COUNT(*) FROM oauth_token t WHERE t.grant_id = g.id AND t.kind = 'refresh') <> \
+     (SELECT COUNT(*) FROM oauth_token t WHERE t.grant_id = g.id AND t.kind = 'access')";
 ];
 
 /// Checks the database itself, beside what the teams know.

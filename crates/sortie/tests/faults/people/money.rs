@@ -1,15 +1,12 @@
 //! Credits beside the kills: grants that the operator repeats until they are answered, and runs that are paid with them.
 
-use std::collections::BTreeMap;
-
-use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
-use sortie_testkit::{HostedNode, recompute_ledger};
+use sortie_testkit::recompute_ledger;
 
 use super::{
     requests::Call,
     team::{Team, text},
 };
+use crate::prelude::*;
 
 /// Most that one run may cost, in micros: ten seconds of compute, and more.
 const MAX_COST: i64 = 2_000;
@@ -48,11 +45,7 @@ impl Team {
         };
         if answer.status == 402 {
             self.tally.not_covered += 1;
-            ensure!(
-                answer.text().contains("credits: max_cost_micros is"),
-                "{}",
-                answer.text()
-            );
+            assert_contains!(answer, "credits: max_cost_micros is");
             return Ok(());
         }
         let created = answer.expect(202)?.json()?;
@@ -73,7 +66,7 @@ pub(crate) async fn check_books(node: &HostedNode, operator: &str) -> Result<()>
     let mut cursor = String::new();
     loop {
         let path = format!("/v1/operator/ledger/check?limit=20{cursor}");
-        let page = client.get(&path).await?.expect(200)?.json()?;
+        let page = client.get(&path).json(200).await?;
         ensure!(page["differences"] == json!([]), "the ledger differs: {page}");
         let next = text(&page, "next_cursor")?;
         if next.is_empty() {

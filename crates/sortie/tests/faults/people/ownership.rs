@@ -1,15 +1,13 @@
 //! Hand-overs of the ownership, each raced by another change of the same people.
 
-use std::collections::BTreeMap;
-
-use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::{Value, json};
+use anyhow::bail;
 use sortie_api::Role;
 
 use super::{
     requests::{Answered, Call},
     team::{Team, text},
 };
+use crate::prelude::*;
 
 /// Change that races with the hand-over from the owner to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,9 @@
 //! Record of the clients: what was acknowledged to them, and what may have happened behind a lost answer.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use anyhow::{Result, ensure};
 use sortie_api::Role;
 use sortie_testkit::TokenPair;
+
+use crate::prelude::*;
 
 /// A person whose sign-up was acknowledged.
 #[derive(Clone, Debug)]

@@ -3,23 +3,17 @@
 
 use std::{
     net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, AtomicUsize, Ordering},
-    },
-    time::{Duration, Instant},
+    sync::atomic::{AtomicU32, AtomicUsize, Ordering},
 };
 
-use anyhow::{Result, bail, ensure};
+use anyhow::bail;
 use parking_lot::Mutex;
-use serde_json::Value;
 use sortie_testkit::{
-    Answer, Browser, Bytes, Client, PATIENCE,
+    Browser, PATIENCE,
     browser::{FORM, encoded},
-    http::{HeaderValue, Method},
 };
 
-use crate::world::Doors;
+use crate::{prelude::*, world::Doors};
 
 /// Pause before the next attempt.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -198,10 +192,10 @@ impl Requests {
         let client = Client::new(self.door(doors).await?, call.credential.clone());
         let mut client = client.with_header("x-forwarded-for", self.network()?);
         if call.is_form {
-            client = client.with_header("content-type", HeaderValue::from_static(FORM));
+            client = client.with_header("content-type", FORM);
         }
         if let Some(name) = &call.name {
-            client = client.with_header("idempotency-key", HeaderValue::try_from(name)?);
+            client = client.with_header("idempotency-key", name);
         }
         let answer = client
             .send(call.method.clone(), &call.path, call.body.clone())

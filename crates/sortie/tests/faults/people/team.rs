@@ -1,16 +1,8 @@
 //! A team of people with their organizations: one action after another, some of them raced by two people at once.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::{Value, json};
+use anyhow::bail;
 use sortie_api::Role;
 use sortie_testkit::Application;
 
@@ -18,6 +10,7 @@ use super::{
     record::{Changes, Family, Key, Organization, Person, Tally},
     requests::{Call, Requests, Ways},
 };
+use crate::prelude::*;
 
 /// Organizations that a person asks for: below the limit of an hour.
 const MOST_ORGANIZATIONS: usize = 15;

@@ -1,17 +1,13 @@
 //! People at the bank and at the dashboard of Stripe, of whom the nodes only hear.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sortie_testkit::{
     StripeDouble,
     stripe::{DisputeStage, Settlement, Verdict},
 };
+
+use crate::prelude::*;
 
 /// The bank, and the people at the dashboard.
 #[derive(Clone, Debug)]

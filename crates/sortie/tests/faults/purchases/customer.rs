@@ -1,22 +1,17 @@
 //! An organization that runs agents and buys the credits for them, on pages and by its saved card.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::{Value, json};
+use anyhow::bail;
 use sortie_testkit::{
-    Answer, StripeDouble,
+    StripeDouble,
     stripe::{Authentication, Card},
 };
 
-use crate::people::{Call, Requests, Ways, text};
+use crate::{
+    people::{Call, Requests, Ways, text},
+    prelude::*,
+};
 
 /// Most that one run may cost, in micros: its seconds, and more.
 const MAX_COST: i64 = 13_000_000;

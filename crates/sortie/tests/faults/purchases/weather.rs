@@ -1,11 +1,11 @@
 //! Faults of Stripe in one round: what becomes of webhooks, and which calls fail.
 
-use std::time::Duration;
-
 use sortie_testkit::{
     StripeDouble,
     stripe::{Call, Fault, WebhookMode, WebhookOrder},
 };
+
+use crate::prelude::*;
 
 /// Calls that change something.
 const WRITES: [Call; 5] = [

@@ -1,19 +1,11 @@
 //! Commands that a signal ends.
 
-use std::{
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::process::{Command, Stdio};
 
-use anyhow::ensure;
-use sortie_testkit::{Database, Node, Passage, Proxy};
+use sortie_testkit::{Passage, Proxy};
 
 use super::kill;
-use crate::{
-    Checked,
-    kit::{exits, text},
-    node,
-};
+use crate::prelude::*;
 
 /// The first Ctrl-C cancels the run.
 #[tokio::test]

@@ -1,20 +1,15 @@
 //! Nodes behind a load balancer that are stopped and started again, one after the other, under their clients' work.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
-use sortie_api::{Run, RunStatus};
-use sortie_testkit::{Balancer, Client, Database, Node, NodeOptions, client::Next};
+use sortie_api::Run;
+use sortie_testkit::{Balancer, client::Next};
 use tokio::task::JoinSet;
 
-use crate::{Checked, kit::finals, node_with};
+use crate::prelude::*;
 
 const NODES: usize = 3;
 
@@ -50,8 +45,7 @@ async fn follow(client: &Client, id: &str) -> Result<(usize, Run)> {
 
 async fn wait(client: &Client, id: &str) -> Result<(usize, Run)> {
     loop {
-        let answer = client.get(&format!("/v1/runs/{id}?wait=20")).await?;
-        let run: Run = answer.expect(200)?.read()?;
+        let run: Run = client.get(&format!("/v1/runs/{id}?wait=20")).read(200).await?;
         if run.status.is_final() {
             return Ok((1, run));
         }
@@ -88,13 +82,8 @@ async fn a_rolling_restart_fails_no_request_and_loses_no_run() -> Checked {
     let mut nodes = vec![node_with(Database::Postgres, options).await?];
     // Begun on the first node, and longer than that goes on: it is handed over for certain.
     let longest = json!({"prompt": "```wait 2500\n```\n".repeat(8)});
-    let longest = nodes[0].client()?.create(&longest).await?.id.to_string();
-    nodes[0]
-        .client()?
-        .follow(&longest, None)
-        .await?
-        .until_status(RunStatus::Running)
-        .await?;
+    let longest = nodes[0].client()?.create_id(&longest).await?;
+    nodes[0].client()?.until_running(&longest).await?;
     while nodes.len() < NODES {
         nodes.push(nodes[0].beside().await?);
     }
@@ -147,8 +136,7 @@ async fn a_rolling_restart_fails_no_request_and_loses_no_run() -> Checked {
 #[tokio::test]
 async fn a_node_that_drains_serves_new_clients_until_it_stops() -> Checked {
     let options = NodeOptions::default().env("SORTIE_DRAIN_SECONDS", "3600");
-    let mut node = node_with(Database::Sqlite, options).await?;
-    let client = node.client()?;
+    let (mut node, client) = started_with(Database::Sqlite, options).await?;
     node.terminate()?;
     let mut refused = 0;
     // Until it says that it is not ready, and three times more.

@@ -1,12 +1,7 @@
 //! Somebody who can write the database and has no master key points connections elsewhere: no credential goes there.
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::json;
-use sortie_api::RunStatus;
-use sortie_testkit::{Database, Node, Service};
-
 use super::{authorize, calls, put};
-use crate::{Checked, kit::at_work, node};
+use crate::prelude::*;
 
 /// The requests that a service has received below a path.
 fn received(service: &Service, path: &str) -> usize {
@@ -40,11 +35,10 @@ async fn failed(node: &Node, request: &serde_json::Value) -> Result<String> {
 #[tokio::test]
 async fn a_saved_connection_that_is_pointed_elsewhere_sends_nothing() -> Checked {
     let service = Service::start().await?;
-    let node = node(Database::Postgres).await?;
-    let client = node.client()?;
+    let (node, client) = started(Database::Postgres).await?;
     let definition = json!({"type": "http", "url": format!("{}/echo", service.url()),
         "auth": {"type": "bearer", "token": "hush-hush"}});
-    put(&client, "echo", &definition).await?.expect(201)?;
+    put(&client, "echo", &definition).expect(201).await?;
     authorize(&client, &service).await?.expect(200)?;
     point_elsewhere(&node).await?;
     for name in ["echo", "crm"] {

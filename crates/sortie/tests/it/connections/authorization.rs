@@ -1,16 +1,9 @@
 //! OAuth: a person authorizes a connection, runs use its tokens, and the engine keeps them fresh.
 
-use anyhow::{Context, Result, ensure};
 use futures_util::future::try_join_all;
-use serde_json::{Value, json};
-use sortie_api::RunStatus;
-use sortie_testkit::{
-    Answer, Bytes, Client, Database, Node, NodeOptions, Service,
-    http::{HeaderValue, Method},
-};
 
 use super::{calls, put};
-use crate::{Checked, both_databases, node, node_with};
+use crate::prelude::*;
 
 both_databases![
     a_connection_is_authorized_and_its_tokens_are_renewed,
@@ -46,16 +39,13 @@ pub(super) async fn browse(service: &Service, authorization_url: &str) -> Result
     let address = service.url().trim_start_matches("http://").parse()?;
     let answer = Client::new(address, None)
         .get(path_of(authorization_url)?)
-        .await?
-        .expect(303)?;
+        .expect(303)
+        .await?;
     Ok(path_of(answer.header("location")?)?.to_owned())
 }
 
 pub(super) async fn begin(client: &Client) -> Result<String> {
-    let begun = client
-        .send(Method::POST, "/v1/connections/crm/oauth", Bytes::new())
-        .await?;
-    let begun = begun.expect(200)?.json()?;
+    let begun = client.post_empty("/v1/connections/crm/oauth").json(200).await?;
     Ok(begun["authorization_url"].as_str().context("no URL")?.to_owned())
 }
 
@@ -67,16 +57,14 @@ pub(super) fn code(page: &Answer) -> Result<String> {
 }
 
 /// Presents a code.
-pub(super) async fn confirm(client: &Client, code: &str) -> Result<Answer> {
-    client
-        .post("/v1/connections/crm/oauth/confirm", &json!({"code": code}))
-        .await
+pub(super) fn confirm(client: &Client, code: &str) -> Pending {
+    client.post("/v1/connections/crm/oauth/confirm", &json!({"code": code}))
 }
 
 /// Begins an authorization and consents: the page that a person comes back to.
 pub(super) async fn consent(client: &Client, service: &Service) -> Result<Answer> {
     let back = browse(service, &begin(client).await?).await?;
-    client.anonymous().get(&back).await?.expect(200)
+    client.anonymous().get(&back).expect(200).await
 }
 
 /// Saves the connection and authorizes it.
@@ -92,8 +80,7 @@ pub(super) async fn status(client: &Client) -> Result<Value> {
 
 /// The audit log tells that it was begun with a key, consented to by a browser without one, and confirmed with a key.
 async fn is_written_down(client: &Client) -> Checked {
-    let log = client.get("/v1/admin/audit?target=crm").await?;
-    let log = log.expect(200)?.json()?;
+    let log = client.get("/v1/admin/audit?target=crm").json(200).await?;
     for (at, action, has_key) in [
         (0, "connection.authorized", true),
         (1, "connection.consented", false),
@@ -111,30 +98,17 @@ async fn a_connection_is_authorized_and_its_tokens_are_renewed(database: Databas
     let service = Service::start().await?;
     // So short that it is renewed before its first use.
     service.give_tokens_for(1);
-    let node = node(database).await?;
-    let client = node.client()?;
-    let made = put(&client, "crm", &definition(&service))
-        .await?
-        .expect(201)?
-        .json()?;
+    let (node, client) = started(database).await?;
+    let made = put(&client, "crm", &definition(&service)).json(201).await?;
     assert_eq!(made["status"], "needs_authorization");
     let (_, run) = client.complete(&call()).await?;
     assert_eq!(run.status, RunStatus::Failed);
-    ensure!(
-        run.error
-            .as_deref()
-            .is_some_and(|error| error.contains("needs to be authorized")),
-        "{:?}",
-        run.error
-    );
+    assert_contains!(run.error, "needs to be authorized");
 
     let url = begin(&client).await?;
-    ensure!(
-        url.contains("code_challenge_method=S256") && url.contains("scope=read"),
-        "{url}"
-    );
+    assert_contains!(url, "code_challenge_method=S256", "scope=read");
     let back = browse(&service, &url).await?;
-    let page = client.anonymous().get(&back).await?.expect(200)?;
+    let page = client.anonymous().get(&back).expect(200).await?;
     ensure!(page.text().contains("crm") && page.header("content-type")?.starts_with("text/html"));
     for (header, value) in [
         ("x-frame-options", "DENY"),
@@ -143,26 +117,19 @@ async fn a_connection_is_authorized_and_its_tokens_are_renewed(database: Databas
     ] {
         assert_eq!(page.header(header)?, value);
     }
-    ensure!(
-        page.header("content-security-policy")?
-            .contains("frame-ancestors 'none'")
-    );
+    assert_contains!(page.header("content-security-policy")?, "frame-ancestors 'none'");
     // The state is good once, and does not find the tokens that wait for the code.
-    client
-        .anonymous()
-        .get(&back)
-        .await?
-        .failure(400, "invalid_request")?;
-    confirm(&client, &code(&page)?).await?.expect(200)?;
+    client.anonymous().get(&back).refused("invalid_request").await?;
+    confirm(&client, &code(&page)?).expect(200).await?;
     assert_eq!(status(&client).await?, "ready");
     is_written_down(&client).await?;
 
     service.give_tokens_for(3600);
     let (_, run) = client.complete(&call()).await?;
-    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+    assert_ended!(run, Succeeded);
     assert_eq!((service.grants(), service.refused()), (2, 0));
     let (_, run) = client.complete(&call()).await?;
-    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+    assert_ended!(run, Succeeded);
     assert_eq!(service.grants(), 2, "a token that is good is used again");
     let shown = client.get(&format!("/v1/runs/{}", run.id)).await?.text() + &node.log();
     let tokens = service.tokens();
@@ -175,13 +142,10 @@ async fn a_connection_is_authorized_and_its_tokens_are_renewed(database: Databas
     // The same place and client: the authorization stays. Another client: it does not.
     let mut changed = definition(&service);
     changed["description"] = json!("changed");
-    assert_eq!(
-        put(&client, "crm", &changed).await?.expect(200)?.json()?["status"],
-        "ready"
-    );
+    assert_eq!(put(&client, "crm", &changed).json(200).await?["status"], "ready");
     changed["auth"]["client_id"] = json!("another");
     assert_eq!(
-        put(&client, "crm", &changed).await?.expect(200)?.json()?["status"],
+        put(&client, "crm", &changed).json(200).await?["status"],
         "needs_authorization"
     );
     Ok(())
@@ -191,8 +155,7 @@ async fn tokens_that_are_refused_ask_for_a_person_again(database: Database) -> C
     let service = Service::start().await?;
     // So short that it is renewed before its first use.
     service.give_tokens_for(1);
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     authorize(&client, &service).await?.expect(200)?;
     service.revoke();
     let (_, run) = client.complete(&call()).await?;
@@ -207,8 +170,7 @@ async fn tokens_that_are_refused_ask_for_a_person_again(database: Database) -> C
 /// lost or used up by it.
 async fn one_refused_request_does_not_cost_the_authorization(database: Database) -> Checked {
     let service = Service::start().await?;
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let never = json!({"method": "GET", "path": "/never"});
     let forbidden = calls(
         &[("crm__request", never.clone()), ("crm__request", never)],
@@ -222,7 +184,7 @@ async fn one_refused_request_does_not_cost_the_authorization(database: Database)
         assert_eq!((service.grants(), service.refused()), (grants, 0));
         assert_eq!(status(&client).await?, "ready");
         let (_, run) = client.complete(&call()).await?;
-        assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+        assert_ended!(run, Succeeded);
         service.give_no_refresh_tokens();
     }
     Ok(())
@@ -231,8 +193,7 @@ async fn one_refused_request_does_not_cost_the_authorization(database: Database)
 /// The scopes of before are asked for as well.
 async fn a_call_that_lacks_a_scope_asks_for_it_at_the_next_authorization(database: Database) -> Checked {
     let service = Service::start().await?;
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     authorize(&client, &service).await?.expect(200)?;
     let scoped = calls(
         &[("crm__request", json!({"method": "GET", "path": "/scoped"}))],
@@ -242,7 +203,7 @@ async fn a_call_that_lacks_a_scope_asks_for_it_at_the_next_authorization(databas
     ensure!(serde_json::to_string(&events)?.contains("HTTP 403"), "{events:?}");
     // Other runs still use the tokens.
     let (_, run) = client.complete(&call()).await?;
-    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+    assert_ended!(run, Succeeded);
     let shown = client.get("/v1/connections/crm").await?.json()?;
     assert_eq!(shown["status"], "needs_authorization");
     assert_eq!(
@@ -252,15 +213,12 @@ async fn a_call_that_lacks_a_scope_asks_for_it_at_the_next_authorization(databas
     let url = begin(&client).await?;
     ensure!(url.contains("scope=read+write"), "{url}");
     let back = browse(&service, &url).await?;
-    let page = client.anonymous().get(&back).await?.expect(200)?;
-    confirm(&client, &code(&page)?).await?.expect(200)?;
+    let page = client.anonymous().get(&back).expect(200).await?;
+    confirm(&client, &code(&page)?).expect(200).await?;
     let shown = client.get("/v1/connections/crm").await?.json()?;
-    assert_eq!(
-        (&shown["status"], &shown["error"]),
-        (&json!("ready"), &Value::Null)
-    );
+    assert_has!(shown, {"status": "ready", "error": null});
     let (_, run) = client.complete(&scoped).await?;
-    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+    assert_ended!(run, Succeeded);
     let url = begin(&client).await?;
     ensure!(!url.contains("write"), "the challenge was answered: {url}");
     Ok(())
@@ -271,27 +229,20 @@ async fn a_run_that_fails_for_want_of_authorization_tells_it_of_its_connection(
     database: Database,
 ) -> Checked {
     let service = Service::start().await?;
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let mut refusing = definition(&service);
     refusing["type"] = json!("mcp");
     refusing["url"] = json!(format!("{}/guarded/never", service.url()));
-    put(&client, "crm", &refusing).await?.expect(201)?;
+    put(&client, "crm", &refusing).expect(201).await?;
     let page = consent(&client, &service).await?;
-    confirm(&client, &code(&page)?).await?.expect(200)?;
+    confirm(&client, &code(&page)?).expect(200).await?;
     assert_eq!(status(&client).await?, "ready");
     let (_, run) = client
         .complete(&calls(&[], &json!({"crm": {"ref": "crm"}})))
         .await?;
     assert_eq!(run.status, RunStatus::Failed);
     let shown = client.get("/v1/connections/crm").await?.json()?;
-    assert_eq!(
-        (&shown["status"], &shown["error"]),
-        (
-            &json!("needs_authorization"),
-            &json!("the server answers HTTP 401")
-        )
-    );
+    assert_has!(shown, {"status": "needs_authorization", "error": "the server answers HTTP 401"});
     // The refusal may have been a passing one: the next run asks again.
     let (_, run) = client
         .complete(&calls(&[], &json!({"crm": {"ref": "crm"}})))
@@ -319,7 +270,7 @@ async fn many_runs_on_two_nodes_renew_tokens_once() -> Checked {
     let request = call();
     let runs = (0..16).map(|n| clients[n % 2].complete(&request));
     for (_, run) in try_join_all(runs).await? {
-        assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+        assert_ended!(run, Succeeded);
     }
     assert_eq!((service.grants(), service.refused()), (2, 0));
     Ok(())
@@ -329,9 +280,8 @@ async fn many_runs_on_two_nodes_renew_tokens_once() -> Checked {
 #[tokio::test]
 async fn a_way_back_that_is_not_ours_authorizes_nothing() -> Checked {
     let service = Service::start().await?;
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
-    put(&client, "crm", &definition(&service)).await?.expect(201)?;
+    let (_node, client) = started(Database::Sqlite).await?;
+    put(&client, "crm", &definition(&service)).expect(201).await?;
     let nobody = client.anonymous();
     for query in [
         "",
@@ -342,16 +292,14 @@ async fn a_way_back_that_is_not_ours_authorizes_nothing() -> Checked {
     ] {
         nobody
             .get(&format!("/v1/oauth/callback{query}"))
-            .await?
-            .failure(400, "invalid_request")?;
+            .refused("invalid_request")
+            .await?;
     }
-    let browser = nobody
-        .clone()
-        .with_header("accept", HeaderValue::from_static("text/html"));
+    let browser = nobody.with_header("accept", "text/html");
     let page = browser
         .get("/v1/oauth/callback?state=%3Cscript%3E")
-        .await?
-        .expect(400)?;
+        .expect(400)
+        .await?;
     ensure!(
         page.header("content-type")?.starts_with("text/html") && !page.text().contains("<script"),
         "{}",
@@ -363,18 +311,18 @@ async fn a_way_back_that_is_not_ours_authorizes_nothing() -> Checked {
     let refused = nobody
         .get(&format!("/v1/oauth/callback?error=access_denied&state={state}"))
         .await?;
-    refused.failure(409, "conflict")?;
-    nobody.get(&back).await?.failure(400, "invalid_request")?;
+    refused.refused("conflict")?;
+    nobody.get(&back).refused("invalid_request").await?;
 
     // Once it is authorized, a person who says no the next time takes nothing away.
     let page = consent(&client, &service).await?;
-    confirm(&client, &code(&page)?).await?.expect(200)?;
+    confirm(&client, &code(&page)?).expect(200).await?;
     let back = browse(&service, &begin(&client).await?).await?;
     let state = back.split("state=").nth(1).context("no state")?;
     let refused = nobody
         .get(&format!("/v1/oauth/callback?error=access_denied&state={state}"))
         .await?;
-    refused.failure(409, "conflict")?;
+    refused.refused("conflict")?;
     let shown = client.get("/v1/connections/crm").await?.json()?;
     assert_eq!(shown["status"], "ready");
     ensure!(
@@ -385,26 +333,26 @@ async fn a_way_back_that_is_not_ours_authorizes_nothing() -> Checked {
     );
     let mut another = definition(&service);
     another["auth"]["client_id"] = json!("another");
-    put(&client, "crm", &another).await?.expect(200)?;
+    put(&client, "crm", &another).expect(200).await?;
 
     // A code that is not the server's.
     let back = browse(&service, &begin(&client).await?).await?;
     let forged = back.replace("code=code-", "code=forged-");
-    nobody.get(&forged).await?.failure(409, "conflict")?;
+    nobody.get(&forged).refused("conflict").await?;
     assert_eq!(status(&client).await?, "needs_authorization");
     assert_eq!(service.grants(), 1);
 
     // One that began before the connection was replaced.
     let back = browse(&service, &begin(&client).await?).await?;
-    put(&client, "crm", &definition(&service)).await?.expect(200)?;
-    nobody.get(&back).await?.failure(409, "conflict")?;
+    put(&client, "crm", &definition(&service)).expect(200).await?;
+    nobody.get(&back).refused("conflict").await?;
     put(&client, "plain", &json!({"type": "http", "url": service.url()}))
-        .await?
-        .expect(201)?;
+        .expect(201)
+        .await?;
     client
-        .send(Method::POST, "/v1/connections/plain/oauth", Bytes::new())
-        .await?
-        .failure(409, "conflict")?;
+        .post_empty("/v1/connections/plain/oauth")
+        .refused("conflict")
+        .await?;
     Ok(())
 }
 
@@ -416,13 +364,13 @@ async fn an_engine_with_an_https_address_says_who_it_is() -> Checked {
     let tag = "0123456789abcdef".repeat(2);
     let nobody = node.client()?.anonymous();
     let path = format!("/v1/oauth/client-metadata/{tag}");
-    let own = nobody.get(&path).await?.expect(200)?.json()?;
+    let own = nobody.get(&path).json(200).await?;
     assert_eq!(own["client_id"], format!("https://sortie.example.com{path}"));
     assert_eq!(
         own["redirect_uris"],
         json!([format!("https://sortie.example.com/v1/oauth/callback/{tag}")])
     );
     let path = "/v1/oauth/client-metadata/x";
-    nobody.get(path).await?.failure(404, "not_found")?;
+    nobody.get(path).refused("not_found").await?;
     Ok(())
 }

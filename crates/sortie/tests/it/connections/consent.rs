@@ -1,16 +1,11 @@
 //! Attacks on the authorization of a connection: a link that is passed on, codes that are guessed, and authorization servers
 //! that want what belongs to another one.
 
-use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
-use sortie_api::RunStatus;
-use sortie_testkit::{Bytes, Client, Database, Service, http::Method};
-
 use super::{
     authorization::{begin, browse, call, code, confirm, consent, definition, path_of, status},
     put,
 };
-use crate::{Checked, both_databases, node};
+use crate::prelude::*;
 
 both_databases![
     a_link_that_is_passed_on_gives_nobody_the_tokens_of_who_opens_it,
@@ -23,16 +18,15 @@ both_databases![
 async fn a_link_that_is_passed_on_gives_nobody_the_tokens_of_who_opens_it(database: Database) -> Checked {
     let service = Service::start().await?;
     service.give_tokens_of("victim@example.com");
-    let node = node(database).await?;
-    let client = node.client()?;
-    put(&client, "crm", &definition(&service)).await?.expect(201)?;
+    let (node, client) = started(database).await?;
+    put(&client, "crm", &definition(&service)).expect(201).await?;
     let link = begin(&client).await?;
 
     let page = client
         .anonymous()
         .get(&browse(&service, &link).await?)
-        .await?
-        .expect(200)?;
+        .expect(200)
+        .await?;
     assert_eq!(status(&client).await?, "needs_authorization");
     let (_, run) = client.complete(&call()).await?;
     assert_eq!(run.status, RunStatus::Failed);
@@ -61,26 +55,27 @@ async fn a_link_that_is_passed_on_gives_nobody_the_tokens_of_who_opens_it(databa
     );
     ensure!(shown.contains("waits for its confirmation"), "{shown}");
 
-    let confirmed = confirm(&client, &code).await?.expect(200)?.json()?;
+    let confirmed = confirm(&client, &code).json(200).await?;
     assert_eq!(
         confirmed,
         json!({"connection": "crm", "status": "ready", "account": "victim@example.com", "scope": "read"})
     );
     let (_, run) = client.complete(&call()).await?;
-    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+    assert_ended!(run, Succeeded);
     Ok(())
 }
 
 async fn a_code_is_good_for_its_organization_once_and_for_five_tries(database: Database) -> Checked {
     let service = Service::start().await?;
-    let node = node(database).await?;
-    let client = node.client()?;
-    put(&client, "crm", &definition(&service)).await?.expect(201)?;
-    confirm(&client, "BCDF-GHJK").await?.failure(409, "conflict")?;
-    confirm(&client, "A").await?.failure(400, "invalid_request")?;
+    let (_node, client) = started(database).await?;
+    put(&client, "crm", &definition(&service)).expect(201).await?;
+    confirm(&client, "BCDF-GHJK").refused("conflict").await?;
+    confirm(&client, "A").refused("invalid_request").await?;
     let path = "/v1/connections/none/oauth/confirm";
-    let unknown = client.post(path, &json!({"code": "BCDF-GHJK"})).await?;
-    unknown.failure(404, "not_found")?;
+    client
+        .post(path, &json!({"code": "BCDF-GHJK"}))
+        .refused("not_found")
+        .await?;
 
     let first = code(&consent(&client, &service).await?)?;
     let wrong = if first == "BBBB-BBBB" {
@@ -89,7 +84,7 @@ async fn a_code_is_good_for_its_organization_once_and_for_five_tries(database: D
         "BBBB-BBBB"
     };
     for _ in 0..4 {
-        let refused = confirm(&client, wrong).await?.failure(409, "conflict")?;
+        let refused = confirm(&client, wrong).refused("conflict").await?;
         ensure!(
             refused.error.starts_with("code: is not the one"),
             "{}",
@@ -102,8 +97,8 @@ async fn a_code_is_good_for_its_organization_once_and_for_five_tries(database: D
     assert_eq!(log.json()?["items"].as_array().context("no items")?.len(), 4);
     // People write it as they like.
     let typed = first.to_lowercase().replace('-', " ");
-    confirm(&client, &typed).await?.expect(200)?;
-    confirm(&client, &first).await?.failure(409, "conflict")?;
+    confirm(&client, &typed).expect(200).await?;
+    confirm(&client, &first).refused("conflict").await?;
     assert_eq!(status(&client).await?, "ready");
 
     // At the fifth wrong try it is over, whatever comes then.
@@ -114,14 +109,14 @@ async fn a_code_is_good_for_its_organization_once_and_for_five_tries(database: D
         "BBBB-BBBB"
     };
     for _ in 0..5 {
-        confirm(&client, wrong).await?.failure(409, "conflict")?;
+        confirm(&client, wrong).refused("conflict").await?;
     }
-    confirm(&client, &second).await?.failure(409, "conflict")?;
+    confirm(&client, &second).refused("conflict").await?;
 
     // Nor is a code good for a connection that was replaced meanwhile.
     let third = code(&consent(&client, &service).await?)?;
-    put(&client, "crm", &definition(&service)).await?.expect(200)?;
-    confirm(&client, &third).await?.failure(409, "conflict")?;
+    put(&client, "crm", &definition(&service)).expect(200).await?;
+    confirm(&client, &third).refused("conflict").await?;
     Ok(())
 }
 
@@ -133,23 +128,20 @@ fn discovered(service: &Service, client: &Value) -> Value {
     json!({"type": "mcp", "url": format!("{}/guarded", service.url()), "auth": auth})
 }
 
-async fn begun(client: &Client) -> Result<sortie_testkit::Answer> {
-    client
-        .send(Method::POST, "/v1/connections/crm/oauth", Bytes::new())
-        .await
+fn begun(client: &Client) -> Pending {
+    client.post_empty("/v1/connections/crm/oauth")
 }
 
 /// The resource server names the authorization server of an attacker after the connection was authorized with its own.
 async fn a_client_secret_is_sent_to_no_other_authorization_server(database: Database) -> Checked {
     let (service, attacker) = (Service::start().await?, Service::start().await?);
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let given = json!({"client_id": "sortie", "client_secret": "hush-client"});
     put(&client, "crm", &discovered(&service, &given))
-        .await?
-        .expect(201)?;
+        .expect(201)
+        .await?;
     let page = consent(&client, &service).await?;
-    let confirmed = confirm(&client, &code(&page)?).await?.expect(200)?;
+    let confirmed = confirm(&client, &code(&page)?).expect(200).await?;
     assert_eq!(confirmed.json()?["issuer"], service.url());
     assert_eq!(service.token_requests().len(), 1);
 
@@ -162,7 +154,7 @@ async fn a_client_secret_is_sent_to_no_other_authorization_server(database: Data
         client.anonymous().get(&back).await?;
     }
     assert_eq!(attacker.token_requests(), [] as [String; 0]);
-    let refused = refused.failure(409, "conflict")?;
+    let refused = refused.refused("conflict")?;
     for part in [
         attacker.url(),
         format!("belongs to {}", service.url()),
@@ -172,22 +164,22 @@ async fn a_client_secret_is_sent_to_no_other_authorization_server(database: Data
     }
     // The pin also holds where the tokens are gone and the connection is the same.
     let same = put(&client, "crm", &discovered(&service, &given))
-        .await?
-        .expect(200)?;
+        .expect(200)
+        .await?;
     assert_eq!(same.json()?["status"], "ready");
-    begun(&client).await?.failure(409, "conflict")?;
+    begun(&client).refused("conflict").await?;
     // An administrator who names the new one means it.
     let named = json!({"client_id": "sortie", "client_secret": "hush-client", "issuer": attacker.url()});
     put(&client, "crm", &discovered(&service, &named))
-        .await?
-        .expect(200)?;
-    begun(&client).await?.expect(200)?;
+        .expect(200)
+        .await?;
+    begun(&client).expect(200).await?;
     // Named beside the client, it holds from the first time on.
     let named = json!({"client_id": "sortie", "client_secret": "hush-client", "issuer": service.url()});
     put(&client, "crm", &discovered(&service, &named))
-        .await?
-        .expect(200)?;
-    begun(&client).await?.failure(409, "conflict")?;
+        .expect(200)
+        .await?;
+    begun(&client).refused("conflict").await?;
     assert_eq!(attacker.token_requests(), [] as [String; 0]);
     Ok(())
 }
@@ -208,17 +200,16 @@ fn parameter(url: &str, name: &str) -> Result<String> {
 #[tokio::test]
 async fn a_code_of_one_server_is_not_sent_to_another() -> Checked {
     let (honest, attacker) = (Service::start().await?, Service::start().await?);
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let nobody = client.anonymous();
     let own = json!({});
     put(&client, "crm", &discovered(&honest, &own))
-        .await?
-        .expect(201)?;
+        .expect(201)
+        .await?;
     let to_honest = begin(&client).await?;
     put(&client, "crm", &discovered(&attacker, &own))
-        .await?
-        .expect(200)?;
+        .expect(200)
+        .await?;
     let to_attacker = begin(&client).await?;
 
     let arrives = parameter(&to_honest, "redirect_uri")?;
@@ -227,27 +218,23 @@ async fn a_code_of_one_server_is_not_sent_to_another() -> Checked {
         "{}?code=code-of-the-honest-server&state={state}",
         path_of(&arrives)?
     );
-    nobody.get(&back).await?.failure(409, "conflict")?;
+    nobody.get(&back).refused("conflict").await?;
     assert_eq!(attacker.token_requests(), [] as [String; 0]);
     // At its own address the flow works.
     let page = consent(&client, &attacker).await?;
-    confirm(&client, &code(&page)?).await?.expect(200)?;
+    confirm(&client, &code(&page)?).expect(200).await?;
 
     // Given endpoints: a callback that names another server is refused.
     let given = Service::start().await?;
     given.call_back_as("https://evil.example");
-    put(&client, "crm", &definition(&given)).await?.expect(200)?;
+    put(&client, "crm", &definition(&given)).expect(200).await?;
     let back = browse(&given, &begin(&client).await?).await?;
-    let refused = nobody.get(&back).await?.failure(409, "conflict")?;
-    ensure!(
-        refused.error.contains("https://evil.example"),
-        "{}",
-        refused.error
-    );
+    let refused = nobody.get(&back).refused("conflict").await?;
+    assert_contains!(refused.error, "https://evil.example");
     assert_eq!(given.token_requests(), [] as [String; 0]);
     given.call_back_as(&given.url());
     let page = consent(&client, &given).await?;
-    confirm(&client, &code(&page)?).await?.expect(200)?;
+    confirm(&client, &code(&page)?).expect(200).await?;
     let log = client
         .get("/v1/admin/audit?action=connection.not_authorized")
         .await?;
@@ -260,9 +247,8 @@ async fn a_code_of_one_server_is_not_sent_to_another() -> Checked {
 async fn a_connection_is_authorized_from_the_command_line() -> Checked {
     let service = Service::start().await?;
     service.give_tokens_of("ann@example.com");
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
-    put(&client, "crm", &definition(&service)).await?.expect(201)?;
+    let (node, client) = started(Database::Sqlite).await?;
+    put(&client, "crm", &definition(&service)).expect(201).await?;
     let begun = node.sortie(&["connections", "authorize", "crm"]).output()?;
     let (url, told) = (String::from_utf8(begun.stdout)?, String::from_utf8(begun.stderr)?);
     ensure!(told.contains("sortie connections confirm crm CODE"), "{told}");

@@ -1,28 +1,19 @@
 //! Saving, showing, replacing, deleting and testing.
 
-use anyhow::{Result, ensure};
-use serde_json::{Value, json};
-use sortie_testkit::{Bytes, Database, Node, NodeOptions, Service, http::Method};
-
 use super::put;
-use crate::{
-    Checked, both_databases,
-    kit::{exits, text},
-    node, node_with,
-};
+use crate::prelude::*;
 
 both_databases![a_connection_is_saved_shown_replaced_and_deleted_and_its_credentials_never_come_back];
 
 async fn a_connection_is_saved_shown_replaced_and_deleted_and_its_credentials_never_come_back(
     database: Database,
 ) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let definition = json!({
         "type": "http", "url": "https://api.example.com/v1?key=hush1", "auth": {"type": "basic", "username": "hush2", "password": "hush3"},
         "headers": {"X-Key": "hush4"}, "allowed_methods": ["GET", "POST"], "description": "Customers.",
     });
-    let made = put(&client, "crm", &definition).await?.expect(201)?.json()?;
+    let made = put(&client, "crm", &definition).json(201).await?;
     assert_eq!(
         made,
         json!({
@@ -31,18 +22,15 @@ async fn a_connection_is_saved_shown_replaced_and_deleted_and_its_credentials_ne
             "created_at": made["created_at"], "updated_at": made["updated_at"],
         })
     );
-    assert_eq!(
-        client.get("/v1/connections/crm").await?.expect(200)?.json()?,
-        made
-    );
+    assert_eq!(client.get("/v1/connections/crm").json(200).await?, made);
     put(
         &client,
         "another",
         &json!({"type": "mcp", "url": "https://mcp.example.com/mcp", "allowed_tools": ["find"]}),
     )
-    .await?
-    .expect(201)?;
-    let listed = client.get("/v1/connections").await?.expect(200)?.json()?;
+    .expect(201)
+    .await?;
+    let listed = client.get("/v1/connections").json(200).await?;
     let names: Vec<&Value> = listed
         .as_array()
         .into_iter()
@@ -56,95 +44,47 @@ async fn a_connection_is_saved_shown_replaced_and_deleted_and_its_credentials_ne
         "crm",
         &json!({"type": "http", "url": "https://api.example.com/v2"}),
     )
-    .await?
-    .expect(200)?
-    .json()?;
-    assert_eq!(
-        (&replaced["url"], &replaced["auth"]),
-        (&json!("https://api.example.com/v2"), &json!({"type": "none"}))
-    );
+    .json(200)
+    .await?;
+    assert_has!(replaced, {"url": "https://api.example.com/v2", "auth": {"type": "none"}});
     assert_eq!(replaced["created_at"], made["created_at"]);
     ensure!(
         replaced.get("allowed_methods").is_none() && replaced["headers"] == json!([]),
         "{replaced}"
     );
 
-    client
-        .send(Method::DELETE, "/v1/connections/crm", Bytes::new())
-        .await?
-        .expect(204)?;
-    client
-        .get("/v1/connections/crm")
-        .await?
-        .failure(404, "not_found")?;
-    client
-        .send(Method::DELETE, "/v1/connections/crm", Bytes::new())
-        .await?
-        .failure(404, "not_found")?;
+    client.delete("/v1/connections/crm").expect(204).await?;
+    client.get("/v1/connections/crm").refused("not_found").await?;
+    client.delete("/v1/connections/crm").refused("not_found").await?;
     Ok(())
 }
 
 /// Each rule once over HTTP; the whole table of them stands beside the code.
 #[tokio::test]
 async fn a_definition_that_breaks_a_rule_is_refused_by_name_and_nothing_is_saved() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let good = json!({"type": "http", "url": "https://api.example.com"});
-    for (name, fields, told) in [
-        (
-            "crm",
-            json!({"url": "ftp://a.example"}),
-            "url: must be http or https",
-        ),
-        (
-            "crm",
-            json!({"url": "https://a:hush@a.example"}),
-            "url: must not contain user info",
-        ),
-        (
-            "crm",
-            json!({"url": "http://169.254.169.254/"}),
-            "url: leads to an address",
-        ),
-        ("crm", json!({"auth": {"type": "bearer"}}), "auth.token: required"),
-        (
-            "crm",
-            json!({"auth": {"type": "bearer", "tokn": "hush"}}),
-            "auth.tokn: unknown field",
-        ),
-        (
-            "crm",
-            json!({"auth": {"type": "bearer", "token": 7}}),
-            "auth.token: must be a string",
-        ),
-        (
-            "crm",
-            json!({"headers": {"Host": "hush"}}),
-            "headers.Host: belongs",
-        ),
-        ("crm", json!({"headers": ["hush"]}), "headers: must be an object"),
-        (
-            "crm",
-            json!({"allowed_methods": ["TRACE"]}),
-            "allowed_methods[0]: must be one of",
-        ),
-        (
-            "crm",
-            json!({"allowed_method": ["GET"]}),
-            "allowed_method: unknown field",
-        ),
-        ("crm", json!({"type": "grpc"}), "type: must be "),
-        ("crm", json!({"name": "crm"}), "name: unknown field"),
-        ("Crm", json!({}), "name: a name is"),
-        ("catalog%2F", json!({}), "name: a name is"),
+    for (name, fields, told) in rows![
+        "crm", json!({"url": "ftp://a.example"}), "url: must be http or https";
+        "crm", json!({"url": "https://a:hush@a.example"}), "url: must not contain user info";
+        "crm", json!({"url": "http://169.254.169.254/"}), "url: leads to an address";
+        "crm", json!({"auth": {"type": "bearer"}}), "auth.token: required";
+        "crm", json!({"auth": {"type": "bearer", "tokn": "hush"}}), "auth.tokn: unknown field";
+        "crm", json!({"auth": {"type": "bearer", "token": 7}}), "auth.token: must be a string";
+        "crm", json!({"headers": {"Host": "hush"}}), "headers.Host: belongs";
+        "crm", json!({"headers": ["hush"]}), "headers: must be an object";
+        "crm", json!({"allowed_methods": ["TRACE"]}), "allowed_methods[0]: must be one of";
+        "crm", json!({"allowed_method": ["GET"]}), "allowed_method: unknown field";
+        "crm", json!({"type": "grpc"}), "type: must be ";
+        "crm", json!({"name": "crm"}), "name: unknown field";
+        "Crm", json!({}), "name: a name is";
+        "catalog%2F", json!({}), "name: a name is";
     ] {
         let mut definition = good.clone();
         for (field, value) in fields.as_object().into_iter().flatten() {
             definition[field] = value.clone();
         }
-        let refusal = put(&client, name, &definition)
-            .await?
-            .failure(400, "invalid_request")?;
+        let refusal = put(&client, name, &definition).refused("invalid_request").await?;
         ensure!(
             refusal.error.starts_with(told),
             "{name} {fields}: {}",
@@ -156,15 +96,14 @@ async fn a_definition_that_breaks_a_rule_is_refused_by_name_and_nothing_is_saved
             refusal.error
         );
     }
-    assert_eq!(client.get("/v1/connections").await?.expect(200)?.text(), "[]");
+    assert_eq!(client.get("/v1/connections").expect(200).await?.text(), "[]");
     Ok(())
 }
 
 #[tokio::test]
 async fn well_known_services_are_listed_and_their_route_is_no_name() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
-    let services = client.get("/v1/connections/catalog").await?.expect(200)?.json()?;
+    let (_node, client) = started(Database::Sqlite).await?;
+    let services = client.get("/v1/connections/catalog").json(200).await?;
     ensure!(
         services
             .as_array()
@@ -178,8 +117,8 @@ async fn well_known_services_are_listed_and_their_route_is_no_name() -> Checked 
         "catalog",
         &json!({"type": "http", "url": "https://api.example.com"}),
     )
-    .await?
-    .failure(405, "method_not_allowed")?;
+    .refused("method_not_allowed")
+    .await?;
     Ok(())
 }
 
@@ -187,22 +126,18 @@ async fn well_known_services_are_listed_and_their_route_is_no_name() -> Checked 
 async fn private_addresses_are_refused_where_the_configuration_says_so() -> Checked {
     let service = Service::start().await?;
     let options = NodeOptions::default().env("SORTIE_PRIVATE_ADDRESSES", "callbacks");
-    let node = node_with(Database::Sqlite, options).await?;
-    let client = node.client()?;
+    let (_node, client) = started_with(Database::Sqlite, options).await?;
     let by_address = json!({"type": "http", "url": service.url()});
     let refusal = put(&client, "crm", &by_address)
-        .await?
-        .failure(400, "invalid_request")?;
+        .refused("invalid_request")
+        .await?;
     ensure!(
         refusal.error.starts_with("url: leads to an address"),
         "{}",
         refusal.error
     );
     let run = json!({"prompt": "x", "connections": {"crm": by_address}});
-    let refusal = client
-        .post("/v1/runs", &run)
-        .await?
-        .failure(400, "invalid_request")?;
+    let refusal = client.post("/v1/runs", &run).refused("invalid_request").await?;
     ensure!(
         refusal.error.starts_with("connections.crm.url: leads to"),
         "{}",
@@ -213,77 +148,63 @@ async fn private_addresses_are_refused_where_the_configuration_says_so() -> Chec
 
 async fn tested(node: &Node, name: &str) -> Result<Value> {
     let path = format!("/v1/connections/{name}/test");
-    node.client()?
-        .send(Method::POST, &path, Bytes::new())
-        .await?
-        .expect(200)?
-        .json()
+    node.client()?.post_empty(&path).json(200).await
 }
 
 #[tokio::test]
 async fn a_test_calls_the_other_side_and_becomes_the_status() -> Checked {
     let service = Service::start().await?;
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (node, client) = started(Database::Sqlite).await?;
     let bearer = json!({"type": "bearer", "token": "hush-hush"});
     put(
         &client,
         "good",
         &json!({"type": "http", "url": format!("{}/echo", service.url()), "auth": bearer}),
     )
-    .await?
-    .expect(201)?;
+    .expect(201)
+    .await?;
     put(
         &client,
         "refused",
         &json!({"type": "http", "url": format!("{}/guarded", service.url()), "auth": bearer}),
     )
-    .await?
-    .expect(201)?;
+    .expect(201)
+    .await?;
     put(
         &client,
         "gone",
         &json!({"type": "http", "url": "http://127.0.0.1:9/", "auth": bearer}),
     )
-    .await?
-    .expect(201)?;
+    .expect(201)
+    .await?;
     put(
         &client,
         "tools",
         &json!({"type": "mcp", "url": format!("{}/mcp", service.url())}),
     )
-    .await?
-    .expect(201)?;
+    .expect(201)
+    .await?;
 
     let found = tested(&node, "good").await?;
-    assert_eq!(
-        (&found["status"], &found["http_status"]),
-        (&json!("ready"), &json!(200))
-    );
+    assert_has!(found, {"status": "ready", "http_status": 200});
     let asked = service.received();
     ensure!(
         asked[0].method == "HEAD" && asked[0].headers["authorization"] == "Bearer hush-hush",
         "{asked:?}"
     );
     let found = tested(&node, "tools").await?;
-    assert_eq!(
-        (&found["status"], &found["tools"]),
-        (&json!("ready"), &json!(["echo", "other"]))
-    );
+    assert_has!(found, {"status": "ready", "tools": ["echo", "other"]});
     for name in ["refused", "gone"] {
         let found = tested(&node, name).await?;
         assert_eq!(found["status"], "error", "{found}");
         ensure!(!found.to_string().contains("hush-hush"), "{found}");
         let shown = client.get(&format!("/v1/connections/{name}")).await?.json()?;
-        assert_eq!(
-            (&shown["status"], &shown["error"]),
-            (&json!("error"), &found["detail"])
-        );
+        assert_has!(shown, {"status": "error", "error": found["detail"]});
     }
     client
-        .send(Method::POST, "/v1/connections/nothing/test", Bytes::new())
-        .await?
-        .failure(404, "not_found")?;
+        .post_empty("/v1/connections/nothing/test")
+        .refused("not_found")
+        .await?;
     Ok(())
 }
 
@@ -301,7 +222,7 @@ async fn credentials_outlive_a_restart_and_need_the_key_they_were_sealed_with() 
     let service = Service::start().await?;
     let mut node = node(Database::Sqlite).await?;
     let definition = json!({"type": "http", "url": format!("{}/echo", service.url()), "auth": {"type": "bearer", "token": "hush-hush"}});
-    put(&node.client()?, "crm", &definition).await?.expect(201)?;
+    put(&node.client()?, "crm", &definition).expect(201).await?;
     node.stop().await?;
     node.restart().await?;
     assert_eq!(tested(&node, "crm").await?["status"], "ready");
@@ -312,16 +233,10 @@ async fn credentials_outlive_a_restart_and_need_the_key_they_were_sealed_with() 
     let key: sortie_engine::MasterKey = old.trim().parse()?;
     let sealed_with = format!("this database is sealed with master key {}", key.id());
     let said = refused(&node, &[("SORTIE_MASTER_KEY", &other)])?;
-    ensure!(
-        said.contains(&sealed_with) && said.contains("SORTIE_MASTER_KEY"),
-        "{said}"
-    );
+    assert_contains!(said, &sealed_with, "SORTIE_MASTER_KEY");
     std::fs::remove_file(&file)?;
     let said = refused(&node, &[])?;
-    ensure!(
-        said.contains(&sealed_with) && said.contains("no master key"),
-        "{said}"
-    );
+    assert_contains!(said, &sealed_with, "no master key");
     ensure!(!file.exists(), "a key was made");
     // An engine of one command as well.
     let said = text(&exits(node.sortie(&["connections", "list"]), 78)?.stderr);
@@ -333,7 +248,7 @@ async fn credentials_outlive_a_restart_and_need_the_key_they_were_sealed_with() 
         .push(("SORTIE_MASTER_KEY".to_owned(), format!("{other}, {}", old.trim())));
     node.restart().await?;
     assert_eq!(tested(&node, "crm").await?["status"], "ready");
-    put(&node.client()?, "crm", &definition).await?.expect(200)?;
+    put(&node.client()?, "crm", &definition).expect(200).await?;
     ensure!(
         !node.log().contains(&other) && !node.log().contains(old.trim()),
         "a key is logged"

@@ -1,12 +1,7 @@
 //! Runs that call through connections.
 
-use anyhow::{Context, ensure};
-use serde_json::{Value, json};
-use sortie_api::RunStatus;
-use sortie_testkit::{Bytes, Client, Database, Service, http::Method};
-
 use super::{calls, put};
-use crate::{Checked, both_databases, kit::of_kind, node};
+use crate::prelude::*;
 
 both_databases![
     a_run_calls_a_saved_connection_with_its_credentials,
@@ -19,16 +14,13 @@ fn get(path: &str) -> Value {
 
 async fn a_run_calls_a_saved_connection_with_its_credentials(database: Database) -> Checked {
     let service = Service::start().await?;
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let definition = json!({
         "type": "http", "url": format!("{}/echo?tenant=seven-and-more", service.url()),
         "auth": {"type": "bearer", "token": "hush-hush"}, "headers": {"X-Key": "also-hushed"},
     });
-    put(&client, "crm", &definition).await?.expect(201)?;
-    put(&client, "tools", &json!({"type": "mcp", "url": format!("{}/mcp", service.url()), "auth": {"type": "bearer", "token": "hush-mcp"}}))
-        .await?
-        .expect(201)?;
+    put(&client, "crm", &definition).expect(201).await?;
+    put(&client, "tools", &json!({"type": "mcp", "url": format!("{}/mcp", service.url()), "auth": {"type": "bearer", "token": "hush-mcp"}})).expect(201).await?;
     let connections =
         json!({"customers": {"ref": "crm"}, "tools": {"ref": "tools", "allowed_tools": ["echo"]}});
     let request = calls(
@@ -36,7 +28,7 @@ async fn a_run_calls_a_saved_connection_with_its_credentials(database: Database)
         &connections,
     );
     let (events, run) = client.complete(&request).await?;
-    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+    assert_ended!(run, Succeeded);
 
     let received = service.received();
     let order = received
@@ -60,10 +52,7 @@ async fn a_run_calls_a_saved_connection_with_its_credentials(database: Database)
         .collect::<Result<_, _>>()?;
     let to_api = told.iter().find(|data| data["connection"] == "customers");
     let to_api = to_api.context("no connection_call")?;
-    assert_eq!(
-        (&to_api["method"], &to_api["status"]),
-        (&json!("GET"), &json!(200))
-    );
+    assert_has!(to_api, {"method": "GET", "status": 200});
     ensure!(
         to_api["path"]
             .as_str()
@@ -75,8 +64,7 @@ async fn a_run_calls_a_saved_connection_with_its_credentials(database: Database)
 
 async fn an_inline_connection_is_used_and_its_credentials_are_not_kept(database: Database) -> Checked {
     let service = Service::start().await?;
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let url = service.url().replace("http://", "http://ann:hush-pass@") + "/echo?key=hush-query";
     let connections = json!({
         "api": {"type": "http", "url": url, "headers": {"X-Key": "hush-header"}, "allowed_methods": ["GET"]},
@@ -92,7 +80,7 @@ async fn an_inline_connection_is_used_and_its_credentials_are_not_kept(database:
         &connections,
     );
     let (_, run) = client.complete(&request).await?;
-    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+    assert_ended!(run, Succeeded);
     let received = service.received();
     let call = received
         .iter()
@@ -105,7 +93,7 @@ async fn an_inline_connection_is_used_and_its_credentials_are_not_kept(database:
     assert_eq!(call.headers["authorization"], "Basic YW5uOmh1c2gtcGFzcw==");
 
     let path = format!("/v1/runs/{}/definition", run.id);
-    let definition = client.get(&path).await?.expect(200)?.json()?;
+    let definition = client.get(&path).json(200).await?;
     assert_eq!(definition["requires_credentials"], json!(["api", "tools"]));
     let shown = &definition["request"]["connections"];
     assert_eq!(
@@ -117,8 +105,8 @@ async fn an_inline_connection_is_used_and_its_credentials_are_not_kept(database:
     // To replay it, the credentials are put back first (`docs/RUNS.md#the-definition-and-once-more`).
     let refusal = client
         .post("/v1/runs", &definition["request"])
-        .await?
-        .failure(400, "invalid_request")?;
+        .refused("invalid_request")
+        .await?;
     ensure!(
         refusal
             .error
@@ -131,18 +119,15 @@ async fn an_inline_connection_is_used_and_its_credentials_are_not_kept(database:
         restored["connections"][name] = connections[name].clone();
     }
     let (_, again) = client.complete(&restored).await?;
-    assert_eq!(again.status, RunStatus::Succeeded, "{:?}", again.error);
+    assert_ended!(again, Succeeded);
     Ok(())
 }
 
 #[tokio::test]
 async fn a_saved_connection_stays_a_reference_and_is_resolved_again() -> Checked {
     let service = Service::start().await?;
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
-    put(&client, "crm", &json!({"type": "http", "url": format!("{}/echo", service.url()), "auth": {"type": "bearer", "token": "hush"}}))
-        .await?
-        .expect(201)?;
+    let (_node, client) = started(Database::Sqlite).await?;
+    put(&client, "crm", &json!({"type": "http", "url": format!("{}/echo", service.url()), "auth": {"type": "bearer", "token": "hush"}})).expect(201).await?;
     let connections = json!({"crm": {"ref": "crm", "allowed_methods": ["GET"]}});
     let (_, run) = client
         .complete(&calls(&[("crm__request", get("/one"))], &connections))
@@ -153,14 +138,11 @@ async fn a_saved_connection_stays_a_reference_and_is_resolved_again() -> Checked
         .json()?;
     assert_eq!(definition["request"]["connections"], connections);
     assert_eq!(definition["requires_credentials"], json!([]));
-    client
-        .send(Method::DELETE, "/v1/connections/crm", Bytes::new())
-        .await?
-        .expect(204)?;
+    client.delete("/v1/connections/crm").expect(204).await?;
     let refusal = client
         .post("/v1/runs", &definition["request"])
-        .await?
-        .failure(400, "invalid_request")?;
+        .refused("invalid_request")
+        .await?;
     ensure!(
         refusal.error.starts_with("connections.crm.ref: no connection"),
         "{}",
@@ -173,16 +155,15 @@ async fn a_saved_connection_stays_a_reference_and_is_resolved_again() -> Checked
 #[tokio::test]
 async fn what_a_run_may_not_or_cannot_do_is_told() -> Checked {
     let service = Service::start().await?;
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let echo = format!("{}/echo", service.url());
     put(
         &client,
         "crm",
         &json!({"type": "http", "url": echo, "allowed_methods": ["GET", "POST"]}),
     )
-    .await?
-    .expect(201)?;
+    .expect(201)
+    .await?;
     let narrowed = json!({"crm": {"ref": "crm", "allowed_methods": ["GET", "DELETE"]}});
     for (method, allowed) in [("GET", true), ("POST", false), ("DELETE", false)] {
         let request = calls(&[("crm__request", json!({"method": method}))], &narrowed);
@@ -211,12 +192,9 @@ async fn what_a_run_may_not_or_cannot_do_is_told() -> Checked {
         "{received:?}"
     );
 
-    for (connection, told) in [
-        (
-            json!({"type": "mcp", "url": "http://127.0.0.1:9/mcp"}),
-            "connection `api`: ",
-        ),
-        (json!({"type": "mcp", "url": echo}), "connection `api`: "),
+    for (connection, told) in rows![
+        json!({"type": "mcp", "url": "http://127.0.0.1:9/mcp"}), "connection `api`: ";
+        json!({"type": "mcp", "url": echo}), "connection `api`: ";
     ] {
         let (_, run) = client.complete(&calls(&[], &json!({"api": connection}))).await?;
         assert_eq!(run.status, RunStatus::Failed);
@@ -236,16 +214,13 @@ async fn a_connection_that_is_gone_when_the_run_starts_fails_it() -> Checked {
         "crm",
         &json!({"type": "http", "url": "https://api.example.com"}),
     )
-    .await?
-    .expect(201)?;
+    .expect(201)
+    .await?;
     let first = crate::kit::at_work(&client).await?;
     let waits = client
         .create(&calls(&[], &json!({"api": {"ref": "crm"}})))
         .await?;
-    client
-        .send(Method::DELETE, "/v1/connections/crm", Bytes::new())
-        .await?
-        .expect(204)?;
+    client.delete("/v1/connections/crm").expect(204).await?;
     client.cancel(&first.id.to_string()).await?;
     let (_, run) = client.finished(&waits.id.to_string()).await?;
     assert_eq!(run.status, RunStatus::Failed);
@@ -273,36 +248,27 @@ done
 
 /// Programs that fail are named, in a test and by a run, with what they wrote to standard error.
 async fn is_named_where_it_fails(client: &Client) -> Checked {
-    for (command, told) in [
-        (
-            json!(["no-such-program"]),
-            "the program `no-such-program` cannot be run in its sandbox: no-such-program: No such file or directory",
-        ),
-        (
-            json!(["sh", "-c", "echo \"cannot find module\" >&2; exit 3"]),
-            "the program `sh` ended with exit code 3, and wrote to standard error: cannot find module",
-        ),
-        (
-            // It starts and never answers.
-            json!(["sh", "-c", "echo \"no license server\" >&2; cat >/dev/null"]),
-            "the program `sh` did not answer within 15 s, and wrote to standard error: no license server",
-        ),
+    for (command, told) in rows![
+        json!(["no-such-program"]),
+        "the program `no-such-program` cannot be run in its sandbox: no-such-program: No such file or directory";
+        json!(["sh", "-c", "echo \"cannot find module\" >&2; exit 3"]),
+        "the program `sh` ended with exit code 3, and wrote to standard error: cannot find module";
+        // It starts and never answers.
+        json!(["sh", "-c", "echo \"no license server\" >&2; cat >/dev/null"]),
+        "the program `sh` did not answer within 15 s, and wrote to standard error: no license server";
     ] {
         let broken = json!({"type": "mcp", "command": command});
         put(client, "broken", &broken).await?;
         let request = calls(&[], &json!({"x": {"ref": "broken"}}));
         let (complete, test) = tokio::join!(
             client.complete(&request),
-            client.send(Method::POST, "/v1/connections/broken/test", Bytes::new())
+            client.post_empty("/v1/connections/broken/test")
         );
         let (_, run) = complete?;
         let told_run = format!("connection `x`: {told}");
         assert_eq!((run.status, run.error), (RunStatus::Failed, Some(told_run)));
         let tested = test?.expect(200)?.json()?;
-        assert_eq!(
-            (&tested["status"], &tested["detail"]),
-            (&json!("error"), &json!(told))
-        );
+        assert_has!(tested, {"status": "error", "detail": told});
         let shown = client.get("/v1/connections/broken").await?.json()?;
         assert_eq!(shown["error"], told);
     }
@@ -316,16 +282,9 @@ async fn an_mcp_server_may_be_a_program_in_a_sandbox() -> Checked {
     let mut node = crate::node_with(Database::Sqlite, options).await?;
     let client = node.client()?;
     let program = json!({"type": "mcp", "command": ["sh", "-c", SERVER], "env": {"TOKEN": "hush-env"}});
-    let saved = put(&client, "local", &program).await?.expect(201)?.json()?;
-    assert_eq!(
-        (&saved["env"], &saved["status"]),
-        (&json!(["TOKEN"]), &json!("ready"))
-    );
-    let found = client
-        .send(Method::POST, "/v1/connections/local/test", Bytes::new())
-        .await?
-        .expect(200)?
-        .json()?;
+    let saved = put(&client, "local", &program).json(201).await?;
+    assert_has!(saved, {"env": ["TOKEN"], "status": "ready"});
+    let found = client.post_empty("/v1/connections/local/test").json(200).await?;
     assert_eq!(
         (&found["status"], &found["tools"]),
         (&json!("ready"), &json!(["tell"])),
@@ -351,7 +310,7 @@ async fn an_mcp_server_may_be_a_program_in_a_sandbox() -> Checked {
     is_named_where_it_fails(&client).await?;
     // Nothing listens there.
     let gone = json!({"type": "mcp", "url": "http://127.0.0.1:9/mcp"});
-    put(&client, "gone", &gone).await?.expect(201)?;
+    put(&client, "gone", &gone).expect(201).await?;
     let (_, run) = client
         .complete(&calls(&[], &json!({"x": {"ref": "gone"}})))
         .await?;

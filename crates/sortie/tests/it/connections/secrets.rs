@@ -4,12 +4,11 @@
 use std::path::Path;
 
 use aho_corasick::AhoCorasick;
-use anyhow::{Context, Result, bail, ensure};
-use serde_json::{Value, json};
-use sortie_testkit::{Client, Database, Node, NodeOptions, Service, http::HeaderValue, service::forms};
+use anyhow::bail;
+use sortie_testkit::service::forms;
 
 use super::{calls, put};
-use crate::{Checked, both_databases, node_with};
+use crate::prelude::*;
 
 both_databases![no_credential_comes_out_in_any_form];
 
@@ -67,10 +66,8 @@ impl Looked {
 async fn look(client: &Client, looked: &mut Looked, id: &str) -> Result<()> {
     for path in ["", "/definition", "/events"] {
         let path = format!("/v1/runs/{id}{path}");
-        let as_json = client
-            .clone()
-            .with_header("accept", HeaderValue::from_static("application/json"));
-        looked.add(&path, as_json.get(&path).await?.expect(200)?.text());
+        let as_json = client.with_header("accept", "application/json");
+        looked.add(&path, as_json.get(&path).expect(200).await?.text());
     }
     Ok(())
 }
@@ -90,15 +87,14 @@ fn definitions(service: &Service) -> Value {
 async fn no_credential_comes_out_in_any_form(database: Database) -> Checked {
     let service = Service::start().await?;
     let options = NodeOptions::default().env("SORTIE_LOG_FILTER", "trace");
-    let node = node_with(database, options).await?;
-    let client = node.client()?;
+    let (node, client) = started_with(database, options).await?;
     let mut looked = Looked::default();
     let mut connections = json!({
         "inline": {"type": "http", "url": format!("{}/echo?k={}", service.url(), "url-3ee5%2B%21$%27%28%29%2A%2Cd7"),
             "auth": {"type": "bearer", "token": SECRETS[4]}},
     });
     for (name, definition) in definitions(&service).as_object().into_iter().flatten() {
-        looked.add(name, put(&client, name, definition).await?.expect(201)?.text());
+        looked.add(name, put(&client, name, definition).expect(201).await?.text());
         connections[name] = json!({"ref": name});
     }
     let call = |status: u16| json!({"method": "POST", "path": "/x", "query": {"status": status.to_string()}, "json": {"a": 1}});

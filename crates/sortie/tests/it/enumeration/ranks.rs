@@ -1,6 +1,6 @@
 //! Rank test of two samples.
 
-use std::time::Duration;
+use crate::prelude::*;
 
 /// Median of a sample.
 pub(super) fn median(sample: &[Duration]) -> Duration {

@@ -1,13 +1,13 @@
 //! Credits of a hosted deployment under creates that come at once, and the books added up without the product
 //! (`docs/BILLING.md#what-a-run-costs`, `docs/BILLING.md#recompute-the-ledger`).
 
-use anyhow::{Context as _, Result, ensure};
 use futures_util::future::try_join_all;
-use serde_json::{Value, json};
-use sortie_testkit::{Client, Database, HostedNode, Node, NodeOptions, recompute_ledger};
+use sortie_testkit::recompute_ledger;
 
 use super::people::{Person, text};
-use crate::{Checked, both_databases, kit::settled};
+use crate::prelude::*;
+
+every_deployment![a_hundred_creates_with_credit_for_seven];
 
 both_databases![the_books_are_added_up_without_the_product_and_a_changed_figure_is_found,];
 
@@ -17,36 +17,6 @@ const AT_ONCE: usize = 100;
 const COVERED: usize = 7;
 /// Maximum cost of each run, in micros.
 const MAX_COST: i64 = 50_000;
-/// Number of rounds in the ordinary run of the tests.
-const ROUNDS: usize = 2;
-/// Set to a number of rounds by the long form of this test.
-const ROUNDS_VARIABLE: &str = "SORTIE_RACE_ROUNDS";
-
-#[tokio::test]
-async fn a_hundred_creates_with_credit_for_seven_on_one_node_on_sqlite() -> Checked {
-    rounds_of_creates(Database::Sqlite, 1).await
-}
-
-#[tokio::test]
-async fn a_hundred_creates_with_credit_for_seven_on_one_node_on_postgres() -> Checked {
-    rounds_of_creates(Database::Postgres, 1).await
-}
-
-#[tokio::test]
-async fn a_hundred_creates_with_credit_for_seven_on_three_nodes_on_postgres() -> Checked {
-    rounds_of_creates(Database::Postgres, 3).await
-}
-
-fn rounds() -> Result<usize> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the long form of the test is asked for in the environment"
-    )]
-    match std::env::var(ROUNDS_VARIABLE) {
-        Ok(rounds) => rounds.parse().context(ROUNDS_VARIABLE),
-        Err(_) => Ok(ROUNDS),
-    }
-}
 
 /// An organization of a deployment, and the operator.
 struct Paying {
@@ -82,7 +52,7 @@ impl Paying {
     /// Reads the balance.
     async fn balance(&self) -> Result<Value> {
         let path = format!("/v1/organizations/{}/balance", self.organization);
-        self.owner.client.get(&path).await?.expect(200)?.json()
+        self.owner.client.get(&path).json(200).await
     }
 
     /// Gives or takes credits, so that this amount is available.
@@ -95,7 +65,7 @@ impl Paying {
         let path = format!("/v1/operator/organizations/{}/credits", self.organization);
         let movement = json!({"amount_micros": amount, "kind": "correction", "reason": "for the round",
             "reference": reference});
-        self.operator.post(&path, &movement).await?.expect(201)?;
+        self.operator.post(&path, &movement).expect(201).await?;
         Ok(())
     }
 
@@ -104,7 +74,7 @@ impl Paying {
         let client = self.nodes[nth % self.nodes.len()].engine_client(&self.key)?;
         let answer = client.post("/v1/runs", run).await?;
         if answer.status == 402 {
-            answer.failure(402, "payment_required")?;
+            answer.refused("payment_required")?;
             return Ok(None);
         }
         text(&answer.expect(202)?.json()?, "id").map(Some)
@@ -126,7 +96,7 @@ impl Paying {
         let client = self.nodes[0].engine_client(&self.key)?;
         for id in &created {
             let cancel = format!("/v1/runs/{id}/cancel");
-            client.post(&cancel, &Value::Null).await?.expect(200)?;
+            client.post(&cancel, &Value::Null).expect(200).await?;
             settled(&client, id).await?;
         }
         let balance = self.balance().await?;
@@ -135,8 +105,8 @@ impl Paying {
     }
 }
 
-async fn rounds_of_creates(database: Database, count: usize) -> Checked {
-    let rounds = rounds()?;
+async fn a_hundred_creates_with_credit_for_seven(database: Database, count: usize) -> Checked {
+    let rounds = rounds("SORTIE_RACE_ROUNDS", 2)?;
     let paying = Paying::start(database, count).await?;
     for round in 1..=rounds {
         paying.round(round).await?;
@@ -176,42 +146,28 @@ async fn the_books_are_added_up_without_the_product_and_a_changed_figure_is_foun
     node.kill()?;
     recompute_ledger(node)?;
     let of_run = format!("WHERE id = '{dear}'");
-    for (rule, change, back) in [
-        (
-            "I1",
-            "UPDATE credit SET balance_micros = balance_micros + 1".to_owned(),
-            "UPDATE credit SET balance_micros = balance_micros - 1".to_owned(),
-        ),
-        (
-            "I2",
-            "UPDATE credit SET reserved_micros = reserved_micros + 1".to_owned(),
-            "UPDATE credit SET reserved_micros = reserved_micros - 1".to_owned(),
-        ),
-        (
-            "I2",
-            "UPDATE queue SET org_id = 'x' || org_id".to_owned(),
-            "UPDATE queue SET org_id = SUBSTR(org_id, 2)".to_owned(),
-        ),
-        (
-            "I3",
-            "UPDATE credit SET reserved_micros = reserved_micros + 1000000000".to_owned(),
-            "UPDATE credit SET reserved_micros = reserved_micros - 1000000000".to_owned(),
-        ),
-        (
-            "I4",
-            format!("UPDATE run SET cost_micros = cost_micros + 1 {of_run}"),
-            format!("UPDATE run SET cost_micros = cost_micros - 1 {of_run}"),
-        ),
-        (
-            "I4",
-            format!("UPDATE run SET billing_pending = 1 {of_run}"),
-            format!("UPDATE run SET billing_pending = 0 {of_run}"),
-        ),
-        (
-            "I5",
-            format!("UPDATE run SET reserved_micros = cost_micros - 1 {of_run}"),
-            format!("UPDATE run SET reserved_micros = {MAX_COST} {of_run}"),
-        ),
+    for (rule, change, back) in rows![
+        "I1",
+        "UPDATE credit SET balance_micros = balance_micros + 1".to_owned(),
+        "UPDATE credit SET balance_micros = balance_micros - 1".to_owned();
+        "I2",
+        "UPDATE credit SET reserved_micros = reserved_micros + 1".to_owned(),
+        "UPDATE credit SET reserved_micros = reserved_micros - 1".to_owned();
+        "I2",
+        "UPDATE queue SET org_id = 'x' || org_id".to_owned(),
+        "UPDATE queue SET org_id = SUBSTR(org_id, 2)".to_owned();
+        "I3",
+        "UPDATE credit SET reserved_micros = reserved_micros + 1000000000".to_owned(),
+        "UPDATE credit SET reserved_micros = reserved_micros - 1000000000".to_owned();
+        "I4",
+        format!("UPDATE run SET cost_micros = cost_micros + 1 {of_run}"),
+        format!("UPDATE run SET cost_micros = cost_micros - 1 {of_run}");
+        "I4",
+        format!("UPDATE run SET billing_pending = 1 {of_run}"),
+        format!("UPDATE run SET billing_pending = 0 {of_run}");
+        "I5",
+        format!("UPDATE run SET reserved_micros = cost_micros - 1 {of_run}"),
+        format!("UPDATE run SET reserved_micros = {MAX_COST} {of_run}");
     ] {
         let found = found_behind(node, &change).await?;
         ensure!(found.iter().any(|found| found == rule), "{change}: {found:?}");

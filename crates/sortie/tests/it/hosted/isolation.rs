@@ -3,22 +3,11 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
-use sortie_testkit::{
-    Answer, Bytes, Client, Database, HostedNode,
-    http::{HeaderValue, Method},
-};
-
 use super::{
     people::{Person, text},
     ranks::Pairs,
 };
-use crate::{
-    Checked, both_databases,
-    kit::{exits, plain},
-    logs::talkative,
-};
+use crate::{logs::talkative, prelude::*};
 
 both_databases![
     every_answer_is_that_for_an_id_of_nobody,
@@ -201,9 +190,9 @@ impl Rig {
 
     async fn callers(&self) -> Result<Vec<Caller>> {
         let anybody = self.node.anybody();
-        let organization = anybody.get("/openapi.json").await?.expect(200)?.json()?;
+        let organization = anybody.get("/openapi.json").json(200).await?;
         let engine = self.node.engine_client("")?.anonymous();
-        let engine = engine.get("/openapi.json").await?.expect(200)?.json()?;
+        let engine = engine.get("/openapi.json").json(200).await?;
         let (_, admin) = self.theirs.key(&self.their_org, "a", "admin").await?;
         let (_, member) = self.theirs.key(&self.their_org, "m", "member").await?;
         let issued = self.theirs.tokens(&self.node, &self.their_org, "admin").await?;
@@ -274,20 +263,11 @@ impl Rig {
             run[more.0] = more.1;
             run
         };
-        for (path, body) in [
-            ("/v1/runs", json!({"workflow": "{workflow}"})),
-            (
-                "/v1/runs",
-                run(("files", json!([{"file": "{file}", "path": "a"}]))),
-            ),
-            (
-                "/v1/runs",
-                run(("connections", json!({"c": {"ref": "{connection}"}}))),
-            ),
-            (
-                "/v1/schedules",
-                json!({"workflow": "{workflow}", "cron": "@daily"}),
-            ),
+        for (path, body) in rows![
+            "/v1/runs", json!({"workflow": "{workflow}"});
+            "/v1/runs", run(("files", json!([{"file": "{file}", "path": "a"}])));
+            "/v1/runs", run(("connections", json!({"c": {"ref": "{connection}"}})));
+            "/v1/schedules", json!({"workflow": "{workflow}", "cron": "@daily"});
         ] {
             let ask = async |ids: &Ids| {
                 let (body, values) = named(&body, ids)?;
@@ -322,7 +302,7 @@ async fn full(node: &mut HostedNode) -> Result<Ids> {
     let (key, secret) = owner.key(&org, "mark-key-b6e2", "admin").await?;
     let invitation = owner.invite(&org, "mark-guest-41d8@example.com").await?;
     let path = format!("/v1/organizations/{org}/invitations");
-    let listed = owner.client.get(&path).await?.expect(200)?.json()?;
+    let listed = owner.client.get(&path).json(200).await?;
     ensure!(invitation["token"].is_string());
     let client = node.engine_client(&secret)?;
     let file = client.upload("mark-file-c2b0", "mark-content-18ea").await?;
@@ -341,23 +321,17 @@ async fn full(node: &mut HostedNode) -> Result<Ids> {
     let budget = json!({"limit_micros": 100_000_000, "period": "day"});
     put("/v1/budgets/workflow:mark-workflow-7f3a", budget).await?;
     let schedule = json!({"workflow": "mark-workflow-7f3a", "cron": "@yearly", "name": "mark-workflow-7f3a"});
-    let schedule = client
-        .post("/v1/schedules", &schedule)
-        .await?
-        .expect(201)?
-        .json()?;
+    let schedule = client.post("/v1/schedules", &schedule).json(201).await?;
     let request = json!({"workflow": "mark-workflow-7f3a", "tags": ["mark-tag-4e1b"],
         "callback": {"url": "https://mark-host-88d0.example.com/cb", "secret": "mark-key-b6e2"}});
-    let keyed = client
-        .clone()
-        .with_header("idempotency-key", HeaderValue::from_static("once"));
-    let run = keyed.post("/v1/runs", &request).await?.expect(202)?.json()?;
+    let keyed = client.with_header("idempotency-key", "once");
+    let run = keyed.post("/v1/runs", &request).json(202).await?;
     let run = text(&run, "id")?;
     let (_, finished) = client.finished(&run).await?;
     assert_eq!(finished.output.as_deref(), Some("mark-answer-3d74"));
     owner.tokens(node, &org, "member").await?;
-    let grants = owner.client.get("/v1/auth/grants").await?.expect(200)?.json()?;
-    let sessions = owner.client.get("/v1/auth/sessions").await?.expect(200)?.json()?;
+    let grants = owner.client.get("/v1/auth/grants").json(200).await?;
+    let sessions = owner.client.get("/v1/auth/sessions").json(200).await?;
     Ok(BTreeMap::from([
         ("deployment", deployment(node, &owner, &org).await?),
         ("identity", identity),
@@ -405,7 +379,7 @@ async fn deployment(node: &HostedNode, owner: &Person, org: &str) -> Result<Stri
     exits(node.node.sortie(&grant), 0)?;
     let path = format!("/v1/organizations/{org}/deployments");
     let body = json!({"name": "mark-organization-5a1f"});
-    let made = owner.client.post(&path, &body).await?.expect(201)?.json()?;
+    let made = owner.client.post(&path, &body).json(201).await?;
     text(&made, "id")
 }
 
@@ -445,14 +419,8 @@ async fn every_answer_is_that_for_an_id_of_nobody(database: Database) -> Checked
     ensure!(compared > 400, "{compared}");
     // The same key, the same file and the same content are new to the second organization.
     let client = &callers[0].client;
-    let keyed = client
-        .clone()
-        .with_header("idempotency-key", HeaderValue::from_static("once"));
-    let run = keyed
-        .post("/v1/runs", &plain("theirs"))
-        .await?
-        .expect(202)?
-        .json()?;
+    let keyed = client.with_header("idempotency-key", "once");
+    let run = keyed.post("/v1/runs", &plain("theirs")).json(202).await?;
     let (events, run) = client.finished(&text(&run, "id")?).await?;
     rig.without_marks(&format!("{events:?} {run:?}"))?;
     let file = client.upload("mark-file-c2b0", "mark-content-18ea").await?;
@@ -506,7 +474,7 @@ async fn no_answer_takes_longer_because_the_id_is_somebodys(database: Database) 
                         &mut pairs.second
                     };
                     times.push(begun.elapsed());
-                    answer.failure(404, "not_found")?;
+                    answer.refused("not_found")?;
                 }
             }
             difference = pairs.difference();

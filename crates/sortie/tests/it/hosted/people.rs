@@ -1,11 +1,6 @@
 //! People of a hosted node, over HTTP: their sign-up, their organizations, keys and applications.
 
-use anyhow::{Context as _, Result};
-use serde_json::{Value, json};
-use sortie_testkit::{
-    Answer, Client, HostedNode,
-    http::{HeaderValue, Method},
-};
+use crate::prelude::*;
 
 /// Password of every person.
 pub(super) const PASSWORD: &str = "plum-anchor-violet-42";
@@ -37,8 +32,7 @@ impl Person {
     /// Signs a person up.
     pub(super) async fn sign_up(node: &HostedNode, email: &str, name: &str) -> Result<Self> {
         let body = json!({"email": email, "name": name, "password": PASSWORD});
-        let answer = node.anybody().post("/v1/auth/signup", &body).await?;
-        let signed = answer.expect(201)?.json()?;
+        let signed = node.anybody().post("/v1/auth/signup", &body).json(201).await?;
         let token = text(&signed, "token")?;
         Ok(Self {
             user: text(&signed["user"], "id")?,
@@ -69,8 +63,8 @@ impl Person {
         let made = self
             .client
             .post(&path, &json!({"name": name, "role": role}))
+            .json(201)
             .await?;
-        let made = made.expect(201)?.json()?;
         Ok((text(&made, "id")?, text(&made, "key")?))
     }
 
@@ -78,7 +72,7 @@ impl Person {
     pub(super) async fn invite(&self, org: &str, email: &str) -> Result<Value> {
         let path = format!("/v1/organizations/{org}/invitations");
         let body = json!({"email": email, "role": "member"});
-        self.client.post(&path, &body).await?.expect(201)?.json()
+        self.client.post(&path, &body).json(201).await
     }
 
     /// Allows an application to act in an organization. Returns the code of the redirect, and the id of the application.
@@ -95,8 +89,8 @@ impl Person {
         let browser = node
             .anybody()
             .with_header("cookie", cookie)
-            .with_header("origin", HeaderValue::try_from(node.org_url())?);
-        let page = browser.get(&path).await?.expect(200)?.text();
+            .with_header("origin", node.org_url());
+        let page = browser.get(&path).expect(200).await?.text();
         let form = page
             .split("<form")
             .find(|form| form.contains("action=\"/oauth/authorize\""));
@@ -106,7 +100,7 @@ impl Person {
             "form={}&organization={org}&decision=allow",
             form.unwrap_or_default()
         );
-        let decided = form_of(browser, "/oauth/authorize", fields).await?.expect(303)?;
+        let decided = form_of(browser, "/oauth/authorize", fields).expect(303).await?;
         let code = decided.header("location")?.split_once("code=");
         let code = code.context("a code")?.1.split('&').next();
         Ok((code.unwrap_or_default().to_owned(), client_id))
@@ -125,15 +119,12 @@ pub(super) async fn redeem(node: &HostedNode, code: &str, client_id: &str) -> Re
         "grant_type=authorization_code&client_id={client_id}&code={code}&code_verifier={}&redirect_uri={}",
         PKCE.0, REDIRECT.1
     );
-    let issued = form_of(node.anybody(), "/oauth/token", fields).await?;
-    issued.expect(200)?.json()
+    form_of(node.anybody(), "/oauth/token", fields).json(200).await
 }
 
 /// Sends a form.
-pub(super) async fn form_of(client: Client, path: &str, fields: String) -> Result<Answer> {
-    let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
+pub(super) fn form_of(client: Client, path: &str, fields: String) -> Pending {
     client
-        .with_header("content-type", kind)
+        .with_header("content-type", "application/x-www-form-urlencoded")
         .send(Method::POST, path, fields.into())
-        .await
 }

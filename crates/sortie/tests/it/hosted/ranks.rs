@@ -1,6 +1,6 @@
 //! Comparison of two series of times: medians, and the rank test of Mann and Whitney.
 
-use std::time::Duration;
+use crate::prelude::*;
 
 /// Difference of medians that is noise, as a part of the median.
 const NOISE: f64 = 0.03;

@@ -1,20 +1,14 @@
 //! Secrets of people, of applications and of the operator, of every kind, and a look at everything that a hosted node shows,
 //! records and stores: they are nowhere but in the answer or the mail that gave them.
 
-use anyhow::{Context as _, Result, anyhow, ensure};
-use serde_json::{Value, json};
+use anyhow::anyhow;
 use sortie_base::Clock;
-use sortie_testkit::{
-    Bytes, Database, HostedNode, NodeOptions,
-    http::{HeaderValue, Method},
-    mail::MailSink,
-};
+use sortie_testkit::mail::MailSink;
 
 use super::people::{PASSWORD, Person, form_of, redeem, text};
 use crate::{
-    Checked, both_databases,
     connections::secrets::{Looked, files},
-    kit::{exits, plain},
+    prelude::*,
 };
 
 both_databases![no_secret_of_a_person_is_kept_or_told];
@@ -56,8 +50,7 @@ async fn application(node: &HostedNode, ann: &Person, org: &str, planted: &mut P
     let issued = redeem(node, &code, &client_id).await?;
     let refresh = text(&issued, "refresh_token")?;
     let fields = format!("grant_type=refresh_token&client_id={client_id}&refresh_token={refresh}");
-    let renewed = form_of(node.anybody(), "/oauth/token", fields).await?;
-    let renewed = renewed.expect(200)?.json()?;
+    let renewed = form_of(node.anybody(), "/oauth/token", fields).json(200).await?;
     planted.add("authorization code", &code);
     for tokens in [&issued, &renewed] {
         planted.add("access token", &text(tokens, "access_token")?);
@@ -65,8 +58,11 @@ async fn application(node: &HostedNode, ann: &Person, org: &str, planted: &mut P
     }
     let metadata = json!({"redirect_uris": ["https://app.example.com/cb"],
         "token_endpoint_auth_method": "client_secret_basic"});
-    let confidential = node.anybody().post("/oauth/register", &metadata).await?;
-    let confidential = confidential.expect(201)?.json()?;
+    let confidential = node
+        .anybody()
+        .post("/oauth/register", &metadata)
+        .json(201)
+        .await?;
     planted.add("client secret", &text(&confidential, "client_secret")?);
     text(&renewed, "access_token")
 }
@@ -86,8 +82,7 @@ async fn second_factor(
         .generate(u64::try_from(now)?)
         .to_string();
     let path = "/v1/auth/me/second-factor/confirm";
-    let confirmed = ann.client.post(path, &json!({"code": code})).await?;
-    let confirmed = confirmed.expect(200)?.json()?;
+    let confirmed = ann.client.post(path, &json!({"code": code})).json(200).await?;
     let codes = confirmed["recovery_codes"].as_array().context("no codes")?;
     ensure!(codes.len() == 10, "{codes:?}");
     for code in codes.iter().filter_map(Value::as_str) {
@@ -150,7 +145,7 @@ async fn lived(node: &HostedNode, sink: &MailSink, planted: &mut Planted) -> Res
 
     let operator = node.client(operator.trim());
     for path in ["/v1/operator/users", "/v1/operator/organizations"] {
-        looked.add(path, operator.get(path).await?.expect(200)?.text());
+        looked.add(path, operator.get(path).expect(200).await?.text());
     }
     for path in [
         "/v1/auth/me",
@@ -163,7 +158,7 @@ async fn lived(node: &HostedNode, sink: &MailSink, planted: &mut Planted) -> Res
         &format!("/v1/organizations/{org}/invitations"),
         &format!("/engine/{org}/v1/admin/audit"),
     ] {
-        looked.add(path, ann.client.get(path).await?.expect(200)?.text());
+        looked.add(path, ann.client.get(path).expect(200).await?.text());
     }
     for credential in [&key, &access] {
         let client = node.engine_client(credential)?;
@@ -175,23 +170,25 @@ async fn lived(node: &HostedNode, sink: &MailSink, planted: &mut Planted) -> Res
         "the metrics",
         node.engine_client(&key)?
             .get("/metrics")
+            .expect(200)
             .await?
-            .expect(200)?
             .text(),
     );
 
     reset(node, sink, planted).await?;
     let cookie = HeaderValue::try_from(format!("sortie={}", ann.token))?;
     let page = node.anybody().with_header("cookie", cookie);
-    looked.add("a page", page.send(Method::GET, "/", Bytes::new()).await?.text());
+    looked.add("a page", page.get("/").await?.text());
     Ok(looked)
 }
 
 /// Sets the next password by a mail. One mail before it verified the address, and one invited.
 async fn reset(node: &HostedNode, sink: &MailSink, planted: &mut Planted) -> Result<()> {
     let forgot = json!({"email": "ann@example.com"});
-    let asked = node.anybody().post("/v1/auth/forgot-password", &forgot).await?;
-    asked.expect(202)?;
+    node.anybody()
+        .post("/v1/auth/forgot-password", &forgot)
+        .expect(202)
+        .await?;
     let token = mailed(node, sink, "ann@example.com", 3).await?;
     planted.add("token of the reset", &token);
     let body = json!({"token": token, "new_password": NEXT});

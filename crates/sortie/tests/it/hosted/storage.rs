@@ -1,14 +1,6 @@
 //! The limit of what an organization has stored (`docs/FILES.md#limits`).
 
-use anyhow::{Result, ensure};
-use sortie_api::RunStatus;
-use sortie_testkit::{Answer, Client, Database, NodeOptions, client::data};
-
-use crate::{
-    Checked, both_databases,
-    kit::{commands, of_kind},
-    node_with,
-};
+use crate::prelude::*;
 
 both_databases![
     an_upload_beyond_the_limit_is_refused_and_two_at_once_do_not_pass_it,
@@ -20,18 +12,17 @@ fn limited() -> NodeOptions {
     NodeOptions::default().env("SORTIE_ORGANIZATION_STORAGE_BYTES", "1000")
 }
 
-async fn upload(client: &Client, name: &str, content: &[u8]) -> Result<Answer> {
+fn upload(client: &Client, name: &str, content: &[u8]) -> Pending {
     let head = format!("form-data; name=\"file\"; filename=\"{name}\"");
-    client.send_form(&[(&head, content)]).await
+    client.send_form(&[(&head, content)])
 }
 
 async fn an_upload_beyond_the_limit_is_refused_and_two_at_once_do_not_pass_it(database: Database) -> Checked {
-    let node = node_with(database, limited()).await?;
-    let client = node.client()?;
-    upload(&client, "a", &[1; 600]).await?.expect(201)?;
-    let refused = upload(&client, "b", &[2; 600]).await?.failure(409, "conflict")?;
+    let (_node, client) = started_with(database, limited()).await?;
+    upload(&client, "a", &[1; 600]).expect(201).await?;
+    let refused = upload(&client, "b", &[2; 600]).refused("conflict").await?;
     ensure!(refused.error.contains("limit of stored bytes"), "{refused:?}");
-    upload(&client, "same", &[1; 600]).await?.expect(201)?;
+    upload(&client, "same", &[1; 600]).expect(201).await?;
     for round in 0..5_u8 {
         // 400 bytes are left, minus one in each round.
         let (first, second) = (vec![10 + round; 300], vec![100 + round; 300]);
@@ -54,7 +45,7 @@ async fn an_artifact_beyond_the_limit_is_skipped(database: Database) -> Checked 
     let script = "mkdir outputs; head -c 900 /dev/zero >outputs/a; head -c 500 /dev/zero | tr '\\0' x >outputs/b; \
                   head -c 50 /dev/zero >outputs/c";
     let (events, run) = node.client()?.complete(&commands(&[script])).await?;
-    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.error);
+    assert_ended!(run, Succeeded);
     let kept: Vec<_> = run
         .artifacts
         .iter()

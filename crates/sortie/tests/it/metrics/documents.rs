@@ -6,12 +6,8 @@ use std::{
     path::Path,
 };
 
-use anyhow::{Context, Result, ensure};
-use serde_json::Value;
-use sortie_testkit::{Database, HostedNode, Node, NodeOptions};
-
 use super::Reading;
-use crate::{Checked, node};
+use crate::prelude::*;
 
 fn file(path: &str) -> Result<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
@@ -34,7 +30,7 @@ async fn shown() -> Result<(Reading, BTreeMap<String, Family>)> {
 
 async fn shown_by(node: &Node) -> Result<(Reading, BTreeMap<String, Family>)> {
     let client = node.client()?;
-    client.get("/v1/models").await?.expect(200)?;
+    client.get("/v1/models").expect(200).await?;
     let reading = Reading::of(&client).await?;
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     for line in reading.text.lines() {
@@ -302,10 +298,7 @@ async fn the_dashboard_asks_for_what_is_there() -> Checked {
     ];
     assert_eq!(rows, wanted);
     let source = &dashboard["templating"]["list"][0];
-    assert_eq!(
-        (&source["name"], &source["type"], &source["query"]),
-        (&"datasource".into(), &"datasource".into(), &"prometheus".into())
-    );
+    assert_has!(source, {"name": "datasource", "type": "datasource", "query": "prometheus"});
     ensure!(found.len() > 40, "{found:?}");
     for query in found {
         ensure!(

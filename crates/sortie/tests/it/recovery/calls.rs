@@ -7,10 +7,8 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
-use anyhow::{Context, Result, ensure};
 use axum::{
     Router,
     extract::State,
@@ -18,23 +16,12 @@ use axum::{
     routing::post,
 };
 use parking_lot::Mutex;
-use serde_json::{Value, json};
-use sortie_api::RunStatus;
-use sortie_testkit::{
-    Bytes, Client, Database, Node,
-    client::data,
-    http::{Method, Uri},
-    model::Turn,
-    serve::Serving,
-    until,
-};
+use sortie_testkit::{http::Uri, model::Turn, serve::Serving};
 use tokio::sync::watch;
 
 use super::completed;
 use crate::{
-    Checked, both_databases,
-    kit::{of_kind, plain},
-    node,
+    prelude::*,
     runs::model::{Scripted, node_of},
 };
 
@@ -78,8 +65,8 @@ async fn connect(client: &Client, service: &Serving) -> Checked {
     let body = serde_json::to_vec(&definition)?;
     client
         .send(Method::PUT, "/v1/connections/counter", body.into())
-        .await?
-        .expect(201)?;
+        .expect(201)
+        .await?;
     Ok(())
 }
 
@@ -175,7 +162,7 @@ async fn a_call_that_is_under_way_at_the_last_loss_is_named_as_well(database: Da
     let mut request = plain("Go.");
     request["shell"] = false.into();
     request["connections"] = json!({"counter": {"ref": "counter"}});
-    let id = rig.node.client()?.create(&request).await?.id.to_string();
+    let id = rig.node.client()?.create_id(&request).await?;
     for attempt in 1..=4 {
         if attempt < 4 {
             completed(&rig.node.client()?, &id, attempt).await?;
@@ -189,10 +176,7 @@ async fn a_call_that_is_under_way_at_the_last_loss_is_named_as_well(database: Da
     let (events, run) = rig.node.client()?.finished(&id).await?;
     assert_eq!(run.status, RunStatus::Interrupted, "{run:?}");
     let told = data(of_kind(&events, "interrupted")[0]);
-    assert_eq!(
-        (&told["reason"], &told["tool"]),
-        (&json!("uncertain_call"), &json!("counter__request"))
-    );
+    assert_has!(told, {"reason": "uncertain_call", "tool": "counter__request"});
     assert_eq!(of_kind(&events, "resumed").len(), 3);
     Ok(())
 }
@@ -257,7 +241,7 @@ async fn a_killed_run_needs_only_the_model_calls_that_were_not_complete(database
     let mut ids = Vec::new();
     for _ in 0..AT_ONCE {
         let request = json!({"prompt": "Look around.", "shell": false});
-        ids.push(client.create(&request).await?.id.to_string());
+        ids.push(client.create_id(&request).await?);
     }
     let look = async || Ok(model.asked(1));
     until("the second calls", look, |asked| *asked >= AT_ONCE).await?;
@@ -270,10 +254,7 @@ async fn a_killed_run_needs_only_the_model_calls_that_were_not_complete(database
     let client = node.client()?;
     for id in &ids {
         let (events, run) = client.finished(id).await?;
-        assert_eq!(
-            (run.status, run.output.as_deref()),
-            (RunStatus::Succeeded, Some("Done."))
-        );
+        assert_ended!(run, Succeeded, "Done.");
         let resumed: Vec<Value> = of_kind(&events, "resumed").into_iter().map(data).collect();
         assert_eq!(resumed, [json!({"step": 1, "attempt": 2})]);
         // Three whole calls, and something for the interrupted one.

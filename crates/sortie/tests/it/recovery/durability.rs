@@ -1,47 +1,21 @@
 //! kill -9 under load, counted: every acknowledged run exists afterwards and succeeds, or says why it could not go on;
 //! its events are numbered without a gap, and none is executed again once it has ended.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
-use anyhow::{Context, Result, ensure};
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
-use serde_json::json;
-use sortie_api::{Event, Run, RunStatus};
-use sortie_testkit::{Client, Database, client::data};
+use sortie_api::{Event, Run};
 use tokio::task::JoinSet;
 
-use crate::{
-    Checked, both_databases,
-    kit::{finals, of_kind},
-    node_under_load,
-};
+use crate::{node_under_load, prelude::*};
 
 both_databases![no_acknowledged_run_is_lost_when_the_node_is_killed_under_load];
 
-/// Number of kills in the ordinary run of the tests.
-const ROUNDS: usize = 3;
-/// Set to a number of rounds by the long form of this test.
-const ROUNDS_VARIABLE: &str = "SORTIE_DURABILITY_ROUNDS";
 /// Clients that create runs at once.
 const CLIENTS: usize = 8;
 /// The node is killed after this long at the least, and after twice as long at the most.
 const ROUND: Duration = Duration::from_millis(600);
-
-fn rounds() -> Result<usize> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the long form of the test is asked for in the environment"
-    )]
-    match std::env::var(ROUNDS_VARIABLE) {
-        Ok(rounds) => rounds.parse().context(ROUNDS_VARIABLE),
-        Err(_) => Ok(ROUNDS),
-    }
-}
 
 /// A run of several steps in one directory. A command that was under way when the node died is made again: its line may
 /// be there twice, one after the other, and nothing else may.
@@ -134,7 +108,7 @@ fn check(events: &[Event], run: &Run, answer: &str) -> Checked {
 
 async fn no_acknowledged_run_is_lost_when_the_node_is_killed_under_load(database: Database) -> Checked {
     let mut node = node_under_load(database).await?;
-    let rounds = rounds()?;
+    let rounds = rounds("SORTIE_DURABILITY_ROUNDS", 3)?;
     let acknowledged = Acknowledged::default();
     for round in 0..rounds {
         let mut load = JoinSet::new();

@@ -1,19 +1,6 @@
 //! Abilities of a run: commands, files, input, time, and an answer of any length.
 
-use std::time::Duration;
-
-use serde_json::json;
-use sortie_api::RunStatus;
-use sortie_testkit::{
-    Database,
-    client::{data, kinds},
-};
-
-use crate::{
-    Checked, both_databases,
-    kit::{commands, of_kind, statuses},
-    node,
-};
+use crate::prelude::*;
 
 both_databases![
     commands_run_one_after_another_in_one_directory,
@@ -54,10 +41,7 @@ async fn files_and_input_are_in_the_working_directory() -> Checked {
     let (_, run) = node.client()?.complete(&request).await?;
     assert_eq!((run.status, run.error.as_deref()), (RunStatus::Succeeded, None));
     let output = run.output.unwrap_or_default();
-    assert!(
-        output.contains("region,sum\nnörd,3\n") && output.contains(r#"{"year":2026}"#),
-        "{output}"
-    );
+    assert_contains!(output, "region,sum\nnörd,3\n", r#"{"year":2026}"#);
     Ok(())
 }
 
@@ -86,8 +70,7 @@ async fn a_command_that_fails_ends_the_run_as_failed_with_its_last_words() -> Ch
 /// `docs/RUNS.md#fields-of-a-request`: `shell`.
 #[tokio::test]
 async fn a_run_without_shell_runs_no_command_and_writes_no_file() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let write = json!({"prompt": "```tool write_file\n{\"path\": \"a\", \"content\": \"b\"}\n```\n"});
     for (mut request, tools) in [(commands(&["echo hello"]), 0), (write, 1)] {
         request["shell"] = false.into();
@@ -152,8 +135,7 @@ async fn an_answer_of_exactly_one_mebibyte_is_whole() -> Checked {
 
 /// `docs/RUNS.md#fields-of-a-request`, `timeout_seconds`: for a run that waits and for one in a command.
 async fn a_run_is_timed_out_when_its_time_is_over(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let prompts = ["```wait 60000\n```\n", "```sh\nsleep 60\n```\n"];
     let (mut timely, mut times) = (0, Vec::new());
     // A host that is busy is late now and then: each prompt has two tries more.
@@ -163,11 +145,7 @@ async fn a_run_is_timed_out_when_its_time_is_over(database: Database) -> Checked
             .complete(&json!({"prompt": prompts[timely], "timeout_seconds": 1}))
             .await?;
         assert_eq!(run.status, RunStatus::TimedOut, "{run:?}");
-        assert!(
-            run.error.as_deref().is_some_and(|error| error.contains('1')),
-            "{:?}",
-            run.error
-        );
+        assert_contains!(run.error, '1');
         let (started, finished) = (run.started_at.unwrap_or(run.created_at), run.finished_at);
         let took = finished
             .map(|finished| finished.since(started))

@@ -1,22 +1,10 @@
 //! `/v1/runs/{id}/artifacts`, and what of a run's directory gets there.
 
-use std::{fs, time::Duration};
+use std::fs;
 
-use anyhow::{Context as _, ensure};
-use serde_json::{Value, json};
-use sortie_api::{Event, Run, RunStatus};
-use sortie_testkit::{
-    Client, Database,
-    client::{data, kinds},
-    http::HeaderValue,
-    until,
-};
+use sortie_api::{Event, Run};
 
-use crate::{
-    Checked, both_databases,
-    kit::{at_work, commands, of_kind, settled},
-    node,
-};
+use crate::prelude::*;
 
 both_databases![
     what_a_run_leaves_under_outputs_is_there_when_it_is_done,
@@ -66,8 +54,7 @@ async fn a_file_is_kept_though_the_database_fails_for_a_moment() -> Checked {
 }
 
 async fn what_a_run_leaves_under_outputs_is_there_when_it_is_done(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let (events, run) = client.complete(&commands(&[REPORT])).await?;
     assert_eq!((run.status, run.error.as_deref()), (RunStatus::Succeeded, None));
     assert_eq!(paths(&run), ["charts/north.svg", "report.md"]);
@@ -79,22 +66,19 @@ async fn what_a_run_leaves_under_outputs_is_there_when_it_is_done(database: Data
     let told = of_kind(&events, "artifact");
     let report = serde_json::to_value(&run.artifacts[1])?;
     assert_eq!(data(told[1]), report);
-    assert_eq!(
-        (&report["size"], &report["content_type"]),
-        (&json!(10), &json!("text/markdown"))
-    );
+    assert_has!(report, {"size": 10, "content_type": "text/markdown"});
 
     let id = run.id.to_string();
     assert_eq!(client.run(&id).await?, run);
     assert_eq!(client.list("").await?, std::slice::from_ref(&run));
     let listed = client
         .get(&format!("/v1/runs/{id}/artifacts"))
-        .await?
-        .expect(200)?;
+        .expect(200)
+        .await?;
     assert_eq!(listed.json()?, serde_json::to_value(&run.artifacts)?);
 
     let address = format!("/v1/runs/{id}/artifacts/report.md");
-    let whole = client.get(&address).await?.expect(200)?;
+    let whole = client.get(&address).expect(200).await?;
     assert_eq!(whole.text(), "the report");
     assert_eq!(whole.header("content-type")?, "text/markdown");
     assert_eq!(
@@ -103,10 +87,8 @@ async fn what_a_run_leaves_under_outputs_is_there_when_it_is_done(database: Data
     );
     assert_eq!(whole.header("x-content-type-options")?, "nosniff");
     ensure!(whole.header("content-disposition")?.starts_with("attachment"));
-    let range = client
-        .clone()
-        .with_header("range", HeaderValue::from_static("bytes=4-"));
-    assert_eq!(range.get(&address).await?.expect(206)?.text(), "report");
+    let range = client.with_header("range", "bytes=4-");
+    assert_eq!(range.get(&address).expect(206).await?.text(), "report");
     for below in ["charts/north.svg", "charts%2Fnorth.svg"] {
         let answer = client.get(&format!("/v1/runs/{id}/artifacts/{below}")).await?;
         assert_eq!(answer.expect(200)?.text(), "<svg/>");
@@ -121,43 +103,38 @@ async fn what_a_run_leaves_under_outputs_is_there_when_it_is_done(database: Data
         "%ff",
     ] {
         let answer = client.get(&format!("/v1/runs/{id}/artifacts/{wrong}")).await?;
-        answer
-            .failure(404, "not_found")
-            .with_context(|| wrong.to_owned())?;
+        answer.refused("not_found").with_context(|| wrong.to_owned())?;
     }
     Ok(())
 }
 
 async fn an_artifact_becomes_a_file_without_being_copied(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (node, client) = started(database).await?;
     let (_, run) = client.complete(&commands(&[REPORT])).await?;
     let keep = |path: &str, name: &str| json!({"run": run.id, "path": path, "name": name});
     let contents = || count_files(&node.data_dir().join("blobs"));
     let before = contents()?;
     let file = client
         .post("/v1/files", &keep("report.md", "kept.md"))
-        .await?
-        .expect(201)?
-        .json()?;
+        .json(201)
+        .await?;
     assert_eq!((&file["name"], &file["size"]), (&json!("kept.md"), &json!(10)));
     assert_eq!(file["sha256"], json!(run.artifacts[1].sha256));
     assert_eq!(contents()?, before);
-    let content = client.get("/v1/files/kept.md/content").await?.expect(200)?;
+    let content = client.get("/v1/files/kept.md/content").expect(200).await?;
     assert_eq!(content.text(), "the report");
-    let taken = client.post("/v1/files", &keep("report.md", "kept.md")).await?;
-    taken.failure(409, "conflict")?;
+    client
+        .post("/v1/files", &keep("report.md", "kept.md"))
+        .refused("conflict")
+        .await?;
     for (path, name) in [("nothing.md", "a"), ("report.md", "a/b"), ("report.md", "")] {
         client
             .post("/v1/files", &keep(path, name))
-            .await?
-            .failure(400, "invalid_request")?;
+            .refused("invalid_request")
+            .await?;
     }
     let more = json!({"run": run.id, "path": "report.md", "name": "b", "more": 1});
-    client
-        .post("/v1/files", &more)
-        .await?
-        .failure(400, "invalid_request")?;
+    client.post("/v1/files", &more).refused("invalid_request").await?;
     // A run reads it as any other file.
     let reads = json!({"prompt": "```sh\ncat in.md\n```\n", "files": [{"file": "kept.md", "path": "in.md"}]});
     let (_, reader) = client.complete(&reads).await?;
@@ -266,8 +243,7 @@ async fn what_is_over_the_limits_is_not_kept_and_an_event_says_so() -> Checked {
 
 #[tokio::test]
 async fn a_run_that_fails_or_times_out_keeps_them_and_a_cancelled_one_does_not() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let (_, failed) = client.complete(&commands(&[REPORT, "exit 3"])).await?;
     assert_eq!((failed.status, failed.artifacts.len()), (RunStatus::Failed, 2));
     let mut slow = commands(&[REPORT, "sleep 600"]);
@@ -286,16 +262,17 @@ async fn a_run_that_fails_or_times_out_keeps_them_and_a_cancelled_one_does_not()
 
 #[tokio::test]
 async fn a_run_that_is_not_final_has_none_yet() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let run = at_work(&client).await?;
     let listed = client
         .get(&format!("/v1/runs/{}/artifacts", run.id))
-        .await?
-        .expect(200)?;
+        .expect(200)
+        .await?;
     assert_eq!(listed.json()?, json!([]));
-    let one = client.get(&format!("/v1/runs/{}/artifacts/a", run.id)).await?;
-    one.failure(404, "not_found")?;
+    client
+        .get(&format!("/v1/runs/{}/artifacts/a", run.id))
+        .refused("not_found")
+        .await?;
     Ok(())
 }
 
@@ -307,8 +284,8 @@ async fn what_a_run_made_is_stored_once_the_storage_is_back() -> Checked {
     fs::rename(&blobs, &elsewhere)?;
     fs::write(&blobs, "in the way")?;
     let client = node.client()?;
-    let id = client.create(&commands(&[REPORT])).await?.id.to_string();
-    let look = async || client.get("/readyz").await?.expect(200)?.json();
+    let id = client.create_id(&commands(&[REPORT])).await?;
+    let look = async || client.get("/readyz").json(200).await;
     let is_away = |state: &Value| state["degraded"] == json!(["storage"]);
     until("the storage to be away", look, is_away).await?;
     assert_eq!(client.run(&id).await?.status, RunStatus::Running);
@@ -331,7 +308,7 @@ async fn a_run_whose_time_is_over_goes_with_its_artifacts(database: Database) ->
     gone(&client, &format!("/v1/runs/{}", old.id)).await?;
     for below in ["events", "definition", "artifacts", "artifacts/report.md"] {
         let answer = client.get(&format!("/v1/runs/{}/{below}", old.id)).await?;
-        answer.failure(404, "not_found").context(below)?;
+        answer.refused("not_found").context(below)?;
     }
     assert_eq!(client.list("").await?, [young]);
     Ok(())

@@ -1,22 +1,16 @@
 //! Bodies that are no run request at all (`docs/API.md#bodies`).
 
-use anyhow::{Context, ensure};
-use sortie_testkit::{
-    Bytes, Database,
-    http::{HeaderValue, Method},
-};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
 
-use crate::{Checked, both_databases, kit::plain, node};
+use crate::prelude::*;
 
 both_databases![a_body_that_is_no_json_object_is_refused_and_creates_nothing];
 
 async fn a_body_that_is_no_json_object_is_refused_and_creates_nothing(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let nested = |depth: usize| {
         format!(
             r#"{{"prompt":"x","input":{}{}}}"#,
@@ -67,10 +61,10 @@ async fn a_body_that_is_no_json_object_is_refused_and_creates_nothing(database: 
     for body in bodies {
         let shown = String::from_utf8_lossy(&body[..body.len().min(80)]).into_owned();
         let answer = client.send(Method::POST, "/v1/runs", Bytes::from(body)).await?;
-        answer.failure(400, "invalid_request").context(shown)?;
+        answer.refused("invalid_request").context(shown)?;
     }
     assert_eq!(
-        client.get("/v1/runs").await?.expect(200)?.text(),
+        client.get("/v1/runs").expect(200).await?.text(),
         "[]",
         "something was created"
     );
@@ -80,8 +74,7 @@ async fn a_body_that_is_no_json_object_is_refused_and_creates_nothing(database: 
 /// `docs/API.md#bodies`: a wrong content type is 400; parameters of the right one are fine.
 #[tokio::test]
 async fn only_json_is_taken() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let body = || Bytes::from(plain("x").to_string());
     for wrong in [
         "text/plain",
@@ -90,12 +83,10 @@ async fn only_json_is_taken() -> Checked {
         "json",
         "",
     ] {
-        let client = client
-            .clone()
-            .with_header("content-type", HeaderValue::from_static(wrong));
+        let client = client.with_header("content-type", wrong);
         let answer = client.send(Method::POST, "/v1/runs", body()).await?;
         answer
-            .failure(400, "invalid_request")
+            .refused("invalid_request")
             .with_context(|| wrong.to_owned())?;
     }
     assert_eq!(client.list("").await?.len(), 0);
@@ -104,13 +95,11 @@ async fn only_json_is_taken() -> Checked {
         "application/json; charset=utf-8",
         "Application/JSON;charset=UTF-8",
     ] {
-        let client = client
-            .clone()
-            .with_header("content-type", HeaderValue::from_static(right));
+        let client = client.with_header("content-type", right);
         client
             .send(Method::POST, "/v1/runs", body())
-            .await?
             .expect(202)
+            .await
             .with_context(|| right.to_owned())?;
     }
     Ok(())
@@ -119,16 +108,15 @@ async fn only_json_is_taken() -> Checked {
 /// `docs/API.md#bodies`: 413 for a whole body over the cap, whether its length is announced or not.
 #[tokio::test]
 async fn a_body_over_the_cap_is_too_large() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (node, client) = started(Database::Sqlite).await?;
     let body = Bytes::from(format!(
         r#"{{"prompt":"{}"}}"#,
         "x".repeat(sortie_api::limits::BODY_BYTES)
     ));
     client
         .send(Method::POST, "/v1/runs", body)
-        .await?
-        .failure(413, "payload_too_large")?;
+        .refused("payload_too_large")
+        .await?;
 
     let mut socket = TcpStream::connect(node.address()?).await?;
     let head = format!(
@@ -182,6 +170,6 @@ async fn a_connection_that_is_no_http_hurts_nobody() -> Checked {
             String::from_utf8_lossy(&answer)
         );
     }
-    node.client()?.get("/v1/me").await?.expect(200)?;
+    node.client()?.get("/v1/me").expect(200).await?;
     Ok(())
 }

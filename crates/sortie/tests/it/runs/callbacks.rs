@@ -5,21 +5,12 @@ mod receivers;
 use std::{
     io::Write as _,
     process::{Command, Stdio},
-    time::Duration,
 };
 
-use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
-use sortie_api::{DeliveryAttempt, RunStatus, Timestamp};
-use sortie_testkit::{
-    CallbackReceiver, Client, Database, Node, NodeOptions, callback::Delivery, http::StatusCode, until,
-};
+use sortie_api::{DeliveryAttempt, Timestamp};
+use sortie_testkit::{CallbackReceiver, callback::Delivery, http::StatusCode};
 
-use crate::{
-    Checked, both_databases,
-    kit::{commands, now, plain, waiting},
-    node, node_with,
-};
+use crate::{kit::now, prelude::*};
 
 both_databases![
     the_final_run_is_sent_signed_as_the_contract_says,
@@ -66,11 +57,7 @@ fn to(url: &str, mut request: Value) -> Value {
 }
 
 async fn attempts(client: &Client, id: &str) -> Result<Vec<DeliveryAttempt>> {
-    client
-        .get(&format!("/v1/runs/{id}/deliveries"))
-        .await?
-        .expect(200)?
-        .read()
+    client.get(&format!("/v1/runs/{id}/deliveries")).read(200).await
 }
 
 /// The attempts once there are so many. No event tells of them.
@@ -118,14 +105,13 @@ fn signed_by_python(delivery: &Delivery) -> Result<String> {
 }
 
 async fn the_final_run_is_sent_signed_as_the_contract_says(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let receiver = CallbackReceiver::start(SECRET).await?;
     let run = client.create(&to(&receiver.url(), plain("\u{2028} näh"))).await?;
     let id = run.id.to_string();
     let delivery = receiver.wait_for(&id, 1).await?.remove(0);
     assert_eq!(delivery.refused, None);
-    let shown = client.get(&format!("/v1/runs/{id}")).await?.expect(200)?.json()?;
+    let shown = client.get(&format!("/v1/runs/{id}")).json(200).await?;
     assert_eq!(delivery.body, shown);
     assert_eq!(shown["output"], "\u{2028} näh");
     let header = |name: &str| {
@@ -154,12 +140,11 @@ async fn the_final_run_is_sent_signed_as_the_contract_says(database: Database) -
 }
 
 async fn every_way_to_end_is_told(database: Database) -> Checked {
-    let node = node_with(database, NodeOptions::default().env("SORTIE_CONCURRENCY", "1")).await?;
-    let client = node.client()?;
+    let (_node, client) =
+        started_with(database, NodeOptions::default().env("SORTIE_CONCURRENCY", "1")).await?;
     let receiver = CallbackReceiver::start(SECRET).await?;
-    let create = async |request| -> Result<String> {
-        Ok(client.create(&to(&receiver.url(), request)).await?.id.to_string())
-    };
+    let create =
+        async |request| -> Result<String> { Ok(client.create_id(&to(&receiver.url(), request)).await?) };
     let status = async |id: &str| -> Result<Value> {
         let told = receiver.wait_for(id, 1).await?.remove(0);
         assert_eq!(told.refused, None);
@@ -171,11 +156,7 @@ async fn every_way_to_end_is_told(database: Database) -> Checked {
     late["timeout_seconds"] = 1.into();
     assert_eq!(status(&create(late).await?).await?, "timed_out");
     let held = create(waiting()).await?;
-    client
-        .follow(&held, None)
-        .await?
-        .until_status(RunStatus::Running)
-        .await?;
+    client.until_running(&held).await?;
     let queued = create(plain("x")).await?;
     for id in [&queued, &held] {
         client.cancel(id).await?;
@@ -186,8 +167,7 @@ async fn every_way_to_end_is_told(database: Database) -> Checked {
 
 /// A receiver that does not answer when the node dies is asked again after the restart, and nobody is left out.
 async fn callbacks_survive_a_kill(database: Database) -> Checked {
-    let mut node = node(database).await?;
-    let client = node.client()?;
+    let (mut node, client) = started(database).await?;
     let receiver = CallbackReceiver::start(SECRET).await?;
     receiver.hold();
     let mut ids = Vec::new();
@@ -219,13 +199,12 @@ async fn callbacks_survive_a_kill(database: Database) -> Checked {
 }
 
 async fn where_a_callback_goes_is_stored_sealed(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (node, client) = started(database).await?;
     let receiver = CallbackReceiver::start("hush-secret-7f3a").await?;
     let url = format!("{}?token=hush-query-51c8", receiver.url());
     let mut request = plain("x");
     request["callback"] = json!({"url": url, "secret": "hush-secret-7f3a"});
-    let id = client.create(&request).await?.id.to_string();
+    let id = client.create_id(&request).await?;
     receiver.wait_for(&id, 1).await?;
     attempts_made(&client, &id, 1).await?;
     let mut looked = node.dump().await?;
@@ -250,15 +229,10 @@ async fn where_a_callback_goes_is_stored_sealed(database: Database) -> Checked {
 /// `docs/CALLBACKS.md#when`: another answer than 2xx is retried after 10 seconds.
 #[tokio::test]
 async fn a_failed_delivery_is_tried_again_after_ten_seconds() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let receiver = CallbackReceiver::start(SECRET).await?;
     receiver.answer_with([StatusCode::SERVICE_UNAVAILABLE]);
-    let id = client
-        .create(&to(&receiver.url(), plain("x")))
-        .await?
-        .id
-        .to_string();
+    let id = client.create_id(&to(&receiver.url(), plain("x"))).await?;
     let made = attempts_made(&client, &id, 1).await?;
     assert_eq!(
         (made[0].status, made[0].error.as_deref()),
@@ -300,8 +274,7 @@ fn ensure_in_time(made: &[DeliveryAttempt]) -> Checked {
 /// `docs/CALLBACKS.md#when`: fresh deliveries to the receiver, up to half a second before a retry, do not delay it.
 #[tokio::test]
 async fn a_retry_is_in_time_although_its_receiver_got_others_just_before() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let receiver = CallbackReceiver::start(SECRET).await?;
     receiver.answer_with([StatusCode::SERVICE_UNAVAILABLE]);
     let failed = client.create(&to(&receiver.url(), plain("x"))).await?.id;
@@ -320,8 +293,7 @@ async fn a_retry_is_in_time_although_its_receiver_got_others_just_before() -> Ch
 #[tokio::test]
 async fn deliveries_that_failed_together_are_each_tried_again_when_they_are_due() -> Checked {
     const RUNS: usize = 4;
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let receiver = CallbackReceiver::start(SECRET).await?;
     receiver.answer_with([StatusCode::SERVICE_UNAVAILABLE; RUNS]);
     let mut ids = Vec::new();
@@ -345,15 +317,10 @@ async fn deliveries_that_failed_together_are_each_tried_again_when_they_are_due(
 /// A failed callback can be sent again at once, by the command line too.
 #[tokio::test]
 async fn the_command_line_lists_deliveries_and_sends_again() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (node, client) = started(Database::Sqlite).await?;
     let receiver = CallbackReceiver::start(SECRET).await?;
     receiver.answer_with([StatusCode::NOT_FOUND]);
-    let id = client
-        .create(&to(&receiver.url(), plain("x")))
-        .await?
-        .id
-        .to_string();
+    let id = client.create_id(&to(&receiver.url(), plain("x"))).await?;
     attempts_made(&client, &id, 1).await?;
     let said = |arguments: &[&str]| -> Result<(String, String)> {
         let output = node.sortie(arguments).output()?;
@@ -377,11 +344,7 @@ async fn the_command_line_lists_deliveries_and_sends_again() -> Checked {
     let listed: Vec<DeliveryAttempt> = serde_json::from_str(&json)?;
     assert_eq!(listed.len(), 2);
     let refused = node
-        .sortie(&[
-            "runs",
-            "redeliver",
-            &client.create(&plain("x")).await?.id.to_string(),
-        ])
+        .sortie(&["runs", "redeliver", &client.create_id(&plain("x")).await?])
         .output()?;
     assert_eq!(refused.status.code(), Some(64));
     Ok(())
@@ -398,7 +361,7 @@ async fn two_nodes_share_the_deliveries() -> Checked {
     let mut ids = Vec::new();
     for number in 0..40_usize {
         let request = to(&receiver.url(), plain(&number.to_string()));
-        ids.push(nodes[number % 2].create(&request).await?.id.to_string());
+        ids.push(nodes[number % 2].create_id(&request).await?);
     }
     for id in &ids {
         receiver.wait_for(id, 1).await?;
@@ -411,15 +374,10 @@ async fn two_nodes_share_the_deliveries() -> Checked {
 /// Stopped in good order, a node leaves what it could not send to the next start.
 #[tokio::test]
 async fn a_callback_under_way_when_the_node_stops_is_sent_by_the_next() -> Checked {
-    let mut node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (mut node, client) = started(Database::Sqlite).await?;
     let receiver = CallbackReceiver::start(SECRET).await?;
     receiver.hold();
-    let id = client
-        .create(&to(&receiver.url(), plain("x")))
-        .await?
-        .id
-        .to_string();
+    let id = client.create_id(&to(&receiver.url(), plain("x"))).await?;
     receiver.wait_for(&id, 1).await?;
     node.stop().await?;
     receiver.release();
@@ -449,14 +407,14 @@ async fn a_node_can_keep_callbacks_from_private_addresses() -> Checked {
         "http://2130706433/",
     ] {
         let answer = client.post("/v1/runs", &to(url, plain("x"))).await?;
-        let refused = answer.failure(400, "invalid_request")?;
+        let refused = answer.refused("invalid_request")?;
         ensure!(
             refused.error.starts_with("callback.url: ") && refused.error.ends_with("is not a public address"),
             "{refused:?}"
         );
     }
     let by_name = receiver.url().replace("127.0.0.1", "localhost");
-    let id = client.create(&to(&by_name, plain("x"))).await?.id.to_string();
+    let id = client.create_id(&to(&by_name, plain("x"))).await?;
     let made = attempts_made(&client, &id, 1).await?;
     assert_eq!(
         (made[0].status, made[0].error.as_deref()),

@@ -1,18 +1,10 @@
 //! `POST /v1/runs/{id}/cancel` (`docs/RUNS.md#cancel`).
 
-use std::{fs, time::Duration};
+use std::fs;
 
-use anyhow::{Context, ensure};
 use futures_util::future::try_join_all;
-use serde_json::json;
-use sortie_api::RunStatus;
-use sortie_testkit::{Database, NodeOptions, until};
 
-use crate::{
-    Checked, both_databases,
-    kit::{at_work, commands, finals, plain, settled, statuses, unsettled, waiting},
-    node, node_with,
-};
+use crate::{kit::unsettled, prelude::*};
 
 both_databases![
     cancel_of_a_running_run_ends_it,
@@ -24,8 +16,7 @@ both_databases![
 
 /// That the worker is told, and does not find the cancel by a poll, is a test of the engine.
 async fn cancel_of_a_running_run_ends_it(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let id = at_work(&client).await?.id.to_string();
     let cancelled = client.cancel(&id).await?;
     assert_eq!(cancelled.status, RunStatus::Cancelled);
@@ -43,8 +34,7 @@ async fn cancel_of_a_running_run_ends_it(database: Database) -> Checked {
 /// `docs/RUNS.md#cancel`: the processes of the run are killed.
 #[tokio::test]
 async fn cancel_kills_the_command_that_runs() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (node, client) = started(Database::Sqlite).await?;
     let mark = format!("3600.{}", node.pid()?);
     let request = commands(&[&format!("sleep {mark} & sleep {mark}")]);
     let run = client.create(&request).await?;
@@ -71,8 +61,8 @@ async fn wait_for_processes(argument: &str, is_wanted: fn(usize) -> bool) -> Che
 }
 
 async fn cancel_of_a_queued_run_ends_it_before_it_starts(database: Database) -> Checked {
-    let node = node_with(database, NodeOptions::default().env("SORTIE_CONCURRENCY", "1")).await?;
-    let client = node.client()?;
+    let (_node, client) =
+        started_with(database, NodeOptions::default().env("SORTIE_CONCURRENCY", "1")).await?;
     let working = at_work(&client).await?;
     let queued = client.create(&plain("never")).await?;
     let cancelled = client.cancel(&queued.id.to_string()).await?;
@@ -97,8 +87,7 @@ async fn cancel_of_a_queued_run_ends_it_before_it_starts(database: Database) -> 
 }
 
 async fn cancel_of_a_finished_run_returns_it_unchanged(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let cancelled = client.create(&waiting()).await?;
     client.cancel(&cancelled.id.to_string()).await?;
     settled(&client, &cancelled.id.to_string()).await?;
@@ -132,8 +121,7 @@ async fn cancel_of_a_finished_run_returns_it_unchanged(database: Database) -> Ch
 }
 
 async fn ten_cancels_at_once_end_a_run_once(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let id = at_work(&client).await?.id.to_string();
     let answers = try_join_all((0..10).map(|_| client.cancel(&id))).await?;
     ensure!(
@@ -147,12 +135,11 @@ async fn ten_cancels_at_once_end_a_run_once(database: Database) -> Checked {
 }
 
 async fn a_cancel_that_races_the_end_agrees_with_it(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let races = (0..40).map(|n| {
         let client = client.clone();
         async move {
-            let id = client.create(&plain("quick")).await?.id.to_string();
+            let id = client.create_id(&plain("quick")).await?;
             tokio::time::sleep(Duration::from_micros(n * 250)).await;
             let answer = client.cancel(&id).await?;
             let (events, done) = client.finished(&id).await?;

@@ -1,14 +1,6 @@
 //! `POST /v1/runs` (`docs/RUNS.md#create`): what is accepted, and what a run of it looks like.
 
-use serde_json::json;
-use sortie_api::RunStatus;
-use sortie_testkit::Database;
-
-use crate::{
-    Checked, both_databases,
-    kit::{commands, plain},
-    node, node_under_load,
-};
+use crate::{node_under_load, prelude::*};
 
 both_databases![
     a_new_run_is_answered_with_202_as_queued,
@@ -22,8 +14,8 @@ async fn a_new_run_is_answered_with_202_as_queued(database: Database) -> Checked
     let answer = node
         .client()?
         .post("/v1/runs", &plain("hello"))
-        .await?
-        .expect(202)?;
+        .expect(202)
+        .await?;
     let run = answer.json()?;
     assert_eq!(run["status"], "queued");
     assert_eq!(run["max_cost_micros"], 1_000_000);
@@ -54,8 +46,7 @@ async fn a_new_run_is_answered_with_202_as_queued(database: Database) -> Checked
 
 /// `docs/RUNS.md#fields-of-a-run`: the times follow each other, the cost of a free model is left out.
 async fn a_prompt_without_blocks_is_answered_with_itself(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let text = "What is 2 × 3?\u{2028}\u{85}\u{2029} \"quoted\" \\ \u{1f600}";
     let (_, run) = client.complete(&plain(text)).await?;
     assert_eq!((run.status, run.error.as_deref()), (RunStatus::Succeeded, None));
@@ -71,8 +62,7 @@ async fn a_prompt_without_blocks_is_answered_with_itself(database: Database) -> 
 
 /// `docs/API.md#limits`: a limit is inclusive.
 async fn everything_optional_at_its_limit_is_accepted(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let files: Vec<_> = (0..32)
         .map(|n| json!({"path": format!("dir{n}/file"), "content": ""}))
         .collect();

@@ -1,16 +1,11 @@
 //! `GET /v1/runs/{id}/definition` (`docs/RUNS.md#the-definition-and-once-more`).
 
-use anyhow::ensure;
-use serde_json::{Value, json};
-use sortie_testkit::{Bytes, Database, http::Method};
-
-use crate::{Checked, both_databases, kit::plain, node};
+use crate::prelude::*;
 
 both_databases![the_definition_is_what_the_run_used_and_can_be_sent_again];
 
 async fn the_definition_is_what_the_run_used_and_can_be_sent_again(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let request = json!({
         "prompt": "hello\u{2028}",
         "input": {"b": [1, 2.50], "a": null},
@@ -25,9 +20,8 @@ async fn the_definition_is_what_the_run_used_and_can_be_sent_again(database: Dat
     let run = client.create(&request).await?;
     let definition = client
         .get(&format!("/v1/runs/{}/definition", run.id))
-        .await?
-        .expect(200)?
-        .json()?;
+        .json(200)
+        .await?;
     assert_eq!(definition["requires_credentials"], json!([]));
     for (field, sent) in request.as_object().into_iter().flatten() {
         assert_eq!(&definition["request"][field], sent, "{field}");
@@ -38,9 +32,8 @@ async fn the_definition_is_what_the_run_used_and_can_be_sent_again(database: Dat
     let again = client.create(&definition["request"]).await?;
     let second = client
         .get(&format!("/v1/runs/{}/definition", again.id))
-        .await?
-        .expect(200)?
-        .json()?;
+        .json(200)
+        .await?;
     assert_eq!(second, definition);
     Ok(())
 }
@@ -48,14 +41,12 @@ async fn the_definition_is_what_the_run_used_and_can_be_sent_again(database: Dat
 /// `docs/RUNS.md#the-definition-and-once-more`: `request` is the definition the run actually used, defaults filled in.
 #[tokio::test]
 async fn defaults_are_filled_in() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let run = client.create(&plain("x")).await?;
     let definition = client
         .get(&format!("/v1/runs/{}/definition", run.id))
-        .await?
-        .expect(200)?
-        .json()?;
+        .json(200)
+        .await?;
     let request = &definition["request"];
     assert_eq!(request["model"], "runbook");
     assert_eq!(request["timeout_seconds"], 300);
@@ -68,17 +59,15 @@ async fn defaults_are_filled_in() -> Checked {
 /// machine's.
 #[tokio::test]
 async fn the_input_is_kept_as_sent() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let input = r#"{"n":12345678901234567890123,"e":1e400,"twice":1,"twice":2}"#;
     let body = format!(r#"{{"prompt":"x","input":{input}}}"#);
     let run: Value = client
         .send(Method::POST, "/v1/runs", Bytes::from(body))
-        .await?
-        .expect(202)?
-        .json()?;
+        .json(202)
+        .await?;
     let path = format!("/v1/runs/{}/definition", run["id"].as_str().unwrap_or_default());
-    let definition = client.get(&path).await?.expect(200)?.text();
+    let definition = client.get(&path).expect(200).await?.text();
     ensure!(definition.contains(input), "{definition}");
     Ok(())
 }

@@ -1,21 +1,11 @@
 //! `GET /v1/runs/{id}/events` (`docs/API.md#event-streams`).
 
-use anyhow::ensure;
-use serde_json::{Value, json};
-use sortie_api::RunStatus;
 use sortie_testkit::{
-    Client, Database,
-    client::{Next, data, kinds, status_of},
-    http::HeaderValue,
+    client::{Next, status_of},
     model::Turn,
 };
 
-use crate::{
-    Checked, both_databases,
-    kit::{commands, finals, of_kind, plain, statuses, unsettled, waiting},
-    node,
-    runs::model::Scripted,
-};
+use crate::{kit::unsettled, prelude::*, runs::model::Scripted};
 
 both_databases![
     the_events_of_a_run_tell_its_whole_way,
@@ -43,10 +33,7 @@ async fn the_events_of_a_run_tell_its_whole_way(database: Database) -> Checked {
         "{order:?}"
     );
     let started = data(of_kind(&events, "worker_started")[0]);
-    assert_eq!(
-        (&started["mode"], &started["shell"]),
-        (&json!("self-hosted"), &json!(true))
-    );
+    assert_has!(started, {"mode": "self-hosted", "shell": true});
     ensure!(
         ["namespaces", "landlock", "none"]
             .map(Value::from)
@@ -80,8 +67,7 @@ async fn the_events_of_a_run_tell_its_whole_way(database: Database) -> Checked {
 /// `docs/API.md#event-streams`: the bytes of the stream.
 #[tokio::test]
 async fn the_stream_is_framed_as_the_document_says() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let run = client.create(&plain("line\u{2028}separator\u{85}")).await?;
     let mut stream = client.follow(&run.id.to_string(), None).await?;
     stream.to_done().await?;
@@ -134,8 +120,7 @@ async fn the_stream_is_framed_as_the_document_says() -> Checked {
 /// `docs/API.md#event-streams`: `done` carries the run object, and closes the stream also for one who comes late.
 #[tokio::test]
 async fn a_final_run_is_replayed_and_done_at_once() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let (events, run) = client.complete(&commands(&["echo hi"])).await?;
     let id = run.id.to_string();
     let (again, done) = client.finished(&id).await?;
@@ -152,8 +137,7 @@ async fn a_final_run_is_replayed_and_done_at_once() -> Checked {
 
 /// `docs/API.md#event-streams`: `Last-Event-ID`.
 async fn a_stream_resumes_after_last_event_id(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let (events, run) = client.complete(&commands(&["echo one", "echo two"])).await?;
     let id = run.id.to_string();
     let last = i64::try_from(events.len())?;
@@ -177,37 +161,33 @@ async fn a_stream_resumes_after_last_event_id(database: Database) -> Checked {
 
 #[tokio::test]
 async fn last_event_id_comes_before_after_and_is_sent_once() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let (_, run) = client.complete(&plain("x")).await?;
     let path = format!("/v1/runs/{}/events?after=3", run.id);
-    let second = |client: Client| client.with_header("last-event-id", HeaderValue::from_static("2"));
+    let second = |client: Client| client.with_header("last-event-id", "2");
     for (client, first) in [(client.clone(), "id: 4\n"), (second(client.clone()), "id: 3\n")] {
-        let sent = client.get(&path).await?.expect(200)?.text();
+        let sent = client.get(&path).expect(200).await?.text();
         ensure!(
             sent.starts_with(&format!(": connected\nretry: 2000\n{first}")),
             "{sent}"
         );
     }
     let refused = second(second(client)).get(&path).await?;
-    let refused = refused.failure(400, "invalid_request")?;
+    let refused = refused.refused("invalid_request")?;
     ensure!(refused.error.starts_with("Last-Event-ID: "), "{}", refused.error);
     Ok(())
 }
 
 #[tokio::test]
 async fn a_last_event_id_that_is_no_event_id_is_refused() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let run = client.create(&plain("x")).await?;
     for value in ["-1", "x", "1.5", "", "9223372036854775808", "1 2", "0x1", "+1"] {
-        let client = client
-            .clone()
-            .with_header("last-event-id", HeaderValue::from_static(value));
+        let client = client.with_header("last-event-id", value);
         let refusal = client
             .get(&format!("/v1/runs/{}/events", run.id))
-            .await?
-            .failure(400, "invalid_request")?;
+            .refused("invalid_request")
+            .await?;
         ensure!(
             refusal.error.to_lowercase().contains("last-event-id"),
             "{value:?}: {}",
@@ -241,8 +221,7 @@ async fn new_events_come_as_they_happen_to_every_follower(database: Database) ->
 /// `docs/API.md#event-streams`.
 #[tokio::test]
 async fn disconnecting_does_not_cancel_the_run() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let request = json!({"prompt": "```wait 500\n```\n```sh\necho done\n```\n"});
     let run = client.create(&request).await?;
     let id = run.id.to_string();
@@ -257,8 +236,7 @@ async fn disconnecting_does_not_cancel_the_run() -> Checked {
 /// A reader that takes nothing holds up neither the run nor the others.
 #[tokio::test]
 async fn a_reader_that_stands_still_holds_nobody_up() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let blocks: Vec<String> = (0..40)
         .map(|_| "head -c 16000 /dev/zero | tr '\\0' x".to_owned())
         .collect();
@@ -275,8 +253,7 @@ async fn a_reader_that_stands_still_holds_nobody_up() -> Checked {
 
 #[tokio::test]
 async fn a_follower_of_a_waiting_run_sees_its_cancellation_and_done() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let run = client.create(&waiting()).await?;
     let mut stream = client.follow(&run.id.to_string(), None).await?;
     stream.until_status(RunStatus::Running).await?;
@@ -292,28 +269,27 @@ async fn a_follower_of_a_waiting_run_sees_its_cancellation_and_done() -> Checked
 /// `docs/API.md#event-streams`: the record as JSON, from an event on.
 #[tokio::test]
 async fn the_record_is_also_to_be_had_as_json() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let (events, run) = client.complete(&commands(&["echo hi"])).await?;
-    let json = client
-        .clone()
-        .with_header("accept", HeaderValue::from_static("application/json"));
+    let json = client.with_header("accept", "application/json");
     let path = format!("/v1/runs/{}/events", run.id);
-    let whole: Vec<sortie_api::Event> = json.get(&path).await?.expect(200)?.read()?;
+    let whole: Vec<sortie_api::Event> = json.get(&path).read(200).await?;
     assert_eq!(kinds(&whole), kinds(&events));
-    // Names of media types are the same in capitals, and parameters change nothing.
-    let quality = HeaderValue::from_static("text/plain, Application/JSON;q=0.5");
-    let named = client.clone().with_header("accept", quality).get(&path).await?;
+    // Names of media types are the same in capitals, and parameters change nothing.q=0.5");
+    let named = client
+        .with_header("accept", "text/plain, Application/JSON;q=0.5")
+        .get(&path)
+        .await?;
     assert_eq!(named.expect(200)?.text(), json.get(&path).await?.text());
-    let rest: Vec<sortie_api::Event> = json.get(&format!("{path}?after=3")).await?.expect(200)?.read()?;
+    let rest: Vec<sortie_api::Event> = json.get(&format!("{path}?after=3")).read(200).await?;
     assert_eq!(rest.first().map(|event| event.id), Some(4));
     assert_eq!(rest.len(), events.len() - 3);
     let beyond = json.get(&format!("{path}?after=9223372036854775807")).await?;
     assert_eq!(beyond.expect(200)?.text(), "[]");
     for wrong in ["-1", "x", "1.5", ""] {
         json.get(&format!("{path}?after={wrong}"))
-            .await?
-            .failure(400, "invalid_request")?;
+            .refused("invalid_request")
+            .await?;
     }
     Ok(())
 }
@@ -321,8 +297,7 @@ async fn the_record_is_also_to_be_had_as_json() -> Checked {
 /// `docs/API.md#event-streams`: an array has at most 1,000 events, those that come first.
 #[tokio::test]
 async fn an_array_has_at_most_1000_events() -> Checked {
-    let node = node(Database::Postgres).await?;
-    let client = node.client()?;
+    let (node, client) = started(Database::Postgres).await?;
     let (events, run) = client.complete(&plain("x")).await?;
     let (id, first) = (run.id, events.len() + 1);
     node.meddle(&format!(
@@ -331,10 +306,10 @@ async fn an_array_has_at_most_1000_events() -> Checked {
          UPDATE run SET last_event = 1100 WHERE id = '{id}'"
     ))
     .await?;
-    let json = client.with_header("accept", HeaderValue::from_static("application/json"));
+    let json = client.with_header("accept", "application/json");
     for (after, ids) in [(0, 1..=1_000), (2, 3..=1_002), (1_000, 1_001..=1_100)] {
         let path = format!("/v1/runs/{id}/events?after={after}");
-        let sent: Vec<sortie_api::Event> = json.get(&path).await?.expect(200)?.read()?;
+        let sent: Vec<sortie_api::Event> = json.get(&path).read(200).await?;
         ensure!(
             sent.iter().map(|event| event.id).eq(ids),
             "{} after {after}",

@@ -1,15 +1,12 @@
 //! `GET /v1/runs/{id}` (`docs/RUNS.md#wait-and-read`).
 
-use sortie_testkit::{Bytes, Database, http::Method};
-
-use crate::{Checked, both_databases, node};
+use crate::prelude::*;
 
 both_databases![an_unknown_or_malformed_id_is_not_found];
 
 /// `docs/API.md#values`: a malformed id in a path is 404 as well.
 async fn an_unknown_or_malformed_id_is_not_found(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let ids = [
         "run_01hf7yat31e4ar9bcdefghjkmn",
         "run_01HF7YAT31E4AR9BCDEFGHJKMN",
@@ -31,9 +28,7 @@ async fn an_unknown_or_malformed_id_is_not_found(database: Database) -> Checked 
         ] {
             let path = format!("/v1/runs/{id}{rest}");
             let answer = client.send(method, &path, Bytes::default()).await?;
-            answer
-                .failure(404, "not_found")
-                .map_err(|error| error.context(path))?;
+            answer.refused("not_found").map_err(|error| error.context(path))?;
         }
     }
     Ok(())

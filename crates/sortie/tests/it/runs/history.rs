@@ -1,14 +1,10 @@
 //! A long history, as the load program makes it: its runs are runs like others for lists, usage, the audit log and the
 //! retention.
 
-use std::time::Duration;
-
-use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
 use sortie_api::{Run, RunPage, ScheduleId, Timestamp};
-use sortie_testkit::{Bytes, Client, Database, History, NodeOptions, http::Method, until};
+use sortie_testkit::History;
 
-use crate::{Checked, both_databases, kit::plain, node_with};
+use crate::prelude::*;
 
 both_databases![a_history_is_listed_counted_and_deleted];
 
@@ -20,11 +16,7 @@ async fn schedule(client: &Client) -> Result<ScheduleId> {
     let put = client.send(Method::PUT, "/v1/workflows/nightly", workflow);
     ensure!(put.await?.status < 300);
     let disabled = json!({"workflow": "nightly", "cron": "@yearly", "enabled": false});
-    let made = client
-        .post("/v1/schedules", &disabled)
-        .await?
-        .expect(201)?
-        .json()?;
+    let made = client.post("/v1/schedules", &disabled).json(201).await?;
     made["id"]
         .as_str()
         .and_then(|id| id.parse().ok())
@@ -36,7 +28,7 @@ async fn listed(client: &Client, query: &str) -> Result<Vec<Run>> {
     let (mut runs, mut cursor) = (Vec::new(), String::new());
     loop {
         let path = format!("/v1/runs?limit=100&{query}{cursor}");
-        let page: RunPage = client.get(&path).await?.expect(200)?.read()?;
+        let page: RunPage = client.get(&path).read(200).await?;
         runs.extend(page.items);
         if page.next_cursor.is_empty() {
             return Ok(runs);
@@ -47,8 +39,7 @@ async fn listed(client: &Client, query: &str) -> Result<Vec<Run>> {
 
 async fn a_history_is_listed_counted_and_deleted(database: Database) -> Checked {
     let options = NodeOptions::default().env("SORTIE_RETENTION_DAYS", "0");
-    let mut node = node_with(database, options).await?;
-    let client = node.client()?;
+    let (mut node, client) = started_with(database, options).await?;
     let (_, template) = client.complete(&plain("hello")).await?;
     let schedules = [schedule(&client).await?, schedule(&client).await?];
     node.stop().await?;
@@ -81,7 +72,7 @@ async fn a_history_is_listed_counted_and_deleted(database: Database) -> Checked 
     assert_eq!((copy.status, &copy.output), (template.status, &template.output));
     let events = client.finished(&copy.id.to_string()).await?.0;
     ensure!(events.len() > 3, "{events:?}");
-    let get = async |path: &str| -> Result<Value> { client.get(path).await?.expect(200)?.json() };
+    let get = async |path: &str| -> Result<Value> { client.get(path).json(200).await };
     let usage = get("/v1/admin/usage").await?;
     assert_eq!(usage["totals"]["runs"], json!(401));
     let log = get("/v1/admin/audit?action=test.rare").await?;
@@ -97,7 +88,7 @@ async fn a_history_is_listed_counted_and_deleted(database: Database) -> Checked 
     ensure!(!node.has_first_of_history().await?);
     let left: Vec<_> = client.list("").await?.iter().map(|run| run.id).collect();
     assert_eq!(left, [template.id]);
-    let usage = client.get("/v1/admin/usage").await?.expect(200)?.json()?;
+    let usage = client.get("/v1/admin/usage").json(200).await?;
     assert_eq!(usage["totals"]["runs"], json!(401));
     Ok(())
 }

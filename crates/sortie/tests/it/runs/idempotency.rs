@@ -1,13 +1,8 @@
 //! `Idempotency-Key` of `POST /v1/runs` (`docs/API.md#idempotency`).
 
 use futures_util::future::try_join_all;
-use sortie_testkit::{Client, Database, http::HeaderValue};
 
-use crate::{
-    Checked, both_databases,
-    kit::{plain, waiting},
-    node,
-};
+use crate::prelude::*;
 
 both_databases![
     the_same_key_returns_the_same_run_and_creates_nothing,
@@ -15,34 +10,30 @@ both_databases![
 ];
 
 fn keyed(client: &Client, key: &str) -> anyhow::Result<Client> {
-    Ok(client
-        .clone()
-        .with_header("idempotency-key", HeaderValue::from_str(key)?))
+    Ok(client.with_header("idempotency-key", key))
 }
 
 async fn the_same_key_returns_the_same_run_and_creates_nothing(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let once = keyed(&client, "order 7")?;
-    let first = once.post("/v1/runs", &plain("one")).await?.expect(202)?.json()?;
+    let first = once.post("/v1/runs", &plain("one")).json(202).await?;
     let id = first["id"].as_str().unwrap_or_default().to_owned();
     let (_, finished) = client.finished(&id).await?;
     // Only the key is compared, not the body.
     for body in [plain("one"), plain("two"), waiting()] {
-        let again: sortie_api::Run = once.post("/v1/runs", &body).await?.expect(200)?.read()?;
+        let again: sortie_api::Run = once.post("/v1/runs", &body).read(200).await?;
         assert_eq!(again, finished, "the run is returned as it stands now");
     }
     keyed(&client, "order 8")?
         .post("/v1/runs", &plain("one"))
-        .await?
-        .expect(202)?;
+        .expect(202)
+        .await?;
     assert_eq!(client.list("").await?.len(), 2);
     Ok(())
 }
 
 async fn twenty_creates_at_once_with_one_key_make_one_run(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let once = keyed(&client, "4f0d9f2e-0a43-4f5e-9a52-6f2b3c1d7e80")?;
     let answers = (0..20).map(|n| {
         let once = once.clone();
@@ -64,24 +55,19 @@ async fn twenty_creates_at_once_with_one_key_make_one_run(database: Database) ->
 
 #[tokio::test]
 async fn a_key_has_1_to_200_characters() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     for key in ["", &"k".repeat(201)] {
         let refusal = keyed(&client, key)?
             .post("/v1/runs", &plain("x"))
-            .await?
-            .failure(400, "invalid_request")?;
-        assert!(
-            refusal.error.to_lowercase().contains("idempotency-key"),
-            "{}",
-            refusal.error
-        );
+            .refused("invalid_request")
+            .await?;
+        assert_contains!(refusal.error.to_lowercase(), "idempotency-key");
     }
     assert!(client.list("").await?.is_empty());
     keyed(&client, &"k".repeat(200))?
         .post("/v1/runs", &plain("x"))
-        .await?
-        .expect(202)?;
+        .expect(202)
+        .await?;
     Ok(())
 }
 
@@ -90,8 +76,8 @@ async fn a_refused_request_does_not_use_its_key_up() -> Checked {
     let node = node(Database::Sqlite).await?;
     let once = keyed(&node.client()?, "again")?;
     once.post("/v1/runs", &serde_json::json!({}))
-        .await?
-        .failure(400, "invalid_request")?;
-    once.post("/v1/runs", &plain("x")).await?.expect(202)?;
+        .refused("invalid_request")
+        .await?;
+    once.post("/v1/runs", &plain("x")).expect(202).await?;
     Ok(())
 }

@@ -1,15 +1,8 @@
 //! `GET /v1/runs` (`docs/API.md#lists`).
 
-use anyhow::{Context, ensure};
-use serde_json::Value;
-use sortie_api::{RunPage, RunStatus};
-use sortie_testkit::{Client, Database};
+use sortie_api::RunPage;
 
-use crate::{
-    Checked, both_databases,
-    kit::{at_work, commands, plain},
-    node,
-};
+use crate::prelude::*;
 
 both_databases![
     without_a_limit_the_100_most_recent_runs_are_a_plain_array,
@@ -22,24 +15,19 @@ both_databases![
 async fn some(client: &Client, count: usize) -> anyhow::Result<Vec<String>> {
     let mut ids = Vec::new();
     for n in 0..count {
-        ids.push(client.create(&plain(&n.to_string())).await?.id.to_string());
+        ids.push(client.create_id(&plain(&n.to_string())).await?);
     }
     ids.reverse();
     Ok(ids)
 }
 
 async fn page(client: &Client, query: &str) -> anyhow::Result<RunPage> {
-    client
-        .get(&format!("/v1/runs?{query}"))
-        .await?
-        .expect(200)?
-        .read()
+    client.get(&format!("/v1/runs?{query}")).read(200).await
 }
 
 async fn without_a_limit_the_100_most_recent_runs_are_a_plain_array(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
-    assert_eq!(client.get("/v1/runs").await?.expect(200)?.text(), "[]");
+    let (_node, client) = started(database).await?;
+    assert_eq!(client.get("/v1/runs").expect(200).await?.text(), "[]");
     let ids = some(&client, 103).await?;
     let listed: Vec<String> = client
         .list("")
@@ -77,8 +65,7 @@ async fn walk(
 }
 
 async fn pages_hold_every_run_once_newest_first_also_while_new_ones_come(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let ids = some(&client, 7).await?;
     let listed = |pages: &[RunPage]| -> Vec<String> {
         pages
@@ -108,8 +95,7 @@ async fn pages_hold_every_run_once_newest_first_also_while_new_ones_come(databas
 }
 
 async fn a_status_filter_lists_only_runs_of_that_status(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let (_, succeeded) = client.complete(&plain("x")).await?;
     let (_, failed) = client.complete(&commands(&["false"])).await?;
     let running = at_work(&client).await?;
@@ -162,7 +148,7 @@ async fn a_cursor_is_valid_on_every_node_of_its_installation_and_on_no_other(dat
     node.meddle("DELETE FROM installation").await?;
     node.restart().await?;
     let refused = node.client()?.get(&format!("/v1/runs?{query}")).await?;
-    let refusal = refused.failure(400, "invalid_request")?;
+    let refusal = refused.refused("invalid_request")?;
     assert!(refusal.error.starts_with("cursor: "), "{}", refusal.error);
     page(&node.client()?, "limit=1").await?;
     Ok(())
@@ -171,32 +157,28 @@ async fn a_cursor_is_valid_on_every_node_of_its_installation_and_on_no_other(dat
 /// `docs/API.md#lists`: 400 for an invalid `status`, `schedule`, `limit` or `cursor`, and the message says which.
 #[tokio::test]
 async fn an_invalid_query_is_refused_by_name() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
-    for (query, name) in [
-        ("limit=0", "limit"),
-        ("limit=101", "limit"),
-        ("limit=-1", "limit"),
-        ("limit=ten", "limit"),
-        ("limit=", "limit"),
-        ("limit=1.5", "limit"),
-        ("limit=99999999999999999999", "limit"),
-        ("status=done", "status"),
-        ("status=", "status"),
-        ("status=SUCCEEDED", "status"),
-        ("schedule=x", "schedule"),
-        ("schedule=run_01hf7yat31e4ar9bcdefghjkmn", "schedule"),
-        ("cursor=x", "cursor"),
-        ("cursor=%00", "cursor"),
-        (
-            "cursor=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
-            "cursor",
-        ),
-        ("limit=1&limit=2", "limit"),
+    let (_node, client) = started(Database::Sqlite).await?;
+    for (query, name) in rows![
+        "limit=0", "limit";
+        "limit=101", "limit";
+        "limit=-1", "limit";
+        "limit=ten", "limit";
+        "limit=", "limit";
+        "limit=1.5", "limit";
+        "limit=99999999999999999999", "limit";
+        "status=done", "status";
+        "status=", "status";
+        "status=SUCCEEDED", "status";
+        "schedule=x", "schedule";
+        "schedule=run_01hf7yat31e4ar9bcdefghjkmn", "schedule";
+        "cursor=x", "cursor";
+        "cursor=%00", "cursor";
+        "cursor=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "cursor";
+        "limit=1&limit=2", "limit";
     ] {
         let answer = client.get(&format!("/v1/runs?{query}")).await?;
         let refusal = answer
-            .failure(400, "invalid_request")
+            .refused("invalid_request")
             .with_context(|| query.to_owned())?;
         assert!(refusal.error.contains(name), "{query}: {}", refusal.error);
     }
@@ -206,8 +188,7 @@ async fn an_invalid_query_is_refused_by_name() -> Checked {
 /// `docs/API.md#lists`: a cursor is valid only as it was made, with the filters it was made for.
 #[tokio::test]
 async fn a_cursor_cannot_be_changed_nor_used_with_other_filters() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     for _ in 0..3 {
         client.complete(&plain("x")).await?;
     }
@@ -216,8 +197,8 @@ async fn a_cursor_cannot_be_changed_nor_used_with_other_filters() -> Checked {
     let refused = async |query: String| -> Checked {
         let refusal = client
             .get(&format!("/v1/runs?{query}"))
-            .await?
-            .failure(400, "invalid_request");
+            .refused("invalid_request")
+            .await;
         assert!(
             refusal.with_context(|| query.clone())?.error.contains("cursor"),
             "{query}"
@@ -245,12 +226,7 @@ async fn a_cursor_cannot_be_changed_nor_used_with_other_filters() -> Checked {
 #[tokio::test]
 async fn a_page_has_items_and_next_cursor_and_nothing_else() -> Checked {
     let node = node(Database::Sqlite).await?;
-    let page = node
-        .client()?
-        .get("/v1/runs?limit=5")
-        .await?
-        .expect(200)?
-        .json()?;
+    let page = node.client()?.get("/v1/runs?limit=5").json(200).await?;
     assert_eq!(page, serde_json::json!({"items": [], "next_cursor": ""}));
     assert!(matches!(page, Value::Object(fields) if fields.len() == 2));
     Ok(())

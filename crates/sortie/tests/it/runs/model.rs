@@ -1,32 +1,17 @@
 //! Runs whose model is behind HTTP: what is sent to it, what its answers cost, what its failures do
 //! (`docs/MODELS.md#how-a-call-goes`).
 
-use std::{
-    io::Write as _,
-    time::{Duration, Instant},
-};
+use std::{io::Write as _, time::Instant};
 
-use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
-use sortie_api::{Micros, RunStatus, RunUsage};
-use sortie_testkit::{
-    Database, Node, NodeOptions, ScriptedModel,
-    client::{data, kinds},
-    http::{HeaderValue, StatusCode},
-    model::Turn,
-    sse::Item,
-};
+use sortie_api::{Micros, RunUsage};
+use sortie_testkit::{ScriptedModel, http::StatusCode, model::Turn, sse::Item};
 use tempfile::NamedTempFile;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
 };
 
-use crate::{
-    Checked, both_databases,
-    kit::{of_kind, plain, settled, statuses},
-    node_with,
-};
+use crate::prelude::*;
 
 both_databases![
     a_run_costs_what_its_provider_counts,
@@ -113,10 +98,7 @@ async fn the_effort_and_the_files_of_a_run_reach_its_model(database: Database) -
     // The second run names none: that of the model's settings counts.
     assert_eq!(efforts, [json!("high"), json!("low")]);
     let first = requests[0]["messages"][1]["content"].to_string();
-    ensure!(
-        first.contains("in/data.csv") && first.contains("8 bytes"),
-        "{first}"
-    );
+    assert_contains!(first, "in/data.csv", "8 bytes");
     Ok(())
 }
 
@@ -126,10 +108,7 @@ async fn a_run_costs_what_its_provider_counts(database: Database) -> Checked {
         .using(1_000, 100);
     let rig = Scripted::start(database, [call, Turn::says(["It is ", "done."]).using(2_001, 7)]).await?;
     let (events, run) = rig.node.client()?.complete(&plain("Write a note.")).await?;
-    assert_eq!(
-        (run.status, run.output.as_deref()),
-        (RunStatus::Succeeded, Some("It is done."))
-    );
+    assert_ended!(run, Succeeded, "It is done.");
     let calls: Vec<Value> = of_kind(&events, "model_call").into_iter().map(data).collect();
     let costs: Vec<_> = calls.iter().map(|call| call["cost_micros"].clone()).collect();
     assert_eq!(costs, [json!(3_000 + 1_500), json!(6_003 + 105)]);
@@ -163,11 +142,7 @@ async fn a_run_costs_what_its_provider_counts(database: Database) -> Checked {
         .collect();
     assert_eq!(roles, ["system", "user", "assistant", "tool", "tool"]);
     ensure!(messages[1]["content"].to_string().contains("Write a note."));
-    ensure!(
-        messages[4]["content"].to_string().contains("note.txt"),
-        "{}",
-        messages[4]
-    );
+    assert_contains!(messages[4]["content"], "note.txt");
     Ok(())
 }
 
@@ -181,10 +156,7 @@ async fn an_overloaded_or_broken_model_is_called_again_and_each_retry_is_an_even
     ];
     let rig = Scripted::start(Database::Sqlite, script).await?;
     let (events, run) = rig.node.client()?.complete(&plain("Go.")).await?;
-    assert_eq!(
-        (run.status, run.output.as_deref()),
-        (RunStatus::Succeeded, Some("Whole."))
-    );
+    assert_ended!(run, Succeeded, "Whole.");
     let retries: Vec<Value> = of_kind(&events, "retry").into_iter().map(data).collect();
     let attempts: Vec<_> = retries.iter().map(|retry| retry["attempt"].clone()).collect();
     assert_eq!(attempts, [json!(2), json!(3), json!(4)]);
@@ -284,7 +256,7 @@ async fn a_cancelled_run_costs_what_its_events_show(database: Database) -> Check
         let request = json!({"prompt": "Go.", "timeout_seconds": 900, "max_cost_micros": 2_000_000,
             "zero_data_retention": zero_data_retention});
         let created = Instant::now();
-        let id = client.create(&request).await?.id.to_string();
+        let id = client.create_id(&request).await?;
         let mut open = client.follow(&id, None).await?;
         open.until(|event| event.kind == "tool_end").await?;
         rig.model.asked(2).await?;
@@ -332,11 +304,9 @@ async fn a_cancelled_run_costs_what_its_events_show(database: Database) -> Check
         let behind = given_up.id - 1;
         let (rest, _) = client.follow(&id, Some(behind)).await?.to_done().await?;
         assert_eq!(kinds(&rest), ["model_call"]);
-        let json = client
-            .clone()
-            .with_header("accept", HeaderValue::from_static("application/json"));
+        let json = client.with_header("accept", "application/json");
         let path = format!("/v1/runs/{id}/events?after={behind}");
-        let array: Vec<sortie_api::Event> = json.get(&path).await?.expect(200)?.read()?;
+        let array: Vec<sortie_api::Event> = json.get(&path).read(200).await?;
         assert_eq!(kinds(&array), ["model_call"]);
     }
     Ok(())
@@ -406,7 +376,7 @@ async fn the_text_comes_live_as_message_deltas_without_an_id() -> Checked {
         .get(&format!("/v1/runs/{}/events?deltas=1", run.id))
         .await?;
     assert_eq!(
-        refused.failure(400, "invalid_request")?.error,
+        refused.refused("invalid_request")?.error,
         "deltas: must be true or false"
     );
     Ok(())
@@ -422,10 +392,7 @@ async fn an_answer_that_does_not_match_the_schema_is_corrected_in_the_conversati
     let schema = json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}});
     let request = json!({"prompt": "Count.", "output_schema": schema});
     let (events, run) = rig.node.client()?.complete(&request).await?;
-    assert_eq!(
-        (run.status, run.output.as_deref()),
-        (RunStatus::Succeeded, Some("{\"n\": 1}"))
-    );
+    assert_ended!(run, Succeeded, "{\"n\": 1}");
     assert_eq!(of_kind(&events, "output_rejected").len(), 1);
     let requests = rig.model.requests();
     let first = requests[0]["messages"][1]["content"].to_string();

@@ -1,11 +1,6 @@
 //! `output_schema` (`docs/RUNS.md#schemas`).
 
-use anyhow::ensure;
-use serde_json::{Value, json};
-use sortie_api::RunStatus;
-use sortie_testkit::{Database, client::data};
-
-use crate::{Checked, both_databases, kit::of_kind, node};
+use crate::prelude::*;
 
 both_databases![an_output_that_does_not_match_fails_the_run_after_two_corrections];
 
@@ -21,14 +16,10 @@ fn report() -> Value {
 }
 
 async fn an_output_that_does_not_match_fails_the_run_after_two_corrections(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
-    let answers = [
-        (r#"{"items": []}"#, "output.total: required"),
-        (
-            r#"{"total": 1, "items": [{"price": 1}, {"price": "2"}]}"#,
-            "output.items[1].price: not of type \"number\"",
-        ),
+    let (_node, client) = started(database).await?;
+    let answers = rows![
+        r#"{"items": []}"#, "output.total: required";
+        r#"{"total": 1, "items": [{"price": 1}, {"price": "2"}]}"#, "output.items[1].price: not of type \"number\"";
     ];
     for (answer, reason) in answers {
         let request = json!({"prompt": format!("```answer\n{answer}\n```\n"), "output_schema": report()});
@@ -55,8 +46,7 @@ async fn an_output_that_does_not_match_fails_the_run_after_two_corrections(datab
 
 #[tokio::test]
 async fn an_output_that_matches_is_the_answer_also_in_a_fenced_block() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let wanted = json!({"total": 3, "items": [{"price": 1.5}]});
     let plain = format!("```sh\necho '{wanted}'\n```\n");
     let fenced =

@@ -1,11 +1,7 @@
 //! Every rule of the run request (`docs/RUNS.md#fields-of-a-request`) as a table: a request that breaks one is answered
 //! with 400 `invalid_request`, the message names the field, and nothing is created.
 
-use anyhow::{Context, ensure};
-use serde_json::{Value, json};
-use sortie_testkit::Database;
-
-use crate::{Checked, both_databases, node};
+use crate::prelude::*;
 
 both_databases![a_request_that_breaks_a_rule_is_refused_by_name_and_creates_nothing];
 
@@ -257,8 +253,7 @@ fn not_yet() -> Vec<Case> {
 }
 
 async fn a_request_that_breaks_a_rule_is_refused_by_name_and_creates_nothing(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let cases = [forms(), files(), schemas(), inputs(), not_yet()].concat();
     let mut wrong = Vec::new();
     for (named, fields) in cases {
@@ -268,7 +263,7 @@ async fn a_request_that_breaks_a_rule_is_refused_by_name_and_creates_nothing(dat
         }
         let answer = client.post("/v1/runs", &request).await?;
         let shown: String = fields.to_string().chars().take(120).collect();
-        match answer.failure(400, "invalid_request") {
+        match answer.refused("invalid_request") {
             // A message is for people: it quotes no megabyte back.
             Ok(refusal) if refusal.error.contains(named) && refusal.error.len() < 2_000 => {}
             Ok(refusal) => wrong.push(format!(
@@ -286,11 +281,11 @@ async fn a_request_that_breaks_a_rule_is_refused_by_name_and_creates_nothing(dat
     );
     let missing = client
         .post("/v1/runs", &json!({}))
-        .await?
-        .failure(400, "invalid_request")?;
+        .refused("invalid_request")
+        .await?;
     ensure!(missing.error.contains("prompt"), "{}", missing.error);
     assert_eq!(
-        client.get("/v1/runs").await?.expect(200)?.text(),
+        client.get("/v1/runs").expect(200).await?.text(),
         "[]",
         "something was created"
     );
@@ -306,8 +301,8 @@ async fn several_mismatches_are_told_together_but_not_endlessly() -> Checked {
     let refusal = node
         .client()?
         .post("/v1/runs", &request)
-        .await?
-        .failure(400, "invalid_request")?;
+        .refused("invalid_request")
+        .await?;
     let told = refusal.error.matches(": required").count();
     ensure!(told == 10 && refusal.error.contains("; "), "{}", refusal.error);
     Ok(())
@@ -316,8 +311,7 @@ async fn several_mismatches_are_told_together_but_not_endlessly() -> Checked {
 /// `docs/RUNS.md#schemas`: the drafts a schema may name, and references within it.
 #[tokio::test]
 async fn local_references_and_the_known_drafts_are_accepted() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     for schema in [
         json!({"$ref": "#/$defs/n", "$defs": {"n": {"type": "object"}}}),
         json!({"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"n": {}}, "$ref": "#/definitions/n"}),

@@ -1,15 +1,11 @@
 //! Tags (`docs/API.md#tags`): set at creation, shown, and filtered by.
 
-use serde_json::json;
-use sortie_testkit::Database;
-
-use crate::{Checked, both_databases, node};
+use crate::prelude::*;
 
 both_databases![runs_are_found_by_their_tags];
 
 async fn runs_are_found_by_their_tags(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let tagged = async |tags: &[&str]| client.create(&json!({"prompt": "x", "tags": tags})).await;
     let first = tagged(&["nightly", "a&b c"]).await?;
     let plain = client.create(&json!({"prompt": "x"})).await?;
@@ -30,17 +26,12 @@ async fn runs_are_found_by_their_tags(database: Database) -> Checked {
     assert_eq!(listed(path).await?, [third.id, second.id, first.id]);
     assert_eq!(listed("tag=nightly&status=failed").await?, []);
 
-    let page = client
-        .get("/v1/runs?tag=nightly&limit=2")
-        .await?
-        .expect(200)?
-        .json()?;
+    let page = client.get("/v1/runs?tag=nightly&limit=2").json(200).await?;
     let cursor = page["next_cursor"].as_str().unwrap_or_default();
     let rest = client
         .get(&format!("/v1/runs?tag=nightly&limit=2&cursor={cursor}"))
-        .await?
-        .expect(200)?
-        .json()?;
+        .json(200)
+        .await?;
     assert_eq!(rest["items"][0]["id"], json!(first.id));
     assert_eq!(
         (rest["items"].as_array().map(Vec::len), &rest["next_cursor"]),
@@ -48,7 +39,7 @@ async fn runs_are_found_by_their_tags(database: Database) -> Checked {
     );
     for other in ["?limit=2", "?tag=other&limit=2"] {
         let path = format!("/v1/runs{other}&cursor={cursor}");
-        client.get(&path).await?.failure(400, "invalid_request")?;
+        client.get(&path).refused("invalid_request").await?;
     }
     assert_eq!(
         client.run(&first.id.to_string()).await?.tags,
@@ -64,8 +55,7 @@ async fn runs_are_found_by_their_tags(database: Database) -> Checked {
 
 #[tokio::test]
 async fn tags_have_their_rules() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let many: Vec<String> = (0..17).map(|tag| tag.to_string()).collect();
     for (tags, field) in [
         (json!(many), "tags"),
@@ -77,7 +67,7 @@ async fn tags_have_their_rules() -> Checked {
         let answer = client
             .post("/v1/runs", &json!({"prompt": "x", "tags": tags}))
             .await?;
-        let failure = answer.failure(400, "invalid_request")?;
+        let failure = answer.refused("invalid_request")?;
         assert!(
             failure.error.starts_with(&format!("{field}: ")),
             "{}",
@@ -89,7 +79,7 @@ async fn tags_have_their_rules() -> Checked {
     assert_eq!(run.tags, most);
     let too_long = format!("/v1/runs?tag={}", "x".repeat(65));
     for path in ["/v1/runs?tag=", too_long.as_str()] {
-        client.get(path).await?.failure(400, "invalid_request")?;
+        client.get(path).refused("invalid_request").await?;
     }
     Ok(())
 }

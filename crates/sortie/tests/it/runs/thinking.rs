@@ -1,12 +1,9 @@
 //! Answers that are cut off while the model thinks. The provider refuses such thinking when it is sent back.
 
-use anyhow::{Result, ensure};
-use serde_json::Value;
-use sortie_api::RunStatus;
-use sortie_testkit::{Database, NodeOptions, ScriptedAnthropic, ScriptedModel, model::Turn};
+use sortie_testkit::{ScriptedAnthropic, ScriptedModel, model::Turn};
 
 use super::model::node_of_with;
-use crate::{Checked, kit::plain};
+use crate::prelude::*;
 
 /// Two answers that are cut off within their thinking, and a whole one behind each.
 fn script() -> Vec<Turn> {

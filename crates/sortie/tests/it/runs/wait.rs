@@ -1,17 +1,8 @@
 //! `GET /v1/runs/{id}?wait=SECONDS` (`docs/API.md#waiting`): long polling.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::ensure;
-use serde_json::json;
-use sortie_api::RunStatus;
-use sortie_testkit::Database;
-
-use crate::{
-    Checked, both_databases,
-    kit::{at_work, plain},
-    node,
-};
+use crate::prelude::*;
 
 both_databases![
     a_read_that_waits_is_answered_when_the_run_ends,
@@ -19,27 +10,23 @@ both_databases![
 ];
 
 async fn a_read_that_waits_is_answered_when_the_run_ends(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let run = client
         .create(&json!({"prompt": "```wait 300\n```\n```answer\ndone\n```\n"}))
         .await?;
     let began = Instant::now();
     let waited = client
         .get(&format!("/v1/runs/{}?wait=60", run.id))
-        .await?
-        .expect(200)?;
+        .expect(200)
+        .await?;
     let waited: sortie_api::Run = waited.read()?;
-    assert_eq!(
-        (waited.status, waited.output.as_deref()),
-        (RunStatus::Succeeded, Some("done"))
-    );
+    assert_ended!(waited, Succeeded, "done");
     assert!(began.elapsed() < Duration::from_secs(30));
     // One that is final is answered at once.
     let again = client
         .get(&format!("/v1/runs/{}?wait=60", run.id))
-        .await?
-        .expect(200)?;
+        .expect(200)
+        .await?;
     assert_eq!(again.read::<sortie_api::Run>()?, waited);
     Ok(())
 }
@@ -69,8 +56,7 @@ async fn a_read_that_waits_sees_an_end_that_came_through_another_node(database: 
 
 #[tokio::test]
 async fn a_read_waits_no_longer_than_it_says() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let run = at_work(&client).await?;
     // A busy machine is late now and then. A read that waits for something else is late each time.
     let mut times: Vec<Duration> = Vec::new();
@@ -79,8 +65,8 @@ async fn a_read_waits_no_longer_than_it_says() -> Checked {
         let began = Instant::now();
         let answer = client
             .get(&format!("/v1/runs/{}?wait=1", run.id))
-            .await?
-            .expect(200)?;
+            .expect(200)
+            .await?;
         times.push(began.elapsed());
         assert_eq!(answer.read::<sortie_api::Run>()?.status, RunStatus::Running);
         ensure!(
@@ -94,18 +80,17 @@ async fn a_read_waits_no_longer_than_it_says() -> Checked {
 
 #[tokio::test]
 async fn a_wait_is_a_number_of_seconds_up_to_sixty() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let run = client.create(&plain("x")).await?;
     for wait in ["-1", "61", "1.5", "x", ""] {
         let path = format!("/v1/runs/{}?wait={wait}", run.id);
-        client.get(&path).await?.failure(400, "invalid_request")?;
+        client.get(&path).refused("invalid_request").await?;
     }
     client
         .get(&format!("/v1/runs/{}?wait=0", run.id))
-        .await?
-        .expect(200)?;
+        .expect(200)
+        .await?;
     let unknown = "/v1/runs/run_01hf7yat31e4ar9bcdefghjkmn?wait=60";
-    client.get(unknown).await?.failure(404, "not_found")?;
+    client.get(unknown).refused("not_found").await?;
     Ok(())
 }

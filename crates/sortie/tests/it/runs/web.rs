@@ -1,11 +1,6 @@
 //! `web`: the tools it gives, and the way out of a run's commands (`docs/WEB.md`).
 
-use anyhow::ensure;
-use serde_json::{Value, json};
-use sortie_api::RunStatus;
-use sortie_testkit::{Database, client::data};
-
-use crate::{Checked, kit::of_kind, node};
+use crate::prelude::*;
 
 /// Asks the proxy of the run for an address that nobody may reach, with nothing but the shell.
 const ASK: &str = "```sh\nexec 3<>/dev/tcp/127.0.0.1/3128 || exit 9\n\
@@ -14,8 +9,7 @@ const ASK: &str = "```sh\nexec 3<>/dev/tcp/127.0.0.1/3128 || exit 9\n\
 
 #[tokio::test]
 async fn commands_get_out_through_the_proxy_alone_and_only_with_web() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let (events, run) = client.complete(&json!({"prompt": ASK, "web": true})).await?;
     let started = data(of_kind(&events, "worker_started")[0]);
     if started["runtime"] != "namespaces" {
@@ -40,30 +34,15 @@ async fn commands_get_out_through_the_proxy_alone_and_only_with_web() -> Checked
 
 #[tokio::test]
 async fn the_web_tools_are_there_with_web_and_go_to_public_addresses_alone() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let fetch = |url: &str| format!("```tool web_fetch\n{}\n```\n", json!({"url": url}));
-    for (url, web, told) in [
-        (
-            "http://169.254.169.254/",
-            json!(true),
-            "169.254.169.254 is not a public address",
-        ),
-        (
-            "http://localhost/",
-            json!(true),
-            "localhost is not a public address",
-        ),
-        (
-            "https://example.com/",
-            json!({"allow": ["example.org"]}),
-            "example.com is not one of the domains that this run may reach",
-        ),
-        (
-            "https://example.com/",
-            json!(false),
-            "there is no tool `web_fetch`",
-        ),
+    for (url, web, told) in rows![
+        "http://169.254.169.254/", json!(true), "169.254.169.254 is not a public address";
+        "http://localhost/", json!(true), "localhost is not a public address";
+        "https://example.com/",
+        json!({"allow": ["example.org"]}),
+        "example.com is not one of the domains that this run may reach";
+        "https://example.com/", json!(false), "there is no tool `web_fetch`";
     ] {
         let request = json!({"prompt": fetch(url), "shell": false, "web": web});
         let (events, run) = client.complete(&request).await?;

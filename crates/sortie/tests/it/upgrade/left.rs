@@ -2,19 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
 use sortie_engine::Clock;
-use sortie_testkit::{
-    Answer, Bytes, CallbackReceiver, Client, Database, Node, NodeOptions, Service,
-    http::{HeaderValue, Method},
-};
+use sortie_testkit::CallbackReceiver;
 
 use super::{SECRET, SHORT};
 use crate::{
-    Checked,
     connections::{authorize, calls, put},
-    kit::{commands, settled, waiting},
+    prelude::*,
 };
 
 /// Records that a node has made.
@@ -35,13 +29,11 @@ fn text<'a>(value: &'a Value, name: &str) -> Result<&'a str> {
 
 /// `GET`, as JSON also where a stream is the default.
 pub(super) async fn get(client: &Client, path: &str) -> Result<Answer> {
-    let json = HeaderValue::from_static("application/json");
     client
-        .clone()
-        .with_header("accept", json)
+        .with_header("accept", "application/json")
         .get(path)
-        .await?
         .expect(200)
+        .await
 }
 
 impl Left {
@@ -82,8 +74,7 @@ impl Left {
 
     /// Creates a key, and returns its id.
     async fn key(&mut self, name: &'static str, body: &Value) -> Result<String> {
-        let key = self.admin.post("/v1/admin/keys", body).await?;
-        let key = key.expect(201)?.json()?;
+        let key = self.admin.post("/v1/admin/keys", body).json(201).await?;
         self.names.insert(name, text(&key, "key")?.to_owned());
         Ok(text(&key, "id")?.to_owned())
     }
@@ -98,8 +89,11 @@ impl Left {
         let rotated = json!({"name": "rotated", "role": "admin"});
         let rotated = self.key("before", &rotated).await?;
         let path = format!("/v1/admin/keys/{rotated}/rotate");
-        let rotated = self.admin.post(&path, &json!({"grace_seconds": 1})).await?;
-        let rotated = rotated.expect(200)?.json()?;
+        let rotated = self
+            .admin
+            .post(&path, &json!({"grace_seconds": 1}))
+            .json(200)
+            .await?;
         self.names.insert("rotated", text(&rotated, "key")?.to_owned());
         self.member = self.admin.with_key(self.name("member")?);
         let scope = format!("key:{late}");
@@ -113,21 +107,21 @@ impl Left {
         let body = Bytes::from(report.to_string());
         self.admin
             .send(Method::PUT, "/v1/workflows/report", body)
-            .await?
-            .expect(201)?;
+            .expect(201)
+            .await?;
         for scope in scopes {
             let body = json!({"limit_micros": 500_000_000, "period": "month"}).to_string();
             let path = format!("/v1/budgets/{scope}");
             self.admin
                 .send(Method::PUT, &path, body.into())
-                .await?
-                .expect(201)?;
+                .expect(201)
+                .await?;
         }
         let api = json!({
             "type": "http", "url": format!("{}/echo", service.url()),
             "auth": {"type": "bearer", "token": SECRET}, "headers": {"X-Key": SECRET},
         });
-        put(&self.admin, "api", &api).await?.expect(201)?;
+        put(&self.admin, "api", &api).expect(201).await?;
         // So short that the token is refreshed before it is used.
         service.give_tokens_for(1);
         authorize(&self.admin, service).await?.expect(200)?;
@@ -138,21 +132,18 @@ impl Left {
     async fn ended(&mut self, receiver: &CallbackReceiver) -> Checked {
         let artifact = commands(&["mkdir outputs && printf 'the report' > outputs/report.md"]);
         let callback = json!({"url": receiver.url(), "secret": SECRET});
-        for (name, request) in [
-            (
-                "succeeded",
-                json!({"prompt": "hello", "input": {"a": [1, null]}, "tags": ["upgrade", "x"]}),
-            ),
-            ("failed", commands(&["echo oh >&2; exit 3"])),
-            ("artifact", artifact),
-            ("called_back", json!({"prompt": "called", "callback": callback})),
-            ("report", json!({"workflow": "report"})),
+        for (name, request) in rows![
+            "succeeded", json!({"prompt": "hello", "input": {"a": [1, null]}, "tags": ["upgrade", "x"]});
+            "failed", commands(&["echo oh >&2; exit 3"]);
+            "artifact", artifact;
+            "called_back", json!({"prompt": "called", "callback": callback});
+            "report", json!({"workflow": "report"});
         ] {
             let (_, run) = self.member.complete(&request).await?;
             self.names.insert(name, run.id.to_string());
         }
         receiver.wait_for(self.name("called_back")?, 1).await?;
-        let cancelled = self.member.create(&waiting()).await?.id.to_string();
+        let cancelled = self.member.create_id(&waiting()).await?;
         self.member.cancel(&cancelled).await?;
         settled(&self.member, &cancelled).await?;
         self.names.insert("cancelled", cancelled);
@@ -162,8 +153,8 @@ impl Left {
         ensure!(read.output.as_deref() == Some("secret"), "{read:?}");
         self.names.insert("unretained", run.id.to_string());
         let once = HeaderValue::from_static("once");
-        let once = self.member.clone().with_header("idempotency-key", once);
-        let run = once.create(&json!({"prompt": "once"})).await?.id.to_string();
+        let once = self.member.with_header("idempotency-key", once);
+        let run = once.create_id(&json!({"prompt": "once"})).await?;
         self.member.finished(&run).await?;
         self.names.insert("once", run);
         Ok(())
@@ -175,8 +166,7 @@ impl Left {
         let due =
             json!({"workflow": "report", "cron": "* * * * *", "overlap": "allow", "name": "each minute"});
         for (name, body) in [("disabled", disabled), ("schedule", due)] {
-            let made = self.admin.post("/v1/schedules", &body).await?;
-            let made = made.expect(201)?.json()?;
+            let made = self.admin.post("/v1/schedules", &body).json(201).await?;
             self.names.insert(name, text(&made, "id")?.to_owned());
         }
         Ok(())
@@ -227,7 +217,7 @@ impl Left {
     async fn open(&mut self, service: &Service, receiver: &CallbackReceiver) -> Checked {
         let late = self.admin.with_key(self.name("late")?);
         let at_work = json!({"prompt": "```wait 600000\n```\n", "timeout_seconds": 30});
-        let at_work = late.create(&at_work).await?.id.to_string();
+        let at_work = late.create_id(&at_work).await?;
         let mut stream = late.follow(&at_work, None).await?;
         stream.until_status(sortie_api::RunStatus::Running).await?;
         self.names.insert("at_work", at_work);

@@ -1,12 +1,10 @@
 //! `docs/ZERO-DATA-RETENTION.md#reading-it`: with a callback, the output goes to its receiver and to nobody else.
 
-use anyhow::ensure;
-use serde_json::{Value, json};
-use sortie_api::{Run, RunStatus};
-use sortie_testkit::{Database, callback::CallbackReceiver, until};
+use sortie_api::Run;
+use sortie_testkit::callback::CallbackReceiver;
 
 use super::{held, nodes::two, unretained, waiting};
-use crate::{Checked, both_databases, node};
+use crate::prelude::*;
 
 both_databases![the_receiver_gets_the_output_and_a_read_leaves_it_in_place];
 
@@ -16,8 +14,7 @@ fn to(receiver: &CallbackReceiver, mut request: Value) -> Value {
 }
 
 async fn the_receiver_gets_the_output_and_a_read_leaves_it_in_place(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (_node, client) = started(database).await?;
     let receiver = CallbackReceiver::start("shared").await?;
     receiver.hold();
     let (_, done) = client
@@ -55,12 +52,8 @@ async fn only_the_node_that_has_the_output_delivers_it_and_without_it_another_do
         assert_eq!(delivery.body["output"], output.as_str());
     }
     let client = first.client()?;
-    let id = client.create(&to(&receiver, waiting())).await?.id.to_string();
-    client
-        .follow(&id, None)
-        .await?
-        .until_status(RunStatus::Running)
-        .await?;
+    let id = client.create_id(&to(&receiver, waiting())).await?;
+    client.until_running(&id).await?;
     first.kill()?;
     let delivery = receiver.wait_for(&id, 1).await?.remove(0);
     assert_eq!(delivery.body["status"], "interrupted");

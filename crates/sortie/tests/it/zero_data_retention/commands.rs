@@ -1,21 +1,13 @@
 //! The command line and an answer that can be read once (`docs/ZERO-DATA-RETENTION.md#reading-it`): a command that does
 //! not print the answer does not take it.
 
-use anyhow::{Context as _, ensure};
-use sortie_testkit::Database;
-
 use super::unretained;
-use crate::{
-    Checked, both_databases,
-    kit::{exits, said, text},
-    node,
-};
+use crate::prelude::*;
 
 both_databases![only_a_command_that_prints_the_answer_takes_it];
 
 async fn only_a_command_that_prints_the_answer_takes_it(database: Database) -> Checked {
-    let node = node(database).await?;
-    let client = node.client()?;
+    let (node, client) = started(database).await?;
     let (_, done) = client.complete(&unretained("```answer\nread me\n```\n")).await?;
     let id = done.id.to_string();
     for (arguments, exit) in [
@@ -43,10 +35,7 @@ async fn only_a_command_that_prints_the_answer_takes_it(database: Database) -> C
         "its transcript has the answer"
     );
     let after = exits(node.sortie(&["runs", "events", &id, "--after", "100"]), 0)?;
-    ensure!(
-        text(&after.stderr).contains(&format!("`sortie runs get {id}` prints it")),
-        "{after:?}"
-    );
+    assert_contains!(after.stderr, &format!("`sortie runs get {id}` prints it"));
 
     let first = said(&node, &["runs", "get", &id])?;
     ensure!(
@@ -55,10 +44,8 @@ async fn only_a_command_that_prints_the_answer_takes_it(database: Database) -> C
     );
     let second = said(&node, &["runs", "get", &id])?;
     let read_at = client.run(&id).await?.output_read_at.context("it was read")?;
-    ensure!(
-        !second.contains("read me") && second.contains(&format!("was read at {read_at}, and deleted")),
-        "{second}"
-    );
+    assert_contains!(second, &format!("was read at {read_at}, and deleted"));
+    assert_lacks!(second, "read me");
     ensure!(Some(read_at) > done.finished_at, "{read_at}");
     Ok(())
 }

@@ -1,17 +1,10 @@
 //! Runs without retention through another node than the one that has their content.
 
-use std::time::Duration;
-
-use anyhow::ensure;
-use sortie_api::{Run, RunStatus};
-use sortie_testkit::{Database, Node, NodeOptions, Signal, client::kinds, http::HeaderValue, until};
+use sortie_api::Run;
+use sortie_testkit::Signal;
 
 use super::{at_work, held, swept, unretained};
-use crate::{
-    Checked,
-    kit::{finals, settled},
-    node_with,
-};
+use crate::prelude::*;
 
 /// Two nodes that share a database and a master key.
 pub(crate) async fn two() -> anyhow::Result<(Node, Node)> {
@@ -29,11 +22,7 @@ pub(crate) async fn two() -> anyhow::Result<(Node, Node)> {
 async fn another_node_shows_the_stream_and_hands_the_output_out_once() -> Checked {
     let (first, second) = two().await?;
     let (here, there) = (first.client()?, second.client()?);
-    let id = here
-        .create(&unretained("```sh\necho deep\n```\n"))
-        .await?
-        .id
-        .to_string();
+    let id = here.create_id(&unretained("```sh\necho deep\n```\n")).await?;
     let (events, done) = there.finished(&id).await?;
     assert_eq!(done.status, RunStatus::Succeeded);
     assert_eq!(held(&done), (None, Some(true), true));
@@ -41,19 +30,16 @@ async fn another_node_shows_the_stream_and_hands_the_output_out_once() -> Checke
     assert_eq!(kinds(&events), kinds(&own));
     let (rest, _) = there.follow(&id, Some(4)).await?.to_done().await?;
     assert_eq!(rest.first().map(|event| event.id), Some(5));
-    let as_json = there
-        .clone()
-        .with_header("accept", HeaderValue::from_static("application/json"));
+    let as_json = there.with_header("accept", "application/json");
     let rest = as_json
         .get(&format!("/v1/runs/{id}/events?after=4"))
-        .await?
-        .expect(200)?
-        .json()?;
+        .json(200)
+        .await?;
     assert_eq!(rest.as_array().map(Vec::len), Some(own.len() - 4));
     there
         .get(&format!("/v1/runs/{id}/definition"))
-        .await?
-        .failure(410, "gone")?;
+        .refused("gone")
+        .await?;
 
     let reads = (0..8).flat_map(|_| [here.run(&id), there.run(&id)]);
     let mut outputs = Vec::new();
@@ -66,11 +52,7 @@ async fn another_node_shows_the_stream_and_hands_the_output_out_once() -> Checke
         .create(&unretained("```wait 300\n```\n```answer\nlate\n```\n"))
         .await?
         .id;
-    let run: sortie_api::Run = there
-        .get(&format!("/v1/runs/{id}?wait=30"))
-        .await?
-        .expect(200)?
-        .read()?;
+    let run: sortie_api::Run = there.get(&format!("/v1/runs/{id}?wait=30")).read(200).await?;
     assert_eq!(held(&run), (Some("late"), Some(false), false));
     assert_eq!(
         held(&here.run(&id.to_string()).await?),
@@ -80,12 +62,12 @@ async fn another_node_shows_the_stream_and_hands_the_output_out_once() -> Checke
     let foreign = second.foreign_client(7).await?;
     foreign
         .get(&format!("/v1/runs/{id}"))
-        .await?
-        .failure(404, "not_found")?;
+        .refused("not_found")
+        .await?;
     foreign
         .get(&format!("/v1/runs/{id}/events"))
-        .await?
-        .failure(404, "not_found")?;
+        .refused("not_found")
+        .await?;
     Ok(())
 }
 
@@ -113,13 +95,13 @@ async fn without_its_node_it_is_interrupted_and_asking_another_node_never_hangs(
     ensure!(stream.to_done().await.is_err(), "the stream breaks off");
     // Until the node is declared lost, it cannot be asked; then the store says what became of the run.
     let path = format!("/v1/runs/{id}");
-    there.get(&path).await?.failure(503, "unavailable")?;
+    there.get(&path).refused("unavailable").await?;
     first.declare_lost().await?;
     assert_eq!(swept(&there, &id).await?.status, RunStatus::Interrupted);
     there
         .get(&format!("/v1/runs/{id}/events"))
-        .await?
-        .failure(410, "gone")?;
+        .refused("gone")
+        .await?;
     // What the killed node left in memory goes with its next start.
     first.restart().await?;
     first.stop().await
@@ -137,8 +119,8 @@ async fn an_output_outlives_that_its_node_is_declared_lost() -> Checked {
     for _ in 0..2 {
         there
             .get(&format!("/v1/runs/{id}"))
-            .await?
-            .failure(503, "unavailable")?;
+            .refused("unavailable")
+            .await?;
     }
     let listed = there.list("").await?.remove(0);
     assert_eq!(held(&listed), (None, Some(true), true));
@@ -146,7 +128,7 @@ async fn an_output_outlives_that_its_node_is_declared_lost() -> Checked {
     let look = async || {
         let answer = there.get(&format!("/v1/runs/{id}")).await?;
         if answer.status != 200 {
-            answer.failure(503, "unavailable")?;
+            answer.refused("unavailable")?;
         }
         Ok(answer)
     };
@@ -199,10 +181,8 @@ async fn a_signature_of_somebody_else_is_worth_nothing() -> Checked {
     let run = client.create(&unretained("x")).await?;
     let path = format!("/v1/runs/{}", run.id);
     for header in ["", "1", "1 0 org key 00", "2 x"] {
-        let forged = client
-            .anonymous()
-            .with_header("x-sortie-peer", HeaderValue::from_static(header));
-        forged.get(&path).await?.failure(401, "unauthorized")?;
+        let forged = client.anonymous().with_header("x-sortie-peer", header);
+        forged.get(&path).refused("unauthorized").await?;
     }
     Ok(())
 }

@@ -8,14 +8,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
-use sortie_api::RunStatus;
-use sortie_testkit::{Client, Database, Node, NodeOptions, Service, client::data};
 use tempfile::TempDir;
 
 use super::swept;
-use crate::{Checked, both_databases, connections::calls, node_with};
+use crate::{connections::calls, prelude::*};
 
 both_databases![
     nothing_of_a_run_is_anywhere_after_it,
@@ -165,7 +161,7 @@ async fn told(client: &Client, service: &Service, id: &str) -> Result<String> {
 async fn nothing_of_a_run_is_anywhere_after_it(database: Database) -> Checked {
     let mut planted = Planted::start(database).await?;
     let client = planted.node.client()?;
-    let id = client.create(&marked(&planted.service, "")).await?.id.to_string();
+    let id = client.create_id(&marked(&planted.service, "")).await?;
     let text = told(&client, &planted.service, &id).await?;
     for marker in MARKERS.iter().skip(2) {
         ensure!(text.contains(marker), "{marker} was never used");
@@ -205,10 +201,8 @@ async fn nothing_of_a_run_is_anywhere_after_a_kill_in_the_middle_of_it(database:
     let mut planted = Planted::start(database).await?;
     let client = planted.node.client()?;
     let id = client
-        .create(&marked(&planted.service, "```wait 600000\n```\n"))
-        .await?
-        .id
-        .to_string();
+        .create_id(&marked(&planted.service, "```wait 600000\n```\n"))
+        .await?;
     let mut stream = client.follow(&id, None).await?;
     stream
         .until(|event| event.kind == "tool_end" && data(event)["tool"] == "crm__request")

@@ -2,30 +2,13 @@
 
 use sortie_agent::{Media, model::ToolUse};
 use sortie_api::Effort;
+use sortie_testkit::rows;
 
 use super::*;
-use crate::test_server::{chart, report};
-
-fn looked(id: &str, media: Media, note: Option<&str>) -> ToolResult {
-    ToolResult {
-        id: id.to_owned(),
-        name: "read_file".to_owned(),
-        content: ToolContent::Media(media),
-        is_error: false,
-        note: note.map(str::to_owned),
-    }
-}
-
-fn looks() -> [Turn; 3] {
-    [
-        Turn::Assistant(vec![tool_call("a", "{}"), tool_call("b", "{}")]),
-        Turn::ToolResults(vec![
-            looked("a", chart(), Some("Half of the time is over.")),
-            looked("b", report(), None),
-        ]),
-        Turn::User("Go on.".to_owned()),
-    ]
-}
+use crate::{
+    openai::testing::{looked, looks},
+    test_server::{chart, report},
+};
 
 fn never(transcript: &[Turn]) -> Request<'_> {
     Request {
@@ -67,26 +50,17 @@ fn only_openai_itself_is_told_the_key_of_the_cache() {
 
 #[tokio::test]
 async fn reasoning_is_told_to_people_from_whatever_field_it_comes_in() {
-    for (delta, expected) in [
-        (json!({"reasoning_content": "One. "}), "One."),
-        (json!({"reasoning": "Two."}), "Two."),
-        (
-            json!({"reasoning": "Three.", "reasoning_details": [{"type": "reasoning.text", "text": "Three."}]}),
-            "Three.",
-        ),
-        (
-            json!({"reasoning_details": [{"type": "reasoning.summary", "summary": "Four."}]}),
-            "Four.",
-        ),
-        (json!({"content": "x"}), ""),
+    for (delta, expected) in rows![
+        json!({"reasoning_content": "One. "}), "One.";
+        json!({"reasoning": "Two."}), "Two.";
+        json!({"reasoning": "Three.", "reasoning_details": [{"type": "reasoning.text", "text": "Three."}]}), "Three.";
+        json!({"reasoning_details": [{"type": "reasoning.summary", "summary": "Four."}]}), "Four.";
+        json!({"content": "x"}), "";
     ] {
         let chunk = json!({"choices": [{"index": 0, "delta": delta}]}).to_string();
         let server = Server::start([Says::events(&stream([&chunk, END_TURN, "[DONE]"]))]).await;
         let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
-        let reply = model
-            .call(request(&[]), &RecordedDeltas::default())
-            .await
-            .unwrap();
+        let reply = ask(&*model, request(&[])).await.unwrap();
         assert_eq!(reply.thinking, expected, "{chunk}");
     }
 }
@@ -109,15 +83,10 @@ fn a_call_without_tools_keeps_the_tools_and_forbids_their_use() {
 
 #[tokio::test]
 async fn a_server_that_takes_no_choice_of_tools_is_asked_without_it() {
-    for (status, refusal) in [
-        (
-            "400 Bad Request",
-            r#"{"object":"error","message":"tool_choice: value 'none' is not supported","code":400}"#,
-        ),
-        (
-            "500 Internal Server Error",
-            r#"{"error":{"message":"Incompatible tool choice param submitted - none","type":"None","code":"500"}}"#,
-        ),
+    for (status, refusal) in rows![
+        "400 Bad Request", r#"{"object":"error","message":"tool_choice: value 'none' is not supported","code":400}"#;
+        "500 Internal Server Error",
+        r#"{"error":{"message":"Incompatible tool choice param submitted - none","type":"None","code":"500"}}"#;
     ] {
         let answer = stream([END_TURN, "[DONE]"]);
         let server = Server::start([
@@ -132,15 +101,9 @@ async fn a_server_that_takes_no_choice_of_tools_is_asked_without_it() {
             Turn::Assistant(vec![tool_call("a", "{}")]),
             Turn::ToolResults(vec![looked("a", chart(), None)]),
         ];
-        model.call(never(&[]), &RecordedDeltas::default()).await.unwrap();
-        model
-            .call(never(&called), &RecordedDeltas::default())
-            .await
-            .unwrap();
-        model
-            .call(request(&[]), &RecordedDeltas::default())
-            .await
-            .unwrap();
+        ask(&*model, never(&[])).await.unwrap();
+        ask(&*model, never(&called)).await.unwrap();
+        ask(&*model, request(&[])).await.unwrap();
         let sent = |number| {
             let body = server.body(number);
             (body.get("tool_choice").is_some(), body.get("tools").is_some())
@@ -170,7 +133,7 @@ async fn a_strict_server_that_knows_no_effort_is_asked_without_it() {
             effort: Some(Effort::High),
             ..request(&[])
         };
-        model.call(request, &RecordedDeltas::default()).await.unwrap();
+        ask(&*model, request).await.unwrap();
     }
     let sent = |number| server.body(number).get("reasoning_effort").cloned();
     assert_eq!([0, 1, 2].map(sent), [Some(json!("high")), None, None]);
@@ -187,10 +150,7 @@ async fn a_model_of_the_other_protocol_is_refused_with_what_to_do() {
         for status in ["400 Bad Request", "404 Not Found"] {
             let server = Server::start([Says::whole(status, "", &refusal)]).await;
             let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
-            let error = model
-                .call(request(&[]), &RecordedDeltas::default())
-                .await
-                .unwrap_err();
+            let error = ask(&*model, request(&[])).await.unwrap_err();
             let expected =
                 "model \"m\" needs the Responses API: set api = \"openai-responses\" for its provider (";
             assert!(error.message.starts_with(expected), "{error}");

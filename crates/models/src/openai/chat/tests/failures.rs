@@ -1,6 +1,7 @@
 //! Calls that fail, break off or are refused.
 
 use super::*;
+use sortie_testkit::rows;
 
 #[tokio::test]
 async fn a_broken_connection_loses_nothing_of_an_answer_that_is_whole() {
@@ -11,18 +12,12 @@ async fn a_broken_connection_loses_nothing_of_an_answer_that_is_whole() {
     ])
     .await;
     let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
-    let reply = model
-        .call(request(&[]), &RecordedDeltas::default())
-        .await
-        .unwrap();
+    let reply = ask(&*model, request(&[])).await.unwrap();
     assert_eq!(
         (short(&reply), reply.usage.output_tokens),
         (vec!["12345678".to_owned()], 2)
     );
-    let error = model
-        .call(request(&[]), &RecordedDeltas::default())
-        .await
-        .unwrap_err();
+    let error = ask(&*model, request(&[])).await.unwrap_err();
     assert_eq!(
         (error.retry, error.usage.output_tokens),
         (Retry::Soon { after: None }, 2)
@@ -34,10 +29,7 @@ async fn a_broken_connection_loses_nothing_of_an_answer_that_is_whole() {
 async fn an_event_that_is_too_large_ends_the_call() {
     let server = Server::start([Says::events(&stream([text(&"x".repeat(17 << 20))]))]).await;
     let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
-    let error = model
-        .call(request(&[]), &RecordedDeltas::default())
-        .await
-        .unwrap_err();
+    let error = ask(&*model, request(&[])).await.unwrap_err();
     assert_eq!(error.retry, Retry::Never);
     assert!(error.message.contains("larger than"), "{error}");
 }
@@ -47,72 +39,43 @@ async fn a_failure_says_whether_it_may_be_tried_again_and_nothing_of_the_key() {
     let failed = |said: &str| Says::events(&stream([format!(r#"{{"error":{said}}}"#)]));
     let whole = |status, headers, body| Says::whole(status, headers, body);
     let after = Some(std::time::Duration::from_secs(7));
-    let cases = [
-        (
-            whole(
-                "429 Busy",
-                "retry-after: 7\r\n",
-                r#"{"error":{"message":"slow down"}}"#,
-            ),
-            Retry::Soon { after },
-            "answered 429: slow down",
+    let cases = rows![
+        whole(
+            "429 Busy",
+            "retry-after: 7\r\n",
+            r#"{"error":{"message":"slow down"}}"#,
         ),
-        (
-            whole("503 Down", "", "down"),
-            Retry::Soon { after: None },
-            "answered 503: down",
+        Retry::Soon { after },
+        "answered 429: slow down";
+        whole("503 Down", "", "down"), Retry::Soon { after: None }, "answered 503: down";
+        whole(
+            "400 Bad",
+            "",
+            r#"{"error":{"message":"This model's maximum context length is 8192 tokens."}}"#,
         ),
-        (
-            whole(
-                "400 Bad",
-                "",
-                r#"{"error":{"message":"This model's maximum context length is 8192 tokens."}}"#,
-            ),
-            Retry::Smaller,
-            "8192",
+        Retry::Smaller,
+        "8192";
+        whole(
+            "401 No",
+            "",
+            r#"{"error":{"message":"Incorrect API key: sk-very-secret"}}"#,
         ),
-        (
-            whole(
-                "401 No",
-                "",
-                r#"{"error":{"message":"Incorrect API key: sk-very-secret"}}"#,
-            ),
-            Retry::Never,
-            "key: [redacted]",
-        ),
-        (
-            whole("400 Bad", "", r#"{"error":"bad"}"#),
-            Retry::Never,
-            "answered 400: bad",
-        ),
-        (
-            failed(r#"{"message":"the request exceeds the available context size","code":400}"#),
-            Retry::Smaller,
-            "context size",
-        ),
-        (
-            failed(r#"{"message":"sk-very-secret is over","code":"context_length_exceeded"}"#),
-            Retry::Smaller,
-            "[redacted] is over",
-        ),
-        (
-            failed(r#"{"code":503}"#),
-            Retry::Soon { after: None },
-            "answered 503",
-        ),
-        (
-            failed(r#"{"code":"insufficient_quota"}"#),
-            Retry::Never,
-            "answered 402",
-        ),
+        Retry::Never,
+        "key: [redacted]";
+        whole("400 Bad", "", r#"{"error":"bad"}"#), Retry::Never, "answered 400: bad";
+        failed(r#"{"message":"the request exceeds the available context size","code":400}"#),
+        Retry::Smaller,
+        "context size";
+        failed(r#"{"message":"sk-very-secret is over","code":"context_length_exceeded"}"#),
+        Retry::Smaller,
+        "[redacted] is over";
+        failed(r#"{"code":503}"#), Retry::Soon { after: None }, "answered 503";
+        failed(r#"{"code":"insufficient_quota"}"#), Retry::Never, "answered 402";
     ];
     let server = Server::start(cases.iter().map(|(says, ..)| says.clone())).await;
     let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
     for (_, retry, words) in cases {
-        let error = model
-            .call(request(&[]), &RecordedDeltas::default())
-            .await
-            .unwrap_err();
+        let error = ask(&*model, request(&[])).await.unwrap_err();
         assert_eq!(error.retry, retry, "{error}");
         // A refusal costs nothing, also as the first event of a stream.
         assert_eq!(error.usage, Usage::default(), "{error}");
@@ -168,20 +131,14 @@ async fn usage_and_the_last_mark_end_an_answer_that_gives_no_reason() {
         ])
         .await;
         let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
-        let reply = model
-            .call(request(&[]), &RecordedDeltas::default())
-            .await
-            .unwrap();
+        let reply = ask(&*model, request(&[])).await.unwrap();
         assert_eq!((reply.content.len(), reply.stop_reason), (1, reason));
         // Charged once, as the model has counted.
         assert_eq!((reply.usage.input_tokens, reply.usage.output_tokens), (10, 5));
         assert_eq!(server.requests(), 1);
         // Without its usage, or without the mark, something may be missing.
         for _ in 0..2 {
-            let error = model
-                .call(request(&[]), &RecordedDeltas::default())
-                .await
-                .unwrap_err();
+            let error = ask(&*model, request(&[])).await.unwrap_err();
             assert_eq!(error.retry, Retry::Soon { after: None });
         }
     }
@@ -204,14 +161,11 @@ async fn a_filter_of_the_provider_refuses_as_a_model_does() {
     .await;
     let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
     for words in ["content management policy", "stopped"] {
-        let reply = model
-            .call(request(&[]), &RecordedDeltas::default())
-            .await
-            .unwrap();
+        let reply = ask(&*model, request(&[])).await.unwrap();
         assert_eq!(reply.stop_reason, StopReason::Refusal);
         assert!(short(&reply)[0].contains(words));
         assert_eq!(reply.usage, Usage::default());
     }
-    let other = model.call(request(&[]), &RecordedDeltas::default()).await;
+    let other = ask(&*model, request(&[])).await;
     assert_eq!(other.unwrap_err().retry, Retry::Never);
 }

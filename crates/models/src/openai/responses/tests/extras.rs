@@ -4,7 +4,10 @@ use sortie_agent::{Media, model::ToolUse};
 use sortie_api::Effort;
 
 use super::*;
-use crate::test_server::{chart, report};
+use crate::{
+    openai::testing::{looked, looks},
+    test_server::{chart, report},
+};
 
 const OWN: Dialect = Dialect {
     is_own: true,
@@ -16,27 +19,6 @@ const OWN: Dialect = Dialect {
 fn body(name: &str, capabilities: &[&str], dialect: Dialect, request: &Request<'_>) -> Value {
     let entry = entry(name, capabilities);
     serde_json::to_value(Body::new(&entry, dialect, request).unwrap()).unwrap()
-}
-
-fn looked(id: &str, media: Media, note: Option<&str>) -> ToolResult {
-    ToolResult {
-        id: id.to_owned(),
-        name: "read_file".to_owned(),
-        content: ToolContent::Media(media),
-        is_error: false,
-        note: note.map(str::to_owned),
-    }
-}
-
-fn looks() -> [Turn; 3] {
-    [
-        Turn::Assistant(vec![tool_call("a", "{}"), tool_call("b", "{}")]),
-        Turn::ToolResults(vec![
-            looked("a", chart(), Some("Half of the time is over.")),
-            looked("b", report(), None),
-        ]),
-        Turn::User("Go on.".to_owned()),
-    ]
 }
 
 #[test]
@@ -97,10 +79,7 @@ async fn an_account_without_summaries_is_asked_again_without_them_and_never_agai
         optionals: optionals(),
     };
     for _ in 0..2 {
-        model
-            .call(request(&[]), &RecordedDeltas::default())
-            .await
-            .unwrap();
+        ask(&model, request(&[])).await.unwrap();
     }
     assert_eq!(server.body(0)["reasoning"], json!({"summary": "auto"}));
     for number in [1, 2] {
@@ -241,7 +220,7 @@ async fn a_field_that_the_server_names_beside_its_refusal_is_left_out() {
             tool_use: ToolUse::Never,
             ..request(&called)
         };
-        model.call(request, &RecordedDeltas::default()).await.unwrap();
+        ask(&*model, request).await.unwrap();
         let body = server.body(1);
         let sent = (body.get("reasoning").cloned(), body.get("tool_choice").cloned());
         assert_eq!(sent, expected, "{param}");

@@ -1,9 +1,8 @@
 //! Receivers that do not do what they should: each harms its own callbacks at most.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc};
 
-use anyhow::{Result, ensure};
-use sortie_testkit::{CallbackReceiver, Database};
+use sortie_testkit::CallbackReceiver;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -12,7 +11,7 @@ use tokio::{
 };
 
 use super::{SECRET, SHARE, attempts, attempts_made, ensure_share, to};
-use crate::{Checked, kit::plain, node};
+use crate::prelude::*;
 
 /// Manner of a receiver with a request that it has read.
 #[derive(Clone, Debug)]
@@ -121,12 +120,11 @@ async fn behave(
 /// A receiver takes connections and never answers: callbacks of the others come at once, and its own time out.
 #[tokio::test]
 async fn a_receiver_that_never_answers_holds_up_nobody_else() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let hole = Receiver::start(Manner::Silent).await?;
     let mut swallowed = Vec::new();
     for _ in 0..40 {
-        let id = client.create(&to(&hole.url(), plain("x"))).await?.id.to_string();
+        let id = client.create_id(&to(&hole.url(), plain("x"))).await?;
         client.finished(&id).await?;
         swallowed.push(id);
     }
@@ -154,38 +152,21 @@ async fn a_receiver_that_never_answers_holds_up_nobody_else() -> Checked {
 
 #[tokio::test]
 async fn redirects_are_not_followed_and_broken_answers_are_failures() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     let aside = CallbackReceiver::start(SECRET).await?;
     let redirect = format!(
         "HTTP/1.1 307 Temporary Redirect\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n",
         aside.url()
     );
-    for (manner, status, part) in [
-        (
-            Manner::Saying(redirect),
-            Some(307),
-            "answered 307: redirects are not followed",
-        ),
-        (
-            Manner::Saying("HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n".to_owned()),
-            Some(500),
-            "answered 500",
-        ),
-        (Manner::Saying("SSH-2.0-OpenSSH_9.9\r\n".to_owned()), None, ""),
-        (
-            Manner::Saying(format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "x".repeat(1 << 20))),
-            None,
-            "",
-        ),
-        (Manner::Closing, None, ""),
+    for (manner, status, part) in rows![
+        Manner::Saying(redirect), Some(307), "answered 307: redirects are not followed";
+        Manner::Saying("HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n".to_owned()), Some(500), "answered 500";
+        Manner::Saying("SSH-2.0-OpenSSH_9.9\r\n".to_owned()), None, "";
+        Manner::Saying(format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "x".repeat(1 << 20))), None, "";
+        Manner::Closing, None, "";
     ] {
         let receiver = Receiver::start(manner.clone()).await?;
-        let id = client
-            .create(&to(&receiver.url(), plain("x")))
-            .await?
-            .id
-            .to_string();
+        let id = client.create_id(&to(&receiver.url(), plain("x"))).await?;
         let made = attempts_made(&client, &id, 1).await?;
         assert_eq!(made[0].status, status, "{manner:?}: {made:?}");
         ensure!(
@@ -201,15 +182,10 @@ async fn redirects_are_not_followed_and_broken_answers_are_failures() -> Checked
 /// The status says that it was taken: what comes behind it is not waited for and not read.
 #[tokio::test]
 async fn an_answer_without_an_end_counts_by_its_status() -> Checked {
-    let node = node(Database::Sqlite).await?;
-    let client = node.client()?;
+    let (_node, client) = started(Database::Sqlite).await?;
     for manner in [Manner::Dribbling, Manner::Flooding] {
         let receiver = Receiver::start(manner.clone()).await?;
-        let id = client
-            .create(&to(&receiver.url(), plain("x")))
-            .await?
-            .id
-            .to_string();
+        let id = client.create_id(&to(&receiver.url(), plain("x"))).await?;
         let made = attempts_made(&client, &id, 1).await?;
         assert_eq!(
             (made[0].status, made[0].error.as_deref()),
