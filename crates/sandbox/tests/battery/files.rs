@@ -1,6 +1,7 @@
 //! Rows 64 to 66, that a directory is taken up again after a restart, and that ordinary programs still work.
 
 use sortie_sandbox::{EntryKind, ExitKind, FileError, Limits, RelPath, Spec, Workdir};
+use sortie_testkit::rows;
 
 use crate::harness::{Bed, Run, Section, out};
 
@@ -98,58 +99,30 @@ pub(crate) fn a_run_goes_on_in_its_directory_after_a_restart(bed: &Bed) -> Secti
 }
 
 /// A tool, a script that uses it, and its output.
-const TOOLS: &[(&str, &str, &str)] = &[
-    (
-        "git",
-        "git init -q g && cd g && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x \
-         && git log --oneline | wc -l",
-        "1",
-    ),
-    (
-        "python3",
-        "python3 -c 'import subprocess,json; \
-             print(subprocess.run([\"echo\",\"ok\"],capture_output=True,text=True).stdout.strip())'",
-        "ok",
-    ),
-    (
-        "gcc",
-        "printf 'int main(){return 7;}' > m.c && gcc m.c -o m && (./m; echo $?)",
-        "7",
-    ),
-    (
-        "make",
-        "printf 'a b c:\\n\\techo $@ > $@\\nall: a b c\\n' > Makefile && make -sj3 all && cat a b c | tr -d '\\n'",
-        "abc",
-    ),
-    (
-        "sqlite3",
-        "sqlite3 d.db 'create table t(x); insert into t values(6*7); select x from t'",
-        "42",
-    ),
-    (
-        "node",
-        "node -e 'console.log(6*7, require(\"os\").tmpdir()==process.env.TMPDIR)'",
-        "42 true",
-    ),
-    (
-        "mktemp",
-        "f=$(mktemp) && echo made > $f && cat $f && rm $f",
-        "made",
-    ),
-    ("nice", "nice -n 19 nice", "19"),
-    ("taskset", "taskset 1 nproc", "1"),
-    (
-        "bash",
-        "bash -c 'set -m; sleep 0.1 & wait %1; echo $?; jobs'",
-        "0",
-    ),
-    ("sync", "sync && echo in time", "in time"),
-    (
-        "python3",
-        "python3 -c 'import tempfile as t, os; t.NamedTemporaryFile().close(); \
-             print(len(os.sched_getaffinity(0)) > 0)'",
-        "True",
-    ),
+const TOOLS: &[(&str, &str, &str)] = &rows![
+    "git",
+    "git init -q g && cd g && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x \
+     && git log --oneline | wc -l",
+    "1";
+    "python3",
+    "python3 -c 'import subprocess,json; \
+         print(subprocess.run([\"echo\",\"ok\"],capture_output=True,text=True).stdout.strip())'",
+    "ok";
+    "gcc", "printf 'int main(){return 7;}' > m.c && gcc m.c -o m && (./m; echo $?)", "7";
+    "make",
+    "printf 'a b c:\\n\\techo $@ > $@\\nall: a b c\\n' > Makefile && make -sj3 all && cat a b c | tr -d '\\n'",
+    "abc";
+    "sqlite3", "sqlite3 d.db 'create table t(x); insert into t values(6*7); select x from t'", "42";
+    "node", "node -e 'console.log(6*7, require(\"os\").tmpdir()==process.env.TMPDIR)'", "42 true";
+    "mktemp", "f=$(mktemp) && echo made > $f && cat $f && rm $f", "made";
+    "nice", "nice -n 19 nice", "19";
+    "taskset", "taskset 1 nproc", "1";
+    "bash", "bash -c 'set -m; sleep 0.1 & wait %1; echo $?; jobs'", "0";
+    "sync", "sync && echo in time", "in time";
+    "python3",
+    "python3 -c 'import tempfile as t, os; t.NamedTemporaryFile().close(); \
+         print(len(os.sched_getaffinity(0)) > 0)'",
+    "True";
 ];
 
 pub(crate) fn ordinary_tools_work(bed: &Bed) -> Section<'_> {

@@ -8,6 +8,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use serde_json::json;
+use sortie_testkit::rows;
 use tempfile::TempDir;
 use tokio::{net::TcpListener, task::JoinSet};
 
@@ -110,15 +111,12 @@ async fn a_page_that_takes_its_reader_all_its_time_is_read_as_bare_text() {
 async fn a_page_that_breaks_its_reader_is_read_as_bare_text_by_another() {
     let readers = Readers::new();
     let bare = "{\"title\":\"\",\"layout\":\"bare\",\"start\":0,\"total\":9}\nbare text";
-    for (name, breaks) in [
-        ("killed", "kill -KILL $$"),
-        ("failed", "exit 3"),
-        ("garbage", "echo garbage"),
-        ("silent", "exit 0"),
-        (
-            "endless",
-            "while :; do echo endless endless endless endless endless endless; done",
-        ),
+    for (name, breaks) in rows![
+        "killed", "kill -KILL $$";
+        "failed", "exit 3";
+        "garbage", "echo garbage";
+        "silent", "exit 0";
+        "endless", "while :; do echo endless endless endless endless endless endless; done";
     ] {
         let script = format!("if [ $form = whole ]; then {breaks}; else printf '%s' '{bare}'; fi");
         let (rig, _web) = rig_with(readers.script(name, &script), answers).await;

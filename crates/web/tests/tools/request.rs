@@ -2,6 +2,7 @@ use axum::{extract::Request, response::IntoResponse, response::Response};
 use http::StatusCode;
 use serde_json::json;
 use sortie_agent::tool::Effect;
+use sortie_testkit::rows;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -73,17 +74,14 @@ async fn a_call_is_sent_as_it_was_given_and_its_answer_told() {
 #[tokio::test]
 async fn only_a_call_that_may_change_something_twice_has_an_effect_outside() {
     let rig = Rig::new(api).await;
-    for (arguments, effect) in [
-        (json!({"url": "x"}), Effect::Nothing),
-        (json!({"url": "x", "method": "HEAD"}), Effect::Nothing),
-        (json!({"url": "x", "method": "OPTIONS"}), Effect::Nothing),
-        (json!({"url": "x", "method": "POST"}), Effect::Outside),
-        (json!({"url": "x", "method": "DELETE"}), Effect::Outside),
-        (
-            json!({"url": "x", "method": "POST", "idempotency_key": "k"}),
-            Effect::Nothing,
-        ),
-        (json!({"url": {}}), Effect::Outside),
+    for (arguments, effect) in rows![
+        json!({"url": "x"}), Effect::Nothing;
+        json!({"url": "x", "method": "HEAD"}), Effect::Nothing;
+        json!({"url": "x", "method": "OPTIONS"}), Effect::Nothing;
+        json!({"url": "x", "method": "POST"}), Effect::Outside;
+        json!({"url": "x", "method": "DELETE"}), Effect::Outside;
+        json!({"url": "x", "method": "POST", "idempotency_key": "k"}), Effect::Nothing;
+        json!({"url": {}}), Effect::Outside;
     ] {
         assert_eq!(rig.effect(REQUEST, &arguments), effect, "{arguments}");
     }
@@ -207,52 +205,19 @@ async fn fields_that_frame_the_message_and_bodies_that_cannot_be_are_refused() {
             .await;
         assert_eq!(refused.unwrap_err(), format!("headers.{name}: cannot be set"));
     }
-    for (arguments, part) in [
-        (
-            json!({"url": url, "headers": {"Idempotency-Key": "x"}}),
-            "give it as idempotency_key",
-        ),
-        (
-            json!({"url": url, "headers": {"a b": "x"}}),
-            "not the name of a header field",
-        ),
-        (
-            json!({"url": url, "headers": {"a": "x\r\nHost: y"}}),
-            "must be on one line",
-        ),
-        (
-            json!({"url": url, "headers": {"a": "x", "A": "y"}}),
-            "named twice",
-        ),
-        (
-            json!({"url": url, "headers": {"a": "x".repeat(20_000)}}),
-            "at most 50 fields",
-        ),
-        (json!({"url": url, "body": "x"}), "GET and HEAD have none"),
-        (
-            json!({"method": "PUT", "url": url, "body": "x", "json": 1}),
-            "either body or json",
-        ),
-        (
-            json!({"method": "PUT", "url": url, "body": "x".repeat(2 << 20)}),
-            "at most 1048576 bytes",
-        ),
-        (
-            json!({"method": "PUT", "url": url, "idempotency_key": ""}),
-            "idempotency_key: must be 1 to 200",
-        ),
-        (
-            json!({"method": "TRACE", "url": url}),
-            "http_request: method must be one of \"GET\", \"HEAD\"",
-        ),
-        (
-            json!({"url": "http://private.example/"}),
-            "private.example is not a public address",
-        ),
-        (
-            json!({"method": "POST", "url": "http://127.0.0.1:1/"}),
-            "port 1 may not be used",
-        ),
+    for (arguments, part) in rows![
+        json!({"url": url, "headers": {"Idempotency-Key": "x"}}), "give it as idempotency_key";
+        json!({"url": url, "headers": {"a b": "x"}}), "not the name of a header field";
+        json!({"url": url, "headers": {"a": "x\r\nHost: y"}}), "must be on one line";
+        json!({"url": url, "headers": {"a": "x", "A": "y"}}), "named twice";
+        json!({"url": url, "headers": {"a": "x".repeat(20_000)}}), "at most 50 fields";
+        json!({"url": url, "body": "x"}), "GET and HEAD have none";
+        json!({"method": "PUT", "url": url, "body": "x", "json": 1}), "either body or json";
+        json!({"method": "PUT", "url": url, "body": "x".repeat(2 << 20)}), "at most 1048576 bytes";
+        json!({"method": "PUT", "url": url, "idempotency_key": ""}), "idempotency_key: must be 1 to 200";
+        json!({"method": "TRACE", "url": url}), "http_request: method must be one of \"GET\", \"HEAD\"";
+        json!({"url": "http://private.example/"}), "private.example is not a public address";
+        json!({"method": "POST", "url": "http://127.0.0.1:1/"}), "port 1 may not be used";
     ] {
         let refused = rig.call(REQUEST, arguments).await.unwrap_err();
         assert!(refused.contains(part), "{part}: {refused}");

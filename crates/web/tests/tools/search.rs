@@ -6,6 +6,7 @@ use serde_json::{Value, json, value::to_raw_value};
 use sortie_agent::tool::{Context, ToolError};
 use sortie_api::{Credential, Micros};
 use sortie_net::{Network, Reach};
+use sortie_testkit::rows;
 use sortie_web::{Backend, RobotsTxt, SearchSettings, Web, WebSettings};
 
 use crate::rig::{Rig, Unheard, call, typed};
@@ -54,35 +55,23 @@ async fn rig(backend: Backend, path: &str) -> Rig {
 
 #[tokio::test]
 async fn each_engine_is_asked_in_its_own_way_and_answers_alike() {
-    for (backend, path, asked) in [
-        (
-            Backend::Brave,
-            "",
-            vec![
-                "GET ",
-                "/res/v1/web/search?q=rust+%26+c&count=3&",
-                "x-subscription-token: hush\n",
-            ],
-        ),
-        (
-            Backend::Tavily,
-            "/",
-            vec![
-                "POST ",
-                "/search\n",
-                "authorization: Bearer hush\n",
-                "{\"max_results\":3,\"query\":\"rust & c\"}",
-            ],
-        ),
-        (
-            Backend::Searxng,
-            "/below/",
-            vec![
-                "GET ",
-                "/below/search?q=rust+%26+c&format=json\n",
-                "authorization: Bearer hush\n",
-            ],
-        ),
+    for (backend, path, asked) in rows![
+        Backend::Brave, "", vec!["GET ", "/res/v1/web/search?q=rust+%26+c&count=3&", "x-subscription-token: hush\n"];
+        Backend::Tavily,
+        "/",
+        vec![
+            "POST ",
+            "/search\n",
+            "authorization: Bearer hush\n",
+            "{\"max_results\":3,\"query\":\"rust & c\"}",
+        ];
+        Backend::Searxng,
+        "/below/",
+        vec![
+            "GET ",
+            "/below/search?q=rust+%26+c&format=json\n",
+            "authorization: Bearer hush\n",
+        ];
     ] {
         let rig = rig(backend, path).await;
         let found = rig
@@ -124,12 +113,9 @@ async fn results_are_cut_down_to_the_runs_domains_and_to_what_fits() {
 
 #[tokio::test]
 async fn a_failing_engine_is_told_without_its_words_and_the_key() {
-    for (path, told) in [
-        ("/failing", "the search engine answered 401"),
-        (
-            "/odd",
-            "the search engine's answer is not what it is known to send",
-        ),
+    for (path, told) in rows![
+        "/failing", "the search engine answered 401";
+        "/odd", "the search engine's answer is not what it is known to send";
     ] {
         let rig = rig(Backend::Tavily, path).await;
         let failed = rig.call(SEARCH, json!({"query": "x"})).await;
@@ -208,21 +194,11 @@ async fn there_is_no_search_where_none_is_configured_or_the_run_wants_none() {
 
 #[test]
 fn an_engine_without_its_key_or_its_address_is_refused_at_the_start() {
-    for (backend, key, base_url, told) in [
-        (Backend::Brave, None, None, "the search engine needs a key"),
-        (Backend::Tavily, None, None, "the search engine needs a key"),
-        (
-            Backend::Searxng,
-            None,
-            None,
-            "a SearXNG search engine needs its address",
-        ),
-        (
-            Backend::Searxng,
-            None,
-            Some("ftp://x.example/"),
-            "the search engine's address must be an http or https URL",
-        ),
+    for (backend, key, base_url, told) in rows![
+        Backend::Brave, None, None, "the search engine needs a key";
+        Backend::Tavily, None, None, "the search engine needs a key";
+        Backend::Searxng, None, None, "a SearXNG search engine needs its address";
+        Backend::Searxng, None, Some("ftp://x.example/"), "the search engine's address must be an http or https URL";
     ] {
         let settings = WebSettings {
             network: Network::new(Reach::Public, Vec::new()).into(),
