@@ -17,8 +17,7 @@ crate::settings::everywhere! {
 }
 
 pub(crate) fn send(client: &Client, method: Method, path: &str, body: &Value) -> Pending {
-    let body = Bytes::from(body.to_string());
-    client.send(method, path, body)
+    client.send(method, path, body.to_string().into())
 }
 
 pub(crate) async fn get(client: &Client, path: &str) -> Value {

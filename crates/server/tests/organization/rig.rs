@@ -171,14 +171,10 @@ impl Rig {
         }
         let (engine, accounts) = nodes.swap_remove(0);
         let store = accounts.store();
-        let (owner, admin) = (
-            sign_up(store, address, "owner", 1).await,
-            sign_up(store, address, "admin", 2).await,
-        );
-        let (member, stranger) = (
-            sign_up(store, address, "member", 3).await,
-            sign_up(store, address, "stranger", 4).await,
-        );
+        let owner = sign_up(store, address, "owner", 1).await;
+        let admin = sign_up(store, address, "admin", 2).await;
+        let member = sign_up(store, address, "member", 3).await;
+        let stranger = sign_up(store, address, "stranger", 4).await;
         let ours = organization(store, "ours", 1, owner.user).await;
         let theirs = organization(store, "theirs", 2, stranger.user).await;
         let rig = Self {
@@ -253,16 +249,7 @@ impl Rig {
     /// Begins another session of a person. Returns the token.
     pub(crate) async fn another_session(&self, user: UserId) -> String {
         let token = Secret::new(SESSION_TOKEN, sortie_base::random().unwrap());
-        let session = NewSession {
-            id: SessionId::new(AT, sortie_base::random().unwrap()),
-            hash: token.hash(),
-            user,
-            kind: SessionKind::Api,
-            created_at: AT,
-            expires_at: AT + Duration::from_hours(24 * 30),
-            address: None,
-            agent: None,
-        };
+        let session = new_session(SessionId::new(AT, sortie_base::random().unwrap()), user, &token);
         let store = self.accounts.store();
         store.sign_in(session, SignIn::default()).await.unwrap();
         token.expose().to_owned()
@@ -406,6 +393,19 @@ fn server_options(engine_url: String) -> Options {
     }
 }
 
+fn new_session(id: SessionId, user: UserId, token: &Secret) -> NewSession {
+    NewSession {
+        id,
+        hash: token.hash(),
+        user,
+        kind: SessionKind::Api,
+        created_at: AT,
+        expires_at: AT + Duration::from_hours(24 * 30),
+        address: None,
+        agent: None,
+    }
+}
+
 async fn sign_up(store: &Store, address: SocketAddr, name: &str, number: u8) -> Signed {
     let (user, session) = (UserId::new(AT, [number; 10]), SessionId::new(AT, [number; 10]));
     let token = Secret::new(SESSION_TOKEN, [number; 32]);
@@ -418,16 +418,7 @@ async fn sign_up(store: &Store, address: SocketAddr, name: &str, number: u8) -> 
         password: NO_PASSWORD.to_owned(),
         created_at: AT,
     };
-    let begun = NewSession {
-        id: session,
-        hash: token.hash(),
-        user,
-        kind: SessionKind::Api,
-        created_at: AT,
-        expires_at: AT + Duration::from_hours(24 * 30),
-        address: None,
-        agent: None,
-    };
+    let begun = new_session(session, user, &token);
     store.sign_up(person, Some(begun), None).await.unwrap();
     Signed {
         user,

@@ -241,8 +241,7 @@ async fn an_admin_ends_the_session_of_a_person() {
 }
 
 fn create_key(client: &Client) -> Pending {
-    let body = json!({"name": "ci", "role": "member"}).to_string();
-    client.send(Method::POST, "/v1/admin/keys", Bytes::from(body))
+    client.post("/v1/admin/keys", &json!({"name": "ci", "role": "member"}))
 }
 
 async fn without_a_provider_no_page_answers() {

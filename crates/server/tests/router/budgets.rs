@@ -5,8 +5,7 @@ use sortie_api::Budget;
 use crate::prelude::*;
 
 fn put(client: &Client, scope: &str, body: &Value) -> Pending {
-    let body = Bytes::from(body.to_string());
-    client.send(Method::PUT, &format!("/v1/budgets/{scope}"), body)
+    client.put(&format!("/v1/budgets/{scope}"), body)
 }
 
 async fn get(client: &Client, scope: &str) -> Budget {

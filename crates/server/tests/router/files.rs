@@ -47,8 +47,7 @@ pub(crate) fn with(client: &Client, headers: &[(&'static str, &str)]) -> Client 
 }
 
 fn patch(client: &Client, file: &str, body: &Value) -> Pending {
-    let body = Bytes::from(body.to_string());
-    client.send(Method::PATCH, &format!("/v1/files/{file}"), body)
+    client.patch(&format!("/v1/files/{file}"), body)
 }
 
 #[tokio::test]

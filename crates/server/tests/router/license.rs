@@ -62,8 +62,7 @@ impl Licensed {
     }
 
     fn put(&self, token: &str) -> Pending {
-        let body = Bytes::from(json!({"token": token}).to_string());
-        self.rig.admin.send(Method::PUT, PATH, body)
+        self.rig.admin.put(PATH, &json!({"token": token}))
     }
 
     async fn install(&self, claims: &LicenseClaims) -> Value {

@@ -30,8 +30,7 @@ fn waiting() -> Value {
 
 async fn at_work(client: &Client) -> anyhow::Result<String> {
     let id = client.create_id(&waiting()).await?;
-    let mut stream = client.follow(&id, None).await?;
-    stream.until_status(RunStatus::Running).await?;
+    client.until_running(&id).await?;
     Ok(id)
 }
 

@@ -12,9 +12,7 @@ crate::settings::everywhere! {
 
 impl Shop {
     fn put_auto_topup(&self, body: &Value) -> Pending {
-        let body = Bytes::from(body.to_string());
-        let client = &self.rig.admin;
-        client.send(Method::PUT, &self.path("/auto-topup"), body)
+        self.rig.admin.put(&self.path("/auto-topup"), body)
     }
 
     /// Buys credits with a card that is saved.

@@ -41,13 +41,14 @@ fn ensure_share(mut signed: Vec<u64>) -> Checked {
     Ok(())
 }
 
+fn timestamp(delivery: &Delivery) -> Result<&str> {
+    let timestamp = delivery.headers.get("x-service-timestamp");
+    Ok(timestamp.context("no timestamp")?.to_str()?)
+}
+
 /// Returns the time at which a callback was signed, in seconds.
 fn signed_at(delivery: &Delivery) -> Result<u64> {
-    let timestamp = delivery
-        .headers
-        .get("x-service-timestamp")
-        .context("no timestamp")?;
-    Ok(timestamp.to_str()?.parse()?)
+    Ok(timestamp(delivery)?.parse()?)
 }
 
 /// `request` with a callback to `url`.
@@ -84,12 +85,8 @@ fn signed_by_python(delivery: &Delivery) -> Result<String> {
         body = sys.stdin.buffer.read()\n\
         message = sys.argv[2].encode() + b'.' + body\n\
         print('sha256=' + hmac.new(sys.argv[1].encode(), message, hashlib.sha256).hexdigest(), end='')";
-    let timestamp = delivery
-        .headers
-        .get("x-service-timestamp")
-        .context("no timestamp")?;
     let mut python = Command::new("python3")
-        .args(["-c", SCRIPT, SECRET, timestamp.to_str()?])
+        .args(["-c", SCRIPT, SECRET, timestamp(delivery)?])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
