@@ -1,4 +1,4 @@
-//! Assertions that print the whole value they looked at, and tables of cases.
+//! Assertions that print the whole value they looked at.
 
 use std::borrow::Cow;
 
@@ -124,13 +124,5 @@ macro_rules! assert_ended {
                 $crate::assert_contains!(run.error, $error);
             }
         }
-    };
-}
-
-/// The cases of a test as an array of tuples: `rows![a, b; c, d;]`. Each row ends with a semicolon.
-#[macro_export]
-macro_rules! rows {
-    ($($($cell:expr),+;)+) => {
-        [$(($($cell),+)),+]
     };
 }

@@ -140,11 +140,11 @@ async fn a_card_of_the_portal_is_the_default_one() {
 async fn a_refused_card_is_told_with_its_payment() {
     let (double, stripe) = double().await;
     let customer = stripe.create_customer("org_1", "org_1", "Acme").await.unwrap().id;
-    for (card, code, decline) in rows![
+    for (card, code, decline) in rows! {
         Card::Declined, "card_declined", "generic_decline";
         Card::InsufficientFunds, "card_declined", "insufficient_funds";
         Card::NeedsAuthentication, "authentication_required", "authentication_required";
-    ] {
+    } {
         let method = double.save_card(&customer, card).unwrap();
         let refused = stripe
             .charge_saved_card(&method, &payment(&customer, &method))
@@ -346,11 +346,11 @@ async fn each_failure_of_stripe_has_a_name() {
 
 #[tokio::test]
 async fn a_server_that_is_not_stripe_is_told() {
-    for (answer, told) in rows![
+    for (answer, told) in rows! {
         "200 OK\r\ncontent-length: 2\r\n\r\n{}", "not the object that was asked for";
         "418 Teapot\r\ncontent-length: 2\r\n\r\n{}", "an error without a reason";
         "302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n", "an unexpected status";
-    ] {
+    } {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stripe = client(
             &format!("http://{}", listener.local_addr().unwrap()),

@@ -91,7 +91,7 @@ fn webhooks(double: &StripeDouble) -> (Vec<Value>, Vec<Option<String>>) {
     let body = double.event_body(&event).unwrap();
     let now = double.now();
     let signed = |secrets: &[&str], at| signature(secrets, at, body.as_bytes()).unwrap();
-    let cases = rows![
+    let cases = rows! {
         signed(&[SECRET], now), body.clone(), true;
         signed(&["whsec_other", SECRET], now), body.clone(), true;
         signed(&["whsec_other"], now), body.clone(), false;
@@ -99,7 +99,7 @@ fn webhooks(double: &StripeDouble) -> (Vec<Value>, Vec<Option<String>>) {
         signed(&[SECRET], now), body.replace("paid", "dead"), false;
         signed(&[SECRET], now).replace(",v1=", ",v0="), body.clone(), false;
         signed(&[SECRET], now).to_uppercase().replace("T=", "t=").replace("V1=", "v1="), body.clone(), false;
-    ];
+    };
     cases
         .into_iter()
         .map(|(header, body, is_good)| {

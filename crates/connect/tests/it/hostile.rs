@@ -45,14 +45,14 @@ async fn start_error(router: Router) -> String {
 #[tokio::test]
 async fn whatever_is_no_mcp_server_fails_the_start_with_a_sentence() {
     type Answer = fn() -> Response;
-    let answers: [(Answer, &str); 6] = rows![
+    let answers: [(Answer, &str); 6] = rows! {
         || "<html>hello</html>".into_response(), "the server's answer is no MCP message";
         || json_response(&json!({"hello": "world"})), "the server's answer is no MCP message";
         || { ([(header::CONTENT_TYPE, "application/json")], "{\"jsonrpc\": \"2.0\", ").into_response() }, "no MCP message";
         || StatusCode::NOT_FOUND.into_response(), "HTTP 404";
         || (StatusCode::SERVICE_UNAVAILABLE, "\u{1b}[31mdown\r\n\u{202e}x").into_response(), "HTTP 503: [31mdown x";
         || events(Body::empty()), "cannot be read";
-    ];
+    };
     for (answer, why) in answers {
         let told = start_error(Router::new().fallback(any(move || async move { answer() }))).await;
         assert!(
@@ -67,7 +67,7 @@ async fn whatever_is_no_mcp_server_fails_the_start_with_a_sentence() {
 #[tokio::test]
 async fn an_answer_to_the_first_message_that_is_not_one_is_told_without_debug_text() {
     type Answer = fn(&Value) -> Response;
-    let answers: [(Answer, &str); 5] = rows![
+    let answers: [(Answer, &str); 5] = rows! {
         |request| result(request, &json!({"tools": []})), "the server's answer to the first message does not belong to it";
         |_| json_response(&json!({"jsonrpc": "2.0", "id": 777, "result": {}})),
         "the server's answer to the first message does not belong to it";
@@ -75,7 +75,7 @@ async fn an_answer_to_the_first_message_that_is_not_one_is_told_without_debug_te
         "the server's answer is no MCP message: it begins with <html>hello</html>";
         |_| StatusCode::OK.into_response(), "the server's answer is no MCP message: it is empty";
         |_| StatusCode::ACCEPTED.into_response(), "the server has taken the request without an answer (HTTP 202 Accepted)";
-    ];
+    };
     for (answer, why) in answers {
         let router = Router::new().fallback(any(move |body: Bytes| async move {
             answer(&serde_json::from_slice(&body).unwrap_or_default())

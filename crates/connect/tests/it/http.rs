@@ -94,10 +94,10 @@ async fn every_kind_of_credential_is_sent_and_taken_out_of_what_comes_back() {
         username: "ann".to_owned(),
         password: secret("pw-secret-1"),
     };
-    for (auth, sent, hidden) in rows![
+    for (auth, sent, hidden) in rows! {
         Auth::Bearer(secret("tok-secret-2")), "Bearer [redacted]", "tok-secret-2";
         basic(), "Basic [redacted]", "YW5uOnB3LXNlY3JldC0x";
-    ] {
+    } {
         let run = Run::open(&[Connection {
             auth,
             ..http(server.url("/"))
@@ -569,13 +569,13 @@ async fn private_addresses_are_refused_at_the_start_where_only_public_ones_are_i
     let own = vec!["8.8.8.8".parse().unwrap()];
     let network = sortie_net::Network::new(sortie_net::Reach::Public, own);
     let connector = sortie_connect::Connector::new(&network.into(), None).unwrap();
-    for (url, why) in rows![
+    for (url, why) in rows! {
         "http://127.0.0.1:1/", "127.0.0.1 is not a public address";
         "http://8.8.8.8:1/", "8.8.8.8 is not a public address";
         "http://[::ffff:10.0.0.1]/", "::ffff:10.0.0.1 is not a public address";
         "ftp://example.com/", "the URL must begin with http:// or https://";
         "https://a:b@example.com/", "the URL must not carry a user name or a password";
-    ] {
+    } {
         let connection = http(url.parse().unwrap());
         let error = connector
             .open(&[connection], &Arc::default())

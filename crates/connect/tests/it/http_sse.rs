@@ -341,10 +341,10 @@ async fn an_endpoint_that_never_comes_fails_the_start_within_fifteen_seconds() {
 
 #[tokio::test]
 async fn a_stream_that_brings_too_much_is_cut_off_at_the_start_and_in_a_call() {
-    for (piece, why) in rows![
+    for (piece, why) in rows! {
         "data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "4194304 bytes";
         ": keep alive keep alive keep alive keep alive keep alive keep alive\n", "16777216 bytes";
-    ] {
+    } {
         let router = Router::new().route(
             "/sse",
             get(move || async move {

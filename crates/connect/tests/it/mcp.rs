@@ -397,10 +397,10 @@ fn asking(
     told: Arc<tokio::sync::Mutex<tokio::sync::mpsc::UnboundedReceiver<Value>>>,
 ) -> Response {
     let message = json!({"role": "user", "content": {"type": "text", "text": "hi"}});
-    let asks = rows![
+    let asks = rows! {
         "sample", "sampling/createMessage", json!({"messages": [message], "maxTokens": 5});
         "input", "elicitation/create", json!({"message": "key?", "requestedSchema": {"type": "object", "properties": {}}});
-    ];
+    };
     let mut first = ": hello\n\nid: 1\ndata:\n\n".to_owned();
     for (id, method, params) in asks {
         let ask = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});

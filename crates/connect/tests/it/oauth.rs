@@ -334,7 +334,7 @@ async fn is_refused(world: &World, why: &str) {
 
 #[tokio::test]
 async fn metadata_without_what_the_protocol_demands_are_refused() {
-    for (field, value, why) in rows![
+    for (field, value, why) in rows! {
         "code_challenge_methods_supported", None, "PKCE";
         "code_challenge_methods_supported", Some(json!(["plain"])), "PKCE";
         "issuer", Some(json!("https://evil.com")), "another issuer";
@@ -343,7 +343,7 @@ async fn metadata_without_what_the_protocol_demands_are_refused() {
         "authorization_endpoint", Some(json!("javascript:alert(1)")), "must be an https URL";
         "token_endpoint", Some(json!("http://a:b@127.0.0.1/")), "no user name";
         "registration_endpoint", None, "auth.client_id: required";
-    ] {
+    } {
         let world = World::new().await;
         let mut metadata = world.metadata();
         match value {
@@ -359,13 +359,13 @@ async fn metadata_without_what_the_protocol_demands_are_refused() {
 async fn documents_that_are_huge_malformed_or_of_somebody_else_are_refused() {
     let elsewhere =
         json!({"resource": "https://evil.com/mcp", "authorization_servers": ["https://evil.com"]});
-    for (path, status, document, why) in rows![
+    for (path, status, document, why) in rows! {
         "/register", 400, json!({"error": "invalid_client_metadata"}), "invalid_client_metadata";
         "/register", 200, json!("no json"), "without a JSON object";
         "/.well-known/oauth-authorization-server", 200, json!("x".repeat(100_000)), "larger than";
         "/.well-known/oauth-authorization-server", 200, json!("no json"), "no metadata";
         "/.well-known/oauth-protected-resource/mcp", 200, elsewhere, "another resource";
-    ] {
+    } {
         let world = World::new().await;
         world.answer(path, status, document);
         is_refused(&world, why).await;
@@ -374,11 +374,11 @@ async fn documents_that_are_huge_malformed_or_of_somebody_else_are_refused() {
 
 #[tokio::test]
 async fn a_challenge_that_leads_to_a_file_or_a_metadata_service_is_refused() {
-    for (url, why) in rows![
+    for (url, why) in rows! {
         "file:///etc/passwd", "must be an https URL";
         "http://169.254.169.254/latest", "169.254.169.254 is not a public address";
         "no url", "names no URL";
-    ] {
+    } {
         let world = World::new().await;
         *world.documents.challenge.lock() = format!("Bearer resource_metadata=\"{url}\"");
         is_refused(&world, why).await;
@@ -491,7 +491,7 @@ async fn a_registration_that_brings_a_secret_is_used_with_it() {
 
 #[tokio::test]
 async fn a_token_answer_that_is_none_is_refused() {
-    for (status, document, why) in rows![
+    for (status, document, why) in rows! {
         200, json!({}), "gives no access token";
         200, json!({"access_token": ""}), "gives no access token";
         200, json!({"access_token": "a", "token_type": "mac"}), "no bearer token";
@@ -499,7 +499,7 @@ async fn a_token_answer_that_is_none_is_refused() {
         200, json!("access_token=a&token_type=bearer"), "without a JSON object";
         302, json!({}), "answers HTTP 302";
         401, json!({"error": "invalid_client"}), "says invalid_client";
-    ] {
+    } {
         let world = World::new().await;
         world.answer("/token", status, document);
         let started = world.start().await.unwrap();

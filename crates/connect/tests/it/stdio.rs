@@ -202,10 +202,10 @@ async fn a_program_that_ends_or_floods_is_a_tool_error_and_is_started_again() {
     let tasks = Tasks::default();
     let (started, ended) = (Arc::clone(&tasks.started), Arc::clone(&tasks.ended));
     let run = open(tasks).await;
-    for (round, how, why) in rows![
+    for (round, how, why) in rows! {
         1, "quit", "ended with exit code 3, and wrote to standard error: Error: Cannot find module 'x' with [redacted]";
         2, "flood", "cannot be understood: a message is larger than 4194304 bytes";
-    ] {
+    } {
         let told = run.call("tools__t", &json!({"do": how})).await.unwrap_err();
         assert_eq!(
             told,
@@ -232,10 +232,10 @@ async fn refusal(connector: &Connector, command: &[&str]) -> OpenError {
 
 #[tokio::test]
 async fn a_program_that_cannot_be_started_or_ends_at_once_fails_the_start() {
-    for (command, why) in rows![
+    for (command, why) in rows! {
         &["nothing"][..], "nothing cannot be started".to_owned();
         &["npx", "missing"], format!("the program `npx` {ENDED}");
-    ] {
+    } {
         let error = refusal(&connector(Tasks::default()), command).await;
         assert_eq!(error.to_string(), format!("connection `tools`: {why}"));
     }
@@ -273,10 +273,10 @@ const STOPPED: &str = "and wrote to standard error: waiting for the license serv
 #[tokio::test(start_paused = true)]
 async fn a_program_that_never_lists_its_tools_is_named_with_what_it_wrote_to_standard_error() {
     let connector = connector(Tasks::default());
-    for (name, why) in rows![
+    for (name, why) in rows! {
         "mute", format!("the program `mute` did not answer within 15 s, {STOPPED}");
         "fades", format!("the program `fades` {ENDED}");
-    ] {
+    } {
         let refused = refusal(&connector, &[name]).await;
         assert_eq!(refused.failure, Failure::Error(why.clone()));
         assert_eq!(connector.test(&program(&[name])).await.detail, why);
@@ -311,7 +311,7 @@ async fn an_answer_that_is_nearly_json_is_read_and_one_that_is_not_fails_its_cal
             "the program `server` did not answer within 120 s, and wrote to standard output: {line}"
         ))
     };
-    for (line, told) in rows![
+    for (line, told) in rows! {
         whole.clone(), Ok("a\u{fffd}b\n{\"x\":null}".to_owned());
         format!("Loading… {whole}"), Ok("a\u{fffd}b\n{\"x\":null}".to_owned());
         format!(r#"{{"jsonrpc":"2.0","id":"ID","result":{result}}}"#), Ok("a\u{fffd}b\n{\"x\":null}".to_owned());
@@ -326,7 +326,7 @@ async fn an_answer_that_is_nearly_json_is_read_and_one_that_is_not_fails_its_cal
         "Processing tools/call".to_owned(), slow("Processing tools/call");
         r#"{"level":"info"}"#.to_owned(), slow(r#"{"level":"info"}"#);
         r#"{"id":777,"result":{}}"#.to_owned(), slow(r#"{"id":777,"result":{}}"#);
-    ] {
+    } {
         let answer = run.call("tools__t", &json!({"do": "print", "line": line})).await;
         match (&answer, &told) {
             (Err(answer), Err(told)) => assert!(answer.starts_with(told.as_str()), "{line}: {answer}"),

@@ -408,11 +408,11 @@ async fn an_answer_that_nobody_counted_is_charged_by_its_bytes() {
 
 #[tokio::test]
 async fn a_side_that_nobody_counted_is_estimated_and_the_other_keeps_its_figure() {
-    for (usage, input, output) in rows![
+    for (usage, input, output) in rows! {
         json!({"output_tokens": 9}), None, 9;
         json!({"input_tokens": 7}), Some(7), 3;
         json!({"input_tokens": 0, "cache_read_input_tokens": 50}), Some(0), 3;
-    ] {
+    } {
         let stream = events(&[
             json!({"type": "message_start", "message": {"usage": usage}}),
             json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hello there."}}),

@@ -145,7 +145,7 @@ fn a_built_in_model_can_be_moved_to_another_provider() {
 #[test]
 fn what_is_not_said_and_not_known_is_refused_with_the_setting_named() {
     let acme = || vec![provider("acme", api("anthropic"))];
-    for (model, expected) in rows![
+    for (model, expected) in rows! {
         ModelSettings {
             prices: None,
             ..priced("llama", "acme")
@@ -168,7 +168,7 @@ fn what_is_not_said_and_not_known_is_refused_with_the_setting_named() {
             ..priced("llama", "acme")
         },
         "capability \"flying\" is none of tools, structured_output, thinking, vision, documents";
-    ] {
+    } {
         let said = refusal(&settings(acme(), vec![model]));
         assert!(said.contains(expected), "{said}");
     }

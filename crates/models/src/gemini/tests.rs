@@ -298,10 +298,10 @@ async fn a_half_of_a_pair_in_arguments_is_replaced() {
             "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"functionCall\":{{\"name\":\"shell\",\"args\":{args}}}}}]}},\"finishReason\":\"STOP\"}}]}}\n\n"
         )
     };
-    for (args, expected) in rows![
+    for (args, expected) in rows! {
         r#"{"a":"\ud99c!"}"#, r#"{"a":"\ufffd!"}"#;
         r#"{"a":"\ud83d\ude00", "b":1.0}"#, r#"{"a":"\ud83d\ude00", "b":1.0}"#;
-    ] {
+    } {
         let (reply, _) = call(Answer::events(&call_of(args))).await;
         assert_eq!(
             shown(&reply.unwrap())["content"][0]["tool_call"]["arguments"],
@@ -375,11 +375,11 @@ fn too_many_calls_are_no_reply() {
 
 #[tokio::test]
 async fn a_side_that_nobody_counted_is_estimated_and_the_other_keeps_its_figure() {
-    for (counts, input, output) in rows![
+    for (counts, input, output) in rows! {
         json!({"candidatesTokenCount": 9}), None, 9;
         json!({"promptTokenCount": 7}), Some(7), 3;
         json!({"promptTokenCount": 50, "cachedContentTokenCount": 50}), Some(0), 3;
-    ] {
+    } {
         let parts = json!([{"text": "Hello there."}]);
         let stream = events(&[json!({
             "candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}], "usageMetadata": counts,

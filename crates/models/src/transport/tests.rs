@@ -63,7 +63,7 @@ async fn events(transport: &Transport) -> Result<usize, ModelError> {
 #[tokio::test]
 async fn what_passes_is_tried_again_what_is_too_long_is_made_smaller_and_the_rest_is_final() {
     let soon = Retry::Soon { after: None };
-    for (status, body, retry) in rows![
+    for (status, body, retry) in rows! {
         "500 E", "x", soon;
         "502 E", "<html>", soon;
         "529 E", r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, soon;
@@ -91,7 +91,7 @@ async fn what_passes_is_tried_again_what_is_too_long_is_made_smaller_and_the_res
         "403 E", r#"{"detail":"the context window is closed to you"}"#, Retry::Never;
         "404 E", r#"{"error":"no such model"}"#, Retry::Never;
         "301 E", "", Retry::Never;
-    ] {
+    } {
         let error = refusal(Answer::whole(status, "", body)).await;
         assert_eq!(error.retry, retry, "{status} {body}");
     }
@@ -102,7 +102,7 @@ async fn a_wait_is_read_from_headers_fields_and_words_of_a_refusal() {
     let date = "date: Sat, 21 Nov 2026 10:00:00 GMT\r\nretry-after: Sat, 21 Nov 2026 10:01:30 GMT\r\n";
     let retry_info = r#"{"error":{"message":"m","details":[{"@type":"a"},{"retryDelay":"34.5s"}]}}"#;
     let words = r#"{"error":{"message":"Rate limit reached. Please try again in 18.5s."}}"#;
-    for (status, headers, body, expected) in rows![
+    for (status, headers, body, expected) in rows! {
         "429 E", "retry-after: 7\r\n", "{}", Some(7_000);
         "503 E", date, "{}", Some(90_000);
         "429 E", "", retry_info, Some(34_500);
@@ -111,7 +111,7 @@ async fn a_wait_is_read_from_headers_fields_and_words_of_a_refusal() {
         "429 E", "retry-after: -1\r\n", "please wait 3 minutes", Some(180_000);
         "429 E", "retry-after: soon\r\n", "{}", None;
         "498 E", "", "Flex tier capacity exceeded", None;
-    ] {
+    } {
         let error = refusal(Answer::whole(status, headers, body)).await;
         let after = expected.map(Duration::from_millis);
         assert_eq!(error.retry, Retry::Soon { after }, "{headers} {body}");
@@ -141,12 +141,12 @@ async fn half_a_surrogate_pair_is_never_sent() {
 #[tokio::test]
 async fn a_failure_is_told_in_the_providers_words_without_the_key_and_not_at_length() {
     let long = "ä".repeat(2_000);
-    for (body, expected) in rows![
+    for (body, expected) in rows! {
         format!(r#"{{"error":{{"message":"bad key {KEY}!"}}}}"#), "bad key [redacted]!";
         format!("plain {KEY}"), "plain [redacted]";
         r#"{"message":"m"}"#.to_owned(), "400: m";
         long, "ä";
-    ] {
+    } {
         let message = refusal(Answer::whole("400 Bad", "", &body)).await.message;
         assert!(message.contains(expected), "{message}");
         assert!(
@@ -166,11 +166,11 @@ async fn a_failure_with_an_endless_body_is_told_all_the_same() {
 
 #[tokio::test]
 async fn a_success_that_is_no_stream_is_a_failure_in_the_providers_words() {
-    for (kind, body, expected) in rows![
+    for (kind, body, expected) in rows! {
         "application/json; charset=utf-8", r#"{"error":{"message":"no such route"}}"#, "no such route";
         "text/event-stream", r#"{"type":"error","message":"no stream"}"#, "no stream";
         "Text/HTML", "<title>Sign in</title>", "Sign in";
-    ] {
+    } {
         let error = refusal(Answer::whole(
             "200 OK",
             &format!("content-type: {kind}\r\n"),
@@ -184,11 +184,11 @@ async fn a_success_that_is_no_stream_is_a_failure_in_the_providers_words() {
 
 #[tokio::test]
 async fn what_the_server_could_not_use_of_its_model_is_asked_for_again() {
-    for (status, body) in rows![
+    for (status, body) in rows! {
         "400 E",
         r#"{"error":{"message":"Failed to call a function.","type":"invalid_request_error","code":"tool_use_failed"}}"#;
         "424 E", r#"{"message":"Model produced invalid sequence as part of ToolUse."}"#;
-    ] {
+    } {
         let error = refusal(Answer::whole(status, "", body)).await;
         assert_eq!(error.retry, Retry::Soon { after: None }, "{error}");
     }
@@ -197,7 +197,7 @@ async fn what_the_server_could_not_use_of_its_model_is_asked_for_again() {
 #[tokio::test]
 async fn a_failure_in_disguise_has_the_status_that_it_tells() {
     let json = "content-type: application/json\r\n";
-    for (body, retry) in rows![
+    for (body, retry) in rows! {
         r#"{"error":{"message":"slow down","code":429}}"#, Retry::Soon { after: None };
         r#"[{"error":{"code":503,"message":"busy"}}]"#, Retry::Soon { after: None };
         r#"{"error":{"message":"no","code":403}}"#, Retry::Never;
@@ -207,7 +207,7 @@ async fn a_failure_in_disguise_has_the_status_that_it_tells() {
         r#"{"object":"error","message":"busy","code":503}"#, Retry::Soon { after: None };
         r#"{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"{\"error\":{\"message\":\"prompt is too long: 213462 tokens > 200000 maximum\"}}"}}}"#,
         Retry::Smaller;
-    ] {
+    } {
         let error = refusal(Answer::whole("200 OK", json, body)).await;
         assert_eq!(error.retry, retry, "{body}");
     }
@@ -220,7 +220,7 @@ async fn an_answer_is_told_by_its_bytes_in_whatever_form_it_comes() {
         [&[0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3][..], &data, &[0; 8]].concat()
     };
     let of = |headers: &str, body: &[u8]| Answer::packed("200 OK", headers, body);
-    for (answer, expected) in rows![
+    for (answer, expected) in rows! {
         of("content-type: application/json\r\n", b"data: 1\n\ndata: 2\n\n"), 2;
         of("content-type: text/event-stream\r\n", b" \n{\"a\": 1}"), 1;
         of("", b"\xEF\xBB\xBF{\"a\": 1}\n{\"a\": NaN}\n"), 1;
@@ -230,7 +230,7 @@ async fn an_answer_is_told_by_its_bytes_in_whatever_form_it_comes() {
         // Without the empty line at its end.
         of("", b"data: 1\n\ndata: 2"), 2;
         of("", b"\n\n: comment\n\n"), 0;
-    ] {
+    } {
         let server = Server::start([answer]).await;
         assert_eq!(events(&transport(&server)).await.unwrap(), expected);
     }
@@ -246,11 +246,11 @@ async fn an_answer_is_told_by_its_bytes_in_whatever_form_it_comes() {
 
 #[tokio::test]
 async fn a_stream_without_an_answer_tells_what_came() {
-    for (body, expected) in rows![
+    for (body, expected) in rows! {
         "data: [DONE]\n\n", "it sent: data: [DONE]";
         "data: {\"choices\":null}\n\n", "it sent: data: {\"choices\":null}";
         "upstream is down", "it sent: upstream is down";
-    ] {
+    } {
         let server = Server::start([Answer::events(body)]).await;
         let transport = transport(&server);
         let events = transport.stream(&json!({})).await.unwrap();

@@ -223,14 +223,14 @@ async fn failures_say_whether_they_may_be_tried_again() {
     let after = Some(Duration::from_secs(3));
     for (api, path) in APIS {
         let model = aimock.model(api, path);
-        for (prompt, retry, words) in rows![
+        for (prompt, retry, words) in rows! {
             "too fast", Retry::Soon { after }, "answered 429: Slow down.";
             "too much", Retry::Soon { after: None }, "answered 529: Overloaded.";
             "too long", Retry::Smaller, "prompt is too long";
             "no entry", Retry::Never, "answered 401: Who are you?";
             // Strict: what it has no fixture for is refused.
             "anything else", Retry::Soon { after: None }, "answered 503";
-        ] {
+        } {
             let error = model
                 .call(request(prompt, &[]), &Streamed::default())
                 .await
@@ -246,12 +246,12 @@ async fn chaos_ends_calls_in_errors_and_leaves_the_client_well() {
     let aimock = Aimock::start(&json!([{"match": {"userMessage": "hello"}, "response": {"content": "Hi."}}]));
     for (api, path) in APIS {
         let model = aimock.model(api, path);
-        for (chaos, retry) in rows![
+        for (chaos, retry) in rows! {
             json!({"dropRate": 1}), Retry::Soon { after: None };
             json!({"rateLimitRate": 1}), Retry::Soon { after: Some(Duration::from_secs(1)) };
             json!({"disconnectRate": 1}), Retry::Soon { after: None };
             json!({"malformedRate": 1}), Retry::Soon { after: None };
-        ] {
+        } {
             aimock
                 .control
                 .post("/__aimock/chaos", &chaos)

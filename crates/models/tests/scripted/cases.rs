@@ -130,7 +130,7 @@ has = { "/stream" = true }
 
 #[tokio::test(start_paused = true)]
 async fn a_case_that_does_not_come_out_fails_with_the_difference() {
-    for (old, new, difference) in rows![
+    for (old, new, difference) in rows! {
         "about", "about", "";
         "\"succeeded\"", "\"failed\"", "status: Succeeded instead of Failed";
         "output = \"Hello.\"", "output = \"Bye.\"", "output: \"Hello.\" instead of \"Bye.\"";
@@ -143,7 +143,7 @@ async fn a_case_that_does_not_come_out_fails_with_the_difference() {
         "[\"Go.\"]", "[\"Stop.\"]", "request 1 does not contain Stop.";
         "number = 1", "number = 2", "there is no request 2";
         "= true", "= false", "request 1 has Some(Bool(true)) at /stream";
-    ] {
+    } {
         let case = Case::read(&HELLO.replace(old, new)).unwrap();
         let found = differences(&case, &run::run(&case).await).join("\n");
         assert!(
@@ -156,7 +156,7 @@ async fn a_case_that_does_not_come_out_fails_with_the_difference() {
 #[test]
 fn a_file_with_an_unknown_key_or_without_a_check_is_no_case() {
     assert!(Case::read(HELLO).is_ok());
-    for (old, new, reason) in rows![
+    for (old, new, reason) in rows! {
         "about =", "abuot =", "unknown field `abuot`";
         "[model]", "[model]\nurl = \"x\"", "unknown field `url`";
         "says =", "say =", "unknown field `say`";
@@ -172,7 +172,7 @@ fn a_file_with_an_unknown_key_or_without_a_check_is_no_case() {
         "says = \"Hello.\"", "says = \"Hello.\"\nbody = \"x\"", "answer 1 must have one of";
         "says = \"Hello.\"", "stream = \"(wait 3s)\"", "answer 1: unknown step (wait 3s)";
         "about =", "reports = [\"a bug\"]\nabout =", "reports: must be owner/repository#number";
-    ] {
+    } {
         let read = Case::read(&HELLO.replace(old, new)).err().unwrap_or_default();
         assert!(
             read.contains(reason) && read.is_empty() == reason.is_empty(),

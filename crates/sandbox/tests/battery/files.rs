@@ -99,7 +99,7 @@ pub(crate) fn a_run_goes_on_in_its_directory_after_a_restart(bed: &Bed) -> Secti
 }
 
 /// A tool, a script that uses it, and its output.
-const TOOLS: &[(&str, &str, &str)] = &rows![
+const TOOLS: &[(&str, &str, &str)] = &rows! {
     "git",
     "git init -q g && cd g && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x \
      && git log --oneline | wc -l",
@@ -123,7 +123,7 @@ const TOOLS: &[(&str, &str, &str)] = &rows![
     "python3 -c 'import tempfile as t, os; t.NamedTemporaryFile().close(); \
          print(len(os.sched_getaffinity(0)) > 0)'",
     "True";
-];
+};
 
 pub(crate) fn ordinary_tools_work(bed: &Bed) -> Section<'_> {
     Box::pin(async {

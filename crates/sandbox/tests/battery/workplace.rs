@@ -14,12 +14,12 @@ use sortie_testkit::rows;
 use crate::harness::{Bed, Engine, PROBE, Run, Section, folder, out};
 
 /// A program that is installed for the tests, a script, and its output.
-const PROGRAMS: &[(&str, &str, &str)] = &rows![
+const PROGRAMS: &[(&str, &str, &str)] = &rows! {
     "fc-match", "fc-match -f '%{file}' sans >found 2>said; test -s found && echo $(wc -l <said)", "0";
     "php", "php -r 'echo extension_loaded(\"ctype\"), php_ini_scanned_files() != \"\";'", "11";
-];
+};
 /// Larger ones, which are tried where the machine has them.
-const LARGE_PROGRAMS: &[(&str, &str, &str)] = &rows![
+const LARGE_PROGRAMS: &[(&str, &str, &str)] = &rows! {
     "mvn", "mvn -B -v 2>&1 | grep -c 'Apache Maven'", "1";
     "R", "R --vanilla -s -e 'cat(6 * 7, nchar(R.home()) > 0)'", "42 TRUE";
     "pdflatex",
@@ -31,7 +31,7 @@ const LARGE_PROGRAMS: &[(&str, &str, &str)] = &rows![
     "chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --dump-dom \
      'data:text/html,<p>seen' 2>/dev/null | grep -o '<p>seen'",
     "<p>seen";
-];
+};
 
 pub(crate) fn packages_find_their_configuration(bed: &Bed) -> Section<'_> {
     Box::pin(async {
@@ -161,10 +161,10 @@ public class Garbage {
 }
 "#;
 /// Runtimes, and a script that prints the largest size of their heaps in MiB.
-const HEAPS: &[(&str, &str)] = &rows![
+const HEAPS: &[(&str, &str)] = &rows! {
     "java", "java -XX:+PrintFlagsFinal -version 2>/dev/null | awk '$2 == \"MaxHeapSize\" { print $4 / 1048576 }'";
     "node", "node -p 'v8.getHeapStatistics().heap_size_limit / 1048576'";
-];
+};
 
 pub(crate) fn runtimes_live_within_the_memory_that_they_are_told_of(bed: &Bed) -> Section<'_> {
     Box::pin(async {

@@ -106,10 +106,10 @@ async fn a_deletion_needs_the_password_or_a_recent_sign_in() {
     let rig = Rig::start().await;
     let path = format!("/v1/organizations/{}", rig.ours);
     let delete = async |body: Value| send(&rig.owner, Method::DELETE, &path, &body).await.unwrap();
-    for (body, rule) in rows![
+    for (body, rule) in rows! {
         json!({"name": "ours"}), "password: must be set";
         json!({"name": "ours", "password": "seventeen purple elephants"}), "password: is not the password of the account";
-    ] {
+    } {
         let refused = delete(body).await.refused("invalid_request").unwrap();
         assert_eq!(refused.error, rule);
     }

@@ -54,12 +54,12 @@ async fn a_credential_ends_on_every_node() {
     let secret = Secret::new(OPERATOR_KEY, [9; 32]);
     assert!(rig.accounts.set_first_operator_key(&secret).await.unwrap());
     let operator = Client::new(rig.address, Some(secret.expose().to_owned()));
-    let ends = rows![
+    let ends = rows! {
         owner, Method::DELETE, format!("{ours}/keys/{}", deleted_key.0);
         owner, Method::DELETE, format!("{ours}/members/{}", rig.admin.user);
         owner, Method::DELETE, format!("/v1/auth/grants/{grant}");
         &operator, Method::POST, format!("/v1/operator/users/{}/disable", rig.member.user);
-    ];
+    };
     for (client, method, path) in ends {
         done(client, method, &path, Value::Null).await;
     }

@@ -219,26 +219,26 @@ async fn another_organization_has_no_part_in_our_deployments() {
 async fn requests_that_break_a_rule_are_refused() {
     let rig = Rig::start().await;
     let operator = operator(&rig).await;
-    for (body, field) in rows![
+    for (body, field) in rows! {
         json!({"monthly_runs": -1, "deployments": 1}), "monthly_runs";
         json!({"monthly_runs": 1_000_000_000_001_i64, "deployments": 1}), "monthly_runs";
         json!({"monthly_runs": 1, "deployments": 1_001}), "deployments";
         json!({"monthly_runs": 1, "deployments": 1, "expires_at": AT}), "expires_at";
         json!({"monthly_runs": 1}), "deployments";
-    ] {
+    } {
         let refused = grant(&operator, &rig, body).must_refuse("invalid_request").await;
         assert!(refused.error.contains(field), "{}", refused.error);
     }
     grant(&operator, &rig, json!({"monthly_runs": 1, "deployments": 1}))
         .must(200)
         .await;
-    for (body, field) in rows![
+    for (body, field) in rows! {
         json!({"name": " "}), "name";
         json!({"name": "x", "machine_id": "ABCDEF0123456789ABCDEF0123456789"}), "machine_id";
         json!({"name": "x", "machine_id": "0123"}), "machine_id";
         json!({"name": "x", "machine_id": null}), "machine_id";
         json!({"name": "x", "monthly_runs": 9}), "monthly_runs";
-    ] {
+    } {
         let refused = deploy(&rig, body).must_refuse("invalid_request").await;
         assert!(refused.error.contains(field), "{}", refused.error);
     }

@@ -204,7 +204,7 @@ async fn metadata_lead_from_the_engine_to_the_server() {
     assert_eq!(server.header("access-control-allow-origin").unwrap(), "*");
     let server = server.expect(200).unwrap().json().unwrap();
     let endpoint = |path: &str| json!(format!("{}{path}", rig.org_url));
-    for (name, value) in rows![
+    for (name, value) in rows! {
         "issuer", endpoint("");
         "authorization_endpoint", endpoint("/oauth/authorize");
         "token_endpoint", endpoint("/oauth/token");
@@ -216,7 +216,7 @@ async fn metadata_lead_from_the_engine_to_the_server() {
         "authorization_response_iss_parameter_supported", json!(true);
         "client_id_metadata_document_supported", json!(true);
         "token_endpoint_auth_methods_supported", json!(["none", "client_secret_basic", "client_secret_post"]);
-    ] {
+    } {
         assert_eq!(server[name], value, "{name}");
     }
     rig.end().await;

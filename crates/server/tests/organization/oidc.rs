@@ -313,13 +313,13 @@ async fn the_answer_of_another_issuer_is_refused_before_the_code_is_sent() {
 async fn an_address_counts_where_it_is_verified_and_its_domain_is_trusted() {
     let (rig, provider) = start_with(SignUp::Open).await;
     script_userinfo(&provider, &json!({"sub": "s-1"}));
-    for (name, value, reason) in rows![
+    for (name, value, reason) in rows! {
         "email_verified", json!(false), "has not verified your email address";
         "email_verified", Value::Null, "has not verified your email address";
         "email", json!("new@elsewhere.example"), "an address of this domain";
         "email", json!("new@sub.corp.example"), "an address of this domain";
         "email", json!("not an address"), "names no email address";
-    ] {
+    } {
         provider.person("s-1", "new@corp.example");
         claim(&provider, name, value.clone());
         let browser = Browser::new(&rig);

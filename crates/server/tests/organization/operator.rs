@@ -95,11 +95,11 @@ async fn a_suspended_organization_reads_and_leaves_and_nothing_else() {
     }
     let listed = rig.member.get("/v1/organizations").await.unwrap().json().unwrap();
     assert_eq!(listed[0]["suspended"], true);
-    for (method, rest, body) in rows![
+    for (method, rest, body) in rows! {
         Method::PATCH, "", json!({"name": "x"});
         Method::POST, "/keys", json!({"name": "x"});
         Method::POST, "/invitations", json!({"email": "x@example.com", "role": "member"});
-    ] {
+    } {
         let refused = send(&rig.owner, method, &format!("{ours}{rest}"), &body)
             .await
             .unwrap();

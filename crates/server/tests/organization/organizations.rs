@@ -107,7 +107,7 @@ async fn members_get_403_and_strangers_404_where_admins_manage() {
     let rig = Rig::start().await;
     let org = format!("/v1/organizations/{}", rig.ours);
     let member = format!("{org}/members/{}", rig.member.user);
-    let operations = rows![
+    let operations = rows! {
         Method::PATCH, org.clone(), json!({"name": "x"});
         Method::GET, format!("{org}/members"), Value::Null;
         Method::PATCH, member.clone(), json!({"role": "admin"});
@@ -120,7 +120,7 @@ async fn members_get_403_and_strangers_404_where_admins_manage() {
         Method::POST, format!("{org}/keys"), json!({"name": "x"});
         Method::POST, format!("{org}/keys/key_01kafs6w1cefkstv6qr1ptb0mp/rotate"), json!({});
         Method::DELETE, format!("{org}/keys/key_01kafs6w1cefkstv6qr1ptb0mp"), Value::Null;
-    ];
+    };
     let nothing = rig.stranger.get("/v1/organizations/org_x/members").await.unwrap();
     let nothing = nothing.refused("not_found").unwrap().error;
     for (method, path, body) in &operations {

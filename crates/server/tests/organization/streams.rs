@@ -100,27 +100,27 @@ async fn a_stream_ends_with_the_credential_that_opened_it() {
     let granted = application(&rig, &rig.owner).await;
     let removed = application(&rig, &rig.admin).await;
     let signed_out = Client::new(rig.address, Some(rig.another_session(rig.owner.user).await));
-    let streams = rows![
+    let streams = rows! {
         "deleted key", open(&rig.engine_client(&secret), &queued.path).await;
         "ended grant", open(&granted, &queued.path).await;
         "grant of a removed person", open(&removed, &queued.path).await;
         "session of a removed person", open(&rig.admin, &queued.page).await;
         "cookie of a disabled person", open(&by_cookie(&rig, &rig.member), &queued.page).await;
         "ended session", open(&signed_out, &queued.page).await;
-    ];
+    };
     let mut kept = open(&queued.key, &queued.path).await;
     kept.extend(open(owner, &queued.page).await);
 
     let grants = owner.get("/v1/auth/grants").await.unwrap().json().unwrap();
     let ours = format!("/v1/organizations/{}", rig.ours);
     let disable = format!("/v1/operator/users/{}/disable", rig.member.user);
-    for (client, method, path) in rows![
+    for (client, method, path) in rows! {
         owner, Method::DELETE, format!("{ours}/keys/{deleted}");
         owner, Method::DELETE, format!("/v1/auth/grants/{}", grants[0]["id"].as_str().unwrap());
         owner, Method::DELETE, format!("{ours}/members/{}", rig.admin.user);
         &operator, Method::POST, disable;
         &signed_out, Method::POST, "/v1/auth/logout".to_owned();
-    ] {
+    } {
         let done = send(client, method, &path, &Value::Null).await.unwrap();
         assert!(done.status < 300, "{path}: {}", done.text());
     }
@@ -132,11 +132,11 @@ async fn a_stream_ends_with_the_credential_that_opened_it() {
 async fn a_suspension_ends_the_streams_of_every_credential() {
     let rig = Rig::start_idle().await;
     let (queued, operator) = (Queued::of(&rig).await, operator(&rig).await);
-    let streams = rows![
+    let streams = rows! {
         "key", open(&queued.key, &queued.path).await;
         "token", open(&application(&rig, &rig.owner).await, &queued.path).await;
         "session", open(&rig.member, &queued.page).await;
-    ];
+    };
     let path = format!("/v1/operator/organizations/{}", rig.ours);
     let reason = json!({"reason": "unpaid"});
     operator.post(&format!("{path}/suspend"), &reason).must(200).await;

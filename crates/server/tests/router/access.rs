@@ -114,11 +114,11 @@ impl Resources {
         let ours = json!({"type": "http", "url": "http://127.0.0.1:9/", "auth": {
             "type": "oauth", "client_id": "c", "authorization_url": "http://127.0.0.1:9/a", "token_url": "http://127.0.0.1:9/t",
         }});
-        for (path, body) in rows![
+        for (path, body) in rows! {
             "/v1/connections/ours", ours.to_string();
             "/v1/workflows/ours", r#"{"prompt":"x"}"#.to_owned();
             "/v1/budgets/workflow:ours", r#"{"limit_micros":1,"period":"day"}"#.to_owned();
-        ] {
+        } {
             rig.admin
                 .send(Method::PUT, path, Bytes::from(body))
                 .must(201)

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::prelude::*;
 
 /// Operations that change a resource, in an order in which each works: name, method, path, body, action.
-const AUDITED: &[(&str, Method, &str, &str, &str)] = &rows![
+const AUDITED: &[(&str, Method, &str, &str, &str)] = &rows! {
     "create_key", Method::POST, "/v1/admin/keys", r#"{"name":"audited"}"#, "key.create";
     "rotate_key", Method::POST, "/v1/admin/keys/{key}/rotate", "{}", "key.rotate";
     "delete_key", Method::DELETE, "/v1/admin/keys/{key}", "", "key.delete";
@@ -28,7 +28,7 @@ const AUDITED: &[(&str, Method, &str, &str, &str)] = &rows![
     "delete_budget", Method::DELETE, "/v1/budgets/workflow:audited", "", "budget.delete";
     "rename_file", Method::PATCH, "/v1/files/{file}", r#"{"name":"audited"}"#, "file.rename";
     "delete_file", Method::DELETE, "/v1/files/{file}", "", "file.delete";
-];
+};
 
 /// Audited like these; its body is a form.
 const UPLOAD: &str = "create_file";
@@ -192,7 +192,7 @@ async fn a_change_that_is_refused_leaves_no_entry() {
     let mine = rig.admin.get("/v1/me").await.unwrap().json().unwrap()["key_id"].clone();
     let mine = mine.as_str().unwrap();
     let before = entries(&rig.admin, "").await;
-    for (method, path, body, status) in rows![
+    for (method, path, body, status) in rows! {
         Method::POST, "/v1/admin/keys".to_owned(), r#"{"name":""}"#, 400;
         Method::POST, "/v1/admin/keys".to_owned(), r#"{"name":"x","expires_at":"2001-01-01T00:00:00Z"}"#, 400;
         Method::DELETE, format!("/v1/admin/keys/{mine}"), "", 409;
@@ -200,7 +200,7 @@ async fn a_change_that_is_refused_leaves_no_entry() {
         Method::PUT, "/v1/connections/a".to_owned(), "{}", 400;
         Method::DELETE, "/v1/connections/a".to_owned(), "", 404;
         Method::POST, "/v1/connections/a/oauth".to_owned(), "", 404;
-    ] {
+    } {
         let answer = rig.admin.send(method, &path, Bytes::from(body)).await.unwrap();
         assert_eq!(answer.status, status, "{path}: {}", answer.text());
     }

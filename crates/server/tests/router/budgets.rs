@@ -64,7 +64,7 @@ async fn what_breaks_a_rule_is_refused_with_the_field_and_changes_nothing() {
             .must_refuse("not_found")
             .await;
     }
-    for (body, field) in rows![
+    for (body, field) in rows! {
         json!({"limit_micros": -1, "period": "day"}), "limit_micros";
         json!({"limit_micros": 1_000_000_000_000_001_i64, "period": "day"}), "limit_micros";
         json!({"limit_micros": 1.5, "period": "day"}), "limit_micros";
@@ -72,7 +72,7 @@ async fn what_breaks_a_rule_is_refused_with_the_field_and_changes_nothing() {
         json!({"limit_micros": 1}), "period";
         json!({"period": "day"}), "limit_micros";
         json!({"limit_micros": 1, "period": "day", "scope": "organization"}), "scope";
-    ] {
+    } {
         let refused = put(&rig.admin, "organization", &body)
             .must_refuse("invalid_request")
             .await;

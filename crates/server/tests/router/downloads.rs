@@ -18,12 +18,12 @@ async fn content_is_sent_in_whole_in_part_or_not_at_all() {
     assert_eq!(whole.header("etag").unwrap(), tag);
     assert_eq!(whole.header("accept-ranges").unwrap(), "bytes");
     assert_eq!(whole.header("content-length").unwrap(), "700000");
-    for (range, bytes, content_range) in rows![
+    for (range, bytes, content_range) in rows! {
         "bytes=0-9", 0..10, "bytes 0-9/700000";
         "bytes=262140-262150", 262_140..262_151, "bytes 262140-262150/700000";
         "bytes=699990-", 699_990..700_000, "bytes 699990-699999/700000";
         "bytes=-7", 699_993..700_000, "bytes 699993-699999/700000";
-    ] {
+    } {
         let part = with(&rig.member, &[("range", range)]).get(path).must(206).await;
         assert!(part.body == content[bytes], "{range}");
         assert_eq!(part.header("content-range").unwrap(), content_range);

@@ -175,13 +175,13 @@ async fn a_form_names_the_file_in_many_ways() {
 #[tokio::test]
 async fn a_media_type_is_the_sent_one_or_that_of_the_name() {
     let rig = Rig::start().await;
-    for (name, sent, expected) in rows![
+    for (name, sent, expected) in rows! {
         "a.md", "", "text/markdown";
         "a.unheard-of", "", "application/octet-stream";
         "b.csv", "\r\nContent-Type: application/octet-stream", "text/csv";
         "c.csv", "\r\nContent-Type: text/tab-separated-values; charset=utf-8", "text/tab-separated-values; charset=utf-8";
         "d.csv", "\r\nContent-Type: nonsense", "text/csv";
-    ] {
+    } {
         let head = format!("form-data; name=\"file\"; filename=\"{name}\"{sent}");
         let answer = rig.member.send_form(&[(&head, b"x")]).must(201).await;
         assert_eq!(answer.read::<File>().unwrap().content_type, expected, "{name}");
@@ -205,7 +205,7 @@ async fn a_media_type_is_the_sent_one_or_that_of_the_name() {
 async fn a_form_that_breaks_a_rule_leaves_nothing_behind() {
     let rig = Rig::start().await;
     let file = "form-data; name=\"file\"; filename=\"a\"";
-    let forms: [(&str, Form<'_>); 12] = rows![
+    let forms: [(&str, Form<'_>); 12] = rows! {
         "file: required", &[];
         "file: required", &[("form-data; name=\"name\"", b"a")];
         "file: sent twice", &[(file, b"1"), (file, b"2")];
@@ -218,7 +218,7 @@ async fn a_form_that_breaks_a_rule_leaves_nothing_behind() {
         "name: must be UTF-8", &[(file, b"1"), ("form-data; name=\"name\"", b"\xff")];
         "name: must not be", &[("form-data; name=\"file\"; filename=\"a/..\"", b"1")];
         "name: must not have the form", &[("form-data; name=\"file\"; filename=\"file_01hf7yat31e4ar9bcdefghjkmn\"", b"1")];
-    ];
+    };
     for (rule, form) in forms {
         let refusal = rig.member.send_form(form).must_refuse("invalid_request").await;
         assert!(refusal.error.contains(rule), "{rule}: {}", refusal.error);

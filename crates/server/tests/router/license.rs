@@ -220,7 +220,7 @@ async fn a_token_that_breaks_a_rule_is_refused_with_the_rule() {
     };
     let tampered = token.replacen("v4.public.eyJz", "v4.public.eyJ0", 1);
     assert_ne!(tampered, token);
-    for (token, rule) in rows![
+    for (token, rule) in rows! {
         "guess".to_owned(), "token: must be a license token, which begins with v4.public.".to_owned();
         sign(&signer('2'), &good),
         format!(
@@ -234,7 +234,7 @@ async fn a_token_that_breaks_a_rule_is_refused_with_the_rule() {
             engine.machine_id, other.machine_id
         );
         sign(&engine.signer, &expired), format!("token: must not be expired; it expired at {AT}");
-    ] {
+    } {
         let refused = engine.put(&token).must_refuse("invalid_request").await;
         assert_eq!(refused.error, rule);
     }

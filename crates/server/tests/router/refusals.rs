@@ -140,7 +140,7 @@ async fn an_unknown_route_or_a_malformed_id_is_not_found() {
 #[tokio::test]
 async fn a_bad_body_creates_nothing_and_names_the_field() {
     let rig = Rig::start().await;
-    for (body, named) in rows![
+    for (body, named) in rows! {
         r#"{"prompt":"x","bogus":1}"#, "bogus";
         r#"{"prompt":"x","files":[{"path":"a","text":"b"}]}"#, "files[0].text";
         r#"{"prompt":"x","files":[{"path":"../a","content":"b"}]}"#, "files[0].path";
@@ -149,7 +149,7 @@ async fn a_bad_body_creates_nothing_and_names_the_field() {
         r#"{"prompt":"x\u0000"}"#, "prompt";
         r#"{"prompt":"x","input":{"a":"\u0000"}}"#, "input.a";
         "{", "malformed JSON";
-    ] {
+    } {
         let answer = rig
             .member
             .send(Method::POST, "/v1/runs", Bytes::from(body))

@@ -18,12 +18,12 @@ const CLOSES: Duration = Duration::from_secs(20);
 fn refused(key: &str) -> [(String, u16); 4] {
     let json = "content-type: application/json\r\n";
     let key = format!("authorization: Bearer {key}\r\n");
-    rows![
+    rows! {
         format!("POST /v1/runs HTTP/1.1\r\n{key}content-type: text/plain\r\n"), 400;
         format!("POST /v1/runs HTTP/1.1\r\n{json}"), 401;
         format!("POST /v1/nothing HTTP/1.1\r\n{key}{json}"), 404;
         format!("DELETE /v1/runs HTTP/1.1\r\n{key}{json}"), 405;
-    ]
+    }
 }
 
 /// Reads one answer: its status, its headers and its body.
@@ -308,7 +308,7 @@ async fn a_malformed_request_is_refused_with_a_body_and_an_id() {
     let rig = Rig::start().await;
     let fields = "x: y\r\n".repeat(120);
     let long = "y".repeat(200_000);
-    for (request, status) in rows![
+    for (request, status) in rows! {
         "NONSENSE\r\n\r\n".to_owned(), 400;
         "GET / HTTP/9.9\r\nhost: x\r\n\r\n".to_owned(), 400;
         "GET / HTTP/1.1\r\nho st: x\r\n\r\n".to_owned(), 400;
@@ -318,7 +318,7 @@ async fn a_malformed_request_is_refused_with_a_body_and_an_id() {
         format!("GET /{long} HTTP/1.1\r\nhost: x\r\n\r\n"), 431;
         // An address may have 65,534 bytes.
         format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "y".repeat(65_534)), 414;
-    ] {
+    } {
         let mut stream = TcpStream::connect(rig.address).await.unwrap();
         // Behind an answer as well.
         let first = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";

@@ -135,11 +135,11 @@ fn with(field: &str, value: Value) -> Value {
 
 /// Definitions whose wishes for the model cannot be met, and how their refusals begin.
 fn refused_of_models() -> [(Value, &'static str); 3] {
-    rows![
+    rows! {
         with("fallback_model", json!("nobody")), "fallback_model: no model \"nobody\"";
         with("fallback_model", json!("runbook")), "fallback_model: must be another model than model";
         with("effort", json!("extreme")), "effort: must be one of `minimal`";
-    ]
+    }
 }
 
 /// Definitions that cannot be saved, and how their refusals begin.
@@ -285,7 +285,7 @@ async fn the_effective_definition_is_what_is_checked() {
     let saved = json!({"prompt": "x", "shell": false, "input_schema": {"required": ["day"], "properties": {"day": {"type": "string"}}},
         "connections": {"crm": {"ref": "crm"}}});
     put(&rig.member, "daily", &saved).must(201).await;
-    for (request, told) in rows![
+    for (request, told) in rows! {
         json!({"workflow": "nobody"}), "workflow: no workflow \"nobody\"";
         json!({"workflow": "No Name"}), "workflow: a name is";
         json!({"workflow": "daily", "input": {"day": "x"}}), "connections.crm.ref: no connection \"crm\"";
@@ -295,7 +295,7 @@ async fn the_effective_definition_is_what_is_checked() {
         json!({"workflow": "daily", "connections": {}, "input": {}, "input_schema": {"required": ["night"]}}),
         "input.night: required";
         json!({"workflow": "daily", "connections": {}, "input": {"day": "x"}, "prompt": ""}), "prompt: must not be empty";
-    ] {
+    } {
         let answer = rig.member.post("/v1/runs", &request).await.unwrap();
         let sentence = refusal(&answer);
         assert!(sentence.starts_with(told), "{request}: {sentence}");

@@ -78,11 +78,11 @@ fn a_variable_may_name_a_file_that_holds_the_value() {
         "{shown}"
     );
 
-    for (variables, told) in rows![
+    for (variables, told) in rows! {
         [("SORTIE_DATABASE_URL_FILE", path), ("SORTIE_DATABASE_URL", "sqlite:x")], "not both";
         [("SORTIE_DATABASE_URL_FILE", "/nowhere/url"), ("HOME", "/")], "/nowhere/url cannot be read";
         [("SORTIE_MASTER_KEY_FILES", path), ("HOME", "/")], "did you mean SORTIE_MASTER_KEY_FILE?";
-    ] {
+    } {
         let error = of(&variables).unwrap_err().to_string();
         assert!(error.contains(told), "{error}");
         assert!(!error.contains("hushed"), "{error}");
@@ -314,7 +314,7 @@ fn are_refused(cases: &[(&str, &str)]) {
 
 #[test]
 fn every_rule_is_one_sentence_with_the_key_and_its_source() {
-    are_refused(&rows![
+    are_refused(&rows! {
         "listen = \"8080\"", "listen (sortie.toml): must be an IP address and a port, such as 127.0.0.1:8080";
         "metrics_listen = \"9090\"",
         "metrics_listen (sortie.toml): must be an IP address and a port, such as 127.0.0.1:8080";
@@ -333,12 +333,12 @@ fn every_rule_is_one_sentence_with_the_key_and_its_source() {
         "trusted_proxies (sortie.toml): must be a list of IP addresses and networks, such as 10.0.0.7 and 10.244.0.0/16";
         "node_name = \"a b\"", "node_name (sortie.toml): must be 1 to 100 letters, digits, dots, dashes or underscores";
         "[log]\nformat = \"xml\"", "log.format (sortie.toml): must be `text` or `json`, not `xml`";
-    ]);
+    });
 }
 
 #[test]
 fn every_rule_of_the_sandbox_is_one_sentence_with_the_key_and_its_source() {
-    are_refused(&rows![
+    are_refused(&rows! {
         "[sandbox]\nminimum = \"none\"",
         "sandbox.minimum (sortie.toml): `none` lets runs do whatever this user can; accept that by \
          sandbox.i_understand_commands_run_unsandboxed = true or the flag \
@@ -353,12 +353,12 @@ fn every_rule_of_the_sandbox_is_one_sentence_with_the_key_and_its_source() {
         "[sandbox.limits]\nfile_bytes = 2000000000",
         "sandbox.limits.file_bytes (sortie.toml): is larger than sandbox.limits.disk_bytes, so that no file \
          could ever reach it; lower it";
-    ]);
+    });
 }
 
 #[test]
 fn a_version_ends_half_a_year_after_it_is_deprecated() {
-    for (file, sentence) in rows![
+    for (file, sentence) in rows! {
         "[api.v1]\ndeprecated = \"soon\"\nsunset = \"2027-09-15\"",
         "api.v1.deprecated (sortie.toml): must be a date such as 2027-03-01";
         "[api.v1]\ndeprecated = \"2027-03-01\"", "api.v1.sunset: must be set beside api.v1.deprecated";
@@ -368,7 +368,7 @@ fn a_version_ends_half_a_year_after_it_is_deprecated() {
          deprecated";
         "[api.v1]\ndeprecated = \"2027-03-01\"\nsunset = \"2027-09-01\"\nsuccessor = \"v2\"",
         "api.v1.successor (sortie.toml): must be an http or https URL";
-    ] {
+    } {
         assert_eq!(refusal(file), sentence);
     }
 }

@@ -413,13 +413,13 @@ async fn records(world: &World, orders: &[Order]) -> Checked {
             row["first"] == 1 && row["last"] == row["events"] && row["last"] == row["last_event"];
         ensure!(is_gapless, "events with a gap: {row}");
     }
-    let ledger = rows![
+    let ledger = rows! {
         "SELECT count(*) AS n FROM budget_window WHERE held_micros <> 0", 0;
         "SELECT count(*) AS n FROM run WHERE holds IS NULL", 0;
         "SELECT count(*) AS n FROM run WHERE cost_micros > max_cost_micros", 0;
         "SELECT count(*) AS n FROM run_secret", 0;
         "SELECT count(*) AS n FROM event e JOIN run ON run.id = e.run_id WHERE e.seq > run.last_event", 0;
-    ];
+    };
     for (sql, expected) in ledger {
         let found = number(world, sql).await?;
         ensure!(found == expected, "{found}: {sql}");

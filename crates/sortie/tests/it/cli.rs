@@ -353,11 +353,11 @@ async fn connections_are_saved_listed_tested_and_deleted_without_a_credential_in
     ensure!(text(&exits(node.sortie(&["connections", "test", "tools"]), 1)?.stdout).starts_with("error: "));
     ensure!(said(&node, &["connections", "catalog"])?.contains("github"));
     exits(node.sortie(&["connections", "delete", "crm"]), 0)?;
-    for (arguments, told) in rows![
+    for (arguments, told) in rows! {
         &["connections", "get", "crm"][..], "has no";
         &["connections", "authorize", "tools"], "does not use oauth";
         &["connections", "put", "x", "ftp://a.example"], "url: must be http or https";
-    ] {
+    } {
         let output = exits(node.sortie(arguments), 64)?;
         ensure!(
             text(&output.stderr).contains(told),

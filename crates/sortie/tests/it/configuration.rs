@@ -36,7 +36,7 @@ fn a_start_refuses_the_models_that_the_check_refuses() -> Checked {
     const SIZES: &str = "context_window = 8000\nmax_output_tokens = 1000\n";
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("sortie.toml");
-    for (settings, rules) in rows![
+    for (settings, rules) in rows! {
         "default_model = \"nobody\"\n".to_owned(), ["default_model", "nobody"];
         format!("[models.m]\nprovider = \"own\"\nfree = true\n{SIZES}"), ["provider", "own"];
         format!("{PROVIDER}[models.m]\nprovider = \"own\"\nfree = true\n"), ["model", "context_window"];
@@ -44,7 +44,7 @@ fn a_start_refuses_the_models_that_the_check_refuses() -> Checked {
         "blob_url = \"ftp://files\"\n".to_owned(), ["blob_url", "s3://"];
         "[log]\nfilter = \"a=b=c\"\n".to_owned(), ["log.filter (sortie.toml): must be a level", "sortie_engine=debug"];
         "[traces]\nendpoint = \"http://collector..example:4318\"\n".to_owned(), ["traces.endpoint", "address of a host"];
-    ] {
+    } {
         fs::write(&file, &settings)?;
         for command in [
             &["config", "check"] as &[_],

@@ -81,13 +81,13 @@ async fn a_database_of_another_version_is_told_and_not_migrated(database: Databa
         rows[0]["newest"].as_i64().context("a number")
     };
     let own = newest().await?;
-    for (change, migration, verdict, words) in rows![
+    for (change, migration, verdict, words) in rows! {
         format!("DELETE FROM migration WHERE version = {own}"), own - 1, "ok", "its tables are made at the first start";
         "INSERT INTO migration (version, name, checksum) VALUES (1000000, 'later', 'x')".to_owned(),
         1_000_000,
         "fault",
         "newer than this version";
-    ] {
+    } {
         node.meddle(&change).await?;
         let mut command = node.sortie(&["doctor", "--json"]);
         command.env("SORTIE_DATABASE_URL", node.records_address());

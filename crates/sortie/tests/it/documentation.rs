@@ -348,7 +348,7 @@ fn run_alone(text: &str) -> Checked {
 #[test]
 fn a_page_that_does_not_run_as_it_is_written_fails() -> Result<()> {
     run_alone("```sh\ntrue\n```\n````sh\ncat >/dev/null <<'END'\n```answer\nhello\n```\nEND\n````\n")?;
-    for (text, expected) in rows![
+    for (text, expected) in rows! {
         // Where lines are wrapped, the end of a here-document is lost, and what follows becomes its content.
         "```sh\ncat >/dev/null <<'END'\na END true\n```\n\n```sh\nfalse\n```\n", "delimited by end-of-file";
         "```sh\nbash -c 'cat >/dev/null <<END'\n```\n", "a here-document has no end";
@@ -360,7 +360,7 @@ fn a_page_that_does_not_run_as_it_is_written_fails() -> Result<()> {
         "```sh\ntrue\n", "has no end";
         "```bash\ntrue\n```\n", "mark the block `sh`";
         "- a\n\n  ```sh\n  true\n  ```\n", "in a list";
-    ] {
+    } {
         let failure = run_alone(text).err().with_context(|| format!("works: {text}"))?;
         ensure!(format!("{failure:#}").contains(expected), "{text}: {failure:#}");
     }

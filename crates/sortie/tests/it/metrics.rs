@@ -155,7 +155,7 @@ async fn live_through(client: &Client) -> Result<Vec<String>> {
 }
 
 /// Figures that [`live_through`] makes.
-const COUNTED: &[(&str, f64)] = &rows![
+const COUNTED: &[(&str, f64)] = &rows! {
     "sortie_ready", 1.0;
     "sortie_store_up", 1.0;
     "sortie_storage_up", 1.0;
@@ -186,7 +186,7 @@ const COUNTED: &[(&str, f64)] = &rows![
     "sortie_model_calls_total{provider=\"sortie\",model=\"runbook\",outcome=\"error\"}", 1.0;
     "sortie_model_calls_total{provider=\"sortie\",model=\"runbook\",outcome=\"given_up\"}", 1.0;
     "sortie_model_errors_total{provider=\"sortie\",model=\"runbook\",kind=\"request\"}", 1.0;
-];
+};
 
 /// Figures that it leaves above zero.
 const THERE: &[&str] = &[

@@ -271,22 +271,22 @@ fn wrong_values_are_told_without_words_of_libraries() -> Checked {
 fn files_that_cannot_be_read_are_told_without_words_of_libraries() -> Checked {
     let folder = tempfile::tempdir()?;
     let run = |command: &[&str], code: i32, rule: &str| tells(folder.path(), command, code, rule);
-    for (settings, rule) in rows![
+    for (settings, rule) in rows! {
         "[providers.x]\napi = \"openai-chat\"\nbase_url = 5\n", "must be a string, not the number 5";
         "[models.m]\nprovider = \"x\"\ncontext_window = \"a\"\n", "must be a whole number that is not negative";
         "concurrency = 99999999999999999999\n", "must be of at most 64 bits";
         "blob_url = \"s3://b//../x\"\n", "the prefix of the bucket must be names";
         "data_dir = \"data\"\nmode = hosted\n", "line 2, column 8: a text must be in quotes";
         "[sandbox\n", "line 1, column 9: a bracket must be closed";
-    ] {
+    } {
         let file = folder.path().join("wrong.toml");
         fs::write(&file, settings)?;
         run(&["config", "check", &file.display().to_string()], 78, rule)?;
     }
-    for (name, definition, rule) in rows![
+    for (name, definition, rule) in rows! {
         "wrong.toml", "prompt = x\n", "wrong.toml: not TOML: line 1, column 10: a text must be in quotes";
         "wrong.yaml", "prompt: x\nprompt: y\n", "each field may be there once";
-    ] {
+    } {
         fs::write(folder.path().join(name), definition)?;
         run(&["workflows", "put", name], 64, rule)?;
     }

@@ -164,7 +164,7 @@ async fn what_breaks_a_rule_is_refused_by_name() -> Checked {
     let (_node, client) = started(Database::Sqlite).await?;
     let made = schedule(&client, &json!({})).await?;
     let path = format!("/v1/schedules/{}", text(&made["id"]));
-    for (body, told) in rows![
+    for (body, told) in rows! {
         json!({"workflow": "report", "cron": "0 0 30 2 *"}), "cron: no month";
         json!({"workflow": "report", "cron": "0 7 * * * *"}), "cron: must be five fields";
         json!({"workflow": "report"}), "cron: required";
@@ -172,7 +172,7 @@ async fn what_breaks_a_rule_is_refused_by_name() -> Checked {
         json!({"workflow": "report", "cron": "@daily", "overlap": "never"}), "overlap: must be ";
         json!({"workflow": "report", "cron": "@daily", "name": null}), "name: must be a string, not null";
         json!({"workflow": "report", "cron": "@daily", "zone": "UTC"}), "zone: unknown field";
-    ] {
+    } {
         let answer = client.post("/v1/schedules", &body).await?;
         let error = answer.refused("invalid_request")?.error;
         ensure!(error.starts_with(told), "{error}");

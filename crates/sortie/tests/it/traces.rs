@@ -66,11 +66,11 @@ async fn a_collector_that_hangs_is_not_waited_for_at_the_end() -> Checked {
 #[tokio::test]
 async fn what_is_wrong_with_the_settings_is_told_at_the_start() -> Checked {
     let node = node(Database::Sqlite).await?;
-    for (name, value, rule) in rows![
+    for (name, value, rule) in rows! {
         "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "only http/protobuf is spoken";
         "OTEL_TRACES_SAMPLER", "sometimes", "traces.sampler (OTEL_TRACES_SAMPLER): must be";
         "OTEL_EXPORTER_OTLP_HEADERS", "hush", "traces.headers (OTEL_EXPORTER_OTLP_HEADERS): must be a list";
-    ] {
+    } {
         let mut command = node.sortie(&["config", "check"]);
         command
             .env("SORTIE_TRACES_ENDPOINT", "http://127.0.0.1:4318")

@@ -37,11 +37,11 @@ async fn a_workflow_is_saved_run_replaced_and_deleted(database: Database) -> Che
         json!([{"name": "greet", "description": "Greets.", "input_schema": greeting()["input_schema"]}]);
     assert_eq!(got(&client, "/v1/workflows?detail=true").await?, summary);
 
-    for (request, answer) in rows![
+    for (request, answer) in rows! {
         json!({"workflow": "greet"}), "hello world\n";
         json!({"workflow": "greet", "input": {"who": "moon"}}), "hello moon\n";
         json!({"workflow": "greet", "prompt": "sent", "tags": []}), "sent";
-    ] {
+    } {
         let (_, run) = client.complete(&request).await?;
         assert_eq!(
             (run.status, run.workflow.as_deref()),

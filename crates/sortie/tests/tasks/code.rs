@@ -35,11 +35,11 @@ fn fix_bug() -> Task {
             ("read_file", json!({"path": "calc.py"})),
         ]),
         stage([shell("python3 -m unittest test_calc.py 2>&1 | tail -20")]),
-        stage(rows![
+        stage(rows! {
             "edit_file", edit("return total / (len(values) - 1)  ", "return total / len(values)");
             "edit_file", edit(old, new);
             "edit_file", relative(old, new);
-        ]),
+        }),
         stage([shell("python3 -m unittest test_calc.py 2>&1 | tail -20")]).until(|seen| seen.has("OK")),
     ];
     Task {
@@ -116,14 +116,14 @@ fn other_names() -> Task {
             ("read_file", json!({"file_path": "a.txt"})),
             ("read_file", json!({"path": "a.txt"})),
         ]),
-        stage(rows![
+        stage(rows! {
             "edit_file", json!({"file_path": "a.txt", "old_str": "one", "new_str": "two"});
             "edit_file", json!({"path": "a.txt", "old_text": "one", "new_text": "two"});
-        ]),
-        stage(rows![
+        }),
+        stage(rows! {
             "write_file", json!({"file_path": "outputs/b.txt", "contents": "three"});
             "write_file", json!({"path": "outputs/b.txt", "content": "three"});
-        ]),
+        }),
         stage([shell("cat a.txt outputs/b.txt")]).until(|seen| seen.has("two") && seen.has("three")),
     ];
     Task {

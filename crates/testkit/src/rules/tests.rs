@@ -45,7 +45,7 @@ fn anthropic_takes_no_call_without_its_result_and_no_result_without_its_call() {
     let go = || user(json!([{"type": "text", "text": "Go."}]));
     let said = |content: Value| assistant(content);
     let text = json!({"type": "text", "text": "And?"});
-    let cases = rows![
+    let cases = rows! {
         json!([go(), said(json!([tool_use("a")]))]), "were found without `tool_result`";
         json!([go(), said(json!([tool_use("a")])), go()]), "were found without `tool_result`";
         json!([
@@ -71,7 +71,7 @@ fn anthropic_takes_no_call_without_its_result_and_no_result_without_its_call() {
         "must be unique";
         json!([user(json!([{"type": "text", "text": " "}]))]), "non-whitespace";
         json!([go(), said(json!([text]))]), "does not support assistant message prefill";
-    ];
+    };
     for (sent, rule) in cases {
         let refused = messages(&json!({"messages": sent}));
         assert!(refused.contains(rule), "{refused:?} is not {rule:?}");
@@ -314,13 +314,13 @@ fn chat_takes_results_only_behind_their_calls() {
         check(json!([go(), call("a"), result("a"), call("b"), result("b")])),
         ""
     );
-    for (messages, rule) in rows![
+    for (messages, rule) in rows! {
         json!([go(), call("a"), go(), result("a")]), "did not have response messages: a";
         json!([go(), call("a")]), "did not have response messages: a";
         json!([go(), result("a")]), "must be a response to a preceeding message";
         json!([go(), call("a"), result("a"), result("a")]), "must be a response";
         json!([go(), call("a"), result("a"), call("a"), result("a")]), "Duplicate value";
-    ] {
+    } {
         let refused = check(messages);
         assert!(refused.contains(rule), "{refused:?} is not {rule:?}");
     }
@@ -345,13 +345,13 @@ async fn responses_takes_a_call_only_behind_its_reasoning() -> anyhow::Result<()
     let reasoning = |content: &str| json!({"type": "reasoning", "id": "rs_0", "summary": [], "encrypted_content": content});
     let call = json!({"type": "function_call", "call_id": "call_0", "name": "shell", "arguments": "{}"});
     let output = json!({"type": "function_call_output", "call_id": "call_0", "output": "x"});
-    for (input, rule) in rows![
+    for (input, rule) in rows! {
         json!([go, call, output]), "without its required 'reasoning' item";
         json!([go, reasoning("1-Hm."), call, output]), "could not be verified";
         json!([go, reasoning(""), call, output]), "not persisted when `store` is set to false";
         json!([go, reasoning("0-Hm."), call]), "No tool output found for function call call_0.";
         json!([go, output]), "No tool call found";
-    ] {
+    } {
         let refused = ask(input).await?;
         assert_eq!(refused.status, 400);
         assert!(refused.text().contains(rule), "{} is not {rule}", refused.text());
@@ -424,12 +424,12 @@ async fn gemini_takes_a_call_only_with_its_signature_and_its_response() -> anyho
             {"role": "user", "parts": vec![response.clone(); responses]},
         ]})
     };
-    for (request, rule) in rows![
+    for (request, rule) in rows! {
         contents(call("fc_0"), 2), "missing a thought_signature";
         contents(signed("c2lnbmF0dXJl"), 2), "Corrupted thought signature.";
         contents(signed(signature), 1), "number of function response parts";
         json!({"contents": [go, {"role": "model", "parts": [signed(signature)]}, go]}), "number of function response parts";
-    ] {
+    } {
         let refused = client.post(path, &request).await?;
         assert_eq!(refused.status, 400);
         assert!(refused.text().contains(rule), "{} is not {rule}", refused.text());

@@ -87,7 +87,7 @@ async fn requests_that_stripe_refuses_are_refused() {
     let double = StripeDouble::start().await.unwrap();
     let customer = double.customer().await;
     let intent = |more: &str| format!("amount=100&currency=usd&customer={customer}{more}");
-    for (form, told) in rows![
+    for (form, told) in rows! {
         intent("&receipt=x"), "parameter_unknown";
         intent("&metadata[a][b]=x"), "invalid_request_error";
         intent("&off_session=true"), "invalid_request_error";
@@ -98,7 +98,7 @@ async fn requests_that_stripe_refuses_are_refused() {
         "amount=49&currency=usd".to_owned(), "amount_too_small";
         "amount=100000000&currency=usd".to_owned(), "amount_too_large";
         "amount=100&currency=usd&customer=cus_none".to_owned(), "resource_missing";
-    ] {
+    } {
         let refused = double.post("/v1/payment_intents", &form).await;
         assert_eq!(error(&refused), (400, told.to_owned()), "{form}");
     }
@@ -300,10 +300,10 @@ async fn a_customer_pays_after_a_card_that_was_declined() {
 async fn a_slow_bank_settles_after_the_session() {
     let double = StripeDouble::start().await.unwrap();
     let customer = double.customer().await;
-    for (settlement, status, event) in rows![
+    for (settlement, status, event) in rows! {
         Settlement::Paid, "paid", "checkout.session.async_payment_succeeded";
         Settlement::Failed, "unpaid", "checkout.session.async_payment_failed";
-    ] {
+    } {
         let id = double.session(&customer, "topup_1").await;
         double.pay(&id, Card::Slow).unwrap();
         let (session, intent) = double.session_and_intent(&id).await;

@@ -104,11 +104,11 @@ async fn texts_come_as_they_are_and_json_in_lines() {
 #[tokio::test]
 async fn what_is_not_text_is_named_by_type_and_size() {
     let rig = Rig::new(pages).await;
-    for (path, told) in rows![
+    for (path, told) in rows! {
         "pdf", "http://www.example/pdf is application/pdf, 8 bytes: only text can be fetched";
         "untyped.pdf", "http://www.example/untyped.pdf is application/octet-stream, 8 bytes: only text can be fetched";
         "brotli", "the answer is compressed as `br`, which was not asked for";
-    ] {
+    } {
         let refused = fetch(&rig, &format!("http://www.example/{path}")).await;
         assert_eq!(refused.unwrap_err(), told);
     }
@@ -187,13 +187,13 @@ async fn a_redirect_leads_nowhere_that_the_run_may_not_go() {
 #[tokio::test]
 async fn urls_that_are_none_or_lead_inside_are_refused() {
     let rig = Rig::new(pages).await;
-    for (url, part) in rows![
+    for (url, part) in rows! {
         "www.example", "url: must be a URL such as https://example.com/page";
         "http://0xa9.0xfe.0xa9.0xfe/", "169.254.169.254 is not a public address";
         "http://u:p@www.example/", "must not carry a user name";
         "http://www.example../", "the URL must name a host";
         "http://unknown.test/", "unknown.test could not be resolved";
-    ] {
+    } {
         let refused = fetch(&rig, url).await.unwrap_err();
         assert!(refused.contains(part), "{url}: {refused}");
     }

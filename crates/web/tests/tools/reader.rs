@@ -111,13 +111,13 @@ async fn a_page_that_takes_its_reader_all_its_time_is_read_as_bare_text() {
 async fn a_page_that_breaks_its_reader_is_read_as_bare_text_by_another() {
     let readers = Readers::new();
     let bare = "{\"title\":\"\",\"layout\":\"bare\",\"start\":0,\"total\":9}\nbare text";
-    for (name, breaks) in rows![
+    for (name, breaks) in rows! {
         "killed", "kill -KILL $$";
         "failed", "exit 3";
         "garbage", "echo garbage";
         "silent", "exit 0";
         "endless", "while :; do echo endless endless endless endless endless endless; done";
-    ] {
+    } {
         let script = format!("if [ $form = whole ]; then {breaks}; else printf '%s' '{bare}'; fi");
         let (rig, _web) = rig_with(readers.script(name, &script), answers).await;
         let page = rig.call(FETCH, json!({ "url": "http://www.example/page" })).await;

@@ -74,7 +74,7 @@ async fn a_call_is_sent_as_it_was_given_and_its_answer_told() {
 #[tokio::test]
 async fn only_a_call_that_may_change_something_twice_has_an_effect_outside() {
     let rig = Rig::new(api).await;
-    for (arguments, effect) in rows![
+    for (arguments, effect) in rows! {
         json!({"url": "x"}), Effect::Nothing;
         json!({"url": "x", "method": "HEAD"}), Effect::Nothing;
         json!({"url": "x", "method": "OPTIONS"}), Effect::Nothing;
@@ -82,7 +82,7 @@ async fn only_a_call_that_may_change_something_twice_has_an_effect_outside() {
         json!({"url": "x", "method": "DELETE"}), Effect::Outside;
         json!({"url": "x", "method": "POST", "idempotency_key": "k"}), Effect::Nothing;
         json!({"url": {}}), Effect::Outside;
-    ] {
+    } {
         assert_eq!(rig.effect(REQUEST, &arguments), effect, "{arguments}");
     }
 }
@@ -205,7 +205,7 @@ async fn fields_that_frame_the_message_and_bodies_that_cannot_be_are_refused() {
             .await;
         assert_eq!(refused.unwrap_err(), format!("headers.{name}: cannot be set"));
     }
-    for (arguments, part) in rows![
+    for (arguments, part) in rows! {
         json!({"url": url, "headers": {"Idempotency-Key": "x"}}), "give it as idempotency_key";
         json!({"url": url, "headers": {"a b": "x"}}), "not the name of a header field";
         json!({"url": url, "headers": {"a": "x\r\nHost: y"}}), "must be on one line";
@@ -218,7 +218,7 @@ async fn fields_that_frame_the_message_and_bodies_that_cannot_be_are_refused() {
         json!({"method": "TRACE", "url": url}), "http_request: method must be one of \"GET\", \"HEAD\"";
         json!({"url": "http://private.example/"}), "private.example is not a public address";
         json!({"method": "POST", "url": "http://127.0.0.1:1/"}), "port 1 may not be used";
-    ] {
+    } {
         let refused = rig.call(REQUEST, arguments).await.unwrap_err();
         assert!(refused.contains(part), "{part}: {refused}");
     }

@@ -55,7 +55,7 @@ async fn rig(backend: Backend, path: &str) -> Rig {
 
 #[tokio::test]
 async fn each_engine_is_asked_in_its_own_way_and_answers_alike() {
-    for (backend, path, asked) in rows![
+    for (backend, path, asked) in rows! {
         Backend::Brave, "", vec!["GET ", "/res/v1/web/search?q=rust+%26+c&count=3&", "x-subscription-token: hush\n"];
         Backend::Tavily,
         "/",
@@ -72,7 +72,7 @@ async fn each_engine_is_asked_in_its_own_way_and_answers_alike() {
             "/below/search?q=rust+%26+c&format=json\n",
             "authorization: Bearer hush\n",
         ];
-    ] {
+    } {
         let rig = rig(backend, path).await;
         let found = rig
             .call(SEARCH, json!({"query": "rust & c", "count": 3}))
@@ -113,10 +113,10 @@ async fn results_are_cut_down_to_the_runs_domains_and_to_what_fits() {
 
 #[tokio::test]
 async fn a_failing_engine_is_told_without_its_words_and_the_key() {
-    for (path, told) in rows![
+    for (path, told) in rows! {
         "/failing", "the search engine answered 401";
         "/odd", "the search engine's answer is not what it is known to send";
-    ] {
+    } {
         let rig = rig(Backend::Tavily, path).await;
         let failed = rig.call(SEARCH, json!({"query": "x"})).await;
         assert_eq!(failed.unwrap_err(), told);
@@ -194,12 +194,12 @@ async fn there_is_no_search_where_none_is_configured_or_the_run_wants_none() {
 
 #[test]
 fn an_engine_without_its_key_or_its_address_is_refused_at_the_start() {
-    for (backend, key, base_url, told) in rows![
+    for (backend, key, base_url, told) in rows! {
         Backend::Brave, None, None, "the search engine needs a key";
         Backend::Tavily, None, None, "the search engine needs a key";
         Backend::Searxng, None, None, "a SearXNG search engine needs its address";
         Backend::Searxng, None, Some("ftp://x.example/"), "the search engine's address must be an http or https URL";
-    ] {
+    } {
         let settings = WebSettings {
             network: Network::new(Reach::Public, Vec::new()).into(),
             robots: RobotsTxt::default(),

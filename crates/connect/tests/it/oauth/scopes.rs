@@ -19,12 +19,12 @@ fn challenged(challenge: Value, granted: &str, scopes: &[&str]) -> Settings {
 #[tokio::test]
 async fn a_challenge_for_more_scopes_asks_for_those_before_as_well() {
     let world = World::new().await;
-    for (challenge, scopes, expected) in rows![
+    for (challenge, scopes, expected) in rows! {
         json!({"scope": "write tools"}), &[][..], "tools read write";
         json!({"scope": "write tools"}), &["own"], "own read write tools";
         json!({"scope": null}), &[], "tools";
         json!({"resource_metadata": "https://elsewhere.example"}), &["own"], "own";
-    ] {
+    } {
         let settings = challenged(challenge, "read", scopes);
         let started = client().start(&world.target(), &settings, &home()).await.unwrap();
         assert_eq!(

@@ -74,7 +74,7 @@ fn a_later_count_replaces_the_one_before() {
     let start = |usage: Value| json!({"type": "message_start", "message": {"usage": usage}});
     let end =
         |usage: Value| json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage});
-    for (first, last, expected) in rows![
+    for (first, last, expected) in rows! {
         // The cache is counted at the end only.
         json!({"input_tokens": 10_000, "output_tokens": 1}),
         json!({"input_tokens": 200, "cache_read_input_tokens": 9_800, "output_tokens": 50}),
@@ -94,7 +94,7 @@ fn a_later_count_replaces_the_one_before() {
         json!({"input_tokens": 100.0, "cache_read_input_tokens": "7", "cache_creation_input_tokens": null}),
         json!({"input_tokens": [], "output_tokens": 5e1}),
         [100, 50, 7, 0];
-    ] {
+    } {
         let usage = reply(&[start(first.clone()), end(last.clone())]).usage;
         let figures = [
             usage.input_tokens,
@@ -114,10 +114,10 @@ fn halves_of_a_pair_are_joined_over_parts_and_replaced_alone() {
             "data: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"{kind}_delta\",\"{field}\":\"{escaped}\"}}}}\n\n"
         )
     };
-    for (block, kind, expected) in rows![
+    for (block, kind, expected) in rows! {
         text_block(0, ""), "text", json!({"text": "😀\u{FFFD}!"});
         call_block(0, "a"), "input_json", json!({"tool_call": {"id": "a", "name": "shell", "arguments": "😀\u{FFFD}!"}});
-    ] {
+    } {
         let stream = [
             events(&[block]),
             part(kind, r"\ud83d"),

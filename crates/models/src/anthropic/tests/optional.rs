@@ -44,10 +44,10 @@ async fn a_server_that_does_not_know_the_controls_gets_none_and_still_shows_thin
 
 #[tokio::test]
 async fn a_server_that_knows_neither_the_controls_nor_the_display_is_asked_without_both() {
-    let refusals = rows![
+    let refusals = rows! {
         REFUSED, "thinking.adaptive.display: Extra inputs are not permitted";
         REFUSED, "invalid beta flag";
-    ];
+    };
     let server = twice(&refusals, hello()).await;
     assert_eq!(server.body(1)["thinking"].get("display"), None);
     assert!(server.head(1).contains("anthropic-beta"));
@@ -64,10 +64,10 @@ async fn a_server_that_takes_no_choice_of_tools_is_asked_without_it_and_keeps_th
         tool_use: ToolUse::Never,
         ..hello()
     };
-    for refusal in rows![
+    for refusal in rows! {
         "500 Internal Server Error", "Incompatible tool choice param submitted - {'type': 'none'}";
         REFUSED, "Invalid value: 'none' at tool_choice.type";
-    ] {
+    } {
         let server = twice(&[refusal], never).await;
         let sent = |number| {
             let body = server.body(number);

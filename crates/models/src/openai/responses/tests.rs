@@ -224,13 +224,13 @@ fn the_end_tells_whether_the_answer_is_whole() {
             .to_string()
     };
     let refusal = json!({"type": "message", "content": [{"type": "refusal", "refusal": "I will not."}]});
-    for (events, expected) in rows![
+    for (events, expected) in rows! {
         vec![done(0, &message("x")), completed(&json!({}))], StopReason::EndTurn;
         vec![done(0, &message("x")), incomplete("max_output_tokens")], StopReason::MaxTokens;
         vec![done(0, &message("x")), incomplete("content_filter")], StopReason::Refusal;
         vec![done(0, &refusal), completed(&json!({}))], StopReason::Refusal;
         vec![done(0, &function_call("a", "{}")), completed(&json!({}))], StopReason::ToolUse;
-    ] {
+    } {
         assert_eq!(read(&events).unwrap().stop_reason, expected, "{events:?}");
     }
     // A server that tells its items at the end only.
@@ -264,7 +264,7 @@ fn failures_come_in_three_forms() {
     let failed = |error: Value| {
         json!({"type": "response.failed", "response": {"error": error, "usage": usage(9, 0, 4)}}).to_string()
     };
-    for (event, status, words, counted) in rows![
+    for (event, status, words, counted) in rows! {
         r#"{"type":"error","code":"rate_limit_exceeded","message":"slow","param":null}"#.to_owned(),
         429,
         "slow (rate_limit_exceeded)",
@@ -279,7 +279,7 @@ fn failures_come_in_three_forms() {
         failed(json!({"code": "server_error", "message": "down"})), 500, "down (server_error)", true;
         failed(json!({"code": "invalid_prompt", "message": "no"})), 400, "no (invalid_prompt)", true;
         failed(Value::Null), 500, "no reason given", true;
-    ] {
+    } {
         let (failure, usage) = read([&event]).unwrap_err();
         let status = StatusCode::from_u16(status).unwrap();
         assert_eq!(failure, Failure::Reported(status, words.to_owned()), "{event}");
@@ -295,12 +295,12 @@ fn failures_come_in_three_forms() {
 async fn a_failure_says_whether_it_may_be_tried_again() {
     let too_long = json!({"type": "response.failed", "response": {
         "error": {"code": "context_length_exceeded", "message": "Your input exceeds the context window"}}});
-    let cases = rows![
+    let cases = rows! {
         Says::whole("429 Busy", "", r#"{"error":{"message":"slow down"}}"#), Retry::Soon { after: None };
         Says::whole("401 No", "", r#"{"error":{"message":"no"}}"#), Retry::Never;
         Says::events(&stream([too_long.to_string()])), Retry::Smaller;
         Says::broken(&stream([delta("x")])), Retry::Soon { after: None };
-    ];
+    };
     let server = Server::start(cases.iter().map(|(says, _)| says.clone())).await;
     let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
     for (_, retry) in cases {

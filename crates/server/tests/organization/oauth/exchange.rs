@@ -25,7 +25,7 @@ async fn a_code_is_bound_to_its_client_redirect_and_verifier() {
         }
         fields
     };
-    for (fields, status, error) in rows![
+    for (fields, status, error) in rows! {
         with("grant_type", ""), 400, "invalid_request";
         with("grant_type", "password"), 400, "unsupported_grant_type";
         with("client_id", ""), 400, "invalid_request";
@@ -39,7 +39,7 @@ async fn a_code_is_bound_to_its_client_redirect_and_verifier() {
         with("code_verifier", "aBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"), 400, "invalid_grant";
         with("redirect_uri", "https://app.example.com/other"), 400, "invalid_grant";
         with("resource", "https://other.example"), 400, "invalid_target";
-    ] {
+    } {
         refuses(&rig, "/oauth/token", &fields, status, error).await;
     }
     refuses(

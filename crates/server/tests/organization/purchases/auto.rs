@@ -34,11 +34,11 @@ async fn automatic_purchases_need_consent_and_a_card() {
     assert_eq!(shop.billing().await["auto_topup"], off);
     shop.put_auto_topup(&settings()).must_refuse("conflict").await;
     shop.save(Card::Good).await;
-    for (field, value, rule) in rows![
+    for (field, value, rule) in rows! {
         "consent", json!(false), "consent: must be true";
         "amount_cents", json!(499), "amount_cents: must be from 500 to 1000000";
         "threshold_cents", json!(499), "threshold_cents: must be from 500 to 1000000";
-    ] {
+    } {
         let mut wrong = settings();
         wrong[field] = value;
         let refused = shop.put_auto_topup(&wrong).must_refuse("invalid_request").await;

@@ -64,7 +64,7 @@ fn a_server_behind_openais_variables_is_spoken_to_in_chat_completions_and_needs_
 
 #[test]
 fn what_is_wrong_with_a_provider_or_a_model_is_told_with_its_name() {
-    for (file, said) in rows![
+    for (file, said) in rows! {
         "[providers.x]\nbase_url = \"http://h/v1\"",
         "providers.x.api (sortie.toml): must be set for a provider of your own";
         "[providers.x]\napi = \"openai-chat\"",
@@ -85,7 +85,7 @@ fn what_is_wrong_with_a_provider_or_a_model_is_told_with_its_name() {
         "models.m (sortie.toml): free = true and a price cannot both be set";
         "private_addresses = [\"web\"]",
         "private_addresses (sortie.toml): entry 1 must be `callbacks` or `connections`, not `web`";
-    ] {
+    } {
         assert_eq!(refusal(file), said);
     }
     let unknown = refusal("[providers.openai]\nkey = \"a\"");

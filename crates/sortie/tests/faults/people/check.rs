@@ -117,7 +117,7 @@ impl Team {
 }
 
 /// Statements that find nothing in any state of the database.
-const NEVER: [(&str, &str); 7] = rows![
+const NEVER: [(&str, &str); 7] = rows! {
     "an organization without exactly one owner",
     "SELECT o.id FROM organization o WHERE (SELECT COUNT(*) FROM membership m WHERE m.org_id = o.id AND m.role = 'owner') <> 1";
     "an address with two people", "SELECT LOWER(email) AS email FROM person GROUP BY LOWER(email) HAVING COUNT(*) > 1";
@@ -137,7 +137,7 @@ const NEVER: [(&str, &str); 7] = rows![
      (SELECT COUNT(*) FROM oauth_code c WHERE c.grant_id = g.id AND c.used_at IS NOT NULL) OR \
      (SELECT COUNT(*) FROM oauth_token t WHERE t.grant_id = g.id AND t.kind = 'refresh') <> \
      (SELECT COUNT(*) FROM oauth_token t WHERE t.grant_id = g.id AND t.kind = 'access')";
-];
+};
 
 /// Checks the database itself, beside what the teams know.
 pub(crate) async fn check_database(node: &HostedNode, teams: &[Team]) -> Result<()> {

@@ -11,20 +11,20 @@ use crate::{people::text, prelude::*};
 const CENT: i64 = 10_000;
 
 /// Names of rows that must not be there three minutes later, and the queries that find them.
-const OPEN: [(&str, &str); 4] = rows![
+const OPEN: [(&str, &str); 4] = rows! {
     "purchases wait for their page", "SELECT * FROM topup WHERE kind = 'checkout' AND state = 'created'";
     "automatic purchases are under way", "SELECT * FROM topup WHERE kind = 'auto' AND state IN ('created', 'processing')";
     "events are not handled", "SELECT * FROM stripe_event WHERE due_at IS NOT NULL";
     "organizations have few credits, and nothing was bought",
     "SELECT a.org_id, c.balance_micros, c.reserved_micros, c.topup_below_micros FROM auto_topup a \
      JOIN credit c ON c.org_id = a.org_id WHERE a.paused_until IS NULL AND c.balance_micros - c.reserved_micros < c.topup_below_micros";
-];
+};
 
 /// Names of rows that must not be there at the end either, and the queries that find them.
-const OPEN_AT_THE_END: [(&str, &str); 2] = rows![
+const OPEN_AT_THE_END: [(&str, &str); 2] = rows! {
     "purchases are open", "SELECT * FROM topup WHERE state IN ('created', 'open', 'processing')";
     "organizations have reservations", "SELECT * FROM credit WHERE reserved_micros <> 0";
-];
+};
 
 /// Payment in the books of the deployment.
 struct Paid {

@@ -64,7 +64,7 @@ async fn a_connection_is_saved_shown_replaced_and_deleted_and_its_credentials_ne
 async fn a_definition_that_breaks_a_rule_is_refused_by_name_and_nothing_is_saved() -> Checked {
     let (_node, client) = started(Database::Sqlite).await?;
     let good = json!({"type": "http", "url": "https://api.example.com"});
-    for (name, fields, told) in rows![
+    for (name, fields, told) in rows! {
         "crm", json!({"url": "ftp://a.example"}), "url: must be http or https";
         "crm", json!({"url": "https://a:hush@a.example"}), "url: must not contain user info";
         "crm", json!({"url": "http://169.254.169.254/"}), "url: leads to an address";
@@ -79,7 +79,7 @@ async fn a_definition_that_breaks_a_rule_is_refused_by_name_and_nothing_is_saved
         "crm", json!({"name": "crm"}), "name: unknown field";
         "Crm", json!({}), "name: a name is";
         "catalog%2F", json!({}), "name: a name is";
-    ] {
+    } {
         let mut definition = good.clone();
         for (field, value) in fields.as_object().into_iter().flatten() {
             definition[field] = value.clone();

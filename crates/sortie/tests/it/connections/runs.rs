@@ -192,10 +192,10 @@ async fn what_a_run_may_not_or_cannot_do_is_told() -> Checked {
         "{received:?}"
     );
 
-    for (connection, told) in rows![
+    for (connection, told) in rows! {
         json!({"type": "mcp", "url": "http://127.0.0.1:9/mcp"}), "connection `api`: ";
         json!({"type": "mcp", "url": echo}), "connection `api`: ";
-    ] {
+    } {
         let (_, run) = client.complete(&calls(&[], &json!({"api": connection}))).await?;
         assert_eq!(run.status, RunStatus::Failed);
         let error = run.error.unwrap_or_default();
@@ -248,7 +248,7 @@ done
 
 /// Programs that fail are named, in a test and by a run, with what they wrote to standard error.
 async fn is_named_where_it_fails(client: &Client) -> Checked {
-    for (command, told) in rows![
+    for (command, told) in rows! {
         json!(["no-such-program"]),
         "the program `no-such-program` cannot be run in its sandbox: no-such-program: No such file or directory";
         json!(["sh", "-c", "echo \"cannot find module\" >&2; exit 3"]),
@@ -256,7 +256,7 @@ async fn is_named_where_it_fails(client: &Client) -> Checked {
         // It starts and never answers.
         json!(["sh", "-c", "echo \"no license server\" >&2; cat >/dev/null"]),
         "the program `sh` did not answer within 15 s, and wrote to standard error: no license server";
-    ] {
+    } {
         let broken = json!({"type": "mcp", "command": command});
         put(client, "broken", &broken).await?;
         let request = calls(&[], &json!({"x": {"ref": "broken"}}));

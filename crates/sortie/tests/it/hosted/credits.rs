@@ -146,7 +146,7 @@ async fn the_books_are_added_up_without_the_product_and_a_changed_figure_is_foun
     node.kill()?;
     recompute_ledger(node)?;
     let of_run = format!("WHERE id = '{dear}'");
-    for (rule, change, back) in rows![
+    for (rule, change, back) in rows! {
         "I1",
         "UPDATE credit SET balance_micros = balance_micros + 1".to_owned(),
         "UPDATE credit SET balance_micros = balance_micros - 1".to_owned();
@@ -168,7 +168,7 @@ async fn the_books_are_added_up_without_the_product_and_a_changed_figure_is_foun
         "I5",
         format!("UPDATE run SET reserved_micros = cost_micros - 1 {of_run}"),
         format!("UPDATE run SET reserved_micros = {MAX_COST} {of_run}");
-    ] {
+    } {
         let found = found_behind(node, &change).await?;
         ensure!(found.iter().any(|found| found == rule), "{change}: {found:?}");
         node.meddle(&back).await?;

@@ -263,12 +263,12 @@ impl Rig {
             run[more.0] = more.1;
             run
         };
-        for (path, body) in rows![
+        for (path, body) in rows! {
             "/v1/runs", json!({"workflow": "{workflow}"});
             "/v1/runs", run(("files", json!([{"file": "{file}", "path": "a"}])));
             "/v1/runs", run(("connections", json!({"c": {"ref": "{connection}"}})));
             "/v1/schedules", json!({"workflow": "{workflow}", "cron": "@daily"});
-        ] {
+        } {
             let ask = async |ids: &Ids| {
                 let (body, values) = named(&body, ids)?;
                 let answer = client.post(path, &body).await?;

@@ -158,7 +158,7 @@ async fn a_cursor_is_valid_on_every_node_of_its_installation_and_on_no_other(dat
 #[tokio::test]
 async fn an_invalid_query_is_refused_by_name() -> Checked {
     let (_node, client) = started(Database::Sqlite).await?;
-    for (query, name) in rows![
+    for (query, name) in rows! {
         "limit=0", "limit";
         "limit=101", "limit";
         "limit=-1", "limit";
@@ -175,7 +175,7 @@ async fn an_invalid_query_is_refused_by_name() -> Checked {
         "cursor=%00", "cursor";
         "cursor=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "cursor";
         "limit=1&limit=2", "limit";
-    ] {
+    } {
         let answer = client.get(&format!("/v1/runs?{query}")).await?;
         let refusal = answer
             .refused("invalid_request")

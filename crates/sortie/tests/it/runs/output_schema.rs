@@ -17,10 +17,10 @@ fn report() -> Value {
 
 async fn an_output_that_does_not_match_fails_the_run_after_two_corrections(database: Database) -> Checked {
     let (_node, client) = started(database).await?;
-    let answers = rows![
+    let answers = rows! {
         r#"{"items": []}"#, "output.total: required";
         r#"{"total": 1, "items": [{"price": 1}, {"price": "2"}]}"#, "output.items[1].price: not of type \"number\"";
-    ];
+    };
     for (answer, reason) in answers {
         let request = json!({"prompt": format!("```answer\n{answer}\n```\n"), "output_schema": report()});
         let (events, run) = client.complete(&request).await?;

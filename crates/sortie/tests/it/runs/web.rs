@@ -36,14 +36,14 @@ async fn commands_get_out_through_the_proxy_alone_and_only_with_web() -> Checked
 async fn the_web_tools_are_there_with_web_and_go_to_public_addresses_alone() -> Checked {
     let (_node, client) = started(Database::Sqlite).await?;
     let fetch = |url: &str| format!("```tool web_fetch\n{}\n```\n", json!({"url": url}));
-    for (url, web, told) in rows![
+    for (url, web, told) in rows! {
         "http://169.254.169.254/", json!(true), "169.254.169.254 is not a public address";
         "http://localhost/", json!(true), "localhost is not a public address";
         "https://example.com/",
         json!({"allow": ["example.org"]}),
         "example.com is not one of the domains that this run may reach";
         "https://example.com/", json!(false), "there is no tool `web_fetch`";
-    ] {
+    } {
         let request = json!({"prompt": fetch(url), "shell": false, "web": web});
         let (events, run) = client.complete(&request).await?;
         assert_eq!(run.status, RunStatus::Failed, "{run:?}");

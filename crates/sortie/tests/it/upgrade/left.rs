@@ -132,13 +132,13 @@ impl Left {
     async fn ended(&mut self, receiver: &CallbackReceiver) -> Checked {
         let artifact = commands(&["mkdir outputs && printf 'the report' > outputs/report.md"]);
         let callback = json!({"url": receiver.url(), "secret": SECRET});
-        for (name, request) in rows![
+        for (name, request) in rows! {
             "succeeded", json!({"prompt": "hello", "input": {"a": [1, null]}, "tags": ["upgrade", "x"]});
             "failed", commands(&["echo oh >&2; exit 3"]);
             "artifact", artifact;
             "called_back", json!({"prompt": "called", "callback": callback});
             "report", json!({"workflow": "report"});
-        ] {
+        } {
             let (_, run) = self.member.complete(&request).await?;
             self.names.insert(name, run.id.to_string());
         }

@@ -30,7 +30,7 @@ fn refused(refusal: &str, words: &str) {
 #[test]
 fn each_provider_has_its_form_of_names() {
     let long = "n".repeat(65);
-    for (name, openai, anthropic, gemini) in rows![
+    for (name, openai, anthropic, gemini) in rows! {
         "shell", "", "", "";
         "a-B_9", "", "", "";
         "functions.shell", "does not match pattern", "should match pattern", "";
@@ -42,7 +42,7 @@ fn each_provider_has_its_form_of_names() {
         "shell<|channel|>json", "does not match pattern", "should match pattern", "Invalid function name";
         "", "does not match pattern", "should match pattern", "Invalid function name";
         &long, "maximum length 64", "should match pattern", "maximum length of 64";
-    ] {
+    } {
         let of = |result: Result<(), String>| result.err().unwrap_or_default();
         refused(&of(tools::openai_name("name", name)), openai);
         refused(&of(tools::anthropic_name("name", name)), anthropic);
@@ -95,7 +95,7 @@ fn arguments_are_a_json_object_without_half_a_surrogate_pair() {
 fn a_schema_is_an_object_whose_arrays_have_items() {
     let top = "not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level";
     let array = json!({"type": "array"});
-    for (schema, words) in rows![
+    for (schema, words) in rows! {
         json!({"type": "object"}), "";
         json!({"type": "object", "properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}), "";
         json!({"type": "object", "properties": {"a": {"type": "array", "items": {}}}}), "";
@@ -109,20 +109,20 @@ fn a_schema_is_an_object_whose_arrays_have_items() {
         json!({"type": "object", "properties": {"a": {"type": ["array", "null"]}}}), "('properties', 'a')";
         json!({"type": "object", "properties": {"a": {"type": "array", "items": array}}}), "('properties', 'a', 'items')";
         json!({"type": "object", "$defs": {"A": {"oneOf": [{}, array]}}}), "('$defs', 'A', 'oneOf', '1')";
-    ] {
+    } {
         refused(
             &tools::openai_schema("f", &schema).err().unwrap_or_default(),
             words,
         );
     }
-    for (schema, words) in rows![
+    for (schema, words) in rows! {
         json!({"type": "object", "properties": {"a.b-c_9": array}}), "";
         json!({"type": "object", "properties": {"a": {"properties": {"filter[x]": {}}}}}), "";
         json!({"type": "object", "oneOf": []}), "does not support oneOf, allOf, or anyOf";
         json!({"properties": {}}), "input_schema.type: Field required";
         json!({"type": ["object"]}), "Input should be 'object'";
         json!({"type": "object", "properties": {"filter[x]": {}}}), "Property keys should match pattern";
-    ] {
+    } {
         refused(
             &tools::anthropic_schema(0, &schema).err().unwrap_or_default(),
             words,
@@ -158,7 +158,7 @@ fn declarations_are_checked_in_every_protocol() {
 fn chat_takes_roles_in_an_order_that_every_template_has() {
     let system = json!({"role": "system", "content": "Be brief."});
     let said = assistant("I look.");
-    for (messages, words) in rows![
+    for (messages, words) in rows! {
         json!([system, user("Go."), said, user("And?")]), "";
         json!([user("Go."), system]), "System message must be at the beginning";
         json!([user("Go."), user("Now.")]), "must alternate";
@@ -173,7 +173,7 @@ fn chat_takes_roles_in_an_order_that_every_template_has() {
             json!({"role": "tool", "tool_call_id": "i".repeat(41), "content": "x"})
         ]),
         "maximum length 40";
-    ] {
+    } {
         refused(&chat_of(ChatProvider::Common, &messages), words);
     }
     let both = json!({"max_tokens": 1, "max_completion_tokens": 1});
@@ -248,7 +248,7 @@ fn gemini_takes_calls_behind_the_user_who_has_the_last_word() {
     let called =
         json!({"role": "model", "parts": [{"functionCall": {"name": "f"}, "thoughtSignature": "x"}]});
     let done = json!({"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {}}}]});
-    for (contents, words) in rows![
+    for (contents, words) in rows! {
         json!([go, called, done]), "";
         json!([called, done]), "comes immediately after a user turn";
         json!([go, said, called, done]), "comes immediately after a user turn";
@@ -256,7 +256,7 @@ fn gemini_takes_calls_behind_the_user_who_has_the_last_word() {
         json!([{"role": "user", "parts": []}]), "must not be empty";
         json!([{"role": "user", "parts": [{}]}]), "one initialized field";
         json!([{"role": "assistant", "parts": [{"text": "a"}]}]), "valid role";
-    ] {
+    } {
         let request = json!({ "contents": contents });
         refused(&refusal(gemini::check(&mut Rules::default(), &request)), words);
     }
@@ -292,22 +292,22 @@ fn a_picture_is_encoded_of_a_known_type_and_not_too_large() {
     let png = STANDARD.encode(PNG);
     let large = STANDARD.encode([PNG, &vec![0; 4 << 20]].concat());
     let of = |result: Result<(), String>| result.err().unwrap_or_default();
-    for (media_type, data, words) in rows![
+    for (media_type, data, words) in rows! {
         "image/png", png.as_str(), "";
         "image/jpeg", &png, "does not match the provided media type image/jpeg";
         "image/bmp", &png, "media_type: Input should be";
         "image/png", "no base64", "invalid base64 data";
         "image/png", "aWNo", "Could not process image";
         "image/png", &large, "image exceeds 5 MB maximum";
-    ] {
+    } {
         refused(&of(pictures::anthropic("image.source", media_type, data)), words);
     }
-    for (url, words) in rows![
+    for (url, words) in rows! {
         format!("data:image/png;base64,{large}"), "";
         format!("data:image/heic;base64,{png}"), "unsupported MIME type";
         format!("data:image/gif;base64,{png}"), "a picture of another type";
         png.clone(), "without the 'data:' prefix";
-    ] {
+    } {
         refused(&of(pictures::openai("url", &url)), words);
     }
     for (media_type, data, words) in [

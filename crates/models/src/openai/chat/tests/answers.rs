@@ -190,12 +190,12 @@ fn usage_is_taken_from_where_servers_put_it() {
     let cached =
         r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4,"prompt_cache_hit_tokens":6}}"#;
     let reasoned = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4,"total_tokens":50}}"#;
-    for (events, expected) in rows![
+    for (events, expected) in rows! {
         vec![within.to_owned()], [9, 4, 0];
         vec![growing(1), growing(2), finish("stop"), growing(4)], [9, 4, 0];
         vec![finish("stop"), cached.to_owned()], [3, 4, 6];
         vec![finish("stop"), reasoned.to_owned()], [9, 41, 0];
-    ] {
+    } {
         let usage = read(&events).unwrap().usage;
         let figures = [usage.input_tokens, usage.output_tokens, usage.cache_read_tokens];
         assert_eq!(figures, expected, "{events:?}");
@@ -233,7 +233,7 @@ fn an_answer_that_breaks_off_is_none_and_costs_what_has_come() {
 
 #[test]
 fn a_failure_inside_of_the_stream_has_the_status_of_one_instead_of_it() {
-    for (error, status, words) in rows![
+    for (error, status, words) in rows! {
         r#"{"message":"busy","code":502,"metadata":{}}"#, 502, "busy (502)";
         r#"{"message":"no","type":"BadRequestError","code":null}"#, 400, "no";
         r#"{"message":"slow","code":"rate_limit_exceeded"}"#, 429, "slow (rate_limit_exceeded)";
@@ -244,7 +244,7 @@ fn a_failure_inside_of_the_stream_has_the_status_of_one_instead_of_it() {
         r#"{"type":"server_error"}"#, 500, "no reason given";
         r#""out of memory""#, 500, "out of memory";
         "7", 500, "7";
-    ] {
+    } {
         let chunk = format!(r#"{{"error":{error},"choices":[{{"delta":{{}},"finish_reason":"error"}}]}}"#);
         let (failure, usage) = read([text("12345678"), chunk]).unwrap_err();
         let status = StatusCode::from_u16(status).unwrap();

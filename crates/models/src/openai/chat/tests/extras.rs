@@ -50,13 +50,13 @@ fn only_openai_itself_is_told_the_key_of_the_cache() {
 
 #[tokio::test]
 async fn reasoning_is_told_to_people_from_whatever_field_it_comes_in() {
-    for (delta, expected) in rows![
+    for (delta, expected) in rows! {
         json!({"reasoning_content": "One. "}), "One.";
         json!({"reasoning": "Two."}), "Two.";
         json!({"reasoning": "Three.", "reasoning_details": [{"type": "reasoning.text", "text": "Three."}]}), "Three.";
         json!({"reasoning_details": [{"type": "reasoning.summary", "summary": "Four."}]}), "Four.";
         json!({"content": "x"}), "";
-    ] {
+    } {
         let chunk = json!({"choices": [{"index": 0, "delta": delta}]}).to_string();
         let server = Server::start([Says::events(&stream([&chunk, END_TURN, "[DONE]"]))]).await;
         let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
@@ -83,11 +83,11 @@ fn a_call_without_tools_keeps_the_tools_and_forbids_their_use() {
 
 #[tokio::test]
 async fn a_server_that_takes_no_choice_of_tools_is_asked_without_it() {
-    for (status, refusal) in rows![
+    for (status, refusal) in rows! {
         "400 Bad Request", r#"{"object":"error","message":"tool_choice: value 'none' is not supported","code":400}"#;
         "500 Internal Server Error",
         r#"{"error":{"message":"Incompatible tool choice param submitted - none","type":"None","code":"500"}}"#;
-    ] {
+    } {
         let answer = stream([END_TURN, "[DONE]"]);
         let server = Server::start([
             Says::whole(status, "", refusal),

@@ -39,7 +39,7 @@ async fn a_failure_says_whether_it_may_be_tried_again_and_nothing_of_the_key() {
     let failed = |said: &str| Says::events(&stream([format!(r#"{{"error":{said}}}"#)]));
     let whole = |status, headers, body| Says::whole(status, headers, body);
     let after = Some(std::time::Duration::from_secs(7));
-    let cases = rows![
+    let cases = rows! {
         whole(
             "429 Busy",
             "retry-after: 7\r\n",
@@ -71,7 +71,7 @@ async fn a_failure_says_whether_it_may_be_tried_again_and_nothing_of_the_key() {
         "[redacted] is over";
         failed(r#"{"code":503}"#), Retry::Soon { after: None }, "answered 503";
         failed(r#"{"code":"insufficient_quota"}"#), Retry::Never, "answered 402";
-    ];
+    };
     let server = Server::start(cases.iter().map(|(says, ..)| says.clone())).await;
     let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
     for (_, retry, words) in cases {

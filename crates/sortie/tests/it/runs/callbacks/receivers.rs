@@ -158,13 +158,13 @@ async fn redirects_are_not_followed_and_broken_answers_are_failures() -> Checked
         "HTTP/1.1 307 Temporary Redirect\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n",
         aside.url()
     );
-    for (manner, status, part) in rows![
+    for (manner, status, part) in rows! {
         Manner::Saying(redirect), Some(307), "answered 307: redirects are not followed";
         Manner::Saying("HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n".to_owned()), Some(500), "answered 500";
         Manner::Saying("SSH-2.0-OpenSSH_9.9\r\n".to_owned()), None, "";
         Manner::Saying(format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "x".repeat(1 << 20))), None, "";
         Manner::Closing, None, "";
-    ] {
+    } {
         let receiver = Receiver::start(manner.clone()).await?;
         let id = client.create_id(&to(&receiver.url(), plain("x"))).await?;
         let made = attempts_made(&client, &id, 1).await?;
