@@ -6,7 +6,7 @@ import { readFileSync, existsSync } from "node:fs";
 import { join } from "node:path";
 import { ids } from "./server/ids.mjs";
 import { world } from "./server/runs.mjs";
-import { streamRun } from "./server/streams.mjs";
+import { sse, streamRun } from "./server/streams.mjs";
 import { usageOf } from "./server/usage.mjs";
 
 const DIST = join(import.meta.dirname, "../dist");
@@ -81,6 +81,16 @@ export function startServer({ port = 0, now = Date.now(), isStill = false, isEmp
       models: { default_model: "runbook", models: data.models.models.slice(-1) },
     });
   const requests = [];
+  const feeds = new Set();
+  let position = 0;
+  /** Changes a run, and tells the feeds of the list. */
+  const change = (id, fields) => {
+    const run = Object.assign(
+      data.runs.find((one) => one.id === id) ?? data.runs[data.runs.push({ ...data.runs[2], id }) - 1],
+      fields,
+    );
+    for (const feed of feeds) feed.write(sse("run", listed(run), (position += 1)));
+  };
   const listed = ({ output: _output, ...run }) => run;
 
   function runs(method, path, query, request, response, body) {
@@ -101,6 +111,8 @@ export function startServer({ port = 0, now = Date.now(), isStill = false, isEmp
       const found = data.runs.filter((run) => matches(run, query)).map(listed);
       if (request.headers.accept === "text/event-stream") {
         response.writeHead(200, { "Content-Type": "text/event-stream" });
+        feeds.add(response);
+        response.on("close", () => feeds.delete(response));
         return response.write(": connected\n");
       }
       const first = Number(query.get("cursor") ?? 0);
@@ -251,6 +263,7 @@ export function startServer({ port = 0, now = Date.now(), isStill = false, isEmp
       resolve({
         origin,
         requests,
+        change,
         ids,
         data,
         cut: () => server.closeAllConnections(),

@@ -65,6 +65,20 @@ export function toApi(filters: RunFilters, now: number): URLSearchParams {
 
 export const isEmpty = (filters: RunFilters) => toQuery(filters).size === 0;
 
+// A run that works on comes into these filters and out of them; the others stay as they are.
+const CHANGING = ["status", "min_cost_micros", "error"];
+
+/** The query of the feed, which also has to tell of runs that match no more. */
+export const feedQuery = (query: URLSearchParams) =>
+  new URLSearchParams([...query].filter(([name]) => !CHANGING.includes(name)));
+
+/** Whether a run of the feed belongs to the list. */
+export function isListed(run: { status: string; cost_micros?: number; error?: string }, filters: RunFilters): boolean {
+  if (filters.status.length && !filters.status.includes(run.status)) return false;
+  if ((run.cost_micros ?? 0) < Number(filters.min_cost_micros)) return false;
+  return !filters.error || (run.error ?? "").toLowerCase().includes(filters.error.toLowerCase());
+}
+
 /** The view that has exactly these filters. */
 export const viewOf = (filters: RunFilters): View | undefined =>
   (Object.keys(VIEWS) as View[]).find((view) => {

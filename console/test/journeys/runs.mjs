@@ -21,6 +21,21 @@ export default {
     await page.getByText("support-router").first().waitFor();
   },
 
+  async "keeps the list up to date: rows change, come and go"({ open, server }) {
+    const { page, go } = await open();
+    await go("/runs?status=queued,starting,running");
+    await page.locator(".chip.state-live").waitFor();
+    await page.locator("tbody tr").nth(3).waitFor();
+    server.change(server.ids.live, { cost_micros: 231_000 });
+    await page.getByText("$0.231").waitFor();
+    server.change(server.ids.live, { status: "succeeded", finished_at: new Date().toISOString() });
+    await page.getByText("$0.231").waitFor({ state: "detached" });
+    const id = "run_01m811fq27ec1bm7gm628nzz99";
+    server.change(id, { created_at: new Date().toISOString(), status: "queued", title: "Just started" });
+    await page.getByText("Just started").waitFor();
+    assert.equal(await page.locator("tbody tr .name").first().textContent(), "Ad hocJust started");
+  },
+
   async "selects runs by keyboard and compares two"({ open }) {
     const { page, go } = await open();
     await go("/runs");

@@ -5,7 +5,7 @@ const WRITING =
   "Two of the three differences are explained: orders 48213 and 48377 were split across two deliveries, and the sums agree once freight is added. Order 48402 does not exist in the ERP, so invoice INV-2291 has no counterpart. I write the result to outputs/review.md.";
 
 const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-const sse = (type, data, id) =>
+export const sse = (type, data, id) =>
   `${id === undefined ? "" : `id: ${id}\n`}event: ${type}\ndata: ${JSON.stringify(data)}\n\n`;
 
 /** Streams a run: what is recorded, then, of the live one, what the model writes. */

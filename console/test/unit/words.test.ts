@@ -4,7 +4,7 @@ import { ansiPieces } from "../../src/model/ansi.ts";
 import { cli, curl } from "../../src/model/command.ts";
 import { cronWords } from "../../src/model/cron.ts";
 import { diffFields, diffLines } from "../../src/model/diff.ts";
-import { fromQuery, toApi, toQuery, viewOf, withView } from "../../src/model/filters.ts";
+import { feedQuery, fromQuery, isListed, toApi, toQuery, viewOf, withView } from "../../src/model/filters.ts";
 import { jsonPieces, prettyJson } from "../../src/model/json.ts";
 import { money, parseMoney, plainMoney } from "../../src/model/money.ts";
 import { fieldsOf, messagesByField, textOf, valueOf } from "../../src/model/schema.ts";
@@ -170,4 +170,16 @@ test("filters in the address and in the query", () => {
   assert.equal(viewOf(filters), "failed");
   assert.equal(toQuery(withView(filters, "all")).toString(), "tag=shop&since=24h");
   assert.equal(toApi(filters, Date.parse("2026-11-22T10:00:30Z")).get("since"), "2026-11-21T10:00:00.000Z");
+});
+
+test("the feed brings runs that come into a filter and out of it", () => {
+  const filters = fromQuery(new URLSearchParams("status=failed,timed_out&tag=shop&error=Budget"));
+  assert.equal(feedQuery(toQuery(filters)).toString(), "tag=shop");
+  assert.equal(isListed({ status: "failed", error: "budget exhausted" }, filters), true);
+  assert.equal(isListed({ status: "succeeded" }, filters), false);
+  assert.equal(isListed({ status: "failed", error: "other" }, filters), false);
+  assert.equal(
+    isListed({ status: "running", cost_micros: 5 }, fromQuery(new URLSearchParams("min_cost_micros=6"))),
+    false,
+  );
 });

@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { ApiError, call, type Api } from "../../api/client.ts";
 import { follow, type FollowState } from "../../api/follow.ts";
 import { IN_FLIGHT } from "../../model/events.ts";
-import { toApi, type RunFilters } from "../../model/filters.ts";
+import { feedQuery, isListed, toApi, type RunFilters } from "../../model/filters.ts";
 import { inFlight } from "../frame.tsx";
 
 const PAGE = 50;
@@ -18,15 +18,17 @@ export interface RunsList {
   older(): void;
 }
 
-/** Puts runs that changed in their place, and new ones first. */
-function merge(before: Api.Run[], changed: Api.Run[]): Api.Run[] {
+/** Puts runs that changed in their place, new ones first, and takes out those that match no more. */
+function merge(before: Api.Run[], changed: Api.Run[], filters: RunFilters): Api.Run[] {
   const byId = new Map(changed.map((run) => [run.id, run]));
-  const kept = before.map((run) => byId.get(run.id) ?? run);
   const known = new Set(before.map(({ id }) => id));
-  const added = [...byId.values()].filter(
-    ({ id, created_at }) => !known.has(id) && created_at >= (before[0]?.created_at ?? ""),
-  );
-  return [...added.sort((a, b) => (a.created_at < b.created_at ? 1 : -1)), ...kept];
+  const newest = before[0]?.created_at ?? "";
+  const added = [...byId.values()].filter(({ id, created_at }) => !known.has(id) && created_at >= newest);
+  const all = [
+    ...added.sort((a, b) => (a.created_at < b.created_at ? 1 : -1)),
+    ...before.map((run) => byId.get(run.id) ?? run),
+  ];
+  return all.filter((run) => !byId.has(run.id) || isListed(run, filters));
 }
 
 export function useRuns(filters: RunFilters): RunsList {
@@ -47,24 +49,30 @@ export function useRuns(filters: RunFilters): RunsList {
   useEffect(() => {
     const controller = new AbortController();
     asked.current = toApi(filters, Date.now());
-    load({}, controller.signal)
-      .then((page) => {
-        batch(() => {
-          runs.value = page.items;
-          next.value = page.next_cursor;
-          error.value = undefined;
-        });
-      })
-      .catch((failure: unknown) => {
-        if (failure instanceof ApiError) error.value = failure;
+    const show = (page: Api.RunPage) =>
+      batch(() => {
+        runs.value = page.items;
+        next.value = page.next_cursor;
+        error.value = undefined;
       });
+    const refresh = () =>
+      load({}, controller.signal)
+        .then(show)
+        .catch((failure: unknown) => {
+          if (failure instanceof ApiError) error.value = failure;
+        });
+    void refresh();
     const stop = follow({
-      path: `/v1/runs?${asked.current}`,
-      onState: (now) => void (state.value = now),
+      path: `/v1/runs?${feedQuery(asked.current)}`,
+      onState: (now) => {
+        // What happened while the feed was away is in the list.
+        if (now === "live" && state.value === "reconnecting") void refresh();
+        state.value = now;
+      },
       onMessages: (messages) => {
-        if (messages.some(({ event }) => event === "reset")) turn.value += 1;
+        if (messages.some(({ event }) => event === "reset")) void refresh();
         const changed = messages.filter(({ event }) => event === "run").map(({ data }) => JSON.parse(data) as Api.Run);
-        if (changed.length && runs.value) runs.value = merge(runs.value, changed);
+        if (changed.length && runs.value) runs.value = merge(runs.value, changed, filters);
         return false;
       },
     });
