@@ -1,22 +1,22 @@
 // Made by console/build.mjs.
 
 /// Name of this build in the addresses of its assets, `/console/a/<build>/`.
-pub const BUILD: &str = "9511d6012042";
+pub const BUILD: &str = "3c9ae2eb22bb";
 
 /// Name, media type, SHA-256 and content of each file. `index.html` is the page.
 #[rustfmt::skip]
 pub static ASSETS: &[(&str, &str, &str, &[u8])] = &[
     ("compare.js", "text/javascript; charset=utf-8", "f21902dd6f9f4012b8314118fec5d2ae6181be2e17a8ff7951e639f4fc9b881b", include_bytes!("compare.js")),
-    ("console.css", "text/css; charset=utf-8", "d69c79e393352282a9fbe269018a4f7dfaf22f798d0d0ec6ea9bdd63f349c8b4", include_bytes!("console.css")),
+    ("console.css", "text/css; charset=utf-8", "1fdbfbb8a0ce74c5d9c60dd25c8e3bc4293e51a8b489a39e8e2cdbc569bd14b2", include_bytes!("console.css")),
     ("icon.svg", "image/svg+xml", "c5b841bf71b18cd7040ebe175af38c8f590fe718951073c8646125ecaedbbda5", include_bytes!("icon.svg")),
-    ("index.html", "text/html; charset=utf-8", "f4d704fb88896f2c332d570386d4981965e8630e15f07097a8b604b55760a0ec", include_bytes!("index.html")),
+    ("index.html", "text/html; charset=utf-8", "f1147dc1cce036dae77add5c7c174e7ba1e58b2de2b2d09bc9dd78302f6ef46f", include_bytes!("index.html")),
     ("inter.woff2", "font/woff2", "a1ac312fa5dbf971a7435e65de97de4492d2616d56d373b61ca84cd6b9d247f1", include_bytes!("inter.woff2")),
     ("licences.txt", "text/plain; charset=utf-8", "70e3650d9debda6a3bb5b554ad070d8ac6453561f6c2653f08c842b7fc726101", include_bytes!("licences.txt")),
     ("main.js", "text/javascript; charset=utf-8", "9ed0f3d142dd6e8eeb223d8ca9c18f74ffdcd96bd7eec9c1dca81cba471a657c", include_bytes!("main.js")),
-    ("manage.js", "text/javascript; charset=utf-8", "5adb374faa4a2911833bef922273c511aadf98069943f17fb915db8522db9f03", include_bytes!("manage.js")),
+    ("manage.js", "text/javascript; charset=utf-8", "58545288c3cd4ae99f9c318e68e11a4580ba08cc4aa5daf7c6b9ef71a1614282", include_bytes!("manage.js")),
     ("markdown.js", "text/javascript; charset=utf-8", "26fadb9584b20616465e1a0ded54ffce30f11b75cec2d76cd33b679d9f5bb308", include_bytes!("markdown.js")),
     ("new.js", "text/javascript; charset=utf-8", "d01a3dfc9fa5361dfe5c7e72d50c1849465120ca928cf4623d40779885c7bd21", include_bytes!("new.js")),
-    ("run.js", "text/javascript; charset=utf-8", "f4b8da608f890c1e70cbe5ad29ff4d823d3d0967c38b2464bbdcd3a0a448017c", include_bytes!("run.js")),
+    ("run.js", "text/javascript; charset=utf-8", "b22818af4c5904f96abdb2b9543f134bbd26a899c74459463c88edbf967f7c05", include_bytes!("run.js")),
     ("shared-compare-main-manage-markdown-new-run.js", "text/javascript; charset=utf-8", "1c9db2cb1884b396eb90ed77b8a25a4884ae27003ab375a356d51f3d9e6f67c9", include_bytes!("shared-compare-main-manage-markdown-new-run.js")),
     ("shared-compare-main-manage-new-run.js", "text/javascript; charset=utf-8", "8597797152dc3382989229bb4c5173f8ea2aa60de26dcec4c208b10dfa32b5d9", include_bytes!("shared-compare-main-manage-new-run.js")),
     ("shared-compare-new-run.js", "text/javascript; charset=utf-8", "627e974547442b1a968052c2d7e70166aa9c481a1880dbd3926f12e9ccb7e087", include_bytes!("shared-compare-new-run.js")),

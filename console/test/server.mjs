@@ -173,7 +173,7 @@ export function startServer({ port = 0, now = Date.now(), isStill = false, isEmp
     const url = new URL(request.url, "http://localhost");
     if (isStill) response.setHeader("Date", new Date(now).toUTCString());
     const { method } = request;
-    if (!url.pathname.startsWith("/v1/")) return serveFile(url.pathname, response);
+    if (url.pathname.startsWith("/console")) return serveFile(url.pathname, response);
     requests.push(`${method} ${url.pathname}${url.search}`);
     const body = method === "GET" ? undefined : await bodyOf(request);
     const path = url.pathname.slice("/v1".length);

@@ -140,7 +140,7 @@ export function WorkflowPage({ name: saved }: { name?: string }) {
             </div>
           )}
         </section>
-        <div class="aside">
+        <div class="aside" hidden={isLoading}>
           {request.input_schema && (
             <section class="card">
               <header>

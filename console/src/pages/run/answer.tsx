@@ -6,7 +6,7 @@ import { prettyJson } from "../../model/json.ts";
 import { visible } from "../../model/ansi.ts";
 import { setQuery } from "../../router.ts";
 import { runText } from "../../text/run.ts";
-import { Button, CopyButton } from "../../ui/basics.tsx";
+import { Button, CopyButton, Skeleton } from "../../ui/basics.tsx";
 import { Code, Json } from "../../ui/code.tsx";
 import { AgentText } from "../../ui/lazy.tsx";
 import { ArtifactList } from "./files.tsx";
@@ -20,12 +20,14 @@ interface AnswerProps {
   request: Api.RunRequest | undefined;
   output: string | undefined;
   artifacts: Artifact[];
+  /** The answer is on its way. */
+  isLoading: boolean;
 }
 
 const AgentOutput = ({ text }: { text: string }) =>
   prettyJson(text) === undefined ? <AgentText text={text} /> : <Code text={text} label={texts.answer} class="tall" />;
 
-export function Answer({ run, fold, request, output, artifacts }: AnswerProps) {
+export function Answer({ run, fold, request, output, artifacts, isLoading }: AnswerProps) {
   const prompt = request?.prompt;
   const isWorking = !isFinal(run.status);
   return (
@@ -62,7 +64,9 @@ export function Answer({ run, fold, request, output, artifacts }: AnswerProps) {
             {output && <CopyButton text={() => output} />}
           </header>
           <div class="text">
-            {output ? (
+            {isLoading ? (
+              <Skeleton rows={6} />
+            ) : output ? (
               <AgentOutput text={output} />
             ) : isWorking ? (
               <p class="sub">
@@ -76,7 +80,7 @@ export function Answer({ run, fold, request, output, artifacts }: AnswerProps) {
             )}
           </div>
         </section>
-        {artifacts.length > 0 && (
+        {artifacts.length > 0 && !isLoading && (
           <section class="card">
             <header>
               <h2>{texts.files}</h2>

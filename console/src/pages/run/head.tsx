@@ -164,9 +164,9 @@ export function Chips({ run }: { run: Api.Run }) {
   );
 }
 
-/** Tokens and calls: those of the events, or of the run where its events are gone. */
-function figuresOf({ usage }: Api.Run, fold: Fold) {
-  if (fold.events.length || !usage)
+/** Tokens and calls: those of the run once it is final, and those of the events before. */
+function figuresOf({ status, usage }: Api.Run, fold: Fold) {
+  if (!isFinal(status) || !usage)
     return {
       input: fold.inputTokens,
       cached: fold.cachedTokens,

@@ -77,7 +77,7 @@ export function RunPage({ id = "" }: { id?: string }) {
   if (!run) {
     const error = state.error.value;
     return (
-      <main class="main-inner">
+      <main class="main-inner" key="loading">
         <Bar title={runText.title} parent={runsPlace} />
         <div class="page">
           {error?.status === 404 ? (
@@ -119,7 +119,7 @@ export function RunPage({ id = "" }: { id?: string }) {
   const now = state.now();
   const fallback = request?.description ?? request?.prompt?.trim().split("\n", 1)[0]?.slice(0, 120);
   return (
-    <main class={`main-inner run tab-${tab}`}>
+    <main class={`main-inner run tab-${tab}`} key="run">
       <Bar title={run.workflow ?? run.title ?? t.runs.adHoc} parent={runsPlace}>
         <Button icon="compare" class="wide" keys="C" onClick={compare}>
           {runText.actions.compare}
@@ -166,7 +166,16 @@ export function RunPage({ id = "" }: { id?: string }) {
         ))}
       </nav>
       <div class="panel">
-        {tab === "answer" && <Answer run={shown} fold={fold} request={request} output={output} artifacts={artifacts} />}
+        {tab === "answer" && (
+          <Answer
+            run={shown}
+            fold={fold}
+            request={request}
+            output={output}
+            artifacts={artifacts}
+            isLoading={isKept && isDone && output === undefined && state.follow.value !== "ended" && !state.error.value}
+          />
+        )}
         {tab === "trace" && <TraceTab state={state} now={now} contextWindow={contextWindow} />}
         {tab === "transcript" && <Transcript fold={fold} request={request} now={now} />}
         {tab === "events" && <Events fold={fold} version={state.version.value} />}
