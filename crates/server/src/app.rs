@@ -7,16 +7,17 @@ use bytes::Bytes;
 use http::request::Parts;
 use sortie_accounts::Accounts;
 use sortie_engine::Engine;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    kit::{
-        ApiError, ApiResult, AtLeast, BodyBudget, CredentialWatch, Cursors, LargeEntries, LargeTexts,
-        TrustedProxies,
-    },
+    kit::{ApiError, ApiResult, AtLeast, BodyBudget, CredentialWatch, Cursors, LargeTexts, TrustedProxies},
     metrics::{Exposition, HttpMetrics},
     routes::ResourceMetadata,
 };
+
+/// Saved connections that are read at once. One may have several hundred KiB.
+pub(crate) const CONNECTION_READS: usize = 4;
 
 /// The state of the router; handlers get it as `State<Arc<App>>`.
 pub(crate) struct App {
@@ -28,8 +29,8 @@ pub(crate) struct App {
     pub(crate) proxies: TrustedProxies,
     /// Large texts that answers are made of.
     pub(crate) texts: LargeTexts,
-    /// Permits for entries that are large as a whole.
-    pub(crate) entries: LargeEntries,
+    /// Permits to read saved connections: [`CONNECTION_READS`].
+    pub(crate) connection_reads: Arc<Semaphore>,
     /// Cursors of lists.
     pub(crate) cursors: Cursors,
     /// `/openapi.json`, serialized once.

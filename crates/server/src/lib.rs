@@ -26,7 +26,7 @@ use sortie_accounts::Accounts;
 use sortie_api::limits;
 use sortie_billing::Billing;
 use sortie_engine::{Descriptors, Engine};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 
 pub use access::{Access, Api, Modes, RequiredRole};
@@ -38,10 +38,7 @@ use crate::{
     connections::Connections,
     description::Description,
     gate::{Door, Gate, rate_limits, share_limits},
-    kit::{
-        BodyBudget, Challenges, CredentialWatch, Cursors, LargeEntries, LargeTexts, SessionCookie,
-        TrustedProxies,
-    },
+    kit::{BodyBudget, Challenges, CredentialWatch, Cursors, LargeTexts, SessionCookie, TrustedProxies},
     metrics::{Exposition, HttpMetrics},
     org::{EngineDoor, OrgApp, OrganizationDoor, SignInDoor},
     routes::ResourceMetadata,
@@ -168,7 +165,7 @@ pub async fn serve(
         bodies: bodies.clone(),
         proxies: TrustedProxies::new(options.trusted_proxies.clone()),
         texts: LargeTexts::new(engine.clone(), bodies),
-        entries: LargeEntries::default(),
+        connection_reads: Arc::new(Semaphore::new(app::CONNECTION_READS)),
         cursors: Cursors::of(&engine),
         document: serde_json::to_vec(&document)?.into(),
         resource_metadata: oauth.map(resource_metadata).transpose()?,

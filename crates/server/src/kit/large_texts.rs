@@ -1,4 +1,4 @@
-//! Large texts on their way out, piece by piece: an answer holds its place in a text, and not the text.
+//! Large texts of answers: an answer has its position in a text, and not the text.
 //!
 //! A text is read whole from the store, and kept for the pieces that follow as long as its answer takes them. All answers
 //! share the memory for that, so a text that many slow readers push out is read again. One that may change in the meantime is
@@ -6,7 +6,6 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    fmt,
     sync::Arc,
 };
 
@@ -17,10 +16,7 @@ use sortie_engine::{Engine, Error};
 use sortie_store::runs::LargeText;
 use tokio::sync::Semaphore;
 
-use super::{AnswerRoom, BodyBudget};
-
-/// Largest piece of an answer, in bytes.
-pub(crate) const PIECE_BYTES: usize = 64 * 1024;
+use super::{AnswerRoom, BodyBudget, PIECE_BYTES, PieceWriter};
 
 /// Memory for the texts of all answers together, in bytes. One text is kept whatever its size.
 const KEPT_BYTES: usize = 16 * 1024 * 1024;
@@ -86,14 +82,14 @@ impl LargeTexts {
         }))
     }
 
-    /// Opens a text of an organization for an answer, from its beginning.
-    pub(crate) fn open(&self, org: OrgId, text: LargeText) -> OpenText {
+    /// Opens a text of an organization for an answer.
+    pub(crate) fn open(&self, org: OrgId, text: LargeText, form: TextForm) -> OpenText {
         let key = (org, text);
         self.texts().open.entry(key.clone()).or_default().answers += 1;
         OpenText {
             texts: self.clone(),
             key,
-            position: 0,
+            form,
         }
     }
 
@@ -148,39 +144,22 @@ impl LargeTexts {
     }
 }
 
-impl fmt::Debug for LargeTexts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LargeTexts").finish_non_exhaustive()
-    }
-}
-
 /// Form of a text in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TextForm {
     /// The text is JSON.
     Json,
-    /// The text is the content of a JSON string.
+    /// The text becomes a JSON string.
     Quoted,
     /// The text is a JSON object without spaces around it, of which the members are wanted.
     Members,
 }
 
-impl TextForm {
-    /// Length of the next piece of a text, in bytes. Quotes make a text up to six times as long.
-    fn step(self) -> usize {
-        match self {
-            Self::Json | Self::Members => PIECE_BYTES,
-            Self::Quoted => PIECE_BYTES / 6,
-        }
-    }
-}
-
 /// Text that an answer is made of. Nothing of it is kept once the answers that it is open for have ended.
-#[derive(Debug)]
 pub(crate) struct OpenText {
     texts: LargeTexts,
     key: Key,
-    position: usize,
+    form: TextForm,
 }
 
 impl OpenText {
@@ -207,29 +186,39 @@ impl OpenText {
         }
     }
 
-    /// Appends the next piece to `into`. Returns true at the end of the text.
-    pub(crate) async fn append(&mut self, form: TextForm, into: &mut Vec<u8>) -> Result<bool, Error> {
-        let text = self.texts.get(&self.key).await?;
-        let end = text.floor_char_boundary(self.position.saturating_add(form.step()));
-        let wanted = match form {
-            TextForm::Json | TextForm::Quoted => self.position..end,
-            TextForm::Members => self.position.max(1)..end.min(text.len().saturating_sub(1)),
-        };
-        let piece = text
-            .get(wanted)
-            .ok_or_else(|| Error::Internal("a stored text became another one".to_owned()))?;
-        match form {
-            TextForm::Json | TextForm::Members => into.extend_from_slice(piece.as_bytes()),
-            TextForm::Quoted => {
-                // The text may be a part of a line.
-                let quoted =
-                    sortie_api::json::to_line(piece).map_err(|error| Error::Internal(error.to_string()))?;
-                let within = quoted.get(1..quoted.len() - 1).unwrap_or_default();
-                into.extend_from_slice(within.as_bytes());
+    /// Writes the text. It is not in memory for this answer while a piece waits for the client.
+    pub(crate) async fn write(self, out: &mut PieceWriter) -> Result<(), Error> {
+        let is_quoted = self.form == TextForm::Quoted;
+        let braces = usize::from(self.form == TextForm::Members);
+        // JSON makes a character of a string up to six times as long.
+        let step = if is_quoted { PIECE_BYTES / 6 } else { PIECE_BYTES };
+        let quote = if is_quoted { "\"" } else { "" };
+        out.push(quote);
+        let mut position = braces;
+        loop {
+            out.send_full().await;
+            let text = self.texts.get(&self.key).await?;
+            let mut left = text
+                .get(position..text.len().saturating_sub(braces))
+                .ok_or_else(|| Error::Internal("a stored text became another one".to_owned()))?;
+            while !left.is_empty() && !out.is_full() {
+                let (piece, rest) = left.split_at(left.floor_char_boundary(step));
+                if is_quoted {
+                    // The text may be a part of a line.
+                    let quoted = sortie_api::json::to_line(piece)
+                        .map_err(|error| Error::Internal(error.to_string()))?;
+                    out.push(quoted.get(1..quoted.len() - 1).unwrap_or_default());
+                } else {
+                    out.push(piece);
+                }
+                position += piece.len();
+                left = rest;
+            }
+            if left.is_empty() {
+                out.push(quote);
+                return Ok(());
             }
         }
-        self.position = end;
-        Ok(end == text.len())
     }
 }
 
@@ -259,9 +248,11 @@ impl Drop for OpenText {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use futures_util::{StreamExt as _, TryStreamExt as _};
     use sortie_api::Timestamp;
 
     use super::*;
+    use crate::kit::Pieces;
 
     const LENGTH: usize = 10 << 20;
 
@@ -288,35 +279,37 @@ mod tests {
         texts.open(
             OrgId::new(at, [1; 10]),
             LargeText::Workflow("a".into(), revision, at),
+            TextForm::Json,
         )
     }
 
-    async fn all(mut text: OpenText, from: &mut Vec<u8>) -> Result<(), Error> {
-        while !text.append(TextForm::Json, from).await? {}
-        Ok(())
+    fn pieces(text: OpenText) -> Pieces {
+        Pieces::written(|mut out| async move {
+            text.write(&mut out).await?;
+            Ok(out)
+        })
+    }
+
+    async fn all(text: OpenText) -> Result<Vec<u8>, Error> {
+        pieces(text).try_concat().await
     }
 
     #[tokio::test]
     async fn a_text_that_is_held_stays_although_it_changes_and_others_push_it_out() {
         let texts = changing(64 << 20);
-        let (held, mut unheld) = (open(&texts, 1), open(&texts, 2));
+        let (held, unheld) = (open(&texts, 1), open(&texts, 2));
         assert!(held.hold().await.unwrap());
-        let mut begun = Vec::new();
-        assert!(!unheld.append(TextForm::Json, &mut begun).await.unwrap());
+        let mut unheld = pieces(unheld);
+        assert!(unheld.next().await.unwrap().is_ok());
         for revision in [3, 4] {
-            let mut other = open(&texts, revision);
-            other.append(TextForm::Json, &mut Vec::new()).await.unwrap();
+            let other = pieces(open(&texts, revision)).next().await;
+            other.unwrap().unwrap();
         }
         let second = open(&texts, 1);
         for same in [held, second] {
-            let mut read = Vec::new();
-            all(same, &mut read).await.unwrap();
-            assert_eq!(read, vec![b'1'; LENGTH]);
+            assert_eq!(all(same).await.unwrap(), vec![b'1'; LENGTH]);
         }
-        assert_eq!(
-            all(unheld, &mut begun).await.unwrap_err().to_string(),
-            "not found"
-        );
+        assert_eq!(unheld.next().await.unwrap().unwrap_err().to_string(), "not found");
         assert_eq!(open(&texts, 1).hold().await.unwrap_err().to_string(), "not found");
     }
 
@@ -333,8 +326,6 @@ mod tests {
         assert!(texts.held(&second.key).is_none());
         drop(first);
         second.hold_known("2".repeat(LENGTH));
-        let mut read = Vec::new();
-        all(second, &mut read).await.unwrap();
-        assert_eq!(read, vec![b'2'; LENGTH]);
+        assert_eq!(all(second).await.unwrap(), vec![b'2'; LENGTH]);
     }
 }

@@ -6,7 +6,7 @@ use axum::{extract::State, response::Response};
 use http::StatusCode;
 use sortie_api::{Budget, BudgetScope, PutBudget, limits};
 
-use super::listing::{Form, Listing, Rows};
+use super::listing::{Form, Listing, entries};
 use crate::{
     app::App,
     kit::{Admin, ApiError, ApiResult, Json, JsonBody, Member, Path},
@@ -24,17 +24,20 @@ use crate::{
     }]))),
 )]
 pub(crate) async fn list_budgets(State(app): State<Arc<App>>, who: Member) -> ApiResult<Response> {
-    let org = who.org;
-    let engine = app.engine.clone();
-    let rows = Rows {
+    let (engine, org) = (app.engine.clone(), who.org);
+    let list = Listing {
         stretch: 100,
-        read: move |after: Option<BudgetScope>, limit| {
+        read: move |after, limit| {
             let engine = engine.clone();
-            async move { engine.list_budgets(org, after, limit).await }
+            async move {
+                let budgets = engine.list_budgets(org, after, limit).await?;
+                entries(&budgets, |budget| budget.scope.clone())
+            }
         },
-        position: |budget: &Budget| budget.scope.clone(),
+        after: None,
+        limit: limits::BUDGETS,
+        form: Form::Array,
     };
-    let list = Listing::new(rows, None, limits::BUDGETS, Form::Array);
     list.respond(&app.bodies).await
 }
 

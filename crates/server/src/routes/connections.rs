@@ -5,76 +5,20 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use http::StatusCode;
 use sortie_api::{
-    Connection, OrgId,
+    Connection,
     connection::{
         Authorization, ConfirmAuthorization, ConfirmedAuthorization, ConnectionDefinition, ConnectionTest,
         KnownService,
     },
     limits,
 };
-use sortie_engine::{Engine, Error, Put};
-use sortie_store::Found;
+use sortie_engine::Put;
 
-use super::listing::{Entry, Form, Listing, Source};
+use super::listing::{Form, Listing, entries};
 use crate::{
     app::App,
-    kit::{Admin, ApiResult, Json, JsonBody, LargeEntries, LargeEntry, Member, Path},
+    kit::{Admin, ApiResult, Json, JsonBody, Member, Path},
 };
-
-/// Saved connections of an organization, or one of them.
-struct Saved {
-    engine: Engine,
-    entries: LargeEntries,
-    org: OrgId,
-    /// The only connection that is read; none for all of them.
-    name: Option<String>,
-}
-
-impl Saved {
-    fn new(app: &App, org: OrgId, name: Option<String>) -> Self {
-        Self {
-            engine: app.engine.clone(),
-            entries: app.entries.clone(),
-            org,
-            name,
-        }
-    }
-}
-
-impl Source for Saved {
-    type Item = LargeEntry<Connection>;
-    type Position = String;
-
-    /// A connection may have several hundred KiB.
-    fn stretch(&self) -> u32 {
-        1
-    }
-
-    async fn read(
-        &self,
-        after: Option<String>,
-        _limit: u32,
-    ) -> Result<Found<LargeEntry<Connection>, String>, Error> {
-        let connections = self.engine.connections();
-        let read = async {
-            if let Some(name) = &self.name {
-                return connections.get(self.org, name).await.map(Some);
-            }
-            let found = connections.list(self.org, after.unwrap_or_default(), 1).await?;
-            Ok(found.into_iter().next())
-        };
-        let found = self.entries.read(read).await?;
-        Ok(Found::all(found.into_iter().collect()))
-    }
-
-    fn position(&self, connection: &LargeEntry<Connection>) -> String {
-        connection.entry().name.clone()
-    }
-
-    fn entry(&mut self, connection: LargeEntry<Connection>) -> Result<Entry, Error> {
-        Entry::of(connection.entry())
-    }
-}
 
 /// List saved connections
 ///
@@ -89,13 +33,25 @@ impl Source for Saved {
     }]))),
 )]
 pub(crate) async fn list_connections(State(app): State<Arc<App>>, who: Member) -> ApiResult<Response> {
-    let list = Listing::new(
-        Saved::new(&app, who.org, None),
-        None,
-        limits::SAVED_CONNECTIONS,
-        Form::Array,
-    );
-    list.respond(&app.bodies).await
+    let bodies = app.bodies.clone();
+    let connections = move |after: Option<String>, _| {
+        let (app, org) = (Arc::clone(&app), who.org);
+        async move {
+            let _permit = app.connection_reads.acquire().await;
+            let saved = app.engine.connections();
+            let found = saved.list(org, after.unwrap_or_default(), 1).await?;
+            entries(&found, |connection| connection.name.clone())
+        }
+    };
+    let list = Listing {
+        // A connection may have several hundred KiB.
+        stretch: 1,
+        read: connections,
+        after: None,
+        limit: limits::SAVED_CONNECTIONS,
+        form: Form::Array,
+    };
+    list.respond(&bodies).await
 }
 
 /// Get a saved connection
@@ -115,9 +71,23 @@ pub(crate) async fn get_connection(
     who: Member,
     Path(name): Path<String>,
 ) -> ApiResult<Response> {
-    Listing::new(Saved::new(&app, who.org, Some(name)), None, 1, Form::Within)
-        .respond(&app.bodies)
-        .await
+    let bodies = app.bodies.clone();
+    let connection = move |_, _| {
+        let (app, org, name) = (Arc::clone(&app), who.org, name.clone());
+        async move {
+            let _permit = app.connection_reads.acquire().await;
+            let found = app.engine.connections().get(org, &name).await?;
+            entries(&[found], |_| ())
+        }
+    };
+    let list = Listing {
+        stretch: 1,
+        read: connection,
+        after: None,
+        limit: 1,
+        form: Form::Alone,
+    };
+    list.respond(&bodies).await
 }
 
 /// Save a connection

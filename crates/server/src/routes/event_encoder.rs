@@ -3,12 +3,11 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use serde_json::value::RawValue;
-use sortie_api::{Event, OrgId, Run};
-use sortie_engine::{Error, LargeMessage, Message};
-use sortie_store::runs::LargeText;
+use sortie_api::{OrgId, Run, RunId};
+use sortie_engine::{Error, LargeEvent, LargeMessage, Message};
+use sortie_store::runs::{LargeText, ListedEvent};
 
-use super::listing::Entry;
+use super::{listing::Entry, runs::with_output};
 use crate::kit::{LargeTexts, TextForm};
 
 /// Room for the fields around an event's data, in bytes.
@@ -47,29 +46,56 @@ pub(super) fn encode(messages: &[Message]) -> Bytes {
     out.into()
 }
 
+/// Makes the JSON of an event of a run. Large data is sent from the store, or from the memory of this node.
+pub(super) fn event_entry(texts: &LargeTexts, (org, run): (OrgId, RunId), event: ListedEvent) -> Entry {
+    let ListedEvent {
+        seq,
+        kind,
+        data,
+        created_at,
+    } = event;
+    let before = format!("{{\"id\":{seq},\"type\":\"{kind}\",\"data\":");
+    let rest = format!(",\"created_at\":\"{created_at}\"}}");
+    match data {
+        Some(data) => Entry::whole(before + &data + &rest),
+        None => Entry {
+            text: before.into_bytes(),
+            large: Some(texts.open(org, LargeText::Event(run, seq), TextForm::Json)),
+            rest,
+        },
+    }
+}
+
 /// Encodes a large message of a run of the organization. Its text is sent from the store.
 pub(super) fn encode_large(texts: &LargeTexts, org: OrgId, message: &LargeMessage) -> Result<Entry, Error> {
-    match message {
+    let (before, entry) = match message {
         LargeMessage::Event(large) => {
-            let event = Event {
-                id: large.seq,
-                kind: large.kind.clone(),
-                data: RawValue::NULL.to_owned(),
-                created_at: large.created_at,
+            let LargeEvent {
+                run,
+                seq,
+                kind,
+                created_at,
+            } = large.clone();
+            let before = format!("id: {seq}\nevent: {kind}\ndata: ");
+            let event = ListedEvent {
+                seq,
+                kind,
+                data: None,
+                created_at,
             };
-            let data = texts.open(org, LargeText::Event(large.run, large.seq));
-            let before = format!("id: {}\nevent: {}\ndata: ", large.seq, large.kind);
-            Entry::around(&event, "data", data, TextForm::Json)?.in_line(&before, "\n\n")
+            (before, event_entry(texts, (org, run), event))
         }
         LargeMessage::Done(run) => {
-            let run = Run {
-                output: Some(String::new()),
-                ..Run::clone(run)
-            };
-            let output = texts.open(org, LargeText::Output(run.id));
-            Entry::around(&run, "output", output, TextForm::Quoted)?.in_line("event: done\ndata: ", "\n\n")
+            let before = "event: done\ndata: ".to_owned();
+            (before, with_output(texts, org, Run::clone(run))?)
         }
-    }
+    };
+    let text = String::from_utf8(entry.text).map_err(|error| Error::Internal(error.to_string()))?;
+    Ok(Entry {
+        text: (before + &sortie_api::json::in_line(text)).into_bytes(),
+        rest: entry.rest + "\n\n",
+        ..entry
+    })
 }
 
 #[cfg(test)]

@@ -9,25 +9,22 @@
 use std::{
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
 use axum::body::HttpBody;
 use bytes::{Bytes, BytesMut};
-use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStream};
+use futures_util::{FutureExt as _, StreamExt as _, stream::BoxStream};
 use hyper::body::Frame as Chunk;
 use sortie_api::OrgId;
 use sortie_engine::{Batch, Error, LargeMessage, PassedEnd};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::{
-    event_encoder::{encode, encode_large},
-    listing::Large,
-};
+use super::event_encoder::{encode, encode_large};
 use crate::{
-    kit::{LargeTexts, Watched},
+    kit::{LargeTexts, Pieces, Watched},
     metrics::OpenStream,
 };
 
@@ -54,13 +51,11 @@ pub(super) struct Messages {
     pub(super) org: OrgId,
 }
 
-/// Piece of a large message that is being made, with what comes behind it.
-type NextPiece = BoxFuture<'static, Result<(Bytes, Option<Large>), Error>>;
-
 /// A response body.
 pub(super) struct EventStream {
     messages: Messages,
-    piece: Option<NextPiece>,
+    /// Rest of a large message.
+    large: Option<Pieces>,
     /// Whether a message that another node sends has begun, and not ended.
     is_within: bool,
     heartbeat: Interval,
@@ -75,8 +70,6 @@ pub(super) struct EventStream {
 enum State {
     Opening,
     Open,
-    /// The rest of a large message is the last.
-    Ending,
     Ended,
 }
 
@@ -88,7 +81,7 @@ impl EventStream {
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             messages,
-            piece: None,
+            large: None,
             is_within: false,
             heartbeat,
             over: Box::pin(match &credential {
@@ -109,7 +102,7 @@ impl EventStream {
             first = OPENING;
         }
         let mut more = BytesMut::new();
-        while self.state == State::Open && self.piece.is_none() && first.len().max(more.len()) < CHUNK_BYTES {
+        while self.state == State::Open && self.large.is_none() && first.len().max(more.len()) < CHUNK_BYTES {
             let bytes = match self.messages.batches.poll_next_unpin(cx) {
                 Poll::Pending => break,
                 Poll::Ready(None) => {
@@ -146,29 +139,21 @@ impl EventStream {
     /// Begins a large message. Returns the text before its first piece.
     fn begin(&mut self, large: &LargeMessage) -> Result<Bytes, Error> {
         let entry = encode_large(&self.messages.texts, self.messages.org, large)?;
-        if let Some(large) = entry.large {
-            self.piece = Some(large.piece().boxed());
-            if self.state == State::Ended {
-                self.state = State::Ending;
-            }
-        }
-        Ok(entry.text.into())
+        let mut pieces = entry.pieces();
+        let first = pieces.take_first();
+        self.large = Some(pieces);
+        Ok(first.into())
     }
 
-    /// Goes on with a large message.
-    fn poll_piece(&mut self, piece: &mut NextPiece, cx: &mut Context<'_>) -> Poll<Result<Bytes, Error>> {
-        let (bytes, rest) = ready!(piece.poll_unpin(cx))?;
-        self.piece = rest.map(|large| large.piece().boxed());
-        if self.piece.is_none() && self.state == State::Ending {
-            self.state = State::Ended;
-        }
-        Poll::Ready(Ok(bytes))
+    fn end(&mut self) {
+        self.state = State::Ended;
+        self.large = None;
     }
 
     /// Breaks the stream off, so that the client comes back for the rest.
     fn broken(&mut self, error: Error) -> Poll<Option<Result<Chunk<Bytes>, Error>>> {
         tracing::error!(%error, "event stream aborted");
-        self.state = State::Ended;
+        self.end();
         Poll::Ready(Some(Err(error)))
     }
 }
@@ -182,27 +167,25 @@ impl HttpBody for EventStream {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Chunk<Bytes>, Error>>> {
         let this = &mut *self;
-        if this.state == State::Ended {
+        if this.is_end_stream() {
             return Poll::Ready(None);
         }
         // Before the events: a reader who is far behind gets no more of them either.
         if this.credential.as_ref().is_some_and(Watched::is_revoked) {
-            this.state = State::Ended;
+            this.end();
             return Poll::Ready(None);
         }
-        if let Some(mut piece) = this.piece.take() {
-            return match this.poll_piece(&mut piece, cx) {
-                Poll::Ready(Ok(bytes)) => Poll::Ready(Some(Ok(Chunk::data(bytes)))),
-                Poll::Ready(Err(error)) => this.broken(error),
+        if let Some(large) = &mut this.large {
+            match large.poll_next_unpin(cx) {
+                Poll::Ready(Some(Ok(piece))) => return Poll::Ready(Some(Ok(Chunk::data(piece.into())))),
+                Poll::Ready(Some(Err(error))) => return this.broken(error),
+                Poll::Ready(None) => this.large = None,
                 Poll::Pending if this.over.poll_unpin(cx).is_ready() => {
-                    this.state = State::Ended;
-                    Poll::Ready(None)
+                    this.end();
+                    return Poll::Ready(None);
                 }
-                Poll::Pending => {
-                    this.piece = Some(piece);
-                    Poll::Pending
-                }
-            };
+                Poll::Pending => return Poll::Pending,
+            }
         }
         let chunk = match this.ready(cx) {
             Ok(chunk) => chunk,
@@ -212,7 +195,7 @@ impl HttpBody for EventStream {
             return Poll::Ready(Some(Ok(Chunk::data(chunk))));
         }
         if this.state == State::Ended || this.over.poll_unpin(cx).is_ready() {
-            this.state = State::Ended;
+            this.end();
             return Poll::Ready(None);
         }
         if this.is_within {
@@ -224,7 +207,7 @@ impl HttpBody for EventStream {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.state == State::Ended
+        self.state == State::Ended && self.large.is_none()
     }
 }
 

@@ -12,28 +12,23 @@ use http::{
     header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE},
     request::Parts,
 };
-use serde_json::value::RawValue;
-use sortie_api::{Event, OrgId, RunId};
-use sortie_engine::{Deltas, Engine, Error, Hop};
-use sortie_store::{
-    Found,
-    access::Caller,
-    runs::{LargeText, ListedEvent},
-};
+use sortie_api::{Event, RunId};
+use sortie_engine::{Deltas, Error, Hop};
+use sortie_store::{Found, access::Caller, runs::ListedEvent};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{ObjectBuilder, RefOr, Schema, schema::Type},
 };
 
 use super::{
+    event_encoder::event_entry,
     event_stream::{Ends, EventStream, Messages},
-    listing::{Entry, Form as ListForm, Listing, Source},
+    listing::{Form as ListForm, Listing},
 };
 use crate::{
     app::App,
     kit::{
-        ApiError, ApiResult, FromQuery, LargeTexts, Member, Opener, Pairs, Passed, Path, Query, TextForm,
-        integer, json_response,
+        ApiError, ApiResult, FromQuery, Member, Opener, Pairs, Passed, Path, Query, integer, json_response,
     },
 };
 
@@ -209,14 +204,25 @@ pub(crate) async fn follow_run(
     let after = reading.last_event.unwrap_or(after);
     match reading.form {
         Form::Json => {
-            let recorded = RecordedEvents {
-                engine: app.engine.clone(),
-                texts: app.texts.clone(),
-                org: who.org,
-                run: id,
+            let (engine, texts, org) = (app.engine.clone(), app.texts.clone(), who.org);
+            let read = move |after: Option<i64>, limit| {
+                let (engine, texts) = (engine.clone(), texts.clone());
+                async move {
+                    let listed = engine
+                        .list_events(org, id, after.unwrap_or_default(), limit)
+                        .await?;
+                    let entry = |event: ListedEvent| (event.seq, event_entry(&texts, (org, id), event));
+                    Ok(Found::all(listed.into_iter().map(entry).collect()))
+                }
             };
-            let list = Listing::new(recorded, Some(after), MOST_EVENTS, ListForm::Array);
-            match list.begin().await {
+            let list = Listing {
+                stretch: 64,
+                read,
+                after: Some(after),
+                limit: MOST_EVENTS,
+                form: ListForm::Array,
+            };
+            match list.pieces().begin().await {
                 Err(Error::Unretained) => events_elsewhere(&app, &who, id, after, hop).await,
                 begun => begun?.respond(&app.bodies).await,
             }
@@ -257,52 +263,6 @@ async fn events_elsewhere(
     let mut response = json_response(Body::from_stream(pieces));
     response.extensions_mut().insert(room);
     Ok(response)
-}
-
-/// Recorded events of a run: in the store, or in the memory of this node.
-struct RecordedEvents {
-    engine: Engine,
-    texts: LargeTexts,
-    org: OrgId,
-    run: RunId,
-}
-
-impl Source for RecordedEvents {
-    type Item = ListedEvent;
-    type Position = i64;
-
-    fn stretch(&self) -> u32 {
-        64
-    }
-
-    async fn read(&self, after: Option<i64>, limit: u32) -> Result<Found<ListedEvent, i64>, Error> {
-        let after = after.unwrap_or_default();
-        let events = self.engine.list_events(self.org, self.run, after, limit).await?;
-        Ok(Found::all(events))
-    }
-
-    fn position(&self, event: &ListedEvent) -> i64 {
-        event.seq
-    }
-
-    fn entry(&mut self, listed: ListedEvent) -> Result<Entry, Error> {
-        let is_large = listed.data.is_none();
-        let data = listed
-            .data
-            .map_or_else(|| Ok(RawValue::NULL.to_owned()), RawValue::from_string)
-            .map_err(|error| Error::Internal(format!("the data of an event cannot be read: {error}")))?;
-        let event = Event {
-            id: listed.seq,
-            kind: listed.kind,
-            data,
-            created_at: listed.created_at,
-        };
-        if !is_large {
-            return Entry::of(&event);
-        }
-        let data = LargeText::Event(self.run, event.id);
-        Entry::around(&event, "data", self.texts.open(self.org, data), TextForm::Json)
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use sortie_api::{
 };
 use sortie_store::Store;
 
-use super::listing::{Form, Listing, Rows};
+use super::listing::{Form, Listing, entries};
 use crate::{
     app::App,
     kit::{Admin, ApiResult, BodyBudget, JsonBody, Path, shown_once},
@@ -33,17 +33,20 @@ pub(crate) async fn list_keys(State(app): State<Arc<App>>, who: Admin) -> ApiRes
 
 /// Lists the keys of an organization.
 pub(crate) async fn keys_of(store: Store, org: OrgId, bodies: &BodyBudget) -> ApiResult<Response> {
-    let rows = Rows {
+    let list = Listing {
         stretch: 100,
         read: move |after, limit| {
             let store = store.clone();
-            async move { Ok(store.list_keys(org, after, limit).await?) }
+            async move {
+                let keys = store.list_keys(org, after, limit).await?;
+                entries(&keys, |key| (key.created_at, key.id))
+            }
         },
-        position: |key: &ApiKey| (key.created_at, key.id),
+        after: None,
+        limit: u32::MAX,
+        form: Form::Array,
     };
-    Listing::new(rows, None, u32::MAX, Form::Array)
-        .respond(bodies)
-        .await
+    list.respond(bodies).await
 }
 
 /// Create an API key

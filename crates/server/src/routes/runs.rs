@@ -7,23 +7,19 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{HeaderName, Method, StatusCode, request::Parts};
-use serde::Serialize;
-use serde_json::value::RawValue;
-use sortie_api::{
-    OrgId, Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus, ScheduleId, Timestamp, limits,
-};
+use sortie_api::{OrgId, Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus, ScheduleId, limits};
 use sortie_engine::Error;
 use sortie_store::{
-    Found, Store,
+    Found,
     runs::{Created, LargeText, ListedRun, RunFilter, StoredDefinition},
 };
 
-use super::listing::{Entry, Form, Listing, Source};
+use super::listing::{Entry, Form, Listing};
 use crate::{
     app::App,
     kit::{
-        ApiError, ApiResult, FromQuery, Json, JsonBody, LargeTexts, List, ListCursors, Member, Once,
-        PIECE_BYTES, PageQuery, Pairs, Passed, Path, Query, TextForm,
+        ApiError, ApiResult, FromQuery, Json, JsonBody, LargeTexts, List, Member, Once, PIECE_BYTES,
+        PageQuery, Pairs, Passed, Path, Query, TextForm,
     },
 };
 
@@ -92,7 +88,8 @@ pub(crate) async fn create_run(
         Created::New(run) => (StatusCode::ACCEPTED, run),
         Created::Existing(run) => (StatusCode::OK, run),
     };
-    Ok(entry_of(&app, who.org, run)?.respond_done(status, &app.bodies))
+    let pieces = entry_of(&app, who.org, run)?.pieces();
+    Ok((status, pieces.respond_done(&app.bodies)).into_response())
 }
 
 /// The parameters of a list of runs.
@@ -172,68 +169,45 @@ pub(crate) async fn list_runs(
     let cursors = list.cursors(&app.cursors);
     let (before, limit) = (query.page.before(&cursors)?, query.page.limit());
     let form = if query.page.is_sent() {
-        Form::Page
+        Form::Page(Box::new(move |last| cursors.after(last)))
     } else {
         Form::Array
     };
-    let runs = Runs {
-        store: app.engine.store().clone(),
-        texts: app.texts.clone(),
-        cursors,
-        list,
-    };
-    Listing::new(runs, before, limit, form).respond(&app.bodies).await
-}
-
-/// The runs of a list.
-struct Runs {
-    store: Store,
-    texts: LargeTexts,
-    cursors: ListCursors,
-    list: List,
-}
-
-impl Source for Runs {
-    type Item = ListedRun;
-    type Position = (Timestamp, RunId);
-
-    fn stretch(&self) -> u32 {
-        20
-    }
-
-    async fn read(
-        &self,
-        before: Option<Self::Position>,
-        limit: u32,
-    ) -> Result<Found<ListedRun, Self::Position>, Error> {
+    let (store, texts) = (app.engine.store().clone(), app.texts.clone());
+    let read = move |before, limit| {
+        let (store, texts) = (store.clone(), texts.clone());
         let filter = RunFilter {
-            status: self.list.status,
-            schedule: self.list.schedule,
-            tag: self.list.tag.clone(),
+            status: list.status,
+            schedule: list.schedule,
+            tag: list.tag.clone(),
             before,
             limit,
         };
-        Ok(self.store.list_runs(self.list.org, filter).await?)
-    }
-
-    fn position(&self, listed: &ListedRun) -> Self::Position {
-        (listed.run.created_at, listed.run.id)
-    }
-
-    fn entry(&mut self, listed: ListedRun) -> Result<Entry, Error> {
-        listed_entry(&self.texts, self.list.org, listed)
-    }
-
-    fn cursor_after(&self, last: Self::Position) -> String {
-        self.cursors.after(last)
-    }
+        async move {
+            let Found { items, stopped_at } = store.list_runs(list.org, filter).await?;
+            let entry = |listed: ListedRun| {
+                let position = (listed.run.created_at, listed.run.id);
+                Ok((position, listed_entry(&texts, list.org, listed)?))
+            };
+            let items = items.into_iter().map(entry).collect::<Result<_, Error>>()?;
+            Ok(Found { items, stopped_at })
+        }
+    };
+    let list = Listing {
+        stretch: 20,
+        read,
+        after: before,
+        limit,
+        form,
+    };
+    list.respond(&app.bodies).await
 }
 
-/// Makes the entry of a run whose output is sent from the store.
-fn with_output(texts: &LargeTexts, org: OrgId, mut run: Run) -> Result<Entry, Error> {
-    run.output = Some(String::new());
-    let output = texts.open(org, LargeText::Output(run.id));
-    Entry::around(&run, "output", output, TextForm::Quoted)
+/// Makes the entry of a run without its output, which is sent from the store.
+pub(super) fn with_output(texts: &LargeTexts, org: OrgId, run: Run) -> Result<Entry, Error> {
+    let run = Run { output: None, ..run };
+    let output = texts.open(org, LargeText::Output(run.id), TextForm::Quoted);
+    Entry::ending_with(&run, "\"output\":", output)
 }
 
 /// Makes the entry of a run. A large output that is left out is sent from the store.
@@ -317,7 +291,7 @@ pub(crate) async fn get_run(
     let listed = app.engine.get_run(&who, id, wait, hop).await?;
     let is_once = listed.run.zero_data_retention && listed.run.output.is_some();
     let entry = listed_entry(&app.texts, who.org, listed)?;
-    let mut response = entry.respond(&app.bodies).await?;
+    let mut response = entry.pieces().respond(&app.bodies).await?;
     if is_once {
         response.extensions_mut().insert(Once);
     }
@@ -343,7 +317,8 @@ pub(crate) async fn cancel_run(
     Path(id): Path<RunId>,
 ) -> ApiResult<Response> {
     let listed = app.engine.cancel_run(who.org, id).await?;
-    Ok(listed_entry(&app.texts, who.org, listed)?.respond_done(StatusCode::OK, &app.bodies))
+    let pieces = listed_entry(&app.texts, who.org, listed)?.pieces();
+    Ok(pieces.respond_done(&app.bodies))
 }
 
 /// Get the definition a run used
@@ -368,35 +343,20 @@ pub(crate) async fn get_run_definition(
     Path(id): Path<RunId>,
 ) -> ApiResult<Response> {
     let stored = app.engine.run_definition(who.org, id).await?;
-    let entry = definition_entry(&app.texts, (who.org, id), stored)?;
-    entry.respond(&app.bodies).await
+    let entry = definition_entry(&app.texts, (who.org, id), stored);
+    entry.pieces().respond(&app.bodies).await
 }
 
-/// Definition as it is stored. Its texts are JSON already: they go out as they are, without being parsed.
-#[derive(Serialize)]
-struct StoredTexts {
-    request: Option<Box<RawValue>>,
-    requires_credentials: Box<RawValue>,
-}
-
-/// Makes the entry of the definition of a run. A large one is sent from the store.
-fn definition_entry(
-    texts: &LargeTexts,
-    (org, run): (OrgId, RunId),
-    stored: StoredDefinition,
-) -> Result<Entry, Error> {
-    let raw = |text: String| {
-        RawValue::from_string(text)
-            .map_err(|error| Error::Internal(format!("a stored definition cannot be read: {error}")))
-    };
-    let names = stored.requires_credentials.unwrap_or_else(|| "[]".to_owned());
-    let shown = StoredTexts {
-        request: stored.request.map(raw).transpose()?,
-        requires_credentials: raw(names)?,
-    };
-    if shown.request.is_some() {
-        return Entry::of(&shown);
+/// Makes the entry of the definition of a run from its texts, which are JSON. A large one is sent from the store.
+fn definition_entry(texts: &LargeTexts, (org, run): (OrgId, RunId), stored: StoredDefinition) -> Entry {
+    let credentials = stored.requires_credentials.as_deref().unwrap_or("[]");
+    let before = format!("{{\"requires_credentials\":{credentials},\"request\":");
+    match stored.request {
+        Some(request) => Entry::whole(before + &request + "}"),
+        None => Entry {
+            text: before.into_bytes(),
+            large: Some(texts.open(org, LargeText::Definition(run), TextForm::Json)),
+            rest: "}".to_owned(),
+        },
     }
-    let request = texts.open(org, LargeText::Definition(run));
-    Entry::around(&shown, "request", request, TextForm::Json)
 }

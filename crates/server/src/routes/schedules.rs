@@ -2,23 +2,22 @@
 
 use std::sync::Arc;
 
-use axum::{extract::State, response::Response};
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
 use http::StatusCode;
-use serde_json::value::RawValue;
 use sortie_api::{
-    OrgId, Run, Schedule, ScheduleId, Timestamp,
+    OrgId, Run, Schedule, ScheduleId,
     schedule::{CreateSchedule, SchedulePage, UpdateSchedule},
 };
-use sortie_engine::{Engine, Error, ListedSchedule};
+use sortie_engine::{Error, ListedSchedule};
 use sortie_store::{Found, runs::LargeText};
 
-use super::listing::{Entry, Form, Listing, Source};
+use super::listing::{Entry, Form, Listing};
 use crate::{
     app::App,
-    kit::{
-        ApiResult, Json, JsonBody, LargeTexts, ListCursors, Member, PIECE_BYTES, PageQuery, Path, Query,
-        TextForm,
-    },
+    kit::{ApiResult, Json, JsonBody, LargeTexts, Member, PIECE_BYTES, PageQuery, Path, Query, TextForm},
 };
 
 /// List schedules
@@ -47,74 +46,49 @@ pub(crate) async fn list_schedules(
 ) -> ApiResult<Response> {
     let cursors = app.cursors.list([who.org.to_string(), "schedules".to_owned()]);
     let before = page.before(&cursors)?;
-    let schedules = Schedules {
-        engine: app.engine.clone(),
-        texts: app.texts.clone(),
-        org: who.org,
-        cursors,
-    };
-    Listing::new(schedules, before, page.limit(), Form::Page)
-        .respond(&app.bodies)
-        .await
-}
-
-/// The schedules of an organization.
-struct Schedules {
-    engine: Engine,
-    texts: LargeTexts,
-    org: OrgId,
-    cursors: ListCursors,
-}
-
-impl Source for Schedules {
-    type Item = ListedSchedule;
-    type Position = (Timestamp, ScheduleId);
-
-    fn stretch(&self) -> u32 {
-        10
-    }
-
-    async fn read(
-        &self,
-        before: Option<Self::Position>,
-        limit: u32,
-    ) -> Result<Found<ListedSchedule, Self::Position>, Error> {
-        let schedules = self.engine.list_schedules(self.org, before, limit).await?;
-        Ok(Found::all(schedules))
-    }
-
-    fn position(&self, listed: &ListedSchedule) -> Self::Position {
-        (listed.schedule.created_at, listed.schedule.id)
-    }
-
-    fn entry(&mut self, listed: ListedSchedule) -> Result<Entry, Error> {
-        if listed.has_large_input {
-            with_input(&self.texts, self.org, listed.schedule)
-        } else {
-            Entry::of(&listed.schedule)
+    let (engine, texts, org) = (app.engine.clone(), app.texts.clone(), who.org);
+    let read = move |before, limit| {
+        let (engine, texts) = (engine.clone(), texts.clone());
+        async move {
+            let listed = engine.list_schedules(org, before, limit).await?;
+            let entry = |listed: ListedSchedule| {
+                let ListedSchedule {
+                    schedule,
+                    has_large_input,
+                } = listed;
+                let position = (schedule.created_at, schedule.id);
+                let entry = if has_large_input {
+                    with_input(&texts, org, &schedule)?
+                } else {
+                    Entry::of(&schedule)?
+                };
+                Ok((position, entry))
+            };
+            Ok(Found::all(
+                listed.into_iter().map(entry).collect::<Result<_, Error>>()?,
+            ))
         }
-    }
-
-    fn cursor_after(&self, last: Self::Position) -> String {
-        self.cursors.after(last)
-    }
+    };
+    let list = Listing {
+        stretch: 10,
+        read,
+        after: before,
+        limit: page.limit(),
+        form: Form::Page(Box::new(move |last| cursors.after(last))),
+    };
+    list.respond(&app.bodies).await
 }
 
-/// Makes the entry of a schedule whose input is sent from the store.
-fn with_input(texts: &LargeTexts, org: OrgId, mut schedule: Schedule) -> Result<Entry, Error> {
-    schedule.input = Some(RawValue::NULL.to_owned());
+/// Makes the entry of a schedule without its input, which is sent from the store.
+fn with_input(texts: &LargeTexts, org: OrgId, schedule: &Schedule) -> Result<Entry, Error> {
     let input = LargeText::ScheduleInput(schedule.id, schedule.updated_at);
-    Entry::around(&schedule, "input", texts.open(org, input), TextForm::Json)
+    Entry::ending_with(schedule, "\"input\":", texts.open(org, input, TextForm::Json))
 }
 
 /// Makes the entry of a schedule. A large input is sent as a text that all answers share.
-fn entry_of(app: &App, org: OrgId, schedule: Schedule) -> Result<Entry, Error> {
-    let input = schedule.input.as_ref().map(|input| input.get());
-    match input.filter(|input| input.len() > PIECE_BYTES) {
-        Some(input) => {
-            let input = input.to_owned();
-            Ok(with_input(&app.texts, org, schedule)?.hold_known(input))
-        }
+fn entry_of(app: &App, org: OrgId, mut schedule: Schedule) -> Result<Entry, Error> {
+    match schedule.input.take_if(|input| input.get().len() > PIECE_BYTES) {
+        Some(input) => Ok(with_input(&app.texts, org, &schedule)?.hold_known(input.to_string())),
         None => Entry::of(&schedule),
     }
 }
@@ -154,7 +128,8 @@ pub(crate) async fn create_schedule(
     JsonBody(request, _room): JsonBody<CreateSchedule>,
 ) -> ApiResult<Response> {
     let schedule = app.engine.create_schedule(&who, request).await?;
-    Ok(entry_of(&app, who.org, schedule)?.respond_done(StatusCode::CREATED, &app.bodies))
+    let pieces = entry_of(&app, who.org, schedule)?.pieces();
+    Ok((StatusCode::CREATED, pieces.respond_done(&app.bodies)).into_response())
 }
 
 /// Get a schedule
@@ -177,7 +152,7 @@ pub(crate) async fn get_schedule(
 ) -> ApiResult<Response> {
     let read = || async { entry_of(&app, who.org, app.engine.get_schedule(who.org, id).await?) };
     let entry = Entry::of_one_version(read).await?;
-    entry.respond(&app.bodies).await
+    entry.pieces().respond(&app.bodies).await
 }
 
 /// Change a schedule
@@ -210,7 +185,9 @@ pub(crate) async fn update_schedule(
     JsonBody(patch, _room): JsonBody<UpdateSchedule>,
 ) -> ApiResult<Response> {
     let schedule = app.engine.update_schedule(&who, id, patch).await?;
-    Ok(entry_of(&app, who.org, schedule)?.respond_done(StatusCode::OK, &app.bodies))
+    Ok(entry_of(&app, who.org, schedule)?
+        .pieces()
+        .respond_done(&app.bodies))
 }
 
 /// Delete a schedule

@@ -1,20 +1,17 @@
 //! `GET /v1/admin/usage`: what runs have cost and used, by day and by what they were started from.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use parking_lot::{Mutex, MutexGuard};
 use sortie_api::{
-    OrgId, limits,
-    usage::{Day, Usage, UsageDimension, UsageFigures, UsageRow},
+    OrgId,
+    usage::{Day, Usage, UsageDimension, UsageFigures},
 };
 use sortie_engine::{AskedUsage, Engine, Error};
-use sortie_store::Found;
 
-use super::listing::{Entry, Form, Listing, Source};
 use crate::{
     app::App,
-    kit::{Admin, ApiError, ApiResult, FromQuery, Pairs, Query},
+    kit::{Admin, ApiError, ApiResult, FromQuery, Pairs, PieceWriter, Pieces, Query},
 };
 
 /// Rows that are summed up in one query. An answer holds no more of them: each query sums up the runs anew.
@@ -88,119 +85,44 @@ pub(crate) async fn get_usage(
     Query(query): Query<UsageQuery>,
 ) -> ApiResult<Response> {
     let asked = app.engine.asked_usage((query.from, query.to), query.by)?;
-    let rows = UsageRows {
-        engine: app.engine.clone(),
-        org: who.org,
-        asked,
-        read: Mutex::default(),
-        totals: UsageFigures::default(),
-    };
-    Listing::new(rows, None, limits::USAGE_ROWS, Form::Within)
-        .respond(&app.bodies)
-        .await
+    let (engine, org) = (app.engine.clone(), who.org);
+    let answer = Pieces::written(|out| write_usage(out, engine, org, asked));
+    answer.respond(&app.bodies).await
 }
 
-/// Rows of the usage of an organization. The totals are the sums of the rows that are shown.
-struct UsageRows {
+/// Writes a [`Usage`]. The totals are the sums of the rows that are sent.
+async fn write_usage(
+    mut out: PieceWriter,
     engine: Engine,
     org: OrgId,
     asked: AskedUsage,
-    read: Mutex<Option<ReadRows>>,
-    totals: UsageFigures,
-}
-
-/// Rows of the last query.
-struct ReadRows {
-    /// Row behind which they are.
-    after: Option<UsageRow>,
-    rows: VecDeque<UsageRow>,
-    /// Whether rows may follow.
-    goes_on: bool,
-}
-
-impl ReadRows {
-    /// Drops the rows up to `after`. Returns at most `limit` of those behind it; None if none of them are here.
-    fn behind(&mut self, after: Option<&UsageRow>, limit: u32) -> Option<Found<UsageRow, UsageRow>> {
-        if self.after.as_ref() != after {
-            let shown = self.rows.iter().position(|row| Some(row) == after)?;
-            self.rows.drain(..=shown);
-            self.after = after.cloned();
+) -> Result<PieceWriter, Error> {
+    out.push("{\"from\":");
+    out.push_json(&asked.from)?;
+    out.push(",\"to\":");
+    out.push_json(&asked.to)?;
+    out.push(",\"by\":");
+    out.push_json(&asked.by)?;
+    out.push(",\"rows\":[");
+    let (mut totals, mut last, mut separator) = (UsageFigures::default(), None, "");
+    loop {
+        let rows = engine.usage_rows(org, &asked, last.as_ref(), QUERY_ROWS).await?;
+        let is_end = rows.len() < QUERY_ROWS as usize;
+        for row in rows {
+            out.send_full().await;
+            out.push(std::mem::replace(&mut separator, ","));
+            out.push_json(&row)?;
+            totals.add(&row.figures());
+            last = Some(row);
         }
-        if self.rows.is_empty() && self.goes_on {
-            return None;
+        if is_end {
+            break;
         }
-        let items: Vec<UsageRow> = self.rows.iter().take(limit as usize).cloned().collect();
-        let is_short = items.len() < limit as usize;
-        let stopped_at = items.last().filter(|_| is_short && self.goes_on).cloned();
-        Some(Found { items, stopped_at })
     }
-}
-
-impl UsageRows {
-    fn read_rows(&self) -> MutexGuard<'_, Option<ReadRows>> {
-        self.read.lock()
-    }
-}
-
-impl Source for UsageRows {
-    type Item = UsageRow;
-    type Position = UsageRow;
-
-    fn stretch(&self) -> u32 {
-        QUERY_ROWS
-    }
-
-    async fn read(&self, after: Option<UsageRow>, limit: u32) -> Result<Found<UsageRow, UsageRow>, Error> {
-        let here = self
-            .read_rows()
-            .as_mut()
-            .and_then(|read| read.behind(after.as_ref(), limit));
-        if let Some(found) = here {
-            return Ok(found);
-        }
-        let rows = self
-            .engine
-            .usage_rows(self.org, &self.asked, after.as_ref(), QUERY_ROWS)
-            .await?;
-        let mut read = ReadRows {
-            after: after.clone(),
-            goes_on: rows.len() >= QUERY_ROWS as usize,
-            rows: rows.into(),
-        };
-        let found = read.behind(after.as_ref(), limit);
-        *self.read_rows() = Some(read);
-        Ok(found.unwrap_or_else(|| Found::all(Vec::new())))
-    }
-
-    fn position(&self, row: &UsageRow) -> UsageRow {
-        row.clone()
-    }
-
-    fn entry(&mut self, row: UsageRow) -> Result<Entry, Error> {
-        self.totals.add(&row.figures());
-        Entry::of(&row)
-    }
-
-    fn restart(&mut self) {
-        self.totals = UsageFigures::default();
-        *self.read_rows() = None;
-    }
-
-    fn around(&self) -> Result<(Vec<u8>, Vec<u8>), Error> {
-        let whole = Usage {
-            from: self.asked.from,
-            to: self.asked.to,
-            by: self.asked.by.clone(),
-            rows: Vec::new(),
-            totals: self.totals,
-        };
-        let mut before = serde_json::to_vec(&whole).map_err(|error| Error::Internal(error.to_string()))?;
-        let rows = b"\"rows\":[";
-        let place = before.windows(rows.len()).position(|window| window == rows);
-        let place = place.ok_or_else(|| Error::Internal("usage has no rows".to_owned()))?;
-        let behind = before.split_off(place + rows.len());
-        Ok((before, behind))
-    }
+    out.push("],\"totals\":");
+    out.push_json(&totals)?;
+    out.push("}");
+    Ok(out)
 }
 
 #[cfg(test)]

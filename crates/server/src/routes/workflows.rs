@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
-use axum::{extract::State, response::Response};
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
 use http::StatusCode;
 use serde::Serialize;
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Value, json};
 use sortie_api::{
     OrgId, Timestamp, limits,
     workflow::{NOT_SAVED, Workflow, WorkflowDefinition, WorkflowSummary},
 };
 use sortie_engine::{Error, Put, SavedDefinition, StoredWorkflow};
-use sortie_store::{Found, Store, runs::LargeText};
+use sortie_store::{Found, runs::LargeText};
 
-use super::listing::{Entry, Form, Listing, Source};
+use super::listing::{Entry, Form, Listing};
 use crate::{
     app::App,
     kit::{ApiResult, FromQuery, JsonBody, Member, Pairs, Path, Query, TextForm, json_response},
@@ -64,59 +67,26 @@ pub(crate) async fn list_workflows(
             Ok(json_response(Value::Array(items).to_string()))
         }
         Detail::Summary => {
-            let summaries = Summaries {
-                store: store.clone(),
-                org: who.org,
+            let (store, org) = (store.clone(), who.org);
+            let read = move |after: Option<String>, limit| {
+                let store = store.clone();
+                async move {
+                    let stored = store
+                        .workflow_summaries(org, after.unwrap_or_default(), limit)
+                        .await?;
+                    let entry = |(name, text): (String, String)| (name, Entry::whole(text));
+                    Ok(Found::all(stored.into_iter().map(entry).collect()))
+                }
             };
-            let list = Listing::new(summaries, None, limits::SAVED_WORKFLOWS, Form::Array);
+            let list = Listing {
+                stretch: 20,
+                read,
+                after: None,
+                limit: limits::SAVED_WORKFLOWS,
+                form: Form::Array,
+            };
             list.respond(&app.bodies).await
         }
-    }
-}
-
-/// List of an organization's workflows.
-struct Summaries {
-    store: Store,
-    org: OrgId,
-}
-
-/// A summary as it is stored, which is as it was written for this answer.
-#[derive(Serialize)]
-#[serde(transparent)]
-struct Summary {
-    #[serde(skip)]
-    name: String,
-    text: Box<RawValue>,
-}
-
-impl Source for Summaries {
-    type Item = Summary;
-    type Position = String;
-
-    fn stretch(&self) -> u32 {
-        20
-    }
-
-    async fn read(&self, after: Option<String>, limit: u32) -> Result<Found<Summary, String>, Error> {
-        let after = after.unwrap_or_default();
-        let stored = self.store.workflow_summaries(self.org, after, limit).await?;
-        let summary = |(name, text)| match RawValue::from_string(text) {
-            Ok(text) => Ok(Summary { name, text }),
-            Err(error) => Err(Error::Internal(format!(
-                "the stored summary of a workflow cannot be read: {error}"
-            ))),
-        };
-        Ok(Found::all(
-            stored.into_iter().map(summary).collect::<Result<_, _>>()?,
-        ))
-    }
-
-    fn position(&self, summary: &Summary) -> String {
-        summary.name.clone()
-    }
-
-    fn entry(&mut self, summary: Summary) -> Result<Entry, Error> {
-        Entry::of(&summary)
     }
 }
 
@@ -139,15 +109,13 @@ pub(crate) async fn get_workflow(
 ) -> ApiResult<Response> {
     let read = || async { entry_of(&app, who.org, app.engine.get_workflow(who.org, &name).await?) };
     let entry = Entry::of_one_version(read).await?;
-    entry.respond(&app.bodies).await
+    entry.pieces().respond(&app.bodies).await
 }
 
-/// Workflow whose definition is sent from the store.
+/// Workflow without its definition, which is sent from the store.
 #[derive(Serialize)]
 struct LargeWorkflow {
     name: String,
-    /// Place of the members of the definition.
-    definition: (),
     revision: i64,
     created_at: Timestamp,
     updated_at: Timestamp,
@@ -177,13 +145,11 @@ fn entry_of(app: &App, org: OrgId, stored: StoredWorkflow) -> Result<Entry, Erro
     let text = LargeText::Workflow(name.as_str().into(), revision, updated_at);
     let record = LargeWorkflow {
         name,
-        definition: (),
         revision,
         created_at,
         updated_at,
     };
-    let definition = app.texts.open(org, text);
-    let entry = Entry::around(&record, "definition", definition, TextForm::Members)?;
+    let entry = Entry::ending_with(&record, "", app.texts.open(org, text, TextForm::Members))?;
     Ok(match saved {
         Some(text) => entry.hold_known(text),
         None => entry,
@@ -237,7 +203,8 @@ pub(crate) async fn put_workflow(
         Put::Created => StatusCode::CREATED,
         Put::Replaced => StatusCode::OK,
     };
-    Ok(entry_of(&app, who.org, stored)?.respond_done(status, &app.bodies))
+    let pieces = entry_of(&app, who.org, stored)?.pieces();
+    Ok((status, pieces.respond_done(&app.bodies)).into_response())
 }
 
 /// Delete a workflow

@@ -1,21 +1,51 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
 use axum::body::HttpBody as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use http_body_util::BodyExt as _;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-
 use sortie_store::runs::LargeText;
 
 use super::*;
-use crate::kit::LargeTexts;
+use crate::kit::{ANSWER_BYTES, LargeTexts, TextForm};
+
+type Read<P> = Result<Found<(P, Entry), P>, Error>;
+
+/// A list of what a function returns at once.
+fn list<P: Clone + Send + Sync + 'static>(
+    stretch: u32,
+    read: impl Fn(Option<P>, u32) -> Read<P> + Send + Sync + 'static,
+    (after, limit): (Option<P>, u32),
+    form: Form<P>,
+) -> Pieces {
+    let read = move |after, limit| std::future::ready(read(after, limit));
+    let list = Listing {
+        stretch,
+        read,
+        after,
+        limit,
+        form,
+    };
+    list.pieces()
+}
+
+fn page<P: std::fmt::Display>() -> Form<P> {
+    Form::Page(Box::new(|last| format!("after {last}")))
+}
 
 /// Numbers from 1 on, as texts of `size` bytes.
+#[derive(Clone)]
 struct Numbers {
     count: u32,
     size: usize,
     /// Reads behind this number fail.
     fails_behind: u32,
     /// Number of entries of each read.
-    reads: Mutex<Vec<usize>>,
+    reads: Arc<Mutex<Vec<usize>>>,
 }
 
 impl Numbers {
@@ -24,43 +54,35 @@ impl Numbers {
             count,
             size,
             fails_behind: u32::MAX,
-            reads: Mutex::default(),
+            reads: Arc::default(),
         }
     }
 
     fn text(&self, number: u32) -> String {
         format!("{number:03}{}", "x".repeat(self.size - 3))
     }
-}
 
-impl Source for Numbers {
-    type Item = u32;
-    type Position = u32;
-
-    fn stretch(&self) -> u32 {
-        20
-    }
-
-    async fn read(&self, before: Option<u32>, limit: u32) -> Result<Found<u32, u32>, Error> {
-        let behind = before.unwrap_or(0);
-        if behind > self.fails_behind {
+    fn read(&self, after: Option<u32>, limit: u32) -> Read<u32> {
+        let after = after.unwrap_or(0);
+        if after > self.fails_behind {
             return Err(Error::Unavailable("the database is away".to_owned()));
         }
-        let read: Vec<u32> = (behind + 1..=self.count).take(limit as usize).collect();
+        let read: Vec<u32> = (after + 1..=self.count).take(limit as usize).collect();
         self.reads.lock().push(read.len());
-        Ok(Found::all(read))
+        let entry = |number: u32| Ok((number, Entry::of(&self.text(number))?));
+        Ok(Found::all(
+            read.into_iter().map(entry).collect::<Result<_, Error>>()?,
+        ))
     }
 
-    fn position(&self, number: &u32) -> u32 {
-        *number
-    }
-
-    fn entry(&mut self, number: u32) -> Result<Entry, Error> {
-        Entry::of(&self.text(number))
-    }
-
-    fn cursor_after(&self, last: u32) -> String {
-        format!("after {last}")
+    fn list(&self, after: Option<u32>, limit: u32, form: Form<u32>) -> Pieces {
+        let numbers = self.clone();
+        list(
+            20,
+            move |after, limit| numbers.read(after, limit),
+            (after, limit),
+            form,
+        )
     }
 }
 
@@ -87,14 +109,14 @@ async fn a_list_is_the_same_whatever_its_length_and_the_size_of_its_entries() {
             let texts: Vec<String> = (1..=count.min(limit))
                 .map(|number| Numbers::new(count, size).text(number))
                 .collect();
-            let list = Listing::new(Numbers::new(count, size), None, limit, Form::Array);
+            let list = Numbers::new(count, size).list(None, limit, Form::Array);
             assert_eq!(body_of(list.respond(&bodies).await.unwrap()).await, json!(texts));
             let next_cursor = if count > limit {
                 format!("after {limit}")
             } else {
                 String::new()
             };
-            let list = Listing::new(Numbers::new(count, size), None, limit, Form::Page);
+            let list = Numbers::new(count, size).list(None, limit, page());
             let page = body_of(list.respond(&bodies).await.unwrap()).await;
             assert_eq!(
                 page,
@@ -103,27 +125,31 @@ async fn a_list_is_the_same_whatever_its_length_and_the_size_of_its_entries() {
             );
         }
     }
-    let alone = Listing::new(Numbers::new(1, 3), None, 1, Form::Within);
-    assert_eq!(body_of(alone.respond(&bodies).await.unwrap()).await, json!("001"));
+    for size in [3, 100_000] {
+        let alone = Numbers::new(1, size);
+        let answer = alone.list(None, 1, Form::Alone).respond(&bodies).await;
+        assert_eq!(body_of(answer.unwrap()).await, json!(alone.text(1)));
+    }
 }
 
 #[tokio::test]
 async fn a_piece_is_bounded_by_bytes_and_entries_that_do_not_fit_are_rarely_read_twice() {
     let size = 30_000;
-    let mut list = Listing::new(Numbers::new(100, size), None, 100, Form::Array);
+    let numbers = Numbers::new(100, size);
+    let mut list = numbers.list(None, 100, Form::Array);
     let mut pieces = 0;
-    while !list.is_over() {
-        assert!(list.piece().await.unwrap().len() <= PIECE_BYTES + size + 10);
+    while let Some(piece) = list.try_next().await.unwrap() {
+        assert!(piece.len() <= PIECE_BYTES + size + 10);
         pieces += 1;
     }
     assert_eq!(pieces, 34, "three entries in each");
-    let read: usize = list.source.reads.lock().iter().sum();
+    let read: usize = numbers.reads.lock().iter().sum();
     assert!(read <= 120, "{read}");
 }
 
 #[tokio::test]
 async fn short_entries_are_answered_whole_and_with_their_length() {
-    let list = Listing::new(Numbers::new(100, 10), None, 100, Form::Array);
+    let list = Numbers::new(100, 10).list(None, 100, Form::Array);
     let response = list.respond(&BodyBudget::default()).await.unwrap();
     assert_eq!(response.body().size_hint().exact(), Some(100 * 13 + 1));
 }
@@ -135,7 +161,7 @@ async fn a_failure_in_the_middle_breaks_the_answer_off() {
         ..Numbers::new(100, 5_000)
     };
     let bodies = BodyBudget::default();
-    let list = Listing::new(numbers(50), None, 100, Form::Array);
+    let list = numbers(50).list(None, 100, Form::Array);
     let mut body = list.respond(&bodies).await.unwrap().into_body();
     let mut shown = 0;
     let broken = loop {
@@ -150,18 +176,15 @@ async fn a_failure_in_the_middle_breaks_the_answer_off() {
         "it does not end as if it were whole"
     );
     // A failure before anything is sent is an answer.
-    let list = Listing::new(numbers(5), None, 10, Form::Array);
-    let refusal = Listing {
-        before: Some(6),
-        ..list
-    };
+    let refusal = numbers(5).list(Some(6), 10, Form::Array);
     assert!(refusal.respond(&bodies).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_in_pieces_has_room_until_it_is_sent() {
     let bodies = BodyBudget::of(2 * ANSWER_BYTES);
-    let answer = || Listing::new(Numbers::new(10, 30_000), None, 10, Form::Array).respond(&bodies);
+    let numbers = Numbers::new(10, 30_000);
+    let answer = || numbers.list(None, 10, Form::Array).respond(&bodies);
     let _others = bodies.answer_room(ANSWER_BYTES / 2).await.unwrap();
     let first = answer().await.unwrap();
     assert!(answer().await.is_err(), "there is room for one");
@@ -169,61 +192,42 @@ async fn an_answer_in_pieces_has_room_until_it_is_sent() {
     answer().await.unwrap();
 }
 
-/// The numbers from 1 on whose tens digit is odd. One read looks at ten numbers.
-struct Odd;
-
-impl Source for Odd {
-    type Item = u32;
-    type Position = u32;
-
-    fn stretch(&self) -> u32 {
-        4
-    }
-
-    async fn read(&self, before: Option<u32>, limit: u32) -> Result<Found<u32, u32>, Error> {
-        let behind = before.unwrap_or_default();
-        let end = (behind + 10).min(100);
-        let odd = (behind + 1..=end).filter(|number| number / 10 % 2 == 1);
-        let items: Vec<u32> = odd.take(limit as usize).collect();
-        let is_full = items.len() == limit as usize;
-        Ok(Found {
-            items,
-            stopped_at: (!is_full && end < 100).then_some(end),
-        })
-    }
-
-    fn position(&self, item: &u32) -> u32 {
-        *item
-    }
-
-    fn entry(&mut self, number: u32) -> Result<Entry, Error> {
-        Entry::of(&number)
-    }
-
-    fn cursor_after(&self, last: u32) -> String {
-        last.to_string()
-    }
+/// The numbers from 1 on with an odd tens digit. One read looks at ten numbers.
+fn odd(after: Option<u32>, limit: u32) -> Read<u32> {
+    let after = after.unwrap_or_default();
+    let end = (after + 10).min(100);
+    let odd = (after + 1..=end).filter(|number| number / 10 % 2 == 1);
+    let entry = |number: u32| Ok((number, Entry::of(&number)?));
+    let items: Vec<_> = odd
+        .take(limit as usize)
+        .map(entry)
+        .collect::<Result<_, Error>>()?;
+    let is_full = items.len() == limit as usize;
+    Ok(Found {
+        items,
+        stopped_at: (!is_full && end < 100).then_some(end),
+    })
 }
 
-async fn shown(before: Option<u32>, limit: u32, form: Form) -> Value {
-    let list = Listing::new(Odd, before, limit, form);
+async fn shown(after: Option<u32>, limit: u32, form: Form<u32>) -> Value {
+    let list = list(4, odd, (after, limit), form);
     body_of(list.respond(&BodyBudget::default()).await.unwrap()).await
 }
 
 #[tokio::test]
 async fn a_page_ends_where_its_source_has_stopped_and_the_next_goes_on_there() {
-    let empty = shown(None, 9, Form::Page).await;
+    let empty = shown(None, 9, page()).await;
     // Ten was the last number that was looked at.
-    assert_eq!(empty, json!({"items": [10], "next_cursor": "10"}));
+    assert_eq!(empty, json!({"items": [10], "next_cursor": "after 10"}));
     let (mut seen, mut cursor) = (Vec::new(), None);
     loop {
-        let page = shown(cursor, 7, Form::Page).await;
+        let page = shown(cursor, 7, page()).await;
         let items = page["items"].as_array().unwrap();
         assert!(items.len() <= 7);
         seen.extend(items.iter().map(|item| item.as_u64().unwrap()));
         match page["next_cursor"].as_str().unwrap() {
             "" => break,
-            next => cursor = Some(next.parse().unwrap()),
+            next => cursor = Some(next.strip_prefix("after ").unwrap().parse().unwrap()),
         }
     }
     let all: Vec<u64> = (1..=100).filter(|number| number / 10 % 2 == 1).collect();
@@ -250,31 +254,12 @@ async fn an_array_goes_on_behind_where_its_source_has_stopped() {
 }
 
 /// Numbers without a match. One read looks at one number, and never waits.
-struct Barren;
-
-impl Source for Barren {
-    type Item = u32;
-    type Position = u32;
-
-    fn stretch(&self) -> u32 {
-        4
-    }
-
-    async fn read(&self, before: Option<u32>, _limit: u32) -> Result<Found<u32, u32>, Error> {
-        let next = before.unwrap_or_default() + 1;
-        Ok(Found {
-            items: Vec::new(),
-            stopped_at: (next < 1_000).then_some(next),
-        })
-    }
-
-    fn position(&self, item: &u32) -> u32 {
-        *item
-    }
-
-    fn entry(&mut self, number: u32) -> Result<Entry, Error> {
-        Entry::of(&number)
-    }
+fn barren(after: Option<u32>, _limit: u32) -> Read<u32> {
+    let next = after.unwrap_or_default() + 1;
+    Ok(Found {
+        items: Vec::new(),
+        stopped_at: (next < 1_000).then_some(next),
+    })
 }
 
 #[tokio::test]
@@ -287,7 +272,7 @@ async fn others_have_a_turn_between_the_reads_of_an_array() {
         }
     };
     let array = async {
-        let list = Listing::new(Barren, None, 100, Form::Array);
+        let list = list(4, barren, (None, 100), Form::Array);
         body_of(list.respond(&BodyBudget::default()).await.unwrap()).await
     };
     tokio::select! {
@@ -298,56 +283,21 @@ async fn others_have_a_turn_between_the_reads_of_an_array() {
     assert!(turns >= 900, "{turns}");
 }
 
-/// Texts of these sizes. One entry may change while it is sent.
-struct Sizes {
-    texts: Vec<usize>,
-    changes: bool,
-    made: usize,
-}
-
-impl Source for Sizes {
-    type Item = usize;
-    type Position = usize;
-
-    fn stretch(&self) -> u32 {
-        4
-    }
-
-    async fn read(&self, before: Option<usize>, limit: u32) -> Result<Found<usize, usize>, Error> {
-        let from = before.map_or(0, |before| before + 1);
-        Ok(Found::all(
-            (from..self.texts.len()).take(limit as usize).collect(),
-        ))
-    }
-
-    fn position(&self, item: &usize) -> usize {
-        *item
-    }
-
-    fn entry(&mut self, item: usize) -> Result<Entry, Error> {
-        self.made += 1;
-        let letter = if self.changes && self.made > 1 { "y" } else { "x" };
-        Entry::of(&letter.repeat(self.texts[item]))
-    }
-
-    fn restart(&mut self) {
-        self.made = 0;
-    }
-
-    fn around(&self) -> Result<(Vec<u8>, Vec<u8>), Error> {
-        Ok((
-            b"{\"rows\":[".to_vec(),
-            format!("],\"made\":{}}}", self.made).into_bytes(),
-        ))
-    }
-}
-
-fn sizes(sizes: &[usize]) -> Sizes {
-    Sizes {
-        texts: sizes.to_vec(),
-        changes: false,
-        made: 0,
-    }
+/// A list of texts of these sizes. With `changes`, an entry is another one where it is read again.
+fn sizes(sizes: &[usize], changes: bool, form: Form<usize>) -> Pieces {
+    let (sizes, made) = (sizes.to_vec(), AtomicUsize::new(0));
+    let limit = u32::try_from(sizes.len()).unwrap();
+    let read = move |after: Option<usize>, limit| {
+        let from = after.map_or(0, |after| after + 1);
+        let entry = |item: usize| {
+            let is_first = made.fetch_add(1, Ordering::SeqCst) == 0;
+            let letter = if changes && !is_first { "y" } else { "x" };
+            Ok((item, Entry::of(&letter.repeat(sizes[item]))?))
+        };
+        let items = (from..sizes.len()).take(limit as usize).map(entry);
+        Ok(Found::all(items.collect::<Result<_, Error>>()?))
+    };
+    list(4, read, (None, limit), form)
 }
 
 #[tokio::test]
@@ -359,18 +309,17 @@ async fn an_entry_of_any_size_is_sent_in_pieces() {
         &[PIECE_BYTES * 2 - 2],
     ] {
         let texts: Vec<String> = of.iter().map(|size| "x".repeat(*size)).collect();
-        let limit = u32::try_from(of.len()).unwrap();
-        for form in [Form::Array, Form::Page] {
-            let mut list = Listing::new(sizes(of), None, limit, form);
+        for (form, is_page) in [(Form::Array, false), (page(), true)] {
+            let mut list = sizes(of, false, form);
             let mut all = Vec::new();
-            while !list.is_over() {
-                let piece = list.piece().await.unwrap();
+            while let Some(piece) = list.try_next().await.unwrap() {
                 assert!(piece.len() <= 2 * PIECE_BYTES + 100, "{} of {of:?}", piece.len());
                 all.extend(piece);
             }
-            let expected = match form {
-                Form::Page => json!({"items": texts, "next_cursor": ""}),
-                Form::Array | Form::Within => json!(texts),
+            let expected = if is_page {
+                json!({"items": texts, "next_cursor": ""})
+            } else {
+                json!(texts)
             };
             assert_eq!(serde_json::from_slice::<Value>(&all).unwrap(), expected, "{of:?}");
         }
@@ -379,34 +328,33 @@ async fn an_entry_of_any_size_is_sent_in_pieces() {
 
 #[tokio::test]
 async fn an_entry_that_changes_while_it_is_sent_breaks_the_answer_off() {
-    let changing = Sizes {
-        changes: true,
-        ..sizes(&[200_000])
-    };
-    let list = Listing::new(changing, None, 1, Form::Array);
-    let response = list.respond(&BodyBudget::default()).await.unwrap();
+    let changing = sizes(&[200_000], true, Form::Array);
+    let response = changing.respond(&BodyBudget::default()).await.unwrap();
     assert!(response.into_body().collect().await.is_err());
 }
 
-#[tokio::test]
-async fn an_array_within_an_object_has_what_is_around_it() {
-    let list = Listing::new(sizes(&[3, 4]), None, 10, Form::Within);
-    let body = body_of(list.respond(&BodyBudget::default()).await.unwrap()).await;
-    assert_eq!(body, json!({"rows": ["xxx", "xxxx"], "made": 2}));
-}
-
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_waits_for_room_begins_anew() {
+async fn an_answer_waits_for_room() {
     let bodies = BodyBudget::of(2 * ANSWER_BYTES);
     let full = bodies.answer_room(ANSWER_BYTES + 60_000).await.unwrap();
-    let list = Listing::new(sizes(&[50_000; 5]), None, 5, Form::Within);
+    let list = sizes(&[50_000; 5], false, Form::Array);
     let (response, ()) = tokio::join!(list.respond(&bodies), async {
         tokio::task::yield_now().await;
         drop(full);
     });
     let body = body_of(response.unwrap()).await;
-    assert_eq!(body["rows"].as_array().unwrap().len(), 5);
-    assert_eq!(body["made"], 5, "no entry counts twice");
+    assert_eq!(body.as_array().unwrap().len(), 5);
+}
+
+#[tokio::test]
+async fn a_piece_is_made_when_the_one_before_is_taken() {
+    let numbers = Numbers::new(100, 30_000);
+    let mut list = numbers.list(None, 100, Form::Array);
+    for reads in 1..=5 {
+        list.next().await.unwrap().unwrap();
+        tokio::task::yield_now().await;
+        assert_eq!(numbers.reads.lock().len(), reads);
+    }
 }
 
 /// Workflows with large definitions, which others replace twice before they are read, and then no more.
@@ -435,9 +383,10 @@ impl Replaced {
         let at = sortie_api::Timestamp::from_micros(1);
         let name = item.to_string();
         let text = LargeText::Workflow(name.as_str().into(), revision, at);
-        let text = self.texts.open(sortie_api::OrgId::new(at, [1; 10]), text);
-        let record = json!({"item": item, "text": null, "revision": revision});
-        Entry::around(&record, "text", text, TextForm::Json)
+        let org = sortie_api::OrgId::new(at, [1; 10]);
+        let text = self.texts.open(org, text, TextForm::Json);
+        let record = json!({"item": item, "revision": revision});
+        Entry::ending_with(&record, "\"text\":", text)
     }
 
     /// The revision that the entry has now. The next one comes at once.
@@ -451,42 +400,24 @@ impl Replaced {
     }
 }
 
-impl Source for Replaced {
-    type Item = (usize, i64);
-    type Position = usize;
-
-    fn stretch(&self) -> u32 {
-        2
-    }
-
-    async fn read(&self, before: Option<usize>, limit: u32) -> Result<Found<(usize, i64), usize>, Error> {
-        let from = before.map_or(0, |before| before + 1);
-        let items = (from..3).take(limit as usize);
-        Ok(Found::all(
-            items.map(|item| (item, self.read_one(item))).collect(),
-        ))
-    }
-
-    fn position(&self, (item, _): &(usize, i64)) -> usize {
-        *item
-    }
-
-    fn entry(&mut self, (item, revision): (usize, i64)) -> Result<Entry, Error> {
-        self.entry_of(item, revision)
-    }
-}
-
 #[tokio::test]
 async fn entries_that_are_replaced_between_two_reads_are_read_again() {
     let bodies = BodyBudget::default();
-    let list = Listing::new(Replaced::new(), None, 3, Form::Array);
+    let replaced = Replaced::new();
+    let read = move |after: Option<usize>, limit| {
+        let from = after.map_or(0, |after| after + 1);
+        let items = (from..3).take(limit as usize);
+        let items = items.map(|item| Ok((item, replaced.entry_of(item, replaced.read_one(item))?)));
+        Ok(Found::all(items.collect::<Result<_, Error>>()?))
+    };
+    let list = list(2, read, (None, 3), Form::Array);
     let all = body_of(list.respond(&bodies).await.unwrap()).await;
     assert_eq!(all, json!([0, 1, 2].map(Replaced::expected)));
 
     let replaced = Replaced::new();
     let read = || async { replaced.entry_of(0, replaced.read_one(0)) };
     let entry = Entry::of_one_version(read).await.unwrap();
-    let answer = body_of(entry.respond(&bodies).await.unwrap()).await;
+    let answer = body_of(entry.pieces().respond(&bodies).await.unwrap()).await;
     assert_eq!(answer, Replaced::expected(0));
     // Without an end of the changes.
     let read = || async { replaced.entry_of(0, 1) };
