@@ -47,13 +47,6 @@ pub(crate) enum Wanted {
     Beyond,
 }
 
-/// Meaning of a `Range` header.
-enum Asked {
-    Nothing,
-    Part(Range<u64>),
-    Beyond,
-}
-
 /// Characters that stand unescaped in `filename*`.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_');
 
@@ -96,9 +89,14 @@ impl Offered {
             value.as_bytes() == etag.as_bytes() || date(headers, IF_RANGE) == Some(modified)
         });
         Ok(match range(headers, self.size) {
-            Asked::Part(part) if unchanged && method == Method::GET => Wanted::Part(part),
-            Asked::Beyond if unchanged && method == Method::GET => Wanted::Beyond,
-            Asked::Part(_) | Asked::Beyond | Asked::Nothing => Wanted::Whole,
+            Some(part) if unchanged && method == Method::GET => {
+                if part.is_empty() {
+                    Wanted::Beyond
+                } else {
+                    Wanted::Part(part)
+                }
+            }
+            Some(_) | None => Wanted::Whole,
         })
     }
 
@@ -171,47 +169,30 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
 }
 
-/// Reads `Range` as one range of a content of `size`. Other units, several ranges and malformed ones are ignored.
-fn range(headers: &HeaderMap, size: u64) -> Asked {
+/// Reads `Range` as one range of a content of `size`, which is empty if the content does not have it. Other units, several
+/// ranges and malformed ones are ignored.
+fn range(headers: &HeaderMap, size: u64) -> Option<Range<u64>> {
     let mut values = headers.get_all(RANGE).iter();
-    let (Some(value), None) = (values.next(), values.next()) else {
-        return Asked::Nothing;
-    };
-    let ends = value.to_str().ok().and_then(|value| {
-        let (unit, range) = value.split_once('=')?;
-        let (first, last) = range.trim().split_once('-')?;
-        unit.trim().eq_ignore_ascii_case("bytes").then_some(())?;
-        Some((number(first).ok()?, number(last).ok()?))
-    });
-    let part = match ends {
-        Some((Some(first), Some(last))) if first > last => return Asked::Nothing,
-        Some((Some(first), last)) => {
-            let end = last.map_or(size, |last| last.saturating_add(1).min(size));
-            first..end
+    let value = values.next().filter(|_| values.next().is_none())?;
+    let (unit, range) = value.to_str().ok()?.split_once('=')?;
+    if !unit.trim().eq_ignore_ascii_case("bytes") {
+        return None;
+    }
+    let (first, last) = range.split_once('-')?;
+    match (first.trim(), last.trim()) {
+        ("", last) => Some(size.saturating_sub(number(last)?)..size),
+        (first, "") => Some(number(first)?..size),
+        (first, last) => {
+            let (first, last) = (number(first)?, number(last)?);
+            (first <= last).then(|| first..last.saturating_add(1).min(size))
         }
-        Some((None, Some(last))) => size.saturating_sub(last)..size,
-        Some((None, None)) | None => return Asked::Nothing,
-    };
-    if part.is_empty() {
-        Asked::Beyond
-    } else {
-        Asked::Part(part)
     }
 }
 
-/// A text that is neither digits nor empty.
-struct NoNumber;
-
-/// Digits, or nothing; what is neither is no range. More than fits is as good as the end.
-fn number(text: &str) -> Result<Option<u64>, NoNumber> {
-    let text = text.trim();
-    if text.is_empty() {
-        return Ok(None);
-    }
-    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(NoNumber);
-    }
-    Ok(Some(text.parse().unwrap_or(u64::MAX)))
+/// Reads digits. A number that is too large counts as the largest.
+fn number(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

@@ -6,27 +6,24 @@
 use std::time::Duration;
 
 use axum::{
-    body::Body,
+    body::{Body, HttpBody as _},
     extract::{FromRef, FromRequest, Request},
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, StatusCode,
-    header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT},
+    header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, EXPECT},
 };
 use http_body_util::BodyExt as _;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::error::Category;
 use sortie_api::{limits::BODY_BYTES, plain};
 
-use super::{ApiError, ApiResult, BodyBudget, Uncounted, body_budget::Room, json_text};
+use super::{ApiError, ApiResult, BodyBudget, Uncounted, body_budget::Room, json_text, unread_body::drain};
 
 /// Timeout for the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_mins(1);
-
-/// Time for which a body that is too large is read on.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A response's body.
 #[derive(Clone, Debug)]
@@ -118,12 +115,7 @@ pub(crate) fn check_encoding(headers: &HeaderMap) -> ApiResult<()> {
 ///
 /// The bytes are copied: a body may come in pieces of a byte, each of which holds more than itself.
 async fn read(mut body: Body, headers: &HeaderMap, room: &mut Room) -> ApiResult<Vec<u8>> {
-    let announced = headers
-        .get(CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.parse::<u64>().ok())
-        .unwrap_or(0);
-    if announced > BODY_BYTES as u64 && headers.contains_key(EXPECT) {
+    if body.size_hint().lower() > BODY_BYTES as u64 && headers.contains_key(EXPECT) {
         return Err(ApiError::payload_too_large(BODY_BYTES));
     }
     let mut segments: Vec<Vec<u8>> = Vec::new();
@@ -139,8 +131,8 @@ async fn read(mut body: Body, headers: &HeaderMap, room: &mut Room) -> ApiResult
         };
         if let Err(refusal) = room {
             drop((segments, chunk));
-            // However it ends, the answer is the same.
-            let _drained = tokio::time::timeout(DRAIN_TIMEOUT, drain(body)).await;
+            // Many clients see only a broken connection, and not the answer, unless they may send to the end.
+            drain(body, BODY_BYTES as u64).await;
             return Err(refusal);
         }
         append(&mut segments, &chunk);
@@ -169,18 +161,6 @@ fn append(segments: &mut Vec<Vec<u8>>, mut bytes: &[u8]) {
         let (now, later) = bytes.split_at(bytes.len().min(SEGMENT_BYTES - last.len()));
         last.extend_from_slice(now);
         bytes = later;
-    }
-}
-
-/// Reads on for a moment and drops what comes: many clients see only a broken connection, not our answer, unless they
-/// may send to the end.
-async fn drain(mut body: Body) {
-    let mut length = 0_usize;
-    while let Some(Ok(frame)) = body.frame().await {
-        length = length.saturating_add(frame.data_ref().map_or(0, Bytes::len));
-        if length > BODY_BYTES {
-            return;
-        }
     }
 }
 
@@ -436,7 +416,7 @@ mod tests {
                 .0,
             413
         );
-        assert_eq!(begun.elapsed(), DRAIN_TIMEOUT);
+        assert_eq!(begun.elapsed(), Duration::from_secs(1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use axum::{
 };
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderValue, Request,
+    HeaderValue, Request,
     header::{CONNECTION, EXPECT},
 };
 use http_body_util::BodyExt as _;
@@ -65,7 +65,7 @@ impl UnreadBody {
         });
         Some(Self {
             rest,
-            waits: waits(request.headers()),
+            waits: request.headers().contains_key(EXPECT),
         })
     }
 
@@ -77,7 +77,7 @@ impl UnreadBody {
             Rest::Broken => false,
             Rest::Left(rest) => {
                 let is_short = rest.size_hint().lower() <= READ_BYTES;
-                is_short && !self.waits && matches!(tokio::time::timeout(TIME, drain(rest)).await, Ok(true))
+                is_short && !self.waits && drain(rest, READ_BYTES).await
             }
         };
         if is_read {
@@ -89,33 +89,26 @@ impl UnreadBody {
     }
 }
 
-fn waits(headers: &HeaderMap) -> bool {
-    headers.contains_key(EXPECT)
-}
-
-/// Returns true if the body has ended within [`READ_BYTES`].
-async fn drain(mut body: Body) -> bool {
-    let mut bytes = 0;
-    while let Some(frame) = body.frame().await {
-        let Ok(frame) = frame else { return false };
-        bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
-        if bytes > READ_BYTES {
-            return false;
+/// Reads a body and drops it. Returns true if it has ended within this number of bytes and one second.
+pub(super) async fn drain(mut body: Body, most: u64) -> bool {
+    let read = async {
+        let mut bytes = 0;
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else { return false };
+            bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+            if bytes > most {
+                return false;
+            }
         }
-    }
-    true
+        true
+    };
+    tokio::time::timeout(TIME, read).await == Ok(true)
 }
 
 /// Body that hands its rest over when it is dropped before its end.
 struct Watched {
     body: Option<Body>,
     rest: Arc<Mutex<Rest>>,
-}
-
-impl Watched {
-    fn leave(&self, rest: Rest) {
-        *self.rest.lock() = rest;
-    }
 }
 
 impl HttpBody for Watched {
@@ -135,7 +128,7 @@ impl HttpBody for Watched {
             Some(Ok(_)) => {}
             Some(Err(_)) => {
                 self.body = None;
-                self.leave(Rest::Broken);
+                *self.rest.lock() = Rest::Broken;
             }
             None => self.body = None,
         }
@@ -156,7 +149,7 @@ impl HttpBody for Watched {
 impl Drop for Watched {
     fn drop(&mut self) {
         if let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) {
-            self.leave(Rest::Left(body));
+            *self.rest.lock() = Rest::Left(body);
         }
     }
 }
