@@ -8,7 +8,6 @@
 
 pub mod access;
 pub mod connections;
-mod db;
 mod error;
 pub mod files;
 mod found;
@@ -22,29 +21,27 @@ pub mod outbox;
 pub mod people;
 pub mod runs;
 pub mod schedules;
+mod schema;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 #[cfg(test)]
 mod tests;
 pub mod workflows;
 
-pub use db::options::{CONNECTIONS, OpenOptions, UrgentLimits};
 pub use error::{Error, Result};
 pub use found::Found;
+pub use sortie_db::{CONNECTIONS, OpenOptions, UrgentLimits};
 
 use std::sync::Arc;
+
+use sortie_db as db;
 
 use self::{
     access::lookups::Lookups,
     db::{Db, tail::SharedRows, vals},
     money::{allowance::UsedUp, refusals::Refusals, shared_rows::MoneyRows},
+    schema::SCHEMA,
 };
-
-/// Database server in memory. A seed drives its network, its clock and its faults.
-#[cfg(feature = "simulation")]
-pub mod simulation {
-    pub use crate::db::simulated::{
-        Faults, Outage, SeenBudget, SeenNode, SeenRun, SimulatedDatabase, SimulatedLink, SimulatedServer,
-    };
-}
 
 /// Database of a node. Cheap to clone; dropping the last clone closes the database.
 #[derive(Clone)]
@@ -74,7 +71,7 @@ impl Store {
     pub async fn open_with(url: &str, options: OpenOptions) -> Result<Self> {
         let money = Arc::<MoneyRows>::default();
         let rows = Arc::clone(&money) as Arc<dyn SharedRows>;
-        Ok(Self::over(Db::open(url, options, rows).await?, money))
+        Ok(Self::over(Db::open(url, options, SCHEMA, rows).await?, money))
     }
 
     /// Opens a simulated server behind `link`, with a number of connections for commands.

@@ -1,6 +1,6 @@
 use std::{ops::Range, time::Instant};
 
-use sortie_store::simulation::SimulatedDatabase;
+use sortie_store::simulation::{self, SimulatedDatabase};
 
 use super::{
     schedule::{self, Verdict},
@@ -25,7 +25,7 @@ impl Stage {
     }
 
     fn run(&mut self, seed: u64) -> Verdict {
-        let fresh = || SimulatedDatabase::new().unwrap();
+        let fresh = || simulation::database().unwrap();
         let database = self.database.take().unwrap_or_else(fresh);
         let (verdict, database) = schedule::run(seed, database, &self.folders);
         self.database = database;

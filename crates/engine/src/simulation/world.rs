@@ -11,7 +11,7 @@ use sortie_api::{Micros, OrgId, RunId, Timestamp};
 use sortie_store::{
     Store,
     access::{Actor, Caller},
-    simulation::{SimulatedLink, SimulatedServer},
+    simulation::{SimulatedLink, SimulatedServer, budgets, ends, runs},
 };
 use tempfile::TempDir;
 use tokio::time::sleep;
@@ -318,7 +318,7 @@ impl World {
 
     /// The runs that have not ended, or were not settled, in words for people.
     pub(super) fn unsettled(&self) -> Vec<String> {
-        let runs = self.0.server.runs().expect("the database can be read");
+        let runs = runs(&self.0.server).expect("the database can be read");
         let open = runs
             .iter()
             .filter(|run| !run.status.is_final() || run.is_billing_pending || run.is_queued);
@@ -328,7 +328,7 @@ impl World {
     /// Checks what must hold at the end.
     pub(super) fn audit(&self) {
         let (server, witness) = (&self.0.server, &self.0.witness);
-        let runs = server.runs().expect("the database can be read");
+        let runs = runs(server).expect("the database can be read");
         let mut cost = 0;
         let time_is_free = self.compute_micros_per_second().is_zero();
         for run in &runs {
@@ -349,12 +349,12 @@ impl World {
                 witness.breaks(format_args!("{run} was acknowledged, and is not stored"));
             }
         }
-        for (run, ends) in server.ends().expect("the database can be read") {
+        for (run, ends) in ends(server).expect("the database can be read") {
             if ends != 1 {
                 witness.breaks(format_args!("{run} has {ends} ends"));
             }
         }
-        for budget in server.budgets().expect("the database can be read") {
+        for budget in budgets(server).expect("the database can be read") {
             if budget.held != 0 || budget.holds != 0 || budget.spent != cost {
                 witness.breaks(format_args!(
                     "runs have cost {cost}, and a budget says {budget:?}"

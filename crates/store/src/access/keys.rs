@@ -49,7 +49,7 @@ pub struct Rotation {
 const NOT_THE_FIRST: Error = Error::Conflict("there is an organization already");
 
 row! {
-    for ApiKey {
+    struct KeyRow(ApiKey) {
         id = "id",
         name = "name",
         role = "role",
@@ -94,14 +94,15 @@ impl Store {
         });
         self.db
             .read(move |tx| {
-                tx.read_all(
+                let keys: Vec<KeyRow> = tx.read_all(
                     select!(
-                        ApiKey,
+                        KeyRow,
                         " FROM api_key WHERE org_id = $1 AND (created_at, id) > ($2, $3) \
                          ORDER BY org_id, created_at, id LIMIT $4"
                     ),
                     vals![org, at, id.as_str(), limit],
-                )
+                )?;
+                Ok(keys.into_iter().map(|row| row.0).collect())
             })
             .await
     }
@@ -154,7 +155,7 @@ fn insert(key: &NewKey) -> Stmt<'_> {
         "hash" = "CAST(@ AS {BLOB})": &key.hash,
         "created_at" = "CAST(@ AS BIGINT)": key.created_at,
         "expires_at" = "CAST(@ AS BIGINT)": key.expires_at,
-    }, select " FROM organization WHERE id = $7", key.org)
+    }, select " FROM organization WHERE id = @", key.org)
 }
 
 /// Returns a statement that refuses the command where the organization has no such key.
@@ -193,7 +194,7 @@ fn rotate(tx: &mut dyn Tx, org: OrgId, rotation: &Rotation, audit: &Audit) -> Re
             constcat::concat!(
                 "UPDATE api_key SET previous_hash = hash, previous_until = $5, hash = $4 \
                  WHERE org_id = $1 AND id = $2 AND (expires_at IS NULL OR expires_at > $3) RETURNING ",
-                ApiKey::COLUMNS
+                KeyRow::COLUMNS
             ),
             vals![
                 org,
@@ -207,5 +208,6 @@ fn rotate(tx: &mut dyn Tx, org: OrgId, rotation: &Rotation, audit: &Audit) -> Re
         record(audit),
     ];
     let [_, rotated, _] = batch(tx, &statements)?;
-    rotated.one()
+    let KeyRow(key) = rotated.one()?;
+    Ok(key)
 }

@@ -15,7 +15,7 @@ use crate::{
 };
 
 row! {
-    for File {
+    struct ListedFile(File) {
         id = "id",
         name = "name",
         size = "size",
@@ -30,7 +30,7 @@ row! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct FileRow {
         /// File as clients see it.
-        pub file: File,
+        pub file: File as ListedFile,
         /// Blob with the content.
         pub blob: BlobId = "blob_id",
     }
@@ -135,14 +135,15 @@ impl Store {
         });
         self.db
             .read(move |tx| {
-                tx.read_all(
+                let files: Vec<ListedFile> = tx.read_all(
                     select!(
-                        File,
+                        ListedFile,
                         " FROM file WHERE org_id = $1 AND created_at >= 0 AND (created_at, id) < ($2, $3) \
                          ORDER BY created_at DESC, id DESC LIMIT $4"
                     ),
                     vals![org, at, id.as_str(), limit],
-                )
+                )?;
+                Ok(files.into_iter().map(|row| row.0).collect())
             })
             .await
     }
@@ -207,7 +208,7 @@ fn rename(tx: &mut dyn Tx, (org, id): (OrgId, FileId), name: &str, audit: &Audit
             Stmt::new(
                 constcat::concat!(
                     "UPDATE file SET name = $3 WHERE id = $2 AND org_id = $1 RETURNING ",
-                    File::COLUMNS
+                    ListedFile::COLUMNS
                 ),
                 vals![org, id, name],
             )
@@ -215,7 +216,8 @@ fn rename(tx: &mut dyn Tx, (org, id): (OrgId, FileId), name: &str, audit: &Audit
             audit::record(audit),
         ],
     )?;
-    renamed.one()
+    let ListedFile(file) = renamed.one()?;
+    Ok(file)
 }
 
 fn delete(tx: &mut dyn Tx, (org, id): (OrgId, FileId), check_at: Timestamp, audit: &Audit) -> Result<()> {

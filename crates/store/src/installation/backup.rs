@@ -10,8 +10,9 @@ use sortie_api::{BlobId, OrgId, RunId, Sha256};
 
 use crate::{
     Error, Result,
-    db::{Row, Tx, copy_sqlite, newest_migration, open_sqlite_copy, row, select, vals},
+    db::{Row, Tx, copy_sqlite, open_sqlite_copy, row, select, vals},
     files::blobs::UNREFERENCED,
+    schema::SCHEMA,
 };
 
 /// `SQLite` database that no process writes to. Its methods read the file and block meanwhile.
@@ -85,7 +86,7 @@ impl DatabaseCopy {
     ///
     /// # Errors `Corrupt` with the defects found; `Database` if a newer program has written the database.
     pub fn check(&mut self) -> Result<()> {
-        newest_migration(self.0.as_mut())?;
+        SCHEMA.newest(self.0.as_mut())?;
         let found = self.0.query_all("PRAGMA integrity_check(5)", vals![])?;
         let found: Vec<&str> = found.iter().map(Row::only).collect::<Result<_>>()?;
         if found != ["ok"] {
@@ -110,7 +111,7 @@ impl DatabaseCopy {
 
     /// Returns the figures of the database.
     pub fn summary(&mut self) -> Result<Summary> {
-        let migration = newest_migration(self.0.as_mut())?;
+        let migration = SCHEMA.newest(self.0.as_mut())?;
         let mut count = |sql| self.0.query_one(sql, vals![])?.only();
         Ok(Summary {
             migration,

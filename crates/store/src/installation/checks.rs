@@ -4,7 +4,8 @@ use sortie_api::Timestamp;
 
 use crate::{
     Result, Store,
-    db::{Stmt, Turn, Tx, batch, inspect, newest_known_migration, recorded_migration, row, select, vals},
+    db::{Stmt, Turn, Tx, batch, inspect, row, select, vals},
+    schema::SCHEMA,
 };
 
 /// Kind and version of a database.
@@ -46,7 +47,7 @@ impl About {
             kind: self.kind,
             version: self.version,
             migration,
-            known_migration: newest_known_migration(),
+            known_migration: SCHEMA.newest_known(),
         }
     }
 }
@@ -62,7 +63,7 @@ row! {
 fn inspected(tx: &mut dyn Tx) -> Result<DatabaseInfo> {
     let found: Inspected = tx.read_one(select!(Inspected, ""), vals![])?;
     let migration = if found.is_migrated {
-        recorded_migration(tx)?
+        SCHEMA.recorded(tx)?
     } else {
         0
     };

@@ -179,15 +179,17 @@ pub enum RowKey {
     Hash(Vec<u8>),
 }
 
-/// Sealed value with its organization.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SealedRow {
-    /// Id of the row.
-    pub row: RowKey,
-    /// Organization that owns the value; `None` for a value of the installation.
-    pub org: Option<OrgId>,
-    /// Sealed value.
-    pub sealed: Vec<u8>,
+row! {
+    /// Sealed value with its organization.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct SealedRow {
+        /// Id of the row.
+        pub row: RowKey = "row",
+        /// Organization that owns the value; `None` for a value of the installation.
+        pub org: Option<OrgId> = "org_id",
+        /// Sealed value.
+        pub sealed: Vec<u8> = "sealed",
+    }
 }
 
 /// Value that is sealed anew.
@@ -214,14 +216,6 @@ row! {
     struct MasterKeysRow {
         name: String = "name",
         ids: String = "master_keys",
-    }
-}
-
-row! {
-    for SealedRow {
-        row = "row",
-        org = "org_id",
-        sealed = "sealed",
     }
 }
 

@@ -122,7 +122,7 @@ fn remember(tx: &mut dyn Tx, run: &NewRun, holds: &[Hold]) {
         let text = scope.to_string();
         match holds.iter().find(|hold| hold.window.scope == text) {
             None => known.insert(run.org, scope, None),
-            Some(hold) => match KnownBudget::of(hold) {
+            Some(hold) => match hold.known() {
                 Some(budget) => known.insert(run.org, scope, Some(budget)),
                 None => known.remove(run.org, scope),
             },
@@ -130,12 +130,13 @@ fn remember(tx: &mut dyn Tx, run: &NewRun, holds: &[Hold]) {
     }
 }
 
-impl KnownBudget {
-    fn of(hold: &Hold) -> Option<Self> {
-        hold.room.begins_after.is_none().then(|| Self {
-            limit: hold.room.limit,
-            window: hold.window.clone(),
-            resets_at: hold.room.resets_at,
+impl Hold {
+    /// The budget, if its window exists.
+    fn known(&self) -> Option<KnownBudget> {
+        self.room.begins_after.is_none().then(|| KnownBudget {
+            limit: self.room.limit,
+            window: self.window.clone(),
+            resets_at: self.room.resets_at,
         })
     }
 }

@@ -172,7 +172,7 @@ fn insert(new: &NewGrant) -> Stmt<'_> {
         "used_at" = "CAST(@ AS BIGINT)": new.created_at,
         "expires_at" = "CAST(@ AS BIGINT)": new.code_expires_at,
     }, select " FROM membership m JOIN organization o ON o.id = m.org_id JOIN person p ON p.id = m.user_id \
-        WHERE m.org_id = $8 AND m.user_id = $9 AND m.role IN ($4, $10, $11) AND o.suspended_at IS NULL \
+        WHERE m.org_id = @ AND m.user_id = @ AND m.role IN ($4, @, @) AND o.suspended_at IS NULL \
         AND p.disabled_at IS NULL", new.org, new.user, Role::Admin, Role::Owner)
 }
 

@@ -276,5 +276,5 @@ fn token<'a>(grant: GrantId, hash: &'a [u8; 32], kind: &'static str, until: Time
         "grant_id" = "g.id",
         "kind": kind,
         "expires_at" = "{LEAST}(g.expires_at, CAST(@ AS BIGINT))": until,
-    }, select " FROM oauth_grant g WHERE g.id = $4", grant)
+    }, select " FROM oauth_grant g WHERE g.id = @", grant)
 }

@@ -75,7 +75,7 @@ impl Store {
                     "hash" = "CAST(@ AS {BLOB})": &hash,
                     "created_at" = "CAST(@ AS BIGINT)": at,
                 }, select " FROM dispatch WHERE id = 1 \
-                    AND NOT EXISTS (SELECT 1 FROM operator_key k WHERE k.hash > CAST($3 AS {BLOB}))", &[][..])
+                    AND NOT EXISTS (SELECT 1 FROM operator_key k WHERE k.hash > CAST(@ AS {BLOB}))", &[][..])
                 .exactly(1, NOT_THE_FIRST),
             ])
             .map(drop)

@@ -16,7 +16,7 @@ use crate::{
     Error, Result, Store,
     db::{ReadRow, Stmt, Tx, batch, filled, insert, readable, row, select, vals},
     nodes::NodeId,
-    runs::NewCallback,
+    runs::{NewCallback, TraceRow},
 };
 
 row! {
@@ -69,7 +69,7 @@ row! {
         /// Time at which the delivery is abandoned.
         pub give_up_at: Timestamp = "give_up_at",
         /// Trace of the run.
-        pub trace: Option<TraceContext>,
+        pub trace: Option<TraceContext> as TraceRow,
     }
 }
 
@@ -82,7 +82,7 @@ row! {
 }
 
 row! {
-    for DeliveryAttempt {
+    struct AttemptRow(DeliveryAttempt) {
         attempt = "attempt",
         at = "at",
         status = "status",
@@ -262,14 +262,14 @@ impl Store {
                         known_run(org, run),
                         Stmt::new(
                             select!(
-                                DeliveryAttempt,
+                                AttemptRow,
                                 " FROM delivery_attempt WHERE run_id = $1 ORDER BY attempt"
                             ),
                             vals![run],
                         ),
                     ],
                 )?;
-                attempts.rows.iter().map(DeliveryAttempt::read).collect()
+                attempts.rows.iter().map(|row| Ok(AttemptRow::read(row)?.0)).collect()
             })
             .await
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use sortie_api::{Micros, OrgId, RunStatus, RunUsage, Timestamp, TraceContext};
 
-use super::{BUDGET_WITHOUT_SURCHARGE, json_ids, moves::sources, status_event};
+use super::{BUDGET_WITHOUT_SURCHARGE, RunUsageRow, json_ids, moves::sources, status_event};
 use crate::{
     Error, Result, Store,
     db::{ReadRow, Row, Stmt, Tx, batch, filled, readable, row, select, vals},
@@ -281,14 +281,6 @@ pub(super) fn begin_runs(tx: &mut dyn Tx, ids: &str, event: &NewEvent) -> Result
 }
 
 row! {
-    for Fence {
-        run = "r.id",
-        attempt = "r.attempt",
-        last_event = "r.last_event",
-    }
-}
-
-row! {
     /// Run `r` with the data that its worker needs.
     pub(super) struct ClaimRow {
         fence: Fence,
@@ -299,7 +291,7 @@ row! {
         definition: Option<String> = "(SELECT d.definition FROM run_definition d WHERE d.run_id = r.id)",
         callback_host: Option<String> = "r.callback_host",
         created_at: Timestamp = "r.created_at",
-        trace: Option<TraceContext>,
+        trace: Option<TraceContext> as TraceRow,
         elapsed: u64 =
             "{GREATEST}(0, COALESCE(COALESCE({NOW}, $2) - r.clock_started_at, $2 - r.started_at))",
     }
@@ -311,7 +303,7 @@ row! {
         pub(super) run: ClaimRow,
         pub(super) status: RunStatus = "r.status",
         pub(super) cost: Micros = "r.cost_micros",
-        pub(super) usage: RunUsage,
+        pub(super) usage: RunUsage as RunUsageRow,
     }
 }
 
@@ -334,14 +326,16 @@ impl ClaimRow {
 }
 
 /// Trace of a run `r`, each of its columns between `@before` and `@after`. `None` also for texts that are no trace.
-impl ReadRow for Option<TraceContext> {
+pub(crate) struct TraceRow(pub(crate) Option<TraceContext>);
+
+impl ReadRow for TraceRow {
     const COLUMNS: &'static str = "@before r.traceparent @after, @before r.tracestate @after";
     const WIDTH: usize = 2;
 
     fn read_from(row: &Row, first: usize) -> Result<Self> {
         let parent: Option<&str> = row.column(first, "traceparent")?;
         let state = row.column(first + 1, "tracestate")?;
-        Ok(parent.and_then(|parent| TraceContext::parse(parent, state)))
+        Ok(Self(parent.and_then(|parent| TraceContext::parse(parent, state))))
     }
 }
 

@@ -41,6 +41,7 @@ pub use retention::{Batch, Deleted, Expiry, OpenCallbacks, Undeletable};
 pub use sweep::{Held, Sweep, Swept};
 pub use unretained::{ContentHolder, Counted, PlainError, UnretainedFinish};
 
+pub(crate) use claim::TraceRow;
 pub(crate) use create::create_new;
 use sortie_api::{
     Artifact, Micros, Run, RunId, RunStatus, RunUsage, ScheduleId, Timestamp, event::EventType,
@@ -70,7 +71,7 @@ row! {
         workflow: Option<String> = "workflow",
         tags: Option<Json<Vec<String>>> = "tags",
         zero_data_retention: bool = "zero_data_retention",
-        usage: RunUsage,
+        usage: RunUsage as RunUsageRow,
         surcharge_percent: IfReadable<u32> = "surcharge_percent",
         surcharge: Micros = "surcharge_micros",
         output_expires_at: Option<Timestamp> = "output_expires_at",
@@ -79,7 +80,7 @@ row! {
 }
 
 row! {
-    for RunUsage {
+    struct RunUsageRow(RunUsage) {
         input_tokens = "input_tokens",
         output_tokens = "output_tokens",
         cache_read_tokens = "cache_read_tokens",

@@ -46,16 +46,18 @@ impl NewEvent {
     }
 }
 
-/// Fencing token, which a worker presents with every write. A write takes place only while the run is in this attempt and
-/// its last event is this one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fence {
-    /// The run.
-    pub run: RunId,
-    /// Number of the attempt, from 1. Each claim and each takeover begins a new one.
-    pub attempt: i64,
-    /// Number of the last event so far. The next event gets `last_event + 1`.
-    pub last_event: i64,
+row! {
+    /// Fencing token, which a worker presents with every write. A write takes place only while the run is in this attempt
+    /// and its last event is this one.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Fence {
+        /// The run.
+        pub run: RunId = "r.id",
+        /// Number of the attempt, from 1. Each claim and each takeover begins a new one.
+        pub attempt: i64 = "r.attempt",
+        /// Number of the last event so far. The next event gets `last_event + 1`.
+        pub last_event: i64 = "r.last_event",
+    }
 }
 
 /// Progress that a worker adds to a run.

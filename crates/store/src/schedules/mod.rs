@@ -19,10 +19,10 @@ pub use save::SaveSchedule;
 
 use sortie_api::{
     Micros, OrgId, RunId, ScheduleId, Timestamp,
-    schedule::{FireOutcome, Overlap},
+    schedule::Overlap,
 };
 
-use crate::db::{Val, row, text_columns, vals};
+use crate::db::{Val, row, vals};
 
 /// Definition of a schedule, as a client sets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,8 +146,6 @@ row! {
         last_run_error: Option<String> = "(SELECT r.error FROM run r WHERE r.id = s.last_run_id)",
     }
 }
-
-text_columns!(Overlap, FireOutcome);
 
 /// Schedule of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]

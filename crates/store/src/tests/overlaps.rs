@@ -316,6 +316,6 @@ postgres! {
         let (deleted, reset) = fixture.overlapped(2, delete, reset).await;
         assert_eq!(deleted, Ok(()));
         conflicts(&reset);
-        assert_eq!(store.db.metrics().retries(), 0);
+        assert_eq!(store.db.retries(), 0);
     }
 }
