@@ -19,10 +19,10 @@ use tokio::sync::oneshot;
 use crate::{
     Error, Result,
     hooks::HookPoints,
-        known_budgets::KnownBudgets,
-        tail::Tail,
-        tx::{Answer, Stmt, Tx},
-        value::Val,
+    known_budgets::KnownBudgets,
+    tail::Tail,
+    tx::{Answer, Stmt, Tx},
+    value::Val,
 };
 
 /// Statement that was run, with its parameters.

@@ -49,6 +49,13 @@ use tokio::sync::{mpsc, oneshot};
 #[doc(hidden)]
 pub use constcat;
 
+use self::{
+    channel::{ChannelMessage, OutgoingHint},
+    hooks::{HookPoints as _, Hooks},
+    job::{Access, Job, Queue, Task},
+    metrics::{LiveFigures, Metrics},
+    tail::SharedRows,
+};
 pub use self::{
     dialect::Dialect,
     error::{Error, Result},
@@ -59,13 +66,6 @@ pub use self::{
     sqlite::{copy as copy_sqlite, open_copy as open_sqlite_copy},
     tx::{Answer, Stmt, Tx, Writers, batch},
     value::{Row, Val, readable},
-};
-use self::{
-    channel::{ChannelMessage, OutgoingHint},
-    hooks::{HookPoints as _, Hooks},
-    job::{Access, Job, Queue, Task},
-    metrics::{LiveFigures, Metrics},
-    tail::SharedRows,
 };
 
 /// Number of connections for lists.
@@ -173,18 +173,16 @@ impl Db {
             Address::Sqlite(path) => {
                 off_runtime(move || sqlite::open(&path, options.checkpoint_after, schema, &shared)).await?
             }
-            Address::Postgres(url) => off_runtime(move || postgres::open(&url, options, schema, &shared)).await?,
+            Address::Postgres(url) => {
+                off_runtime(move || postgres::open(&url, options, schema, &shared)).await?
+            }
         };
         Ok(Self::over(backend, options.urgent, context))
     }
 
     /// Opens a simulated server. `connections` is the number of connections for commands.
     #[cfg(feature = "simulation")]
-    pub fn simulated(
-        link: &simulated::SimulatedLink,
-        connections: u32,
-        rows: Arc<dyn SharedRows>,
-    ) -> Self {
+    pub fn simulated(link: &simulated::SimulatedLink, connections: u32, rows: Arc<dyn SharedRows>) -> Self {
         let context = Context {
             metrics: Metrics::default(),
             rows,
@@ -344,9 +342,7 @@ impl Db {
 
     /// Opens a channel between nodes. Its thread ends when the sender is dropped. Drop the sender before the
     /// last handle of the database: closing the database waits for the thread.
-    pub fn channel(
-        &self,
-    ) -> Result<Option<(mpsc::Sender<OutgoingHint>, mpsc::Receiver<ChannelMessage>)>> {
+    pub fn channel(&self) -> Result<Option<(mpsc::Sender<OutgoingHint>, mpsc::Receiver<ChannelMessage>)>> {
         match &self.inner.link {
             None => Ok(None),
             Some(Link::Postgres(link)) => {

@@ -8,12 +8,7 @@ use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
-use crate::{
-    Error, ReadRow, Result, row, select,
-    tx::Tx,
-    value::Row,
-    vals,
-};
+use crate::{Error, ReadRow, Result, row, select, tx::Tx, vals, value::Row};
 
 /// Migration from a file of the folder `crates/store/migrations`.
 #[derive(Clone, Copy, Debug)]

@@ -239,11 +239,7 @@ impl dyn Tx + '_ {
     }
 
     /// Executes a query and reads its first row, if there is one.
-    pub fn read_opt<T: ReadRow>(
-        &mut self,
-        sql: &'static str,
-        params: Vec<Val<'_>>,
-    ) -> Result<Option<T>> {
+    pub fn read_opt<T: ReadRow>(&mut self, sql: &'static str, params: Vec<Val<'_>>) -> Result<Option<T>> {
         self.query_opt(sql, params)?.as_ref().map(T::read).transpose()
     }
 

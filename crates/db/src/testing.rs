@@ -28,7 +28,11 @@ impl SharedRows for FakeRows {
     }
 
     fn row_after(&self, answered: usize, sums: &Sums) -> Option<SharedRow> {
-        sums.windows().keys().nth(answered).cloned().map(SharedRow::Window)
+        sums.windows()
+            .keys()
+            .nth(answered)
+            .cloned()
+            .map(SharedRow::Window)
     }
 
     fn committed(&self, _: &[Tail], _: Vec<OrgId>) {}

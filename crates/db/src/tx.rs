@@ -6,8 +6,8 @@
 use crate::{
     Error, Result,
     known_budgets::KnownBudgets,
-        tail::Tail,
-        value::{Row, Val},
+    tail::Tail,
+    value::{Row, Val},
 };
 
 /// Statement with its parameters and, optionally, the number of rows that it must affect.

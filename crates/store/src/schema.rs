@@ -10,17 +10,17 @@ pub(crate) const SCHEMA: Schema = Schema {
         text: include_str!("../migrations/0001_initial.sql"),
     }],
     statistics: &[
-    ("audit", "audit", "1000000 250000 1 1"),
-    ("audit", "audit_action", "1000000 250000 10000 1 1"),
-    ("audit", "audit_actor", "500000 125000 5000 1 1"),
-    ("audit", "audit_target", "1000000 250000 100 1 1"),
-    ("run", "run", "2000000 1"),
-    ("run", "run_idempotency", "1000000 500000 1"),
-    ("run", "run_list", "2000000 500000 1 1"),
-    // An outcome of an organization is rarer than its runs, and an outcome of a schedule rarer than the runs of that.
-    ("run", "run_outcome", "2000000 500000 100000 1 1"),
-    ("run", "run_schedule", "1000000 20000 1 1"),
-    ("run", "run_schedule_outcome", "1000000 20000 5000 1 1"),
+        ("audit", "audit", "1000000 250000 1 1"),
+        ("audit", "audit_action", "1000000 250000 10000 1 1"),
+        ("audit", "audit_actor", "500000 125000 5000 1 1"),
+        ("audit", "audit_target", "1000000 250000 100 1 1"),
+        ("run", "run", "2000000 1"),
+        ("run", "run_idempotency", "1000000 500000 1"),
+        ("run", "run_list", "2000000 500000 1 1"),
+        // An outcome of an organization is rarer than its runs, and an outcome of a schedule rarer than the runs of that.
+        ("run", "run_outcome", "2000000 500000 100000 1 1"),
+        ("run", "run_schedule", "1000000 20000 1 1"),
+        ("run", "run_schedule_outcome", "1000000 20000 5000 1 1"),
     ],
 };
 

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 
 use sortie_api::{RunId, RunStatus};
 
-pub use crate::db::simulated::{
-    Faults, Outage, SeenNode, SimulatedDatabase, SimulatedLink, SimulatedServer,
-};
+pub use crate::db::simulated::{Faults, Outage, SeenNode, SimulatedDatabase, SimulatedLink, SimulatedServer};
 use crate::{
     Result,
     db::{ReadRow, row, select},

@@ -30,7 +30,7 @@ use super::connect::{self, Link, describe};
 use crate::{
     Error, Result,
     channel::{ChannelMessage, OutgoingHint},
-        spawn,
+    spawn,
 };
 
 /// Settings of the session. A hint need not be durable, so its commit does not wait for the disk.

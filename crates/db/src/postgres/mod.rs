@@ -20,15 +20,14 @@ pub(super) use self::connect::SETTINGS;
 use self::session::PgSession;
 pub(super) use self::{channel::open as open_channel, connect::Link};
 use crate::{
-    Backend, Context, Dialect, Error, LISTERS, ReadRow, Result, SCANNERS, Schema,
-        job::Queue,
-        migrate::{self, Migration},
-        OpenOptions,
-        row, select,
-        sessions::{Pipeline, Server, Session as _, Worker},
-        spawn,
-        tx::Tx,
-        vals,
+    Backend, Context, Dialect, Error, LISTERS, OpenOptions, ReadRow, Result, SCANNERS, Schema,
+    job::Queue,
+    migrate::{self, Migration},
+    row, select,
+    sessions::{Pipeline, Server, Session as _, Worker},
+    spawn,
+    tx::Tx,
+    vals,
 };
 
 /// Takes the advisory lock under which migrations run, across all nodes of the database.

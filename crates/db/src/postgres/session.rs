@@ -18,11 +18,10 @@ use tokio_postgres::{
 
 use super::connect::describe;
 use crate::{
-    Error, Result,
-    Dialect,
-        sessions::{Failure, FailureKind, Sent, Session, error_of},
-        tx::{Answer, Stmt},
-        value::{Row, Val},
+    Dialect, Error, Result,
+    sessions::{Failure, FailureKind, Sent, Session, error_of},
+    tx::{Answer, Stmt},
+    value::{Row, Val},
 };
 
 type Driver<T> = std::result::Result<T, tokio_postgres::Error>;

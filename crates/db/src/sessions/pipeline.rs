@@ -4,7 +4,7 @@ use super::{Failure, Session};
 use crate::{
     Error, Result,
     tail::Tail,
-        tx::{Answer, Stmt, Tx},
+    tx::{Answer, Stmt, Tx},
 };
 
 /// Begins a transaction that writes. Outside of such a transaction a session is read-only. Statements travel

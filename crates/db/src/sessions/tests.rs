@@ -5,16 +5,15 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::{
-    Error,
-    Context,
-        hooks::Hooks,
-        job::{self, Access, Job, Queue, Turn},
-        metrics::Metrics,
-        tail::{Tail, WindowChange, WindowKey},
-        tx::Tx,
-        value::Val,
-    vals,
+    Context, Error,
+    hooks::Hooks,
+    job::{self, Access, Job, Queue, Turn},
+    metrics::Metrics,
+    tail::{Tail, WindowChange, WindowKey},
     testing::FakeRows,
+    tx::Tx,
+    vals,
+    value::Val,
 };
 
 /// Fake servers behind one address, and a record of what clients have done there.

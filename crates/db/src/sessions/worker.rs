@@ -20,11 +20,10 @@ use std::{
 
 use super::{Failure, FailureKind, Pipeline, Pool, Server, Session};
 use crate::{
-    Error, Result,
-    Context,
-        hooks::HookPoints as _,
-        job::{Access, Job, Next, Queue},
-        tail::{SharedRow, SharedRows, Sums, Tail, Written},
+    Context, Error, Result,
+    hooks::HookPoints as _,
+    job::{Access, Job, Next, Queue},
+    tail::{SharedRow, SharedRows, Sums, Tail, Written},
 };
 
 /// Maximum number of attempts at a job that meets deadlocks or loses its session before the commit.

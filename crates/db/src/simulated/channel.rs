@@ -16,9 +16,7 @@ const INCOMING: usize = 1_024;
 const OUTGOING: usize = 16;
 
 /// Opens the channel of a node.
-pub(crate) fn open(
-    link: &SimulatedLink,
-) -> (mpsc::Sender<OutgoingHint>, mpsc::Receiver<ChannelMessage>) {
+pub(crate) fn open(link: &SimulatedLink) -> (mpsc::Sender<OutgoingHint>, mpsc::Receiver<ChannelMessage>) {
     let (say, mut said) = mpsc::channel::<OutgoingHint>(OUTGOING);
     let (hints, heard) = mpsc::channel(INCOMING);
     link.listens(hints.clone());

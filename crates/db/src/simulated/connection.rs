@@ -14,11 +14,10 @@ use super::{
     session::{ConnectionState, Drawn, SimulatedDial},
 };
 use crate::{
-    Error, Result,
-    Backend, Context, Link,
-        job::{Access, Job, Next, Queue, Turn},
-        sessions::{Pool, Worker},
-        tx::Tx,
+    Backend, Context, Error, Link, Result,
+    job::{Access, Job, Next, Queue, Turn},
+    sessions::{Pool, Worker},
+    tx::Tx,
 };
 
 /// Time limit for the answer to a command: see `ANSWER` of `PostgreSQL`.

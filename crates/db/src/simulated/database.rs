@@ -2,10 +2,10 @@
 
 use crate::{
     Dialect, Error, Result, Schema, Stmt, Tx, Val,
-        sqlite::{self, Connection},
-        tx::Answer,
-        vals,
-        value::Row,
+    sqlite::{self, Connection},
+    tx::Answer,
+    vals,
+    value::Row,
 };
 
 /// Lists the tables of the schema. Their order does not matter: foreign keys are off.

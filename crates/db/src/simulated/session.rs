@@ -13,8 +13,8 @@ use super::{
 use crate::{
     Error, Result,
     postgres::SETTINGS,
-        sessions::{Failure, FailureKind, Sent, Server, Session, error_of, read_only},
-        tx::{Answer, Stmt},
+    sessions::{Failure, FailureKind, Sent, Server, Session, error_of, read_only},
+    tx::{Answer, Stmt},
 };
 
 /// First words of the statements that write.
@@ -132,12 +132,7 @@ impl SimulatedSession {
     }
 
     /// Begins a transaction. If that fails, the statements behind it run without one.
-    fn begin(
-        &mut self,
-        server: &SimulatedServer,
-        begin: &str,
-        fate: Fate,
-    ) -> Result<(), Failure> {
+    fn begin(&mut self, server: &SimulatedServer, begin: &str, fate: Fate) -> Result<(), Failure> {
         if fate == Fate::BeginCancelled {
             let code = "57014";
             return Err(refused(code, "canceling statement due to user request").of_begin(Some(code)));
@@ -160,11 +155,7 @@ impl SimulatedSession {
         Ok(())
     }
 
-    fn one(
-        &mut self,
-        server: &SimulatedServer,
-        statement: &Stmt<'_>,
-    ) -> Result<Answer, Failure> {
+    fn one(&mut self, server: &SimulatedServer, statement: &Stmt<'_>) -> Result<Answer, Failure> {
         let is_write = WRITES.iter().any(|word| statement.sql.starts_with(word));
         let reads_only = self
             .transaction
@@ -196,11 +187,7 @@ impl SimulatedSession {
         Ok(answer)
     }
 
-    fn commit(
-        &mut self,
-        server: &SimulatedServer,
-        transaction: Transaction,
-    ) -> Result<(), Failure> {
+    fn commit(&mut self, server: &SimulatedServer, transaction: Transaction) -> Result<(), Failure> {
         self.state().commits += 1;
         let ending = transaction.ending;
         let sql = if ending.commits() { "COMMIT" } else { "ROLLBACK" };

@@ -28,10 +28,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rusqlite::hooks::Wal;
 
 use super::{Connection, beside};
-use crate::{
-    Error, Result,
-    ReadRow, Row, Tx as _, hooks::HookPoints as _, row, spawn, vals,
-};
+use crate::{Error, ReadRow, Result, Row, Tx as _, hooks::HookPoints as _, row, spawn, vals};
 
 /// Number of pages in the log at which the thread copies them.
 const EARLY: u32 = 3_000;

@@ -10,13 +10,12 @@ use rusqlite::{
 
 use super::{checkpoint::Log, space::Space};
 use crate::{
-    Error, Result,
-    Dialect,
-        hooks::{HookPoints as _, Hooks},
-        known_budgets::KnownBudgets,
-        tail::Tail,
-        tx::{Answer, Stmt, Tx},
-        value::{Row, Val},
+    Dialect, Error, Result,
+    hooks::{HookPoints as _, Hooks},
+    known_budgets::KnownBudgets,
+    tail::Tail,
+    tx::{Answer, Stmt, Tx},
+    value::{Row, Val},
 };
 
 /// Number of prepared statements that each connection caches.

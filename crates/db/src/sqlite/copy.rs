@@ -4,10 +4,7 @@
 use std::{fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::Path};
 
 use super::{Connection, failed};
-use crate::{
-    Error, Result,
-    tx::Tx, vals,
-};
+use crate::{Error, Result, tx::Tx, vals};
 
 /// Writes the database at `from`, as of one moment, into the new file `to`, which only this user can read.
 ///

@@ -27,10 +27,10 @@ pub use self::copy::{copy, open_copy};
 pub(super) use self::{connection::Connection, space::Space};
 use crate::{
     Backend, Context, Dialect, Error, LISTERS, Migration, Result, SCANNERS, Schema,
-        job::{Next, Queue},
-        metrics::Metrics,
-        migrate, spawn,
-        tx::Tx,
+    job::{Next, Queue},
+    metrics::Metrics,
+    migrate, spawn,
+    tx::Tx,
 };
 
 /// Number of connections for quick reads, each with a thread.

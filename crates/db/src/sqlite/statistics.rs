@@ -6,10 +6,7 @@
 //! whenever the database is opened, so what an `ANALYZE` of somebody else has left is replaced.
 
 use super::Connection;
-use crate::{
-    Result,
-    ReadRow, Stmt, Tx, row, select, vals,
-};
+use crate::{ReadRow, Result, Stmt, Tx, row, select, vals};
 
 /// Rows of the table of statistics, as the [schema](crate::Schema) has them.
 type Rows = [(&'static str, &'static str, &'static str)];

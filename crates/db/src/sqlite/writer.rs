@@ -22,12 +22,11 @@ use sortie_api::OrgId;
 
 use super::{checkpoint::Log, connection::Connection, space::Space};
 use crate::{
-    Error, Result,
-    Context,
-        hooks::HookPoints as _,
-        job::{Access, Job, Next, Queue},
-        tail::{SharedRows, Sums, Tail, Written},
-        tx::Tx,
+    Context, Error, Result,
+    hooks::HookPoints as _,
+    job::{Access, Job, Next, Queue},
+    tail::{SharedRows, Sums, Tail, Written},
+    tx::Tx,
 };
 
 /// Maximum number of jobs in one commit.

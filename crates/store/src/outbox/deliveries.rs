@@ -269,7 +269,11 @@ impl Store {
                         ),
                     ],
                 )?;
-                attempts.rows.iter().map(|row| Ok(AttemptRow::read(row)?.0)).collect()
+                attempts
+                    .rows
+                    .iter()
+                    .map(|row| Ok(AttemptRow::read(row)?.0))
+                    .collect()
             })
             .await
     }

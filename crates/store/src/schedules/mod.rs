@@ -17,10 +17,7 @@ pub use read::Due;
 pub use replaced::ReplacedRun;
 pub use save::SaveSchedule;
 
-use sortie_api::{
-    Micros, OrgId, RunId, ScheduleId, Timestamp,
-    schedule::Overlap,
-};
+use sortie_api::{Micros, OrgId, RunId, ScheduleId, Timestamp, schedule::Overlap};
 
 use crate::db::{Val, row, vals};
 
