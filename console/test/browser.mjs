@@ -4,10 +4,13 @@ import { chromium } from "playwright-core";
 export const NOW = Date.UTC(2026, 10, 22, 9, 41, 58);
 
 export const launch = () =>
-  chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+  chromium.launch({
+    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+    args: ["--no-sandbox", "--host-resolver-rules=MAP console.test 127.0.0.1"],
+  });
 
 // A request that the engine refuses is an error on the console of the browser as well; tests look for those themselves.
-const EXPECTED = /Failed to load resource|net::ERR_|ERR_INCOMPLETE/;
+const EXPECTED = /Opener-Policy header has been ignored|Failed to load resource|net::ERR_|ERR_INCOMPLETE/;
 
 export async function openPage(
   browser,

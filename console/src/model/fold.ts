@@ -175,7 +175,7 @@ function push(fold: Fold, kind: SpanKind, event: RunEvent, start: number, end: n
 function addStatus(fold: Fold, event: EventOf<"status">, at: number) {
   const { status, error } = event.data;
   fold.status = status;
-  if (error !== undefined) fold.error = error;
+  if (error) fold.error = error;
   const queue = fold.spans[0];
   if (!queue) push(fold, "queue", event, at, undefined);
   else if (queue.kind === "queue" && (status === "running" || isFinal(status))) queue.end ??= at;
@@ -231,7 +231,7 @@ function addCall(fold: Fold, event: EventOf<"connection_call">, at: number) {
   const span = open.find(({ calls }) => !calls) ?? open[0] ?? push(fold, "connection", event, at - duration_ms, at);
   span.kind = "connection";
   (span.calls ??= []).push(event);
-  if (span.event === event) span.isFailed = status === undefined || status >= 400;
+  if (span.event === event) span.isFailed = !status || status >= 400;
 }
 
 function charge(fold: Fold, at: number, micros: number) {

@@ -116,11 +116,28 @@ export const Chip = ({
   );
 };
 
+/** Copies by a selection: the clipboard of the browser is missing on pages without HTTPS. */
+function copySelection(text: string): boolean {
+  const area = document.createElement("textarea");
+  area.value = text;
+  area.className = "vh";
+  (document.querySelector("dialog[open]") ?? document.body).append(area);
+  area.select();
+  const isCopied = document.execCommand("copy");
+  area.remove();
+  return isCopied;
+}
+
 export async function copyText(text: string, message: string = t.common.copied) {
-  await navigator.clipboard.writeText(text).then(
-    () => toast(message),
-    () => toast(t.common.copyFailed, "bad"),
-  );
+  const clipboard = navigator.clipboard as Clipboard | undefined;
+  const isCopied = clipboard
+    ? await clipboard.writeText(text).then(
+        () => true,
+        () => false,
+      )
+    : copySelection(text);
+  if (isCopied) toast(message);
+  else toast(t.common.copyFailed, "bad");
 }
 
 export const CopyButton = ({ text, label = t.common.copy }: { text: () => string; label?: string }) => (

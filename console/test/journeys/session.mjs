@@ -34,6 +34,18 @@ export default {
     await page.getByText("Your session has ended").waitFor();
   },
 
+  async "works on a plain address without HTTPS"({ open, server }) {
+    server.origin = server.origin.replace("127.0.0.1", "console.test");
+    const { page, go } = await open();
+    await go("/runs/new");
+    await page.getByLabel("Prompt", { exact: true }).fill("Say hello.");
+    assert.equal(await page.evaluate(() => isSecureContext), false);
+    await page.getByRole("button", { name: "Copy as curl" }).click();
+    await page.getByText("Copied").waitFor();
+    await page.getByRole("button", { name: "Start" }).click();
+    await page.waitForURL(/runs\/run_/);
+  },
+
   async "shows a member no action of an admin"({ open, server }) {
     server.data.me.role = "member";
     const { page, go } = await open();

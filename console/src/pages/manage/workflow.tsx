@@ -132,7 +132,7 @@ export function WorkflowPage({ name: saved }: { name?: string }) {
                 files={request.files ?? []}
                 error={messages.get("files")}
                 onBusy={setUploading}
-                onChange={(change) => set({ files: change(request.files ?? []) })}
+                onChange={(change) => set(({ files = [] }) => ({ files: change(files) }))}
               />
               <ModelAndLimits request={request} messages={messages} set={set} />
               <Rights request={request} set={set} canForget={false} />

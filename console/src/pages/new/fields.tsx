@@ -7,12 +7,12 @@ import { parseMoney, plainMoney, pricePerMillion } from "../../model/money.ts";
 import { me } from "../../session.ts";
 import { newText as texts } from "../../text/new.ts";
 import { parseJson, Select, TextArea, TextField, Toggle } from "../../ui/form.tsx";
-import type { Change } from "./request.ts";
+import type { SetFields } from "./request.ts";
 
 interface FieldsProps {
   request: Api.RunRequest;
   messages: Map<string, string>;
-  set: (change: Change) => void;
+  set: SetFields;
 }
 
 const EFFORTS: Api.Effort[] = ["minimal", "low", "medium", "high", "xhigh", "max"];

@@ -160,7 +160,7 @@ export function NewRunPage() {
                   error={messages.get("files")}
                   onBusy={setUploading}
                   onChange={(change) =>
-                    set({ files: change(request.files ?? []).length ? change(request.files ?? []) : undefined })
+                    set(({ files = [] }) => ({ files: change(files).length ? change(files) : undefined }))
                   }
                 />
                 {credentials.length > 0 && (

@@ -1,56 +1,60 @@
 // The request that the form and the JSON text share.
 import { useState } from "preact/hooks";
 import type { Api } from "../../api/client.ts";
+import { parseJson } from "../../ui/form.tsx";
 
 export type Change = { [Field in keyof Api.RunRequest]?: Api.RunRequest[Field] | undefined };
 
-export interface Draft {
+/** A change of fields, or one that is made from the request as it is by then. */
+export type SetFields = (change: Change | ((request: Api.RunRequest) => Change)) => void;
+
+interface DraftState {
   request: Api.RunRequest;
   /** The request as text, as it was typed if it was. */
   text: string;
   isText: boolean;
   /** Sent with the request, so that one that is repeated starts no second run. */
   idempotencyKey: string;
-  set(change: Change): void;
+}
+
+export interface Draft extends DraftState {
+  set: SetFields;
   setText(text: string): void;
   replace(request: Api.RunRequest): void;
 }
 
-const pretty = (request: Api.RunRequest) => JSON.stringify(request, null, 2);
+/** A random name. `crypto.randomUUID` is missing on pages without HTTPS. */
+const randomName = () =>
+  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+const draftOf = (request: Api.RunRequest, text = JSON.stringify(request, null, 2)): DraftState => ({
+  request,
+  text,
+  isText: true,
+  idempotencyKey: randomName(),
+});
+
+function withChange(request: Api.RunRequest, change: Change): Api.RunRequest {
+  const fields = Object.entries({ ...request, ...change }).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(fields) as Api.RunRequest;
+}
+
+/** The request that a text is, or undefined while it is being typed. */
+function requestOf(text: string): Api.RunRequest | undefined {
+  const { value } = parseJson(text);
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Api.RunRequest) : undefined;
+}
 
 export function useDraft(): Draft {
-  const [state, setState] = useState(() => ({
-    request: {} as Api.RunRequest,
-    text: "{}",
-    isText: true,
-    idempotencyKey: crypto.randomUUID() as string,
-  }));
-  const replace = (request: Api.RunRequest) =>
-    setState({ request, text: pretty(request), isText: true, idempotencyKey: crypto.randomUUID() });
+  const [state, setState] = useState(() => draftOf({}));
   return {
     ...state,
-    replace,
+    replace: (request) => setState(draftOf(request)),
     set: (change) =>
-      replace(
-        Object.fromEntries(
-          Object.entries({ ...state.request, ...change }).filter(([, value]) => value !== undefined),
-        ) as Api.RunRequest,
-      ),
+      setState(({ request }) => draftOf(withChange(request, typeof change === "function" ? change(request) : change))),
     setText: (text) => {
-      try {
-        const request: unknown = JSON.parse(text);
-        if (typeof request === "object" && request !== null && !Array.isArray(request)) {
-          return setState({
-            request: request as Api.RunRequest,
-            text,
-            isText: true,
-            idempotencyKey: crypto.randomUUID(),
-          });
-        }
-      } catch {
-        // Half of a text is no JSON; the form keeps what it has until it is.
-      }
-      setState({ ...state, text, isText: false });
+      const request = requestOf(text);
+      setState((before) => (request ? draftOf(request, text) : { ...before, text, isText: false }));
     },
   };
 }

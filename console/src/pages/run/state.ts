@@ -96,7 +96,11 @@ export function useRun(id: string): RunState {
         // Events of a run with zero data retention are gone after five minutes; its page says so.
         if (error && error.status !== 410) state.error.value = error;
       },
-      onOpen: (offset) => void (state.clockOffset = offset),
+      onOpen: (offset) => {
+        state.clockOffset = offset;
+        // What was written while the connection was away comes with the recorded message.
+        if (state.fold.live?.text) state.fold.live.text = "… ";
+      },
       onMessages: (messages) => {
         const isDone = take(state, messages);
         frame ||= requestAnimationFrame(show);
