@@ -69,7 +69,7 @@ interface Operation<Body, Reply> {
   reply: Reply;
 }
 
-/** Operations with types of this file, in the place of those of the document. */
+/** Operations with types of this file instead of those of the document. */
 interface OwnOperations {
   "GET /v1/console": Operation<undefined, ConsoleInfo>;
   "POST /v1/console/sessions": Operation<{ key: string } | { code: string }, unknown>;

@@ -65,7 +65,7 @@ export function toApi(filters: RunFilters, now: number): URLSearchParams {
 
 export const isEmpty = (filters: RunFilters) => toQuery(filters).size === 0;
 
-// A run that works on comes into these filters and out of them; the others stay as they are.
+// While a run works it starts and stops matching these filters; the other filters do not change.
 const CHANGING = ["status", "min_cost_micros", "error"];
 
 /** The query of the feed, which also has to tell of runs that match no more. */

@@ -223,7 +223,7 @@ function endTool(fold: Fold, event: EventOf<"tool_end">, at: number) {
   span.costSoFar = fold.costMicros;
 }
 
-/** A call belongs to the oldest open tool of its connection; without one it has a row of its own. */
+/** A call belongs to the oldest open tool of its connection; without one it gets a separate row. */
 function addCall(fold: Fold, event: EventOf<"connection_call">, at: number) {
   const { connection, duration_ms, status } = event.data;
   const isOf = (span: Span) => span.event.type === "tool_start" && span.event.data.tool.startsWith(`${connection}__`);

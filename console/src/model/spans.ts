@@ -6,7 +6,7 @@ export interface TraceFilter {
   kinds: SpanKind[];
   text: string;
   failedOnly: boolean;
-  /** Tool, or connection, whose calls are shown. */
+  /** Only calls of this tool or connection. */
   tool?: string;
   range?: [number, number];
 }
@@ -56,7 +56,7 @@ export function rowsOf({ spans }: Fold, collapsed: ReadonlySet<number>, filter: 
   });
 }
 
-/** Whether a row stands on its own rather than below its turn. */
+/** Whether a row is at the top level and not below a turn. */
 export const isTop = ({ kind, step, event }: Span) =>
   kind === "turn" || kind === "queue" || event.type === "status" || step === 0;
 

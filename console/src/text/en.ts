@@ -101,7 +101,7 @@ export const t = {
     searchFields: { q: "Prompt", error: "Error" },
     searchHint: "The beginning of title and prompt is searched, without regard to case, in 5,000 runs at a time.",
     searchOlder: "Search older runs",
-    noMatchYet: "None of the runs that were looked at so far matches.",
+    noMatchYet: "The runs that were searched so far do not match.",
     filters: { status: "Status", since: "Created", workflow: "Workflow", tag: "Tag", model: "Model", key: "Key" },
     periods: { "1h": "last hour", "24h": "last 24 hours", "7d": "last 7 days", "30d": "last 30 days" } as Record<
       string,

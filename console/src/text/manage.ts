@@ -209,7 +209,7 @@ export const manageText = {
     resets: (time: string) => `resets ${time}`,
     meter: (scope: string) => `Spent and held of ${scope}`,
     deleteTitle: (scope: string) => `Delete the budget of ${scope}?`,
-    deleteExplain: "Runs are no longer capped by it.",
+    deleteExplain: "It then limits no runs.",
   },
   deliveries: {
     title: "Deliveries",

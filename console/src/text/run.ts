@@ -57,8 +57,8 @@ export const runText = {
     working: "Nothing of this run is stored. Its events are available while it runs and for five minutes afterwards.",
     held: (time: string) => `The answer can be read once, until ${time}. Reading deletes it.`,
     read: "Read and delete",
-    confirm: "Read the answer now? The engine deletes it, and nobody can read it again.",
-    gone: "The answer is no longer stored.",
+    confirm: "Read the answer now? The engine then deletes it.",
+    gone: "The answer is deleted.",
     goneAt: (time: string) => `The answer was read at ${time} and is deleted.`,
   },
   answer: {
@@ -129,7 +129,7 @@ export const runText = {
   notes: {
     budget_warning: {
       name: "80 % of the budget is spent",
-      means: "The agent was told to come to an end. The run stops before it costs more than its budget.",
+      means: "The agent knows that it has to finish. The run stops before it costs more than its budget.",
     },
     budget_reached: { name: "Budget reached", means: "What is left does not pay for another call of the model." },
     context_compacted: {

@@ -11,7 +11,7 @@ interface DialogProps {
   onClose: () => void;
   children: ComponentChildren;
   class?: string;
-  /** Keeps the dialog open on Escape and clicks beside it. */
+  /** Keeps the dialog open on Escape and on clicks outside. */
   isModal?: boolean;
 }
 

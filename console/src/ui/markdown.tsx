@@ -12,7 +12,7 @@ export function safeLink(address: string): string | undefined {
   return url && SCHEMES.includes(url.protocol) ? url.href : undefined;
 }
 
-// The lexer leaves references such as `&amp;` as they are.
+// The lexer does not decode references such as `&amp;`.
 const REFERENCES: Record<string, string> = { amp: "&", lt: "<", gt: ">", quot: '"', "#39": "'" };
 const unescape = (text: string) =>
   visible(text.replace(/&(amp|lt|gt|quot|#39);/g, (whole, name: string) => REFERENCES[name] ?? whole));

@@ -14,7 +14,7 @@ import { toast } from "../../ui/toast.tsx";
 
 const texts = runText.definition;
 
-/** Saves a request under a name. A workflow has no retention setting, callback or origin of its own. */
+/** Saves a request under a name. A workflow has no retention setting, callback or origin. */
 export function SaveWorkflow({ request, onClose }: { request: Api.RunRequest; onClose: () => void }) {
   const [name, setName] = useState("");
   const [error, setError] = useState<string>();

@@ -1,4 +1,4 @@
-// The recorded events as they are.
+// The recorded events, unchanged.
 import { useState } from "preact/hooks";
 import type { Fold } from "../../model/fold.ts";
 import { clock } from "../../model/time.ts";

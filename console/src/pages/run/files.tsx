@@ -21,7 +21,7 @@ const isText = (type: string) => /^text\/|[/+](json|xml|yaml|csv|javascript|toml
 const addressOfArtifact = (run: string, path: string) =>
   apiBase + addressOf("GET /v1/runs/{id}/artifacts/{path}", { id: run, path })[1];
 
-/** Text as text, pictures as data of the page. Nothing is ever shown as a document of its own. */
+/** Shows text as text and pictures from memory. A file is never opened as a document. */
 function Preview({ run, artifact, onClose }: { run: string; artifact: Artifact; onClose: () => void }) {
   const [content, setContent] = useState<{ text?: string; picture?: string; isCut?: boolean }>({});
   const [error, setError] = useState<ApiError>();

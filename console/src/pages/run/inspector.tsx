@@ -1,4 +1,4 @@
-// Details of one step: what was called, what came back, the events as they are.
+// Details of one step: what was called, what came back, the raw events.
 import type { ComponentChildren } from "preact";
 import { lengthOf, type Fold, type Span } from "../../model/fold.ts";
 import { money } from "../../model/money.ts";

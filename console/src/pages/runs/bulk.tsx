@@ -22,7 +22,7 @@ async function cancelRun(id: string) {
   await call("POST /v1/runs/{id}/cancel", { path: { id } });
 }
 
-/** Starts a run again as it was. One whose credentials are missing is refused by the engine. */
+/** Starts a run again as it was. The engine refuses it if credentials are missing. */
 async function replayRun(id: string) {
   const { request } = await call("GET /v1/runs/{id}/definition", { path: { id } });
   await call("POST /v1/runs", { body: { ...request, replay_of: id } });
