@@ -5,6 +5,7 @@ import { ApiError } from "./api/client.ts";
 import { matchPath, path } from "./router.ts";
 import { session, start } from "./session.ts";
 import { Frame } from "./pages/frame.tsx";
+import { OrganizationsPage } from "./pages/organizations.tsx";
 import { RunsPage } from "./pages/runs/index.tsx";
 import { SignIn, startError } from "./pages/sign-in.tsx";
 import { t } from "./text/en.ts";
@@ -96,7 +97,9 @@ function Console() {
   if (session.value === "checking") return <Skeleton rows={0} />;
   return (
     <>
-      {session.value === "signed-in" ? (
+      {session.value === "choosing" ? (
+        <OrganizationsPage />
+      ) : session.value === "signed-in" ? (
         <Frame>
           <Content />
         </Frame>

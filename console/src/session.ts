@@ -1,6 +1,6 @@
 // Who is signed in, and the settings that the browser keeps.
 import { effect, signal } from "@preact/signals";
-import { call, onSignedOut, type Api } from "./api/client.ts";
+import { ApiError, call, onSignedOut, organization, type Api } from "./api/client.ts";
 
 /** A setting that the browser keeps. */
 const stored = <Value extends string>(name: string, fallback: Value) => {
@@ -9,7 +9,8 @@ const stored = <Value extends string>(name: string, fallback: Value) => {
   return setting;
 };
 
-type SessionState = "checking" | "signed-out" | "signed-in";
+/** `choosing` is a person of a hosted deployment at an address without an organization. */
+type SessionState = "checking" | "signed-out" | "choosing" | "signed-in";
 
 // Whether the browser had a session when it was here last: its page is then shown before the engine has confirmed it.
 const hadSession = stored<"yes" | "no">("sortie.session", "no");
@@ -30,7 +31,14 @@ onSignedOut(() => {
 });
 
 async function load() {
-  me.value = await call("GET /v1/me");
+  try {
+    me.value = await call("GET /v1/me");
+  } catch (error) {
+    // A hosted deployment has this operation only below an organization.
+    if (organization || !(error instanceof ApiError) || error.status !== 404) throw error;
+    session.value = "choosing";
+    return;
+  }
   hasExpired.value = false;
   session.value = "signed-in";
 }

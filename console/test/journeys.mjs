@@ -14,17 +14,22 @@ const browser = await launch();
 let failures = 0;
 for (const [name, journey] of Object.entries(journeys)) {
   if (wanted && !name.includes(wanted)) continue;
-  const server = await startServer();
+  const servers = [await startServer()];
+  const [server] = servers;
+  const serve = async (options) => {
+    servers.push(await startServer(options));
+    return servers.at(-1);
+  };
   const opened = [];
-  const open = async (options) => {
-    const one = await openPage(browser, server, options);
+  const open = async ({ server: other = server, ...options } = {}) => {
+    const one = await openPage(browser, other, options);
     one.page.setDefaultTimeout(5000);
     opened.push(one);
     return one;
   };
   const started = Date.now();
   try {
-    await journey({ open, server });
+    await journey({ open, server, serve });
     assert.deepEqual(
       opened.flatMap(({ problems }) => problems),
       [],
@@ -35,7 +40,7 @@ for (const [name, journey] of Object.entries(journeys)) {
     console.log(`FAILED  ${name}\n${error.stack}`);
   }
   for (const { context } of opened) await context.close();
-  server.close();
+  for (const one of servers) one.close();
 }
 await browser.close();
 console.log(failures ? `${failures} failed` : "all journeys passed");

@@ -13,10 +13,11 @@ const click = (name) => (page) => page.getByRole("button", { name, exact: true }
 
 const PAGES = [
   ["sign-in", "/runs", { isSignedIn: false }],
+  ["organizations", "/", { kind: "hosted" }],
   ["runs", "/runs"],
   ["runs-filtered", "/runs?status=failed,timed_out,interrupted&since=24h"],
   ["runs-selected", "/runs", { act: press("j", "x", "j", "x") }],
-  ["runs-empty", "/runs", { isEmpty: true }],
+  ["runs-empty", "/runs", { kind: "empty" }],
   ["runs-no-match", "/runs?q=nothing"],
   ["palette", "/runs", { act: press("Control+k") }],
   ["shortcuts", "/runs", { act: press("?") }],
@@ -51,12 +52,12 @@ const PAGES = [
   ["connection-new", "/connections", { act: click("New connection") }],
   ["connection-authorize", "/connections", { act: click("Authorize") }],
   ["models", "/models"],
-  ["models-empty", "/models", { isEmpty: true }],
+  ["models-empty", "/models", { kind: "empty" }],
   ["keys", "/keys"],
   ["key-new", "/keys", { act: click("New key") }],
   ["usage", "/usage"],
   ["budgets", "/budgets"],
-  ["budgets-empty", "/budgets", { isEmpty: true }],
+  ["budgets-empty", "/budgets", { kind: "empty" }],
   ["deliveries", "/deliveries"],
   ["not-found", "/nowhere"],
 ];
@@ -70,12 +71,13 @@ let findings = 0;
 const servers = {
   full: await startServer({ now: NOW, isStill: true }),
   empty: await startServer({ now: NOW, isStill: true, isEmpty: true }),
+  hosted: await startServer({ now: NOW, isStill: true, isHosted: true }),
 };
 for (const width of [1440, 390]) {
   for (const scheme of ["light", "dark"]) {
-    for (const [name, path, { isSignedIn = true, isEmpty = false, act } = {}] of PAGES) {
+    for (const [name, path, { isSignedIn = true, kind = "full", act } = {}] of PAGES) {
       if (wanted && name !== wanted) continue;
-      const server = isEmpty ? servers.empty : servers.full;
+      const server = servers[kind];
       const { page, context, go, problems } = await openPage(browser, server, {
         width,
         scheme,

@@ -1,34 +1,13 @@
 // Development server: dist/ with the engine's headers, and an API of fixed data and scripted event streams.
 //
-//   node test/server.mjs [--port 8099] [--quiet]     signs in every key that begins with "stk_"
+//   node test/server.mjs [--port 8099]     signs in every key that begins with "stk_"
 import { createServer } from "node:http";
-import { readFileSync, existsSync } from "node:fs";
-import { join } from "node:path";
+import { serveFile } from "./server/files.mjs";
 import { ids } from "./server/ids.mjs";
 import { world } from "./server/runs.mjs";
 import { sse, streamRun } from "./server/streams.mjs";
 import { usageOf } from "./server/usage.mjs";
 
-const DIST = join(import.meta.dirname, "../dist");
-const POLICY =
-  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
-const HEADERS = {
-  "Content-Security-Policy": POLICY,
-  "Cross-Origin-Opener-Policy": "same-origin",
-  "Cross-Origin-Resource-Policy": "same-origin",
-  "Permissions-Policy": "clipboard-write=(self)",
-  "Referrer-Policy": "no-referrer",
-  "X-Content-Type-Options": "nosniff",
-  "X-Frame-Options": "DENY",
-};
-const TYPES = {
-  css: "text/css",
-  html: "text/html",
-  js: "text/javascript",
-  svg: "image/svg+xml",
-  txt: "text/plain; charset=utf-8",
-  woff2: "font/woff2",
-};
 const json = (response, status, body) => {
   response.writeHead(status, { "Content-Type": "application/json", "X-Request-Id": "5f0c1a528d3b4c8e00000017" });
   response.end(status === 204 ? undefined : JSON.stringify(body));
@@ -39,16 +18,6 @@ async function bodyOf(request) {
   let text = "";
   for await (const chunk of request) text += chunk;
   return (request.headers["content-type"] ?? "").startsWith("application/json") && text ? JSON.parse(text) : text;
-}
-
-function serveFile(path, response) {
-  const asset = /^\/console\/a\/[0-9a-f]{12}\/([\w.-]+)$/.exec(path)?.[1];
-  const file = join(DIST, asset ?? "index.html");
-  if (!existsSync(file)) return refuse(response, 404, "not_found", "no such file");
-  const type = TYPES[file.split(".").at(-1)];
-  const cache = asset ? "public, max-age=31536000, immutable" : "no-store";
-  response.writeHead(200, { ...HEADERS, "Content-Type": type, "Cache-Control": cache });
-  response.end(readFileSync(file));
 }
 
 function matches(run, query) {
@@ -68,7 +37,14 @@ function matches(run, query) {
   );
 }
 
-export function startServer({ port = 0, now = Date.now(), isStill = false, isEmpty = false, isQuiet = true } = {}) {
+export function startServer({
+  port = 0,
+  now = Date.now(),
+  isStill = false,
+  isEmpty = false,
+  isHosted = false,
+  isQuiet = true,
+} = {}) {
   const data = world(now);
   if (isEmpty)
     Object.assign(data, {
@@ -176,9 +152,17 @@ export function startServer({ port = 0, now = Date.now(), isStill = false, isEmp
     if (url.pathname.startsWith("/console")) return serveFile(url.pathname, response);
     requests.push(`${method} ${url.pathname}${url.search}`);
     const body = method === "GET" ? undefined : await bodyOf(request);
-    const path = url.pathname.slice("/v1".length);
+    const ofOrganization = /^\/engine\/org_\w+(?=\/v1)/.exec(url.pathname)?.[0] ?? "";
+    const path = url.pathname.slice(`${ofOrganization}/v1`.length);
     const [, area, name, action] = path.split("/");
-    if (path === "/console") return json(response, 200, { version: "0.4.0", mode: "self-hosted" });
+    if (path === "/console")
+      return json(
+        response,
+        200,
+        isHosted
+          ? { version: "0.4.0", mode: "hosted", sign_in_url: "/sign-in" }
+          : { version: "0.4.0", mode: "self-hosted" },
+      );
     if (path === "/console/sessions") {
       if (request.headers["x-sortie-console"] !== "1")
         return refuse(response, 403, "forbidden", "the header X-Sortie-Console is missing");
@@ -197,6 +181,15 @@ export function startServer({ port = 0, now = Date.now(), isStill = false, isEmp
       response.setHeader("Retry-After", "2");
       return refuse(response, ...data.refusal);
     }
+    if (path === "/organizations") {
+      if (method === "POST") data.organizations.push({ ...body, id: "org_new", role: "owner" });
+      return json(
+        response,
+        method === "POST" ? 201 : 200,
+        method === "POST" ? data.organizations.at(-1) : data.organizations,
+      );
+    }
+    if (isHosted && !ofOrganization) return refuse(response, 404, "not_found", "no such route");
     if (path === "/me") return json(response, 200, data.me);
     if (path === "/models") return json(response, 200, data.models);
     if (area === "runs") return runs(method, path.slice("/runs".length), url.searchParams, request, response, body);

@@ -4,7 +4,7 @@ import type { Operations } from "./types.ts";
 export type * as Api from "./types.ts";
 
 /** Addresses of the console and of the API: those of one organization on a hosted deployment. */
-const organization = /^\/console\/o\/([^/]+)/.exec(location.pathname)?.[1];
+export const organization = /^\/console\/o\/([^/]+)/.exec(location.pathname)?.[1];
 export const pageBase = organization ? `/console/o/${organization}` : "/console";
 export const apiBase = organization ? `/engine/${organization}` : "";
 
@@ -70,16 +70,22 @@ export async function errorOf(response: Response): Promise<ApiError> {
   return error;
 }
 
+// Operations that belong to a person and not to an organization.
+const PERSONAL = /^\/v1\/(console|organizations)\b/;
+
 /** Sends a request. A network failure becomes an `ApiError` too. */
 export async function send(method: string, path: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
   if (method !== "GET") headers.set("X-Sortie-Console", "1");
-  const response = await fetch(apiBase + path, { ...init, method, headers, credentials: "same-origin" }).catch(
-    (error: unknown) => {
-      if (error instanceof DOMException && error.name === "AbortError") throw error;
-      throw new ApiError(0, "offline", "the engine cannot be reached");
-    },
-  );
+  const response = await fetch((PERSONAL.test(path) ? "" : apiBase) + path, {
+    ...init,
+    method,
+    headers,
+    credentials: "same-origin",
+  }).catch((error: unknown) => {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new ApiError(0, "offline", "the engine cannot be reached");
+  });
   if (!response.ok) throw await errorOf(response);
   return response;
 }

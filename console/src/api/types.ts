@@ -62,6 +62,12 @@ export interface ConsoleInfo {
   sign_in_url?: string;
 }
 
+export interface Organization {
+  id: string;
+  name: string;
+  role: Schema.Role;
+}
+
 interface Operation<Body, Reply> {
   path: {};
   query: URLSearchParams | Record<string, string | number | boolean | undefined>;
@@ -74,6 +80,8 @@ interface OwnOperations {
   "GET /v1/console": Operation<undefined, ConsoleInfo>;
   "POST /v1/console/sessions": Operation<{ key: string } | { code: string }, unknown>;
   "DELETE /v1/console/sessions/current": Operation<undefined, void>;
+  "GET /v1/organizations": Operation<undefined, Organization[]>;
+  "POST /v1/organizations": Operation<{ name: string }, Organization>;
   "POST /v1/runs": Operation<RunRequest, Run>;
   "POST /v1/runs/cancel": Operation<undefined, CancelledRuns>;
   "GET /v1/deliveries": Operation<undefined, { items: Delivery[]; next_cursor: string }>;

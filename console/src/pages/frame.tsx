@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 import { Fragment, type ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError } from "../api/client.ts";
+import { ApiError, organization } from "../api/client.ts";
 import { href, navigate, path } from "../router.ts";
 import { isAdmin, me, signOut, singleKeys, theme, type Theme } from "../session.ts";
 import { t } from "../text/en.ts";
@@ -75,6 +75,9 @@ function accountItems(showShortcuts: () => void): (MenuItem | string)[] {
       act: () => void (theme.value = name),
     })),
     t.nav.more,
+    ...(organization
+      ? [{ label: t.organizations.switch, icon: "node" as const, act: () => location.assign("/console/") }]
+      : []),
     {
       label: t.account.singleKeys,
       isChecked: singleKeys.value === "on",
@@ -106,7 +109,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
   useKeys({ "mod+k": () => setSearching(true), n: () => navigate("/runs/new"), "?": () => setShortcuts(true) });
   useFocusOnPages();
   const account = accountItems(() => setShortcuts(true));
-  const { organization_name: organization, key_name: key, version } = me.value ?? {};
+  const { organization_name: name, key_name: key, version } = me.value ?? {};
   const phone: Place[] = [work[0]!, { to: "/runs/new", icon: "plus", name: t.nav.new }, work[1]!, work[2]!];
   return (
     <div class="app">
@@ -137,7 +140,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
         </nav>
         <div class="foot">
           <span class="t" title={key}>
-            {organization ?? key ?? me.value?.role}
+            {name ?? key ?? me.value?.role}
           </span>
           {version && <span class="mono">{version}</span>}
           <Menu label={t.account.menu} items={account} above>

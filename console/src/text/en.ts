@@ -49,6 +49,16 @@ export const t = {
     noAnswer: "the engine does not answer",
     empty: "Enter an API key.",
   },
+  organizations: {
+    title: "Your organizations",
+    choose: "Choose the one to work in.",
+    first: "Name your organization",
+    explain: "Runs, keys and credits belong to an organization. You can invite others to it later.",
+    name: "Name",
+    nameHint: "1 to 200 characters, such as the name of your company",
+    create: "Create organization",
+    switch: "Switch organization",
+  },
   common: {
     retry: "Try again",
     cancel: "Cancel",

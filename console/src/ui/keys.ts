@@ -2,9 +2,15 @@
 import { useEffect, useRef } from "preact/hooks";
 import { singleKeys } from "../session.ts";
 
-/** Keys that a focused link or button takes itself. */
-const isOwn = (key: string, target: EventTarget | null) =>
-  ["Enter", " "].includes(key) && target instanceof Element && target.closest("a, button, summary") !== null;
+const PRESSING = ["Enter", " "];
+const SCROLLING = ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "End"];
+
+/** Keys that the focused element takes itself: links and buttons are pressed, text in a box is scrolled. */
+function isOwn(key: string, target: EventTarget | null): boolean {
+  if (!(target instanceof Element)) return false;
+  if (PRESSING.includes(key)) return target.closest("a, button, summary") !== null;
+  return SCROLLING.includes(key) && target.closest("pre[tabindex], .body[tabindex]") !== null;
+}
 
 const isTyping = (target: EventTarget | null) =>
   target instanceof Element &&

@@ -56,6 +56,38 @@ export default {
     await page.getByText("1 of 15 steps").waitFor();
   },
 
+  async "selects a time on the map, and shows the whole run again"({ open }) {
+    const { page, go } = await open();
+    await go("/runs/@done?tab=trace");
+    const map = page.locator(".map svg");
+    await map.waitFor();
+    await page.getByText("python3 match.py").first().waitFor();
+    const box = await map.boundingBox();
+    await page.mouse.move(box.x + box.width * 0.36, box.y + 40);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width * 0.4, box.y + 40, { steps: 4 });
+    await page.mouse.up();
+    await page.getByText("1 of 15 steps").waitFor();
+    assert.match(page.url(), /range=\d+-\d+/);
+    await page.getByRole("button", { name: "Whole run" }).click();
+    await page.getByText("ls -la invoices").waitFor();
+    await page.mouse.click(box.x + box.width * 0.4, box.y + 40);
+    await page.waitForURL(/event=15/);
+    await page.getByRole("button", { name: "Zoom to step" }).click();
+    await page.waitForURL(/range=/);
+  },
+
+  async "previews a file of a run, and offers it as a download"({ open }) {
+    const { page, go } = await open();
+    await go("/runs/@done?tab=files");
+    await page.getByRole("button", { name: "matches.json", exact: true }).click();
+    await page.getByRole("dialog").getByText('"matched"').waitFor();
+    await page.keyboard.press("Escape");
+    const download = page.waitForEvent("download");
+    await page.getByRole("link", { name: "Download matches.json" }).click();
+    assert.equal((await download).suggestedFilename(), "matches.json");
+  },
+
   async "opens ten thousand events at a link"({ open }) {
     const { page, go } = await open();
     await go("/runs/@many?event=9000");

@@ -46,6 +46,24 @@ export default {
     await page.waitForURL(/runs\/run_/);
   },
 
+  async "names the first organization of a hosted deployment, and works in it"({ open, serve }) {
+    const server = await serve({ isHosted: true });
+    const { page, go } = await open({ server });
+    await go("/");
+    await page.getByLabel("Name").fill("Example Inc.");
+    await page.getByRole("button", { name: "Create organization" }).click();
+    await page.waitForURL(/console\/o\/org_new\/runs$/);
+    await page.getByText("support-router").first().waitFor();
+    await page.getByRole("link", { name: "Budgets" }).click();
+    await page.waitForURL(/console\/o\/org_new\/budgets$/);
+    await page.getByText("price-watch").waitFor();
+    assert.ok(server.requests.includes("GET /engine/org_new/v1/budgets"));
+    await page.getByRole("button", { name: "Account and settings" }).click();
+    await page.getByRole("menuitem", { name: "Switch organization" }).click();
+    await page.getByRole("link", { name: "Example Inc." }).click();
+    await page.waitForURL(/console\/o\/org_new\/runs$/);
+  },
+
   async "shows a member no action of an admin"({ open, server }) {
     server.data.me.role = "member";
     const { page, go } = await open();

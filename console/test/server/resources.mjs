@@ -227,6 +227,7 @@ export function resources(now, request) {
         previous_until: at(-40_000),
       },
     ],
+    organizations: [],
     budgets: [
       {
         scope: "organization",
