@@ -33,6 +33,8 @@ const PAGES: [pattern: string, area: Area, page: string][] = [
   ["/connections", manage, "ConnectionsPage"],
   ["/models", manage, "ModelsPage"],
   ["/keys", manage, "KeysPage"],
+  ["/members", manage, "MembersPage"],
+  ["/credits", manage, "CreditsPage"],
   ["/usage", manage, "UsagePage"],
   ["/budgets", manage, "BudgetsPage"],
   ["/deliveries", manage, "DeliveriesPage"],

@@ -14,6 +14,8 @@ const click = (name) => (page) => page.getByRole("button", { name, exact: true }
 const PAGES = [
   ["sign-in", "/runs", { isSignedIn: false }],
   ["organizations", "/", { kind: "hosted" }],
+  ["members", "/o/org_new/members", { kind: "hosted" }],
+  ["credits", "/o/org_new/credits", { kind: "hosted" }],
   ["runs", "/runs"],
   ["runs-filtered", "/runs?status=failed,timed_out,interrupted&since=24h"],
   ["runs-selected", "/runs", { act: press("j", "x", "j", "x") }],

@@ -4,15 +4,11 @@
 import { createServer } from "node:http";
 import { serveFile } from "./server/files.mjs";
 import { ids } from "./server/ids.mjs";
+import { json, refuse } from "./server/answers.mjs";
+import { organizations } from "./server/organizations.mjs";
 import { world } from "./server/runs.mjs";
 import { sse, streamRun } from "./server/streams.mjs";
 import { usageOf } from "./server/usage.mjs";
-
-const json = (response, status, body) => {
-  response.writeHead(status, { "Content-Type": "application/json", "X-Request-Id": "5f0c1a528d3b4c8e00000017" });
-  response.end(status === 204 ? undefined : JSON.stringify(body));
-};
-const refuse = (response, status, code, error) => json(response, status, { error, code });
 
 async function bodyOf(request) {
   let text = "";
@@ -181,14 +177,7 @@ export function startServer({
       response.setHeader("Retry-After", "2");
       return refuse(response, ...data.refusal);
     }
-    if (path === "/organizations") {
-      if (method === "POST") data.organizations.push({ ...body, id: "org_new", role: "owner" });
-      return json(
-        response,
-        method === "POST" ? 201 : 200,
-        method === "POST" ? data.organizations.at(-1) : data.organizations,
-      );
-    }
+    if (area === "organizations") return organizations(method, path, body, data, response);
     if (isHosted && !ofOrganization) return refuse(response, 404, "not_found", "no such route");
     if (path === "/me") return json(response, 200, data.me);
     if (path === "/models") return json(response, 200, data.models);

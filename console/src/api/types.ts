@@ -1,7 +1,9 @@
 // Types of the API: those of the reviewed document, and what the console uses beyond it. A field that the document has as
 // well keeps its type there.
+import type * as Hosted from "./organization.ts";
 import type * as Schema from "./schema";
 
+export type * from "./organization.ts";
 export type * from "./schema";
 
 export type Run = Schema.Run & {
@@ -62,12 +64,6 @@ export interface ConsoleInfo {
   sign_in_url?: string;
 }
 
-export interface Organization {
-  id: string;
-  name: string;
-  role: Schema.Role;
-}
-
 interface Operation<Body, Reply> {
   path: {};
   query: URLSearchParams | Record<string, string | number | boolean | undefined>;
@@ -75,13 +71,30 @@ interface Operation<Body, Reply> {
   reply: Reply;
 }
 
+type OfOrganization<Body, Reply, Path = {}> = Omit<Operation<Body, Reply>, "path"> & { path: { org: string } & Path };
+
 /** Operations with types of this file instead of those of the document. */
 interface OwnOperations {
   "GET /v1/console": Operation<undefined, ConsoleInfo>;
   "POST /v1/console/sessions": Operation<{ key: string } | { code: string }, unknown>;
   "DELETE /v1/console/sessions/current": Operation<undefined, void>;
-  "GET /v1/organizations": Operation<undefined, Organization[]>;
-  "POST /v1/organizations": Operation<{ name: string }, Organization>;
+  "GET /v1/organizations": Operation<undefined, Hosted.Organization[]>;
+  "POST /v1/organizations": Operation<{ name: string }, Hosted.Organization>;
+  "GET /v1/organizations/{org}/keys": OfOrganization<undefined, ApiKey[]>;
+  "POST /v1/organizations/{org}/keys": OfOrganization<Schema.CreateKey, Schema.CreatedKey>;
+  "DELETE /v1/organizations/{org}/keys/{id}": OfOrganization<undefined, void, { id: string }>;
+  "POST /v1/organizations/{org}/keys/{id}/rotate": OfOrganization<Schema.RotateKey, Schema.CreatedKey, { id: string }>;
+  "GET /v1/organizations/{org}/members": OfOrganization<undefined, Hosted.OrganizationMember[]>;
+  "PATCH /v1/organizations/{org}/members/{id}": OfOrganization<{ role: Hosted.MemberRole }, unknown, { id: string }>;
+  "DELETE /v1/organizations/{org}/members/{id}": OfOrganization<undefined, void, { id: string }>;
+  "GET /v1/organizations/{org}/invitations": OfOrganization<undefined, Hosted.Invitation[]>;
+  "POST /v1/organizations/{org}/invitations": OfOrganization<
+    { email: string; role: Hosted.MemberRole },
+    Hosted.CreatedInvitation
+  >;
+  "DELETE /v1/organizations/{org}/invitations/{id}": OfOrganization<undefined, void, { id: string }>;
+  "GET /v1/organizations/{org}/billing": OfOrganization<undefined, Hosted.Billing>;
+  "POST /v1/organizations/{org}/billing/checkout": OfOrganization<{ amount_cents: number }, { url: string }>;
   "POST /v1/runs": Operation<RunRequest, Run>;
   "POST /v1/runs/cancel": Operation<undefined, CancelledRuns>;
   "GET /v1/deliveries": Operation<undefined, { items: Delivery[]; next_cursor: string }>;

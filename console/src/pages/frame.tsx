@@ -30,7 +30,11 @@ const spend: Place[] = [
   { to: "/budgets", icon: "budget", name: t.nav.budgets },
   { to: "/models", icon: "chip", name: t.nav.models },
 ];
-const administration: Place[] = [{ to: "/keys", icon: "key", name: t.nav.keys }];
+const administration: Place[] = [
+  ...(organization ? [{ to: "/members", icon: "people" as const, name: t.nav.members }] : []),
+  { to: "/keys", icon: "key", name: t.nav.keys },
+  ...(organization ? [{ to: "/credits", icon: "budget" as const, name: t.nav.credits }] : []),
+];
 
 const groups = (): [string, Place[]][] => [
   ["", work],

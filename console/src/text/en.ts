@@ -23,6 +23,8 @@ export const t = {
     models: "Models",
     administration: "Administration",
     keys: "Keys",
+    members: "Members",
+    credits: "Credits",
     compare: "Compare",
     more: "More",
     skip: "Skip to content",

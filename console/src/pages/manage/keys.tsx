@@ -1,6 +1,7 @@
 // API keys: made with a secret that is shown once, rotated, revoked.
 import { useState } from "preact/hooks";
-import { call, type Api } from "../../api/client.ts";
+import type { Api } from "../../api/client.ts";
+import { createKey, listKeys, revokeKey, rotateKey } from "../../api/keys.ts";
 import { useResource } from "../../api/resource.ts";
 import { age, dateTime, until } from "../../model/time.ts";
 import { isAdmin, me } from "../../session.ts";
@@ -44,8 +45,10 @@ function NewKey({ onClose, onMade }: { onClose: () => void; onMade: (secret: str
   const submit = async () =>
     onMade(
       (
-        await call("POST /v1/admin/keys", {
-          body: { name, role, ...(expires && { expires_at: new Date(`${expires}T23:59:59`).toISOString() }) },
+        await createKey({
+          name,
+          role,
+          ...(expires && { expires_at: new Date(`${expires}T23:59:59`).toISOString() }),
         })
       ).key,
     );
@@ -94,15 +97,7 @@ function Rotate({
   onMade: (secret: string) => void;
 }) {
   const [grace, setGrace] = useState("86400");
-  const submit = async () =>
-    onMade(
-      (
-        await call("POST /v1/admin/keys/{id}/rotate", {
-          path: { id: rotated.id },
-          body: { grace_seconds: Number(grace) },
-        })
-      ).key,
-    );
+  const submit = async () => onMade((await rotateKey(rotated.id, { grace_seconds: Number(grace) })).key);
   return (
     <FormDialog title={texts.rotateTitle(rotated.name)} submit={texts.rotate} onClose={onClose} onSubmit={submit}>
       {() => (
@@ -121,9 +116,7 @@ function Rotate({
 }
 
 export function KeysPage() {
-  const keys = useResource(`keys ${isAdmin()}`, async (signal) =>
-    isAdmin() ? call("GET /v1/admin/keys", { signal }) : [],
-  );
+  const keys = useResource(`keys ${isAdmin()}`, async (signal) => (isAdmin() ? listKeys({ signal }) : []));
   const [isNew, setNew] = useState(false);
   const [rotated, setRotated] = useState<Api.ApiKey>();
   const [secret, setSecret] = useState<string>();
@@ -138,7 +131,7 @@ export function KeysPage() {
       explain: texts.revokeExplain,
       confirm: texts.revoke,
       typed: name,
-      act: () => attempt(call("DELETE /v1/admin/keys/{id}", { path: { id } }), keys.reload),
+      act: () => attempt(revokeKey(id), keys.reload),
     });
   return (
     <main class="main-inner">

@@ -1,6 +1,7 @@
 // Search and filters of the runs list. They are in the address.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { call } from "../../api/client.ts";
+import { listKeys } from "../../api/keys.ts";
 import { FINAL, IN_FLIGHT } from "../../model/events.ts";
 import { isEmpty, isRunId, PERIODS, toQuery, type RunFilters } from "../../model/filters.ts";
 import { navigate, setSearch } from "../../router.ts";
@@ -56,7 +57,7 @@ function useChoices() {
       const [workflows, { models }, keys] = await Promise.all([
         call("GET /v1/workflows"),
         call("GET /v1/models"),
-        isAdmin() ? call("GET /v1/admin/keys") : [],
+        isAdmin() ? listKeys() : [],
       ]);
       setChoices({
         workflows: workflows.map(({ name }) => name),
