@@ -1,7 +1,7 @@
 // Made by console/build.mjs.
 
 /// Name of this build in the addresses of its assets, `/console/a/<build>/`.
-pub const BUILD: &str = "2a5d17177592";
+pub const BUILD: &str = "0a84538cd883";
 
 /// Name, media type, SHA-256 and content of each file. `index.html` is the page.
 #[rustfmt::skip]
@@ -9,10 +9,10 @@ pub static ASSETS: &[(&str, &str, &str, &[u8])] = &[
     ("compare.js", "text/javascript; charset=utf-8", "7d07178f9ab85da8c81fb27113493386869a38ca989d56188ef48e777a4a2b79", include_bytes!("compare.js")),
     ("console.css", "text/css; charset=utf-8", "1afe4b3cbb6b4b8be016408bdbf3a60ec51526f2f749fb5172f2634a3174d28d", include_bytes!("console.css")),
     ("icon.svg", "image/svg+xml", "c5b841bf71b18cd7040ebe175af38c8f590fe718951073c8646125ecaedbbda5", include_bytes!("icon.svg")),
-    ("index.html", "text/html; charset=utf-8", "da1e8824509ab80dcfdf5701f54fa1addd2bb6820c37357e7be339c11e8dafe8", include_bytes!("index.html")),
+    ("index.html", "text/html; charset=utf-8", "2e26eed69c5aa6d34e8d6417094acc6155fb16d5efe7efd335eaf1d2c878a790", include_bytes!("index.html")),
     ("inter.woff2", "font/woff2", "a1ac312fa5dbf971a7435e65de97de4492d2616d56d373b61ca84cd6b9d247f1", include_bytes!("inter.woff2")),
     ("licences.txt", "text/plain; charset=utf-8", "70e3650d9debda6a3bb5b554ad070d8ac6453561f6c2653f08c842b7fc726101", include_bytes!("licences.txt")),
-    ("main.js", "text/javascript; charset=utf-8", "93498be906889c4b2ec543bd8e114a32718caea8f3e1d480a8a08185184d5b16", include_bytes!("main.js")),
+    ("main.js", "text/javascript; charset=utf-8", "2c9a2ed8e3fa5b1630c0bb1bb48e56783272643ec6e74459ab1c7419ac438b68", include_bytes!("main.js")),
     ("manage.js", "text/javascript; charset=utf-8", "4c5009b099ef40454775729d9645b5352ea827417ca35e39058b5a05436b7243", include_bytes!("manage.js")),
     ("markdown.js", "text/javascript; charset=utf-8", "26fadb9584b20616465e1a0ded54ffce30f11b75cec2d76cd33b679d9f5bb308", include_bytes!("markdown.js")),
     ("new.js", "text/javascript; charset=utf-8", "c3b7d64e3e464e01f945626fed5694d8f493fdcc86d52f2c9d435d030748fcb2", include_bytes!("new.js")),

@@ -13,6 +13,8 @@ import { Button, ButtonLink, Empty, Skeleton } from "./ui/basics.tsx";
 import { Questions } from "./ui/dialog.tsx";
 import { Toasts } from "./ui/toast.tsx";
 
+const RETRY_MS = 3000;
+
 type Page = FunctionComponent<Record<string, string>>;
 type Area = () => Promise<Record<string, Page>>;
 
@@ -114,8 +116,16 @@ function Console() {
   );
 }
 
+function begin() {
+  const isByCode = location.hash.includes("code=");
+  start().catch((error: unknown) => {
+    const isRefused = error instanceof ApiError && error.status === 401;
+    // An engine that is away for a moment ends no session: the pages say so, and have a way to try again.
+    if (session.value === "signed-in" && !isRefused) return void setTimeout(begin, RETRY_MS);
+    if (error instanceof ApiError && (isByCode || !isRefused)) startError.value = error;
+    session.value = "signed-out";
+  });
+}
+
 render(<Console />, document.body);
-start().catch((error: unknown) => {
-  if (error instanceof ApiError && error.status !== 401) startError.value = error;
-  session.value = "signed-out";
-});
+begin();

@@ -23,6 +23,10 @@ export default {
     await go("/runs#code=ABCD");
     await page.getByText("invoice-triage").first().waitFor();
     assert.ok(!page.url().includes("ABCD"));
+    const second = await open({ isSignedIn: false });
+    await second.go("/runs#code=USED");
+    await second.page.getByRole("alert").getByText("not valid").waitFor();
+    await second.page.getByLabel("API key").waitFor();
   },
 
   async "says so when the session ends"({ open, server }) {
@@ -32,6 +36,19 @@ export default {
     server.data.isRevoked = true;
     await page.getByRole("link", { name: "Failed" }).click();
     await page.getByText("Your session has ended").waitFor();
+  },
+
+  async "keeps the session while the engine is away for a moment"({ open, server }) {
+    const { page, go } = await open();
+    await go("/budgets");
+    await page.getByText("price-watch").waitFor();
+    server.data.refusal = [503, "unavailable", "the engine is draining"];
+    await page.reload();
+    await page.getByText("the engine is draining").waitFor();
+    server.data.refusal = undefined;
+    await page.getByRole("link", { name: "Keys" }).waitFor();
+    await page.getByRole("button", { name: "Try again", exact: true }).click();
+    await page.getByText("price-watch").waitFor();
   },
 
   async "works on a plain address without HTTPS"({ open, server }) {

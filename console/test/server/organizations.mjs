@@ -1,5 +1,6 @@
 // The organization API of a hosted deployment.
 import { json } from "./answers.mjs";
+import { ids } from "./ids.mjs";
 
 export function organizations(method, path, body, data, response) {
   const [, , organization, area, id] = path.split("/");
@@ -23,3 +24,26 @@ export function organizations(method, path, body, data, response) {
   if (id === "checkout") return json(response, 200, { url: "/checkout" });
   json(response, 200, data.billing);
 }
+
+export const hosted = (at) => ({
+  organizations: [],
+  members: [
+    { id: "user_1", email: "ann@example.com", name: "Ann", role: "owner" },
+    { id: "user_2", email: "bob@example.com", name: "Bob", role: "admin" },
+    { id: "user_3", email: "dana@example.com", name: "", role: "member" },
+  ],
+  invitations: [
+    { id: "inv_1", email: "eve@example.com", role: "member", created_at: at(9000), expires_at: at(-500_000) },
+  ],
+  billing: {
+    balance_micros: 61_400_000,
+    reserved_micros: 3_100_000,
+    available_micros: 58_300_000,
+    purchase_limits: { min_amount_cents: 500, max_amount_cents: 1_000_000 },
+    stripe_configured: true,
+    ledger: [
+      { amount_micros: -204_000, description: "run invoice-triage", created_at: at(7300), run_id: ids.done },
+      { amount_micros: 50_000_000, description: "purchase", created_at: at(90_000) },
+    ],
+  },
+});
