@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use sortie_api::Timestamp;
+use sortie_api::{Refusal, Timestamp};
 use sortie_store::people::{Attempt, PARTS};
 
-use crate::{Error, Parts, Result};
+use crate::{Parts, Result};
 
 /// Window of most limits.
 pub(crate) const HOUR: Duration = Duration::from_hours(1);
@@ -30,7 +30,7 @@ pub(crate) struct Limit<'a> {
 pub(crate) struct CountedAttempts(Vec<Attempt>);
 
 impl Parts {
-    /// Counts an attempt of `subject`. `TooManyAttempts` where there were `most` of them in an hour already.
+    /// Counts an attempt of `subject`. `RateLimited` where there were `most` of them in an hour already.
     pub(crate) async fn attempt(&self, action: &str, subject: &str, most: u32) -> Result<()> {
         let limit = Limit {
             action,
@@ -41,7 +41,7 @@ impl Parts {
         self.attempts(&[limit]).await.map(drop)
     }
 
-    /// Counts an attempt under several limits, or under none of them: `TooManyAttempts` where one is reached.
+    /// Counts an attempt under several limits, or under none of them: `RateLimited` where one is reached.
     pub(crate) async fn attempts(&self, limits: &[Limit<'_>]) -> Result<CountedAttempts> {
         let now = self.options.clock.now();
         let counted: Vec<_> = limits.iter().map(|of| of.attempt(now)).collect();
@@ -55,7 +55,7 @@ impl Parts {
             let made = self.store.attempts(of).await?;
             wait = wait.max(time_until_fewer(&made, most, (now, length)));
         }
-        Err(Error::TooManyAttempts(whole_seconds(wait)))
+        Err(Refusal::too_many_attempts(whole_seconds(wait)))
     }
 
     /// Takes attempts back, which were no failures.
@@ -120,6 +120,8 @@ fn whole_seconds(time: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use sortie_api::ErrorCode;
+
     use super::*;
     use crate::rig::Rig;
 
@@ -130,7 +132,7 @@ mod tests {
         let parts = rig.accounts.parts();
         let try_again = async || parts.attempt("test", "ann", 2).await;
         let wait = async || match try_again().await {
-            Err(Error::TooManyAttempts(wait)) => wait,
+            Err(error) if error.code == ErrorCode::RateLimited => error.retry_after,
             other => panic!("{other:?}"),
         };
         // The clock stands at the start of an hour. These attempts are made at its end.
@@ -142,15 +144,15 @@ mod tests {
         parts.attempt("other", "ann", 2).await.unwrap();
         // The next hour begins.
         rig.pass(MINUTE);
-        assert_eq!(wait().await, 60 * MINUTE);
+        assert_eq!(wait().await, Some(60 * MINUTE));
         rig.pass(59 * MINUTE + Duration::from_millis(500));
-        assert_eq!(wait().await, Duration::from_mins(1));
+        assert_eq!(wait().await, Some(Duration::from_mins(1)));
         rig.pass(MINUTE);
         try_again().await.unwrap();
         rig.pass(15 * MINUTE);
         try_again().await.unwrap();
         // The first of them counts for an hour after the ten minutes in which it was made.
-        assert_eq!(wait().await, 55 * MINUTE);
+        assert_eq!(wait().await, Some(55 * MINUTE));
     }
 
     #[tokio::test]

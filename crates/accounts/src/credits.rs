@@ -1,7 +1,7 @@
 //! Movements of credits by the operator.
 
 use sortie_api::{
-    LedgerKind, OrgId,
+    ErrorCode, LedgerKind, OrgId,
     billing::{MoveCredits, MovementKind},
     limits,
 };
@@ -10,7 +10,7 @@ use sortie_store::{
     money::{Appended, Credit, NewLedgerEntry},
 };
 
-use crate::{Accounts, Error, Result};
+use crate::{Accounts, Result};
 
 impl Accounts {
     /// Returns the credits of an organization. `NotFound` where there is none with this id.
@@ -56,15 +56,14 @@ impl Accounts {
 fn checked(movement: &MoveCredits) -> Result<(&str, &str)> {
     let amount = movement.amount_micros;
     if amount == 0 || amount.unsigned_abs() > limits::MOVEMENT_MICROS_MAX.unsigned_abs() {
-        return Err(Error::Invalid(format!(
+        return Err(ErrorCode::InvalidRequest.because(format!(
             "amount_micros: must not be 0, and at most {} in either direction",
             limits::MOVEMENT_MICROS_MAX
         )));
     }
     if amount < 0 && movement.kind == MovementKind::Grant {
-        return Err(Error::Invalid(
-            "amount_micros: must be more than 0; only a correction takes credits".to_owned(),
-        ));
+        return Err(ErrorCode::InvalidRequest
+            .because("amount_micros: must be more than 0; only a correction takes credits"));
     }
     Ok((
         text("reason", &movement.reason, limits::MOVEMENT_REASON_CHARS)?,
@@ -75,7 +74,7 @@ fn checked(movement: &MoveCredits) -> Result<(&str, &str)> {
 fn text<'a>(field: &str, text: &'a str, most: usize) -> Result<&'a str> {
     let text = text.trim();
     if text.is_empty() || text.chars().count() > most || text.chars().any(char::is_control) {
-        return Err(Error::Invalid(format!(
+        return Err(ErrorCode::InvalidRequest.because(format!(
             "{field}: must be 1 to {most} characters, without control characters"
         )));
     }

@@ -1,8 +1,8 @@
 //! Email addresses: the rule for new ones, and the form in which two are compared.
 
-use sortie_api::limits;
+use sortie_api::{ErrorCode, limits};
 
-use crate::{Error, Result};
+use crate::Result;
 
 /// Most bytes before the `@` (RFC 5321).
 const LOCAL_BYTES: usize = 64;
@@ -27,7 +27,7 @@ impl EmailAddress {
                 key: text.to_lowercase(),
             })
         } else {
-            Err(Error::Invalid(format!(
+            Err(ErrorCode::InvalidRequest.because(format!(
                 "email: must be an address such as ann@example.com, at most {} bytes",
                 limits::EMAIL_BYTES
             )))

@@ -6,7 +6,6 @@
 mod attempts;
 mod credits;
 mod email;
-mod error;
 mod licenses;
 mod mail;
 mod oauth;
@@ -22,14 +21,13 @@ mod sealed_text;
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
-use sortie_api::OrgId;
+use sortie_api::{OrgId, Refusal};
 use sortie_base::{Sealer, random};
 use sortie_store::{
     Store,
     access::{Actor, Audit},
 };
 
-pub use error::Error;
 pub use mail::{ApiDeprecation, InvalidSender, InvalidServer, MailOptions, MailServer, NotSent, Sender};
 pub use oauth::{
     AuthMethod, Authorization, AuthorizationRefusal, ClientMetadata, IssuedPair, OauthError, OauthErrorCode,
@@ -50,7 +48,7 @@ pub use people::{
 };
 
 /// Result of a command on accounts.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T> = std::result::Result<T, Refusal>;
 
 /// Handle on the accounts of a node. Cheap to clone; every clone is the same node.
 #[derive(Clone)]

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sortie_api::{
-    DeploymentId, OrgId, UserId,
+    DeploymentId, ErrorCode, OrgId, Refusal, UserId,
     deployment::{CreateDeployment, CreatedDeployment, GrantLicense},
     limits,
 };
@@ -14,7 +14,7 @@ use sortie_store::{
     licenses::{EntitlementRow, NewDeployment, PutEntitlement},
 };
 
-use crate::{Accounts, Error, Parts, Result, people::rules::checked_name};
+use crate::{Accounts, Parts, Result, people::rules::checked_name};
 
 /// Length of the ID of an installation, in hexadecimal digits.
 const MACHINE_ID: usize = 32;
@@ -30,14 +30,14 @@ impl Accounts {
         let parts = &self.0;
         let at = parts.options.clock.now();
         let within = |field: &str, value: i64, most: i64| {
-            let rule = || Error::Invalid(format!("{field}: must be from 0 to {most}"));
+            let rule = || ErrorCode::InvalidRequest.because(format!("{field}: must be from 0 to {most}"));
             (0..=most).contains(&value).then_some(value).ok_or_else(rule)
         };
         let period_end = grant
             .expires_at
             .unwrap_or(at + Duration::from_hours(24 * limits::LICENSE_DAYS));
         if period_end <= at {
-            return Err(Error::Invalid("expires_at: must be in the future".to_owned()));
+            return Err(ErrorCode::InvalidRequest.because("expires_at: must be in the future"));
         }
         let put = PutEntitlement {
             org,
@@ -48,7 +48,11 @@ impl Accounts {
         };
         let audit = parts.audit(actor, org, "license.grant", org)?;
         parts.store.put_entitlement(put, audit).await?;
-        parts.store.entitlement(org, at).await?.ok_or(Error::NotFound)
+        parts
+            .store
+            .entitlement(org, at)
+            .await?
+            .ok_or(Refusal::not_found())
     }
 
     /// Adds a deployment and signs its license, which is shown this once.
@@ -88,7 +92,7 @@ impl Accounts {
             issued_at: made.created_at,
             expires_at: made.expires_at,
         });
-        let token = token.map_err(|error| Error::Internal(format!("cannot sign a license: {error}")))?;
+        let token = token.map_err(|error| Refusal::internal(format!("cannot sign a license: {error}")))?;
         Ok(CreatedDeployment {
             id: made.id,
             name: made.name,
@@ -119,7 +123,7 @@ impl Accounts {
 
 impl Parts {
     fn signer(&self) -> Result<&LicenseSigner> {
-        let missing = || Error::Conflict("this deployment has no license.signing_key".to_owned());
+        let missing = || ErrorCode::Conflict.because("this deployment has no license.signing_key");
         self.options.license_signer.as_deref().ok_or_else(missing)
     }
 }
@@ -127,9 +131,8 @@ impl Parts {
 fn checked_machine_id(text: &str) -> Result<String> {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if text.len() != MACHINE_ID || !text.bytes().all(is_digit) {
-        return Err(Error::Invalid(
-            "machine_id: must be 32 hexadecimal digits in lower case, as `sortie license` shows them"
-                .to_owned(),
+        return Err(ErrorCode::InvalidRequest.because(
+            "machine_id: must be 32 hexadecimal digits in lower case, as `sortie license` shows them",
         ));
     }
     Ok(text.to_owned())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sortie_api::{
-    OrgId, Timestamp, UserId, limits,
+    ErrorCode, OrgId, Timestamp, UserId, limits,
     operator::CreateUser,
     secret::{MAIL_TOKEN, OPERATOR_KEY, Presented, Secret},
 };
@@ -15,7 +15,7 @@ use sortie_store::{
     people::{NewOneTime, NewPerson, OneTimeMail, Purpose},
 };
 
-use crate::{Accounts, Error, Parts, Result, email::EmailAddress, people::rules::checked_name};
+use crate::{Accounts, Parts, Result, email::EmailAddress, people::rules::checked_name};
 
 /// Page that sets a password by a token.
 const RESET_PAGE: &str = "/reset-password";
@@ -209,7 +209,7 @@ impl Parts {
 fn checked_reason(reason: &str) -> Result<String> {
     let reason = reason.trim();
     if reason.chars().count() > limits::SUSPENSION_REASON_CHARS || reason.chars().any(char::is_control) {
-        return Err(Error::Invalid(format!(
+        return Err(ErrorCode::InvalidRequest.because(format!(
             "reason: must be at most {} characters, without control characters",
             limits::SUSPENSION_REASON_CHARS
         )));

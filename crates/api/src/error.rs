@@ -1,5 +1,7 @@
 //! The error object and its codes (`docs/API.md#errors`).
 
+use std::{borrow::Cow, fmt, time::Duration};
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -59,7 +61,63 @@ impl ErrorCode {
             Self::Unavailable => 503,
         }
     }
+
+    /// Makes the refusal with this code and a text for the client.
+    pub fn because(self, text: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal {
+            code: self,
+            text: text.into(),
+            retry_after: None,
+            cause: None,
+        }
+    }
 }
+
+/// Refusal or failure of a request: the answer for the client, and the cause for the log. `Display` is for the log: it
+/// writes the cause, or the text where there is no cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Machine-readable name, which has the HTTP status.
+    pub code: ErrorCode,
+    /// Message for the client.
+    pub text: Cow<'static, str>,
+    /// Time after which the next attempt is accepted; none unless attempts are limited.
+    pub retry_after: Option<Duration>,
+    /// Cause that the client must not see.
+    pub cause: Option<String>,
+}
+
+impl Refusal {
+    /// 404: no such resource for this caller.
+    pub fn not_found() -> Self {
+        ErrorCode::NotFound.because("not found")
+    }
+
+    /// 429: too many attempts. `wait` is the time after which the next one is accepted.
+    pub fn too_many_attempts(wait: Duration) -> Self {
+        let seconds = wait.as_secs().max(1);
+        Self {
+            retry_after: Some(Duration::from_secs(seconds)),
+            ..ErrorCode::RateLimited.because(format!("too many attempts, retry in {seconds} s"))
+        }
+    }
+
+    /// 500: `cause` is for the log only.
+    pub fn internal(cause: impl fmt::Display) -> Self {
+        Self {
+            cause: Some(cause.to_string()),
+            ..ErrorCode::Internal.because("internal error")
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.cause.as_deref().unwrap_or(&self.text))
+    }
+}
+
+impl std::error::Error for Refusal {}
 
 /// The body of every failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -54,7 +54,7 @@ pub use credential::Credential;
 pub use delivery::{DeliveryAttempt, Redelivery};
 pub use digest::Sha256;
 pub use effort::Effort;
-pub use error::{ErrorBody, ErrorCode};
+pub use error::{ErrorBody, ErrorCode, Refusal};
 pub use event::{Event, EventType};
 pub use file::{File, FilePage};
 pub use id::{

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use sortie_api::Timestamp;
+use sortie_api::{Refusal, Timestamp};
 use tokio::time::Instant;
 
 /// Maximum distance of two clock readings that count as one moment.
@@ -251,6 +251,12 @@ impl fmt::Debug for Clock {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the kernel gives no random bytes: {0}")]
 pub struct NoRandomness(getrandom::Error);
+
+impl From<NoRandomness> for Refusal {
+    fn from(error: NoRandomness) -> Self {
+        Self::internal(error)
+    }
+}
 
 /// Returns `N` unpredictable bytes from the kernel.
 pub fn random<const N: usize>() -> Result<[u8; N], NoRandomness> {

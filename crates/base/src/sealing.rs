@@ -20,7 +20,7 @@ use chacha20poly1305::{
 };
 use hmac::{Hmac, Mac as _, digest::common::Key};
 use sha2::{Digest as _, Sha256};
-use sortie_api::OrgId;
+use sortie_api::{OrgId, Refusal};
 use zeroize::{Zeroize as _, Zeroizing};
 
 /// Version of the form of a sealed text.
@@ -197,6 +197,12 @@ pub enum SealError {
     /// The text was changed, or sealed for another context.
     #[error("it is not what was sealed here")]
     Broken,
+}
+
+impl From<SealError> for Refusal {
+    fn from(error: SealError) -> Self {
+        Self::internal(error)
+    }
 }
 
 /// Seals and opens texts with the master keys of a node.

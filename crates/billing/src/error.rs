@@ -1,5 +1,7 @@
-//! Errors of payments. The server converts them into the responses of `docs/API.md#errors`.
+//! Errors of payments.
 
+use sortie_api::{ErrorCode, Refusal};
+use sortie_base::NoRandomness;
 use sortie_store::Error as StoreError;
 
 use crate::StripeError;
@@ -7,33 +9,48 @@ use crate::StripeError;
 /// Result of a command on payments.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// Failure of a command on payments. Every text but those of `Store` and `Internal` is for the client.
+/// Failure of a command on payments.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// 400: the field and the rule it breaks.
-    #[error("{0}")]
-    Invalid(String),
-    /// 404: there is none.
-    #[error("{0}")]
-    NotFound(&'static str),
-    /// 409: the current state forbids it.
-    #[error("{0}")]
-    Conflict(&'static str),
-    /// 503: Stripe did not do it, or 409 where it will not do it. The cause is for the log.
+    /// Stripe did not do it.
     #[error("{0}")]
     Stripe(#[from] StripeError),
     /// The database did not do it.
     #[error("{0}")]
     Store(#[from] StoreError),
-    /// 500: for the log only.
+    /// A rule forbids it, or this node failed.
     #[error("{0}")]
-    Internal(String),
+    Refused(#[from] Refusal),
 }
 
-impl From<sortie_base::NoRandomness> for Error {
-    fn from(error: sortie_base::NoRandomness) -> Self {
-        Self::Internal(error.to_string())
+impl From<NoRandomness> for Error {
+    fn from(error: NoRandomness) -> Self {
+        Self::Refused(error.into())
     }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Stripe(cause) if cause.is_final() || matches!(cause, StripeError::Unauthorized(_)) => {
+                tracing::error!(%cause, "Stripe refused a request");
+                ErrorCode::Conflict.because(
+                    "the payment provider refuses the request: the operator has its reason in the log",
+                )
+            }
+            Error::Stripe(cause) => Self {
+                cause: Some(cause.to_string()),
+                ..ErrorCode::Unavailable.because("the payment provider is unavailable, retry later")
+            },
+            Error::Store(error) => error.into(),
+            Error::Refused(refusal) => refusal,
+        }
+    }
+}
+
+/// Makes the error of a command that the current state forbids.
+pub(crate) fn conflict(rule: &'static str) -> Error {
+    ErrorCode::Conflict.because(rule).into()
 }
 
 impl StripeError {

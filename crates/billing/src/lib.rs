@@ -23,6 +23,6 @@ pub use service::{Billing, Options};
 pub use stripe::{
     Account, Card, Charge, Checkout, CheckoutOrder, Customer, Dispute, Event, EventFilter, FundsMovement,
     InvalidSignature, Page, Part, PaymentFailure, PaymentIntent, PaymentMethod, PortalSession, Refund,
-    RefundOrder, Refusal, SavedCardPayment, Stripe, StripeError, StripeSettings, Subscription,
+    RefundOrder, SavedCardPayment, Stripe, StripeError, StripeRefusal, StripeSettings, Subscription,
     SubscriptionItem, SubscriptionOrder, verify_signature,
 };

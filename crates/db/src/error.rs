@@ -1,6 +1,6 @@
 //! Errors of statements and of commands. The refusals of commands are data here: only the store makes them.
 
-use sortie_api::{BudgetScope, Micros, Timestamp};
+use sortie_api::{BudgetScope, ErrorCode, Micros, Refusal, Timestamp};
 
 /// Result of a statement or a command.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -63,6 +63,26 @@ impl Error {
     /// Whether the data that a command met made it fail: another try fails as well, and without the one row it may succeed.
     pub const fn is_of_data(&self) -> bool {
         matches!(self, Self::Corrupt(_) | Self::Database(_))
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::NotFound => Self::not_found(),
+            Error::Conflict(rule) => ErrorCode::Conflict.because(rule),
+            Error::OverBudget(_) | Error::InsufficientCredit(_) | Error::Unlicensed(_) => {
+                ErrorCode::PaymentRequired.because(error.to_string())
+            }
+            Error::Suspended => ErrorCode::Forbidden.because(error.to_string()),
+            Error::Unretained => ErrorCode::Gone.because(format!("{error}, and what was held is gone")),
+            Error::Unavailable(cause) => {
+                // The client is told no more than that.
+                tracing::error!(cause, "the database is unavailable");
+                ErrorCode::Unavailable.because("the database is unavailable, retry later")
+            }
+            Error::Fenced | Error::Corrupt(_) | Error::Database(_) => Self::internal(error),
+        }
     }
 }
 

@@ -7,7 +7,6 @@ mod callbacks;
 mod cluster;
 mod connections;
 mod credentials;
-mod error;
 mod files;
 mod kit;
 mod node;
@@ -30,7 +29,6 @@ pub use credentials::{
     keys::create_key_offline,
     master_keys::{check_key_text, check_master_keys},
 };
-pub use error::Error;
 pub use files::saved::{Stored, Upload};
 pub use kit::{
     descriptors::Descriptors,

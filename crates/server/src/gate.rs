@@ -19,7 +19,7 @@ use http::{
     HeaderMap, HeaderValue, Method, Request, StatusCode, Uri,
     header::{CONNECTION, RETRY_AFTER},
 };
-use sortie_api::{ErrorBody, ErrorCode, Role, secret::Presented};
+use sortie_api::{ErrorBody, ErrorCode, Refusal, Role, secret::Presented};
 use sortie_base::network;
 use sortie_engine::{Engine, Hop, PEER_HEADER};
 use sortie_store::access::{Actor, Principal};
@@ -31,8 +31,8 @@ use crate::{
     connections::Answers,
     kit::{
         ApiError, BodyBudget, Challenges, Counting, Credential, CredentialThrottle, DeprecationHeaders,
-        Fault, Holder, LacksScope, LookUpFailure, Passed, Quota, RateLimits, RequestIds, SessionCookie,
-        Standing, Token, TrustedProxies, UnreadBody, X_REQUEST_ID, bearer, error_response, hold,
+        Fault, LacksScope, Quota, RateLimits, RequestIds, SessionCookie, Standing, Token, TrustedProxies,
+        UnreadBody, X_REQUEST_ID, bearer, error_response, hold, rate_limited,
     },
     metrics::{HttpMetrics, METRICS, Refused},
     oauth::write_cross_origin,
@@ -135,6 +135,7 @@ impl Gate {
             trace: spans.context.clone(),
             ..Actor::default()
         });
+        request.extensions_mut().insert(Hop::First);
         let what = Described::of(&request);
         let unread = UnreadBody::watch(&mut request);
         let sent = bearer(request.headers()).is_some();
@@ -144,7 +145,8 @@ impl Gate {
             .instrument(spans.exported.clone())
             .instrument(spans.log.clone())
             .await;
-        let response = answer.unwrap_or_else(|panic| ApiError::internal(panic_text(&*panic)).into_response());
+        let response = answer
+            .unwrap_or_else(|panic| ApiError::from(Refusal::internal(panic_text(&*panic))).into_response());
         let mut response = hold(&self.bodies, &what.method, response).await;
 
         spans.answered(&response);
@@ -204,9 +206,8 @@ impl Gate {
     ) -> Response {
         if let Some(peer) = self.peer(&request) {
             // Its client was counted where it came in.
-            let credential = Credential::Valid(Holder::Principal(peer));
-            request.extensions_mut().insert(credential);
-            request.extensions_mut().insert(Passed(Hop::Second));
+            request.extensions_mut().insert(Credential::Principal(peer));
+            request.extensions_mut().insert(Hop::Second);
         } else if self.is_webhook(request.uri()) {
             return self.webhook(network, request, counted).await;
         } else if !matches!(request.uri().path(), routes::HEALTHZ | routes::READYZ | METRICS) {
@@ -215,28 +216,22 @@ impl Gate {
             let token = sent.map(Token::of);
             let credential = self.look_up(sent).await;
             let clock = || now_seconds(&self.engine);
-            let by = match &credential {
-                Credential::Valid(holder) => {
-                    Counted::Subject(self.limits.count_subject(holder.subject(), &clock).await)
-                }
-                Credential::Missing | Credential::Invalid | Credential::Unchecked(_) => {
-                    Counted::Network(self.limits.count_network(network, &clock).await)
-                }
+            let by = match credential.subject() {
+                Some(subject) => Counted::Subject(self.limits.count_subject(subject, &clock).await),
+                None => Counted::Network(self.limits.count_network(network, &clock).await),
             };
             *counted = Some(by);
             let (Counted::Subject(standing) | Counted::Network(standing)) = by;
             if !standing.admitted {
                 self.metrics.refused(by.into());
-                return ApiError::rate_limited(standing.reset).into_response();
+                return rate_limited(standing.reset).into_response();
             }
             if by_cookie
                 && let Some(cookie) = self.door.cookie()
                 && !is_safe(cookie, &request)
             {
-                return ApiError::forbidden(
-                    "Origin: a request with the cookie must come from a page of this address",
-                )
-                .into_response();
+                let text = "Origin: a request with the cookie must come from a page of this address";
+                return ApiError::from(ErrorCode::Forbidden.because(text)).into_response();
             }
             request.extensions_mut().insert(credential);
             if let Some(token) = token {
@@ -277,7 +272,7 @@ impl Gate {
             return answer;
         }
         self.metrics.refused(by.into());
-        ApiError::rate_limited(standing.reset).into_response()
+        rate_limited(standing.reset).into_response()
     }
 
     /// Returns the credential that a request brings, and true where it is the cookie of a browser. A request with an
@@ -312,18 +307,18 @@ impl Gate {
         })
     }
 
-    /// Finds the holder of a credential.
-    async fn holder(&self, credential: Presented<'_>) -> Result<Option<Holder>, LookUpFailure> {
+    /// Finds a credential; none if it is not valid.
+    async fn find(&self, credential: Presented<'_>) -> Result<Option<Credential>, Refusal> {
         match &self.door {
-            Door::Organization(door) => door.holder(credential).await,
+            Door::Organization(door) => door.find(credential).await,
             Door::Engine(door) => {
                 if let Some(sign_in) = &door.sign_in
-                    && let Some(person) = sign_in.holder(credential).await?
+                    && let Some(person) = sign_in.find(credential).await?
                 {
                     return Ok(Some(person));
                 }
                 let found = self.engine.authenticate(credential).await?;
-                Ok(found.map(Holder::Principal))
+                Ok(found.map(Credential::Principal))
             }
         }
     }
@@ -337,8 +332,8 @@ impl Gate {
         if self.throttle.is_unknown(token, now_seconds(&self.engine)) {
             return Credential::Invalid;
         }
-        match self.holder(credential).await {
-            Ok(Some(holder)) => Credential::Valid(holder),
+        match self.find(credential).await {
+            Ok(Some(found)) => found,
             Ok(None) => {
                 self.throttle.remember(token, now_seconds(&self.engine));
                 Credential::Invalid

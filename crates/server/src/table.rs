@@ -6,12 +6,12 @@ use axum::{
     middleware::{self, Next},
 };
 use http::{Method, Uri};
-use sortie_api::Mode;
+use sortie_api::{ErrorCode, Mode};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use crate::{
     access::{Access, Modes},
-    kit::ApiError,
+    kit::{ApiError, method_not_allowed},
     metrics::note_route,
 };
 
@@ -70,7 +70,7 @@ pub(crate) fn route<S: Clone + Send + Sync + 'static>(
     let handler = match (mode, access.modes) {
         (Mode::Hosted, Modes::SelfHosted(elsewhere)) => {
             handler.route_layer(middleware::from_fn(move |_request: Request, _next: Next| {
-                std::future::ready(ApiError::not_found(elsewhere))
+                std::future::ready(ApiError::from(ErrorCode::NotFound.because(elsewhere)))
             }))
         }
         (Mode::SelfHosted, _) | (Mode::Hosted, Modes::All) if access.while_suspended => {
@@ -94,9 +94,11 @@ pub(crate) fn finished<S: Clone + Send + Sync + 'static>(table: OpenApiRouter<S>
 async fn unknown_route(method: Method, uri: Uri) -> ApiError {
     // The answer has only the beginning of a path, which a client can make very long.
     let path: String = uri.path().chars().take(100).collect();
-    ApiError::not_found(format!("no such route: {method} {path}"))
+    ErrorCode::NotFound
+        .because(format!("no such route: {method} {path}"))
+        .into()
 }
 
 async fn wrong_method() -> ApiError {
-    ApiError::method_not_allowed()
+    method_not_allowed().into()
 }

@@ -7,7 +7,7 @@ mod first_key;
 use std::{future::Future, io, net::SocketAddr, path::Path, process, sync::Arc, time::Duration};
 
 use sortie_accounts::ApiDeprecation;
-use sortie_api::{Mode, plain};
+use sortie_api::{ErrorCode, Mode, Refusal, plain};
 use sortie_base::{Clock, spawn_lasting};
 use sortie_engine::{Engine, LicenseOptions, MasterKey, Serves, Traces, check_master_keys};
 use sortie_sandbox::{Backend, Capabilities};
@@ -254,8 +254,8 @@ async fn cause(store: &Store) -> Option<Failure> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` takes")]
-fn not_started(error: sortie_engine::Error) -> Failure {
-    let exit = if matches!(error, sortie_engine::Error::Invalid(_)) {
+fn not_started(error: Refusal) -> Failure {
+    let exit = if error.code == ErrorCode::InvalidRequest {
         Exit::Configuration
     } else {
         Exit::Unavailable

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
-use sortie_api::{EmailDelivery, MailId, Timestamp};
+use sortie_api::{EmailDelivery, ErrorCode, MailId, Refusal, Timestamp};
 use sortie_base::{SealContext, random};
 use sortie_store::{installation::SealedColumn, outbox::NewMail};
 use tokio::sync::Notify;
@@ -32,7 +32,7 @@ pub use server::{InvalidSender, InvalidServer, MailServer, Sender};
 pub use smtp::NotSent;
 
 use self::{message::address, metrics::MailMetrics, smtp::Smtp};
-use crate::{Error, Parts, Result};
+use crate::{Parts, Result};
 
 /// Time after which a letter without a token is given up.
 const GIVEN_UP_AFTER: Duration = Duration::from_hours(24);
@@ -133,20 +133,21 @@ impl Parts {
     }
 
     fn mail(&self, (id, now): (MailId, Timestamp), to: &str, letter: &Letter) -> Result<NewMail> {
-        let to = address(to)
-            .ok_or_else(|| Error::Invalid("email: must be an address that mail can be sent to".to_owned()))?;
+        let to = address(to).ok_or_else(|| {
+            ErrorCode::InvalidRequest.because("email: must be an address that mail can be sent to")
+        })?;
         let is_ours = |url: &str| {
             url.strip_prefix(&self.options.org_url)
                 .is_some_and(|path| path.starts_with('/'))
         };
         if letter.url().is_some_and(|url| !is_ours(url)) {
-            return Err(Error::Internal("a letter links to a foreign page".to_owned()));
+            return Err(Refusal::internal("a letter links to a foreign page"));
         }
         let content = serde_json::to_vec(&Content {
             to: to.to_string(),
             letter: letter.clone(),
         })
-        .map_err(|error| Error::Internal(error.to_string()))?;
+        .map_err(Refusal::internal)?;
         Ok(NewMail {
             id,
             kind: letter.kind(),

@@ -4,7 +4,7 @@ use std::{borrow::Cow, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use sortie_api::{
-    GrantId, OrgId, Role, UserId,
+    ErrorCode, GrantId, OrgId, Refusal, Role, UserId,
     secret::{AUTHORIZATION_CODE, Secret},
 };
 use sortie_base::random;
@@ -16,7 +16,7 @@ use super::{
     redirect::RedirectUri,
     request::{self, LONGEST_QUERY, Scope, missing, one},
 };
-use crate::{Accounts, Error, Result};
+use crate::{Accounts, Result};
 
 /// Lifetime of an authorization code.
 const CODE_LIFETIME: Duration = Duration::from_mins(1);
@@ -42,14 +42,14 @@ pub enum AuthorizationRefusal {
     /// The client is told by a redirect to this URI.
     Redirect(String),
     /// Any other failure.
-    Other(Error),
+    Other(Refusal),
 }
 
-impl<E: Into<Error>> From<E> for AuthorizationRefusal {
+impl<E: Into<Refusal>> From<E> for AuthorizationRefusal {
     fn from(error: E) -> Self {
         let error = error.into();
-        if let Error::Invalid(rule) = error {
-            Self::Page(rule)
+        if error.code == ErrorCode::InvalidRequest {
+            Self::Page(error.text.into_owned())
         } else {
             Self::Other(error)
         }
@@ -70,7 +70,7 @@ impl Authorization {
     /// Address that gets the code, in the parts that a page needs.
     fn redirect(&self) -> Result<RedirectUri> {
         RedirectUri::parse(&self.redirect_uri)
-            .map_err(|rule| Error::Internal(format!("redirect_uri: {rule}")))
+            .map_err(|rule| Refusal::internal(format!("redirect_uri: {rule}")))
     }
 
     /// Host of the address that gets the code, or the private scheme of an app.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sortie_api::{
-    OauthClientId, Timestamp,
+    ErrorCode, OauthClientId, Refusal, Timestamp,
     file::is_deceptive,
     secret::{CLIENT_SECRET, Secret},
 };
@@ -16,7 +16,7 @@ use super::{
     error::OauthErrorCode,
     metadata::{AuthMethod, ClientMetadata},
 };
-use crate::{Accounts, Error, Result};
+use crate::{Accounts, Result};
 
 /// Time for which a registered client without a grant is remembered.
 pub(super) const REMEMBERED: Duration = Duration::from_hours(24 * 30);
@@ -70,8 +70,8 @@ impl Accounts {
         })
     }
 
-    /// Finds the metadata of a client. `None` where no client has this id. `Invalid` where the document of the client cannot
-    /// be used.
+    /// Finds the metadata of a client. `None` where no client has this id. `InvalidRequest` where the document of the
+    /// client cannot be used.
     pub(super) async fn client(&self, id: &str, network: &str) -> Result<Option<ClientMetadata>> {
         let now = self.0.options.clock.now();
         let is_document = documents::is_document(id);
@@ -81,9 +81,7 @@ impl Accounts {
         let known = self.0.store.oauth_client(id).await?;
         if let Some(row) = known.filter(|row| now < row.expires_at) {
             let metadata = serde_json::from_str(&row.metadata);
-            return metadata
-                .map(Some)
-                .map_err(|error| Error::Internal(error.to_string()));
+            return metadata.map(Some).map_err(Refusal::internal);
         }
         if !is_document {
             return Ok(None);
@@ -93,7 +91,7 @@ impl Accounts {
             documents::fetch(id, &self.0.options.outbound)
                 .await
                 .map_err(|reason| {
-                    Error::Invalid(format!(
+                    ErrorCode::InvalidRequest.because(format!(
                         "client_id: the document of the application cannot be used: {reason}"
                     ))
                 })?;
@@ -135,7 +133,7 @@ impl Accounts {
 }
 
 fn to_json(metadata: &ClientMetadata) -> Result<String> {
-    serde_json::to_string(metadata).map_err(|error| Error::Internal(error.to_string()))
+    serde_json::to_string(metadata).map_err(Refusal::internal)
 }
 
 /// Returns a name in the form that people see: one line without characters that hide or reorder others. `None` where

@@ -52,7 +52,7 @@ impl OauthErrorCode {
     }
 
     /// Makes the error with a text.
-    pub(crate) fn because(self, description: impl Into<String>) -> OauthError {
+    pub fn because(self, description: impl Into<String>) -> OauthError {
         OauthError {
             code: self,
             description: description.into(),

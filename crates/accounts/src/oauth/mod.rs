@@ -15,7 +15,7 @@ mod request;
 mod tokens;
 mod well_known;
 
-use sortie_api::{Role, parameters};
+use sortie_api::{Refusal, Role, parameters};
 
 pub use authorize::{Authorization, AuthorizationRefusal};
 pub use clients::RegisteredClient;
@@ -24,8 +24,6 @@ pub use metadata::{AuthMethod, ClientMetadata};
 pub(crate) use metrics::Metrics;
 pub use request::Scope;
 pub use tokens::{IssuedPair, TokenRequest};
-
-use crate::Error;
 
 /// Result of a request at an OAuth endpoint.
 pub type OauthResult<T> = std::result::Result<T, OauthFailure>;
@@ -38,7 +36,7 @@ pub enum OauthFailure {
     /// A code or refresh token was used a second time. The grant has ended; the client is told `invalid_grant`.
     Reused,
     /// Any other failure.
-    Other(Error),
+    Other(Refusal),
 }
 
 impl From<OauthError> for OauthFailure {
@@ -47,7 +45,7 @@ impl From<OauthError> for OauthFailure {
     }
 }
 
-impl<E: Into<Error>> From<E> for OauthFailure {
+impl<E: Into<Refusal>> From<E> for OauthFailure {
     fn from(error: E) -> Self {
         Self::Other(error.into())
     }

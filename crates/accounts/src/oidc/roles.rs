@@ -1,13 +1,13 @@
 //! Roles of people on a self-hosted engine, as the claims of an identity provider give them.
 
-use sortie_api::{OrgId, Role, UserId};
+use sortie_api::{ErrorCode, OrgId, Role, UserId};
 use sortie_store::{
     access::{Actor, Audit},
     people::GivenRole,
 };
 
 use super::{IdentityProvider, token::Claims};
-use crate::{Error, Parts, Result};
+use crate::{Parts, Result};
 
 /// Rule by which the claims of a person become a role.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +71,7 @@ impl Parts {
         if let Some(user) = known {
             self.take_role(user, actor).await?;
         }
-        Err(Error::Forbidden(format!(
+        Err(ErrorCode::Forbidden.because(format!(
             "{} gives you no role here: ask its administrator",
             settings.label
         )))
@@ -110,7 +110,7 @@ impl Parts {
     /// The organization of a self-hosted engine.
     async fn organization(&self) -> Result<OrgId> {
         let found = self.store.own_organization().await?;
-        found.ok_or_else(|| Error::Unavailable("the engine has no organization yet, retry later".to_owned()))
+        found.ok_or_else(|| ErrorCode::Unavailable.because("the engine has no organization yet, retry later"))
     }
 
     /// Makes an entry of the audit log about a person who signs in.

@@ -3,7 +3,7 @@
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use sortie_api::{Credential, Role, UserId};
+use sortie_api::{Credential, ErrorCode, Refusal, Role, UserId};
 use sortie_base::random;
 use sortie_store::{
     access::Actor,
@@ -18,7 +18,7 @@ use super::{
     token::{Claims, Expected, SignedToken},
 };
 use crate::{
-    Accounts, Client, Error, LoggedIn, Parts, Result, SignUp,
+    Accounts, Client, LoggedIn, Parts, Result, SignUp,
     attempts::{HOUR, Limit},
     email::EmailAddress,
     people::{Method, SignInOutcome, rules},
@@ -99,7 +99,7 @@ impl OidcRequest {
 impl OidcFlow {
     /// Text of the flow, to be sealed.
     pub fn to_text(&self) -> Result<String> {
-        serde_json::to_string(self).map_err(|error| Error::Internal(error.to_string()))
+        serde_json::to_string(self).map_err(Refusal::internal)
     }
 
     /// Reads a flow of the provider `name`. None where it was begun at another one.
@@ -126,7 +126,7 @@ impl Accounts {
 
     /// Finishes a sign-in by the answer of the provider.
     /// `Forbidden` where the answer or the person is refused, `Unavailable` where the provider does not answer,
-    /// `TooManyAttempts` before the provider is asked.
+    /// `RateLimited` before the provider is asked.
     pub async fn finish_oidc(
         &self,
         flow: &OidcFlow,
@@ -212,7 +212,11 @@ impl Parts {
             Ok(claims) => self.admit(settings, &claims, visitor).await,
             Err(failure) => Err(failed(settings, &failure)),
         };
-        if matches!(done, Ok(_) | Err(Error::Unavailable(_))) {
+        if done
+            .as_ref()
+            .err()
+            .is_none_or(|error| error.code == ErrorCode::Unavailable)
+        {
             self.refund(counted).await?;
         }
         done
@@ -223,7 +227,7 @@ impl Parts {
             .providers
             .iter()
             .find(|provider| provider.settings.name == name);
-        found.ok_or(Error::NotFound)
+        found.ok_or(Refusal::not_found())
     }
 
     fn redirect_uri(&self, settings: &IdentityProvider) -> String {
@@ -281,7 +285,10 @@ impl Parts {
         visitor: &OidcVisitor<'_>,
     ) -> Result<OidcSignIn> {
         let first = self.admit_once(settings, claims, visitor).await;
-        if let Err(Error::Conflict(_)) = first {
+        if first
+            .as_ref()
+            .is_err_and(|error| error.code == ErrorCode::Conflict)
+        {
             return self.admit_once(settings, claims, visitor).await;
         }
         first
@@ -308,11 +315,9 @@ impl Parts {
         if let Some(account) = self.store.find_account(&email.key).await? {
             // Behind an address that nobody has proved may be a stranger, who knows the password.
             if account.person.email_verified_at.is_none() && !account.password.is_empty() {
-                return Err(Error::Forbidden(
+                return Err(ErrorCode::Forbidden.because(
                     "this address has an account, and nobody has proved that the address is theirs: set a new \
-                     password by \"Forgot the password?\" first, which proves it"
-                        .to_owned(),
-                ));
+                     password by \"Forgot the password?\" first, which proves it"));
             }
             let linked = ProvenIdentity::Linked {
                 identity,
@@ -399,8 +404,7 @@ impl Parts {
         code: &Credential,
         visitor: &OidcVisitor<'_>,
     ) -> Result<LoggedIn> {
-        let half: HalfSignedIn =
-            serde_json::from_str(text).map_err(|error| Error::Internal(error.to_string()))?;
+        let half: HalfSignedIn = serde_json::from_str(text).map_err(Refusal::internal)?;
         let account = self.store.account(half.user).await?;
         refuse_disabled(&account)?;
         let factor = self.factor(&account, code).await?;
@@ -427,7 +431,7 @@ impl HalfSignedIn {
             email_key,
             role,
         };
-        serde_json::to_string(&half).map_err(|error| Error::Internal(error.to_string()))
+        serde_json::to_string(&half).map_err(Refusal::internal)
     }
 }
 
@@ -445,16 +449,16 @@ impl From<HalfSignedIn> for ProvenIdentity {
 }
 
 /// Logs the cause of a failure. Returns the error for the person.
-fn failed(settings: &IdentityProvider, failure: &Failure) -> Error {
+fn failed(settings: &IdentityProvider, failure: &Failure) -> Refusal {
     let label = &settings.label;
     match failure {
         Failure::Away(cause) => {
             tracing::warn!(provider = settings.name, %cause, "an identity provider failed");
-            Error::Unavailable(format!("{label} does not answer as it should: try again later"))
+            ErrorCode::Unavailable.because(format!("{label} does not answer as it should: try again later"))
         }
         Failure::Refused(cause) => {
             tracing::warn!(provider = settings.name, %cause, "refused a sign-in at an identity provider");
-            Error::Forbidden(format!("{label} did not confirm this sign-in: start again"))
+            ErrorCode::Forbidden.because(format!("{label} did not confirm this sign-in: start again"))
         }
     }
 }
@@ -463,15 +467,13 @@ fn refuse_disabled(account: &Account) -> Result<()> {
     if account.disabled_at.is_none() {
         return Ok(());
     }
-    Err(Error::Forbidden(
-        "this account is disabled: ask the operator".to_owned(),
-    ))
+    Err(ErrorCode::Forbidden.because("this account is disabled: ask the operator"))
 }
 
 /// Returns the address of a person, where the provider is trusted for it and says that it is the person's.
 fn trusted_address(settings: &IdentityProvider, claims: &Claims) -> Result<EmailAddress> {
     let label = &settings.label;
-    let refused = |text: String| Err(Error::Forbidden(text));
+    let refused = |text: String| Err(ErrorCode::Forbidden.because(text));
     let Some(email) = claims
         .text("email")
         .and_then(|text| EmailAddress::parse(text).ok())

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use sortie_api::{
-    EmailDelivery, InvitationId, MailId, OrgId, Role, UserId, limits,
+    EmailDelivery, ErrorCode, InvitationId, MailId, OrgId, Refusal, Role, UserId, limits,
     secret::{INVITATION_TOKEN, Secret},
 };
 use sortie_base::random;
 use sortie_store::{
     access::{Actor, Caller},
-    people::{InvitationRow, Invited, NewInvitation, OwnOrganization, SignedIn},
+    people::{InvitationRow, Invited, NewInvitation, OwnOrganization},
 };
 
-use crate::{Accounts, Error, Result, email::EmailAddress, mail::Letter};
+use crate::{Accounts, Result, email::EmailAddress, mail::Letter};
 
 /// Page that accepts an invitation.
 const PAGE: &str = "/invitations/accept";
@@ -35,12 +35,11 @@ impl Accounts {
     /// member has the address, and where the organization has too many open invitations.
     pub async fn invite(
         &self,
-        (caller, person): (&Caller, &SignedIn),
+        (caller, user): (&Caller, UserId),
         role: Role,
         email: &str,
     ) -> Result<NewInvitationLink> {
         let (parts, org) = (&self.0, caller.org);
-        self.require_verified(person)?;
         let address = EmailAddress::parse(email)?;
         parts
             .attempt("invitation", &org.to_string(), limits::INVITATIONS_PER_HOUR)
@@ -54,7 +53,7 @@ impl Accounts {
             email_key: address.key,
             role,
             hash: token.hash(),
-            invited_by: person.user,
+            invited_by: user,
             created_at,
             expires_at: created_at + Duration::from_secs(limits::INVITATION_SECONDS),
         };
@@ -62,14 +61,14 @@ impl Accounts {
             id: new.id,
             email: address.text,
             role,
-            invited_by: person.user,
+            invited_by: user,
             created_at,
             expires_at: new.expires_at,
         };
         let url = parts.page_with_token(PAGE, &token);
         let letter = Letter::Invitation {
             organization: parts.store.organization_name(org).await?,
-            inviter: parts.store.account(person.user).await?.person.name,
+            inviter: parts.store.account(user).await?.person.name,
             role,
             url: url.clone(),
             expires_at: new.expires_at,
@@ -125,20 +124,20 @@ impl Accounts {
         token: &str,
     ) -> Result<OwnOrganization> {
         let parts = &self.0;
-        let invited = self.find_invitation(token).await?.ok_or(Error::NotFound)?;
+        let invited = self.find_invitation(token).await?.ok_or(Refusal::not_found())?;
         let person = parts.store.account(user).await?.person;
         if EmailAddress::parse(&person.email)?.key != invited.email_key {
             let rule = "the invitation is for another email address";
-            return Err(Error::Forbidden(rule.to_owned()));
+            return Err(ErrorCode::Forbidden.because(rule));
         }
         parts.require_verified(person.email_verified_at.is_some())?;
         if invited.suspended {
-            return Err(Error::Forbidden("the organization is suspended".to_owned()));
+            return Err(ErrorCode::Forbidden.because("the organization is suspended"));
         }
         let audit = parts.audit(actor, invited.org, "invitation.accept", invited.invitation.id)?;
         let at = parts.options.clock.now();
         parts.store.accept_invitation(&invited, user, at, audit).await?;
         let accepted = parts.store.membership(invited.org, user).await?;
-        accepted.ok_or(Error::NotFound)
+        accepted.ok_or(Refusal::not_found())
     }
 }

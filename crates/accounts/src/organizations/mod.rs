@@ -4,7 +4,7 @@ mod invitations;
 #[cfg(test)]
 mod tests;
 
-use sortie_api::{OrgId, Role, UserId, limits, secret::Secret};
+use sortie_api::{ErrorCode, OrgId, Refusal, Role, UserId, limits, secret::Secret};
 use sortie_base::random;
 use sortie_store::{
     access::{Actor, Caller},
@@ -14,7 +14,7 @@ use sortie_store::{
 
 pub use invitations::NewInvitationLink;
 
-use crate::{Accounts, Error, Parts, Proof, Result, mail::Letter, people::rules::checked_name};
+use crate::{Accounts, Parts, Proof, Result, mail::Letter, people::rules::checked_name};
 
 /// Members and organizations that one query of the store reads.
 const PAGE: u32 = 500;
@@ -28,13 +28,12 @@ impl Accounts {
     /// Creates an organization that the person owns.
     pub async fn create_organization(
         &self,
-        (person, actor): (&SignedIn, &Actor),
+        (user, actor): (UserId, &Actor),
         name: &str,
     ) -> Result<OwnOrganization> {
         let parts = &self.0;
-        self.require_verified(person)?;
         let name = checked_name(name, limits::PERSON_NAME_CHARS)?;
-        let subject = person.user.to_string();
+        let subject = user.to_string();
         parts
             .attempt("organization", &subject, limits::NEW_ORGANIZATIONS_PER_HOUR)
             .await?;
@@ -42,7 +41,7 @@ impl Accounts {
         let new = NewOrganization {
             id: OrgId::new(created_at, random()?),
             name: name.clone(),
-            owner: person.user,
+            owner: user,
             created_at,
         };
         let id = new.id;
@@ -89,9 +88,7 @@ impl Accounts {
         let (parts, org) = (&self.0, caller.org);
         let name = parts.store.organization_name(org).await?;
         if confirmed.trim() != name.trim() {
-            return Err(Error::Invalid(
-                "name: must be the name of the organization".to_owned(),
-            ));
+            return Err(ErrorCode::InvalidRequest.because("name: must be the name of the organization"));
         }
         parts.own_account(owner, "password", proof).await?;
         let audit = parts.audit(&caller.actor, org, "organization.delete", org)?;
@@ -123,7 +120,7 @@ impl Accounts {
         let audit = self.0.audit(&caller.actor, org, "member.role", member)?;
         let store = &self.0.store;
         store.set_role(org, member, role, audit).await?;
-        store.member(org, member).await?.ok_or(Error::NotFound)
+        store.member(org, member).await?.ok_or(Refusal::not_found())
     }
 
     /// Removes a member with everything that applications may do for the person there. `Conflict` for the owner.
@@ -147,7 +144,7 @@ impl Accounts {
         let organization = parts.store.organization_name(org).await?;
         // Of a person who is no member nothing is told, not even that the account exists.
         if parts.store.membership(org, to).await?.is_none() {
-            return Err(Error::NotFound);
+            return Err(Refusal::not_found());
         }
         let (old, new) = (
             parts.store.account(owner).await?.person,
@@ -185,7 +182,7 @@ impl Parts {
         if email_verified || self.options.mail.is_none() {
             return Ok(());
         }
-        Err(Error::Forbidden("verify your email address first".to_owned()))
+        Err(ErrorCode::Forbidden.because("verify your email address first"))
     }
 
     /// Address of a page with a token. The pages have no script, so the token is in the query; no log has a query.

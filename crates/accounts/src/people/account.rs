@@ -1,7 +1,7 @@
 //! The account of a person who is signed in: reading, renaming, export and deletion.
 
 use sha2::{Digest as _, Sha256};
-use sortie_api::{AuditEntry, OrgId, Role, SessionId, UserId};
+use sortie_api::{AuditEntry, ErrorCode, OrgId, Refusal, Role, SessionId, UserId};
 use sortie_base::hex;
 use sortie_store::{
     access::Actor,
@@ -10,7 +10,7 @@ use sortie_store::{
 };
 
 use super::{rules, sessions::MOST_LISTED};
-use crate::{Accounts, Error, Proof, Result};
+use crate::{Accounts, Proof, Result};
 
 /// Maximum number of organizations in an export, and of those that a deletion leaves.
 const MOST_ORGANIZATIONS: u32 = 10_000;
@@ -71,13 +71,13 @@ impl Accounts {
         let store = &self.0.store;
         let identities = store.list_identities(user).await?;
         let found = identities.iter().find(|row| identity_id(&row.identity) == id);
-        let ended = &found.ok_or(Error::NotFound)?.identity;
+        let ended = &found.ok_or(Refusal::not_found())?.identity;
         let works =
             |of: &Identity| of != ended && self.providers().any(|provider| provider.issuer == of.issuer);
         let account = store.account(user).await?;
         // An identity of a provider that is no longer configured signs nobody in.
         if account.password.is_empty() && !identities.iter().any(|row| works(&row.identity)) {
-            return Err(Error::Conflict(ONLY_WAY.to_owned()));
+            return Err(ErrorCode::Conflict.because(ONLY_WAY));
         }
         store.unlink_identity(user, ended, keep).await?;
         tracing::info!(user.id = %user, "unlinked an identity");
@@ -109,9 +109,7 @@ impl Accounts {
             .organizations_of(user, None, MOST_ORGANIZATIONS)
             .await?;
         if organizations.len() >= MOST_ORGANIZATIONS as usize {
-            return Err(Error::Conflict(
-                "you are in too many organizations: leave some first".to_owned(),
-            ));
+            return Err(ErrorCode::Conflict.because("you are in too many organizations: leave some first"));
         }
         let clock = &parts.options.clock;
         // Whoever suspended an organization may still need what is in it.

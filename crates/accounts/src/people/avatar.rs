@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
-use sortie_api::UserId;
+use sortie_api::{ErrorCode, Refusal, UserId};
 use sortie_base::hex;
 use sortie_store::people::{Avatar, PersonRow};
 
 use super::picture::{NoPicture, picture};
-use crate::{Accounts, Error, Result};
+use crate::{Accounts, Result};
 
 /// Maximum number of uploads of a person in an hour.
 const UPLOADS: u32 = 20;
@@ -19,13 +19,15 @@ impl Accounts {
     /// Gives a person a picture, without its metadata. Returns the person.
     ///
     /// # Errors
-    /// `Invalid` for a file that is no picture of a known format; `TooLarge` and `TooManyAttempts` beyond the limits.
+    /// `InvalidRequest` for a file that is no picture of a known format; `PayloadTooLarge` and `RateLimited` beyond the limits.
     pub async fn put_avatar(&self, user: UserId, content_type: &str, file: Bytes) -> Result<PersonRow> {
         let parts = &self.0;
         parts.attempt("avatar", &user.to_string(), UPLOADS).await?;
         let picture = picture(content_type, file).map_err(|rule| match rule {
-            NoPicture::TooLarge => Error::TooLarge(rule.to_string()),
-            NoPicture::Type | NoPicture::Broken(_) | NoPicture::Sides => Error::Invalid(rule.to_string()),
+            NoPicture::TooLarge => ErrorCode::PayloadTooLarge.because(rule.to_string()),
+            NoPicture::Type | NoPicture::Broken(_) | NoPicture::Sides => {
+                ErrorCode::InvalidRequest.because(rule.to_string())
+            }
         })?;
         let avatar = Avatar {
             content_type: picture.format.media_type().to_owned(),
@@ -45,7 +47,11 @@ impl Accounts {
     /// Returns the picture of `user`. `NotFound` where there is none, and where `viewer` shares no organization with
     /// `user`.
     pub async fn avatar(&self, viewer: UserId, user: UserId) -> Result<Avatar> {
-        self.0.store.avatar(viewer, user).await?.ok_or(Error::NotFound)
+        self.0
+            .store
+            .avatar(viewer, user)
+            .await?
+            .ok_or(Refusal::not_found())
     }
 
     /// Returns the URL of a picture with this hash. The URL changes with the picture, so a copy of the picture is never

@@ -69,10 +69,10 @@ async fn delete<F: Future<Output = sortie_store::Result<u64>>>(unit: &'static st
 
 #[cfg(test)]
 mod tests {
-    use sortie_api::{Role, SessionId};
+    use sortie_api::Role;
     use sortie_store::{
         access::{Actor, Caller},
-        people::{NewOneTime, OneTimeMail, Purpose, SessionKind, SignedIn},
+        people::{NewOneTime, OneTimeMail, Purpose},
     };
 
     use super::*;
@@ -85,21 +85,12 @@ mod tests {
     async fn with_ended_rows() -> Rig {
         let rig = Rig::new().await;
         let (user, _) = rig.signed_in("ann").await;
-        let at = rig.clock.now();
-        let person = SignedIn {
-            user,
-            session: SessionId::new(at, [1; 10]),
-            kind: SessionKind::Web,
-            until: at,
-            seen_at: at,
-            email_verified: true,
-        };
         let actor = Actor::default();
-        let created = rig.accounts.create_organization((&person, &actor), "Ours").await;
+        let created = rig.accounts.create_organization((user, &actor), "Ours").await;
         let org = created.unwrap().id;
         let caller = Caller { org, actor };
         rig.accounts
-            .invite((&caller, &person), Role::Member, "bob@example.com")
+            .invite((&caller, user), Role::Member, "bob@example.com")
             .await
             .unwrap();
         let token = NewOneTime {

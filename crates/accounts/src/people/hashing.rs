@@ -13,12 +13,12 @@ use std::{
 };
 
 use super::{metrics::Metrics, rules};
-use crate::{Error, Result};
+use crate::Result;
 use argon2::{
     Algorithm, Argon2, Params, Version,
     password_hash::{PasswordHasher as _, PasswordVerifier as _, phc::PasswordHash},
 };
-use sortie_api::Credential;
+use sortie_api::{Credential, ErrorCode, Refusal};
 use sortie_base::random;
 use tokio::sync::Semaphore;
 
@@ -90,7 +90,7 @@ impl Slots {
             drop(slot);
             done
         });
-        done.await.map_err(|error| Error::Internal(error.to_string()))?
+        done.await.map_err(Refusal::internal)?
     }
 
     async fn wait(&self) -> Result<tokio::sync::OwnedSemaphorePermit> {
@@ -98,12 +98,10 @@ impl Slots {
         let _waiting = Waiting(&self.waiting);
         if before >= self.most_waiting {
             self.metrics.hash_refused();
-            return Err(Error::Unavailable(
-                "too many sign-ins at once, retry later".to_owned(),
-            ));
+            return Err(ErrorCode::Unavailable.because("too many sign-ins at once, retry later"));
         }
         let slot = Arc::clone(&self.permits).acquire_owned().await;
-        slot.map_err(|error| Error::Internal(error.to_string()))
+        slot.map_err(Refusal::internal)
     }
 
     /// Hashes a password. Returns a PHC string.
@@ -164,8 +162,8 @@ pub(crate) fn is_outdated(hash: &str) -> bool {
     PasswordHash::new(hash).ok().and_then(current) != Some(true)
 }
 
-fn internal(error: impl std::fmt::Display) -> Error {
-    Error::Internal(format!("cannot compute the hash of a password: {error}"))
+fn internal(error: impl std::fmt::Display) -> Refusal {
+    Refusal::internal(format!("cannot compute the hash of a password: {error}"))
 }
 
 /// Hash of a password with weaker parameters than new ones have.
@@ -227,7 +225,10 @@ mod tests {
         let (done, ()) = tokio::join!(join_all((0..7).map(|_| work())), releases);
         let refused = done.iter().filter(|done| done.is_err()).count();
         assert_eq!(refused, 2, "{done:?}");
-        assert!(matches!(done[5], Err(Error::Unavailable(_))), "{done:?}");
+        assert!(
+            matches!(&done[5], Err(refused) if refused.code == ErrorCode::Unavailable),
+            "{done:?}"
+        );
         assert!(done.iter().flatten().all(|most| *most <= 2), "{done:?}");
         assert_eq!(slots.waiting.load(Ordering::SeqCst), 0);
     }

@@ -4,10 +4,11 @@
 
 use futures_util::{StreamExt as _, stream};
 use parking_lot::Mutex;
+use sortie_api::ErrorCode;
 use tokio::sync::mpsc;
 
 use super::applicant::CheckedApplicant;
-use crate::{Accounts, Error, Parts, Result, email::EmailAddress};
+use crate::{Accounts, Parts, Result, email::EmailAddress};
 
 /// Maximum number of waiting jobs.
 const MOST_WAITING: usize = 1_000;
@@ -46,7 +47,7 @@ impl Jobs {
     pub(crate) fn enqueue(&self, job: Job) -> Result<()> {
         self.queue
             .try_send(job)
-            .map_err(|_| Error::Unavailable("too many requests wait, retry later".to_owned()))
+            .map_err(|_| ErrorCode::Unavailable.because("too many requests wait, retry later"))
     }
 }
 
@@ -86,7 +87,9 @@ impl Parts {
         };
         match done {
             Ok(()) => {}
-            Err(Error::TooManyAttempts(_)) => tracing::debug!(job = name, "left a mail out"),
+            Err(error) if error.code == ErrorCode::RateLimited => {
+                tracing::debug!(job = name, "left a mail out")
+            }
             Err(error) => tracing::warn!(job = name, %error, "a job of the accounts failed"),
         }
     }

@@ -3,7 +3,7 @@
 //! Attempts are counted before the password is hashed. Unknown addresses, wrong passwords and disabled people take one path
 //! and get one answer.
 
-use sortie_api::{Credential, account::LogIn};
+use sortie_api::{Credential, ErrorCode, account::LogIn};
 use sortie_base::network;
 use sortie_store::{
     Error as StoreError,
@@ -14,10 +14,11 @@ use super::{
     hashing::{NOBODYS, is_outdated},
     metrics::{Method, SignInOutcome},
     rules,
+    second_factor::second_factor_required,
     sessions::Client,
 };
 use crate::{
-    Accounts, Error, Parts, Result, SignUp,
+    Accounts, Parts, Result, SignUp,
     attempts::{HOUR, Limit},
     email::EmailAddress,
 };
@@ -51,7 +52,7 @@ pub struct LoggedIn {
 
 impl Accounts {
     /// Signs a person in. `Unauthorized` with one text for every wrong proof, `SecondFactorRequired` where the password is
-    /// right and the code is missing or wrong, `TooManyAttempts` before anything is compared.
+    /// right and the code is missing or wrong, `RateLimited` before anything is compared.
     pub async fn log_in(&self, request: LogIn, client: &Client) -> Result<LoggedIn> {
         let done = self.0.log_in(request, client).await;
         match &done {
@@ -96,10 +97,12 @@ impl Parts {
         let is_right = matches?;
         let account = account.filter(|of| is_right && of.disabled_at.is_none());
         let Some(account) = account else {
-            return Err(Error::Unauthorized(WRONG.to_owned()));
+            return Err(ErrorCode::Unauthorized.because(WRONG));
         };
         let proven = self.prove(&account, &request).await;
-        if matches!(proven, Err(Error::Forbidden(_))) || request.code.is_none() && proven.is_err() {
+        if matches!(&proven, Err(refused) if refused.code == ErrorCode::Forbidden)
+            || request.code.is_none() && proven.is_err()
+        {
             // The password is right, and nothing was guessed.
             self.refund(counted.clone()).await?;
         }
@@ -110,8 +113,8 @@ impl Parts {
         let begun = self.begin(account, client, with).await;
         begun.map_err(|error| {
             // The password was changed or the person disabled since the password was compared.
-            if let Error::Conflict(_) = error {
-                Error::Unauthorized(WRONG.to_owned())
+            if error.code == ErrorCode::Conflict {
+                ErrorCode::Unauthorized.because(WRONG)
             } else {
                 error
             }
@@ -125,13 +128,11 @@ impl Parts {
             && self.options.mail.is_some()
             && person.email_verified_at.is_none()
         {
-            return Err(Error::Forbidden(
-                "email: verify your email address first".to_owned(),
-            ));
+            return Err(ErrorCode::Forbidden.because("email: verify your email address first"));
         }
         let factor = match (&person.second_factor_since, &request.code) {
             (None, _) => None,
-            (Some(_), None) => return Err(Error::SecondFactorRequired),
+            (Some(_), None) => return Err(second_factor_required()),
             (Some(_), Some(code)) => Some(self.factor(account, code).await?),
         };
         let new = if is_outdated(&account.password) {
@@ -164,9 +165,9 @@ impl Parts {
         let (session, token) = self.new_session(user, client)?;
         self.store.sign_in(session, with).await.map_err(|error| {
             if let StoreError::Conflict(sortie_store::people::CODE_USED) = error {
-                Error::SecondFactorRequired
+                second_factor_required()
             } else if let StoreError::Conflict(text @ sortie_store::people::OTHER_IDENTITY) = error {
-                Error::Forbidden(text.to_owned())
+                ErrorCode::Forbidden.because(text)
             } else {
                 error.into()
             }

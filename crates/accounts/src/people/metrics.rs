@@ -6,8 +6,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, histogram::Histogram},
     registry::Registry,
 };
-
-use crate::Error;
+use sortie_api::{ErrorCode, Refusal};
 
 /// Upper bounds of the waits for a slot, in seconds.
 const WAITS: [f64; 8] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5];
@@ -117,19 +116,23 @@ impl Metrics {
     }
 
     /// Counts a sign-in that ended with an error.
-    pub(crate) fn sign_in_failed(&self, method: Method, error: &Error) {
-        let outcome = match error {
-            Error::Unauthorized(_) | Error::Forbidden(_) => SignInOutcome::Refused,
-            Error::SecondFactorRequired => SignInOutcome::SecondFactor,
-            Error::TooManyAttempts(_) => SignInOutcome::Limited,
-            Error::Unavailable(_) if method == Method::Provider => SignInOutcome::Away,
-            Error::Invalid(_)
-            | Error::PaymentRequired(_)
-            | Error::NotFound
-            | Error::TooLarge(_)
-            | Error::Conflict(_)
-            | Error::Unavailable(_)
-            | Error::Internal(_) => return,
+    pub(crate) fn sign_in_failed(&self, method: Method, error: &Refusal) {
+        let outcome = match error.code {
+            ErrorCode::Unauthorized | ErrorCode::Forbidden => SignInOutcome::Refused,
+            ErrorCode::SecondFactorRequired => SignInOutcome::SecondFactor,
+            ErrorCode::RateLimited => SignInOutcome::Limited,
+            ErrorCode::Unavailable if method == Method::Provider => SignInOutcome::Away,
+            ErrorCode::InvalidRequest
+            | ErrorCode::PaymentRequired
+            | ErrorCode::NotFound
+            | ErrorCode::MethodNotAllowed
+            | ErrorCode::Conflict
+            | ErrorCode::Gone
+            | ErrorCode::PreconditionFailed
+            | ErrorCode::PayloadTooLarge
+            | ErrorCode::RangeNotSatisfiable
+            | ErrorCode::Internal
+            | ErrorCode::Unavailable => return,
         };
         self.sign_in(method, outcome);
     }

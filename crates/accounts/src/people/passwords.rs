@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sortie_api::{Credential, SessionId, Timestamp, UserId};
+use sortie_api::{Credential, ErrorCode, SessionId, Timestamp, UserId};
 use sortie_store::people::{Account, PasswordChange, Purpose};
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
     rules,
     sign_up::{RESET_PAGE, mail_token, spent, unknown_token},
 };
-use crate::{Accounts, Error, Parts, Result, email::EmailAddress, mail::Letter};
+use crate::{Accounts, Parts, Result, email::EmailAddress, mail::Letter};
 
 /// Attempts an hour of one person at the own password.
 const ATTEMPTS: u32 = 10;
@@ -36,9 +36,8 @@ impl Accounts {
     pub fn forgot_password(&self, email: &str) -> Result<()> {
         let email = EmailAddress::parse(email)?;
         if self.0.options.mail.is_none() {
-            return Err(Error::Conflict(
-                "this deployment sends no mail: ask the operator for a link that sets a password".to_owned(),
-            ));
+            return Err(ErrorCode::Conflict
+                .because("this deployment sends no mail: ask the operator for a link that sets a password"));
         }
         self.0.jobs.enqueue(Job::Forgot(email))
     }
@@ -101,19 +100,16 @@ impl Parts {
             if proof.session_until > self.options.clock.now() + recent {
                 return Ok(account);
             }
-            return Err(Error::Forbidden(
-                "this account has no password: sign in again, and repeat this within ten minutes".to_owned(),
-            ));
+            return Err(ErrorCode::Forbidden
+                .because("this account has no password: sign in again, and repeat this within ten minutes"));
         }
         let Some(password) = proof.password else {
-            return Err(Error::Invalid(format!("{field}: must be set")));
+            return Err(ErrorCode::InvalidRequest.because(format!("{field}: must be set")));
         };
         if self.slots.matches(password, account.password.clone()).await? {
             return Ok(account);
         }
-        Err(Error::Invalid(format!(
-            "{field}: is not the password of the account"
-        )))
+        Err(ErrorCode::InvalidRequest.because(format!("{field}: is not the password of the account")))
     }
 
     /// Queues the mail of [`Accounts::forgot_password`].

@@ -1,11 +1,11 @@
 //! Rules of names and passwords.
 
 use sha2::{Digest as _, Sha256};
-use sortie_api::{file::is_seen_whole, limits};
+use sortie_api::{ErrorCode, file::is_seen_whole, limits};
 use sortie_base::hex;
 use zxcvbn::{Score, zxcvbn};
 
-use crate::{Error, Result, email::EmailAddress};
+use crate::{Result, email::EmailAddress};
 
 /// Range of the length of a new password, in bytes.
 const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 12..=72;
@@ -28,7 +28,7 @@ pub(crate) fn checked_name(text: &str, most: usize) -> Result<String> {
     if (1..=most).contains(&text.chars().count()) && is_seen_whole(text) {
         return Ok(text.to_owned());
     }
-    Err(Error::Invalid(format!(
+    Err(ErrorCode::InvalidRequest.because(format!(
         "name: must be 1 to {most} characters, without control and invisible characters"
     )))
 }
@@ -39,9 +39,7 @@ pub(crate) fn password_length(field: &'static str, password: &str) -> Result<()>
         return Ok(());
     }
     let (least, most) = PASSWORD_BYTES.into_inner();
-    Err(Error::Invalid(format!(
-        "{field}: must have {least} to {most} bytes"
-    )))
+    Err(ErrorCode::InvalidRequest.because(format!("{field}: must have {least} to {most} bytes")))
 }
 
 /// Checks that a new password is hard to guess for somebody who knows the person's address and name. Takes some
@@ -57,7 +55,7 @@ pub(crate) fn password_strength(field: &'static str, password: &str, person: &[&
     if zxcvbn(password, &hints).score() >= Score::Three {
         return Ok(());
     }
-    Err(Error::Invalid(format!(
+    Err(ErrorCode::InvalidRequest.because(format!(
         "{field}: is too easy to guess: take several unrelated words, or the password of a password manager"
     )))
 }
@@ -140,7 +138,7 @@ mod tests {
         } {
             let refused = password_strength("new_password", password, &person);
             assert!(
-                matches!(&refused, Err(Error::Invalid(rule)) if rule.starts_with("new_password: ")),
+                matches!(&refused, Err(rule) if rule.code == ErrorCode::InvalidRequest && rule.text.starts_with("new_password: ")),
                 "{password}"
             );
         }

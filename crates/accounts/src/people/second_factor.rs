@@ -2,7 +2,7 @@
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest as _, Sha256};
-use sortie_api::{Credential, Timestamp, UserId};
+use sortie_api::{Credential, ErrorCode, Refusal, Timestamp, UserId};
 use sortie_base::{SealContext, random};
 use sortie_store::{
     Error as StoreError,
@@ -11,7 +11,7 @@ use sortie_store::{
 };
 use totp_rs::{Algorithm, Builder, Totp};
 
-use crate::{Accounts, Error, Parts, Proof, Result};
+use crate::{Accounts, Parts, Proof, Result};
 
 /// Number of recovery codes.
 const RECOVERY_CODES: usize = 10;
@@ -38,6 +38,12 @@ pub struct EnrolledTotp {
     pub secret: Credential,
     /// The key as an `otpauth` URI, for a QR code.
     pub uri: Credential,
+}
+
+/// Makes the refusal of a sign-in whose password is right and whose second factor is missing or wrong.
+pub(crate) fn second_factor_required() -> Refusal {
+    ErrorCode::SecondFactorRequired
+        .because("code: must be the current code of the authenticator, or an unused recovery code")
 }
 
 impl Accounts {
@@ -78,14 +84,14 @@ impl Accounts {
             .clone()
             .filter(|_| account.person.second_factor_since.is_none())
         else {
-            return Err(Error::Conflict(
-                "no second factor waits for its confirmation: enrol first".to_owned(),
-            ));
+            return Err(
+                ErrorCode::Conflict.because("no second factor waits for its confirmation: enrol first")
+            );
         };
         let Some(step) = parts.step(&account, code.expose())? else {
-            return Err(Error::Invalid(
-                "code: must be the current code of the authenticator".to_owned(),
-            ));
+            return Err(
+                ErrorCode::InvalidRequest.because("code: must be the current code of the authenticator")
+            );
         };
         let now = parts.options.clock.now();
         let mut codes = Vec::with_capacity(RECOVERY_CODES);
@@ -111,11 +117,11 @@ impl Accounts {
         let parts = &self.0;
         let account = parts.own_account(user, "password", proof).await?;
         if account.person.second_factor_since.is_none() {
-            return Err(Error::Conflict("the account has no second factor".to_owned()));
+            return Err(ErrorCode::Conflict.because("the account has no second factor"));
         }
-        let wrong = || Error::Invalid(Error::SecondFactorRequired.to_string());
+        let wrong = || ErrorCode::InvalidRequest.because(second_factor_required().text);
         let factor = parts.factor(&account, code).await.map_err(|error| {
-            if let Error::SecondFactorRequired = error {
+            if error.code == ErrorCode::SecondFactorRequired {
                 wrong()
             } else {
                 error
@@ -141,7 +147,7 @@ impl Parts {
         if code.len() == RECOVERY_CHARS {
             return Ok(Factor::Recovery(recovery_hash(account.person.id, &code)));
         }
-        let step = self.step(account, &code)?.ok_or(Error::SecondFactorRequired)?;
+        let step = self.step(account, &code)?.ok_or_else(second_factor_required)?;
         Ok(Factor::Step(step))
     }
 
@@ -166,7 +172,7 @@ fn totp(key: &[u8]) -> Result<Totp> {
         .with_step_duration(STEP_SECONDS)
         .with_secret(key.to_vec())
         .build()
-        .map_err(|error| Error::Internal(error.to_string()))
+        .map_err(Refusal::internal)
 }
 
 /// A recovery code of 80 random bits: four groups of four characters.

@@ -163,6 +163,7 @@ fn shortened(agent: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use sortie_api::ErrorCode;
     use sortie_base::CREDENTIAL_LOOKUP;
 
     use super::*;
@@ -187,7 +188,7 @@ mod tests {
         rig.accounts.end_session(ann, found.session).await.unwrap();
         assert_eq!(rig.accounts.session(&token).await.unwrap(), None);
         let again = rig.accounts.end_session(ann, found.session).await;
-        assert!(matches!(again, Err(crate::Error::NotFound)), "{again:?}");
+        assert_eq!(again.unwrap_err().code, ErrorCode::NotFound);
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sortie_api::{
-    Credential, UserId, account,
+    Credential, ErrorCode, Refusal, UserId, account,
     secret::{INVITATION_TOKEN, MAIL_TOKEN, Secret},
 };
 use sortie_base::random;
@@ -14,7 +14,7 @@ use sortie_store::{
 
 use super::{applicant::CheckedApplicant, jobs::Job, login::LoggedIn, rules, sessions::Client};
 use crate::{
-    Accounts, Error, Parts, Result, SignUp,
+    Accounts, Parts, Result, SignUp,
     attempts::{DAY, Limit},
     email::EmailAddress,
     mail::Letter,
@@ -68,11 +68,11 @@ impl Accounts {
         let parts = &self.0;
         let person = parts.store.account(user).await?.person;
         if person.email_verified_at.is_some() {
-            return Err(Error::Conflict("your email address is verified".to_owned()));
+            return Err(ErrorCode::Conflict.because("your email address is verified"));
         }
         let verification = parts.verification(user, &person.name, &person.email)?;
         let verification =
-            verification.ok_or_else(|| Error::Conflict("this deployment sends no mail".to_owned()))?;
+            verification.ok_or_else(|| ErrorCode::Conflict.because("this deployment sends no mail"))?;
         parts.mail_attempt(&EmailAddress::parse(&person.email)?).await?;
         parts.store.keep_one_time(verification).await?;
         parts.mail_queued();
@@ -249,15 +249,13 @@ impl Parts {
         if invited.is_some_and(|invited| invited.email_key == email.key) {
             return Ok(());
         }
-        Err(Error::Forbidden(
-            "invitation: sign-up needs an invitation of this address".to_owned(),
-        ))
+        Err(ErrorCode::Forbidden.because("invitation: sign-up needs an invitation of this address"))
     }
 }
 
-/// Error of a sign-up where the operator alone creates accounts.
-pub(crate) fn closed() -> Error {
-    Error::Forbidden("sign-up is closed: ask the operator for an account".to_owned())
+/// Refusal of a sign-up where the operator alone creates accounts.
+pub(crate) fn closed() -> Refusal {
+    ErrorCode::Forbidden.because("sign-up is closed: ask the operator for an account")
 }
 
 /// Reads the token of a mail. Malformed ones get the answer of unknown ones.
@@ -267,13 +265,13 @@ pub(super) fn mail_token(token: &str) -> Result<[u8; 32]> {
         .map_err(|_| unknown_token())
 }
 
-/// Error of a token that does not work.
-pub(super) fn unknown_token() -> Error {
-    Error::Invalid("token: is unknown, used or expired".to_owned())
+/// Refusal of a token that does not work.
+pub(super) fn unknown_token() -> Refusal {
+    ErrorCode::InvalidRequest.because("token: is unknown, used or expired")
 }
 
 /// Makes the error of a token that the store refuses.
-pub(super) fn spent(error: StoreError) -> Error {
+pub(super) fn spent(error: StoreError) -> Refusal {
     if let StoreError::Conflict(_) = error {
         unknown_token()
     } else {

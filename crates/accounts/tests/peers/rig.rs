@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use sortie_accounts::{Accounts, IdentityProvider, MailOptions, NewInvitationLink, Options, SignUp};
-use sortie_api::{EmailDelivery, OrgId, Role, SessionId, Timestamp, UserId};
+use sortie_api::{EmailDelivery, OrgId, Role, SessionId, UserId};
 use sortie_base::{CREDENTIAL_LOOKUP, Clock, MasterKey, Sealer, random};
 use sortie_store::{
     Store,
     access::{Actor, Caller},
-    people::{NewPerson, NewSession, SessionKind, SignedIn},
+    people::{NewPerson, NewSession, SessionKind},
 };
 
 /// Accounts with one person, who owns an organization.
@@ -79,7 +79,7 @@ impl Rig {
         store.sign_up(new, Some(session), None).await.unwrap();
         let accounts = Accounts::new(options, store, Sealer::new(vec![MasterKey::new([7; 32])]));
         let created = accounts
-            .create_organization((&verified(person), &Actor::default()), "Äcme & Co")
+            .create_organization((person, &Actor::default()), "Äcme & Co")
             .await;
         let org = created.unwrap().id;
         Self {
@@ -98,23 +98,10 @@ impl Rig {
         };
         let made = self
             .accounts
-            .invite((&caller, &verified(self.person)), Role::Member, email)
+            .invite((&caller, self.person), Role::Member, email)
             .await
             .unwrap();
         let delivery = made.email_delivery;
         (made, delivery)
-    }
-}
-
-/// Session of a person whose address is verified.
-fn verified(user: UserId) -> SignedIn {
-    let at = Timestamp::from_micros(0);
-    SignedIn {
-        user,
-        session: SessionId::new(at, [1; 10]),
-        kind: SessionKind::Api,
-        until: at,
-        seen_at: at,
-        email_verified: true,
     }
 }

@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use sortie_api::{OrgId, Timestamp, TopupId, TopupKind, TopupState};
+use sortie_api::{OrgId, Refusal, Timestamp, TopupId, TopupKind, TopupState};
 use sortie_base::{hex, random};
 use sortie_store::{
     money::{AfterAutoTopup, NewTopup, SETTINGS_CHANGED, SentAutoTopup, TopupRow, UnpaidAutoTopup},
@@ -20,7 +20,7 @@ use sortie_store::{
 };
 
 use crate::{
-    Part, PaymentIntent, Refusal, SavedCardPayment, StripeError,
+    Part, PaymentIntent, SavedCardPayment, StripeError, StripeRefusal,
     checkout::{FIRST_LOOK, OPEN, purchase::SyncOutcome},
     error::{Error, Result},
     service::{LISTED_BEFORE, Parts, seconds},
@@ -116,7 +116,7 @@ impl Parts {
     /// Sends the request, or repeats it: its parameters are those of the row.
     async fn charge(&self, topup: &TopupRow) -> Result<PaymentIntent> {
         let (Some(customer), Some(payment_method)) = (&topup.customer, &topup.payment_method) else {
-            return Err(Error::Internal("an automatic purchase has no card".to_owned()));
+            return Err(Refusal::internal("an automatic purchase has no card").into());
         };
         let id = topup.id.to_string();
         let payment = SavedCardPayment {
@@ -130,7 +130,7 @@ impl Parts {
     }
 
     /// Takes a refusal of the request.
-    async fn apply_refusal(&self, topup: &TopupRow, refusal: &Refusal) -> Result<SyncOutcome> {
+    async fn apply_refusal(&self, topup: &TopupRow, refusal: &StripeRefusal) -> Result<SyncOutcome> {
         let code = refusal.decline_code.as_ref().or(refusal.code.as_ref());
         let needs_cardholder = refusal.code.as_deref() == Some(NEEDS_CARDHOLDER);
         match &refusal.intent {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use sortie_api::{
-    ConsentId, OrgId, TopupId, TopupState, UserId,
+    ConsentId, ErrorCode, OrgId, TopupId, TopupState, UserId,
     auto_topup::{PutAutoTopup, last_topup_status},
     billing::AutoTopup,
     limits,
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Billing,
-    error::{Error, Result},
+    error::{Result, conflict},
     service::Parts,
 };
 
@@ -45,9 +45,8 @@ const PAGE: u32 = 500;
 const SLOTS: usize = 8;
 
 /// Error of settings without a card.
-const NO_CARD: Error = Error::Conflict(
-    "no card is saved: buy credits with save_payment_method, or add a card in the customer portal, and try again",
-);
+const NO_CARD: &str = "no card is saved: buy credits with save_payment_method, or add a card in the customer portal, and try \
+                       again";
 
 /// Limits of automatic purchases of one organization in 24 hours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,21 +88,26 @@ fn within((field, value, least): (&str, Option<i64>, i64)) -> Result<i64> {
     let most = limits::PURCHASE_CENTS_MAX;
     value
         .filter(|value| (least..=most).contains(value))
-        .ok_or_else(|| Error::Invalid(format!("{field}: must be from {least} to {most}")))
+        .ok_or_else(|| {
+            let rule = format!("{field}: must be from {least} to {most}");
+            ErrorCode::InvalidRequest.because(rule).into()
+        })
 }
 
 fn checked(request: &PutAutoTopup, limits: AutoTopupLimits) -> Result<Checked> {
     let [threshold, amount] = amounts(request);
     let (threshold_cents, amount_cents) = (within(threshold)?, within(amount)?);
     if let Some(most) = limits.cents_per_day.filter(|most| *most < amount_cents) {
-        return Err(Error::Invalid(format!(
-            "amount_cents: must be at most {most}, which is what this deployment charges in a day"
-        )));
+        return Err(ErrorCode::InvalidRequest
+            .because(format!(
+                "amount_cents: must be at most {most}, which is what this deployment charges in a day"
+            ))
+            .into());
     }
     if request.consent != Some(true) {
-        return Err(Error::Invalid(
-            "consent: must be true: without it no card is charged automatically".to_owned(),
-        ));
+        return Err(ErrorCode::InvalidRequest
+            .because("consent: must be true: without it no card is charged automatically")
+            .into());
     }
     Ok(Checked {
         threshold_cents,
@@ -168,9 +172,12 @@ impl Parts {
         }
         let settings = checked(request, self.options.auto_topup)?;
         let Some(account) = self.store.billing_account(org).await? else {
-            return Err(NO_CARD);
+            return Err(conflict(NO_CARD));
         };
-        let card = self.refresh_card(org, &account).await?.ok_or(NO_CARD)?;
+        let card = self
+            .refresh_card(org, &account)
+            .await?
+            .ok_or_else(|| conflict(NO_CARD))?;
         let audit = self.audit(org, &caller.actor, "billing.auto_topup.put", org.to_string())?;
         let new = NewAutoTopup {
             org,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sortie_api::{OrgId, billing::PaymentMethodSync};
+use sortie_api::{ErrorCode, OrgId, billing::PaymentMethodSync};
 use sortie_store::{
     money::{BillingAccount, PaymentRow, RemovedCard, SavedCard},
     outbox::PaymentNotice,
@@ -55,11 +55,11 @@ impl Billing {
 
     /// Returns the address of the receipt of a payment. `NotFound` where Stripe has made none.
     pub async fn receipt(&self, payment: &PaymentRow) -> Result<String> {
-        const NONE: Error = Error::NotFound("the payment has no receipt");
+        let none = || ErrorCode::NotFound.because("the payment has no receipt");
         let parts = &self.0;
-        let charge = parts.charge_of(payment).await?.ok_or(NONE)?;
+        let charge = parts.charge_of(payment).await?.ok_or_else(none)?;
         let charge = parts.ask("read_charge", parts.stripe.charge(&charge)).await?;
-        charge.receipt_url.ok_or(NONE)
+        Ok(charge.receipt_url.ok_or_else(none)?)
     }
 }
 

@@ -9,7 +9,9 @@ mod subscriptions;
 use std::time::Duration;
 
 use sha2::Digest as _;
-use sortie_api::{OrgId, Timestamp, TopupId, TopupKind, TopupState, billing::CreateCheckout, limits};
+use sortie_api::{
+    ErrorCode, OrgId, Refusal, Timestamp, TopupId, TopupKind, TopupState, billing::CreateCheckout, limits,
+};
 use sortie_base::{hex, random};
 use sortie_store::{
     access::Caller,
@@ -19,7 +21,7 @@ use sortie_store::{
 
 use crate::{
     Billing, Checkout, CheckoutOrder, Part,
-    error::{Error, Result},
+    error::{Error, Result, conflict},
     service::{LISTED_BEFORE, Parts, seconds},
     webhooks::is_name,
 };
@@ -42,7 +44,7 @@ pub(crate) const FIRST_LOOK: Duration = Duration::from_mins(2);
 const DESCRIPTION: &str = "Sortie credits";
 
 /// Error of an order whose page was made too late.
-const GIVEN_UP: Error = Error::Conflict("the checkout timed out; start a new one");
+const GIVEN_UP: &str = "the checkout timed out; start a new one";
 
 /// Path of the page for a customer who has paid.
 pub const PAID_PAGE: &str = "/billing/paid";
@@ -58,7 +60,7 @@ impl Billing {
         let (least, most) = (limits::PURCHASE_CENTS_MIN, limits::PURCHASE_CENTS_MAX);
         if !(least..=most).contains(&amount_cents) {
             let rule = format!("amount_cents: must be from {least} to {most}");
-            return Err(Error::Invalid(rule));
+            return Err(ErrorCode::InvalidRequest.because(rule).into());
         }
         let at = parts.now();
         let id = TopupId::new(at, random()?);
@@ -83,7 +85,7 @@ impl Billing {
         match opened.await {
             Ok(checkout) => checkout
                 .url
-                .ok_or_else(|| Error::Internal("Stripe has made a page without an address".to_owned())),
+                .ok_or_else(|| Refusal::internal("Stripe has made a page without an address").into()),
             Err(error) => {
                 let is_undone = matches!(&error, Error::Stripe(error) if error.is_undone());
                 if is_undone || parts.store.topup(id).await?.customer.is_none() {
@@ -202,7 +204,7 @@ impl Parts {
     /// looks any more whether its page is paid.
     pub(crate) async fn open_checkout(&self, topup: &TopupRow) -> Result<Checkout> {
         let Some(customer) = &topup.customer else {
-            return Err(Error::Internal("the organization is no customer yet".to_owned()));
+            return Err(Refusal::internal("the organization is no customer yet").into());
         };
         let id = topup.id.to_string();
         let org_url = &self.options.org_url;
@@ -283,13 +285,13 @@ impl Parts {
         }
         let kept = self.store.topup(topup.id).await?;
         if kept.session.is_some_and(|session| session != checkout.id) {
-            return Err(GIVEN_UP);
+            return Err(conflict(GIVEN_UP));
         }
         match kept.state {
             TopupState::Created | TopupState::Open | TopupState::Processing | TopupState::Paid => {
                 Ok(checkout)
             }
-            TopupState::Failed | TopupState::Expired | TopupState::RequiresAction => Err(GIVEN_UP),
+            TopupState::Failed | TopupState::Expired | TopupState::RequiresAction => Err(conflict(GIVEN_UP)),
         }
     }
 

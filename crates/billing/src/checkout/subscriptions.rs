@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use sortie_api::{
-    OrgId, Timestamp,
+    ErrorCode, OrgId, Refusal, Timestamp,
     deployment::{EntitlementSource, EntitlementState},
     limits,
 };
@@ -20,7 +20,7 @@ use sortie_store::{
 use crate::{
     Billing, Subscription, SubscriptionItem, SubscriptionOrder, UNPAID_PAGE,
     checkout::purchase::SyncOutcome,
-    error::{Error, Result},
+    error::{Error, Result, conflict},
     service::{Parts, seconds},
 };
 
@@ -64,20 +64,20 @@ impl Billing {
         let plans = &parts.options.plans;
         let plan = plans.iter().find(|known| known.name == plan).ok_or_else(|| {
             let names: Vec<_> = plans.iter().map(|plan| plan.name.as_str()).collect();
-            Error::Invalid(format!("plan: must be one of: {}", names.join(", ")))
+            ErrorCode::InvalidRequest.because(format!("plan: must be one of: {}", names.join(", ")))
         })?;
         let now = parts.now();
         let known = parts.store.subscription(org).await?;
         if let Some(known) = &known
             && known.state != EntitlementState::Ended
         {
-            return Err(Error::Conflict(
+            return Err(conflict(
                 "the organization has a subscription: change or pay it in the customer portal",
             ));
         }
         let granted = parts.store.entitlement(org, now).await?;
         if granted.is_some_and(|found| found.source == EntitlementSource::Operator && found.stands(now)) {
-            return Err(Error::Conflict(
+            return Err(conflict(
                 "the operator has granted licenses to the organization, and a subscription counts only after their end",
             ));
         }
@@ -107,7 +107,7 @@ impl Billing {
             made => made?,
         };
         made.url
-            .ok_or_else(|| Error::Internal("Stripe has made a page without an address".to_owned()))
+            .ok_or_else(|| Refusal::internal("Stripe has made a page without an address").into())
     }
 }
 
@@ -135,9 +135,9 @@ fn entitled(subscription: &Subscription, period: &SubscriptionItem) -> Result<Op
         }
         "incomplete" => return Ok(None),
         status => {
-            return Err(Error::Internal(format!(
-                "a subscription has the unknown status {status:?}"
-            )));
+            return Err(
+                Refusal::internal(format!("a subscription has the unknown status {status:?}")).into(),
+            );
         }
     };
     Ok(Some(Entitled {
@@ -201,7 +201,7 @@ impl Parts {
                 }
             }
         }
-        Err(Error::Internal("a subscription changes all the time".to_owned()))
+        Err(Refusal::internal("a subscription changes all the time").into())
     }
 
     /// Ends a subscription of an organization that was deleted before it was known. A failure is an error of the event, which is
@@ -251,7 +251,7 @@ impl Parts {
             return Ok((Some(plan), item));
         }
         let item = items.first();
-        let item = item.ok_or_else(|| Error::Internal("a subscription has no price".to_owned()))?;
+        let item = item.ok_or_else(|| Refusal::internal("a subscription has no price"))?;
         Ok((None, item))
     }
 }

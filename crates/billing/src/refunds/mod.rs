@@ -9,7 +9,7 @@ mod reversals;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sortie_api::{PaymentId, RefundOrderId, billing::RefundPayment, limits};
+use sortie_api::{ErrorCode, PaymentId, RefundOrderId, billing::RefundPayment, limits};
 use sortie_base::random;
 use sortie_store::{
     access::Actor,
@@ -19,28 +19,23 @@ use sortie_store::{
 use crate::{
     Billing, Refund, RefundOrder, StripeError,
     auto::off_session::{KEY_LIFETIME, NO_ANSWER_TIMEOUT},
-    error::{Error, Result},
+    error::{Error, Result, conflict},
     service::{LEASE, Parts},
 };
 
 /// Error of a refund that Stripe refuses.
-const REFUSED: Error =
-    Error::Conflict("Stripe refuses the refund: it was refunded, or is disputed; see the payment at Stripe");
+const REFUSED: &str = "Stripe refuses the refund: it was refunded, or is disputed; see the payment at Stripe";
 
 /// Error of a refund that has failed.
-const FAILED: Error = Error::Conflict(
-    "the refund has failed at Stripe, and the credits are back: see the payment at Stripe, or refund it again \
-     under another reference",
-);
+const FAILED: &str = "the refund has failed at Stripe, and the credits are back: see the payment at Stripe, or refund it again \
+     under another reference";
 
 /// Error of a refund that Stripe has not made for good.
-const ABANDONED: Error = Error::Conflict(
-    "Stripe has failed on the refund and has made none: see the payment at Stripe, and refund it under another \
-     reference if nothing went back",
-);
+const ABANDONED: &str = "Stripe has failed on the refund and has made none: see the payment at Stripe, and refund it under another \
+     reference if nothing went back";
 
 /// Error of a refund that another command has ended.
-const CHANGED: Error = Error::Conflict("the refund was changed at the same time: repeat the command");
+const CHANGED: &str = "the refund was changed at the same time: repeat the command";
 
 /// Orders that a node carries out at once.
 const SLOTS: u32 = 8;
@@ -55,18 +50,18 @@ fn reference_of(request: &RefundPayment) -> Result<Option<String>> {
     let most = limits::MOVEMENT_REFERENCE_CHARS;
     let Some(reference) = request.reference.as_deref().map(str::trim) else {
         if request.amount_cents.is_some() {
-            return Err(Error::Invalid(
-                "reference: must be set together with amount_cents: it names the refund, so that a repetition is \
-                 the same one"
-                    .to_owned(),
-            ));
+            let rule = "reference: must be set together with amount_cents: it names the refund, so that a repetition is \
+                        the same one";
+            return Err(ErrorCode::InvalidRequest.because(rule).into());
         }
         return Ok(None);
     };
     if reference.is_empty() || reference.chars().count() > most || reference.chars().any(char::is_control) {
-        return Err(Error::Invalid(format!(
-            "reference: must be 1 to {most} characters, without control characters"
-        )));
+        return Err(ErrorCode::InvalidRequest
+            .because(format!(
+                "reference: must be 1 to {most} characters, without control characters"
+            ))
+            .into());
     }
     Ok(Some(reference.to_owned()))
 }
@@ -98,11 +93,11 @@ impl Billing {
         };
         match parts.store.order_refund(new).await? {
             OrderedRefund::Beyond(left) if left <= 0 => {
-                return Err(Error::Conflict("the payment was refunded before"));
+                return Err(conflict("the payment was refunded before"));
             }
             OrderedRefund::Beyond(left) => {
                 let rule = format!("amount_cents: must be from 1 to {left}, which is left of the payment");
-                return Err(Error::Invalid(rule));
+                return Err(ErrorCode::InvalidRequest.because(rule).into());
             }
             OrderedRefund::New(order) => parts.send_refund(&order, actor).await?,
             OrderedRefund::Before(order) => parts.repeat_refund(&order, actor).await?,
@@ -155,7 +150,7 @@ impl Parts {
     async fn repeat_refund(&self, order: &RefundOrderRow, actor: &Actor) -> Result<()> {
         match order.refund {
             Some(TakeBackState::Taken) => return Ok(()),
-            Some(TakeBackState::Returned) => return Err(FAILED),
+            Some(TakeBackState::Returned) => return Err(conflict(FAILED)),
             None => {}
         }
         if order.state != RefundOrderState::Created
@@ -164,7 +159,7 @@ impl Parts {
             return self.apply_made_refund(order, &refund, actor).await;
         }
         if order.state == RefundOrderState::Abandoned {
-            return Err(ABANDONED);
+            return Err(conflict(ABANDONED));
         }
         self.send_refund(order, actor).await
     }
@@ -178,7 +173,7 @@ impl Parts {
         let payment = self.store.operated_payment(order.payment).await?;
         let is_first = match self.store.send_refund(order.id).await? {
             Some(requests) => requests == 1,
-            None => return Err(CHANGED),
+            None => return Err(conflict(CHANGED)),
         };
         let name = order.id.to_string();
         let request = RefundOrder {
@@ -208,7 +203,7 @@ impl Parts {
         }
         if error.is_final() {
             tracing::warn!(payment = %order.payment, %error, "a refund was refused");
-            return Err(REFUSED);
+            return Err(conflict(REFUSED));
         }
         let repeats = matches!(error, StripeError::FailedBefore(_));
         if repeats && self.now() >= order.created_at + NO_ANSWER_TIMEOUT {
@@ -219,7 +214,7 @@ impl Parts {
 
     async fn abandon(&self, order: &RefundOrderRow) -> Result<()> {
         self.store.abandon_refund(order.id).await?;
-        Err(ABANDONED)
+        Err(conflict(ABANDONED))
     }
 
     /// Records the refund that Stripe has made for an order.
@@ -227,7 +222,7 @@ impl Parts {
         let recorded = self.record_refund(refund, actor).await?;
         if recorded.is_some_and(|took| took.state == TakeBackState::Returned) {
             tracing::warn!(payment = %order.payment, refund = refund.id, "a refund has failed");
-            return Err(FAILED);
+            return Err(conflict(FAILED));
         }
         Ok(())
     }
@@ -265,11 +260,11 @@ mod tests {
         };
         assert!(matches!(of(None, None), Ok(None)));
         assert!(
-            matches!(of(Some(5), None), Err(Error::Invalid(rule)) if rule.starts_with("reference: must be set"))
+            matches!(of(Some(5), None), Err(Error::Refused(refused)) if refused.code == ErrorCode::InvalidRequest && refused.text.starts_with("reference: must be set"))
         );
         for wrong in ["", " ", "a\nb", &"x".repeat(201)] {
             assert!(
-                matches!(of(None, Some(wrong)), Err(Error::Invalid(_))),
+                matches!(of(None, Some(wrong)), Err(Error::Refused(refused)) if refused.code == ErrorCode::InvalidRequest),
                 "{wrong:?}"
             );
         }

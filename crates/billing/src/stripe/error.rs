@@ -33,7 +33,7 @@ pub enum StripeError {
     Unauthorized(u16),
     /// Stripe refuses the request, or the bank refuses the payment.
     #[error("Stripe refuses the request: {0}")]
-    Refused(Box<Refusal>),
+    Refused(Box<StripeRefusal>),
     /// The answer is not one of Stripe's.
     #[error("the answer of Stripe cannot be read: {0}")]
     Unreadable(&'static str),
@@ -41,7 +41,7 @@ pub enum StripeError {
 
 /// Refusal of a request, in Stripe's codes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Refusal {
+pub struct StripeRefusal {
     /// Status of the answer: 402 where the bank refuses, else 400 or 404.
     pub status: u16,
     /// Code, such as `card_declined` or `resource_missing`.
@@ -54,14 +54,14 @@ pub struct Refusal {
     pub intent: Option<PaymentIntent>,
 }
 
-impl Refusal {
+impl StripeRefusal {
     /// Whether Stripe does not have the customer that the request names.
     pub(crate) fn lacks_customer(&self) -> bool {
         self.code.as_deref() == Some("resource_missing") && self.param.as_deref() == Some("customer")
     }
 }
 
-impl std::fmt::Display for Refusal {
+impl std::fmt::Display for StripeRefusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "status {}", self.status)?;
         let named = [&self.code, &self.decline_code, &self.param];
@@ -113,7 +113,7 @@ impl StripeError {
             429 => Self::RateLimited,
             400 if is_reuse => Self::KeyReused,
             400..=499 => body.map_or(Self::Unreadable("an error without a reason"), |error| {
-                Self::Refused(Box::new(Refusal {
+                Self::Refused(Box::new(StripeRefusal {
                     status,
                     code: error.code.filter(|code| is_name(code)),
                     decline_code: error.decline_code.filter(|code| is_name(code)),

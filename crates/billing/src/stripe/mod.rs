@@ -10,7 +10,7 @@ mod signature;
 mod tests;
 
 pub use client::{Stripe, StripeSettings};
-pub use error::{Refusal, StripeError};
+pub use error::{StripeError, StripeRefusal};
 pub use objects::{
     Account, Card, Charge, Checkout, Customer, Dispute, Event, FundsMovement, Page, PaymentFailure,
     PaymentIntent, PaymentMethod, PortalSession, Refund, Subscription, SubscriptionItem,

@@ -10,7 +10,7 @@ mod reconcile;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sortie_api::{Credential, Timestamp};
+use sortie_api::{Credential, ErrorCode, Timestamp};
 use sortie_store::{
     Error as StoreError,
     money::{AfterEvent, ClaimedEvent, NewStripeEvent},
@@ -47,7 +47,7 @@ const KEPT: Duration = Duration::from_hours(90 * 24);
 const BATCH: u32 = 500;
 
 impl Billing {
-    /// Takes a webhook, whose body is as it came. `Invalid` where the signature is not Stripe's.
+    /// Takes a webhook, whose body is as it came. `InvalidRequest` where the signature is not Stripe's.
     pub async fn receive(&self, signature: Option<&str>, body: &[u8]) -> Result<()> {
         let parts = &self.0;
         let now = parts.now();
@@ -60,12 +60,13 @@ impl Billing {
         );
         if let Err(error) = checked {
             parts.metrics.refused();
-            return Err(Error::Invalid(error.to_string()));
+            return Err(ErrorCode::InvalidRequest.because(error.to_string()).into());
         }
         let event: Event = serde_json::from_slice(body)
-            .map_err(|_| Error::Invalid("the body is no event of Stripe".to_owned()))?;
-        let new = recorded(&event, now)
-            .ok_or_else(|| Error::Invalid("the event has no ID, or a name that is too long".to_owned()))?;
+            .map_err(|_| ErrorCode::InvalidRequest.because("the body is no event of Stripe"))?;
+        let new = recorded(&event, now).ok_or_else(|| {
+            ErrorCode::InvalidRequest.because("the event has no ID, or a name that is too long")
+        })?;
         let kind = event.kind.as_str();
         if !new.is_handled {
             parts.metrics.handled(kind, "ignored");

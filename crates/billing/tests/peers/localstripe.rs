@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{Router, extract::State, http::HeaderMap, routing::post};
 use serde_json::Value;
-use sortie_billing::{RefundOrder, Refusal, SavedCardPayment, StripeError, verify_signature};
+use sortie_billing::{RefundOrder, SavedCardPayment, StripeError, StripeRefusal, verify_signature};
 use sortie_testkit::{Bytes, StripeDouble, peers::installed, serve::Serving, stripe::Card};
 use tokio::sync::watch;
 
@@ -138,7 +138,7 @@ async fn refusals(api: &Api, customer: &str) {
         let Err(StripeError::Refused(refusal)) = missing else {
             panic!("{name}: {missing:?}")
         };
-        let Refusal { status, intent, .. } = *refusal;
+        let StripeRefusal { status, intent, .. } = *refusal;
         assert_eq!((status, intent), (404, None), "{name}");
     }
 }

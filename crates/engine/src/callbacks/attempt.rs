@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use hmac::{Hmac, KeyInit, Mac};
 use reqwest::{Method, header::CONTENT_TYPE};
 use sha2::Sha256;
-use sortie_api::{OrgId, RunId, Timestamp, TraceContext};
+use sortie_api::{OrgId, Refusal, RunId, Timestamp, TraceContext};
 use sortie_net::read_head;
 use sortie_store::{
     Error as StoreError,
@@ -25,7 +25,6 @@ use url::Url;
 use super::{ATTEMPT, Callbacks, Target, delays::delay, lanes::Health};
 use crate::{
     cluster::lease_clock::LeaseClock,
-    error::Error,
     kit::{
         metrics::{Delivery, Metrics},
         random::random,
@@ -147,7 +146,7 @@ impl Sender {
         delivery: &ClaimedDelivery,
         lease_ends: Instant,
         trace: Option<TraceContext>,
-    ) -> Result<Health, Error> {
+    ) -> Result<Health, Refusal> {
         let body = self.body((delivery.org, delivery.run), lease_ends).await?;
         let (at, began) = (self.clock.now(), Instant::now());
         let (body, _room) = match body {
@@ -189,7 +188,7 @@ impl Sender {
         answer: Answer,
         began: (Timestamp, Instant),
         lease_ends: Instant,
-    ) -> Result<AfterAttempt, Error> {
+    ) -> Result<AfterAttempt, Refusal> {
         let after = match answer.error {
             None => AfterAttempt::Delivered,
             Some(_) => after_failure(delivery, self.leases.now(), random()?),
@@ -200,9 +199,9 @@ impl Sender {
     }
 
     /// Builds the request body: the object that `GET /v1/runs/{id}` returns. Fails if the database is unavailable.
-    async fn body(&self, (org, run): (OrgId, RunId), lease_ends: Instant) -> Result<Body, Error> {
+    async fn body(&self, (org, run): (OrgId, RunId), lease_ends: Instant) -> Result<Body, Refusal> {
         let room = Arc::clone(&self.room).acquire_many_owned(BODY_KIB).await;
-        let mut room = room.map_err(|_| Error::Internal("the room for callbacks is closed".to_owned()))?;
+        let mut room = room.map_err(|_| Refusal::internal("the room for callbacks is closed"))?;
         if lease_ends.saturating_duration_since(Instant::now()) < LATEST {
             return Ok(Body::Late);
         }
@@ -289,7 +288,7 @@ impl Sender {
 
     /// Records an attempt, and repeats that until the lease expires while the database is unavailable. Only recorded
     /// attempts are counted: otherwise another node has taken the delivery over, or the run was deleted.
-    async fn record(&self, made: MadeAttempt, host: &str, lease_ends: Instant) -> Result<(), Error> {
+    async fn record(&self, made: MadeAttempt, host: &str, lease_ends: Instant) -> Result<(), Refusal> {
         delivered(made.status, made.error.is_some());
         loop {
             match self.records.store.record_attempt(made.clone()).await {

@@ -20,16 +20,14 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use parking_lot::{Mutex, MutexGuard};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
-use sortie_api::{DeliveryAttempt, OrgId, Redelivery, RunId, limits, request::Callback};
+use sortie_api::{DeliveryAttempt, ErrorCode, OrgId, Redelivery, Refusal, RunId, limits, request::Callback};
 use sortie_net::{Client, Timeouts};
 use sortie_store::runs::NewCallback;
 use tokio::sync::Notify;
 use url::Url;
 
 pub(crate) use self::worker::CallbackWorker;
-use crate::{
-    Engine, cluster::hints::HintSender, connections::Connections, error::Error, kit::options::Options,
-};
+use crate::{Engine, cluster::hints::HintSender, connections::Connections, kit::options::Options};
 use sortie_base::SealContext;
 
 /// Timeout of one attempt, from the resolution of the name to the response.
@@ -58,7 +56,7 @@ impl Callbacks {
         options: &Options,
         connections: Connections,
         hints: DeliveryHints,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, Refusal> {
         let timeouts = Timeouts {
             connect: CONNECT,
             read: ATTEMPT,
@@ -68,7 +66,7 @@ impl Callbacks {
             crate::kit::web::network(options.callbacks_reach, options)?,
             timeouts,
         )
-        .map_err(|error| Error::Internal(format!("callbacks cannot be made: {error}")))?;
+        .map_err(|error| Refusal::internal(format!("callbacks cannot be made: {error}")))?;
         Ok(Self {
             client,
             connections,
@@ -78,8 +76,10 @@ impl Callbacks {
 
     /// Checks every rule of a request's `callback`. An address in the URL is judged now, a name whenever it is
     /// resolved.
-    pub(crate) fn check(&self, callback: &Callback) -> Result<(), Error> {
-        let broken = |field: &str, rule: String| Err(Error::Invalid(format!("callback.{field}: {rule}")));
+    pub(crate) fn check(&self, callback: &Callback) -> Result<(), Refusal> {
+        let broken = |field: &str, rule: String| {
+            Err(ErrorCode::InvalidRequest.because(format!("callback.{field}: {rule}")))
+        };
         let longest = limits::CALLBACK_URL_CHARS;
         if callback.url.chars().count() > longest {
             return broken("url", format!("must be at most {longest} characters"));
@@ -111,13 +111,13 @@ impl Callbacks {
         &self,
         (org, run): (OrgId, RunId),
         callback: Callback,
-    ) -> Result<NewCallback, Error> {
+    ) -> Result<NewCallback, Refusal> {
         let Callback { url, secret } = callback;
         let host = Url::parse(&url)
             .ok()
             .as_ref()
             .and_then(host_of)
-            .ok_or_else(|| Error::Internal("the URL of a callback has no host".to_owned()))?;
+            .ok_or_else(|| Refusal::internal("the URL of a callback has no host"))?;
         let row = run.to_string();
         let target = self
             .connections
@@ -127,7 +127,7 @@ impl Callbacks {
     }
 
     /// Opens the sealed target of a run's callback.
-    fn open(&self, (org, run): (OrgId, RunId), sealed: &[u8]) -> Result<Target, Error> {
+    fn open(&self, (org, run): (OrgId, RunId), sealed: &[u8]) -> Result<Target, Refusal> {
         self.connections.open(target_at(&run.to_string(), org), sealed)
     }
 }
@@ -225,13 +225,13 @@ impl DeliveryHints {
 
 impl Engine {
     /// The attempts to deliver a run's callback.
-    pub async fn list_deliveries(&self, org: OrgId, run: RunId) -> Result<Vec<DeliveryAttempt>, Error> {
+    pub async fn list_deliveries(&self, org: OrgId, run: RunId) -> Result<Vec<DeliveryAttempt>, Refusal> {
         Ok(self.store().list_deliveries(org, run).await?)
     }
 
     /// Sends the callback of a run in a terminal status again, at once. An attempt that is under way counts as that.
     /// `Conflict` if the run has no callback or its status is not terminal.
-    pub async fn redeliver_run(&self, org: OrgId, run: RunId) -> Result<Redelivery, Error> {
+    pub async fn redeliver_run(&self, org: OrgId, run: RunId) -> Result<Redelivery, Refusal> {
         let now = self.0.options.clock.now();
         let (attempt, host) = self.store().redeliver(org, run, now).await?;
         self.0.work.callbacks.hints.due_anywhere(org, &host);

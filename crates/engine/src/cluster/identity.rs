@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicI64, Ordering},
 };
 
-use sortie_api::Timestamp;
+use sortie_api::{Refusal, Timestamp};
 use sortie_store::{
     Error as StoreError, Store,
     nodes::{NewNode, NodeId},
@@ -16,7 +16,6 @@ use super::leases::Leases;
 use crate::{
     cluster::lease_clock::LeaseClock,
     credentials::master_keys::check_master_keys,
-    error::Error,
     kit::{options::Options, random::random},
     runs::unretained::Unretained,
 };
@@ -37,7 +36,7 @@ pub(crate) struct Identity {
 impl Identity {
     /// Registers the node under its first identity. Runs that its earlier process still holds are lost from then on. A
     /// node that cannot open sealed credentials is not registered, so that it takes no runs from nodes that can.
-    pub(crate) async fn begin(store: &Store, options: &Options) -> Result<Self, Error> {
+    pub(crate) async fn begin(store: &Store, options: &Options) -> Result<Self, Refusal> {
         check_master_keys(store, &options.master_keys).await?;
         let leases = LeaseClock::begin(store, options.clock.clone()).await?;
         let sent_at = Instant::now();
@@ -64,7 +63,7 @@ impl Identity {
         store: &Store,
         options: &Options,
         unretained: &Unretained,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Refusal> {
         self.leases.read(store).await?;
         let sent_at = Instant::now();
         let node = new_node(options, &self.leases, self.draining_since.get().copied())?;
@@ -91,7 +90,7 @@ fn new_node(
     options: &Options,
     leases: &LeaseClock,
     draining_since: Option<Timestamp>,
-) -> Result<NewNode, Error> {
+) -> Result<NewNode, Refusal> {
     Ok(NewNode {
         id: NodeId(i64::from_be_bytes(random()?) & i64::MAX),
         name: options.node_name.clone(),

@@ -2,18 +2,19 @@
 
 use hmac::Hmac;
 use sha2::Sha256;
+use sortie_api::Refusal;
 use sortie_base::derived_key;
 use sortie_store::Store;
 use zeroize::Zeroizing;
 
-use crate::{Engine, error::Error, kit::random::random};
+use crate::{Engine, kit::random::random};
 
 /// Random bytes of the installation.
 pub(crate) struct Installation(Zeroizing<[u8; 32]>);
 
 impl Installation {
     /// Reads the random bytes from the database. The first node makes them.
-    pub(crate) async fn of(store: &Store) -> Result<Self, Error> {
+    pub(crate) async fn of(store: &Store) -> Result<Self, Refusal> {
         Ok(Self(store.installation_seed(random()?).await?.into()))
     }
 }
@@ -26,7 +27,7 @@ impl Engine {
     }
 
     /// Whether the database has more than one organization. Deleted ones count.
-    pub async fn has_several_organizations(&self) -> Result<bool, Error> {
+    pub async fn has_several_organizations(&self) -> Result<bool, Refusal> {
         Ok(self.store().operated_organizations(None, 2).await?.len() > 1)
     }
 }

@@ -1,16 +1,16 @@
 //! The nodes of this engine: their list for administrators, and their shares of request quotas.
 
 use sortie_api::{
-    Timestamp,
+    Refusal, Timestamp,
     node::{Node, NodeState},
 };
 use sortie_store::nodes::{Leased, NodeRow, WantedBlock};
 
-use crate::{Engine, error::Error};
+use crate::Engine;
 
 impl Engine {
     /// Returns the registered nodes, by name: the live ones, and lost ones that still hold runs.
-    pub async fn list_nodes(&self) -> Result<Vec<Node>, Error> {
+    pub async fn list_nodes(&self) -> Result<Vec<Node>, Refusal> {
         let now = self.0.cluster.identity.leases.now();
         let rows = self.store().list_nodes().await?;
         Ok(rows.into_iter().map(|row| node(row, now)).collect())

@@ -8,14 +8,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sortie_api::{
-    ConnectionId, OrgId,
+    ConnectionId, ErrorCode, OrgId, Refusal,
     connection::{ConnectionDefinition, ConnectionType},
     request::{RunConnection, RunRequest},
 };
 use sortie_store::connections::ConnectionRow;
 
 use super::{Connections, definition_of, secrets::Secrets};
-use crate::error::Error;
 use sortie_base::SealContext;
 
 /// A sealed value with its address.
@@ -28,15 +27,13 @@ pub(super) struct Addressed<T> {
 
 impl<T> Addressed<T> {
     /// Returns the value. `Conflict` if it was sealed for another address.
-    pub(super) fn accept(self, address: &Address) -> Result<T, Error> {
+    pub(super) fn accept(self, address: &Address) -> Result<T, Refusal> {
         if self.address == *address {
             Ok(self.value)
         } else {
-            Err(Error::Conflict(
+            Err(ErrorCode::Conflict.because(
                 "the credentials were saved for another address than the connection has in the database: save the \
-                 connection again"
-                    .to_owned(),
-            ))
+                 connection again"))
         }
     }
 }
@@ -60,7 +57,7 @@ impl Address {
         Self::new(*kind, url.as_deref(), command.as_deref())
     }
 
-    pub(super) fn of_row(row: &ConnectionRow) -> Result<Self, Error> {
+    pub(super) fn of_row(row: &ConnectionRow) -> Result<Self, Refusal> {
         Ok(Self::of(&definition_of(row)?))
     }
 
@@ -80,9 +77,9 @@ impl Address {
 pub(super) type Inline = BTreeMap<String, Addressed<Secrets>>;
 
 /// Returns the addresses of the inline connections in a stored request, by name.
-pub(super) fn inline_addresses(definition: &str) -> Result<BTreeMap<String, Address>, Error> {
+pub(super) fn inline_addresses(definition: &str) -> Result<BTreeMap<String, Address>, Refusal> {
     let request: RunRequest = serde_json::from_str(definition)
-        .map_err(|error| Error::Internal(format!("a stored definition cannot be read: {error}")))?;
+        .map_err(|error| Refusal::internal(format!("a stored definition cannot be read: {error}")))?;
     let all = request.connections.into_iter().flatten();
     Ok(all
         .filter_map(|(name, connection)| Some((name, Address::of_inline(&connection)?)))
@@ -106,7 +103,7 @@ impl Connections {
         context: SealContext<'_>,
         address: &Address,
         value: &T,
-    ) -> Result<Vec<u8>, Error> {
+    ) -> Result<Vec<u8>, Refusal> {
         let address = address.clone();
         self.seal(context, &Addressed { value, address }).await
     }
@@ -118,7 +115,7 @@ impl Connections {
         context: SealContext<'_>,
         address: &Address,
         sealed: &[u8],
-    ) -> Result<T, Error> {
+    ) -> Result<T, Refusal> {
         self.open::<Addressed<T>>(context, sealed)?.accept(address)
     }
 
@@ -128,12 +125,12 @@ impl Connections {
         (org, run): (OrgId, sortie_api::RunId),
         secrets: &BTreeMap<String, Secrets>,
         definition: &str,
-    ) -> Result<Vec<u8>, Error> {
+    ) -> Result<Vec<u8>, Refusal> {
         let mut addresses = inline_addresses(definition)?;
         let mut all = BTreeMap::new();
         for (name, value) in secrets {
             let address = addresses.remove(name).ok_or_else(|| {
-                Error::Internal("credentials of a connection that the definition does not have".to_owned())
+                Refusal::internal("credentials of a connection that the definition does not have")
             })?;
             all.insert(name, Addressed { value, address });
         }

@@ -1,7 +1,7 @@
 //! Rules of `auth`. Each type requires its own fields and allows no others.
 
 use sortie_api::{
-    Credential,
+    Credential, Refusal,
     connection::{AuthType, ConnectionAuth},
     limits,
 };
@@ -10,7 +10,6 @@ use super::{
     fields::{At, header_name, header_value, is_name},
     secrets::{AuthSecret, OAuthClient},
 };
-use crate::error::Error;
 
 /// Headers that the transport sets itself.
 const UNFIT: [&str; 6] = [
@@ -37,7 +36,7 @@ impl AuthSecret {
 }
 
 /// Checks `auth` and reads its credentials.
-pub(super) fn check(at: At<'_>, auth: &ConnectionAuth) -> Result<AuthSecret, Error> {
+pub(super) fn check(at: At<'_>, auth: &ConnectionAuth) -> Result<AuthSecret, Refusal> {
     check_fields(at, auth)?;
     match auth.kind {
         AuthType::None => Ok(AuthSecret::None),
@@ -67,7 +66,7 @@ pub(super) fn check(at: At<'_>, auth: &ConnectionAuth) -> Result<AuthSecret, Err
 }
 
 /// Refuses fields of other types: an unused credential must not look as if it were used.
-fn check_fields(at: At<'_>, auth: &ConnectionAuth) -> Result<(), Error> {
+fn check_fields(at: At<'_>, auth: &ConnectionAuth) -> Result<(), Refusal> {
     let fields = [
         ("token", auth.token.is_some(), &[AuthType::Bearer][..]),
         ("username", auth.username.is_some(), &[AuthType::Basic]),
@@ -100,13 +99,13 @@ fn check_fields(at: At<'_>, auth: &ConnectionAuth) -> Result<(), Error> {
     }
 }
 
-fn required(at: At<'_>, field: &str, value: Option<&Credential>) -> Result<String, Error> {
+fn required(at: At<'_>, field: &str, value: Option<&Credential>) -> Result<String, Refusal> {
     value
         .map(|value| value.expose().to_owned())
         .ok_or_else(|| at.broken(field, "required"))
 }
 
-fn bounded(at: At<'_>, field: &str, text: &str, most: usize) -> Result<(), Error> {
+fn bounded(at: At<'_>, field: &str, text: &str, most: usize) -> Result<(), Refusal> {
     if (1..=most).contains(&text.len()) && !text.contains(char::is_control) {
         return Ok(());
     }
@@ -116,7 +115,7 @@ fn bounded(at: At<'_>, field: &str, text: &str, most: usize) -> Result<(), Error
     ))
 }
 
-fn named(at: At<'_>, auth: &ConnectionAuth) -> Result<String, Error> {
+fn named(at: At<'_>, auth: &ConnectionAuth) -> Result<String, Refusal> {
     let name = auth
         .name
         .clone()
@@ -127,7 +126,7 @@ fn named(at: At<'_>, auth: &ConnectionAuth) -> Result<String, Error> {
     Ok(name)
 }
 
-fn basic(at: At<'_>, auth: &ConnectionAuth) -> Result<AuthSecret, Error> {
+fn basic(at: At<'_>, auth: &ConnectionAuth) -> Result<AuthSecret, Refusal> {
     let username = required(at, "auth.username", auth.username.as_ref())?;
     bounded(at, "auth.username", &username, limits::CREDENTIAL_BYTES)?;
     if username.contains(':') {
@@ -140,7 +139,7 @@ fn basic(at: At<'_>, auth: &ConnectionAuth) -> Result<AuthSecret, Error> {
     Ok(AuthSecret::Basic { username, password })
 }
 
-fn oauth(at: At<'_>, auth: &ConnectionAuth) -> Result<OAuthClient, Error> {
+fn oauth(at: At<'_>, auth: &ConnectionAuth) -> Result<OAuthClient, Refusal> {
     if let Some(client_id) = &auth.client_id {
         bounded(at, "auth.client_id", client_id, limits::CONNECTION_URL_CHARS)?;
     }

@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
-use sortie_api::{Credential, OrgId, connection::Authorization, limits, parameters::Parameters};
+use sortie_api::{
+    Credential, ErrorCode, OrgId, Refusal, connection::Authorization, limits, parameters::Parameters,
+};
 use sortie_connect::oauth;
 use sortie_store::{
     access::{Actor, Caller},
@@ -23,7 +25,7 @@ use super::{
     resolve::target,
     secrets::{AuthSecret, OAuthClient},
 };
-use crate::{error::Error, kit::random::random};
+use crate::kit::random::random;
 use sortie_base::hex;
 
 /// Path that the authorization server sends the browser back to.
@@ -45,20 +47,20 @@ pub(super) fn home(base_url: &str) -> Option<oauth::Home> {
 impl Connections {
     /// Begins an authorization. `Conflict` where the connection does not use OAuth, or its server does not follow the rules
     /// of OAuth.
-    pub async fn authorize(&self, caller: &Caller, name: &str) -> Result<Authorization, Error> {
+    pub async fn authorize(&self, caller: &Caller, name: &str) -> Result<Authorization, Refusal> {
         let org = caller.org;
         let row = self.row(org, name).await?;
         let secrets = self.secrets_of(org, &row)?;
         let AuthSecret::OAuth(client) = &secrets.auth else {
-            return Err(Error::Conflict(
-                "the connection does not use oauth: its auth has another type".to_owned(),
-            ));
+            return Err(
+                ErrorCode::Conflict.because("the connection does not use oauth: its auth has another type")
+            );
         };
         let home = self.0.home.as_ref().ok_or_else(|| {
-            Error::Conflict("this node knows no address of its own: set advertise_url".to_owned())
+            ErrorCode::Conflict.because("this node knows no address of its own: set advertise_url")
         })?;
         let settings = self.settings(org, &row, client)?;
-        let target = target(&definition_of(&row)?, &secrets).map_err(Error::Internal)?;
+        let target = target(&definition_of(&row)?, &secrets).map_err(Refusal::internal)?;
         let started = self
             .0
             .oauth
@@ -97,9 +99,10 @@ impl Connections {
         org: OrgId,
         row: &ConnectionRow,
         client: &OAuthClient,
-    ) -> Result<oauth::Settings, Error> {
+    ) -> Result<oauth::Settings, Refusal> {
         let parsed = |text: &str| {
-            Url::parse(text).map_err(|error| Error::Internal(format!("a stored url cannot be read: {error}")))
+            Url::parse(text)
+                .map_err(|error| Refusal::internal(format!("a stored url cannot be read: {error}")))
         };
         let endpoints = match &client.endpoints {
             Some((authorization_url, token_url)) => Some(oauth::Endpoints {
@@ -133,7 +136,7 @@ impl Connections {
     }
 
     /// Issuer that authorized the connection as it is defined now; none before its first authorization.
-    fn first_issuer(&self, org: OrgId, row: &ConnectionRow) -> Result<Option<String>, Error> {
+    fn first_issuer(&self, org: OrgId, row: &ConnectionRow) -> Result<Option<String>, Refusal> {
         let id = row.id.to_string();
         let sealed = row.issuer.as_ref();
         sealed
@@ -142,16 +145,16 @@ impl Connections {
     }
 
     /// Processes the answer that the browser brings, and stores its tokens until they are confirmed. Returns the facts for the
-    /// person at the browser. `Invalid` where no flow has the state; `Conflict` where the person or the server refused, with
-    /// the reason. `actor` is the browser, which has no credential.
+    /// person at the browser. `InvalidRequest` where no flow has the state; `Conflict` where the person or the server refused,
+    /// with the reason. `actor` is the browser, which has no credential.
     pub async fn finish_authorization(
         &self,
         actor: Actor,
         callback: oauth::Callback<'_>,
-    ) -> Result<AwaitingConfirmation, Error> {
+    ) -> Result<AwaitingConfirmation, Refusal> {
         let state = Parameters::of(callback.query.as_bytes()).one("state");
         let state = state.ok().flatten();
-        let state = state.ok_or_else(|| Error::Invalid("state: required, once".to_owned()))?;
+        let state = state.ok_or_else(|| ErrorCode::InvalidRequest.because("state: required, once"))?;
         let state_hash = state_hash(&state);
         let taken = self
             .0
@@ -159,9 +162,8 @@ impl Connections {
             .take_authorization(state_hash, self.0.clock.now())
             .await?;
         let flow = taken.ok_or_else(|| {
-            Error::Invalid(
-                "state: unknown, used before, or older than ten minutes: start the authorization again"
-                    .to_owned(),
+            ErrorCode::InvalidRequest.because(
+                "state: unknown, used before, or older than ten minutes: start the authorization again",
             )
         })?;
         let browser = Caller { org: flow.org, actor };
@@ -213,9 +215,11 @@ impl Connections {
     }
 }
 
-fn failure(error: oauth::Error) -> Error {
+fn failure(error: oauth::Error) -> Refusal {
     match error {
-        oauth::Error::Refused(why) | oauth::Error::NeedsAuthorization(why) => Error::Conflict(why),
-        oauth::Error::Unavailable(why) => Error::Unavailable(why),
+        oauth::Error::Refused(why) | oauth::Error::NeedsAuthorization(why) => {
+            ErrorCode::Conflict.because(why)
+        }
+        oauth::Error::Unavailable(why) => ErrorCode::Unavailable.because(why),
     }
 }

@@ -1,11 +1,10 @@
 //! Challenges of servers that want another authorization than a connection has: kept for the next one, sealed.
 
-use sortie_api::{ConnectionId, ConnectionStatus, Credential, OrgId, connection::AuthType};
+use sortie_api::{ConnectionId, ConnectionStatus, Credential, OrgId, Refusal, connection::AuthType};
 use sortie_connect::{Failure, OpenError, oauth::Challenge};
 use sortie_store::connections::ConnectionRow;
 
 use super::{Connections, addressed::Address, definition_of, flow::challenge_at};
-use crate::error::Error;
 
 impl Connections {
     /// Keeps the challenge to a token. If it wants more scopes, the connection needs an authorization. A failure is
@@ -28,7 +27,7 @@ impl Connections {
         address: &Address,
         refused: &Credential,
         challenge: Challenge,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Refusal> {
         let row = match self.0.store.connection_by_id(org, id).await {
             Err(sortie_store::Error::NotFound) => return Ok(()),
             row => row?,
@@ -102,7 +101,7 @@ impl Connections {
                     .set_connection_status(seen, row.revision, status, why)
                     .await?;
             }
-            Ok::<_, Error>(())
+            Ok::<_, Refusal>(())
         };
         if let Err(error) = recorded.await {
             tracing::warn!(connection = %row.id, %error, "recording the status of a connection failed");

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use sortie_api::{ConnectionStatus, Credential, Timestamp, connection::ConfirmedAuthorization, limits};
+use sortie_api::{
+    ConnectionStatus, Credential, ErrorCode, Refusal, Timestamp, connection::ConfirmedAuthorization, limits,
+};
 use sortie_connect::oauth;
 use sortie_store::{
     access::Caller,
@@ -25,7 +27,7 @@ use super::{
     flow::{changed, confirmation_hash, issuer_at, pending_at},
     tokens::{Held, tokens_at},
 };
-use crate::{error::Error, kit::random::random};
+use crate::kit::random::random;
 use sortie_base::hex;
 
 /// Letters of a code: consonants, so that no words come out and none is taken for a digit (RFC 8628, section 6.1).
@@ -95,7 +97,7 @@ impl Connections {
         flow: &OauthFlow,
         row: &ConnectionRow,
         (state, server, grant): (&str, String, oauth::Grant),
-    ) -> Result<AwaitingConfirmation, Error> {
+    ) -> Result<AwaitingConfirmation, Refusal> {
         let now = self.0.clock.now();
         let code = code(random()?);
         let organization = self.0.store.organization_name(flow.org).await?;
@@ -151,9 +153,9 @@ impl Connections {
         caller: &Caller,
         name: &str,
         code: &str,
-    ) -> Result<ConfirmedAuthorization, Error> {
+    ) -> Result<ConfirmedAuthorization, Refusal> {
         let code = typed(code).ok_or_else(|| {
-            Error::Invalid("code: must be the eight letters that the page shows".to_owned())
+            ErrorCode::InvalidRequest.because("code: must be the eight letters that the page shows")
         })?;
         let row = self.row(caller.org, name).await?;
         let waiting = self
@@ -162,23 +164,21 @@ impl Connections {
             .try_confirmation(caller.org, row.id, self.0.clock.now())
             .await?;
         if waiting.is_empty() {
-            return Err(Error::Conflict(
+            return Err(ErrorCode::Conflict.because(
                 "no authorization waits for its confirmation: start one, consent in the browser, and send the code of its \
-                 page within ten minutes"
-                    .to_owned(),
-            ));
+                 page within ten minutes"));
         }
         let address = Address::of_authorization(row.id, &Address::of_row(&row)?);
         let mut found = None;
         for flow in waiting {
             let at = hex(&flow.state_hash);
-            let opened: Result<Returned, Error> =
+            let opened: Result<Returned, Refusal> =
                 self.open_for(pending_at(&at, caller.org), &address, &flow.pending);
             match opened {
                 Ok(returned) if is_same(&returned.code, &code) => found = Some((flow, returned.held)),
                 Ok(_) => {}
                 // Tokens for an address that the connection had before.
-                Err(Error::Conflict(_)) if flow.revision != row.revision => {}
+                Err(error) if error.code == ErrorCode::Conflict && flow.revision != row.revision => {}
                 // Another flow may have the code.
                 Err(error) => {
                     tracing::error!(%error, connection = %row.id, "an authorization that waits for its confirmation does not open");
@@ -195,10 +195,8 @@ impl Connections {
                 .store
                 .refuse_confirmation(caller.org, row.id, audit)
                 .await?;
-            return Err(Error::Conflict(
-                "code: is not the one that the page shows; after five tries the authorization has to be started again"
-                    .to_owned(),
-            ));
+            return Err(ErrorCode::Conflict.because(
+                "code: is not the one that the page shows; after five tries the authorization has to be started again"));
         };
         self.save_confirmed(caller, row, &flow, held).await
     }
@@ -209,7 +207,7 @@ impl Connections {
         row: ConnectionRow,
         flow: &OauthFlow,
         held: Held,
-    ) -> Result<ConfirmedAuthorization, Error> {
+    ) -> Result<ConfirmedAuthorization, Refusal> {
         let (org, id) = (caller.org, row.id.to_string());
         let issuer = match &held.grant.issuer {
             Some(issuer) => Some(self.seal(issuer_at(&id, org), issuer).await?),
@@ -252,7 +250,7 @@ fn host(url: &Url) -> Option<String> {
 }
 
 /// Origin of the server that a connection leads to.
-fn service(row: &ConnectionRow) -> Result<Option<String>, Error> {
+fn service(row: &ConnectionRow) -> Result<Option<String>, Refusal> {
     let url = definition_of(row)?.url;
     let url = url.and_then(|url| Url::parse(&url).ok());
     Ok(url.map(|url| url.origin().ascii_serialization()))

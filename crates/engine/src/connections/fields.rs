@@ -3,9 +3,7 @@
 use std::fmt::Display;
 
 use reqwest::header::{HeaderName, HeaderValue};
-use sortie_api::limits;
-
-use crate::error::Error;
+use sortie_api::{ErrorCode, Refusal, limits};
 
 /// Path of a definition inside the request, for error messages about its fields.
 #[derive(Clone, Copy)]
@@ -13,9 +11,9 @@ pub(crate) struct At<'a>(pub(crate) &'a str);
 
 impl At<'_> {
     /// Returns the error `field: rule`, with the path before it.
-    pub(crate) fn broken(self, field: impl Display, rule: impl Display) -> Error {
+    pub(crate) fn broken(self, field: impl Display, rule: impl Display) -> Refusal {
         let dot = if self.0.is_empty() { "" } else { "." };
-        Error::Invalid(format!("{}{dot}{field}: {rule}", self.0))
+        ErrorCode::InvalidRequest.because(format!("{}{dot}{field}: {rule}", self.0))
     }
 }
 
@@ -25,7 +23,7 @@ pub(super) fn short(name: &str) -> String {
 }
 
 /// The name of a header.
-pub(super) fn header_name(at: At<'_>, field: &str, name: &str) -> Result<HeaderName, Error> {
+pub(super) fn header_name(at: At<'_>, field: &str, name: &str) -> Result<HeaderName, Refusal> {
     HeaderName::from_bytes(name.as_bytes())
         .ok()
         .filter(|_| name.len() <= limits::CONNECTION_NAME_BYTES)
@@ -36,7 +34,7 @@ pub(super) fn header_name(at: At<'_>, field: &str, name: &str) -> Result<HeaderN
 }
 
 /// The value of a header: visible ASCII, spaces and tabs, with neither at its ends.
-pub(super) fn header_value(at: At<'_>, field: impl Display, value: &str) -> Result<(), Error> {
+pub(super) fn header_value(at: At<'_>, field: impl Display, value: &str) -> Result<(), Refusal> {
     let fits = (1..=limits::CREDENTIAL_BYTES).contains(&value.len());
     let is_value = HeaderValue::from_str(value).is_ok() && value.trim_ascii().len() == value.len();
     if fits && is_value && value.is_ascii() {

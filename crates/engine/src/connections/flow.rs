@@ -1,9 +1,8 @@
 //! Rows of a pending authorization.
 
 use sha2::{Digest as _, Sha256};
-use sortie_api::OrgId;
+use sortie_api::{ErrorCode, OrgId, Refusal};
 
-use crate::error::Error;
 use sortie_base::SealContext;
 
 /// Returns the hash that finds the flow which waits for the browser with this state.
@@ -21,8 +20,8 @@ pub(super) fn confirmation_hash(state: &str) -> [u8; 32] {
         .into()
 }
 
-pub(super) fn changed() -> Error {
-    Error::Conflict("the connection was changed meanwhile: start the authorization again".to_owned())
+pub(super) fn changed() -> Refusal {
+    ErrorCode::Conflict.because("the connection was changed meanwhile: start the authorization again")
 }
 
 pub(super) fn issuer_at(row: &str, org: OrgId) -> SealContext<'_> {

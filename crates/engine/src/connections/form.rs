@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use percent_encoding::percent_decode_str;
 use sortie_api::{
-    Credential,
+    Credential, Refusal,
     connection::{AuthType, ConnectionAuth, ConnectionDefinition, ConnectionType},
     limits,
 };
@@ -19,7 +19,6 @@ use super::{
     fields::{At, header_name, header_value, is_name, short},
     secrets::{AuthSecret, Secrets},
 };
-use crate::error::Error;
 
 /// Headers that belong to the transport, or have a field of their own in a definition.
 const RESERVED: [&str; 16] = [
@@ -83,7 +82,7 @@ pub(crate) fn check(
     at: At<'_>,
     rules: Rules<'_>,
     mut definition: ConnectionDefinition,
-) -> Result<Checked, Error> {
+) -> Result<Checked, Refusal> {
     let mut secrets = Secrets::default();
     let auth = definition.auth.take().unwrap_or_default();
     secrets.auth = auth::check(at, &auth)?;
@@ -136,7 +135,7 @@ fn check_target(
     rules: Rules<'_>,
     definition: &mut ConnectionDefinition,
     secrets: &mut Secrets,
-) -> Result<(), Error> {
+) -> Result<(), Refusal> {
     match (&definition.url, &definition.command) {
         (Some(text), None) => {
             if definition.env.is_some() {
@@ -169,7 +168,7 @@ fn check_target(
 }
 
 /// Returns the URL without its user info and its query, which become secrets.
-fn target_url(at: At<'_>, rules: Rules<'_>, text: &str, secrets: &mut Secrets) -> Result<String, Error> {
+fn target_url(at: At<'_>, rules: Rules<'_>, text: &str, secrets: &mut Secrets) -> Result<String, Refusal> {
     let mut url = web_url(at, "url", rules.reach, text)?;
     if !url.username().is_empty() || url.password().is_some() {
         if rules.usage == Use::Saved {
@@ -187,7 +186,7 @@ fn target_url(at: At<'_>, rules: Rules<'_>, text: &str, secrets: &mut Secrets) -
     Ok(url.to_string())
 }
 
-fn user_info(at: At<'_>, url: &Url) -> Result<AuthSecret, Error> {
+fn user_info(at: At<'_>, url: &Url) -> Result<AuthSecret, Refusal> {
     let decoded = |text: &str| {
         let text = percent_decode_str(text).decode_utf8().ok()?;
         (!text.contains(char::is_control)).then(|| text.into_owned())
@@ -204,7 +203,7 @@ fn user_info(at: At<'_>, url: &Url) -> Result<AuthSecret, Error> {
 }
 
 /// Reads an http or https URL that `reach` allows. The addresses of its host name are checked when it is called.
-pub(crate) fn web_url(at: At<'_>, field: &str, reach: Reach, text: &str) -> Result<Url, Error> {
+pub(crate) fn web_url(at: At<'_>, field: &str, reach: Reach, text: &str) -> Result<Url, Refusal> {
     if text.chars().count() > limits::CONNECTION_URL_CHARS {
         let rule = format!("must be at most {} characters", limits::CONNECTION_URL_CHARS);
         return Err(at.broken(field, rule));
@@ -241,7 +240,7 @@ fn check_oauth(
     rules: Rules<'_>,
     definition: &ConnectionDefinition,
     secrets: &Secrets,
-) -> Result<(), Error> {
+) -> Result<(), Refusal> {
     let AuthSecret::OAuth(client) = &secrets.auth else {
         return Ok(());
     };
@@ -278,7 +277,7 @@ fn headers(
     kind: ConnectionType,
     given: &BTreeMap<String, Credential>,
     auth: &AuthSecret,
-) -> Result<BTreeMap<String, String>, Error> {
+) -> Result<BTreeMap<String, String>, Refusal> {
     if given.len() > limits::CONNECTION_HEADERS {
         return Err(at.broken(
             "headers",
@@ -314,7 +313,7 @@ fn headers(
 }
 
 /// Checks the allowed methods: at least one, each once, in capitals.
-pub(crate) fn allowed_methods(at: At<'_>, methods: &[String]) -> Result<(), Error> {
+pub(crate) fn allowed_methods(at: At<'_>, methods: &[String]) -> Result<(), Refusal> {
     at_least_one(at, "allowed_methods", methods)?;
     for (number, method) in methods.iter().enumerate() {
         if !METHODS.contains(&method.as_str()) {
@@ -326,7 +325,7 @@ pub(crate) fn allowed_methods(at: At<'_>, methods: &[String]) -> Result<(), Erro
 }
 
 /// Checks the allowed tools: at least one, each once.
-pub(crate) fn allowed_tools(at: At<'_>, tools: &[String]) -> Result<(), Error> {
+pub(crate) fn allowed_tools(at: At<'_>, tools: &[String]) -> Result<(), Refusal> {
     at_least_one(at, "allowed_tools", tools)?;
     if tools.len() > limits::ALLOWED_TOOLS {
         return Err(at.broken(
@@ -344,14 +343,14 @@ pub(crate) fn allowed_tools(at: At<'_>, tools: &[String]) -> Result<(), Error> {
 
 const NAME_RULE: &str = "must be 1 to 128 bytes without control characters";
 
-fn at_least_one(at: At<'_>, field: &str, items: &[String]) -> Result<(), Error> {
+fn at_least_one(at: At<'_>, field: &str, items: &[String]) -> Result<(), Refusal> {
     if items.is_empty() {
         return Err(at.broken(field, "must have at least one entry: leave it out to allow all"));
     }
     Ok(())
 }
 
-fn each_once(at: At<'_>, field: &str, items: &[String]) -> Result<(), Error> {
+fn each_once(at: At<'_>, field: &str, items: &[String]) -> Result<(), Refusal> {
     for (number, item) in items.iter().enumerate() {
         if items.iter().take(number).any(|before| before == item) {
             return Err(at.broken(format!("{field}[{number}]"), "is there twice"));
@@ -360,7 +359,7 @@ fn each_once(at: At<'_>, field: &str, items: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-fn program(at: At<'_>, command: &[String]) -> Result<(), Error> {
+fn program(at: At<'_>, command: &[String]) -> Result<(), Refusal> {
     if !(1..=limits::COMMAND_PARTS).contains(&command.len()) {
         return Err(at.broken(
             "command",
@@ -379,7 +378,7 @@ fn program(at: At<'_>, command: &[String]) -> Result<(), Error> {
 fn environment(
     at: At<'_>,
     given: Option<&BTreeMap<String, Credential>>,
-) -> Result<BTreeMap<String, String>, Error> {
+) -> Result<BTreeMap<String, String>, Refusal> {
     let given = given.into_iter().flatten();
     let mut env = BTreeMap::new();
     for (name, value) in given {

@@ -29,7 +29,7 @@ use std::{
 use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 use sortie_api::{
-    Connection, ConnectionId, ConnectionStatus, Mode, OrgId,
+    Connection, ConnectionId, ConnectionStatus, ErrorCode, Mode, OrgId, Refusal,
     connection::{AuthType, ConnectionDefinition, ConnectionTest, ConnectionType, KnownService, ShownAuth},
     limits,
 };
@@ -54,7 +54,6 @@ use self::{
 };
 use crate::{
     credentials::master_keys::SEAL_CHECK,
-    error::Error,
     kit::{options::Options, random::random},
 };
 use sortie_base::{Clock, SealContext, SealError, Sealer};
@@ -104,9 +103,9 @@ impl Connections {
         store: Store,
         tracker: TaskTracker,
         sandbox: &Result<Arc<dyn Backend>, String>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, Refusal> {
         let failed =
-            |error: sortie_net::Error| Error::Internal(format!("connections cannot be made: {error}"));
+            |error: sortie_net::Error| Refusal::internal(format!("connections cannot be made: {error}"));
         let reach = options.connections_reach;
         let network = crate::kit::web::network(reach, options)?;
         let programs = match (options.mode, sandbox) {
@@ -147,13 +146,13 @@ impl Connections {
     }
 
     /// Saves a connection under `name`, or replaces the one that has the name. Tokens stay if the new definition has
-    /// the same address and the same client. `Invalid` names the field and the rule.
+    /// the same address and the same client. `InvalidRequest` names the field and the rule.
     pub async fn put(
         &self,
         caller: &Caller,
         name: &str,
         definition: ConnectionDefinition,
-    ) -> Result<(Connection, Put), Error> {
+    ) -> Result<(Connection, Put), Refusal> {
         check_name(name)?;
         let checked = form::check(At(""), self.rules(Use::Saved), definition)?;
         for _ in 0..PUT_TRIES {
@@ -168,12 +167,10 @@ impl Connections {
                 return Ok((self.get(caller.org, name).await?, put));
             }
         }
-        Err(Error::Conflict(
-            "the connection is being changed by others, try again".to_owned(),
-        ))
+        Err(ErrorCode::Conflict.because("the connection is being changed by others, try again"))
     }
 
-    async fn create(&self, caller: &Caller, name: &str, checked: &Checked) -> Result<bool, Error> {
+    async fn create(&self, caller: &Caller, name: &str, checked: &Checked) -> Result<bool, Refusal> {
         let now = self.0.clock.now();
         let id = ConnectionId::new(now, random()?);
         let new = self.to_save(caller.org, (id, name), checked).await?;
@@ -185,7 +182,12 @@ impl Connections {
             .await?)
     }
 
-    async fn replace(&self, caller: &Caller, old: &ConnectionRow, checked: &Checked) -> Result<bool, Error> {
+    async fn replace(
+        &self,
+        caller: &Caller,
+        old: &ConnectionRow,
+        checked: &Checked,
+    ) -> Result<bool, Refusal> {
         let org = caller.org;
         let old_tokens = if self.is_same_client(org, old, checked) {
             OldTokens::Keep
@@ -221,7 +223,7 @@ impl Connections {
         org: OrgId,
         (id, name): (ConnectionId, &str),
         checked: &Checked,
-    ) -> Result<SaveConnection, Error> {
+    ) -> Result<SaveConnection, Refusal> {
         let row = id.to_string();
         let status = match checked.secrets.auth {
             AuthSecret::OAuth(_) => ConnectionStatus::NeedsAuthorization,
@@ -249,13 +251,13 @@ impl Connections {
     }
 
     /// Returns a connection by its name.
-    pub async fn get(&self, org: OrgId, name: &str) -> Result<Connection, Error> {
+    pub async fn get(&self, org: OrgId, name: &str) -> Result<Connection, Refusal> {
         shown(&self.row(org, name).await?)
     }
 
     /// Returns the organization's connections behind the name `after` (an empty text: all), sorted by name, at most
     /// `limit`.
-    pub async fn list(&self, org: OrgId, after: String, limit: u32) -> Result<Vec<Connection>, Error> {
+    pub async fn list(&self, org: OrgId, after: String, limit: u32) -> Result<Vec<Connection>, Refusal> {
         self.0
             .store
             .list_connections(org, after, limit)
@@ -266,8 +268,8 @@ impl Connections {
     }
 
     /// Deletes a connection and its credentials. Runs that name it fail when they start.
-    pub async fn delete(&self, caller: &Caller, name: &str) -> Result<(), Error> {
-        check_name(name).map_err(|_| Error::NotFound)?;
+    pub async fn delete(&self, caller: &Caller, name: &str) -> Result<(), Refusal> {
+        check_name(name).map_err(|_| Refusal::not_found())?;
         let audit = caller.audit((self.0.clock.now(), random()?), "connection.delete", name);
         Ok(self.0.store.delete_connection(caller.org, name, audit).await?)
     }
@@ -278,7 +280,7 @@ impl Connections {
     }
 
     /// Calls the service as a run would at its start, and records the result.
-    pub async fn test(&self, org: OrgId, name: &str) -> Result<ConnectionTest, Error> {
+    pub async fn test(&self, org: OrgId, name: &str) -> Result<ConnectionTest, Refusal> {
         let row = self.row(org, name).await?;
         let began = Instant::now();
         let found = match self.saved(org, &row.name, &row) {
@@ -316,7 +318,7 @@ impl Connections {
         &self,
         org: OrgId,
         names: Vec<String>,
-    ) -> Result<HashMap<String, ConnectionType>, Error> {
+    ) -> Result<HashMap<String, ConnectionType>, Refusal> {
         let rows = self.0.store.connections_named(org, names).await?;
         rows.into_iter()
             .map(|row| Ok((definition_of(&row)?.kind, row.name)))
@@ -324,9 +326,9 @@ impl Connections {
             .collect()
     }
 
-    async fn row(&self, org: OrgId, name: &str) -> Result<ConnectionRow, Error> {
+    async fn row(&self, org: OrgId, name: &str) -> Result<ConnectionRow, Refusal> {
         // No connection can have an invalid name.
-        check_name(name).map_err(|_| Error::NotFound)?;
+        check_name(name).map_err(|_| Refusal::not_found())?;
         Ok(self.0.store.get_connection(org, name).await?)
     }
 
@@ -335,7 +337,7 @@ impl Connections {
         &self,
         context: SealContext<'_>,
         value: &(impl Serialize + Sync),
-    ) -> Result<Vec<u8>, Error> {
+    ) -> Result<Vec<u8>, Refusal> {
         let text = to_sealed_json(value)?;
         self.fits().await?;
         self.0
@@ -345,7 +347,7 @@ impl Connections {
     }
 
     /// Checks that this node has the keys of the database: once, by a write.
-    pub(crate) async fn fits(&self) -> Result<(), Error> {
+    pub(crate) async fn fits(&self) -> Result<(), Refusal> {
         self.0
             .sealer_fits
             .get_or_try_init(|| self.check_keys())
@@ -354,7 +356,7 @@ impl Connections {
     }
 
     /// Checks the keys of this node. Two nodes with different keys could not read each other's sealed values.
-    async fn check_keys(&self) -> Result<(), Error> {
+    async fn check_keys(&self) -> Result<(), Refusal> {
         if !self.0.sealer.has_key() {
             return Err(sealing_failed(SealError::NoKey));
         }
@@ -380,14 +382,13 @@ impl Connections {
         &self,
         context: SealContext<'_>,
         sealed: &[u8],
-    ) -> Result<T, Error> {
+    ) -> Result<T, Refusal> {
         let text = self.0.sealer.open(context, sealed).map_err(sealing_failed)?;
         // The error would repeat parts of the text.
-        serde_json::from_slice(&text)
-            .map_err(|_| Error::Internal("a sealed text is not of its form".to_owned()))
+        serde_json::from_slice(&text).map_err(|_| Refusal::internal("a sealed text is not of its form"))
     }
 
-    fn secrets_of(&self, org: OrgId, row: &ConnectionRow) -> Result<Secrets, Error> {
+    fn secrets_of(&self, org: OrgId, row: &ConnectionRow) -> Result<Secrets, Refusal> {
         let address = Address::of_row(row)?;
         self.open_for(
             credentials_at(&row.id.to_string(), org),
@@ -401,12 +402,12 @@ impl Connections {
 const UNSEALED: &str = "credentials cannot be kept or read";
 const GIVE_A_KEY: &str = "give every node of this database the same SORTIE_MASTER_KEY";
 
-fn sealing_failed(error: SealError) -> Error {
+fn sealing_failed(error: SealError) -> Refusal {
     match error {
-        SealError::NoKey => Error::Conflict(format!("{UNSEALED}: {error}; {GIVE_A_KEY}")),
+        SealError::NoKey => ErrorCode::Conflict.because(format!("{UNSEALED}: {error}; {GIVE_A_KEY}")),
         // Another node may have the key.
-        SealError::UnknownKey => Error::Unavailable(format!("{UNSEALED}: {error}; {GIVE_A_KEY}")),
-        SealError::Broken => Error::Internal("a sealed text does not open".to_owned()),
+        SealError::UnknownKey => ErrorCode::Unavailable.because(format!("{UNSEALED}: {error}; {GIVE_A_KEY}")),
+        SealError::Broken => Refusal::internal("a sealed text does not open"),
     }
 }
 
@@ -420,24 +421,22 @@ fn credentials_at(row: &str, org: OrgId) -> SealContext<'_> {
 }
 
 /// Checks the name of a saved connection.
-fn check_name(name: &str) -> Result<(), Error> {
+fn check_name(name: &str) -> Result<(), Refusal> {
     crate::kit::rules::name("name", name)?;
     if name == "catalog" {
-        return Err(Error::Invalid(
-            "name: `catalog` is the name of a route".to_owned(),
-        ));
+        return Err(ErrorCode::InvalidRequest.because("name: `catalog` is the name of a route"));
     }
     Ok(())
 }
 
-fn to_json(value: &impl Serialize) -> Result<String, Error> {
-    serde_json::to_string(value).map_err(|error| Error::Internal(format!("cannot be serialized: {error}")))
+fn to_json(value: &impl Serialize) -> Result<String, Refusal> {
+    serde_json::to_string(value).map_err(|error| Refusal::internal(format!("cannot be serialized: {error}")))
 }
 
 /// Serializes a value that is to be sealed. The buffer has its final size from the start, because a growing one leaves
 /// copies of the text in memory.
-fn to_sealed_json(value: &impl Serialize) -> Result<Zeroizing<Vec<u8>>, Error> {
-    let failed = |error: serde_json::Error| Error::Internal(format!("cannot be serialized: {error}"));
+fn to_sealed_json(value: &impl Serialize) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+    let failed = |error: serde_json::Error| Refusal::internal(format!("cannot be serialized: {error}"));
     let mut length = Length(0);
     serde_json::to_writer(&mut length, value).map_err(failed)?;
     let mut text = Zeroizing::new(Vec::with_capacity(length.0));
@@ -460,13 +459,13 @@ impl io::Write for Length {
 }
 
 /// Reads the stored half of a definition.
-fn definition_of(row: &ConnectionRow) -> Result<ConnectionDefinition, Error> {
+fn definition_of(row: &ConnectionRow) -> Result<ConnectionDefinition, Refusal> {
     serde_json::from_str(&row.definition)
-        .map_err(|error| Error::Internal(format!("a stored connection cannot be read: {error}")))
+        .map_err(|error| Refusal::internal(format!("a stored connection cannot be read: {error}")))
 }
 
 /// Converts a row into the connection that clients receive.
-fn shown(row: &ConnectionRow) -> Result<Connection, Error> {
+fn shown(row: &ConnectionRow) -> Result<Connection, Refusal> {
     let definition = definition_of(row)?;
     let names = |values: Option<std::collections::BTreeMap<String, _>>| {
         values.into_iter().flatten().map(|(name, _)| name)

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use reqwest::{Method, header::HeaderName};
 use sortie_agent::Redactor;
 use sortie_api::{
-    ConnectionStatus, Credential, OrgId, RunId,
+    ConnectionStatus, Credential, OrgId, Refusal, RunId,
     connection::{ConnectionDefinition, ConnectionType},
     request::RunConnection,
 };
@@ -21,7 +21,7 @@ use super::{
     secrets::{AuthSecret, Secrets},
     tokens::ConnectionTokens,
 };
-use crate::{error::Error, kit::retry::until_read};
+use crate::kit::retry::until_read;
 
 /// Location of the credentials of a run's inline connections.
 pub(crate) enum InlineSecrets {
@@ -144,7 +144,7 @@ impl Connections {
         let Some(sealed) = sealed.map_err(|error| unreadable(&error))? else {
             return Ok(BTreeMap::new());
         };
-        let unreadable = |error: Error| format!("the run's credentials cannot be read: {error}");
+        let unreadable = |error: Refusal| format!("the run's credentials cannot be read: {error}");
         let all: Inline = self
             .open(inline_at(&run.to_string(), org), &sealed)
             .map_err(unreadable)?;

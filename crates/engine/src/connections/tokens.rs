@@ -13,7 +13,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use sortie_api::{ConnectionId, ConnectionStatus, Credential, OrgId, Timestamp};
+use sortie_api::{ConnectionId, ConnectionStatus, Credential, ErrorCode, OrgId, Refusal, Timestamp};
 use sortie_connect::{TokenError, Tokens, oauth};
 use sortie_store::{
     Error as StoreError,
@@ -25,7 +25,7 @@ use super::{
     Connections,
     addressed::{Address, Addressed},
 };
-use crate::{error::Error, kit::random::random};
+use crate::kit::random::random;
 use sortie_base::{SealContext, spawn_short};
 
 /// Duration of the lease under which a node refreshes tokens. Afterwards another node may try.
@@ -206,7 +206,7 @@ impl Connections {
     }
 
     /// Opens the tokens of a saved connection.
-    pub(super) fn tokens_of(&self, org: OrgId, row: &ConnectionRow, sealed: &[u8]) -> Result<Held, Error> {
+    pub(super) fn tokens_of(&self, org: OrgId, row: &ConnectionRow, sealed: &[u8]) -> Result<Held, Refusal> {
         let address = Address::of_row(row)?;
         self.open_for(tokens_at(&row.id.to_string(), org), &address, sealed)
     }
@@ -224,7 +224,7 @@ impl Connections {
                     "the connection was deleted".to_owned(),
                 ));
             }
-            Err(error) => return Err(unavailable(Error::from(error))),
+            Err(error) => return Err(unavailable(Refusal::from(error))),
         };
         let Some(sealed) = &row.tokens else {
             let why = row
@@ -234,14 +234,16 @@ impl Connections {
         };
         let held = match self.open_for(tokens_at(&id.to_string(), org), address, sealed) {
             Ok(held) => held,
-            Err(Error::Conflict(_)) => {
+            Err(error) if error.code == ErrorCode::Conflict => {
                 let (seen, status) = (row.seen(org), ConnectionStatus::NeedsAuthorization);
                 let why = Some(UNFIT.to_owned());
                 let recorded = self
                     .0
                     .store
                     .set_connection_status(seen, row.revision, status, why);
-                recorded.await.map_err(|error| unavailable(Error::from(error)))?;
+                recorded
+                    .await
+                    .map_err(|error| unavailable(Refusal::from(error)))?;
                 return Err(TokenError::NeedsAuthorization(UNFIT.to_owned()));
             }
             Err(error) => return Err(unavailable(error)),
@@ -262,7 +264,7 @@ impl Connections {
             let now = self.0.clock.now();
             self.0.store.lease_refresh(seen, holder, now, LEASE)
         });
-        if leased.await.map_err(|error| unavailable(Error::from(error)))? {
+        if leased.await.map_err(|error| unavailable(Refusal::from(error)))? {
             self.refresh_leased(seen, holder, held).await.map(Some)
         } else {
             Ok(None)
@@ -310,7 +312,7 @@ impl Connections {
             let saved = match self.seal(tokens_at(&row, seen.org), held).await {
                 Ok(sealed) => {
                     let saved = self.0.store.save_refreshed(seen, sealed).await;
-                    saved.map_err(Error::from)
+                    saved.map_err(Refusal::from)
                 }
                 Err(error) => Err(error),
             };
@@ -332,7 +334,9 @@ impl Connections {
 
     async fn give_up_grant(&self, seen: SeenTokens, why: &str) -> Result<(), TokenError> {
         let dropped = self.0.store.drop_refused(seen, why.to_owned()).await;
-        dropped.map(drop).map_err(|error| unavailable(Error::from(error)))
+        dropped
+            .map(drop)
+            .map_err(|error| unavailable(Refusal::from(error)))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sortie_api::{
-    KeyId, Mode, OrgId, Role, Timestamp,
+    ErrorCode, KeyId, Mode, OrgId, Refusal, Role, Timestamp,
     file::is_seen_whole,
     key::{ApiKey, CreateKey, CreatedKey, RotateKey},
     limits,
@@ -14,7 +14,7 @@ use sortie_store::{
     access::{Actor, By, Caller, NewKey, Rotation},
 };
 
-use crate::{Engine, credentials::principals::Principals, error::Error, kit::random::random};
+use crate::{Engine, credentials::principals::Principals, kit::random::random};
 use sortie_base::{CREDENTIAL_LOOKUP, Clock};
 
 /// Commands on the API keys of this node's store.
@@ -30,7 +30,7 @@ impl Engine {
     /// already.
     ///
     /// The caller makes the secret, and stores it in a safe place before the key becomes valid.
-    pub async fn bootstrap(&self, secret: &Secret) -> Result<bool, Error> {
+    pub async fn bootstrap(&self, secret: &Secret) -> Result<bool, Refusal> {
         let org = OrgId::new(self.0.options.clock.now(), random()?);
         let key = self.0.stores.keys.new_key(org, CheckedKey::first(), secret)?;
         let nobody = Caller {
@@ -42,7 +42,7 @@ impl Engine {
     }
 
     /// Creates an API key.
-    pub async fn create_key(&self, caller: &Caller, request: CreateKey) -> Result<CreatedKey, Error> {
+    pub async fn create_key(&self, caller: &Caller, request: CreateKey) -> Result<CreatedKey, Refusal> {
         self.0.stores.keys.create(caller, request).await
     }
 
@@ -53,12 +53,12 @@ impl Engine {
         caller: &Caller,
         id: KeyId,
         request: &RotateKey,
-    ) -> Result<CreatedKey, Error> {
+    ) -> Result<CreatedKey, Refusal> {
         self.0.stores.keys.rotate(caller, id, request).await
     }
 
     /// Deletes an API key. `Conflict` for the last admin key that does not expire.
-    pub async fn delete_key(&self, caller: &Caller, id: KeyId) -> Result<(), Error> {
+    pub async fn delete_key(&self, caller: &Caller, id: KeyId) -> Result<(), Refusal> {
         self.0.stores.keys.delete(caller, id).await
     }
 }
@@ -69,11 +69,10 @@ pub async fn create_key_offline(
     store: &Store,
     clock: &Clock,
     request: CreateKey,
-) -> Result<CreatedKey, Error> {
+) -> Result<CreatedKey, Refusal> {
     let org = store.own_organization().await?.ok_or_else(|| {
-        Error::Unavailable(
-            "no engine has started on this database yet; its first start makes an admin key".to_owned(),
-        )
+        ErrorCode::Unavailable
+            .because("no engine has started on this database yet; its first start makes an admin key")
     })?;
     let operator = Caller {
         org,
@@ -102,7 +101,12 @@ impl Keys {
     }
 
     /// Returns a new key with this secret, which is not stored yet.
-    pub(crate) fn new_key(&self, org: OrgId, request: CheckedKey, secret: &Secret) -> Result<NewKey, Error> {
+    pub(crate) fn new_key(
+        &self,
+        org: OrgId,
+        request: CheckedKey,
+        secret: &Secret,
+    ) -> Result<NewKey, Refusal> {
         let now = self.clock.now();
         Ok(NewKey {
             id: KeyId::new(now, random()?),
@@ -115,7 +119,7 @@ impl Keys {
         })
     }
 
-    pub(crate) async fn create(&self, caller: &Caller, request: CreateKey) -> Result<CreatedKey, Error> {
+    pub(crate) async fn create(&self, caller: &Caller, request: CreateKey) -> Result<CreatedKey, Refusal> {
         let request = CheckedKey::of(&request, self.clock.now())?;
         let secret = self.principals.new_key()?;
         let key = self.new_key(caller.org, request, &secret)?;
@@ -137,7 +141,7 @@ impl Keys {
         caller: &Caller,
         id: KeyId,
         request: &RotateKey,
-    ) -> Result<CreatedKey, Error> {
+    ) -> Result<CreatedKey, Refusal> {
         let grace = request.grace_seconds.unwrap_or(limits::GRACE_SECONDS_DEFAULT);
         let grace = u64::try_from(grace)
             .ok()
@@ -145,7 +149,7 @@ impl Keys {
             .map(Duration::from_secs)
             .ok_or_else(|| {
                 let most = limits::GRACE_SECONDS_MAX;
-                Error::Invalid(format!("grace_seconds: must be from 0 to {most}"))
+                ErrorCode::InvalidRequest.because(format!("grace_seconds: must be from 0 to {most}"))
             })?;
         let secret = self.principals.new_key()?;
         let at = self.clock.now();
@@ -174,7 +178,7 @@ impl Keys {
         })
     }
 
-    pub(crate) async fn delete(&self, caller: &Caller, id: KeyId) -> Result<(), Error> {
+    pub(crate) async fn delete(&self, caller: &Caller, id: KeyId) -> Result<(), Refusal> {
         let audit = caller.audit((self.clock.now(), random()?), "key.delete", id);
         Ok(self.store.delete_key(caller.org, id, audit).await?)
     }
@@ -197,22 +201,22 @@ impl CheckedKey {
         }
     }
 
-    /// Checks a request; `Invalid` names the field and the rule.
-    fn of(request: &CreateKey, now: Timestamp) -> Result<Self, Error> {
+    /// Checks a request; `InvalidRequest` names the field and the rule.
+    fn of(request: &CreateKey, now: Timestamp) -> Result<Self, Refusal> {
         let name = request.name.trim();
         let length = name.chars().count();
         if length == 0 || length > limits::KEY_NAME_CHARS || !is_seen_whole(name) {
-            return Err(Error::Invalid(format!(
+            return Err(ErrorCode::InvalidRequest.because(format!(
                 "name: must be 1 to {} characters, without control and invisible characters",
                 limits::KEY_NAME_CHARS
             )));
         }
         let role = request.role.unwrap_or(Role::Member);
         if role == Role::Owner {
-            return Err(Error::Invalid("role: must be member or admin".to_owned()));
+            return Err(ErrorCode::InvalidRequest.because("role: must be member or admin"));
         }
         if request.expires_at.is_some_and(|at| at <= now) {
-            return Err(Error::Invalid("expires_at: must be in the future".to_owned()));
+            return Err(ErrorCode::InvalidRequest.because("expires_at: must be in the future"));
         }
         Ok(Self {
             name: name.to_owned(),

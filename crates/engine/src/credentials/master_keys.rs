@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, str::FromStr};
 
 use sortie_api::{
-    OrgId,
+    ErrorCode, OrgId, Refusal,
     master_key::{MasterKeys, NodeKeys, Reseal, SealedValues},
 };
 use sortie_store::{
@@ -17,7 +17,7 @@ use sortie_store::{
     installation::{Resealed, RowKey, SealedColumn, SealedRow},
 };
 
-use crate::{Engine, error::Error, kit::random::random};
+use crate::{Engine, kit::random::random};
 use sortie_base::{MasterKey, SealContext, SealError, Sealer, from_hex, hex, key_of};
 
 /// Seal context of the text by which a node checks that it has the keys of a database.
@@ -103,8 +103,8 @@ impl Engine {
     /// empty cursor is the beginning.
     ///
     /// # Errors
-    /// `Invalid` for a cursor that no page has returned.
-    pub async fn master_keys(&self, cursor: &str) -> Result<MasterKeys, Error> {
+    /// `InvalidRequest` for a cursor that no page has returned.
+    pub async fn master_keys(&self, cursor: &str) -> Result<MasterKeys, Refusal> {
         let (page, next_cursor) = self.sealed_page(cursor).await?;
         let mut counts: BTreeMap<(String, String), i64> = BTreeMap::new();
         for (column, rows) in &page {
@@ -130,8 +130,8 @@ impl Engine {
     /// hosted deployment has no organization, and is no caller.
     ///
     /// # Errors
-    /// `Conflict` while a node lacks the key, this node included; `Invalid` for a cursor that no page has returned.
-    pub async fn reseal(&self, caller: Option<&Caller>, cursor: &str) -> Result<Reseal, Error> {
+    /// `Conflict` while a node lacks the key, this node included; `InvalidRequest` for a cursor that no page has returned.
+    pub async fn reseal(&self, caller: Option<&Caller>, cursor: &str) -> Result<Reseal, Refusal> {
         let node = &self.0;
         let newest = node
             .stores
@@ -141,11 +141,11 @@ impl Engine {
             .into_iter()
             .next()
             .ok_or_else(|| {
-                Error::Conflict("this node has no master key: give it one as SORTIE_MASTER_KEY".to_owned())
+                ErrorCode::Conflict.because("this node has no master key: give it one as SORTIE_MASTER_KEY")
             })?;
         for other in self.nodes_keys().await? {
             if !other.keys.contains(&newest) {
-                return Err(Error::Conflict(format!(
+                return Err(ErrorCode::Conflict.because(format!(
                     "node {} does not have the master key {newest} and could not read what is sealed with it: give every \
                      node both keys first",
                     other.name
@@ -187,7 +187,7 @@ impl Engine {
         &self,
         column: SealedColumn,
         rows: Vec<SealedRow>,
-    ) -> Result<(Vec<Resealed>, i64), Error> {
+    ) -> Result<(Vec<Resealed>, i64), Refusal> {
         let (mut values, mut unreadable) = (Vec::new(), 0);
         for row in rows {
             let name = row_name(&row.row);
@@ -209,10 +209,10 @@ impl Engine {
         Ok((values, unreadable))
     }
 
-    async fn sealed_page(&self, cursor: &str) -> Result<Page, Error> {
+    async fn sealed_page(&self, cursor: &str) -> Result<Page, Refusal> {
         let mut position: Position = cursor
             .parse()
-            .map_err(|rule: InvalidPosition| Error::Invalid(rule.to_string()))?;
+            .map_err(|rule: InvalidPosition| ErrorCode::InvalidRequest.because(rule.to_string()))?;
         let (mut page, mut left) = (Vec::new(), PAGE);
         while let Some(column) = SealedColumn::ALL.get(position.column).copied() {
             let rows = self
@@ -233,7 +233,7 @@ impl Engine {
         Ok((page, String::new()))
     }
 
-    async fn nodes_keys(&self) -> Result<Vec<NodeKeys>, Error> {
+    async fn nodes_keys(&self) -> Result<Vec<NodeKeys>, Refusal> {
         let now = self.0.cluster.identity.leases.now();
         let nodes = self.store().node_master_keys(now).await?;
         Ok(nodes
@@ -249,9 +249,9 @@ impl Engine {
 /// Checks that one of `keys` opens the sealed values of a database. If nothing is sealed yet, any keys pass, or none.
 ///
 /// # Errors
-/// `Invalid` where none of them does, with the key that is missing and what to do; `Internal` where the text by which it is
-/// found out is damaged.
-pub async fn check_master_keys(store: &Store, keys: &[MasterKey]) -> Result<(), Error> {
+/// `InvalidRequest` where none of them does, with the key that is missing and what to do; `Internal` where the text by which it
+/// is found out is damaged.
+pub async fn check_master_keys(store: &Store, keys: &[MasterKey]) -> Result<(), Refusal> {
     let rows = store
         .sealed_rows(SealedColumn::SealCheck, RowKey::Text(String::new()), 1)
         .await?;
@@ -263,7 +263,7 @@ pub async fn check_master_keys(store: &Store, keys: &[MasterKey]) -> Result<(), 
 ///
 /// # Errors
 /// The errors of [`check_master_keys`].
-pub fn check_key_text(sealed: &[u8], keys: &[MasterKey]) -> Result<(), Error> {
+pub fn check_key_text(sealed: &[u8], keys: &[MasterKey]) -> Result<(), Refusal> {
     match Sealer::new(keys.to_vec()).open(SEAL_CHECK, sealed) {
         Ok(_) => Ok(()),
         Err(SealError::NoKey | SealError::UnknownKey) => {
@@ -275,13 +275,13 @@ pub fn check_key_text(sealed: &[u8], keys: &[MasterKey]) -> Result<(), Error> {
                 format!("only {}", held.join(", "))
             };
             // A restart does not mend it: the operator has to.
-            Err(Error::Invalid(format!(
+            Err(ErrorCode::InvalidRequest.because(format!(
                 "this database is sealed with master key {needed}, and this node has {held}: put the master.key that belongs \
                  to it into the data folder, or set SORTIE_MASTER_KEY to it"
             )))
         }
-        Err(SealError::Broken) => Err(Error::Internal(
-            "cannot check the master key: its stored check value is damaged; restore the database".to_owned(),
+        Err(SealError::Broken) => Err(Refusal::internal(
+            "cannot check the master key: its stored check value is damaged; restore the database",
         )),
     }
 }

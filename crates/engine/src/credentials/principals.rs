@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 use sortie_api::{
-    KeyId, Mode, OrgId, OrganizationInfo, Role,
+    KeyId, Mode, OrgId, OrganizationInfo, Refusal, Role,
     secret::{ACCESS_TOKEN, HOSTED_KEY, Presented, SELF_HOSTED_KEY, Secret},
 };
 use sortie_store::{
@@ -17,7 +17,7 @@ use sortie_store::{
     people::SignedIn,
 };
 
-use crate::{Engine, error::Error, kit::random::random};
+use crate::{Engine, kit::random::random};
 use sortie_base::Clock;
 
 /// Look-ups of principals by their credentials.
@@ -38,12 +38,12 @@ impl Engine {
     pub async fn authenticate(
         &self,
         credential: impl Into<Presented<'_>>,
-    ) -> Result<Option<Principal>, Error> {
+    ) -> Result<Option<Principal>, Refusal> {
         self.0.stores.principals.authenticate(credential.into()).await
     }
 
     /// Finds the principal of a credential by its SHA-256, as [`Engine::authenticate`] does.
-    pub async fn authenticate_hash(&self, hash: [u8; 32]) -> Result<Option<Principal>, Error> {
+    pub async fn authenticate_hash(&self, hash: [u8; 32]) -> Result<Option<Principal>, Refusal> {
         self.0.stores.principals.authenticate_hash(hash).await
     }
 
@@ -52,7 +52,7 @@ impl Engine {
         &self,
         org: OrgId,
         person: &SignedIn,
-    ) -> Result<Option<Principal>, Error> {
+    ) -> Result<Option<Principal>, Refusal> {
         self.0.stores.principals.authenticate_session(org, person).await
     }
 
@@ -90,12 +90,12 @@ impl Principals {
     }
 
     /// Makes the secret of a new API key.
-    pub(crate) fn new_key(&self) -> Result<Secret, Error> {
+    pub(crate) fn new_key(&self) -> Result<Secret, Refusal> {
         Ok(Secret::new(self.prefix, random()?))
     }
 
     /// Finds the principal of a credential; see [`Engine::authenticate`].
-    pub(crate) async fn authenticate(&self, credential: Presented<'_>) -> Result<Option<Principal>, Error> {
+    pub(crate) async fn authenticate(&self, credential: Presented<'_>) -> Result<Option<Principal>, Refusal> {
         // Before the kept look-ups: that of a session is kept by the hash of a text that anybody can send.
         let mut prefixes = [Some(self.prefix), self.token_prefix].into_iter().flatten();
         if !prefixes.any(|prefix| credential.is(prefix)) {
@@ -105,7 +105,7 @@ impl Principals {
     }
 
     /// Finds the principal of a credential by its SHA-256; see [`Engine::authenticate_hash`].
-    pub(crate) async fn authenticate_hash(&self, hash: [u8; 32]) -> Result<Option<Principal>, Error> {
+    pub(crate) async fn authenticate_hash(&self, hash: [u8; 32]) -> Result<Option<Principal>, Refusal> {
         self.look_up(hash, self.store.find_principal(hash)).await
     }
 
@@ -114,7 +114,7 @@ impl Principals {
         &self,
         org: OrgId,
         person: &SignedIn,
-    ) -> Result<Option<Principal>, Error> {
+    ) -> Result<Option<Principal>, Refusal> {
         // No credential has the form of this text.
         let hash = Sha256::digest(format!("{} {org}", person.session)).into();
         let found = async {
@@ -137,7 +137,7 @@ impl Principals {
         &self,
         hash: [u8; 32],
         find: impl Future<Output = sortie_store::Result<Option<Principal>>>,
-    ) -> Result<Option<Principal>, Error> {
+    ) -> Result<Option<Principal>, Refusal> {
         let now = || self.clock.now();
         Ok(self.store.look_up(hash, self.fresh, now, find).await?)
     }

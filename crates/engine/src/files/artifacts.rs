@@ -1,11 +1,10 @@
 //! Artifacts of runs: their list, their content, and saving one as a file.
 
-use sortie_api::{Artifact, File, OrgId, RunId, file::KeepArtifact};
+use sortie_api::{Artifact, ErrorCode, File, OrgId, Refusal, RunId, file::KeepArtifact};
 use sortie_store::{access::Caller, runs::KeptArtifact};
 
 use crate::{
     Engine,
-    error::Error,
     files::saved::{Stored, named},
 };
 
@@ -14,7 +13,7 @@ impl Engine {
     ///
     /// # Errors
     /// `NotFound` if there is no such run.
-    pub async fn run_artifacts(&self, org: OrgId, run: RunId) -> Result<Vec<Artifact>, Error> {
+    pub async fn run_artifacts(&self, org: OrgId, run: RunId) -> Result<Vec<Artifact>, Refusal> {
         let kept = self.store().run_artifacts(org, run).await?.kept;
         Ok(kept.into_iter().map(|kept| kept.artifact).collect())
     }
@@ -23,40 +22,40 @@ impl Engine {
     ///
     /// # Errors
     /// `NotFound` if there is no such run, or the run has no such artifact.
-    pub async fn stored_artifact(&self, org: OrgId, run: RunId, path: &str) -> Result<Stored, Error> {
+    pub async fn stored_artifact(&self, org: OrgId, run: RunId, path: &str) -> Result<Stored, Refusal> {
         let artifacts = self.store().run_artifacts(org, run).await?;
         let is_wanted = |kept: &KeptArtifact| kept.artifact.path == path;
         let KeptArtifact { artifact, blob } = artifacts
             .kept
             .into_iter()
             .find(is_wanted)
-            .ok_or(Error::NotFound)?;
+            .ok_or(Refusal::not_found())?;
         let name = artifact.path.rsplit('/').next().unwrap_or_default();
         Ok(Stored {
             org,
             blob,
             name: name.to_owned(),
-            size: u64::try_from(artifact.size).map_err(|error| Error::Internal(error.to_string()))?,
+            size: u64::try_from(artifact.size).map_err(Refusal::internal)?,
             sha256: artifact.sha256,
             content_type: artifact.content_type,
             created_at: artifacts
                 .finished_at
-                .ok_or_else(|| Error::Internal(format!("{run} has artifacts but no finish time")))?,
+                .ok_or_else(|| Refusal::internal(format!("{run} has artifacts but no finish time")))?,
         })
     }
 
     /// Saves an artifact as a file. The file refers to the same content and outlives the run; nothing is copied.
     ///
     /// # Errors
-    /// `Invalid` for a name that breaks a rule, and for a run or a path that is not there; `Conflict` for a name that is
+    /// `InvalidRequest` for a name that breaks a rule, and for a run or a path that is not there; `Conflict` for a name that is
     /// taken.
-    pub async fn keep_artifact(&self, caller: &Caller, wanted: KeepArtifact) -> Result<File, Error> {
+    pub async fn keep_artifact(&self, caller: &Caller, wanted: KeepArtifact) -> Result<File, Refusal> {
         let KeepArtifact { run, path, name } = wanted;
         named(&name)?;
         let stored = match self.stored_artifact(caller.org, run, &path).await {
-            Err(Error::NotFound) => {
+            Err(error) if error.code == ErrorCode::NotFound => {
                 let rule = format!("path: the run {run} has no such artifact");
-                return Err(Error::Invalid(rule));
+                return Err(ErrorCode::InvalidRequest.because(rule));
             }
             found => found?,
         };

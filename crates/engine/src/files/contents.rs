@@ -7,7 +7,7 @@
 
 use std::{fs::File, ops::Range, path::PathBuf, time::Duration};
 
-use sortie_api::{BlobId, OrgId, Sha256, Timestamp};
+use sortie_api::{BlobId, ErrorCode, OrgId, Refusal, Sha256, Timestamp};
 use sortie_blobs::{Address, Blobs, Content, Settings, Staged, Staging};
 use sortie_store::{
     Store,
@@ -17,7 +17,6 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    error::Error,
     files::{LatestStanding, Standing},
     kit::{options::Options, random::random},
 };
@@ -51,26 +50,26 @@ pub(crate) struct Contents {
 }
 
 /// Opens the storage that the options name.
-pub(crate) async fn open(options: &Options) -> Result<Blobs, Error> {
+pub(crate) async fn open(options: &Options) -> Result<Blobs, Refusal> {
     Blobs::open(&options.blob_settings())
         .await
         .map_err(|error| broken(options, &error))
 }
 
 /// Checks the settings of the storage without looking at it.
-pub(crate) fn check(options: &Options) -> Result<(), Error> {
+pub(crate) fn check(options: &Options) -> Result<(), Refusal> {
     let settings = options.blob_settings();
     settings.check().map_err(|error| broken(options, &error))
 }
 
 /// Only settings are the fault of the configuration. The folder of files may be one that nobody has named.
-fn broken(options: &Options, error: &sortie_blobs::Error) -> Error {
+fn broken(options: &Options, error: &sortie_blobs::Error) -> Refusal {
     use sortie_blobs::Error as Blobs;
     match error {
-        Blobs::Settings(rule) => Error::Invalid(format!("blob_url: {rule}")),
+        Blobs::Settings(rule) => ErrorCode::InvalidRequest.because(format!("blob_url: {rule}")),
         Blobs::NotFound | Blobs::Damaged(_) | Blobs::Unavailable(_) => {
             let url = options.blob_settings().url;
-            Error::Unavailable(format!(
+            ErrorCode::Unavailable.because(format!(
                 "the storage {url} cannot be used: {error}; mend it, or name another one by blob_url"
             ))
         }
@@ -91,13 +90,13 @@ impl Contents {
     }
 
     /// Begins to stage content of an organization.
-    pub(crate) async fn stage(&self, org: OrgId) -> Result<Staging, Error> {
+    pub(crate) async fn stage(&self, org: OrgId) -> Result<Staging, Refusal> {
         let staging = self.blobs.stage().await;
         staging.map_err(|error| self.failed(org, error))
     }
 
     /// Stores content and returns the blob to refer to.
-    pub(crate) async fn keep(&self, org: OrgId, staged: Staged) -> Result<BlobId, Error> {
+    pub(crate) async fn keep(&self, org: OrgId, staged: Staged) -> Result<BlobId, Refusal> {
         let blob = self.reserve(org, &staged).await?;
         self.put((org, blob), staged).await?;
         Ok(blob)
@@ -105,13 +104,13 @@ impl Contents {
 
     /// First half of [`Self::keep`], in the database: returns the blob for the content. May be repeated after a
     /// failure. `Conflict` where the organization has too little room.
-    async fn reserve(&self, org: OrgId, staged: &Staged) -> Result<BlobId, Error> {
+    async fn reserve(&self, org: OrgId, staged: &Staged) -> Result<BlobId, Refusal> {
         let at = self.clock.now();
         let new = NewBlob {
             id: BlobId::new(at, random()?),
             org,
             sha256: staged.sha256(),
-            size: i64::try_from(staged.size()).map_err(|error| Error::Internal(error.to_string()))?,
+            size: i64::try_from(staged.size()).map_err(Refusal::internal)?,
             at,
             check_at: at + GRACE,
             most_bytes: self.most_bytes,
@@ -121,7 +120,7 @@ impl Contents {
 
     /// Second half of [`Self::keep`], in the storage. If the sweep has deleted the row meanwhile, it may have run
     /// before the content was written: the content is then deleted here and must be reserved again.
-    async fn put(&self, (org, blob): (OrgId, BlobId), staged: Staged) -> Result<(), Error> {
+    async fn put(&self, (org, blob): (OrgId, BlobId), staged: Staged) -> Result<(), Refusal> {
         let sha256 = staged.sha256();
         let address = Address { org, sha256, blob };
         let kept = self.blobs.keep(address, staged).await;
@@ -151,7 +150,7 @@ impl Contents {
         org: OrgId,
         (sha256, blob): (Sha256, BlobId),
         range: Range<u64>,
-    ) -> Result<Content, Error> {
+    ) -> Result<Content, Refusal> {
         let address = Address { org, sha256, blob };
         let read = self.blobs.read(address, range).await;
         read.map_err(|error| self.failed(org, error))
@@ -162,7 +161,7 @@ impl Contents {
         &self,
         org: OrgId,
         (sha256, blob): (Sha256, BlobId),
-    ) -> Result<File, Error> {
+    ) -> Result<File, Refusal> {
         let address = Address { org, sha256, blob };
         let opened = self.blobs.open_file(address).await;
         opened.map_err(|error| self.failed(org, error))
@@ -170,7 +169,7 @@ impl Contents {
 
     /// Returns the error for a failure of the storage with content of this organization. The storage is then checked at
     /// once, and further failures until that check has passed are no ERROR lines.
-    pub(crate) fn failed(&self, org: OrgId, error: sortie_blobs::Error) -> Error {
+    pub(crate) fn failed(&self, org: OrgId, error: sortie_blobs::Error) -> Refusal {
         let is_unavailable = matches!(error, sortie_blobs::Error::Unavailable(_));
         if is_unavailable && !self.standing.suspect(org) {
             tracing::debug!(%error, "the storage failed again");
@@ -258,7 +257,7 @@ impl Contents {
     }
 
     /// Deletes unreferenced content, and content that an earlier sweep could not delete. Returns the number deleted.
-    pub(crate) async fn sweep(&self) -> Result<u64, Error> {
+    pub(crate) async fn sweep(&self) -> Result<u64, Refusal> {
         let now = self.clock.now();
         let (mut failed, mut after) = (0, None);
         loop {
@@ -281,7 +280,7 @@ impl Contents {
     }
 
     /// Deletes contents and the rows of those that were deleted. The next sweep retries the others.
-    async fn delete(&self, pending: &[PendingDelete]) -> Result<u64, Error> {
+    async fn delete(&self, pending: &[PendingDelete]) -> Result<u64, Refusal> {
         let mut gone = Vec::new();
         for blob in pending {
             let address = Address {
@@ -314,7 +313,7 @@ async fn in_time(
 
 /// Converts a failure of the storage into the error for the client, and logs the cause.
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` takes")]
-pub(crate) fn storage(error: sortie_blobs::Error) -> Error {
+pub(crate) fn storage(error: sortie_blobs::Error) -> Refusal {
     match error {
         sortie_blobs::Error::Unavailable(_) => {
             tracing::error!(%error, "the storage failed");
@@ -322,12 +321,12 @@ pub(crate) fn storage(error: sortie_blobs::Error) -> Error {
         }
         sortie_blobs::Error::Settings(_)
         | sortie_blobs::Error::NotFound
-        | sortie_blobs::Error::Damaged(_) => Error::Internal(error.to_string()),
+        | sortie_blobs::Error::Damaged(_) => Refusal::internal(error.to_string()),
     }
 }
 
-fn away() -> Error {
-    Error::Unavailable("file storage is unavailable, retry later".to_owned())
+fn away() -> Refusal {
+    ErrorCode::Unavailable.because("file storage is unavailable, retry later")
 }
 
 impl Options {
@@ -403,7 +402,10 @@ mod tests {
         );
         assert_eq!(contents.sweep().await.unwrap(), 1);
         let put = contents.put((org, blob), late).await;
-        assert!(matches!(put, Err(Error::Unavailable(_))), "{put:?}");
+        assert!(
+            matches!(&put, Err(refused) if refused.code == ErrorCode::Unavailable),
+            "{put:?}"
+        );
         assert!(contents.open_file(org, (sha256, blob)).await.is_err());
     }
 

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use sortie_api::{BlobId, File, FileId, OrgId, Sha256, Timestamp, file::check_name};
+use sortie_api::{BlobId, ErrorCode, File, FileId, OrgId, Refusal, Sha256, Timestamp, file::check_name};
 use sortie_blobs::{Content, Staging};
 use sortie_store::{
     Store,
@@ -15,7 +15,6 @@ use sortie_store::{
 
 use crate::{
     Engine,
-    error::Error,
     files::{
         contents::{Contents, storage},
         uploads::Slot,
@@ -35,7 +34,7 @@ impl Upload {
     ///
     /// # Errors
     /// `Unavailable` when they cannot be written.
-    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         self.staging.write(bytes).await.map_err(storage)
     }
 
@@ -72,7 +71,7 @@ impl Engine {
     ///
     /// # Errors
     /// `Unavailable` while too many uploads run, or too many of the caller, or while the storage does not answer.
-    pub async fn begin_upload(&self, caller: &Caller) -> Result<Upload, Error> {
+    pub async fn begin_upload(&self, caller: &Caller) -> Result<Upload, Refusal> {
         self.check_open()?;
         let slot = self.0.stores.uploads.slot(caller).await?;
         Ok(Upload {
@@ -85,14 +84,14 @@ impl Engine {
     /// Saves an upload under a name. Without a `content_type` the media type follows from the name.
     ///
     /// # Errors
-    /// `Invalid` for a name that breaks a rule, `Conflict` for one that is taken.
+    /// `InvalidRequest` for a name that breaks a rule, `Conflict` for one that is taken.
     pub async fn create_file(
         &self,
         caller: &Caller,
         upload: Upload,
         name: String,
         content_type: Option<String>,
-    ) -> Result<File, Error> {
+    ) -> Result<File, Refusal> {
         named(&name)?;
         self.free(caller.org, &name).await?;
         let staged = upload.staging.finish().await.map_err(storage)?;
@@ -110,13 +109,13 @@ impl Engine {
         (blob, sha256, size): (BlobId, Sha256, u64),
         name: String,
         content_type: Option<String>,
-    ) -> Result<File, Error> {
+    ) -> Result<File, Refusal> {
         let at = self.0.options.clock.now();
         let file = File {
             id: FileId::new(at, random()?),
             content_type: content_type.unwrap_or_else(|| media_type(&name)),
             name,
-            size: i64::try_from(size).map_err(|error| Error::Internal(error.to_string()))?,
+            size: i64::try_from(size).map_err(Refusal::internal)?,
             sha256,
             created_at: at,
         };
@@ -141,18 +140,18 @@ impl Engine {
     }
 
     /// Returns a file by its id or name.
-    pub async fn get_file(&self, org: OrgId, file: &str) -> Result<File, Error> {
+    pub async fn get_file(&self, org: OrgId, file: &str) -> Result<File, Refusal> {
         Ok(found(self.store(), org, file).await?.file)
     }
 
     /// Returns the description of a file's content.
-    pub async fn stored_file(&self, org: OrgId, file: &str) -> Result<Stored, Error> {
+    pub async fn stored_file(&self, org: OrgId, file: &str) -> Result<Stored, Refusal> {
         let FileRow { file, blob } = found(self.store(), org, file).await?;
         Ok(Stored {
             org,
             blob,
             name: file.name,
-            size: u64::try_from(file.size).map_err(|error| Error::Internal(error.to_string()))?,
+            size: u64::try_from(file.size).map_err(Refusal::internal)?,
             sha256: file.sha256,
             content_type: file.content_type,
             created_at: file.created_at,
@@ -160,7 +159,7 @@ impl Engine {
     }
 
     /// Reads the bytes of `range` of some content, piece by piece.
-    pub async fn read_content(&self, stored: &Stored, range: Range<u64>) -> Result<Content, Error> {
+    pub async fn read_content(&self, stored: &Stored, range: Range<u64>) -> Result<Content, Refusal> {
         let content = (stored.sha256, stored.blob);
         self.0.stores.contents.read(stored.org, content, range).await
     }
@@ -168,8 +167,8 @@ impl Engine {
     /// Renames a file. A rename to the current name changes nothing.
     ///
     /// # Errors
-    /// `Invalid` for a name that breaks a rule, `Conflict` for one that is taken.
-    pub async fn rename_file(&self, caller: &Caller, file: &str, name: &str) -> Result<File, Error> {
+    /// `InvalidRequest` for a name that breaks a rule, `Conflict` for one that is taken.
+    pub async fn rename_file(&self, caller: &Caller, file: &str, name: &str) -> Result<File, Refusal> {
         named(name)?;
         let there = found(self.store(), caller.org, file).await?.file;
         if there.name == name {
@@ -185,7 +184,7 @@ impl Engine {
     }
 
     /// Deletes a file.
-    pub async fn delete_file(&self, caller: &Caller, file: &str) -> Result<(), Error> {
+    pub async fn delete_file(&self, caller: &Caller, file: &str) -> Result<(), Refusal> {
         let there = found(self.store(), caller.org, file).await?.file;
         let audit = caller.audit(
             (self.0.options.clock.now(), random()?),
@@ -198,23 +197,23 @@ impl Engine {
     }
 
     /// Refuses a name that is taken before the content is stored. The store checks it again at the end.
-    pub(crate) async fn free(&self, org: OrgId, name: &str) -> Result<(), Error> {
+    pub(crate) async fn free(&self, org: OrgId, name: &str) -> Result<(), Refusal> {
         match self.store().file_named(org, name).await {
-            Ok(_) => Err(Error::Conflict("name: a file has it already".to_owned())),
+            Ok(_) => Err(ErrorCode::Conflict.because("name: a file has it already")),
             Err(sortie_store::Error::NotFound) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Deletes unreferenced content that has expired. Returns the number deleted.
-    pub async fn sweep_contents(&self) -> Result<u64, Error> {
+    pub async fn sweep_contents(&self) -> Result<u64, Refusal> {
         self.0.stores.contents.sweep().await
     }
 }
 
 /// Checks the name of a file.
-pub(crate) fn named(name: &str) -> Result<(), Error> {
-    check_name(name).map_err(|rule| Error::Invalid(format!("name: {rule}")))
+pub(crate) fn named(name: &str) -> Result<(), Refusal> {
+    check_name(name).map_err(|rule| ErrorCode::InvalidRequest.because(format!("name: {rule}")))
 }
 
 /// Returns the media type for a file name.
@@ -224,10 +223,10 @@ pub(crate) fn media_type(name: &str) -> String {
 }
 
 /// Finds a file by its id or name. A text in the form of an id is an id: no file can have it as its name.
-async fn found(store: &Store, org: OrgId, file: &str) -> Result<FileRow, Error> {
+async fn found(store: &Store, org: OrgId, file: &str) -> Result<FileRow, Refusal> {
     Ok(match file.parse::<FileId>() {
         Ok(id) => store.get_file(org, id).await?,
-        Err(_) if file.contains('\0') => return Err(Error::NotFound),
+        Err(_) if file.contains('\0') => return Err(Refusal::not_found()),
         Err(_) => store.file_named(org, file).await?,
     })
 }
@@ -255,7 +254,7 @@ pub(crate) async fn contents_of(
 ) -> Result<Vec<std::fs::File>, Unprepared> {
     let rows = until_read(|| store.find_files(org, ids, &[]))
         .await
-        .map_err(|error| format!("the run's files cannot be found: {}", Error::from(error)))?;
+        .map_err(|error| format!("the run's files cannot be found: {}", Refusal::from(error)))?;
     let mut opened = Vec::new();
     for id in ids {
         let row = rows
@@ -267,7 +266,7 @@ pub(crate) async fn contents_of(
             .await
             .map_err(|error| {
                 let reason = format!("the file {id} cannot be read: {error}");
-                if matches!(error, Error::Unavailable(_)) {
+                if error.code == ErrorCode::Unavailable {
                     Unprepared::Away(reason)
                 } else {
                     Unprepared::Failed(reason)

@@ -4,11 +4,9 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
-use sortie_api::OrgId;
+use sortie_api::{ErrorCode, OrgId, Refusal};
 use sortie_store::access::{By, Caller};
 use tokio::sync::Notify;
-
-use crate::error::Error;
 
 /// Maximum concurrent uploads on one node. Each takes about a MiB of memory.
 const UPLOADS: usize = 16;
@@ -19,16 +17,14 @@ const RESERVED: usize = 4;
 /// Time that an upload waits for a slot.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Organization and credential of an upload.
-type Holder = (OrgId, Option<By>);
-
 /// Slots for the uploads of a node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Uploads(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    held: Mutex<Vec<Holder>>,
+    /// Organization and credential of each upload.
+    held: Mutex<Vec<(OrgId, Option<By>)>>,
     freed: Notify,
 }
 
@@ -36,7 +32,7 @@ struct Shared {
 #[derive(Debug)]
 pub(crate) struct Slot {
     uploads: Uploads,
-    holder: Holder,
+    holder: (OrgId, Option<By>),
 }
 
 impl Uploads {
@@ -44,18 +40,17 @@ impl Uploads {
     ///
     /// # Errors
     /// `Unavailable` where there is none for the caller.
-    pub(crate) async fn slot(&self, caller: &Caller) -> Result<Slot, Error> {
+    pub(crate) async fn slot(&self, caller: &Caller) -> Result<Slot, Refusal> {
         let holder = (caller.org, caller.actor.by);
         tokio::time::timeout(PATIENCE, self.wait(holder))
             .await
             .map_err(|_| {
-                Error::Unavailable(
-                    "too many uploads at once, retry in a moment or on another node".to_owned(),
-                )
+                ErrorCode::Unavailable
+                    .because("too many uploads at once, retry in a moment or on another node")
             })
     }
 
-    async fn wait(&self, holder: Holder) -> Slot {
+    async fn wait(&self, holder: (OrgId, Option<By>)) -> Slot {
         loop {
             let mut freed = pin!(self.0.freed.notified());
             freed.as_mut().enable();
@@ -66,7 +61,7 @@ impl Uploads {
         }
     }
 
-    fn take(&self, holder: Holder) -> Option<Slot> {
+    fn take(&self, holder: (OrgId, Option<By>)) -> Option<Slot> {
         let mut held = self.held();
         if !is_admitted(&held, holder) {
             return None;
@@ -78,7 +73,7 @@ impl Uploads {
         })
     }
 
-    fn held(&self) -> MutexGuard<'_, Vec<Holder>> {
+    fn held(&self) -> MutexGuard<'_, Vec<(OrgId, Option<By>)>> {
         self.0.held.lock()
     }
 }
@@ -97,7 +92,7 @@ impl Drop for Slot {
 /// Returns true if there is a slot for this holder. A credential holds at most as many slots as are free, so half of them
 /// where it is alone. An organization holds at most twice as many as are free; beyond that a credential of it without a
 /// slot gets one, as long as some are left for organizations that have none.
-fn is_admitted(held: &[Holder], holder: Holder) -> bool {
+fn is_admitted(held: &[(OrgId, Option<By>)], holder: (OrgId, Option<By>)) -> bool {
     let free = UPLOADS.saturating_sub(held.len());
     let of_credential = held.iter().filter(|other| **other == holder).count();
     let of_org = held.iter().filter(|(org, _)| *org == holder.0).count();
@@ -112,7 +107,7 @@ mod tests {
 
     const AT: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
 
-    fn holder(org: u8, key: u8) -> Holder {
+    fn holder(org: u8, key: u8) -> (OrgId, Option<By>) {
         (
             OrgId::new(AT, [org; 10]),
             Some(By::Key(KeyId::new(AT, [key; 10]))),
@@ -120,7 +115,7 @@ mod tests {
     }
 
     /// Takes all slots that a holder gets.
-    fn fill(uploads: &Uploads, holder: Holder) -> Vec<Slot> {
+    fn fill(uploads: &Uploads, holder: (OrgId, Option<By>)) -> Vec<Slot> {
         std::iter::from_fn(|| uploads.take(holder)).collect()
     }
 
@@ -162,7 +157,10 @@ mod tests {
         };
         let mut held = fill(&uploads, (org, by));
         let refused = uploads.slot(&caller).await;
-        assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+        assert!(
+            matches!(&refused, Err(refused) if refused.code == ErrorCode::Unavailable),
+            "{refused:?}"
+        );
         let (slot, ()) = tokio::join!(uploads.slot(&caller), async {
             tokio::time::sleep(PATIENCE / 2).await;
             held.pop();

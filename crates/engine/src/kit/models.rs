@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use sortie_agent::{Model, is_runbook};
-use sortie_api::model::ModelCatalog;
-use sortie_models::{Catalog, InvalidSettings, Settings, catalog};
+use sortie_api::{ErrorCode, Refusal, model::ModelCatalog};
+use sortie_models::{Catalog, Settings, catalog};
 
 use crate::kit::metrics::{ModelFigures, measured};
 
@@ -28,12 +28,12 @@ pub fn refuses_prompt(settings: &Settings, prompt: &str) -> Option<&'static str>
 
 impl Models {
     /// The models that the operator's settings make usable, `runbook` among them.
-    pub(crate) fn new(settings: &Settings, figures: &ModelFigures) -> Result<Self, InvalidSettings> {
+    pub(crate) fn new(settings: &Settings, figures: &ModelFigures) -> Result<Self, Refusal> {
         let Catalog {
             default_model,
             is_stopgap,
             models,
-        } = catalog(settings)?;
+        } = catalog(settings).map_err(|error| ErrorCode::InvalidRequest.because(error.to_string()))?;
         let models = measured(models, figures);
         Ok(Self {
             catalog: ModelCatalog {

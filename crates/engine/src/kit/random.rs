@@ -1,12 +1,13 @@
 //! Random bytes of a node. In a simulation they come from its seed.
 
-use crate::{error::Error, kit::hooks};
+use crate::kit::hooks;
+use sortie_api::Refusal;
 
 /// Returns `N` unpredictable bytes from the kernel.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], Refusal> {
     let mut bytes = [0; N];
     if hooks::fill(&mut bytes) {
         return Ok(bytes);
     }
-    sortie_base::random().map_err(|error| Error::Internal(error.to_string()))
+    sortie_base::random().map_err(Refusal::internal)
 }

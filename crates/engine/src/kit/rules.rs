@@ -1,16 +1,14 @@
 //! Rules that several kinds of requests share, and the error for a broken rule.
 
-use sortie_api::limits;
-
-use crate::error::Error;
+use sortie_api::{ErrorCode, Refusal, limits};
 
 /// Returns the error for a broken rule: `field: rule`.
-pub(crate) fn broken(field: impl std::fmt::Display, rule: impl std::fmt::Display) -> Error {
-    Error::Invalid(format!("{field}: {rule}"))
+pub(crate) fn broken(field: impl std::fmt::Display, rule: impl std::fmt::Display) -> Refusal {
+    ErrorCode::InvalidRequest.because(format!("{field}: {rule}"))
 }
 
 /// Checks the name of a workflow or a connection: `[a-z0-9][a-z0-9._-]{0,99}`.
-pub(crate) fn name(field: &str, name: &str) -> Result<(), Error> {
+pub(crate) fn name(field: &str, name: &str) -> Result<(), Refusal> {
     if limits::is_name(name) {
         return Ok(());
     }
@@ -21,7 +19,7 @@ pub(crate) fn name(field: &str, name: &str) -> Result<(), Error> {
 }
 
 /// Checks the `Idempotency-Key` header: 1 to 200 characters.
-pub(crate) fn idempotency_key(key: &str) -> Result<(), Error> {
+pub(crate) fn idempotency_key(key: &str) -> Result<(), Refusal> {
     let length = key.chars().count();
     if length == 0 || length > limits::IDEMPOTENCY_KEY_CHARS || key.chars().any(char::is_control) {
         return Err(broken(

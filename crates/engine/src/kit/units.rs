@@ -1,8 +1,7 @@
 //! Units of one pass of a background task: organizations, schedules. Each fails by itself, and the others are handled.
 
+use sortie_api::{ErrorCode, Refusal};
 use std::fmt::Display;
-
-use crate::error::Error;
 
 /// Failures in a row after which a dependency is taken to be away, and the pass ends.
 const AWAY_AFTER: u32 = 3;
@@ -27,8 +26,8 @@ impl Units {
     pub(crate) fn done<T>(
         &mut self,
         unit: impl Display,
-        done: Result<T, impl Into<Error>>,
-    ) -> Result<Option<T>, Error> {
+        done: Result<T, impl Into<Refusal>>,
+    ) -> Result<Option<T>, Refusal> {
         let error = match done {
             Ok(done) => {
                 self.away = 0;
@@ -36,7 +35,7 @@ impl Units {
             }
             Err(error) => error.into(),
         };
-        let is_away = matches!(error, Error::Unavailable(_));
+        let is_away = error.code == ErrorCode::Unavailable;
         self.away = if is_away { self.away + 1 } else { 0 };
         tracing::error!(%unit, %error, "{} failed; the others go on", self.work);
         if self.away >= AWAY_AFTER {
@@ -61,7 +60,7 @@ mod tests {
         for _ in 0..2 {
             assert!(units.done("b", away()).unwrap().is_none());
         }
-        assert!(units.done("c", Ok::<_, Error>(7)).unwrap() == Some(7));
+        assert!(units.done("c", Ok::<_, Refusal>(7)).unwrap() == Some(7));
         assert!(units.done("d", away()).unwrap().is_none());
         assert!(units.done("e", broken()).unwrap().is_none());
         assert!(units.done("f", away()).unwrap().is_none());

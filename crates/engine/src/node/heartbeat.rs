@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use sortie_api::Refusal;
 use sortie_store::Error as StoreError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Takeover;
-use crate::{cluster::hints::Wake, error::Error, kit::metrics::Renewal, runs::active::StopReason};
+use crate::{cluster::hints::Wake, kit::metrics::Renewal, runs::active::StopReason};
 
 /// Pause after a renewal that failed.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
@@ -43,7 +44,7 @@ impl Heartbeat {
     }
 
     /// Renews the lease. A node that was declared lost abandons its runs and starts under a new identity.
-    pub(super) async fn beat(&self) -> Result<(), Error> {
+    pub(super) async fn beat(&self) -> Result<(), Refusal> {
         let Takeover {
             store,
             slots,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sortie_api::Refusal;
 use sortie_blobs::Blobs;
 use sortie_sandbox::{Backend, Level};
 use sortie_store::Store;
@@ -19,7 +20,6 @@ use crate::{
     },
     connections::Connections,
     credentials::{keys::Keys, principals::Principals},
-    error::Error,
     files::{
         contents::{self, Contents},
         uploads::Uploads,
@@ -83,7 +83,7 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    pub(super) async fn open(options: &Options) -> Result<Self, Error> {
+    pub(super) async fn open(options: &Options) -> Result<Self, Refusal> {
         Ok(Self {
             blobs: contents::open(options).await?,
             memory_dir: MemoryDir::cleared(options.memory_dir()).await,
@@ -132,8 +132,8 @@ impl Options {
     /// Checks the settings as a start does, without looking at the database, the storage or the network.
     ///
     /// # Errors
-    /// `Invalid` names the setting and its rule.
-    pub fn check(&self) -> Result<(), Error> {
+    /// `InvalidRequest` names the setting and its rule.
+    pub fn check(&self) -> Result<(), Refusal> {
         Models::new(&self.models, &Metrics::default().models)?;
         NodeWeb::new(self)?;
         contents::check(self)
@@ -164,7 +164,7 @@ impl Setup {
         }
     }
 
-    pub(super) fn stores(&self, database: Store, storage: Storage) -> Result<Stores, Error> {
+    pub(super) fn stores(&self, database: Store, storage: Storage) -> Result<Stores, Refusal> {
         let (options, clock) = (&self.options, &self.options.clock);
         let unretained = Unretained::new(
             options.memory_bytes,
@@ -194,7 +194,7 @@ impl Setup {
         })
     }
 
-    pub(super) fn work(&self, stores: &Stores) -> Result<Work, Error> {
+    pub(super) fn work(&self, stores: &Stores) -> Result<Work, Refusal> {
         let (options, metrics, tasks) = (&self.options, &self.metrics, &self.tasks);
         let (due, timer) = (
             DeliveryHints::new(self.hints.clone()),
@@ -235,7 +235,7 @@ impl Setup {
     }
 
     /// Registers the node in the database.
-    pub(super) async fn cluster(&self, stores: &Stores) -> Result<Cluster, Error> {
+    pub(super) async fn cluster(&self, stores: &Stores) -> Result<Cluster, Refusal> {
         let signer = Signer::new(&self.options.master_keys);
         Ok(Cluster {
             peers: Peers::new(signer, self.options.clock.clone(), &self.options.outbound)?,

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use sortie_api::{RunId, RunStatus};
+use sortie_api::{Refusal, RunId, RunStatus};
 use sortie_store::{nodes::NodeId, runs::Held};
 use tokio_util::sync::CancellationToken;
 
 use super::{Takeover, sweeper::LIMIT};
-use crate::{error::Error, runs::active::StopReason};
+use crate::runs::active::StopReason;
 
 pub(crate) struct Reconciler(pub(crate) Takeover);
 
@@ -42,7 +42,7 @@ impl Reconciler {
 
     /// Finds runs that were cancelled on another node, and runs on which the store and this node differ. A run that is
     /// just beginning or ending differs as well: only a difference in two comparisons in a row is resolved.
-    pub(super) async fn compare(&self, suspects: &mut Suspects) -> Result<(), Error> {
+    pub(super) async fn compare(&self, suspects: &mut Suspects) -> Result<(), Refusal> {
         let Takeover {
             store,
             slots,
@@ -85,7 +85,7 @@ impl Reconciler {
     }
 
     /// Resumes runs that this node holds and has no task for.
-    async fn retake(&self, node: NodeId, runs: Vec<RunId>) -> Result<(), Error> {
+    async fn retake(&self, node: NodeId, runs: Vec<RunId>) -> Result<(), Refusal> {
         let permit = self.0.slots.permit().await;
         if permit.is_closing() {
             // These runs are handed over with the others.

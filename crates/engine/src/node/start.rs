@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sortie_api::Mode;
+use sortie_api::{Mode, Refusal};
 use sortie_base::spawn_lasting;
 use sortie_sandbox::{Backend, Tenancy};
 use sortie_store::Store;
@@ -15,7 +15,6 @@ use crate::{
     Engine,
     callbacks::CallbackWorker,
     cluster::hints::{self, Channel},
-    error::Error,
     kit::{
         models::NO_LANGUAGE_MODEL,
         options::{Options, Serves},
@@ -50,7 +49,7 @@ impl Engine {
         options: Options,
         store: Store,
         sandbox: Result<Arc<dyn Backend>, String>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, Refusal> {
         let sandbox = fit_for(options.mode, sandbox);
         let storage = Storage::open(&options).await?;
         let (engine, sweeper) = Self::assemble(options, store, sandbox, storage).await?;
@@ -66,7 +65,7 @@ impl Engine {
         store: Store,
         sandbox: Result<Arc<dyn Backend>, String>,
         storage: Storage,
-    ) -> Result<(Self, Sweeper), Error> {
+    ) -> Result<(Self, Sweeper), Refusal> {
         let setup = Setup::new(options, sandbox);
         let stores = setup.stores(store, storage)?;
         stores.licensing.reread().await?;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::{Engine, error::Error, files::Standing, runs::active::StopReason};
+use crate::{Engine, files::Standing, runs::active::StopReason};
+use sortie_api::{ErrorCode, Refusal};
 
 /// Timeout for storing that this node is draining.
 const DRAIN_WRITE: Duration = Duration::from_secs(2);
@@ -13,25 +14,25 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// Time that a stopping node waits for its last writes to the database.
 const LAST_WRITES: Duration = Duration::from_secs(10);
 
-fn stopping() -> Error {
-    Error::Unavailable("this node is stopping, retry on another or later".to_owned())
+fn stopping() -> Refusal {
+    ErrorCode::Unavailable.because("this node is stopping, retry on another or later")
 }
 
 impl Engine {
     /// Checks that the node accepts runs: the database answers, the node is not stopping, and its clock is that of the
     /// database. A storage that is away is no reason to refuse runs: see [`Self::degraded`].
-    pub async fn ready(&self) -> Result<(), Error> {
+    pub async fn ready(&self) -> Result<(), Refusal> {
         self.check_node()?;
         Ok(self.store().ping().await?)
     }
 
     /// Refuses readiness of a node that is draining or stopping, or whose clock and that of the database differ.
-    pub(crate) fn check_node(&self) -> Result<(), Error> {
+    pub(crate) fn check_node(&self) -> Result<(), Refusal> {
         if self.is_draining() {
             return Err(stopping());
         }
         match self.0.options.clock.fault() {
-            Some(fault) => Err(Error::Unavailable(fault.to_string())),
+            Some(fault) => Err(ErrorCode::Unavailable.because(fault.to_string())),
             None => Ok(()),
         }
     }
@@ -46,7 +47,7 @@ impl Engine {
     }
 
     /// Refuses new work on a node that is stopping.
-    pub(crate) fn check_open(&self) -> Result<(), Error> {
+    pub(crate) fn check_open(&self) -> Result<(), Refusal> {
         if self.0.tasks.closing.is_cancelled() {
             return Err(stopping());
         }

@@ -1,11 +1,12 @@
 //! The sweeper: declares nodes without a renewed lease lost, and takes their runs over.
 
+use sortie_api::Refusal;
 use sortie_store::runs::Sweep;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::Takeover;
-use crate::{cluster::hints::Wake, error::Error, kit::options::Serves};
+use crate::{cluster::hints::Wake, kit::options::Serves};
 
 /// Maximum number of lost runs that one transaction ends or takes over. On SQLite everything else that writes waits for it, a
 /// few milliseconds.
@@ -47,13 +48,13 @@ impl Sweeper {
     }
 
     /// Takes over runs of lost nodes, as many as there are free slots, and ends those that were resumed too often.
-    pub(crate) async fn sweep(&self) -> Result<(), Error> {
+    pub(crate) async fn sweep(&self) -> Result<(), Refusal> {
         while self.sweep_some().await? {}
         Ok(())
     }
 
     /// Takes over and ends a bounded number of runs. Returns whether there may be more.
-    pub(super) async fn sweep_some(&self) -> Result<bool, Error> {
+    pub(super) async fn sweep_some(&self) -> Result<bool, Refusal> {
         let Takeover {
             store,
             slots,

@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
+use sortie_api::Refusal;
 use sortie_store::Store;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     cluster::{hints::Wake, identity::Identity},
-    error::Error,
     kit::options::{Options, Polls, poll_pause},
     runs::{
         active::{Active, StopReason},
@@ -54,7 +54,7 @@ impl Watch {
         }
     }
 
-    async fn poll(&self) -> Result<(), Error> {
+    async fn poll(&self) -> Result<(), Refusal> {
         let followed = self.hub.watched();
         if followed.is_empty() && self.active.count() == 0 {
             return Ok(());

@@ -1,9 +1,9 @@
 //! Budgets of an organization: limits on the cost of its runs in a day or a month. The store enforces them.
 
-use sortie_api::{Budget, BudgetScope, OrgId, PutBudget, limits};
+use sortie_api::{Budget, BudgetScope, OrgId, PutBudget, Refusal, limits};
 use sortie_store::access::Caller;
 
-use crate::{Engine, error::Error, kit::random::random};
+use crate::{Engine, kit::random::random};
 
 impl Engine {
     /// Sets a budget, or changes the one of this scope. Returns whether it is new. A scope may name something that does
@@ -13,7 +13,7 @@ impl Engine {
         caller: &Caller,
         scope: BudgetScope,
         put: PutBudget,
-    ) -> Result<(Budget, bool), Error> {
+    ) -> Result<(Budget, bool), Refusal> {
         let audit = caller.audit(
             (self.0.options.clock.now(), random()?),
             "budget.put",
@@ -26,7 +26,7 @@ impl Engine {
     }
 
     /// Returns a budget with its current window.
-    pub async fn get_budget(&self, org: OrgId, scope: BudgetScope) -> Result<Budget, Error> {
+    pub async fn get_budget(&self, org: OrgId, scope: BudgetScope) -> Result<Budget, Refusal> {
         let now = self.0.options.clock.now();
         Ok(self.store().get_budget(org, scope, now).await?)
     }
@@ -37,14 +37,14 @@ impl Engine {
         org: OrgId,
         after: Option<BudgetScope>,
         limit: u32,
-    ) -> Result<Vec<Budget>, Error> {
+    ) -> Result<Vec<Budget>, Refusal> {
         let now = self.0.options.clock.now();
         let after = after.map(|scope| scope.to_string()).unwrap_or_default();
         Ok(self.store().list_budgets(org, now, (after, limit)).await?)
     }
 
     /// Deletes a budget.
-    pub async fn delete_budget(&self, caller: &Caller, scope: BudgetScope) -> Result<(), Error> {
+    pub async fn delete_budget(&self, caller: &Caller, scope: BudgetScope) -> Result<(), Refusal> {
         let audit = caller.audit(
             (self.0.options.clock.now(), random()?),
             "budget.delete",

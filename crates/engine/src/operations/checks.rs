@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use sortie_api::{
-    OrgId,
+    OrgId, Refusal,
     check::{Check, NodeChecks, Verdict},
 };
 use sortie_models::Settings;
@@ -16,7 +16,6 @@ use sortie_store::installation::DatabaseInfo;
 use crate::{
     Engine,
     credentials::master_keys::check_master_keys,
-    error::Error,
     kit::{
         descriptors::Descriptors,
         disk::{self, NO_SPACE},
@@ -130,7 +129,7 @@ impl Engine {
         Ok(database_check(&info, begun.elapsed(), self.store().log_bytes()))
     }
 
-    async fn check_storage(&self) -> Result<Check, Error> {
+    async fn check_storage(&self) -> Result<Check, Refusal> {
         Ok(match self.0.options.prove_storage().await {
             Ok(url) => Check::new(
                 "storage",
@@ -145,7 +144,7 @@ impl Engine {
         })
     }
 
-    async fn check_master_key(&self) -> Result<Check, Error> {
+    async fn check_master_key(&self) -> Result<Check, Refusal> {
         let name = "master key";
         let ids = self.0.stores.connections.sealer().ids();
         let Some((first, others)) = ids.split_first() else {
@@ -188,7 +187,7 @@ impl Engine {
         [free_space(&self.0.options.data_dir), open_files()]
     }
 
-    async fn check_backlog(&self) -> Result<Check, Error> {
+    async fn check_backlog(&self) -> Result<Check, Refusal> {
         let now = self.0.options.clock.now();
         let backlog = self
             .store()
@@ -221,7 +220,7 @@ impl Engine {
         Ok(check)
     }
 
-    async fn check_callbacks(&self) -> Result<Check, Error> {
+    async fn check_callbacks(&self) -> Result<Check, Refusal> {
         let name = "callbacks";
         let now = self.0.options.clock.now();
         let hosts = self.store().due_hosts(String::new(), now, SOME).await?;
@@ -242,7 +241,7 @@ impl Engine {
         })
     }
 
-    async fn check_schedules(&self, org: Option<OrgId>) -> Result<Check, Error> {
+    async fn check_schedules(&self, org: Option<OrgId>) -> Result<Check, Refusal> {
         let name = "schedules";
         let now = self.0.options.clock.now();
         let store = self.store();
@@ -342,7 +341,7 @@ pub async fn check_providers(settings: &Settings) -> Vec<Check> {
 enum Unchecked {
     /// The database did not answer. An operator is told the cause, which clients are not.
     Database(sortie_store::Error),
-    Other(Error),
+    Other(Refusal),
 }
 
 impl From<sortie_store::Error> for Unchecked {
@@ -351,8 +350,8 @@ impl From<sortie_store::Error> for Unchecked {
     }
 }
 
-impl From<Error> for Unchecked {
-    fn from(error: Error) -> Self {
+impl From<Refusal> for Unchecked {
+    fn from(error: Refusal) -> Self {
         Self::Other(error)
     }
 }

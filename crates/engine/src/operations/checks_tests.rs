@@ -139,7 +139,7 @@ fn little_space_is_told_before_there_is_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_check_that_does_not_answer_is_a_fault() {
-    let check = limited("database", std::future::pending::<Result<Check, Error>>()).await;
+    let check = limited("database", std::future::pending::<Result<Check, Refusal>>()).await;
     assert_eq!((check.name.as_str(), check.verdict), ("database", Verdict::Fault));
     assert!(check.found.contains("10 seconds"));
 }

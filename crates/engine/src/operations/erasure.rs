@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use sortie_api::{OrgId, Timestamp};
+use sortie_api::{ErrorCode, OrgId, Refusal, Timestamp};
 use sortie_store::{
     money::CountedPart,
     runs::{Expiry, OpenCallbacks, Undeletable},
@@ -15,7 +15,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::{retention::BATCH, usage::PART};
-use crate::{Engine, error::Error};
+use crate::Engine;
 
 /// Interval between two passes of the job.
 const INTERVAL: Duration = Duration::from_mins(1);
@@ -64,7 +64,7 @@ impl Engine {
     }
 
     /// Deletes what is left of each deleted organization, as far as it can be deleted now.
-    pub(crate) async fn erase(&self) -> Result<(), Error> {
+    pub(crate) async fn erase(&self) -> Result<(), Refusal> {
         let mut after = None;
         loop {
             let organizations = self.store().deleted_organizations(after, PAGE).await?;
@@ -85,7 +85,7 @@ impl Engine {
     }
 
     /// Returns true once nothing is left of the organization.
-    async fn erase_organization(&self, org: OrgId) -> Result<bool, Error> {
+    async fn erase_organization(&self, org: OrgId) -> Result<bool, Refusal> {
         self.cancel_all(org).await?;
         self.erase_runs(org).await?;
         self.erase_schedules(org).await?;
@@ -105,14 +105,14 @@ impl Engine {
     }
 
     /// Cancels every run of an organization that is not settled. A run that a node works on is settled a moment later.
-    async fn cancel_all(&self, org: OrgId) -> Result<(), Error> {
+    async fn cancel_all(&self, org: OrgId) -> Result<(), Refusal> {
         let mut after = None;
         loop {
             let runs = self.store().unsettled_runs(org, after, PAGE).await?;
             for (_, run) in &runs {
                 match self.cancel_run(org, *run).await {
-                    Ok(_) | Err(Error::NotFound) => {}
-                    Err(error) => return Err(error),
+                    Err(error) if error.code != ErrorCode::NotFound => return Err(error),
+                    Ok(_) | Err(_) => {}
                 }
             }
             if runs.len() < PAGE as usize {
@@ -123,7 +123,7 @@ impl Engine {
     }
 
     /// Deletes the settled runs of an organization, once they are counted in its usage.
-    async fn erase_runs(&self, org: OrgId) -> Result<(), Error> {
+    async fn erase_runs(&self, org: OrgId) -> Result<(), Refusal> {
         let mut undeletable = Undeletable::default();
         loop {
             let due = self.store().uncounted_usage(org).await?;
@@ -149,7 +149,7 @@ impl Engine {
         }
     }
 
-    async fn erase_schedules(&self, org: OrgId) -> Result<(), Error> {
+    async fn erase_schedules(&self, org: OrgId) -> Result<(), Refusal> {
         loop {
             let schedules = self.store().schedules_to_erase(org, PAGE).await?;
             for schedule in &schedules {

@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sortie_api::{OrgId, RunId, Timestamp, usage::Day};
+use sortie_api::{OrgId, Refusal, RunId, Timestamp, usage::Day};
 use sortie_store::{
     Store,
     money::{LedgerChecked, LedgerDifference, LedgerRule},
@@ -15,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Engine,
-    error::Error,
     kit::{metrics::Metrics, units::Units},
 };
 use sortie_base::Clock;
@@ -53,12 +52,12 @@ pub struct CheckedLedger {
 
 impl Engine {
     /// Checks the ledger of organizations behind `after`, at most `limit`, in the order of their ids.
-    pub async fn check_ledger(&self, after: Option<OrgId>, limit: u32) -> Result<CheckedLedger, Error> {
+    pub async fn check_ledger(&self, after: Option<OrgId>, limit: u32) -> Result<CheckedLedger, Refusal> {
         check_page(self.store(), after, limit).await
     }
 }
 
-async fn check_page(store: &Store, after: Option<OrgId>, limit: u32) -> Result<CheckedLedger, Error> {
+async fn check_page(store: &Store, after: Option<OrgId>, limit: u32) -> Result<CheckedLedger, Refusal> {
     let mut units = Units::new("checking the ledger of an organization");
     add_up(store, after, limit, &mut units).await?;
     let (page, is_last) = check_credits(store, after, limit, &mut units).await?;
@@ -78,14 +77,14 @@ async fn check_page(store: &Store, after: Option<OrgId>, limit: u32) -> Result<C
 }
 
 /// Adds up the new entries of a page of organizations, step by step: no query reads a whole ledger.
-async fn add_up(store: &Store, after: Option<OrgId>, limit: u32, units: &mut Units) -> Result<(), Error> {
+async fn add_up(store: &Store, after: Option<OrgId>, limit: u32, units: &mut Units) -> Result<(), Refusal> {
     let organizations = store
         .organizations(after.map(|org| org.to_string()), limit)
         .await?;
     for (org, _) in organizations.items {
         let added = async {
             while store.add_up_ledger(org, ENTRIES).await? {}
-            Ok::<_, Error>(())
+            Ok::<_, Refusal>(())
         };
         // What fails here fails the check of the organization as well, which reports it.
         units.done(org, added.await)?;
@@ -100,7 +99,7 @@ async fn check_credits(
     after: Option<OrgId>,
     limit: u32,
     units: &mut Units,
-) -> Result<(LedgerChecked<OrgId>, bool), Error> {
+) -> Result<(LedgerChecked<OrgId>, bool), Refusal> {
     match store.check_credits(after, limit).await {
         Ok(page) => {
             let is_last = page.looked_at.len() < usize::try_from(limit).unwrap_or(usize::MAX);
@@ -141,7 +140,7 @@ const fn unreadable(org: OrgId) -> LedgerDifference {
 }
 
 /// Checks the payments and the runs of an organization.
-async fn check_rows(store: &Store, org: OrgId, checked: &mut CheckedLedger) -> Result<(), Error> {
+async fn check_rows(store: &Store, org: OrgId, checked: &mut CheckedLedger) -> Result<(), Refusal> {
     checked.differences.extend(store.check_payments(org).await?);
     let mut after: Option<(Timestamp, RunId)> = None;
     loop {
@@ -204,7 +203,7 @@ fn night_of(at: Timestamp) -> Day {
 }
 
 /// Checks every organization, logs each difference, and sets the metric to their number.
-async fn check_everything(store: &Store, metrics: &Metrics) -> Result<(), Error> {
+async fn check_everything(store: &Store, metrics: &Metrics) -> Result<(), Refusal> {
     let (mut after, mut differences, mut runs) = (None, 0_u64, 0);
     loop {
         let checked = check_page(store, after, ORGANIZATIONS).await?;

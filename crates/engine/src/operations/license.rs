@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::RwLock;
 use sha2::{Digest as _, Sha256};
 use sortie_api::{
-    License, Mode, OrgId, Timestamp,
+    ErrorCode, License, Mode, OrgId, Refusal, Timestamp,
     check::{Check, Verdict},
     limits,
     usage::Day,
@@ -22,7 +22,7 @@ use sortie_store::{
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Engine, error::Error, kit::random::random};
+use crate::{Engine, kit::random::random};
 
 /// Interval between reads of the license, which another node may have changed.
 const REREAD: Duration = Duration::from_secs(5);
@@ -121,7 +121,7 @@ impl Licensing {
 
 impl Engine {
     /// Returns the license with the runs of this month.
-    pub async fn license(&self, org: OrgId) -> Result<License, Error> {
+    pub async fn license(&self, org: OrgId) -> Result<License, Refusal> {
         let today = Day::of(self.0.options.clock.now());
         let unlicensed = License {
             licensed: false,
@@ -156,24 +156,23 @@ impl Engine {
         })
     }
 
-    /// Installs the license of a token, in place of an earlier one. `Invalid` names the rule that the token breaks.
-    pub async fn put_license(&self, caller: &Caller, token: &str) -> Result<License, Error> {
+    /// Installs the license of a token, in place of an earlier one. `InvalidRequest` names the rule that the token breaks.
+    pub async fn put_license(&self, caller: &Caller, token: &str) -> Result<License, Refusal> {
         let options = &self.0.options;
         let now = options.clock.now();
         let claims = read_license(token, &options.license.public_keys)
-            .map_err(|error| Error::Invalid(format!("token: {error}")))?;
+            .map_err(|error| ErrorCode::InvalidRequest.because(format!("token: {error}")))?;
         let own = self.machine_id(caller.org);
         if claims.machine_id != own {
-            return Err(Error::Invalid(format!(
+            return Err(ErrorCode::InvalidRequest.because(format!(
                 "token: must be issued for this installation, whose machine ID is {own}; it is for {}",
                 claims.machine_id
             )));
         }
         if claims.expires_at <= now {
             let expired = claims.expires_at;
-            return Err(Error::Invalid(format!(
-                "token: must not be expired; it expired at {expired}"
-            )));
+            return Err(ErrorCode::InvalidRequest
+                .because(format!("token: must not be expired; it expired at {expired}")));
         }
         let audit = caller.audit((options.clock.now(), random()?), "license.put", claims.deployment);
         let licensing = &self.0.stores.licensing;
@@ -184,7 +183,7 @@ impl Engine {
     }
 
     /// Deletes the license. From then on the engine has no allowance to use up. `NotFound` where there is none.
-    pub async fn delete_license(&self, caller: &Caller) -> Result<(), Error> {
+    pub async fn delete_license(&self, caller: &Caller) -> Result<(), Refusal> {
         let own = self.machine_id(caller.org);
         let audit = caller.audit((self.0.options.clock.now(), random()?), "license.delete", own);
         let licensing = &self.0.stores.licensing;
@@ -199,7 +198,7 @@ impl Engine {
     }
 
     /// Checks the end and the use of the license. None without a license.
-    pub(crate) async fn check_license(&self) -> Result<Option<Check>, Error> {
+    pub(crate) async fn check_license(&self) -> Result<Option<Check>, Refusal> {
         let now = self.0.options.clock.now();
         let found = self.0.stores.licensing.in_use(now).await?;
         Ok(found.map(|found| check_of(&found, now)))

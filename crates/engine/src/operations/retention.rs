@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use sortie_api::{Timestamp, usage::Day};
+use sortie_api::{Refusal, Timestamp, usage::Day};
 use sortie_store::{
     Store,
     runs::{Batch, Expiry, OpenCallbacks, Undeletable},
@@ -18,7 +18,7 @@ use sortie_store::{
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::{error::Error, files::contents::GRACE, kit::units::Units, operations::usage};
+use crate::{files::contents::GRACE, kit::units::Units, operations::usage};
 use sortie_base::Clock;
 
 /// Interval between two passes of the job.
@@ -70,7 +70,7 @@ impl RetentionJob {
     }
 
     /// Deletes what has expired, if the clock can be trusted.
-    async fn pass(&self) -> Result<Expired, Error> {
+    async fn pass(&self) -> Result<Expired, Refusal> {
         let now = self.clock.now();
         if self.clock.fault().is_some() || !self.is_plausible(now).await? {
             return Ok(Expired { runs: 0, fires: 0 });
@@ -80,7 +80,7 @@ impl RetentionJob {
     }
 
     /// Whether the engine has worked within the retention before `now`, or the operator has checked the clock.
-    async fn is_plausible(&self, now: Timestamp) -> Result<bool, Error> {
+    async fn is_plausible(&self, now: Timestamp) -> Result<bool, Refusal> {
         let last = self.store.last_retention().await?.unwrap_or(now);
         let days = [-1, 0, 1].map(|distance| self.clock_checked.map(|day| day.plus(distance)));
         if now.since(last) <= self.retention || days.contains(&Some(Day::of(now))) {
@@ -109,7 +109,7 @@ pub(crate) async fn delete_expired(
     store: &Store,
     clock: &Clock,
     retention: Duration,
-) -> Result<Expired, Error> {
+) -> Result<Expired, Refusal> {
     let retained = i64::try_from(retention.as_micros()).unwrap_or(i64::MAX);
     let before = Timestamp::from_micros(clock.now().as_micros().saturating_sub(retained));
     Ok(Expired {
@@ -119,7 +119,7 @@ pub(crate) async fn delete_expired(
 }
 
 /// Deletes the expired occurrences of every schedule. Returns their number.
-async fn delete_fires(store: &Store, before: Timestamp) -> Result<u64, Error> {
+async fn delete_fires(store: &Store, before: Timestamp) -> Result<u64, Refusal> {
     let (mut fires, mut after) = (0_u64, None);
     let mut units = Units::new("deleting expired occurrences of a schedule");
     loop {
@@ -142,7 +142,7 @@ async fn delete_fires(store: &Store, before: Timestamp) -> Result<u64, Error> {
 }
 
 /// Deletes expired runs of every organization. Returns their number.
-async fn delete_runs(store: &Store, clock: &Clock, finished_before: Timestamp) -> Result<u64, Error> {
+async fn delete_runs(store: &Store, clock: &Clock, finished_before: Timestamp) -> Result<u64, Refusal> {
     // What they have used outlives them. Runs that are not counted stay.
     if let Err(error) = usage::count(store, clock.now()).await {
         tracing::error!(%error, "counting usage before the deletion of expired runs failed");
@@ -181,10 +181,7 @@ async fn delete_runs(store: &Store, clock: &Clock, finished_before: Timestamp) -
 #[cfg(test)]
 mod tests {
     use sortie_api::{Micros, RunId, RunStatus};
-    use sortie_store::{
-        Error,
-        runs::{Finish, Journal, NewEvent, StoredCredentials},
-    };
+    use sortie_store::runs::{Finish, Journal, NewEvent, StoredCredentials};
 
     use super::*;
     use crate::testing::{Held, held};
@@ -222,7 +219,7 @@ mod tests {
         clock.set(end + DAY + Duration::from_millis(1));
         assert_eq!(delete_expired(&held.store, &clock, DAY).await.unwrap().runs, 1);
         let gone = held.store.get_run(held.claim.org, run).await;
-        assert_eq!(gone.unwrap_err(), Error::NotFound);
+        assert_eq!(gone.unwrap_err(), sortie_store::Error::NotFound);
     }
 
     #[tokio::test]
@@ -313,7 +310,7 @@ mod tests {
         assert_eq!(usage::count(&held.store, clock.now()).await.unwrap().parts, 1);
         assert_eq!(delete_expired(&held.store, &clock, DAY).await.unwrap().runs, 1);
         let gone = held.store.get_run(org, run).await;
-        assert_eq!(gone.unwrap_err(), Error::NotFound);
+        assert_eq!(gone.unwrap_err(), sortie_store::Error::NotFound);
     }
 
     #[tokio::test]
@@ -324,6 +321,6 @@ mod tests {
         held.fail(&format!("BEFORE DELETE ON run WHEN OLD.org_id <> '{org}'"));
         assert_eq!(delete_expired(&held.store, &clock, DAY).await.unwrap().runs, 1);
         let gone = held.store.get_run(org, run).await;
-        assert_eq!(gone.unwrap_err(), Error::NotFound);
+        assert_eq!(gone.unwrap_err(), sortie_store::Error::NotFound);
     }
 }

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use sortie_api::{
-    OrgId, Timestamp, limits,
+    ErrorCode, OrgId, Refusal, Timestamp, limits,
     usage::{Day, UsageDimension, UsageFigures, UsageRow},
 };
 use sortie_store::{
@@ -16,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Engine,
-    error::Error,
     kit::{metrics::Metrics, units::Units},
 };
 use sortie_base::Clock;
@@ -71,20 +70,20 @@ pub struct AskedUsage {
 }
 
 impl Engine {
-    /// Checks a question for the usage of some days, by default the last `USAGE_DAYS_DEFAULT`. `Invalid` names the parameter and
-    /// the rule.
+    /// Checks a question for the usage of some days, by default the last `USAGE_DAYS_DEFAULT`. `InvalidRequest` names the
+    /// parameter and the rule.
     pub fn asked_usage(
         &self,
         (from, to): (Option<Day>, Option<Day>),
         by: Vec<UsageDimension>,
-    ) -> Result<AskedUsage, Error> {
+    ) -> Result<AskedUsage, Refusal> {
         let to = to.unwrap_or_else(|| Day::of(self.0.options.clock.now()));
         let from = from.unwrap_or_else(|| to.plus(1 - limits::USAGE_DAYS_DEFAULT));
         if from > to {
-            return Err(Error::Invalid("from: must not be after to".to_owned()));
+            return Err(ErrorCode::InvalidRequest.because("from: must not be after to"));
         }
         if to.number() - from.number() >= limits::USAGE_DAYS {
-            return Err(Error::Invalid(format!(
+            return Err(ErrorCode::InvalidRequest.because(format!(
                 "from: must be at most {} days before to",
                 limits::USAGE_DAYS - 1
             )));
@@ -92,7 +91,7 @@ impl Engine {
         Ok(AskedUsage { from, to, by })
     }
 
-    /// Returns rows of the usage of an organization behind `after`, in order, at most `limit`. `Invalid` where all of them
+    /// Returns rows of the usage of an organization behind `after`, in order, at most `limit`. `InvalidRequest` where all of them
     /// would be more than `USAGE_ROWS`.
     pub async fn usage_rows(
         &self,
@@ -100,7 +99,7 @@ impl Engine {
         asked: &AskedUsage,
         after: Option<&UsageRow>,
         limit: u32,
-    ) -> Result<Vec<UsageRow>, Error> {
+    ) -> Result<Vec<UsageRow>, Refusal> {
         let query = UsageQuery {
             // No row of an earlier day is behind `after`.
             from: after.and_then(|row| row.day).unwrap_or(asked.from),
@@ -119,7 +118,7 @@ impl Engine {
             && rows.len() >= limit as usize
             && self.store().usage_rows(org, all).await? > limits::USAGE_ROWS
         {
-            return Err(Error::Invalid(format!(
+            return Err(ErrorCode::InvalidRequest.because(format!(
                 "by: makes more than {} rows, ask for fewer days or dimensions",
                 limits::USAGE_ROWS
             )));
@@ -128,7 +127,7 @@ impl Engine {
     }
 
     /// Returns the sums over all runs of an organization that were created on these days.
-    pub(crate) async fn usage_totals(&self, org: OrgId, from: Day, to: Day) -> Result<UsageFigures, Error> {
+    pub(crate) async fn usage_totals(&self, org: OrgId, from: Day, to: Day) -> Result<UsageFigures, Refusal> {
         let by = Vec::new();
         let asked = AskedUsage { from, to, by };
         let rows = self.usage_rows(org, &asked, None, 2).await?;
@@ -214,7 +213,7 @@ impl PartKind {
 /// Counts the runs of every organization that are many or of completed hours, part by part. A part of an hour with unsettled
 /// runs waits, and so does all behind it, until its hour is [`LATE`]: it is then counted without these runs. A failure with
 /// one organization does not hold up the others.
-pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<Pass, Error> {
+pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<Pass, Refusal> {
     let margin = if store.is_shared() {
         SHORT_MARGIN
     } else {
@@ -253,7 +252,7 @@ pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<Pass, Error> 
 }
 
 /// Counts a part of an hour of an organization.
-async fn count_next(store: &Store, next: UsageDue, kind: PartKind) -> Result<CountedPart, Error> {
+async fn count_next(store: &Store, next: UsageDue, kind: PartKind) -> Result<CountedPart, Refusal> {
     let counted = store.count_usage(next, kind.part()).await?;
     match counted {
         CountedPart::Waits if kind == PartKind::LateHour => tracing::warn!(
@@ -274,7 +273,7 @@ async fn count_next(store: &Store, next: UsageDue, kind: PartKind) -> Result<Cou
 }
 
 /// Counts runs that were left out of their hour and are settled now. A failure with one does not hold up the others.
-async fn count_late(store: &Store) -> Result<(), Error> {
+async fn count_late(store: &Store) -> Result<(), Refusal> {
     let mut after = None;
     let mut units = Units::new("counting the usage of a run");
     loop {

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
-use sortie_api::{OrgId, Run, RunId};
+use sortie_api::{ErrorCode, OrgId, Refusal, Run, RunId};
 use sortie_store::{
     access::Caller,
     runs::{ContentHolder, LargeText, ListedEvent, ListedRun, StoredDefinition},
@@ -17,7 +17,6 @@ use sortie_store::{
 use crate::{
     Engine,
     cluster::peers::{Hop, Peer},
-    error::Error,
     runs::hub::{Batch, Deltas},
 };
 
@@ -30,7 +29,7 @@ impl Engine {
         id: RunId,
         wait: Duration,
         hop: Hop,
-    ) -> Result<ListedRun, Error> {
+    ) -> Result<ListedRun, Refusal> {
         let whole = |run| ListedRun {
             run,
             has_large_output: false,
@@ -54,19 +53,19 @@ impl Engine {
 
     /// Returns a run as [`get_run`](Self::get_run) does, without side effects: an output that can be read once is left
     /// out and stays readable. No other node is asked, so a run whose content is on another node is not waited for.
-    pub async fn look_at_run(&self, org: OrgId, id: RunId, wait: Duration) -> Result<Run, Error> {
+    pub async fn look_at_run(&self, org: OrgId, id: RunId, wait: Duration) -> Result<Run, Refusal> {
         self.until_final(org, id, wait).await?;
         self.0.stores.records.run(org, id).await
     }
 
-    async fn until_final(&self, org: OrgId, id: RunId, wait: Duration) -> Result<(), Error> {
+    async fn until_final(&self, org: OrgId, id: RunId, wait: Duration) -> Result<(), Refusal> {
         if wait.is_zero() {
             return Ok(());
         }
         match self.0.work.hub.until_final(org, id, wait).await {
+            Err(error) if error.code != ErrorCode::Gone => Err(error),
             // The node that has the content waits for the end.
-            Ok(()) | Err(Error::Unretained) => Ok(()),
-            Err(error) => Err(error),
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 
@@ -77,9 +76,9 @@ impl Engine {
         id: RunId,
         (after, deltas): (i64, Deltas),
         hop: Hop,
-    ) -> Result<BoxStream<'static, Result<Arc<Batch>, Error>>, Error> {
+    ) -> Result<BoxStream<'static, Result<Arc<Batch>, Refusal>>, Refusal> {
         match self.0.work.hub.follow(caller.org, id, after, deltas).await {
-            Err(Error::Unretained) => {
+            Err(error) if error.code == ErrorCode::Gone => {
                 let holder = self.events_holder(caller.org, id, hop).await?;
                 self.0
                     .cluster
@@ -92,14 +91,14 @@ impl Engine {
     }
 
     /// Returns recorded events of a run after `after`, in order, at most `limit`. Large data is left out.
-    /// [`Error::Unretained`] if this node does not have the events of a run without retention.
+    /// `Gone` if this node does not have the events of a run without retention.
     pub async fn list_events(
         &self,
         org: OrgId,
         id: RunId,
         after: i64,
         limit: u32,
-    ) -> Result<Vec<ListedEvent>, Error> {
+    ) -> Result<Vec<ListedEvent>, Refusal> {
         self.0.stores.records.list_events(org, id, after, limit).await
     }
 
@@ -110,22 +109,22 @@ impl Engine {
         id: RunId,
         after: i64,
         hop: Hop,
-    ) -> Result<BoxStream<'static, Result<Bytes, Error>>, Error> {
+    ) -> Result<BoxStream<'static, Result<Bytes, Refusal>>, Refusal> {
         let holder = self.events_holder(caller.org, id, hop).await?;
         self.0.cluster.peers.events(&holder, caller, id, after).await
     }
 
     /// Returns a text that a list, a definition or a stream leaves out because it is large.
-    pub async fn large_text(&self, org: OrgId, text: LargeText) -> Result<String, Error> {
+    pub async fn large_text(&self, org: OrgId, text: LargeText) -> Result<String, Refusal> {
         self.0.stores.records.large_text(org, text).await
     }
 
-    /// Returns the definition of a run. [`Error::Gone`] for a run without retention.
-    pub async fn run_definition(&self, org: OrgId, id: RunId) -> Result<StoredDefinition, Error> {
+    /// Returns the definition of a run. `Gone` for a run without retention.
+    pub async fn run_definition(&self, org: OrgId, id: RunId) -> Result<StoredDefinition, Refusal> {
         match self.store().run_definition(org, id).await {
-            Err(sortie_store::Error::Unretained) => Err(Error::Gone(
-                "the run has zero data retention: its definition was never kept".to_owned(),
-            )),
+            Err(sortie_store::Error::Unretained) => {
+                Err(ErrorCode::Gone.because("the run has zero data retention: its definition was never kept"))
+            }
             other => Ok(other?),
         }
     }
@@ -135,12 +134,11 @@ impl Engine {
         self.0.cluster.peers.verify(method, target, header)
     }
 
-    async fn events_holder(&self, org: OrgId, id: RunId, hop: Hop) -> Result<ContentHolder, Error> {
+    async fn events_holder(&self, org: OrgId, id: RunId, hop: Hop) -> Result<ContentHolder, Refusal> {
         let forgotten = || {
-            Error::Gone(
+            ErrorCode::Gone.because(
                 "the run has zero data retention: its events were kept while it worked and for five minutes \
-                 afterwards"
-                    .to_owned(),
+                 afterwards",
             )
         };
         if self.0.stores.records.unretained.holds(id) {
@@ -150,22 +148,19 @@ impl Engine {
     }
 
     /// Returns the other node that has the content of a run, or `None` if no node has it.
-    async fn holder(&self, org: OrgId, id: RunId, hop: Hop) -> Result<Option<ContentHolder>, Error> {
+    async fn holder(&self, org: OrgId, id: RunId, hop: Hop) -> Result<Option<ContentHolder>, Refusal> {
         let holder = self.store().content_holder(org, id).await?;
         let is_elsewhere = |holder: &ContentHolder| holder.node != self.0.cluster.identity.get();
         match (holder.filter(is_elsewhere), hop) {
             // The process of a lost node may be alive and come back with the output.
-            (Some(holder), _) if holder.is_lost && holder.has_answer => Err(Error::Unavailable(
+            (Some(holder), _) if holder.is_lost && holder.has_answer => Err(ErrorCode::Unavailable.because(
                 "the node that holds the output of this run cannot be reached: the output is available once it comes \
-                 back, and is deleted at output_expires_at"
-                    .to_owned(),
-            )),
+                 back, and is deleted at output_expires_at")),
             // The sweep is about to abandon the content, or the output is for the receiver of the callback.
             (Some(holder), _) if holder.is_lost => Ok(None),
             // A request is passed on once: the node that asked took this one for the holder.
-            (Some(_), Hop::Second) => Err(Error::Unavailable(
-                "the content of this run is on another node, retry later".to_owned(),
-            )),
+            (Some(_), Hop::Second) => Err(ErrorCode::Unavailable.because(
+                "the content of this run is on another node, retry later")),
             (holder, _) => Ok(holder),
         }
     }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use sortie_api::{OrgId, RunId, RunRequest, ScheduleId, Timestamp, TraceContext, model::ModelCatalog};
+use sortie_api::{
+    ErrorCode, OrgId, Refusal, RunId, RunRequest, ScheduleId, Timestamp, TraceContext, model::ModelCatalog,
+};
 use sortie_base::spawn_short;
 use sortie_store::{
     access::Caller,
@@ -13,7 +15,6 @@ use tracing::Instrument as _;
 use crate::{
     Engine,
     connections::secrets::Secrets,
-    error::Error,
     kit::{metrics::Trigger, options::Serves, random::random, rules::idempotency_key},
     runs::{
         active::StopReason,
@@ -31,7 +32,7 @@ impl Engine {
         caller: &Caller,
         request: RunRequest,
         idempotency: Option<String>,
-    ) -> Result<Created, Error> {
+    ) -> Result<Created, Refusal> {
         let created = self.create_or_find(caller, request, idempotency).await?;
         match &created {
             // The content of a run without retention is in the memory of one engine: no other one can resume it.
@@ -50,18 +51,18 @@ impl Engine {
         caller: &Caller,
         request: RunRequest,
         idempotency: Option<String>,
-    ) -> Result<Created, Error> {
+    ) -> Result<Created, Refusal> {
         let node = &self.0;
         self.check_open()?;
         if let Some(key) = &idempotency {
             idempotency_key(key)?;
         }
         let (run, admission) = match (self.new_run(caller, None, request).await, &idempotency) {
-            (Err(Error::Invalid(rule)), Some(key)) => {
+            (Err(refused), Some(key)) if refused.code == ErrorCode::InvalidRequest => {
                 // The idempotency key alone decides: a run that has it is the answer to any body.
                 return match node.stores.database.find_idempotent(caller.org, key).await? {
                     Some(run) => Ok(Created::Existing(run)),
-                    None => Err(Error::Invalid(rule)),
+                    None => Err(refused),
                 };
             }
             (admitted, _) => {
@@ -87,7 +88,7 @@ impl Engine {
         let recording = spawn_short(&node.tasks.tracker, recording.in_current_span());
         recording
             .await
-            .map_err(|error| Error::Internal(format!("cannot record a run: {error}")))?
+            .map_err(|error| Refusal::internal(format!("cannot record a run: {error}")))?
     }
 
     /// Records a run, and counts it in the metrics.
@@ -130,7 +131,7 @@ impl Engine {
         caller: &Caller,
         schedule: Option<ScheduleId>,
         request: RunRequest,
-    ) -> Result<(NewRun, Option<Admission>), Error> {
+    ) -> Result<(NewRun, Option<Admission>), Refusal> {
         let node = &self.0;
         let org = caller.org;
         let reader = match request.callback {
@@ -195,13 +196,13 @@ impl Engine {
         request: Request,
         reader: Reader,
         now: Timestamp,
-    ) -> Result<Admission, Error> {
+    ) -> Result<Admission, Refusal> {
         let node = &self.0;
         if node.options.serves == Serves::Nothing {
-            return Err(Error::Unavailable("this engine works on no runs".to_owned()));
+            return Err(ErrorCode::Unavailable.because("this engine works on no runs"));
         }
         node.stores.memory_dir.prepare().map_err(|reason| {
-            Error::Invalid(format!(
+            ErrorCode::InvalidRequest.because(format!(
                 "zero_data_retention: not available on this engine: {reason}"
             ))
         })?;
@@ -250,12 +251,12 @@ impl Engine {
         run: (OrgId, RunId),
         inline: &BTreeMap<String, Secrets>,
         definition: &str,
-    ) -> Result<Option<InlineCredentials>, Error> {
+    ) -> Result<Option<InlineCredentials>, Refusal> {
         if inline.is_empty() {
             return Ok(None);
         }
         let names: Vec<&String> = inline.keys().collect();
-        let names = serde_json::to_string(&names).map_err(|error| Error::Internal(error.to_string()))?;
+        let names = serde_json::to_string(&names).map_err(Refusal::internal)?;
         let sealed = self
             .0
             .stores
@@ -267,7 +268,7 @@ impl Engine {
 
     /// Cancels a run and stops its worker. A run with a terminal status stays as it is and is returned,
     /// without a large output.
-    pub async fn cancel_run(&self, org: OrgId, id: RunId) -> Result<ListedRun, Error> {
+    pub async fn cancel_run(&self, org: OrgId, id: RunId) -> Result<ListedRun, Refusal> {
         match self
             .store()
             .cancel_run(org, id, self.0.options.clock.now())
@@ -300,7 +301,7 @@ impl Engine {
 }
 
 /// Keeps or drops the content of a run without retention, by the result of its creation in the store.
-fn recorded(admission: Admission, created: Result<Created, sortie_store::Error>) -> Result<Created, Error> {
+fn recorded(admission: Admission, created: Result<Created, sortie_store::Error>) -> Result<Created, Refusal> {
     match &created {
         Ok(Created::New(_)) => drop(admission),
         Err(sortie_store::Error::Unavailable(_)) => admission.leave_in_doubt(),

@@ -1,8 +1,8 @@
 //! Runs of an engine that serves one command, and what other such engines have left.
 
-use sortie_api::RunId;
+use sortie_api::{Refusal, RunId};
 
-use crate::{Engine, error::Error};
+use crate::Engine;
 
 impl Engine {
     /// Works on runs that no node works on: those that wait, and those of lost nodes. Other runs are left as they are. For
@@ -22,7 +22,7 @@ impl Engine {
     }
 
     /// Returns those of `runs` that no node works on, where this engine is not one that works on everybody's runs.
-    pub async fn unattended(&self, runs: Vec<RunId>) -> Result<Vec<RunId>, Error> {
+    pub async fn unattended(&self, runs: Vec<RunId>) -> Result<Vec<RunId>, Refusal> {
         let (store, node) = (&self.0.stores.database, self.0.cluster.identity.get());
         Ok(store.unattended(node, runs).await?)
     }

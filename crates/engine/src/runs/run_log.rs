@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use sortie_api::{OrgId, Run, RunId, RunStatus};
+use sortie_api::{OrgId, Refusal, Run, RunId, RunStatus};
 use sortie_store::{
     Error as StoreError, Store,
     runs::{
@@ -16,7 +16,6 @@ use sortie_store::{
 
 use crate::{
     connections::InlineSecrets,
-    error::Error,
     runs::unretained::{Lookup, Unretained},
 };
 
@@ -28,7 +27,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Returns events after `after`, in order, at most `limit`. Large data is left out. [`Error::Unretained`] if this
+    /// Returns events after `after`, in order, at most `limit`. Large data is left out. `Gone` if this
     /// node does not have the content of a run without retention.
     pub(crate) async fn list_events(
         &self,
@@ -36,10 +35,10 @@ impl Records {
         run: RunId,
         after: i64,
         limit: u32,
-    ) -> Result<Vec<ListedEvent>, Error> {
+    ) -> Result<Vec<ListedEvent>, Refusal> {
         match self.unretained.list_events((org, run), after, limit) {
             Lookup::Here(events) => Ok(events),
-            Lookup::Forgotten => Err(Error::Unretained),
+            Lookup::Forgotten => Err(sortie_store::Error::Unretained.into()),
             Lookup::Elsewhere => Ok(self.store.list_events(org, run, after, limit).await?),
         }
     }
@@ -52,20 +51,20 @@ impl Records {
         run: RunId,
         after: i64,
         limit: u32,
-    ) -> Result<Followed, Error> {
+    ) -> Result<Followed, Refusal> {
         match self.unretained.follow((org, run), after, limit) {
             Lookup::Here(followed) => Ok(followed),
-            Lookup::Forgotten => Err(Error::Unretained),
+            Lookup::Forgotten => Err(sortie_store::Error::Unretained.into()),
             Lookup::Elsewhere => Ok(self.store.follow(org, run, after, limit).await?),
         }
     }
 
     /// Returns a large text. Fails as [`Self::list_events`] does.
-    pub(crate) async fn large_text(&self, org: OrgId, text: LargeText) -> Result<String, Error> {
+    pub(crate) async fn large_text(&self, org: OrgId, text: LargeText) -> Result<String, Refusal> {
         if let LargeText::Event(run, seq) = text {
             match self.unretained.event_data((org, run), seq) {
-                Lookup::Here(data) => return data.ok_or(Error::NotFound),
-                Lookup::Forgotten => return Err(Error::Unretained),
+                Lookup::Here(data) => return data.ok_or(Refusal::not_found()),
+                Lookup::Forgotten => return Err(sortie_store::Error::Unretained.into()),
                 Lookup::Elsewhere => {}
             }
         }
@@ -73,10 +72,10 @@ impl Records {
     }
 
     /// Returns the status and the last event of a run. Fails as [`Self::list_events`] does.
-    pub(crate) async fn progress(&self, org: OrgId, run: RunId) -> Result<Progress, Error> {
+    pub(crate) async fn progress(&self, org: OrgId, run: RunId) -> Result<Progress, Refusal> {
         match self.unretained.progress(org, run) {
             Lookup::Here(progress) => Ok(progress),
-            Lookup::Forgotten => Err(Error::Unretained),
+            Lookup::Forgotten => Err(sortie_store::Error::Unretained.into()),
             Lookup::Elsewhere => Ok(self.store.progress(org, run).await?),
         }
     }
@@ -88,7 +87,7 @@ impl Records {
     }
 
     /// Returns the run for a `done` message, without an output that can be read once.
-    pub(crate) async fn run(&self, org: OrgId, run: RunId) -> Result<Run, Error> {
+    pub(crate) async fn run(&self, org: OrgId, run: RunId) -> Result<Run, Refusal> {
         Ok(self.unretained.with_error(self.store.get_run(org, run).await?))
     }
 }
@@ -211,13 +210,13 @@ impl RunLog {
     }
 
     /// Ends the record in memory of a cancelled run, with `events` behind the cancellation.
-    pub(crate) fn cancelled(&self, events: &[EventRow]) -> Result<(), Error> {
+    pub(crate) fn cancelled(&self, events: &[EventRow]) -> Result<(), Refusal> {
         let unretained = &self.records.unretained;
         unretained.close_with(self.run, RunStatus::Cancelled, events)
     }
 
     /// Closes the record in memory of a run that another has ended. Returns false if there was nothing to close.
-    pub(crate) async fn close(&self) -> Result<bool, Error> {
+    pub(crate) async fn close(&self) -> Result<bool, Refusal> {
         if self.retention == Retention::Full || !self.records.unretained.is_open(self.run) {
             return Ok(false);
         }

@@ -4,7 +4,7 @@
 //! run reads the row once, so a change on any node applies to the next run.
 
 use sortie_api::{
-    OrgId, RunRequest, Timestamp, limits,
+    OrgId, Refusal, RunRequest, Timestamp, limits,
     workflow::{WorkflowDefinition, WorkflowSummary},
 };
 use sortie_store::{
@@ -16,7 +16,6 @@ use sortie_store::{
 use crate::{
     Engine,
     connections::Put,
-    error::Error,
     kit::random::random,
     kit::rules::{broken, name as check_name},
 };
@@ -50,13 +49,13 @@ pub enum SavedDefinition {
 
 impl Engine {
     /// Saves a workflow under `name`, or replaces the one that has the name. Saving the same definition again changes
-    /// nothing. `Invalid` names the field and the rule.
+    /// nothing. `InvalidRequest` names the field and the rule.
     pub async fn put_workflow(
         &self,
         caller: &Caller,
         name: &str,
         definition: WorkflowDefinition,
-    ) -> Result<(StoredWorkflow, Put), Error> {
+    ) -> Result<(StoredWorkflow, Put), Refusal> {
         check_name("name", name)?;
         let WorkflowDefinition(mut definition) = definition;
         self.intake(caller.org).accept_saved(&mut definition).await?;
@@ -81,9 +80,9 @@ impl Engine {
     }
 
     /// Returns a workflow by its name.
-    pub async fn get_workflow(&self, org: OrgId, name: &str) -> Result<StoredWorkflow, Error> {
+    pub async fn get_workflow(&self, org: OrgId, name: &str) -> Result<StoredWorkflow, Refusal> {
         // No workflow can have an invalid name.
-        check_name("name", name).map_err(|_| Error::NotFound)?;
+        check_name("name", name).map_err(|_| Refusal::not_found())?;
         let row = self.store().workflow_record(org, name).await?;
         let definition = if row.definition.is_empty() {
             SavedDefinition::Large(None)
@@ -94,8 +93,8 @@ impl Engine {
     }
 
     /// Deletes a workflow. Its runs have a definition of their own and continue.
-    pub async fn delete_workflow(&self, caller: &Caller, name: &str) -> Result<(), Error> {
-        check_name("name", name).map_err(|_| Error::NotFound)?;
+    pub async fn delete_workflow(&self, caller: &Caller, name: &str) -> Result<(), Refusal> {
+        check_name("name", name).map_err(|_| Refusal::not_found())?;
         let node = &self.0;
         let audit = caller.audit((node.options.clock.now(), random()?), "workflow.delete", name);
         Ok(node
@@ -108,7 +107,7 @@ impl Engine {
 
 /// Returns the effective request. With `workflow`, fields that were not sent come from the saved definition. The name
 /// of the workflow stays in the request, for accounting.
-pub(crate) async fn effective(store: &Store, org: OrgId, request: RunRequest) -> Result<RunRequest, Error> {
+pub(crate) async fn effective(store: &Store, org: OrgId, request: RunRequest) -> Result<RunRequest, Refusal> {
     let Some(name) = &request.workflow else {
         return Ok(request);
     };
@@ -120,14 +119,14 @@ pub(crate) async fn effective(store: &Store, org: OrgId, request: RunRequest) ->
     }
 }
 
-fn to_save(name: &str, definition: &RunRequest) -> Result<PutWorkflow, Error> {
+fn to_save(name: &str, definition: &RunRequest) -> Result<PutWorkflow, Refusal> {
     let summary = WorkflowSummary {
         name: name.to_owned(),
         description: definition.description.clone(),
         input_schema: definition.input_schema.clone(),
         output_schema: definition.output_schema.clone(),
     };
-    let unwritable = |error| Error::Internal(format!("a workflow cannot be serialized: {error}"));
+    let unwritable = |error| Refusal::internal(format!("a workflow cannot be serialized: {error}"));
     Ok(PutWorkflow {
         name: name.to_owned(),
         summary: serde_json::to_string(&summary).map_err(unwritable)?,
@@ -136,9 +135,9 @@ fn to_save(name: &str, definition: &RunRequest) -> Result<PutWorkflow, Error> {
 }
 
 /// Reads the stored definition.
-fn definition_of(row: &WorkflowRow) -> Result<RunRequest, Error> {
+fn definition_of(row: &WorkflowRow) -> Result<RunRequest, Refusal> {
     serde_json::from_str(&row.definition)
-        .map_err(|error| Error::Internal(format!("a stored workflow cannot be read: {error}")))
+        .map_err(|error| Refusal::internal(format!("a stored workflow cannot be read: {error}")))
 }
 
 fn record(row: WorkflowRow, definition: SavedDefinition) -> StoredWorkflow {

@@ -6,7 +6,7 @@
 
 use futures_util::{StreamExt as _, stream};
 use sortie_api::{
-    OrgId, RunId, RunStatus, ScheduleId, Timestamp,
+    ErrorCode, OrgId, Refusal, RunId, RunStatus, ScheduleId, Timestamp,
     schedule::{FireOutcome, Overlap},
 };
 use sortie_store::{
@@ -22,7 +22,7 @@ use super::{
     request_of,
     timer::{AT_ONCE, PAGE},
 };
-use crate::{Engine, error::Error, kit::metrics::Trigger, kit::random::random};
+use crate::{Engine, kit::metrics::Trigger, kit::random::random};
 
 /// Decision about an occurrence that may start a run.
 enum Verdict {
@@ -55,7 +55,7 @@ impl Skip {
 
 impl Engine {
     /// Processes the due occurrences of a schedule until none is left. Other nodes may do the same at the same time.
-    pub(super) async fn deal_with(&self, org: OrgId, id: ScheduleId) -> Result<(), Error> {
+    pub(super) async fn deal_with(&self, org: OrgId, id: ScheduleId) -> Result<(), Refusal> {
         loop {
             let row = match self.store().get_schedule(org, id).await {
                 Err(StoreError::NotFound) => return Ok(()),
@@ -75,7 +75,7 @@ impl Engine {
     }
 
     /// Records the outcomes of occurrences, unless the schedule was written since it was read.
-    async fn record(&self, row: &ScheduleRow, fires: Fires) -> Result<(), Error> {
+    async fn record(&self, row: &ScheduleRow, fires: Fires) -> Result<(), Refusal> {
         let refused = match self.store().record_fires(fires.clone()).await {
             Ok(run) => {
                 if run.is_some() {
@@ -92,15 +92,12 @@ impl Engine {
         let Some(run) = fires.run.as_ref().map(|run| run.id) else {
             return Err(refused.into());
         };
-        let skip = if let StoreError::Unlicensed(rule) = &refused {
-            Skip {
-                reason: "license".to_owned(),
-                error: Some(rule.to_string()),
-                disables: false,
-            }
-        } else {
-            refusal(refused.clone().into())?
-        };
+        let mut skip = refusal(refused.clone().into())?;
+        if let StoreError::Unlicensed(_) = &refused {
+            skip.reason = "license".to_owned();
+        } else if let StoreError::InsufficientCredit(_) = &refused {
+            skip.reason = "credits".to_owned();
+        }
         match self
             .store()
             .record_fires(without_run(row, fires, run, skip))
@@ -118,7 +115,7 @@ impl Engine {
 
     /// Decides about the occurrence that waits, once the earlier runs have ended. None where no occurrence waits, or it has to
     /// wait longer.
-    async fn released(&self, row: &ScheduleRow, now: Timestamp) -> Result<Option<Fires>, Error> {
+    async fn released(&self, row: &ScheduleRow, now: Timestamp) -> Result<Option<Fires>, Refusal> {
         let Some(instant) = row.state.waiting else {
             return Ok(None);
         };
@@ -145,7 +142,7 @@ impl Engine {
     }
 
     /// Decides about the due occurrences of a plan.
-    async fn fires(&self, row: &ScheduleRow, plan: Plan, now: Timestamp) -> Result<Fires, Error> {
+    async fn fires(&self, row: &ScheduleRow, plan: Plan, now: Timestamp) -> Result<Fires, Refusal> {
         let mut fires = unchanged(row);
         fires.replaces = row.spec.overlap == Overlap::CancelOther;
         fires.rows = plan.skipped;
@@ -159,7 +156,7 @@ impl Engine {
     }
 
     /// Decides whether an occurrence starts a run, by the failures and the open runs of the schedule.
-    async fn verdict(&self, row: &ScheduleRow) -> Result<Verdict, Error> {
+    async fn verdict(&self, row: &ScheduleRow) -> Result<Verdict, Refusal> {
         if let Some(skip) = self.failures(row).await? {
             return Ok(Verdict::Skip(skip));
         }
@@ -181,7 +178,7 @@ impl Engine {
 
     /// Cancels the runs that the schedules of all nodes have replaced. Where some runs cannot be cancelled, returns one of the
     /// errors. A later call tries these runs again.
-    pub(super) async fn cancel_replaced(&self) -> Result<(), Error> {
+    pub(super) async fn cancel_replaced(&self) -> Result<(), Refusal> {
         let (mut outcome, mut after) = (Ok(()), None);
         loop {
             let replaced = self.store().replaced_runs(after, PAGE).await?;
@@ -189,8 +186,8 @@ impl Engine {
             let cancelled = stream::iter(replaced.items)
                 .map(
                     async |replaced| match self.cancel_run(replaced.org, replaced.run).await {
-                        Ok(_) | Err(Error::NotFound) => Ok(replaced.run),
-                        Err(error) => Err(error),
+                        Err(error) if error.code != ErrorCode::NotFound => Err(error),
+                        Ok(_) | Err(_) => Ok(replaced.run),
                     },
                 )
                 .buffer_unordered(AT_ONCE)
@@ -213,7 +210,7 @@ impl Engine {
     }
 
     /// Disables the schedule where too many runs in a row did not succeed.
-    async fn failures(&self, row: &ScheduleRow) -> Result<Option<Skip>, Error> {
+    async fn failures(&self, row: &ScheduleRow) -> Result<Option<Skip>, Refusal> {
         let Some(most) = row.spec.max_consecutive_failures else {
             return Ok(None);
         };
@@ -233,7 +230,7 @@ impl Engine {
     }
 
     /// Makes the run that the schedule starts. A run that would be refused becomes a skip.
-    async fn run_of(&self, row: &ScheduleRow) -> Result<Verdict, Error> {
+    async fn run_of(&self, row: &ScheduleRow) -> Result<Verdict, Refusal> {
         let caller = Caller {
             org: row.org,
             actor: Actor {
@@ -262,7 +259,7 @@ impl Engine {
         fires: &mut Fires,
         (instant, verdict): (Timestamp, Verdict),
         now: Timestamp,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Refusal> {
         let row = skipped(instant, "", now);
         match verdict {
             Verdict::Start(run) => {
@@ -344,25 +341,25 @@ fn without_run(row: &ScheduleRow, mut fires: Fires, run: RunId, skip: Skip) -> F
 }
 
 /// Turns the error of a run into a skip of its occurrence. Returns the error where another try can succeed.
-fn refusal(error: Error) -> Result<Skip, Error> {
-    let (reason, error) = match error {
-        Error::Unavailable(_) => return Err(error),
-        Error::Invalid(rule) | Error::Conflict(rule) | Error::Gone(rule) => {
-            (format!("invalid: {rule}"), rule)
-        }
-        Error::PaymentRequired(rule) => ("budget".to_owned(), rule),
-        Error::InsufficientCredit(rule) => ("credits".to_owned(), rule),
-        Error::Suspended => ("suspended".to_owned(), error.to_string()),
-        Error::NotFound => ("invalid: not found".to_owned(), "not found".to_owned()),
-        Error::Unretained | Error::Internal(_) => {
-            tracing::error!(%error, "cannot create the run of a schedule");
-            let told = "internal error: its cause is in the engine's log".to_owned();
-            (format!("invalid: {told}"), told)
-        }
+fn refusal(error: Refusal) -> Result<Skip, Refusal> {
+    if error.code == ErrorCode::Unavailable {
+        return Err(error);
+    }
+    let mut text = error.text.to_string();
+    if error.code == ErrorCode::Internal {
+        tracing::error!(%error, "cannot create the run of a schedule");
+        text = "internal error: its cause is in the engine's log".to_owned();
+    }
+    let reason = if error.code == ErrorCode::PaymentRequired {
+        "budget".to_owned()
+    } else if error.code == ErrorCode::Forbidden {
+        "suspended".to_owned()
+    } else {
+        format!("invalid: {text}")
     };
     Ok(Skip {
         reason,
-        error: Some(error),
+        error: Some(text),
         disables: false,
     })
 }

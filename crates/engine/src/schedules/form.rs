@@ -1,7 +1,7 @@
 //! Rules of a schedule's own fields, and their defaults. The intake of its runs checks the rest.
 
 use sortie_api::{
-    Micros, Timestamp,
+    ErrorCode, Micros, Refusal, Timestamp,
     file::is_seen_whole,
     limits,
     request::Callback,
@@ -10,7 +10,7 @@ use sortie_api::{
 use sortie_store::schedules::{ScheduleRow, ScheduleSpec};
 
 use super::timetable::Timetable;
-use crate::{error::Error, kit::rules::broken};
+use crate::kit::rules::broken;
 
 /// Fields of a schedule as a client sent them, with defaults filled in.
 pub(super) struct Wanted {
@@ -133,13 +133,13 @@ pub(super) fn runs_differ(old: &ScheduleSpec, new: &ScheduleSpec) -> bool {
 }
 
 /// Reads the timetable of a stored schedule.
-pub(super) fn timetable(spec: &ScheduleSpec) -> Result<Timetable, Error> {
+pub(super) fn timetable(spec: &ScheduleSpec) -> Result<Timetable, Refusal> {
     Timetable::new(&spec.cron, &spec.timezone)
-        .map_err(|rule| Error::Internal(format!("a saved timetable cannot be read: {rule}")))
+        .map_err(|rule| Refusal::internal(format!("a saved timetable cannot be read: {rule}")))
 }
 
 /// Checks the fields of a schedule.
-pub(super) fn checked(wanted: Wanted) -> Result<Checked, Error> {
+pub(super) fn checked(wanted: Wanted) -> Result<Checked, Refusal> {
     if let Some(name) = &wanted.name {
         let length = name.chars().count();
         if name.trim().is_empty() || length > limits::SCHEDULE_NAME_CHARS || !is_seen_whole(name) {
@@ -152,7 +152,8 @@ pub(super) fn checked(wanted: Wanted) -> Result<Checked, Error> {
             ));
         }
     }
-    let timetable = Timetable::new(&wanted.cron, &wanted.timezone).map_err(Error::Invalid)?;
+    let timetable = Timetable::new(&wanted.cron, &wanted.timezone)
+        .map_err(|rule| ErrorCode::InvalidRequest.because(rule))?;
     let within = |field: &str, value: i64, (least, most): (i64, i64)| {
         if (least..=most).contains(&value) {
             Ok(())

@@ -13,7 +13,7 @@ mod timer;
 mod timetable;
 
 use sortie_api::{
-    Fire, OrgId, Run, RunRequest, Schedule, ScheduleId, Timestamp, limits,
+    ErrorCode, Fire, OrgId, Refusal, Run, RunRequest, Schedule, ScheduleId, Timestamp, limits,
     request::Callback,
     schedule::{CallbackTarget, CreateSchedule, FireTrigger, NextFire, UpdateSchedule},
 };
@@ -30,7 +30,6 @@ use self::{
 };
 use crate::{
     Engine,
-    error::Error,
     kit::{metrics::Trigger, random::random},
 };
 use sortie_base::SealContext;
@@ -41,9 +40,13 @@ pub(crate) use timer::run as run_timer;
 const UPDATE_TRIES: u32 = 10;
 
 impl Engine {
-    /// Creates a schedule. `Invalid` names the field and the rule. `Conflict` if the organization has reached its limit
+    /// Creates a schedule. `InvalidRequest` names the field and the rule. `Conflict` if the organization has reached its limit
     /// of schedules.
-    pub async fn create_schedule(&self, caller: &Caller, request: CreateSchedule) -> Result<Schedule, Error> {
+    pub async fn create_schedule(
+        &self,
+        caller: &Caller,
+        request: CreateSchedule,
+    ) -> Result<Schedule, Refusal> {
         let clock = &self.0.options.clock;
         let wanted = checked(Wanted::from(request))?;
         let now = clock.now();
@@ -85,7 +88,7 @@ impl Engine {
         caller: &Caller,
         id: ScheduleId,
         patch: UpdateSchedule,
-    ) -> Result<Schedule, Error> {
+    ) -> Result<Schedule, Refusal> {
         let (node, clock) = (&self.0, &self.0.options.clock);
         for _ in 0..UPDATE_TRIES {
             if let Err(error) = self.deal_with(caller.org, id).await {
@@ -125,13 +128,12 @@ impl Engine {
                 return self.get_schedule(caller.org, id).await;
             }
         }
-        Err(Error::Conflict(
-            "the schedule is being changed by others at the same time; try again".to_owned(),
-        ))
+        Err(ErrorCode::Conflict
+            .because("the schedule is being changed by others at the same time; try again"))
     }
 
     /// Returns a schedule.
-    pub async fn get_schedule(&self, org: OrgId, id: ScheduleId) -> Result<Schedule, Error> {
+    pub async fn get_schedule(&self, org: OrgId, id: ScheduleId) -> Result<Schedule, Refusal> {
         record(self.store().get_schedule(org, id).await?)
     }
 
@@ -141,7 +143,7 @@ impl Engine {
         org: OrgId,
         before: Option<(Timestamp, ScheduleId)>,
         limit: u32,
-    ) -> Result<Vec<ListedSchedule>, Error> {
+    ) -> Result<Vec<ListedSchedule>, Refusal> {
         let rows = self.store().list_schedules(org, before, limit).await?;
         let listed = rows.into_iter().map(|row| {
             Ok(ListedSchedule {
@@ -153,7 +155,7 @@ impl Engine {
     }
 
     /// Deletes a schedule with its history. Its runs stay, and continue.
-    pub async fn delete_schedule(&self, caller: &Caller, id: ScheduleId) -> Result<(), Error> {
+    pub async fn delete_schedule(&self, caller: &Caller, id: ScheduleId) -> Result<(), Refusal> {
         let node = &self.0;
         let audit = caller.audit(
             (node.options.clock.now(), random()?),
@@ -168,7 +170,7 @@ impl Engine {
     }
 
     /// Starts a run of a schedule now, regardless of its timetable, its pause and its other runs.
-    pub async fn trigger_schedule(&self, caller: &Caller, id: ScheduleId) -> Result<Run, Error> {
+    pub async fn trigger_schedule(&self, caller: &Caller, id: ScheduleId) -> Result<Run, Refusal> {
         self.check_open()?;
         let row = self.store().get_schedule(caller.org, id).await?;
         let callback = self.opened_callback(&row)?;
@@ -188,13 +190,18 @@ impl Engine {
         id: ScheduleId,
         before: Option<(Timestamp, String)>,
         limit: u32,
-    ) -> Result<Vec<Fire>, Error> {
+    ) -> Result<Vec<Fire>, Refusal> {
         let rows = self.store().list_fires(org, id, before, limit).await?;
         Ok(rows.into_iter().map(fire).collect())
     }
 
     /// Returns the next `count` occurrences of a schedule's timetable, even while it is paused or disabled.
-    pub async fn next_fires(&self, org: OrgId, id: ScheduleId, count: usize) -> Result<Vec<NextFire>, Error> {
+    pub async fn next_fires(
+        &self,
+        org: OrgId,
+        id: ScheduleId,
+        count: usize,
+    ) -> Result<Vec<NextFire>, Refusal> {
         let row = self.store().get_schedule(org, id).await?;
         let timetable = form::timetable(&row.spec)?;
         let first = row.state.next.map(|next| next.instant);
@@ -223,7 +230,7 @@ impl Engine {
         caller: &Caller,
         (id, spec): (ScheduleId, &ScheduleSpec),
         callback: Option<&Callback>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Refusal> {
         let request = request_of(spec, callback.cloned())?;
         self.new_run(caller, Some(id), request).await.map(drop)
     }
@@ -232,7 +239,7 @@ impl Engine {
         &self,
         (org, id): (OrgId, ScheduleId),
         callback: Option<Callback>,
-    ) -> Result<Option<SealedCallback>, Error> {
+    ) -> Result<Option<SealedCallback>, Refusal> {
         let Some(Callback { url, secret }) = callback else {
             return Ok(None);
         };
@@ -246,7 +253,7 @@ impl Engine {
         Ok(Some(SealedCallback { url, secret }))
     }
 
-    fn opened_callback(&self, row: &ScheduleRow) -> Result<Option<Callback>, Error> {
+    fn opened_callback(&self, row: &ScheduleRow) -> Result<Option<Callback>, Refusal> {
         let Some(SealedCallback { url, secret }) = &row.spec.callback else {
             return Ok(None);
         };
@@ -288,13 +295,13 @@ fn changed_state(
 }
 
 /// Returns the request of a run of a schedule.
-fn request_of(spec: &ScheduleSpec, callback: Option<Callback>) -> Result<RunRequest, Error> {
+fn request_of(spec: &ScheduleSpec, callback: Option<Callback>) -> Result<RunRequest, Refusal> {
     let input = spec
         .input
         .clone()
         .map(serde_json::value::RawValue::from_string)
         .transpose()
-        .map_err(|error| Error::Internal(format!("the input of a schedule cannot be read: {error}")))?;
+        .map_err(|error| Refusal::internal(format!("the input of a schedule cannot be read: {error}")))?;
     Ok(RunRequest {
         workflow: Some(spec.workflow.clone()),
         input,
@@ -314,13 +321,13 @@ pub struct ListedSchedule {
     pub has_large_input: bool,
 }
 
-fn record(row: ScheduleRow) -> Result<Schedule, Error> {
+fn record(row: ScheduleRow) -> Result<Schedule, Refusal> {
     let ScheduleRow { spec, state, .. } = row;
     let input = spec
         .input
         .map(serde_json::value::RawValue::from_string)
         .transpose()
-        .map_err(|error| Error::Internal(format!("the input of a schedule cannot be read: {error}")))?;
+        .map_err(|error| Refusal::internal(format!("the input of a schedule cannot be read: {error}")))?;
     Ok(Schedule {
         id: row.id,
         name: spec.name,

@@ -8,7 +8,7 @@ mod replaced;
 use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
-use sortie_api::{ActorKind, RunId, RunStatus, schedule::FireOutcome};
+use sortie_api::{ActorKind, ErrorCode, Refusal, RunId, RunStatus, schedule::FireOutcome};
 use sortie_store::{
     Store,
     access::Caller,
@@ -85,7 +85,7 @@ impl Rig {
             .unwrap();
     }
 
-    async fn create(&self, fields: Value) -> Result<Schedule, Error> {
+    async fn create(&self, fields: Value) -> Result<Schedule, Refusal> {
         let mut whole = json!({"workflow": "w", "cron": "*/10 * * * *"});
         for (name, value) in fields.as_object().unwrap() {
             whole[name] = value.clone();
@@ -94,7 +94,7 @@ impl Rig {
         self.engine().create_schedule(&self.caller, request).await
     }
 
-    async fn patch(&self, id: ScheduleId, fields: Value) -> Result<Schedule, Error> {
+    async fn patch(&self, id: ScheduleId, fields: Value) -> Result<Schedule, Refusal> {
         let patch = serde_json::from_value(fields).unwrap();
         self.engine().update_schedule(&self.caller, id, patch).await
     }
@@ -195,9 +195,9 @@ impl Rig {
     }
 }
 
-fn invalid(refused: Result<Schedule, Error>) -> String {
+fn invalid(refused: Result<Schedule, Refusal>) -> String {
     match refused {
-        Err(Error::Invalid(rule)) => rule,
+        Err(refused) if refused.code == ErrorCode::InvalidRequest => refused.text.into_owned(),
         other => panic!("{other:?}"),
     }
 }
@@ -461,7 +461,7 @@ async fn a_start_by_hand_asks_nobody_and_is_in_the_history() {
     assert_eq!(rig.get(id).await.last_run_id, Some(second.id));
     let unknown = ScheduleId::new(rig.clock.now(), [9; 10]);
     let refused = rig.engine().trigger_schedule(&rig.caller, unknown).await;
-    assert!(matches!(refused, Err(Error::NotFound)));
+    assert!(matches!(&refused, Err(refused) if refused.code == ErrorCode::NotFound));
 }
 
 impl Rig {
@@ -505,11 +505,10 @@ async fn a_deleted_schedule_leaves_its_runs_and_nothing_else() {
     rig.go("2026-01-01T00:20:00Z").await;
     assert_eq!(rig.run(run).await.schedule_id, Some(id));
     let gone = rig.engine().list_fires(rig.caller.org, id, None, 10).await;
-    assert!(matches!(gone, Err(Error::NotFound)));
-    assert!(matches!(
-        rig.engine().delete_schedule(&rig.caller, id).await,
-        Err(Error::NotFound)
-    ));
+    assert!(matches!(&gone, Err(refused) if refused.code == ErrorCode::NotFound));
+    assert!(
+        matches!(rig.engine().delete_schedule(&rig.caller, id).await, Err(refused) if refused.code == ErrorCode::NotFound)
+    );
 }
 
 #[tokio::test]

@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use sortie_api::Timestamp;
+use sortie_api::{Refusal, Timestamp};
 use sortie_store::schedules::Due;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Engine, error::Error, kit::random::random};
+use crate::{Engine, kit::random::random};
 
 /// Schedules in one query.
 pub(super) const PAGE: u32 = 256;
@@ -41,7 +41,7 @@ impl Engine {
         let now = node.options.clock.now();
         let fired = self.fire_due(now).await;
         // A schedule that fails is tried again in the next tick, and does not delay the others.
-        let next = node.stores.database.next_due(now).await.map_err(Error::from);
+        let next = node.stores.database.next_due(now).await.map_err(Refusal::from);
         if let Some(error) = fired.err().as_ref().or(next.as_ref().err()) {
             tracing::error!(%error, "schedule timer tick failed");
         }
@@ -52,7 +52,7 @@ impl Engine {
 
     /// Processes every schedule with an occurrence due at `now`, and cancels replaced runs. Returns one of the errors,
     /// if there were any. Schedules that failed are still due.
-    pub(super) async fn fire_due(&self, now: Timestamp) -> Result<(), Error> {
+    pub(super) async fn fire_due(&self, now: Timestamp) -> Result<(), Refusal> {
         let node = &self.0;
         let store = &node.stores.database;
         let (mut outcome, mut after) = (Ok(()), None);
@@ -75,7 +75,7 @@ impl Engine {
         self.cancel_replaced().await.and(outcome)
     }
 
-    async fn process_all(&self, mut due: Vec<Due>) -> Result<(), Error> {
+    async fn process_all(&self, mut due: Vec<Due>) -> Result<(), Refusal> {
         let start = usize::from(u16::from_be_bytes(random()?));
         if !due.is_empty() {
             let start = start % due.len();

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use serde_json::json;
-use sortie_api::{Run, RunId, RunRequest, RunStatus};
+use sortie_api::{ErrorCode, Run, RunId, RunRequest, RunStatus};
 use sortie_store::runs::Created;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::world::World;
-use crate::{cluster::peers::Hop, error::Error};
+use crate::cluster::peers::Hop;
 
 /// Pause of a client after an answer of 503.
 const PAUSE: Duration = Duration::from_millis(400);
@@ -99,7 +99,7 @@ async fn create(world: &World, rng: &mut Rng, wants: &Wants, node: Option<usize>
                     witness.told(run.id, run.status);
                     return Some(run.id);
                 }
-                Ok(Err(Error::Unavailable(_))) => {}
+                Ok(Err(error)) if error.code == ErrorCode::Unavailable => {}
                 Ok(Err(error)) => {
                     witness.breaks(format_args!("a create is answered with: {error}"));
                     return None;
@@ -130,13 +130,13 @@ async fn cancel(world: &World, rng: &mut Rng, run: RunId) {
                     world.witness().told(cancelled.run.id, cancelled.run.status);
                     return;
                 }
-                Ok(Err(Error::Unavailable(_))) | Err(_) => {}
-                Ok(Err(error)) => {
+                Ok(Err(error)) if error.code != ErrorCode::Unavailable => {
                     world
                         .witness()
                         .breaks(format_args!("a cancel of {run} is answered with: {error}"));
                     return;
                 }
+                Ok(Err(_)) | Err(_) => {}
             }
         }
         sleep(PAUSE).await;
@@ -175,7 +175,7 @@ async fn get(world: &World, rng: &mut Rng, run: RunId) -> Option<Run> {
     let get = process.engine.get_run(&caller, run, wait, Hop::Second);
     match timeout(leaves.unwrap_or(Duration::from_mins(1)), get).await {
         Ok(Ok(listed)) => Some(listed.run),
-        Ok(Err(Error::Unavailable(_))) => None,
+        Ok(Err(error)) if error.code == ErrorCode::Unavailable => None,
         Ok(Err(error)) => {
             world
                 .witness()

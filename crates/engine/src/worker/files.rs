@@ -2,7 +2,7 @@
 //! from the storage without being held in memory.
 
 use sortie_agent::Source;
-use sortie_api::{FileId, OrgId, request::RunFile};
+use sortie_api::{FileId, OrgId, Refusal, request::RunFile};
 use sortie_sandbox::RelPath;
 
 use super::{
@@ -10,7 +10,6 @@ use super::{
     resume::{AttemptState, Files},
 };
 use crate::{
-    error::Error,
     files::saved::{Unprepared, contents_of},
     kit::retry::until_read,
 };
@@ -70,7 +69,7 @@ async fn sizes(
         Vec::new()
     } else {
         let found = until_read(|| worker.records.store.find_files(org, saved, &[])).await;
-        found.map_err(|error| format!("the run's files cannot be found: {}", Error::from(error)))?
+        found.map_err(|error| format!("the run's files cannot be found: {}", Refusal::from(error)))?
     };
     let mut ids = saved.iter();
     let size = |file: &RunFile| {

@@ -7,13 +7,13 @@ use std::{
     time::Duration,
 };
 
-use sortie_api::RunId;
+use sortie_api::{Refusal, RunId};
 use sortie_sandbox::Workdir;
 use sortie_store::Store;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::{error::Error, runs::active::Active};
+use crate::runs::active::Active;
 
 /// Pause between two passes. If every directory belongs to a run at work here, a pass only lists a folder.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -64,7 +64,7 @@ enum Others {
 
 /// Removes the directories of settled runs. An unsettled run may be taken over by this node, which then needs its
 /// directory. A run at work here is in the registry before its directory is created.
-async fn remove(store: &Store, work_dir: &Path, active: &Active, others: Others) -> Result<u64, Error> {
+async fn remove(store: &Store, work_dir: &Path, active: &Active, others: Others) -> Result<u64, Refusal> {
     let mut idle = in_background(work_dir, |work_dir| {
         let mut names = HashSet::new();
         // Every directory is reported as live, so that nothing is removed.
@@ -100,10 +100,10 @@ async fn remove(store: &Store, work_dir: &Path, active: &Active, others: Others)
 async fn in_background<T: Send + 'static>(
     work_dir: &Path,
     work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
-) -> Result<T, Error> {
+) -> Result<T, Refusal> {
     let work_dir = work_dir.to_owned();
     let done = tokio::task::spawn_blocking(move || work(&work_dir)).await;
-    let internal = |error: &dyn std::fmt::Display| Error::Internal(format!("working directories: {error}"));
+    let internal = |error: &dyn std::fmt::Display| Refusal::internal(format!("working directories: {error}"));
     done.map_err(|error| internal(&error))?
         .map_err(|error| internal(&error))
 }

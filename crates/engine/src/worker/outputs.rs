@@ -8,7 +8,7 @@
 use std::{fs::File, sync::Arc, time::Duration};
 
 use sortie_agent::StoppedWorkspace;
-use sortie_api::{Artifact, OrgId, event::EventType, file::is_deceptive, limits};
+use sortie_api::{Artifact, ErrorCode, OrgId, Refusal, event::EventType, file::is_deceptive, limits};
 use sortie_base::descriptors::{is_out_of_descriptors, names_full_table};
 use sortie_sandbox::{Entry, EntryKind, FileError, RelPath, Workdir};
 use sortie_store::runs::{KeptArtifact, NewArtifacts};
@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use super::Worker;
-use crate::{error::Error, files::saved::media_type, kit::retry::Pauses};
+use crate::{files::saved::media_type, kit::retry::Pauses};
 
 /// Folder whose files become artifacts.
 const FOLDER: &str = "outputs";
@@ -142,12 +142,12 @@ impl From<String> for NotKept {
 }
 
 /// A failure of the storage or of the database. Only the limit of the organization is a reason to skip a file.
-impl From<Error> for NotKept {
-    fn from(error: Error) -> Self {
-        if let Error::Conflict(reason) = error {
-            return Self::Skipped(reason);
+impl From<Refusal> for NotKept {
+    fn from(error: Refusal) -> Self {
+        if error.code == ErrorCode::Conflict {
+            return Self::Skipped(error.text.into_owned());
         }
-        if !matches!(error, Error::Unavailable(_)) {
+        if error.code != ErrorCode::Unavailable {
             tracing::error!(%error, "storing an artifact failed");
         }
         Self::Away

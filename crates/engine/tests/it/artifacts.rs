@@ -8,8 +8,8 @@ use std::{
 
 use futures_util::StreamExt;
 use serde_json::json;
-use sortie_api::{Micros, Run, RunStatus, Timestamp, file::KeepArtifact};
-use sortie_engine::{Clock, Error, Options};
+use sortie_api::{ErrorCode, Micros, Run, RunStatus, Timestamp, file::KeepArtifact};
+use sortie_engine::{Clock, Options};
 use sortie_testkit::{PATIENCE, until};
 
 use crate::rig::{Rig, prompt};
@@ -106,7 +106,7 @@ async fn the_same_content_is_stored_once_and_read_by_every_path() {
         assert_eq!(content, b"some content");
     }
     let other = rig.engine.stored_artifact(rig.org, run.id, "c.txt").await;
-    assert!(matches!(other, Err(Error::NotFound)));
+    assert!(matches!(&other, Err(refused) if refused.code == ErrorCode::NotFound));
 }
 
 #[tokio::test]

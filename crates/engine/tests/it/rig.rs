@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use futures_util::{StreamExt as _, stream::BoxStream};
 use serde_json::{Value, json};
 use sortie_api::{
-    OrgId, Run, RunId, RunStatus,
+    OrgId, Refusal, Run, RunId, RunStatus,
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_engine::{Batch, Deltas, Engine, Error, Hop, Message, Options};
+use sortie_engine::{Batch, Deltas, Engine, Hop, Message, Options};
 use sortie_store::{
     Store,
     access::{Actor, Caller},
@@ -19,7 +19,7 @@ use sortie_testkit::until;
 use tempfile::TempDir;
 
 /// Stream of the events of a run.
-pub(crate) type Stream = BoxStream<'static, Result<Arc<Batch>, Error>>;
+pub(crate) type Stream = BoxStream<'static, Result<Arc<Batch>, Refusal>>;
 
 /// An engine with an organization, and the folder of its data.
 pub(crate) struct Rig {
@@ -56,12 +56,12 @@ impl Rig {
         Self { engine, dir, ..self }
     }
 
-    pub(crate) async fn create(&self, request: Value) -> Result<Run, Error> {
+    pub(crate) async fn create(&self, request: Value) -> Result<Run, Refusal> {
         self.create_once(request, None).await
     }
 
     /// Creates a run with an idempotency key, or returns the run that has it.
-    pub(crate) async fn create_once(&self, request: Value, key: Option<String>) -> Result<Run, Error> {
+    pub(crate) async fn create_once(&self, request: Value, key: Option<String>) -> Result<Run, Refusal> {
         let request = serde_json::from_value(request).unwrap();
         match self.engine.create_run(&self.caller, request, key).await? {
             Created::New(run) | Created::Existing(run) => Ok(run),
@@ -69,7 +69,7 @@ impl Rig {
     }
 
     /// Stream of a run's events after `after`, without pieces of text.
-    pub(crate) async fn stream(&self, run: RunId, after: i64) -> Result<Stream, Error> {
+    pub(crate) async fn stream(&self, run: RunId, after: i64) -> Result<Stream, Refusal> {
         let from = (after, Deltas::Off);
         self.engine.follow(&self.caller, run, from, Hop::First).await
     }

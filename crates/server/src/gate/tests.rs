@@ -2,7 +2,7 @@ use axum::routing::get;
 use http::header::AUTHORIZATION;
 use http_body_util::BodyExt as _;
 use sortie_api::{
-    Timestamp,
+    ErrorCode, Refusal, Timestamp,
     key::CreateKey,
     limits,
     secret::{SELF_HOSTED_KEY, Secret},
@@ -34,11 +34,13 @@ async fn gate(dir: &tempfile::TempDir) -> Gate {
         .route("/panic", get(panics))
         .route(
             "/broken",
-            get(|| async { ApiResult::<()>::Err(ApiError::internal("no such table: run")) }),
+            get(|| async { ApiResult::<()>::Err(Refusal::internal("no such table: run").into()) }),
         )
         .route(
             "/away",
-            get(|| async { ApiResult::<()>::Err(ApiError::unavailable("the database is away")) }),
+            get(|| async {
+                ApiResult::<()>::Err(ErrorCode::Unavailable.because("the database is away").into())
+            }),
         );
     let options = Options {
         requests_per_minute: limits::REQUESTS_PER_MINUTE,

@@ -7,12 +7,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use sortie_api::{ErrorCode, Refusal};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::Instant,
 };
-
-use super::{ApiError, ApiResult};
 
 /// Budget of all bodies together, in bytes.
 const BYTES: usize = 256 * 1024 * 1024;
@@ -59,7 +58,7 @@ impl BodyBudget {
     }
 
     /// Takes room for an answer of `length` bytes that is not made yet; 503 when there is none for too long.
-    pub(crate) async fn answer_room(&self, length: usize) -> ApiResult<AnswerRoom> {
+    pub(crate) async fn answer_room(&self, length: usize) -> Result<AnswerRoom, Refusal> {
         let until = Instant::now() + PATIENCE;
         let bytes = counted(length);
         let share = take(&self.answers, bytes, until).await?;
@@ -76,7 +75,7 @@ impl BodyBudget {
     }
 
     /// Takes room for an answer of `length` bytes that is in memory already. It waits only while few others do.
-    pub(super) async fn room_of_made(&self, length: usize) -> ApiResult<AnswerRoom> {
+    pub(super) async fn room_of_made(&self, length: usize) -> Result<AnswerRoom, Refusal> {
         if let Some(room) = self.answer_room_now(length) {
             return Ok(room);
         }
@@ -98,16 +97,17 @@ fn counted(length: usize) -> u32 {
     u32::try_from(length.saturating_sub(FREE_BYTES)).unwrap_or(u32::MAX)
 }
 
-async fn take(budget: &Arc<Semaphore>, bytes: u32, until: Instant) -> ApiResult<OwnedSemaphorePermit> {
+async fn take(budget: &Arc<Semaphore>, bytes: u32, until: Instant) -> Result<OwnedSemaphorePermit, Refusal> {
     tokio::time::timeout_at(until, Arc::clone(budget).acquire_many_owned(bytes))
         .await
         .map_err(|_| crowded())?
-        .map_err(ApiError::internal)
+        .map_err(Refusal::internal)
 }
 
 /// Answer to a request that finds no room.
-pub(crate) fn crowded() -> ApiError {
-    ApiError::unavailable("too many large requests and answers at once, retry in a moment or on another node")
+pub(crate) fn crowded() -> Refusal {
+    ErrorCode::Unavailable
+        .because("too many large requests and answers at once, retry in a moment or on another node")
 }
 
 /// The room that the body of a request has; free again when dropped.
@@ -119,7 +119,7 @@ pub(crate) struct Room {
 
 impl Room {
     /// Takes what is missing for a body of `length` bytes; 503 when there is none for too long.
-    pub(crate) async fn grow(&mut self, length: usize) -> ApiResult<()> {
+    pub(crate) async fn grow(&mut self, length: usize) -> Result<(), Refusal> {
         let taken = self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let missing = length.saturating_sub(FREE_BYTES).saturating_sub(taken);
         if missing == 0 {

@@ -20,13 +20,13 @@ use futures_util::{StreamExt as _, stream};
 use http::request::Parts;
 use parking_lot::{Mutex, MutexGuard};
 use sortie_accounts::Accounts;
-use sortie_api::OrgId;
+use sortie_api::{OrgId, Refusal};
 use sortie_engine::Engine;
 use sortie_store::access::By;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::{Credential, Holder, LookUpFailure, Token};
+use super::{Credential, Token};
 
 /// Time between two looks at the credentials.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Opener {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
-        let Some(Credential::Valid(Holder::Principal(principal))) = parts.extensions.get() else {
+        let Some(Credential::Principal(principal)) = parts.extensions.get() else {
             return Ok(Self(None));
         };
         let token = parts.extensions.get::<Token>();
@@ -160,14 +160,14 @@ impl CredentialWatch {
                     streams.over.cancel();
                 }
             }
-            Err(LookUpFailure::Unavailable(cause) | LookUpFailure::Internal(cause)) => {
+            Err(cause) => {
                 tracing::warn!(%cause, "looking up the credential of an event stream failed");
             }
         }
     }
 
     /// Returns true where a request with the credential would be answered: it is valid, and the organization not suspended.
-    async fn is_valid(&self, asked: Asked) -> Result<bool, LookUpFailure> {
+    async fn is_valid(&self, asked: Asked) -> Result<bool, Refusal> {
         let hash = asked.token.hash();
         let principal = match (asked.session_in, &self.accounts) {
             (None, _) => self.engine.authenticate_hash(hash).await?,

@@ -15,9 +15,9 @@ use http::{
     },
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use sortie_api::{Sha256, Timestamp};
+use sortie_api::{ErrorCode, Refusal, Sha256, Timestamp};
 
-use super::{ApiError, ApiResult};
+use super::range_not_satisfiable;
 
 /// Content that is offered for download.
 #[derive(Clone, Debug)]
@@ -61,19 +61,15 @@ impl Offered {
     }
 
     /// Returns the bytes that a request with these headers gets.
-    pub(crate) fn wanted(&self, method: &Method, headers: &HeaderMap) -> ApiResult<Wanted> {
+    pub(crate) fn wanted(&self, method: &Method, headers: &HeaderMap) -> Result<Wanted, Refusal> {
         let etag = self.etag();
         let modified = self.modified();
         if headers.contains_key(IF_MATCH) {
             if !matches(headers, IF_MATCH, |tag| tag == etag) {
-                return Err(ApiError::precondition_failed(
-                    "If-Match: the content is another one",
-                ));
+                return Err(ErrorCode::PreconditionFailed.because("If-Match: the content is another one"));
             }
         } else if date(headers, IF_UNMODIFIED_SINCE).is_some_and(|since| modified > since) {
-            return Err(ApiError::precondition_failed(
-                "If-Unmodified-Since: the content is newer",
-            ));
+            return Err(ErrorCode::PreconditionFailed.because("If-Unmodified-Since: the content is newer"));
         }
         let has_it = if headers.contains_key(IF_NONE_MATCH) {
             matches(headers, IF_NONE_MATCH, |tag| {
@@ -101,20 +97,20 @@ impl Offered {
     }
 
     /// The answer with these bytes in `body`.
-    pub(crate) fn response(&self, wanted: &Wanted, body: Body) -> ApiResult<Response> {
+    pub(crate) fn response(&self, wanted: &Wanted, body: Body) -> Result<Response, Refusal> {
         let (status, length) = match wanted {
             Wanted::Nothing => (StatusCode::NOT_MODIFIED, None),
             Wanted::Whole => (StatusCode::OK, Some(self.size)),
             Wanted::Part(part) => (StatusCode::PARTIAL_CONTENT, Some(part.end - part.start)),
-            Wanted::Beyond => return Err(ApiError::range_not_satisfiable(self.size)),
+            Wanted::Beyond => return Err(range_not_satisfiable(self.size)),
         };
         let mut response = Response::new(body);
         *response.status_mut() = status;
         let headers = response.headers_mut();
         let mut set = |name: HeaderName, value: &str| {
-            let value = HeaderValue::from_str(value).map_err(ApiError::internal)?;
+            let value = HeaderValue::from_str(value).map_err(Refusal::internal)?;
             headers.insert(name, value);
-            Ok::<_, ApiError>(())
+            Ok::<_, Refusal>(())
         };
         set(ETAG, &self.etag())?;
         set(LAST_MODIFIED, &httpdate::fmt_http_date(self.modified()))?;

@@ -6,7 +6,7 @@ use axum::{
 };
 use http::Method;
 
-use super::{BodyBudget, body_budget::FREE_BYTES};
+use super::{ApiError, BodyBudget, body_budget::FREE_BYTES};
 
 /// Marks an answer that is not counted: all who ask share the memory of its body.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ pub(crate) async fn hold(budget: &BodyBudget, method: &Method, mut response: Res
     let room = if can_be_repeated {
         match budget.room_of_made(bytes).await {
             Ok(room) => room,
-            Err(refusal) => return refusal.into_response(),
+            Err(refusal) => return ApiError::from(refusal).into_response(),
         }
     } else {
         budget.room_of_unrefused(bytes)

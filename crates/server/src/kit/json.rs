@@ -18,9 +18,11 @@ use http::{
 use http_body_util::BodyExt as _;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::error::Category;
-use sortie_api::{limits::BODY_BYTES, plain};
+use sortie_api::{ErrorCode, Refusal, limits::BODY_BYTES, plain};
 
-use super::{ApiError, ApiResult, BodyBudget, Uncounted, body_budget::Room, json_text, unread_body::drain};
+use super::{
+    ApiError, ApiResult, BodyBudget, Uncounted, body_budget::Room, json_text, too_large, unread_body::drain,
+};
 
 /// Timeout for the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_mins(1);
@@ -42,15 +44,15 @@ where
     async fn from_request(request: Request, state: &S) -> ApiResult<Self> {
         let (parts, body) = request.into_parts();
         if !is_json(&parts.headers) {
-            return Err(ApiError::invalid_request(
-                "Content-Type: must be application/json",
-            ));
+            return Err(ErrorCode::InvalidRequest
+                .because("Content-Type: must be application/json")
+                .into());
         }
         check_encoding(&parts.headers)?;
         let mut room = BodyBudget::from_ref(state).room();
         let bytes = tokio::time::timeout(BODY_TIMEOUT, read(body, &parts.headers, &mut room))
             .await
-            .map_err(|_| ApiError::invalid_request("the body did not arrive within 60 s"))??;
+            .map_err(|_| ErrorCode::InvalidRequest.because("the body did not arrive within 60 s"))??;
         let text = checked(&bytes)?;
         room.grow(text.memory_bytes()).await?;
         Ok(Self(text.parse()?, room))
@@ -61,7 +63,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
         match serde_json::to_vec(&self.0) {
             Ok(bytes) => json_response(bytes),
-            Err(error) => ApiError::internal(error).into_response(),
+            Err(error) => ApiError::from(Refusal::internal(error)).into_response(),
         }
     }
 }
@@ -101,31 +103,30 @@ pub(crate) fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// Refuses a body that is compressed.
-pub(crate) fn check_encoding(headers: &HeaderMap) -> ApiResult<()> {
+pub(crate) fn check_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
     let is_plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
     if headers.get_all(CONTENT_ENCODING).iter().all(is_plain) {
         return Ok(());
     }
-    Err(ApiError::invalid_request(
-        "Content-Encoding: no content encoding is taken; send the body as it is",
-    ))
+    Err(ErrorCode::InvalidRequest
+        .because("Content-Encoding: no content encoding is taken; send the body as it is"))
 }
 
 /// The whole body, at most [`BODY_BYTES`], as far as there is room for it.
 ///
 /// The bytes are copied: a body may come in pieces of a byte, each of which holds more than itself.
-async fn read(mut body: Body, headers: &HeaderMap, room: &mut Room) -> ApiResult<Vec<u8>> {
+async fn read(mut body: Body, headers: &HeaderMap, room: &mut Room) -> Result<Vec<u8>, Refusal> {
     if body.size_hint().lower() > BODY_BYTES as u64 && headers.contains_key(EXPECT) {
-        return Err(ApiError::payload_too_large(BODY_BYTES));
+        return Err(too_large("the body", BODY_BYTES));
     }
     let mut segments: Vec<Vec<u8>> = Vec::new();
     let mut length = 0_usize;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| ApiError::invalid_request("the body could not be read"))?;
+        let frame = frame.map_err(|_| ErrorCode::InvalidRequest.because("the body could not be read"))?;
         let Ok(chunk) = frame.into_data() else { continue };
         length = length.saturating_add(chunk.len());
         let room = if length > BODY_BYTES {
-            Err(ApiError::payload_too_large(BODY_BYTES))
+            Err(too_large("the body", BODY_BYTES))
         } else {
             room.grow(length).await
         };
@@ -186,7 +187,7 @@ impl Checked<'_> {
 
     /// Returns the body as `T`. A body with long strings is parsed with cut ones first: what is wrong with it is found there,
     /// so that no error quotes a long string.
-    fn parse<T: DeserializeOwned>(&self) -> ApiResult<T> {
+    fn parse<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
         if self.strings.longest > QUOTED_BYTES {
             parse::<T>(&json_text::cut_strings(self.text, QUOTED_BYTES))?;
         }
@@ -195,14 +196,14 @@ impl Checked<'_> {
 }
 
 /// Checks a body's bytes before they are parsed.
-fn checked(bytes: &[u8]) -> ApiResult<Checked<'_>> {
+fn checked(bytes: &[u8]) -> Result<Checked<'_>, Refusal> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let first = error.valid_up_to() + 1;
-        ApiError::invalid_request(format!("the body must be UTF-8, and is not from byte {first} on"))
+        ErrorCode::InvalidRequest.because(format!("the body must be UTF-8, and is not from byte {first} on"))
     })?;
     // serde would also read a struct from an array, field by field.
     if !text.trim_ascii_start().starts_with('{') {
-        return Err(ApiError::invalid_request("the body must be a JSON object"));
+        return Err(ErrorCode::InvalidRequest.because("the body must be a JSON object"));
     }
     let strings = json_text::check(text).map_err(|refusal| {
         let path = if refusal.path.is_empty() {
@@ -210,14 +211,14 @@ fn checked(bytes: &[u8]) -> ApiResult<Checked<'_>> {
         } else {
             &refusal.path
         };
-        ApiError::invalid_request(format!("{path}: {}", refusal.rule))
+        ErrorCode::InvalidRequest.because(format!("{path}: {}", refusal.rule))
     })?;
     Ok(Checked { text, strings })
 }
 
 /// A body's text as `T`.
-fn parse<T: DeserializeOwned>(text: &str) -> ApiResult<T> {
-    serde_json::from_str(text).map_err(|error| ApiError::invalid_request(explain::<T>(text, &error)))
+fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Refusal> {
+    serde_json::from_str(text).map_err(|error| ErrorCode::InvalidRequest.because(explain::<T>(text, &error)))
 }
 
 /// Reads the text again to learn where the error is: only what is refused pays for it.

@@ -13,7 +13,7 @@ const SHOWN_PATH_CHARS: usize = 80;
 
 /// Refused part of a text, and its place.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct RefusedText {
     /// `files[0].path`; empty at the top.
     pub(crate) path: String,
     /// The rule.
@@ -30,13 +30,13 @@ pub(crate) struct Strings {
 }
 
 /// Checks a whole text. Returns the sizes of the strings in it, keys included.
-pub(crate) fn check(text: &str) -> Result<Strings, Refusal> {
+pub(crate) fn check(text: &str) -> Result<Strings, RefusedText> {
     let bytes = text.as_bytes();
     let (mut at, mut depth, mut strings) = (0, 0_usize, Strings::default());
     while let Some(byte) = bytes.get(at) {
         match byte {
             b'"' => {
-                let string = string(bytes, at + 1).map_err(|(bad, rule)| Refusal {
+                let string = string(bytes, at + 1).map_err(|(bad, rule)| RefusedText {
                     path: path_at(text, bad),
                     rule,
                 })?;
@@ -52,7 +52,7 @@ pub(crate) fn check(text: &str) -> Result<Strings, Refusal> {
                 depth += 1;
                 if depth > MAX_DEPTH {
                     let rule = "must not be nested deeper than 127 levels";
-                    return Err(Refusal {
+                    return Err(RefusedText {
                         path: path_at(text, at),
                         rule,
                     });

@@ -11,8 +11,8 @@ use std::{
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use parking_lot::{Mutex, MutexGuard};
-use sortie_api::OrgId;
-use sortie_engine::{Engine, Error};
+use sortie_api::{OrgId, Refusal};
+use sortie_engine::Engine;
 use sortie_store::runs::LargeText;
 use tokio::sync::Semaphore;
 
@@ -32,7 +32,7 @@ type Key = (OrgId, LargeText);
 pub(crate) struct LargeTexts(Arc<Shared>);
 
 /// Reads a text of an organization.
-type Load = dyn Fn(OrgId, LargeText) -> BoxFuture<'static, Result<String, Error>> + Send + Sync;
+type Load = dyn Fn(OrgId, LargeText) -> BoxFuture<'static, Result<String, Refusal>> + Send + Sync;
 
 struct Shared {
     load: Box<Load>,
@@ -72,7 +72,7 @@ impl LargeTexts {
         load: impl Fn(OrgId, LargeText) -> F + Send + Sync + 'static,
     ) -> Self
     where
-        F: Future<Output = Result<String, Error>> + Send + 'static,
+        F: Future<Output = Result<String, Refusal>> + Send + 'static,
     {
         Self(Arc::new(Shared {
             load: Box::new(move |org, text| load(org, text).boxed()),
@@ -93,7 +93,7 @@ impl LargeTexts {
         }
     }
 
-    async fn get(&self, key: &Key) -> Result<Arc<String>, Error> {
+    async fn get(&self, key: &Key) -> Result<Arc<String>, Refusal> {
         if let Some(text) = self.use_kept(key) {
             return Ok(text);
         }
@@ -165,7 +165,7 @@ pub(crate) struct OpenText {
 impl OpenText {
     /// Reads a text that may change in the store, and holds it until its answers have ended. Returns false if there is no
     /// memory for that. `NotFound` if it has changed already.
-    pub(crate) async fn hold(&self) -> Result<bool, Error> {
+    pub(crate) async fn hold(&self) -> Result<bool, Refusal> {
         if !may_change(&self.key.1) {
             return Ok(true);
         }
@@ -187,7 +187,7 @@ impl OpenText {
     }
 
     /// Writes the text. It is not in memory for this answer while a piece waits for the client.
-    pub(crate) async fn write(self, out: &mut PieceWriter) -> Result<(), Error> {
+    pub(crate) async fn write(self, out: &mut PieceWriter) -> Result<(), Refusal> {
         let is_quoted = self.form == TextForm::Quoted;
         let braces = usize::from(self.form == TextForm::Members);
         // JSON makes a character of a string up to six times as long.
@@ -200,13 +200,12 @@ impl OpenText {
             let text = self.texts.get(&self.key).await?;
             let mut left = text
                 .get(position..text.len().saturating_sub(braces))
-                .ok_or_else(|| Error::Internal("a stored text became another one".to_owned()))?;
+                .ok_or_else(|| Refusal::internal("a stored text became another one"))?;
             while !left.is_empty() && !out.is_full() {
                 let (piece, rest) = left.split_at(left.floor_char_boundary(step));
                 if is_quoted {
                     // The text may be a part of a line.
-                    let quoted = sortie_api::json::to_line(piece)
-                        .map_err(|error| Error::Internal(error.to_string()))?;
+                    let quoted = sortie_api::json::to_line(piece).map_err(Refusal::internal)?;
                     out.push(quoted.get(1..quoted.len() - 1).unwrap_or_default());
                 } else {
                     out.push(piece);
@@ -268,7 +267,7 @@ mod tests {
                 if is_first {
                     Ok(revision.to_string().repeat(LENGTH))
                 } else {
-                    Err(Error::NotFound)
+                    Err(Refusal::not_found())
                 }
             }
         })
@@ -290,7 +289,7 @@ mod tests {
         })
     }
 
-    async fn all(text: OpenText) -> Result<Vec<u8>, Error> {
+    async fn all(text: OpenText) -> Result<Vec<u8>, Refusal> {
         pieces(text).try_concat().await
     }
 

@@ -38,7 +38,10 @@ pub(crate) use cursor::{Cursors, List, ListCursors};
 pub use deprecation::Deprecation;
 pub(crate) use deprecation::DeprecationHeaders;
 pub(crate) use download::{Offered, Wanted};
-pub(crate) use error::{ApiError, ApiResult, Fault, error_response};
+pub(crate) use error::{
+    ApiError, ApiResult, Fault, error_response, method_not_allowed, range_not_satisfiable, rate_limited,
+    too_large,
+};
 pub(crate) use held_answer::{Once, Uncounted, hold};
 pub(crate) use json::{Json, JsonBody, check_encoding, is_json, json_response, shared_document, shown_once};
 pub(crate) use large_texts::{LargeTexts, OpenText, TextForm};
@@ -53,6 +56,4 @@ pub(crate) use rate_limit::{Counting, Quota, RateLimits, Standing, WINDOW_SECOND
 pub(crate) use request_id::{RequestIds, X_REQUEST_ID};
 pub(crate) use small_body::{is_form, small_body};
 pub(crate) use unread_body::{LeavesBody, UnreadBody};
-pub(crate) use who::{
-    Admin, AtLeast, Credential, Holder, LookUpFailure, Member, Owner, Passed, actor, bearer, holder,
-};
+pub(crate) use who::{Admin, AtLeast, Credential, Member, Owner, actor, bearer};

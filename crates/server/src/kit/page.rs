@@ -2,9 +2,9 @@
 
 use std::{fmt::Display, str::FromStr};
 
-use sortie_api::{Timestamp, limits};
+use sortie_api::{ErrorCode, Refusal, Timestamp, limits};
 
-use super::{ApiError, ApiResult, FromQuery, ListCursors, Pairs};
+use super::{FromQuery, ListCursors, Pairs};
 
 /// Parameters of a list in pages. `DEFAULT` is the number of entries on a page without `limit`.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct PageQuery<const DEFAULT: u32 = { limits::PAGE }> {
 }
 
 impl<const DEFAULT: u32> FromQuery for PageQuery<DEFAULT> {
-    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+    fn from_query(pairs: &Pairs<'_>) -> Result<Self, Refusal> {
         let limit = pairs.integer("limit", 1, i64::from(limits::PAGE))?;
         Ok(Self {
             limit: limit.and_then(|limit| u32::try_from(limit).ok()),
@@ -40,21 +40,21 @@ impl<const DEFAULT: u32> PageQuery<DEFAULT> {
     }
 
     /// Position of the last entry before the page, of a list with sealed cursors.
-    pub(crate) fn before<I: FromStr>(&self, list: &ListCursors) -> ApiResult<Option<(Timestamp, I)>> {
+    pub(crate) fn before<I: FromStr>(&self, list: &ListCursors) -> Result<Option<(Timestamp, I)>, Refusal> {
         self.read(|cursor| list.position(cursor))
     }
 
     /// Id of the last entry before the page, of a list whose cursors are ids.
-    pub(crate) fn after<I: FromStr<Err: Display>>(&self) -> ApiResult<Option<I>> {
+    pub(crate) fn after<I: FromStr<Err: Display>>(&self) -> Result<Option<I>, Refusal> {
         self.read(str::parse)
     }
 
-    fn read<P, E: Display>(&self, read: impl Fn(&str) -> Result<P, E>) -> ApiResult<Option<P>> {
+    fn read<P, E: Display>(&self, read: impl Fn(&str) -> Result<P, E>) -> Result<Option<P>, Refusal> {
         let cursor = self.cursor.as_deref();
         cursor
             .map(read)
             .transpose()
-            .map_err(|rule| ApiError::invalid_request(format!("cursor: {rule}")))
+            .map_err(|rule| ErrorCode::InvalidRequest.because(format!("cursor: {rule}")))
     }
 
     /// Cuts [`rows`](Self::rows) entries to the page. Returns the cursor of the next page; empty on the last one.

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
+use sortie_api::Refusal;
 
 use super::{ApiError, ApiResult};
 
@@ -17,13 +18,9 @@ impl<S: Send + Sync, T: FromStr> FromRequestParts<S> for Path<T> {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> ApiResult<Self> {
         let params = RawPathParams::from_request_parts(parts, state)
             .await
-            .map_err(|_| ApiError::not_found("not found"))?;
-        params
-            .iter()
-            .next()
-            .and_then(|(_, text)| text.parse().ok())
-            .map(Self)
-            .ok_or_else(|| ApiError::not_found("not found"))
+            .map_err(|_| Refusal::not_found())?;
+        let first = params.iter().next().and_then(|(_, text)| text.parse().ok());
+        Ok(Self(first.ok_or_else(Refusal::not_found)?))
     }
 }
 
@@ -36,9 +33,7 @@ impl<S: Send + Sync, T: FromStr> FromRequestParts<S> for Inner<T> {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> ApiResult<Self> {
         let Below(_, text) = Below::<String>::from_request_parts(parts, state).await?;
-        text.parse()
-            .map(Self)
-            .map_err(|_| ApiError::not_found("not found"))
+        Ok(Self(text.parse().map_err(|_| Refusal::not_found())?))
     }
 }
 
@@ -50,16 +45,14 @@ impl<S: Send + Sync, T: FromStr> FromRequestParts<S> for Below<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> ApiResult<Self> {
-        let not_found = || ApiError::not_found("not found");
+        let not_found = Refusal::not_found;
         let params = RawPathParams::from_request_parts(parts, state)
             .await
             .map_err(|_| not_found())?;
         let mut params = params.iter().map(|(_, text)| text);
         let above = params.next().and_then(|text| text.parse().ok());
         let behind = params.next().map(str::to_owned);
-        above
-            .zip(behind)
-            .map(|(above, behind)| Self(above, behind))
-            .ok_or_else(not_found)
+        let (above, behind) = above.zip(behind).ok_or_else(not_found)?;
+        Ok(Self(above, behind))
     }
 }

@@ -12,7 +12,7 @@ use axum::{body::Body, response::Response};
 use futures_util::{FutureExt as _, Stream, TryStreamExt as _, future::BoxFuture};
 use parking_lot::Mutex;
 use serde::Serialize;
-use sortie_engine::Error;
+use sortie_api::Refusal;
 
 use super::{AnswerRoom, ApiResult, BodyBudget, json_response};
 
@@ -36,8 +36,8 @@ impl PieceWriter {
         self.text.extend_from_slice(text.as_ref());
     }
 
-    pub(crate) fn push_json(&mut self, value: &impl Serialize) -> Result<(), Error> {
-        serde_json::to_writer(&mut self.text, value).map_err(|error| Error::Internal(error.to_string()))
+    pub(crate) fn push_json(&mut self, value: &impl Serialize) -> Result<(), Refusal> {
+        serde_json::to_writer(&mut self.text, value).map_err(Refusal::internal)
     }
 
     /// Whether the text fills a piece. More text makes the piece larger.
@@ -64,7 +64,7 @@ impl PieceWriter {
 pub(crate) struct Pieces {
     first: Option<Vec<u8>>,
     /// Writes the pieces after the first. `None` once it has returned with the last one.
-    write: Option<BoxFuture<'static, Result<PieceWriter, Error>>>,
+    write: Option<BoxFuture<'static, Result<PieceWriter, Refusal>>>,
     full: FullPiece,
 }
 
@@ -81,7 +81,7 @@ impl Pieces {
     /// The answer that a function writes. It returns its writer at the end.
     pub(crate) fn written<F>(write: impl FnOnce(PieceWriter) -> F) -> Self
     where
-        F: Future<Output = Result<PieceWriter, Error>> + Send + 'static,
+        F: Future<Output = Result<PieceWriter, Refusal>> + Send + 'static,
     {
         let full = FullPiece::default();
         let writer = PieceWriter {
@@ -109,7 +109,7 @@ impl Pieces {
     }
 
     /// Makes the first piece. An error can still be answered with its status.
-    pub(crate) async fn begin(mut self) -> Result<Self, Error> {
+    pub(crate) async fn begin(mut self) -> Result<Self, Refusal> {
         self.first = self.try_next().await?;
         Ok(self)
     }
@@ -142,7 +142,7 @@ impl Pieces {
 }
 
 impl Stream for Pieces {
-    type Item = Result<Vec<u8>, Error>;
+    type Item = Result<Vec<u8>, Refusal>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if let Some(first) = self.first.take() {

@@ -7,7 +7,7 @@ use std::{fmt::Display, str::FromStr};
 
 use axum::extract::FromRequestParts;
 use http::request::Parts;
-use sortie_api::parameters::Parameters;
+use sortie_api::{ErrorCode, Refusal, parameters::Parameters};
 
 use super::{ApiError, ApiResult};
 
@@ -18,14 +18,15 @@ pub(crate) struct Query<T>(pub(crate) T);
 /// Parameters that can be read from a query.
 pub(crate) trait FromQuery: Sized {
     /// Reads them; 400 names the parameter and the rule.
-    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self>;
+    fn from_query(pairs: &Pairs<'_>) -> Result<Self, Refusal>;
 }
 
 impl<S: Send + Sync, T: FromQuery> FromRequestParts<S> for Query<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> ApiResult<Self> {
-        T::from_query(&Pairs::of(parts.uri.query().unwrap_or_default())).map(Self)
+        let pairs = Pairs::of(parts.uri.query().unwrap_or_default());
+        Ok(Self(T::from_query(&pairs)?))
     }
 }
 
@@ -39,8 +40,8 @@ impl<'a> Pairs<'a> {
     }
 
     /// The value of `name`, if it is there.
-    pub(crate) fn text(&self, name: &str) -> ApiResult<Option<String>> {
-        let invalid = |rule| ApiError::invalid_request(format!("{name}: {rule}"));
+    pub(crate) fn text(&self, name: &str) -> Result<Option<String>, Refusal> {
+        let invalid = |rule| ErrorCode::InvalidRequest.because(format!("{name}: {rule}"));
         let value = self.0.bytes(name).map_err(|rule| invalid(rule.to_string()))?;
         value
             .map(|bytes| {
@@ -53,20 +54,18 @@ impl<'a> Pairs<'a> {
     }
 
     /// The value of `name` as a boolean.
-    pub(crate) fn boolean(&self, name: &str) -> ApiResult<Option<bool>> {
+    pub(crate) fn boolean(&self, name: &str) -> Result<Option<bool>, Refusal> {
         self.text(name)?
             .map(|value| match value.as_str() {
                 "true" => Ok(true),
                 "false" => Ok(false),
-                _ => Err(ApiError::invalid_request(format!(
-                    "{name}: must be true or false"
-                ))),
+                _ => Err(ErrorCode::InvalidRequest.because(format!("{name}: must be true or false"))),
             })
             .transpose()
     }
 
     /// The value of `name` as `T`, whose error is the rule.
-    pub(crate) fn parse<T>(&self, name: &str) -> ApiResult<Option<T>>
+    pub(crate) fn parse<T>(&self, name: &str) -> Result<Option<T>, Refusal>
     where
         T: FromStr,
         T::Err: Display,
@@ -75,19 +74,20 @@ impl<'a> Pairs<'a> {
             .map(|value| {
                 value
                     .parse()
-                    .map_err(|rule| ApiError::invalid_request(format!("{name}: {rule}")))
+                    .map_err(|rule| ErrorCode::InvalidRequest.because(format!("{name}: {rule}")))
             })
             .transpose()
     }
 
     /// The value of `name` as an integer from `min` to `max`.
-    pub(crate) fn integer(&self, name: &str, min: i64, max: i64) -> ApiResult<Option<i64>> {
+    pub(crate) fn integer(&self, name: &str, min: i64, max: i64) -> Result<Option<i64>, Refusal> {
         self.text(name)?
             .map(|value| {
                 integer(&value)
                     .filter(|number| (min..=max).contains(number))
                     .ok_or_else(|| {
-                        ApiError::invalid_request(format!("{name}: must be an integer from {min} to {max}"))
+                        ErrorCode::InvalidRequest
+                            .because(format!("{name}: must be an integer from {min} to {max}"))
                     })
             })
             .transpose()

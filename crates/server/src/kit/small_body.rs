@@ -6,21 +6,22 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, header::CONTENT_TYPE};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use sortie_api::{ErrorCode, Refusal};
 
-use super::{ApiError, ApiResult};
+use super::too_large;
 
 /// Timeout for a small body.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Reads a body of at most `limit` bytes.
-pub(crate) async fn small_body(body: Body, limit: usize) -> ApiResult<Bytes> {
+pub(crate) async fn small_body(body: Body, limit: usize) -> Result<Bytes, Refusal> {
     let read = tokio::time::timeout(TIMEOUT, Limited::new(body, limit).collect())
         .await
-        .map_err(|_| ApiError::invalid_request("the body did not arrive within 20 s"))?;
+        .map_err(|_| ErrorCode::InvalidRequest.because("the body did not arrive within 20 s"))?;
     match read {
         Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(ApiError::payload_too_large(limit)),
-        Err(_) => Err(ApiError::invalid_request("the body could not be read")),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large("the body", limit)),
+        Err(_) => Err(ErrorCode::InvalidRequest.because("the body could not be read")),
     }
 }
 

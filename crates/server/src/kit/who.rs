@@ -4,10 +4,8 @@
 
 use std::ops::Deref;
 
-use axum::extract::FromRequestParts;
 use http::{Extensions, HeaderMap, header::AUTHORIZATION, request::Parts};
-use sortie_api::{Role, UserId};
-use sortie_engine::Hop;
+use sortie_api::{ErrorCode, Refusal, Role, UserId};
 use sortie_store::{
     access::{Actor, By, Caller, Principal},
     people::SignedIn,
@@ -15,75 +13,46 @@ use sortie_store::{
 
 use super::{ApiError, ApiResult};
 
-/// Result of looking up the request's `Authorization` header.
+/// Credential of a request, as the gate has found it.
 #[derive(Clone, Debug)]
 pub(crate) enum Credential {
     /// There is none.
     Missing,
     /// Malformed, unknown, expired or revoked.
     Invalid,
-    /// Valid, and whose it is.
-    Valid(Holder),
     /// Not looked up, because of this failure.
-    Unchecked(LookUpFailure),
-}
-
-/// Holder of a valid credential.
-#[derive(Clone, Debug)]
-pub(crate) enum Holder {
-    /// Organization and role of an API key or an access token, or of a session in the engine.
+    Unchecked(Refusal),
+    /// API key or access token, or session in the engine, with its organization and role.
     Principal(Principal),
-    /// Person with a session.
+    /// Session of a person.
     Person(SignedIn),
-    /// Operator of the installation.
+    /// Key of the operator of the installation.
     Operator,
 }
 
-impl Holder {
-    /// Subject that the requests of the holder are counted for.
-    pub(crate) const fn subject(&self) -> By {
+impl Credential {
+    /// Subject that the requests with the credential are counted for; none unless it is valid.
+    pub(crate) const fn subject(&self) -> Option<By> {
         match self {
-            Self::Principal(principal) => principal.by,
-            Self::Person(person) => By::Session(person.session),
-            Self::Operator => By::Operator,
+            Self::Principal(principal) => Some(principal.by),
+            Self::Person(person) => Some(By::Session(person.session)),
+            Self::Operator => Some(By::Operator),
+            Self::Missing | Self::Invalid | Self::Unchecked(_) => None,
         }
     }
-}
 
-/// Reason why a credential was not looked up.
-#[derive(Clone, Debug)]
-pub(crate) enum LookUpFailure {
-    /// A dependency is away for the moment; the text is for the client.
-    Unavailable(String),
-    /// The text is for the log.
-    Internal(String),
-}
-
-impl From<sortie_engine::Error> for LookUpFailure {
-    fn from(error: sortie_engine::Error) -> Self {
-        if let sortie_engine::Error::Unavailable(reason) = error {
-            Self::Unavailable(reason)
-        } else {
-            Self::Internal(error.to_string())
-        }
-    }
-}
-
-impl From<sortie_accounts::Error> for LookUpFailure {
-    fn from(error: sortie_accounts::Error) -> Self {
-        if let sortie_accounts::Error::Unavailable(reason) = error {
-            Self::Unavailable(reason)
-        } else {
-            Self::Internal(error.to_string())
-        }
-    }
-}
-
-impl From<LookUpFailure> for ApiError {
-    fn from(failure: LookUpFailure) -> Self {
-        match failure {
-            LookUpFailure::Unavailable(reason) => Self::unavailable(reason),
-            LookUpFailure::Internal(reason) => Self::internal(reason),
+    /// Returns the credential of a request, or the refusal if it is not valid. `wanted` names the credential that an API
+    /// takes.
+    pub(crate) fn valid<'a>(extensions: &'a Extensions, wanted: &str) -> Result<&'a Self, Refusal> {
+        match extensions.get() {
+            Some(valid @ (Self::Principal(_) | Self::Person(_) | Self::Operator)) => Ok(valid),
+            Some(Self::Invalid) => {
+                Err(ErrorCode::Unauthorized.because("the credential is invalid, expired or revoked"))
+            }
+            Some(Self::Unchecked(failure)) => Err(failure.clone()),
+            Some(Self::Missing) | None => Err(ErrorCode::Unauthorized.because(format!(
+                "a credential is required: send Authorization: Bearer <{wanted}>"
+            ))),
         }
     }
 }
@@ -101,22 +70,6 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
         scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
     });
     Some(token.unwrap_or(""))
-}
-
-/// Sender of a request: a client, or another node. The gate marks requests of nodes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Passed(pub(crate) Hop);
-
-impl<S: Send + Sync> FromRequestParts<S> for Passed {
-    type Rejection = std::convert::Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
-        Ok(parts
-            .extensions
-            .get::<Self>()
-            .copied()
-            .unwrap_or(Self(Hop::First)))
-    }
 }
 
 /// Proof that the credential of a request has at least one role in an organization. On the engine API it is the organization
@@ -148,7 +101,9 @@ impl<const ROLE: u8> AtLeast<ROLE> {
             } else {
                 Role::Owner
             };
-            return Err(ApiError::forbidden(format!("this needs the role {least}")));
+            return Err(ErrorCode::Forbidden
+                .because(format!("this needs the role {least}"))
+                .into());
         }
         Ok(Self {
             caller,
@@ -173,9 +128,9 @@ impl<const ROLE: u8> AtLeast<ROLE> {
     }
 
     /// Refuses the request while the organization is suspended.
-    pub(crate) fn require_active(&self) -> ApiResult<()> {
+    pub(crate) fn require_active(&self) -> Result<(), Refusal> {
         if self.is_suspended {
-            return Err(ApiError::forbidden("the organization is suspended"));
+            return Err(ErrorCode::Forbidden.because("the organization is suspended"));
         }
         Ok(())
     }
@@ -196,32 +151,17 @@ pub(crate) fn actor(parts: &Parts, by: Option<By>, user: Option<UserId>) -> Acto
     Actor { by, user, ..request }
 }
 
-/// Returns the holder of the credential of a request, or else the refusal. `wanted` names the credential that an API takes.
-pub(crate) fn holder<'a>(extensions: &'a Extensions, wanted: &str) -> ApiResult<&'a Holder> {
-    match extensions.get::<Credential>() {
-        Some(Credential::Valid(holder)) => Ok(holder),
-        Some(Credential::Invalid) => Err(ApiError::unauthorized(
-            "the credential is invalid, expired or revoked",
-        )),
-        Some(Credential::Unchecked(failure)) => Err(failure.clone().into()),
-        Some(Credential::Missing) | None => Err(ApiError::unauthorized(format!(
-            "a credential is required: send Authorization: Bearer <{wanted}>"
-        ))),
-    }
-}
-
 /// Returns the principal of a request to the engine. A suspended organization is refused here, for every operation that
 /// needs a role.
-fn principal(parts: &Parts) -> ApiResult<Principal> {
-    match holder(&parts.extensions, "API key")? {
-        Holder::Principal(principal) if principal.suspended => {
-            Err(ApiError::forbidden("the organization is suspended"))
-        }
-        Holder::Principal(principal) => Ok(*principal),
-        Holder::Person(_) | Holder::Operator => Err(ApiError::unauthorized(
-            "this credential is not one of the engine API: send an API key or an access token",
-        )),
+fn principal(parts: &Parts) -> Result<Principal, Refusal> {
+    let Credential::Principal(principal) = Credential::valid(&parts.extensions, "API key")? else {
+        return Err(ErrorCode::Unauthorized
+            .because("this credential is not one of the engine API: send an API key or an access token"));
+    };
+    if principal.suspended {
+        return Err(ErrorCode::Forbidden.because("the organization is suspended"));
     }
+    Ok(*principal)
 }
 
 #[cfg(test)]
@@ -266,7 +206,7 @@ mod tests {
 
     fn key(role: Role) -> Credential {
         let at = Timestamp::from_micros(0);
-        Credential::Valid(Holder::Principal(Principal {
+        Credential::Principal(Principal {
             by: By::Key(KeyId::new(at, [1; 10])),
             org: OrgId::new(at, [2; 10]),
             role,
@@ -274,7 +214,7 @@ mod tests {
             user: None,
             suspended: false,
             scope: None,
-        }))
+        })
     }
 
     fn statuses(credential: Option<Credential>) -> (u16, u16) {
@@ -293,7 +233,7 @@ mod tests {
         assert_eq!(statuses(Some(key(Role::Member))), (200, 403));
         assert_eq!(statuses(Some(key(Role::Admin))), (200, 200));
         assert_eq!(statuses(Some(key(Role::Owner))), (200, 200));
-        let away = LookUpFailure::Unavailable("the database is unavailable".to_owned());
+        let away = ErrorCode::Unavailable.because("the database is unavailable");
         assert_eq!(statuses(Some(Credential::Unchecked(away))), (503, 503));
         let at = Timestamp::from_micros(0);
         let person = SignedIn {
@@ -304,17 +244,17 @@ mod tests {
             seen_at: at,
             email_verified: true,
         };
-        for other in [Holder::Person(person), Holder::Operator] {
-            assert_eq!(statuses(Some(Credential::Valid(other))), (401, 401));
+        for other in [Credential::Person(person), Credential::Operator] {
+            assert_eq!(statuses(Some(other)), (401, 401));
         }
-        let Credential::Valid(Holder::Principal(principal)) = key(Role::Admin) else {
+        let Credential::Principal(principal) = key(Role::Admin) else {
             panic!("a key has a principal");
         };
         let suspended = Principal {
             suspended: true,
             ..principal
         };
-        let suspended = Credential::Valid(Holder::Principal(suspended));
+        let suspended = Credential::Principal(suspended);
         assert_eq!(statuses(Some(suspended)), (403, 403));
     }
 }

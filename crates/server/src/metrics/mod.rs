@@ -22,6 +22,7 @@ use prometheus_client::{
     registry::Registry,
 };
 use sortie_accounts::Accounts;
+use sortie_api::{ErrorCode, Refusal};
 use sortie_billing::Billing;
 use sortie_engine::Engine;
 use tokio::{sync::Mutex, time::Instant};
@@ -34,7 +35,7 @@ use self::{
 };
 use crate::{
     connections::Answers,
-    kit::{ApiError, ApiResult, Fault, RequestIds},
+    kit::{ApiError, Fault, RequestIds, method_not_allowed},
 };
 
 /// Path of the metrics.
@@ -68,9 +69,9 @@ struct RecentTexts {
 
 impl RecentTexts {
     /// The texts, written by `write` where the last ones are old. One that could not be written is not kept.
-    async fn or_written<F>(&self, write: impl FnOnce() -> F) -> ApiResult<Texts>
+    async fn or_written<F>(&self, write: impl FnOnce() -> F) -> Result<Texts, Refusal>
     where
-        F: Future<Output = ApiResult<Texts>>,
+        F: Future<Output = Result<Texts, Refusal>>,
     {
         let mut last = self.last.lock().await;
         if let Some((at, texts)) = &*last
@@ -119,7 +120,7 @@ impl Exposition {
 
     /// The text in the form that `request` accepts, a second old at most, within about two seconds even where the database
     /// does not answer.
-    pub(crate) async fn answer(&self, request: &HeaderMap) -> ApiResult<Response> {
+    pub(crate) async fn answer(&self, request: &HeaderMap) -> Result<Response, Refusal> {
         let texts = self.recent.or_written(|| self.write()).await?;
         let form = Form::accepted_by(request);
         let mut response = Response::new(Body::from(match form {
@@ -132,7 +133,7 @@ impl Exposition {
         Ok(response)
     }
 
-    async fn write(&self) -> ApiResult<Texts> {
+    async fn write(&self) -> Result<Texts, Refusal> {
         self.engine.look_around().await;
         let registries = Arc::clone(&self.registries);
         // It reads files of the kernel, and counts open files one by one on old ones.
@@ -149,8 +150,8 @@ impl Exposition {
         });
         written
             .await
-            .map_err(ApiError::internal)?
-            .map_err(ApiError::internal)
+            .map_err(Refusal::internal)?
+            .map_err(Refusal::internal)
     }
 }
 
@@ -163,12 +164,17 @@ impl Answers for Exposition {
     async fn answers(&self, _: IpAddr, request: Request<Body>) -> Response {
         use axum::response::IntoResponse as _;
         if request.uri().path() != METRICS {
-            return ApiError::not_found(format!("only {METRICS} is here")).into_response();
+            let elsewhere = ErrorCode::NotFound.because(format!("only {METRICS} is here"));
+            return ApiError::from(elsewhere).into_response();
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return ApiError::method_not_allowed().into_response();
+            return ApiError::from(method_not_allowed()).into_response();
         }
-        let mut answer = self.answer(request.headers()).await.into_response();
+        let mut answer = self
+            .answer(request.headers())
+            .await
+            .map_err(ApiError::from)
+            .into_response();
         if let Some(Fault(chain)) = answer.extensions_mut().remove::<Fault>() {
             tracing::error!(error = %chain, "cannot write the metrics");
         }
@@ -196,7 +202,7 @@ mod tests {
                 })
             })
         };
-        let refused = recent.or_written(async || Err(ApiError::internal("no text")));
+        let refused = recent.or_written(async || Err(Refusal::internal("no text")));
         assert!(refused.await.is_err());
         for text in futures_util::future::join_all((0..100).map(|_| ask())).await {
             assert_eq!(text.unwrap().open_metrics, "0");

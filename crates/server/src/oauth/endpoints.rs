@@ -12,7 +12,7 @@ use http::{
     header::{AUTHORIZATION, CACHE_CONTROL, WWW_AUTHENTICATE},
 };
 use serde::Serialize;
-use sortie_accounts::{ClientMetadata, OauthError, OauthErrorCode, OauthFailure, OauthResult, TokenRequest};
+use sortie_accounts::{ClientMetadata, OauthErrorCode, OauthFailure, TokenRequest};
 use sortie_api::Role;
 use sortie_base::network;
 use sortie_store::access::Actor;
@@ -81,30 +81,23 @@ pub(crate) struct TokenAnswer {
     scope: Role,
 }
 
-/// Refusal of an OAuth endpoint.
+/// Response of a failure at an OAuth endpoint.
 #[derive(Debug)]
-pub(crate) enum Refusal {
-    Oauth(OauthError),
-    Api(ApiError),
-}
+pub(crate) struct OauthRefused(OauthFailure);
 
-impl From<ApiError> for Refusal {
-    fn from(error: ApiError) -> Self {
-        Self::Api(error)
+impl<E: Into<OauthFailure>> From<E> for OauthRefused {
+    fn from(error: E) -> Self {
+        Self(error.into())
     }
 }
 
-impl From<OauthError> for Refusal {
-    fn from(error: OauthError) -> Self {
-        Self::Oauth(error)
-    }
-}
-
-impl IntoResponse for Refusal {
+impl IntoResponse for OauthRefused {
     fn into_response(self) -> Response {
-        let error = match self {
-            Self::Api(error) => return not_stored(error.into_response()),
-            Self::Oauth(error) => error,
+        let error = match self.0 {
+            OauthFailure::Protocol(error) => error,
+            OauthFailure::Reused => OauthErrorCode::InvalidGrant
+                .because("the code or token was used before: the access of the application has ended"),
+            OauthFailure::Other(refusal) => return not_stored(ApiError::from(refusal).into_response()),
         };
         let mut response = Json(OauthErrorBody {
             error: error.code.as_str(),
@@ -163,17 +156,17 @@ pub(crate) async fn register_oauth_client(
     State(app): State<Arc<OrgApp>>,
     Extension(actor): Extension<Actor>,
     request: Request,
-) -> Result<Response, Refusal> {
+) -> Result<Response, OauthRefused> {
     let (parts, body) = request.into_parts();
     if !is_json(&parts.headers) {
         let rule = "Content-Type: must be application/json";
-        return Err(invalid(OauthErrorCode::InvalidClientMetadata, rule));
+        return Err(OauthErrorCode::InvalidClientMetadata.because(rule).into());
     }
     let body = small_body(body, REGISTRATION).await?;
     let network = actor
         .address
         .map_or_else(String::new, |address| network(address).to_string());
-    let client = settled(app.accounts.register_client(&body, &network).await)?;
+    let client = app.accounts.register_client(&body, &network).await?;
     let ClientMetadata {
         client_name,
         redirect_uris,
@@ -214,10 +207,10 @@ pub(crate) async fn issue_oauth_tokens(
     State(app): State<Arc<OrgApp>>,
     Extension(actor): Extension<Actor>,
     request: Request,
-) -> Result<Response, Refusal> {
+) -> Result<Response, OauthRefused> {
     let sent = Sent::read(request).await?;
     let request = sent.by(&actor);
-    let pair = settled(app.accounts.issue_tokens(request).await)?;
+    let pair = app.accounts.issue_tokens(request).await?;
     let answer = TokenAnswer {
         access_token: pair.access.expose().to_owned(),
         token_type: "Bearer",
@@ -246,10 +239,10 @@ pub(crate) async fn revoke_oauth_token(
     State(app): State<Arc<OrgApp>>,
     Extension(actor): Extension<Actor>,
     request: Request,
-) -> Result<Response, Refusal> {
+) -> Result<Response, OauthRefused> {
     let sent = Sent::read(request).await?;
     let request = sent.by(&actor);
-    settled(app.accounts.revoke_token(request).await)?;
+    app.accounts.revoke_token(request).await?;
     Ok(not_stored(StatusCode::OK.into_response()))
 }
 
@@ -260,11 +253,11 @@ struct Sent {
 }
 
 impl Sent {
-    async fn read(request: Request) -> Result<Self, Refusal> {
+    async fn read(request: Request) -> Result<Self, OauthRefused> {
         let (parts, body) = request.into_parts();
         if !is_form(&parts.headers) {
             let rule = "Content-Type: must be application/x-www-form-urlencoded";
-            return Err(invalid(OauthErrorCode::InvalidRequest, rule));
+            return Err(OauthErrorCode::InvalidRequest.because(rule).into());
         }
         Ok(Self {
             authorization: authorization(&parts.headers),
@@ -286,23 +279,4 @@ fn authorization(headers: &HeaderMap) -> Option<String> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next()?.to_str().unwrap_or_default();
     Some(if values.next().is_none() { value } else { "" }.to_owned())
-}
-
-fn invalid(code: OauthErrorCode, rule: &str) -> Refusal {
-    Refusal::Oauth(OauthError {
-        code,
-        description: rule.to_owned(),
-    })
-}
-
-/// Turns a failure into the refusal that the client is told.
-fn settled<T>(done: OauthResult<T>) -> Result<T, Refusal> {
-    done.map_err(|failure| match failure {
-        OauthFailure::Protocol(error) => Refusal::Oauth(error),
-        OauthFailure::Other(error) => Refusal::Api(error.into()),
-        OauthFailure::Reused => invalid(
-            OauthErrorCode::InvalidGrant,
-            "the code or token was used before: the access of the application has ended",
-        ),
-    })
 }

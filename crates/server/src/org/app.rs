@@ -5,10 +5,11 @@ use std::sync::Arc;
 use axum::extract::FromRef;
 use bytes::Bytes;
 use sortie_accounts::Accounts;
+use sortie_api::{ErrorCode, Refusal};
 use sortie_billing::Billing;
 use sortie_engine::Engine;
 
-use crate::kit::{ApiError, ApiResult, BodyBudget, Cursors, SessionCookie, TrustedProxies};
+use crate::kit::{BodyBudget, Cursors, SessionCookie, TrustedProxies};
 
 /// The state of the router; handlers get it as `State<Arc<OrgApp>>`.
 pub(crate) struct OrgApp {
@@ -34,8 +35,8 @@ pub(crate) struct OrgApp {
 
 impl OrgApp {
     /// Returns the payments.
-    pub(crate) fn billing(&self) -> ApiResult<&Billing> {
-        let missing = || ApiError::conflict("this deployment takes no payments");
+    pub(crate) fn billing(&self) -> Result<&Billing, Refusal> {
+        let missing = || ErrorCode::Conflict.because("this deployment takes no payments");
         self.billing.as_ref().ok_or_else(missing)
     }
 }

@@ -1,16 +1,16 @@
 //! `/v1/auth/…`: sign-up, sign-in and sign-out, and the links of mails.
 
 use std::{
-    convert::Infallible,
     net::{IpAddr, Ipv4Addr},
     sync::Arc,
 };
 
 use axum::{
-    extract::{FromRequestParts, State},
+    Extension,
+    extract::State,
     response::{IntoResponse as _, Response},
 };
-use http::{StatusCode, header::USER_AGENT, request::Parts};
+use http::{HeaderMap, StatusCode, header::USER_AGENT};
 use sortie_accounts::{Accounts, Client, LoggedIn, SignedUp};
 use sortie_api::account::{ForgotPassword, LogIn, Login, ResetPassword, SignUp, VerifyEmail};
 use sortie_store::{access::Actor, people::SessionKind};
@@ -18,20 +18,13 @@ use sortie_store::{access::Actor, people::SessionKind};
 use super::{OrgApp, Person, organizations, profile};
 use crate::kit::{ApiResult, JsonBody, shown_once};
 
-/// Program that signs in.
-pub(crate) struct ApiClient(Client);
-
-impl<S: Send + Sync> FromRequestParts<S> for ApiClient {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
-        let address = parts.extensions.get::<Actor>().and_then(|actor| actor.address);
-        let agent = parts.headers.get(USER_AGENT);
-        Ok(Self(Client {
-            kind: SessionKind::Api,
-            address: address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-            agent: agent.and_then(|agent| agent.to_str().ok()).map(str::to_owned),
-        }))
+/// Returns the program that signs in.
+fn client(actor: &Actor, headers: &HeaderMap) -> Client {
+    let agent = headers.get(USER_AGENT);
+    Client {
+        kind: SessionKind::Api,
+        address: actor.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        agent: agent.and_then(|agent| agent.to_str().ok()).map(str::to_owned),
     }
 }
 
@@ -66,13 +59,16 @@ fn login(accounts: &Accounts, status: StatusCode, signed_in: LoggedIn) -> Respon
 )]
 pub(crate) async fn sign_up(
     State(app): State<Arc<OrgApp>>,
-    ApiClient(client): ApiClient,
+    Extension(actor): Extension<Actor>,
+    headers: HeaderMap,
     JsonBody(request, _room): JsonBody<SignUp>,
 ) -> ApiResult<Response> {
-    Ok(match app.accounts.sign_up(request, &client).await? {
-        SignedUp::LoggedIn(signed_in) => login(&app.accounts, StatusCode::CREATED, *signed_in),
-        SignedUp::ByMail => StatusCode::ACCEPTED.into_response(),
-    })
+    Ok(
+        match app.accounts.sign_up(request, &client(&actor, &headers)).await? {
+            SignedUp::LoggedIn(signed_in) => login(&app.accounts, StatusCode::CREATED, *signed_in),
+            SignedUp::ByMail => StatusCode::ACCEPTED.into_response(),
+        },
+    )
 }
 
 /// Sign in
@@ -93,10 +89,11 @@ pub(crate) async fn sign_up(
 )]
 pub(crate) async fn log_in(
     State(app): State<Arc<OrgApp>>,
-    ApiClient(client): ApiClient,
+    Extension(actor): Extension<Actor>,
+    headers: HeaderMap,
     JsonBody(request, _room): JsonBody<LogIn>,
 ) -> ApiResult<Response> {
-    let signed_in = app.accounts.log_in(request, &client).await?;
+    let signed_in = app.accounts.log_in(request, &client(&actor, &headers)).await?;
     Ok(login(&app.accounts, StatusCode::OK, signed_in))
 }
 

@@ -12,10 +12,10 @@ use http::{
     header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
 };
 use sortie_accounts::PICTURE_BYTES;
-use sortie_api::{UserId, account::User};
+use sortie_api::{Refusal, UserId, account::User};
 
 use super::{OrgApp, Person, profile::user};
-use crate::kit::{ApiError, ApiResult, Json, Path, small_body};
+use crate::kit::{ApiResult, Json, Path, small_body};
 
 /// Headers under which no browser runs anything of a picture, and no shared cache keeps it. The URL changes with the
 /// picture.
@@ -86,7 +86,7 @@ pub(crate) async fn get_avatar(
 ) -> ApiResult<Response> {
     let avatar = app.accounts.avatar(who.user, id).await?;
     let mut response = Response::new(Body::from(avatar.bytes));
-    let kind = HeaderValue::try_from(avatar.content_type).map_err(ApiError::internal)?;
+    let kind = HeaderValue::try_from(avatar.content_type).map_err(Refusal::internal)?;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, kind);
     headers.extend(SHOWN);

@@ -5,17 +5,18 @@ use axum::{
     body::Body,
     response::{IntoResponse as _, Response},
 };
-use http::{Request, Uri, uri::PathAndQuery};
+use http::{Extensions, Request, Uri, uri::PathAndQuery};
 use sortie_accounts::Accounts;
 use sortie_api::{
-    OrgId,
+    ErrorCode, OrgId, Refusal,
     secret::{HOSTED_KEY, Presented},
 };
 use sortie_engine::Engine;
+use sortie_store::people::SignedIn;
 
 use crate::{
     gate::pass,
-    kit::{ApiError, ApiResult, Credential, Holder, LookUpFailure, SessionCookie, holder},
+    kit::{ApiResult, Credential, SessionCookie},
 };
 
 /// First segment of the paths that lead to the engine API: the organization and a path of the engine follow.
@@ -34,17 +35,17 @@ pub(crate) struct OrganizationDoor {
 }
 
 impl OrganizationDoor {
-    /// Finds the holder of a credential. API keys are known, so that they are refused as what they are.
-    pub(crate) async fn holder(&self, credential: Presented<'_>) -> Result<Option<Holder>, LookUpFailure> {
+    /// Finds a credential; none if it is not valid. API keys are known, so that they are refused as what they are.
+    pub(crate) async fn find(&self, credential: Presented<'_>) -> Result<Option<Credential>, Refusal> {
         if let Some(person) = self.accounts.session(credential).await? {
-            return Ok(Some(Holder::Person(person)));
+            return Ok(Some(Credential::Person(person)));
         }
         if credential.is(HOSTED_KEY) {
             let principal = self.engine.authenticate(credential).await?;
-            return Ok(principal.map(Holder::Principal));
+            return Ok(principal.map(Credential::Principal));
         }
         let is_operator = self.accounts.is_operator(credential).await?;
-        Ok(is_operator.then_some(Holder::Operator))
+        Ok(is_operator.then_some(Credential::Operator))
     }
 
     /// Returns true where a path leads to the engine API.
@@ -62,26 +63,26 @@ impl OrganizationDoor {
 
     /// Makes the request one to the engine API: with the path behind the organization, and with the person's role there.
     async fn enter_engine(&self, request: &mut Request<Body>) -> ApiResult<()> {
-        let person = match holder(request.extensions(), "session token")? {
-            Holder::Person(person) => *person,
-            Holder::Principal(_) | Holder::Operator => return Err(not_a_person()),
-        };
-        let (org, target) = split(request.uri()).ok_or_else(|| ApiError::not_found("not found"))?;
+        let person = person(request.extensions())?;
+        let (org, target) = split(request.uri()).ok_or_else(Refusal::not_found)?;
         let principal = self
             .engine
             .authenticate_session(org, &person)
             .await?
-            .ok_or_else(|| ApiError::not_found("not found"))?;
+            .ok_or_else(Refusal::not_found)?;
         *request.uri_mut() = target;
-        let credential = Credential::Valid(Holder::Principal(principal));
-        request.extensions_mut().insert(credential);
+        request.extensions_mut().insert(Credential::Principal(principal));
         Ok(())
     }
 }
 
-/// Refusal of a valid credential that is no session of a person.
-pub(super) fn not_a_person() -> ApiError {
-    ApiError::forbidden("this needs a person who is signed in: send the token of a session, not an API key")
+/// Returns the person whose session the credential of a request is.
+pub(super) fn person(extensions: &Extensions) -> Result<SignedIn, Refusal> {
+    let Credential::Person(person) = Credential::valid(extensions, "session token")? else {
+        return Err(ErrorCode::Forbidden
+            .because("this needs a person who is signed in: send the token of a session, not an API key"));
+    };
+    Ok(*person)
 }
 
 /// Returns the organization of a path to the engine API, and the target behind it.

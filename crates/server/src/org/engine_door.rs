@@ -3,7 +3,7 @@
 use axum::{Router, body::Body, response::Response};
 use http::Request;
 use sortie_accounts::Accounts;
-use sortie_api::secret::Presented;
+use sortie_api::{Refusal, secret::Presented};
 use sortie_store::{
     access::{By, Principal},
     people::SignedIn,
@@ -11,7 +11,7 @@ use sortie_store::{
 
 use crate::{
     gate::pass,
-    kit::{Challenges, Credential, Holder, LookUpFailure, SessionCookie},
+    kit::{Challenges, Credential, SessionCookie},
     pages,
 };
 
@@ -42,9 +42,9 @@ impl EngineDoor {
         if pages::is_page(request.uri().path()) {
             return pass(&sign_in.pages, request).await;
         }
-        if let Some(Credential::Valid(Holder::Person(person))) = request.extensions().get() {
+        if let Some(Credential::Person(person)) = request.extensions().get() {
             let credential = match sign_in.principal(*person).await {
-                Ok(Some(principal)) => Credential::Valid(Holder::Principal(principal)),
+                Ok(Some(principal)) => Credential::Principal(principal),
                 // A person without a role has no credential of the engine.
                 Ok(None) => Credential::Invalid,
                 Err(error) => Credential::Unchecked(error),
@@ -57,15 +57,18 @@ impl EngineDoor {
 
 impl SignInDoor {
     /// Finds the person of a session. None for every other credential.
-    pub(crate) async fn holder(&self, credential: Presented<'_>) -> Result<Option<Holder>, LookUpFailure> {
+    pub(crate) async fn find(&self, credential: Presented<'_>) -> Result<Option<Credential>, Refusal> {
         let person = self.accounts.session(credential).await?;
-        Ok(person.map(Holder::Person))
+        Ok(person.map(Credential::Person))
     }
 
     /// Finds the principal of a person's session in the organization of the engine. None where the person has no role.
-    async fn principal(&self, person: SignedIn) -> Result<Option<Principal>, LookUpFailure> {
-        let organizations = self.accounts.store().organizations_of(person.user, None, 1).await;
-        let organizations = organizations.map_err(sortie_accounts::Error::from)?;
+    async fn principal(&self, person: SignedIn) -> Result<Option<Principal>, Refusal> {
+        let organizations = self
+            .accounts
+            .store()
+            .organizations_of(person.user, None, 1)
+            .await?;
         Ok(organizations.into_iter().next().map(|organization| Principal {
             org: organization.id,
             role: organization.role,

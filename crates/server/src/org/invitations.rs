@@ -10,7 +10,7 @@ use sortie_api::{
 };
 use sortie_store::people::InvitationRow;
 
-use super::{OrgApp, Person, organizations};
+use super::{OrgApp, Person, VerifiedPerson, organizations};
 use crate::kit::{Admin, ApiResult, Inner, Json, JsonBody, shown_once};
 
 fn shown(invitation: InvitationRow) -> Invitation {
@@ -71,11 +71,14 @@ pub(crate) async fn list_invitations(
 pub(crate) async fn create_invitation(
     State(app): State<Arc<OrgApp>>,
     who: Admin,
-    person: Person,
+    VerifiedPerson(person): VerifiedPerson,
     JsonBody(request, _room): JsonBody<CreateInvitation>,
 ) -> ApiResult<Response> {
     let role = request.role.into();
-    let link = app.accounts.invite((&who, &person), role, &request.email).await?;
+    let link = app
+        .accounts
+        .invite((&who, person.user), role, &request.email)
+        .await?;
     let created = CreatedInvitation {
         invitation: shown(link.invitation),
         token: link.token.expose().to_owned(),

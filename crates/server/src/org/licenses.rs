@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use http::StatusCode;
 use sortie_api::{
-    DeploymentId, OrgId,
+    DeploymentId, ErrorCode, OrgId,
     billing::ProviderPage,
     deployment::{
         CreateDeployment, CreateLicenseCheckout, CreatedDeployment, Deployment, Entitlement, GrantLicense,
@@ -17,7 +17,7 @@ use sortie_billing::{Billing, Plan};
 use sortie_store::licenses::{DeploymentRow, EntitlementRow};
 
 use super::{Operator, OrgApp, Person, VerifiedPerson};
-use crate::kit::{Admin, ApiError, ApiResult, Inner, Json, JsonBody, Path, shown_once};
+use crate::kit::{Admin, ApiResult, Inner, Json, JsonBody, Path, shown_once};
 
 fn shown(row: EntitlementRow) -> Entitlement {
     Entitlement {
@@ -106,7 +106,9 @@ pub(crate) async fn create_license_checkout(
 ) -> ApiResult<Json<ProviderPage>> {
     let billing = app.billing()?;
     if billing.plans().is_empty() {
-        return Err(ApiError::conflict("this deployment sells no licenses"));
+        return Err(ErrorCode::Conflict
+            .because("this deployment sells no licenses")
+            .into());
     }
     let url = billing.create_license_checkout(who.org, &request.plan).await?;
     tracing::info!(organization = %who.org, user = %person.user, "made a page for a subscription to licenses");

@@ -6,7 +6,7 @@ use axum::{extract::State, response::Response};
 use http::StatusCode;
 use sortie_accounts::NewLink;
 use sortie_api::{
-    OrgId, UserId,
+    ErrorCode, OrgId, Refusal, UserId,
     operator::{
         CreateUser, CreatedUser, OperatedOrganization, OperatedOrganizationPage, OperatedOwner, OperatedUser,
         OperatedUserPage, ResetLink, SuspendOrganization,
@@ -27,7 +27,7 @@ pub(crate) struct UsersQuery {
 }
 
 impl FromQuery for UsersQuery {
-    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+    fn from_query(pairs: &Pairs<'_>) -> Result<Self, Refusal> {
         Ok(Self {
             page: PageQuery::from_query(pairs)?,
             email: pairs.text("email")?,
@@ -156,7 +156,7 @@ pub(crate) async fn suspend_organization(
 }
 
 /// Cancels the runs of an organization that nodes work on. Returns their number.
-async fn cancel_runs(app: &OrgApp, org: OrgId) -> ApiResult<u64> {
+async fn cancel_runs(app: &OrgApp, org: OrgId) -> Result<u64, Refusal> {
     let (mut cancelled, mut after) = (0, None);
     loop {
         let runs = app.accounts.store().runs_at_work(org, after, RUNS).await?;
@@ -167,9 +167,9 @@ async fn cancel_runs(app: &OrgApp, org: OrgId) -> ApiResult<u64> {
         for (_, run) in runs {
             match app.engine.cancel_run(org, run).await {
                 Ok(_) => cancelled += 1,
-                // The run ended meanwhile, and its retention is over.
-                Err(sortie_engine::Error::NotFound) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) if error.code != ErrorCode::NotFound => return Err(error),
+                // The run has ended and is deleted already.
+                Err(_) => {}
             }
         }
     }

@@ -7,7 +7,7 @@ use http::StatusCode;
 use sortie_api::membership::{DeleteOrganization, Organization, OrganizationName};
 use sortie_store::people::OwnOrganization;
 
-use super::{OrgApp, Person};
+use super::{OrgApp, Person, VerifiedPerson};
 use crate::kit::{Admin, ApiResult, Json, JsonBody, Owner};
 
 pub(super) fn shown(organization: OwnOrganization) -> Organization {
@@ -49,12 +49,12 @@ pub(crate) async fn list_organizations(
 )]
 pub(crate) async fn create_organization(
     State(app): State<Arc<OrgApp>>,
-    who: Person,
+    VerifiedPerson(who): VerifiedPerson,
     JsonBody(request, _room): JsonBody<OrganizationName>,
 ) -> ApiResult<(StatusCode, Json<Organization>)> {
     let created = app
         .accounts
-        .create_organization((&who, &who.actor), &request.name)
+        .create_organization((who.user, &who.actor), &request.name)
         .await?;
     Ok((StatusCode::CREATED, Json(shown(created))))
 }

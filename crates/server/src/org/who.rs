@@ -8,15 +8,15 @@ use std::{ops::Deref, sync::Arc};
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::{Method, request::Parts};
 use sortie_accounts::Proof;
-use sortie_api::{Credential, OrgId};
+use sortie_api::{ErrorCode, OrgId, Refusal};
 use sortie_store::{
     access::{Actor, By, Caller},
     people::SignedIn,
 };
 
-use super::{app::OrgApp, door::not_a_person};
+use super::{app::OrgApp, door::person};
 use crate::{
-    kit::{ApiError, ApiResult, AtLeast, Holder, actor, holder},
+    kit::{ApiError, ApiResult, AtLeast, Credential, actor},
     table::WhileSuspended,
 };
 
@@ -30,7 +30,7 @@ pub(crate) struct Person {
 
 impl Person {
     /// Proof for a change of the account.
-    pub(crate) const fn proof(&self, password: Option<Credential>) -> Proof {
+    pub(crate) const fn proof(&self, password: Option<sortie_api::Credential>) -> Proof {
         Proof {
             password,
             session_until: self.signed_in.until,
@@ -57,13 +57,6 @@ pub(crate) struct Operator {
     pub(crate) actor: Actor,
 }
 
-fn person(parts: &Parts) -> ApiResult<SignedIn> {
-    match holder(&parts.extensions, "session token")? {
-        Holder::Person(person) => Ok(*person),
-        Holder::Principal(_) | Holder::Operator => Err(not_a_person()),
-    }
-}
-
 fn actor_of(parts: &Parts, person: &SignedIn) -> Actor {
     actor(parts, Some(By::Session(person.session)), Some(person.user))
 }
@@ -72,8 +65,8 @@ fn actor_of(parts: &Parts, person: &SignedIn) -> Actor {
 ///
 /// A suspended organization can be read. Of the changes, the list of operations says which it can make.
 async fn membership<const ROLE: u8>(parts: &mut Parts, app: &Arc<OrgApp>) -> ApiResult<AtLeast<ROLE>> {
-    let person = person(parts)?;
-    let not_found = || ApiError::not_found("not found");
+    let person = person(&parts.extensions)?;
+    let not_found = Refusal::not_found;
     let params = RawPathParams::from_request_parts(parts, app)
         .await
         .map_err(|_| not_found())?;
@@ -101,7 +94,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Person {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> ApiResult<Self> {
-        let signed_in = person(parts)?;
+        let signed_in = person(&parts.extensions)?;
         Ok(Self {
             actor: actor_of(parts, &signed_in),
             signed_in,
@@ -131,13 +124,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Operator {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> ApiResult<Self> {
-        match holder(&parts.extensions, "operator key")? {
-            Holder::Operator => Ok(Self {
-                actor: actor(parts, Some(By::Operator), None),
-            }),
-            Holder::Person(_) | Holder::Principal(_) => {
-                Err(ApiError::forbidden("this needs the operator's key"))
-            }
-        }
+        let Credential::Operator = Credential::valid(&parts.extensions, "operator key")? else {
+            return Err(ErrorCode::Forbidden
+                .because("this needs the operator's key")
+                .into());
+        };
+        Ok(Self {
+            actor: actor(parts, Some(By::Operator), None),
+        })
     }
 }

@@ -7,7 +7,8 @@ use std::{sync::Arc, time::Duration};
 use axum::extract::State;
 use http::StatusCode;
 use maud::{Markup, html};
-use sortie_accounts::{Authorization, AuthorizationRefusal, Error, Scope};
+use sortie_accounts::{Authorization, AuthorizationRefusal, Scope};
+use sortie_api::{ErrorCode, Refusal};
 use sortie_store::people::OwnOrganization;
 
 use super::{
@@ -44,9 +45,9 @@ pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
         Err(redirect) => return Ok(redirect),
     };
     let account = app.accounts.store().account(person.user).await;
-    let email = account.map_err(Error::from)?.person.email;
+    let email = account?.person.email;
     let organizations = app.accounts.organizations_for(person.user, &asked).await?;
-    let request = serde_json::to_string(&asked).map_err(|error| Error::Internal(error.to_string()))?;
+    let request = serde_json::to_string(&asked).map_err(Refusal::internal)?;
     let form = visit.form(&app, DECISION, &request)?;
     let sign_out = sign_out_form(&app, &visit)?;
     let shown = ConsentPage {
@@ -74,13 +75,12 @@ pub(super) async fn decide(State(app): State<Arc<OrgApp>>, posted: Posted) -> Pa
     let Posted(visit, fields) = posted;
     let person = visit.person.ok_or_else(PageError::stale)?;
     let request = visit.opened(&app, DECISION, &fields)?;
-    let asked: Authorization =
-        serde_json::from_str(&request).map_err(|error| Error::Internal(error.to_string()))?;
+    let asked: Authorization = serde_json::from_str(&request).map_err(Refusal::internal)?;
     if fields.get("decision").as_deref() != Some("allow") {
         return see_other(&app.accounts.deny(&asked)?);
     }
     let org = fields.get("organization").and_then(|text| text.parse().ok());
-    let org = org.ok_or_else(|| Error::Invalid("organization: choose one".to_owned()))?;
+    let org = org.ok_or_else(|| ErrorCode::InvalidRequest.because("organization: choose one"))?;
     let allowed = app.accounts.allow(person.user, org, &asked, &visit.actor).await?;
     see_other(&allowed)
 }

@@ -22,8 +22,8 @@ use http::{
     request::Parts,
 };
 use maud::{Markup, html};
-use sortie_accounts::{Accounts, Client, Error};
-use sortie_api::{parameters::Parameters, secret::Secret};
+use sortie_accounts::{Accounts, Client};
+use sortie_api::{ErrorCode, Refusal, parameters::Parameters, secret::Secret};
 use sortie_base::network;
 use sortie_store::{
     access::{Actor, By},
@@ -32,7 +32,7 @@ use sortie_store::{
 
 use super::layout::{Content, page};
 use crate::{
-    kit::{Credential, Fault, Holder, LookUpFailure, actor, is_form, small_body},
+    kit::{Credential, Fault, actor, is_form, small_body},
     org::OrgApp,
 };
 
@@ -103,37 +103,31 @@ impl PageError {
     }
 }
 
-impl From<Error> for PageError {
-    fn from(error: Error) -> Self {
-        let (status, title) = match &error {
-            Error::Invalid(_) => (StatusCode::BAD_REQUEST, "This does not work"),
-            Error::Unauthorized(_) | Error::SecondFactorRequired | Error::Forbidden(_) => {
+impl<E: Into<Refusal>> From<E> for PageError {
+    fn from(error: E) -> Self {
+        let refusal = error.into();
+        let (status, title) = match refusal.code {
+            ErrorCode::InvalidRequest => (StatusCode::BAD_REQUEST, "This does not work"),
+            ErrorCode::Unauthorized | ErrorCode::SecondFactorRequired | ErrorCode::Forbidden => {
                 (StatusCode::FORBIDDEN, "This is not allowed")
             }
-            Error::PaymentRequired(_) => (StatusCode::PAYMENT_REQUIRED, "This is not possible"),
-            Error::NotFound => (StatusCode::NOT_FOUND, "Not found"),
-            Error::Conflict(_) => (StatusCode::CONFLICT, "This is not possible"),
-            Error::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "This is too large"),
-            Error::TooManyAttempts(_) => (StatusCode::TOO_MANY_REQUESTS, "Too many attempts"),
-            Error::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "Not available"),
-            Error::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "Internal error"),
+            ErrorCode::PaymentRequired => (StatusCode::PAYMENT_REQUIRED, "This is not possible"),
+            ErrorCode::NotFound => (StatusCode::NOT_FOUND, "Not found"),
+            ErrorCode::PayloadTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "This is too large"),
+            ErrorCode::RateLimited => (StatusCode::TOO_MANY_REQUESTS, "Too many attempts"),
+            ErrorCode::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "Not available"),
+            ErrorCode::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "Internal error"),
+            ErrorCode::Conflict
+            | ErrorCode::MethodNotAllowed
+            | ErrorCode::Gone
+            | ErrorCode::PreconditionFailed
+            | ErrorCode::RangeNotSatisfiable => (StatusCode::CONFLICT, "This is not possible"),
         };
-        let mut shown = Self::new(status, title, sentence(&error.to_string()));
-        if let Error::TooManyAttempts(wait) = &error {
-            shown.retry_after = Some(wait.as_secs().max(1));
-        }
-        if status.is_server_error() {
-            shown.fault = Some(error.to_string());
-        }
-        shown
-    }
-}
-
-impl From<LookUpFailure> for PageError {
-    fn from(failure: LookUpFailure) -> Self {
-        match failure {
-            LookUpFailure::Unavailable(reason) => Error::Unavailable(reason).into(),
-            LookUpFailure::Internal(reason) => Error::Internal(reason).into(),
+        let fault = status.is_server_error().then(|| refusal.to_string());
+        Self {
+            retry_after: refusal.retry_after.map(|wait| wait.as_secs()),
+            fault,
+            ..Self::new(status, title, sentence(&refusal.text))
         }
     }
 }
@@ -177,8 +171,8 @@ pub(super) fn message(status: StatusCode, title: &str, body: &Markup) -> Respons
 
 /// Redirect that a browser follows with GET.
 pub(super) fn see_other(location: &str) -> PageResult {
-    let location = HeaderValue::try_from(location)
-        .map_err(|_| Error::Internal("an address is no header value".to_owned()))?;
+    let location =
+        HeaderValue::try_from(location).map_err(|_| Refusal::internal("an address is no header value"))?;
     let mut response = message(StatusCode::SEE_OTHER, "One moment", &html! {});
     response.headers_mut().insert(LOCATION, location);
     Ok(response)
@@ -231,7 +225,7 @@ impl Visit {
             (Some(person), _) => (person.session.to_string(), None),
             (None, Some(known)) => (known.clone(), None),
             (None, None) => {
-                let value = Secret::new(FORM_COOKIE, sortie_base::random().map_err(Error::from)?);
+                let value = Secret::new(FORM_COOKIE, sortie_base::random()?);
                 let cookie = app.form_cookie.set(value.expose(), FORM_COOKIE_SECONDS);
                 (value.expose().to_owned(), cookie)
             }
@@ -308,9 +302,12 @@ impl FromRequestParts<Arc<OrgApp>> for Visit {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<OrgApp>) -> PageResult<Self> {
         let person = match parts.extensions.get::<Credential>() {
-            Some(Credential::Valid(Holder::Person(person))) => Some(*person),
+            Some(Credential::Person(person)) => Some(*person),
             Some(Credential::Unchecked(failure)) => return Err(failure.clone().into()),
-            Some(Credential::Valid(_) | Credential::Missing | Credential::Invalid) | None => None,
+            Some(
+                Credential::Principal(_) | Credential::Operator | Credential::Missing | Credential::Invalid,
+            )
+            | None => None,
         };
         let by = person.map(|person| By::Session(person.session));
         let actor = actor(parts, by, person.map(|person| person.user));

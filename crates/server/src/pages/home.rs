@@ -22,7 +22,7 @@ pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
         Err(redirect) => return Ok(redirect),
     };
     let account = app.accounts.store().account(person.user).await;
-    let person = account.map_err(sortie_accounts::Error::from)?.person;
+    let person = account?.person;
     let is_unverified = person.email_verified_at.is_none() && app.accounts.options().mail.is_some();
     let form = visit.form(&app, SIGN_OUT, "")?;
     let body = html! {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use http::StatusCode;
 use maud::html;
-use sortie_accounts::Error;
+use sortie_api::ErrorCode;
 
 use super::{
     forms::{PageError, PageResult, Posted, Purpose, Visit, message},
@@ -41,7 +41,7 @@ pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
     let signed_in = match visit.person {
         Some(person) => {
             let account = app.accounts.store().account(person.user).await;
-            let email = account.map_err(Error::from)?.person.email;
+            let email = account?.person.email;
             Some((email, sign_out_form(&app, &visit)?))
         }
         None => None,
@@ -84,7 +84,7 @@ pub(super) async fn accept(State(app): State<Arc<OrgApp>>, posted: Posted) -> Pa
         .await
     {
         Ok(joined) => joined,
-        Err(Error::NotFound) => return Err(gone()),
+        Err(error) if error.code == ErrorCode::NotFound => return Err(gone()),
         Err(error) => return Err(error.into()),
     };
     let body = html! {

@@ -12,8 +12,8 @@ use axum::{
 use http::{StatusCode, request::Parts};
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
-use sortie_accounts::{Accounts, Error, OidcAnswer, OidcFlow, OidcSignIn, OidcVisitor};
-use sortie_api::Credential;
+use sortie_accounts::{Accounts, OidcAnswer, OidcFlow, OidcSignIn, OidcVisitor};
+use sortie_api::{Credential, ErrorCode, Refusal};
 
 use super::{
     forms::{HOME, PageError, PageResult, Posted, Purpose, Visit, message, see_other},
@@ -46,7 +46,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ProviderName {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> PageResult<Self> {
         let name = Path::from_request_parts(parts, state).await;
         name.map(|Path(name)| Self(name))
-            .map_err(|_| Error::NotFound.into())
+            .map_err(|_| Refusal::not_found().into())
     }
 }
 
@@ -156,7 +156,7 @@ pub(super) async fn code(State(app): State<Arc<OrgApp>>, posted: Posted) -> Page
     };
     match app.accounts.finish_oidc_code(&half.person, &code, &visitor).await {
         Ok(person) => sign_in::signed_in(&app, &person, &half.back),
-        Err(Error::SecondFactorRequired) => {
+        Err(error) if error.code == ErrorCode::SecondFactorRequired => {
             let error = "The code is wrong or was used already.";
             code_page(&app, &visit, &half, (StatusCode::UNAUTHORIZED, Some(error)))
         }
@@ -165,13 +165,13 @@ pub(super) async fn code(State(app): State<Arc<OrgApp>>, posted: Posted) -> Page
 }
 
 /// Tells a person why there is no session, with a way to start again.
-fn refused(app: &OrgApp, back: &str, error: Error) -> PageResult {
-    let Error::Forbidden(reason) = error else {
+fn refused(app: &OrgApp, back: &str, error: Refusal) -> PageResult {
+    if error.code != ErrorCode::Forbidden {
         return Err(error.into());
-    };
+    }
     let sign_in = Visit::link(&app.accounts, "/sign-in", back)?;
     let body = html! {
-        p.sub { "Reason: " (reason) "." }
+        p.sub { "Reason: " (error.text) "." }
         p { a href=(sign_in) { "Go to the sign-in page" } }
     };
     Ok(message(StatusCode::FORBIDDEN, "You are not signed in", &body))
@@ -183,7 +183,7 @@ fn code_page(
     half: &Half,
     (status, error): (StatusCode, Option<&str>),
 ) -> PageResult<Response> {
-    let text = serde_json::to_string(half).map_err(|error| Error::Internal(error.to_string()))?;
+    let text = serde_json::to_string(half).map_err(Refusal::internal)?;
     let form = visit.form(app, CODE, &text)?;
     let body = html! {
         (sign_in::reason(error))

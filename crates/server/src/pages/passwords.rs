@@ -6,8 +6,7 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use http::StatusCode;
 use maud::html;
-use sortie_accounts::Error;
-use sortie_api::Credential;
+use sortie_api::{Credential, ErrorCode};
 
 use super::{
     forms::{PageResult, Posted, Purpose, Visit, message},
@@ -44,7 +43,7 @@ pub(super) async fn verify(State(app): State<Arc<OrgApp>>, posted: Posted) -> Pa
     let token = visit.opened(&app, VERIFY, &fields)?;
     match app.accounts.verify_email(&token).await {
         Ok(()) => {}
-        Err(Error::Invalid(_)) => {
+        Err(error) if error.code == ErrorCode::InvalidRequest => {
             let verified_by =
                 "If your address is not verified yet, set a new password: that mail verifies it, too.";
             return Ok(ended_link(verified_by, "Set a new password"));
@@ -114,11 +113,11 @@ pub(super) async fn reset(State(app): State<Arc<OrgApp>>, posted: Posted) -> Pag
             };
             Ok(message(StatusCode::OK, "The password is set", &body))
         }
-        Err(Error::Invalid(reason)) if reason.starts_with("token: ") => {
+        Err(error) if error.code == ErrorCode::InvalidRequest && error.text.starts_with("token: ") => {
             Ok(ended_link("Nothing was changed.", "Ask for another link"))
         }
-        Err(Error::Invalid(reason)) => {
-            reset_page(&app, &visit, &token, (StatusCode::BAD_REQUEST, Some(&reason)))
+        Err(error) if error.code == ErrorCode::InvalidRequest => {
+            reset_page(&app, &visit, &token, (StatusCode::BAD_REQUEST, Some(&error.text)))
         }
         Err(error) => Err(error.into()),
     }

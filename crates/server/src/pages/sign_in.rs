@@ -5,9 +5,9 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use http::{StatusCode, header::SET_COOKIE};
 use maud::{Markup, html};
-use sortie_accounts::{Error, LoggedIn, SignUp, SignedUp};
+use sortie_accounts::{LoggedIn, SignUp, SignedUp};
 use sortie_api::{
-    Credential, Mode,
+    Credential, ErrorCode, Mode,
     account::{self, LogIn},
 };
 
@@ -62,7 +62,7 @@ pub(super) async fn sign_in(State(app): State<Arc<OrgApp>>, posted: Posted) -> P
     };
     match app.accounts.log_in(request, &visit.client()).await {
         Ok(person) => signed_in(&app, &person, &back),
-        Err(Error::SecondFactorRequired) => {
+        Err(error) if error.code == ErrorCode::SecondFactorRequired => {
             let error = if code.is_some() {
                 "The code is wrong or was used already."
             } else {
@@ -74,8 +74,13 @@ pub(super) async fn sign_in(State(app): State<Arc<OrgApp>>, posted: Posted) -> P
             };
             sign_in_page(&app, &visit, &back, (StatusCode::UNAUTHORIZED, again))
         }
-        Err(Error::Unauthorized(reason) | Error::Invalid(reason)) => {
-            sign_in_page(&app, &visit, &back, (StatusCode::UNAUTHORIZED, again(&reason)))
+        Err(error) if matches!(error.code, ErrorCode::Unauthorized | ErrorCode::InvalidRequest) => {
+            sign_in_page(
+                &app,
+                &visit,
+                &back,
+                (StatusCode::UNAUTHORIZED, again(&error.text)),
+            )
         }
         Err(error) => Err(error.into()),
     }
@@ -119,11 +124,11 @@ pub(super) async fn sign_up(State(app): State<Arc<OrgApp>>, posted: Posted) -> P
             };
             Ok(message(StatusCode::ACCEPTED, "Look into your mail", &body))
         }
-        Err(Error::Invalid(reason) | Error::Conflict(reason)) => {
+        Err(error) if matches!(error.code, ErrorCode::InvalidRequest | ErrorCode::Conflict) => {
             let again = Again {
                 name: &name,
                 email: &email,
-                error: Some(&reason),
+                error: Some(&error.text),
                 asks_code: false,
             };
             sign_up_page(&app, &visit, &back, (StatusCode::BAD_REQUEST, again))

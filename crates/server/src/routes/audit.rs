@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use sortie_api::{AuditPage, KeyId, OrgId, Timestamp};
+use sortie_api::{AuditPage, KeyId, OrgId, Refusal, Timestamp};
 use sortie_store::{Found, access::AuditFilter};
 
 use crate::{
@@ -21,7 +21,7 @@ pub(crate) struct AuditQuery {
 }
 
 impl FromQuery for AuditQuery {
-    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+    fn from_query(pairs: &Pairs<'_>) -> Result<Self, Refusal> {
         Ok(Self {
             page: PageQuery::from_query(pairs)?,
             action: pairs.text("action")?,

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use http::StatusCode;
-use sortie_api::{Budget, BudgetScope, PutBudget, limits};
+use sortie_api::{Budget, BudgetScope, ErrorCode, PutBudget, limits};
 
 use super::listing::{Form, Listing, entries};
 use crate::{
     app::App,
-    kit::{Admin, ApiError, ApiResult, Json, JsonBody, Member, Path},
+    kit::{Admin, ApiResult, Json, JsonBody, Member, Path},
 };
 
 /// List budgets
@@ -97,7 +97,7 @@ pub(crate) async fn put_budget(
 ) -> ApiResult<(StatusCode, Json<Budget>)> {
     let scope: BudgetScope = scope
         .parse()
-        .map_err(|rule| ApiError::invalid_request(format!("scope: {rule}")))?;
+        .map_err(|rule| ErrorCode::InvalidRequest.because(format!("scope: {rule}")))?;
     let (budget, is_new) = app.engine.put_budget(&who, scope, put).await?;
     tracing::info!(budget = %budget.scope, by = %who.actor, "set a budget");
     let status = if is_new {

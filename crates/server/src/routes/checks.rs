@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use sortie_api::{OrgId, check::NodeChecks};
+use sortie_api::{OrgId, Refusal, check::NodeChecks};
 use sortie_engine::{Engine, Providers};
 
 use super::installation::InstallationAdmin;
@@ -32,7 +32,7 @@ impl WantedChecks {
 }
 
 impl FromQuery for WantedChecks {
-    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+    fn from_query(pairs: &Pairs<'_>) -> Result<Self, Refusal> {
         let providers = if pairs.boolean("providers")?.unwrap_or(false) {
             Providers::Asked
         } else {

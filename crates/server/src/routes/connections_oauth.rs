@@ -16,8 +16,8 @@ use http::{
         X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
     },
 };
-use sortie_api::file::is_deceptive;
-use sortie_engine::{AwaitingConfirmation, Callback, Error};
+use sortie_api::{ErrorCode, Refusal, file::is_deceptive};
+use sortie_engine::{AwaitingConfirmation, Callback};
 use sortie_store::access::Actor;
 
 use crate::{
@@ -118,20 +118,20 @@ async fn finish(
             );
             confirmation_page(&awaiting)
         }
-        Err(error) if wants_page(headers) => match error {
-            Error::Invalid(rule) => failure_page(StatusCode::BAD_REQUEST, &rule),
-            Error::Conflict(rule) => failure_page(StatusCode::CONFLICT, &rule),
-            Error::Unavailable(reason) => failure_page(StatusCode::SERVICE_UNAVAILABLE, &reason),
-            Error::PaymentRequired(_)
-            | Error::InsufficientCredit(_)
-            | Error::Suspended
-            | Error::NotFound
-            | Error::Gone(_)
-            | Error::Unretained
-            | Error::Internal(_) => ApiError::from(error).into_response(),
-        },
+        Err(Refusal { code, text, .. }) if wants_page(headers) && has_page(code) => {
+            let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            failure_page(status, &text)
+        }
         Err(error) => ApiError::from(error).into_response(),
     }
+}
+
+/// Whether a person at a browser can do something about a failure.
+fn has_page(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::InvalidRequest | ErrorCode::Conflict | ErrorCode::Unavailable
+    )
 }
 
 fn wants_page(headers: &HeaderMap) -> bool {
@@ -255,11 +255,10 @@ pub(crate) async fn get_own_client_metadata(
     State(app): State<Arc<App>>,
     Path(tag): Path<String>,
 ) -> ApiResult<Json<serde_json::Value>> {
-    app.engine
-        .connections()
-        .client_document(&tag)
-        .map(Json)
-        .ok_or_else(|| ApiError::not_found("this engine has no https address that it could be known by"))
+    let document = app.engine.connections().client_document(&tag).ok_or_else(|| {
+        ErrorCode::NotFound.because("this engine has no https address that it could be known by")
+    })?;
+    Ok(Json(document))
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use sortie_api::{OrgId, Run, RunId};
-use sortie_engine::{Error, LargeEvent, LargeMessage, Message};
+use sortie_api::{OrgId, Refusal, Run, RunId};
+use sortie_engine::{LargeEvent, LargeMessage, Message};
 use sortie_store::runs::{LargeText, ListedEvent};
 
 use super::{listing::Entry, runs::with_output};
@@ -67,7 +67,7 @@ pub(super) fn event_entry(texts: &LargeTexts, (org, run): (OrgId, RunId), event:
 }
 
 /// Encodes a large message of a run of the organization. Its text is sent from the store.
-pub(super) fn encode_large(texts: &LargeTexts, org: OrgId, message: &LargeMessage) -> Result<Entry, Error> {
+pub(super) fn encode_large(texts: &LargeTexts, org: OrgId, message: &LargeMessage) -> Result<Entry, Refusal> {
     let (before, entry) = match message {
         LargeMessage::Event(large) => {
             let LargeEvent {
@@ -90,7 +90,7 @@ pub(super) fn encode_large(texts: &LargeTexts, org: OrgId, message: &LargeMessag
             (before, with_output(texts, org, Run::clone(run))?)
         }
     };
-    let text = String::from_utf8(entry.text).map_err(|error| Error::Internal(error.to_string()))?;
+    let text = String::from_utf8(entry.text).map_err(Refusal::internal)?;
     Ok(Entry {
         text: (before + &sortie_api::json::in_line(text)).into_bytes(),
         rest: entry.rest + "\n\n",
@@ -106,7 +106,7 @@ mod tests {
     use http_body_util::BodyExt as _;
     use serde_json::value::RawValue;
     use sortie_api::Timestamp;
-    use sortie_engine::{Batch, Error, TextDelta};
+    use sortie_engine::{Batch, TextDelta};
     use sortie_store::runs::EventRow;
 
     use super::{
@@ -170,11 +170,11 @@ mod tests {
     }
 
     fn body(
-        batches: impl futures_util::Stream<Item = Result<Arc<Batch>, Error>> + Send + 'static,
+        batches: impl futures_util::Stream<Item = Result<Arc<Batch>, Refusal>> + Send + 'static,
     ) -> EventStream {
         let open = HttpMetrics::default().stream();
         let texts = LargeTexts::of(BodyBudget::default(), |_, text| async move {
-            Err(Error::Internal(format!("{text:?}")))
+            Err(Refusal::internal(format!("{text:?}")))
         });
         let messages = Messages {
             batches: batches.boxed(),
@@ -226,7 +226,7 @@ mod tests {
             step: 1,
         });
         let late = Arc::new(Batch::new(vec![delta]));
-        let mut body = body(stream::iter([Err(Error::Internal("disk".into())), Ok(late)]));
+        let mut body = body(stream::iter([Err(Refusal::internal("disk")), Ok(late)]));
         assert!(body.frame().await.unwrap().is_err());
         assert!(body.frame().await.is_none());
     }

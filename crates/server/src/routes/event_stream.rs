@@ -17,8 +17,8 @@ use axum::body::HttpBody;
 use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt as _, StreamExt as _, stream::BoxStream};
 use hyper::body::Frame as Chunk;
-use sortie_api::OrgId;
-use sortie_engine::{Batch, Error, LargeMessage, PassedEnd};
+use sortie_api::{OrgId, Refusal};
+use sortie_engine::{Batch, LargeMessage, PassedEnd};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -45,7 +45,7 @@ pub(super) struct Ends {
 
 /// Messages of a run, and the texts of the large ones.
 pub(super) struct Messages {
-    pub(super) batches: BoxStream<'static, Result<Arc<Batch>, Error>>,
+    pub(super) batches: BoxStream<'static, Result<Arc<Batch>, Refusal>>,
     pub(super) texts: LargeTexts,
     /// Organization of the run.
     pub(super) org: OrgId,
@@ -95,7 +95,7 @@ impl EventStream {
     }
 
     /// Everything that is ready now, as one chunk; empty when nothing is.
-    fn ready(&mut self, cx: &mut Context<'_>) -> Result<Bytes, Error> {
+    fn ready(&mut self, cx: &mut Context<'_>) -> Result<Bytes, Refusal> {
         let mut first = Bytes::new();
         if self.state == State::Opening {
             self.state = State::Open;
@@ -137,7 +137,7 @@ impl EventStream {
     }
 
     /// Begins a large message. Returns the text before its first piece.
-    fn begin(&mut self, large: &LargeMessage) -> Result<Bytes, Error> {
+    fn begin(&mut self, large: &LargeMessage) -> Result<Bytes, Refusal> {
         let entry = encode_large(&self.messages.texts, self.messages.org, large)?;
         let mut pieces = entry.pieces();
         let first = pieces.take_first();
@@ -151,7 +151,7 @@ impl EventStream {
     }
 
     /// Breaks the stream off, so that the client comes back for the rest.
-    fn broken(&mut self, error: Error) -> Poll<Option<Result<Chunk<Bytes>, Error>>> {
+    fn broken(&mut self, error: Refusal) -> Poll<Option<Result<Chunk<Bytes>, Refusal>>> {
         tracing::error!(%error, "event stream aborted");
         self.end();
         Poll::Ready(Some(Err(error)))
@@ -160,12 +160,12 @@ impl EventStream {
 
 impl HttpBody for EventStream {
     type Data = Bytes;
-    type Error = Error;
+    type Error = Refusal;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Chunk<Bytes>, Error>>> {
+    ) -> Poll<Option<Result<Chunk<Bytes>, Refusal>>> {
         let this = &mut *self;
         if this.is_end_stream() {
             return Poll::Ready(None);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     fn body(
-        batches: impl futures_util::Stream<Item = Result<Arc<Batch>, Error>> + Send + 'static,
+        batches: impl futures_util::Stream<Item = Result<Arc<Batch>, Refusal>> + Send + 'static,
     ) -> EventStream {
         body_of(batches.boxed(), Ends::default())
     }
@@ -249,13 +249,13 @@ mod tests {
     /// Large texts are this long.
     const LARGE: usize = 300_000;
 
-    fn body_of(batches: BoxStream<'static, Result<Arc<Batch>, Error>>, ends: Ends) -> EventStream {
+    fn body_of(batches: BoxStream<'static, Result<Arc<Batch>, Refusal>>, ends: Ends) -> EventStream {
         let texts = LargeTexts::of(BodyBudget::default(), |_, text| async move {
             let LargeText::Event(_, seq) = text else {
-                return Err(Error::Internal(format!("{text:?}")));
+                return Err(Refusal::internal(format!("{text:?}")));
             };
             if seq == 9 {
-                return Err(Error::NotFound);
+                return Err(Refusal::not_found());
             }
             Ok(json!({"seq": seq, "text": "x".repeat(LARGE)}).to_string())
         });
@@ -402,7 +402,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_breaks_the_stream_off_instead_of_ending_it() {
-        let batches = stream::iter([Ok(event(1, "{}")), Err(Error::Internal("disk".into()))]);
+        let batches = stream::iter([Ok(event(1, "{}")), Err(Refusal::internal("disk"))]);
         let mut body = body(batches);
         assert!(body.frame().await.unwrap().is_err());
         assert!(body.frame().await.is_none());

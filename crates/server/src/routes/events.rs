@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
+    Extension,
     body::Body,
     extract::{FromRequestParts, State},
     response::Response,
@@ -12,8 +13,8 @@ use http::{
     header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE},
     request::Parts,
 };
-use sortie_api::{Event, RunId};
-use sortie_engine::{Deltas, Error, Hop};
+use sortie_api::{ErrorCode, Event, Refusal, RunId};
+use sortie_engine::{Deltas, Hop};
 use sortie_store::{Found, access::Caller, runs::ListedEvent};
 use utoipa::{
     PartialSchema, ToSchema,
@@ -27,9 +28,7 @@ use super::{
 };
 use crate::{
     app::App,
-    kit::{
-        ApiError, ApiResult, FromQuery, Member, Opener, Pairs, Passed, Path, Query, integer, json_response,
-    },
+    kit::{ApiError, ApiResult, FromQuery, Member, Opener, Pairs, Path, Query, integer, json_response},
 };
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -124,7 +123,7 @@ fn wanted(headers: &HeaderMap) -> Form {
     }
 }
 
-fn last_event(headers: &HeaderMap) -> ApiResult<Option<i64>> {
+fn last_event(headers: &HeaderMap) -> Result<Option<i64>, Refusal> {
     let mut values = headers.get_all(LAST_EVENT_ID).iter();
     let Some(value) = values.next() else {
         return Ok(None);
@@ -136,7 +135,8 @@ fn last_event(headers: &HeaderMap) -> ApiResult<Option<i64>> {
         .filter(|id| *id >= 0 && values.next().is_none())
         .map(Some)
         .ok_or_else(|| {
-            ApiError::invalid_request("Last-Event-ID: must be an integer from 0 to 9223372036854775807")
+            ErrorCode::InvalidRequest
+                .because("Last-Event-ID: must be an integer from 0 to 9223372036854775807")
         })
 }
 
@@ -147,7 +147,7 @@ pub(crate) struct EventsQuery {
 }
 
 impl FromQuery for EventsQuery {
-    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+    fn from_query(pairs: &Pairs<'_>) -> Result<Self, Refusal> {
         let deltas = if pairs.boolean("deltas")?.unwrap_or(false) {
             Deltas::Live
         } else {
@@ -199,7 +199,7 @@ pub(crate) async fn follow_run(
     Path(id): Path<RunId>,
     reading: Reading,
     Query(EventsQuery { after, deltas }): Query<EventsQuery>,
-    (Passed(hop), opener): (Passed, Opener),
+    (Extension(hop), opener): (Extension<Hop>, Opener),
 ) -> ApiResult<Response> {
     let after = reading.last_event.unwrap_or(after);
     match reading.form {
@@ -223,7 +223,9 @@ pub(crate) async fn follow_run(
                 form: ListForm::Array,
             };
             match list.pieces().begin().await {
-                Err(Error::Unretained) => events_elsewhere(&app, &who, id, after, hop).await,
+                Err(error) if error.code == ErrorCode::Gone => {
+                    events_elsewhere(&app, &who, id, after, hop).await
+                }
                 begun => begun?.respond(&app.bodies).await,
             }
         }

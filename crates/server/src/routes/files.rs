@@ -12,7 +12,7 @@ use http::{
     header::{CONTENT_LENGTH, CONTENT_RANGE, EXPECT},
 };
 use sortie_api::{
-    File, FilePage,
+    ErrorCode, File, FilePage, Refusal,
     file::{KeepArtifact, RenameFile, is_deceptive},
     limits,
 };
@@ -26,7 +26,7 @@ use crate::{
     app::App,
     kit::{
         ApiError, ApiResult, Form, Json, JsonBody, Member, Offered, PageQuery, Part, Path, Query, Wanted,
-        is_json,
+        is_json, range_not_satisfiable, too_large,
     },
 };
 
@@ -106,7 +106,7 @@ pub(crate) async fn create_file(
     let most = app.engine.max_file_bytes();
     let announced = announced(&parts.headers);
     let taken = if announced > most.saturating_add(FORM_BYTES) {
-        Err(ApiError::too_large("file", most))
+        Err(too_large("file", most))
     } else {
         let upload = app.engine.begin_upload(&who).await?;
         stage_form(&mut form, upload, most).await
@@ -118,7 +118,7 @@ pub(crate) async fn create_file(
             if !parts.headers.contains_key(EXPECT) {
                 form.drain().await;
             }
-            return Err(refusal);
+            return Err(refusal.into());
         }
     };
     let file = app
@@ -144,7 +144,7 @@ struct StagedForm {
 }
 
 /// Reads a form with the field `file` and perhaps `name`, in any order, each once, and nothing else.
-async fn stage_form(form: &mut Form, upload: Upload, most: u64) -> ApiResult<StagedForm> {
+async fn stage_form(form: &mut Form, upload: Upload, most: u64) -> Result<StagedForm, Refusal> {
     let mut empty = Some(upload);
     let mut content = None;
     let mut name = None;
@@ -153,30 +153,29 @@ async fn stage_form(form: &mut Form, upload: Upload, most: u64) -> ApiResult<Sta
             "file" => {
                 let upload = empty
                     .take()
-                    .ok_or_else(|| ApiError::invalid_request("file: sent twice"))?;
+                    .ok_or_else(|| ErrorCode::InvalidRequest.because("file: sent twice"))?;
                 let (file_name, content_type) = (part.file_name()?, part.media_type());
                 let upload = stream(part, upload, most).await?;
                 content = Some((upload, file_name, content_type));
             }
             "name" => {
                 if name.replace(part.text(limits::FILE_NAME_BYTES).await?).is_some() {
-                    return Err(ApiError::invalid_request("name: sent twice"));
+                    return Err(ErrorCode::InvalidRequest.because("name: sent twice"));
                 }
             }
             other => {
                 let seen = other.chars().filter(|character| !is_deceptive(*character));
                 let other: String = seen.take(100).collect();
-                return Err(ApiError::invalid_request(format!(
-                    "{other}: unknown field, expected `file` and `name`"
-                )));
+                return Err(ErrorCode::InvalidRequest
+                    .because(format!("{other}: unknown field, expected `file` and `name`")));
             }
         }
     }
     let (upload, file_name, content_type) =
-        content.ok_or_else(|| ApiError::invalid_request("file: required"))?;
+        content.ok_or_else(|| ErrorCode::InvalidRequest.because("file: required"))?;
     let name = name
         .or(file_name)
-        .ok_or_else(|| ApiError::invalid_request("name: required where file has no filename"))?;
+        .ok_or_else(|| ErrorCode::InvalidRequest.because("name: required where file has no filename"))?;
     Ok(StagedForm {
         upload,
         name,
@@ -184,10 +183,10 @@ async fn stage_form(form: &mut Form, upload: Upload, most: u64) -> ApiResult<Sta
     })
 }
 
-async fn stream(mut part: Part<'_>, mut upload: Upload, most: u64) -> ApiResult<Upload> {
+async fn stream(mut part: Part<'_>, mut upload: Upload, most: u64) -> Result<Upload, Refusal> {
     while let Some(bytes) = part.chunk().await? {
         if bytes.len() as u64 > upload.room() {
-            return Err(ApiError::too_large("file", most));
+            return Err(too_large("file", most));
         }
         upload.write(&bytes).await?;
     }
@@ -315,11 +314,11 @@ pub(super) async fn send(
         Wanted::Whole => Some(0..stored.size),
         Wanted::Part(part) => Some(part.clone()),
         Wanted::Beyond => {
-            let mut refusal = ApiError::range_not_satisfiable(stored.size).into_response();
+            let mut refusal = ApiError::from(range_not_satisfiable(stored.size)).into_response();
             let range = HeaderValue::from_str(&format!("bytes */{}", stored.size));
             refusal
                 .headers_mut()
-                .insert(CONTENT_RANGE, range.map_err(ApiError::internal)?);
+                .insert(CONTENT_RANGE, range.map_err(Refusal::internal)?);
             return Ok(refusal);
         }
     };
@@ -332,7 +331,7 @@ pub(super) async fn send(
         }
         Some(_) | None => Body::empty(),
     };
-    offered.response(&wanted, body)
+    Ok(offered.response(&wanted, body)?)
 }
 
 /// Rename a file

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use sortie_api::{
-    ScheduleId, limits,
+    Refusal, ScheduleId, limits,
     schedule::{FirePage, FireTrigger, NextFire},
 };
 
@@ -57,7 +57,7 @@ pub(crate) async fn list_fires(
 pub(crate) struct Count(usize);
 
 impl FromQuery for Count {
-    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+    fn from_query(pairs: &Pairs<'_>) -> Result<Self, Refusal> {
         let count = pairs.integer("count", 1, limits::NEXT_FIRES)?;
         Ok(Self(
             count.and_then(|count| usize::try_from(count).ok()).unwrap_or(10),

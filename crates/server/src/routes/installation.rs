@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use http::request::Parts;
+use sortie_api::ErrorCode;
 
 use crate::{
     app::App,
@@ -20,10 +21,10 @@ impl FromRequestParts<Arc<App>> for InstallationAdmin {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> ApiResult<Self> {
         let admin = Admin::from_request_parts(parts, app).await?;
         if app.engine.has_several_organizations().await? {
-            return Err(ApiError::forbidden(
+            return Err(ErrorCode::Forbidden.because(
                 "the database has several organizations: nodes, master keys and the license are the operator's, who uses a \
                  hosted node",
-            ));
+            ).into());
         }
         Ok(Self(admin))
     }

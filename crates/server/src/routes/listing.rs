@@ -7,10 +7,10 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use axum::response::Response;
 use serde::Serialize;
-use sortie_engine::Error;
+use sortie_api::{ErrorCode, Refusal};
 use sortie_store::Found;
 
-use crate::kit::{ApiError, ApiResult, BodyBudget, OpenText, PIECE_BYTES, PieceWriter, Pieces, crowded};
+use crate::kit::{ApiResult, BodyBudget, OpenText, PIECE_BYTES, PieceWriter, Pieces, crowded};
 
 /// Number of times that an entry is read again because others have changed it in the meantime.
 const TRIES: u32 = 10;
@@ -26,8 +26,8 @@ pub(super) struct Entry {
 
 impl Entry {
     /// An entry without a large text.
-    pub(super) fn of(value: &impl Serialize) -> Result<Self, Error> {
-        let text = serde_json::to_vec(value).map_err(|error| Error::Internal(error.to_string()))?;
+    pub(super) fn of(value: &impl Serialize) -> Result<Self, Refusal> {
+        let text = serde_json::to_vec(value).map_err(Refusal::internal)?;
         Ok(Self::whole(text))
     }
 
@@ -42,7 +42,11 @@ impl Entry {
 
     /// The object `record`, which ends with `field` and a large text. `field` is `"name":`, or empty for a text of several
     /// fields.
-    pub(super) fn ending_with(record: &impl Serialize, field: &str, large: OpenText) -> Result<Self, Error> {
+    pub(super) fn ending_with(
+        record: &impl Serialize,
+        field: &str,
+        large: OpenText,
+    ) -> Result<Self, Refusal> {
         let mut entry = Self::of(record)?;
         entry.text.pop();
         entry.text.push(b',');
@@ -56,27 +60,25 @@ impl Entry {
 
     /// Returns the entry that `read` makes, of one version to its end: a large text that may change is held for the answer.
     /// `read` is called again where others have changed the entry in the meantime.
-    pub(super) async fn of_one_version<F>(read: impl Fn() -> F) -> ApiResult<Self>
+    pub(super) async fn of_one_version<F>(read: impl Fn() -> F) -> Result<Self, Refusal>
     where
-        F: Future<Output = Result<Self, Error>>,
+        F: Future<Output = Result<Self, Refusal>>,
     {
         for _ in 0..TRIES {
             let entry = read().await?;
             match entry.hold().await {
                 Ok(true) => return Ok(entry),
                 Ok(false) => return Err(crowded()),
-                Err(Error::NotFound) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) if error.code == ErrorCode::NotFound => {}
+                Err(error) => return Err(error),
             }
         }
-        Err(ApiError::unavailable(
-            "others are changing it at the same time, retry later",
-        ))
+        Err(ErrorCode::Unavailable.because("others are changing it at the same time, retry later"))
     }
 
     /// Holds a large text that may change, until the answer has ended. Returns false if there is no memory for that.
     /// `NotFound` if it has changed already.
-    async fn hold(&self) -> Result<bool, Error> {
+    async fn hold(&self) -> Result<bool, Refusal> {
         match &self.large {
             Some(large) => large.hold().await,
             None => Ok(true),
@@ -113,9 +115,11 @@ impl Entry {
 pub(super) fn entries<T: Serialize, P>(
     rows: &[T],
     position: impl Fn(&T) -> P,
-) -> Result<Found<(P, Entry), P>, Error> {
+) -> Result<Found<(P, Entry), P>, Refusal> {
     let entry = |row| Ok((position(row), Entry::of(row)?));
-    Ok(Found::all(rows.iter().map(entry).collect::<Result<_, Error>>()?))
+    Ok(Found::all(
+        rows.iter().map(entry).collect::<Result<_, Refusal>>()?,
+    ))
 }
 
 /// Form of a list.
@@ -145,7 +149,7 @@ impl<P, R, F> Listing<P, R>
 where
     P: Clone + Send + Sync + 'static,
     R: Fn(Option<P>, u32) -> F + Send + Sync + 'static,
-    F: Future<Output = Result<Found<(P, Entry), P>, Error>> + Send + 'static,
+    F: Future<Output = Result<Found<(P, Entry), P>, Refusal>> + Send + 'static,
 {
     /// The answer. An error of the first piece has its status; a later one breaks the connection off.
     pub(super) async fn respond(self, bodies: &BodyBudget) -> ApiResult<Response> {
@@ -156,7 +160,7 @@ where
         Pieces::written(|out| self.write(out))
     }
 
-    async fn write(self, mut out: PieceWriter) -> Result<PieceWriter, Error> {
+    async fn write(self, mut out: PieceWriter) -> Result<PieceWriter, Refusal> {
         let Self {
             stretch,
             read,
@@ -188,7 +192,7 @@ where
                 match entry.hold().await {
                     // Without memory for it, the text is read again for each piece.
                     Ok(_) => changes = 0,
-                    Err(Error::NotFound) if changes < TRIES => {
+                    Err(error) if error.code == ErrorCode::NotFound && changes < TRIES => {
                         // The entry was changed or deleted. It is read again with those after it.
                         changes += 1;
                         continue 'list;
@@ -243,9 +247,9 @@ where
 }
 
 /// Writes an entry with a large text, or one that is larger than a piece and that `read` makes again for each piece.
-async fn write_large<P, F>(entry: Entry, out: &mut PieceWriter, read: impl Fn() -> F) -> Result<(), Error>
+async fn write_large<P, F>(entry: Entry, out: &mut PieceWriter, read: impl Fn() -> F) -> Result<(), Refusal>
 where
-    F: Future<Output = Result<Found<(P, Entry), P>, Error>>,
+    F: Future<Output = Result<Found<(P, Entry), P>, Refusal>>,
 {
     let mut text = entry.text;
     if let Some(large) = entry.large {
@@ -269,7 +273,7 @@ where
         text = again
             .map(|(_, entry)| entry.text)
             .filter(|text| hash_of(text) == hash)
-            .ok_or_else(|| Error::Internal("an entry became another one".to_owned()))?;
+            .ok_or_else(|| Refusal::internal("an entry became another one"))?;
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use serde_json::{Value, json};
+use sortie_api::Refusal;
 use sortie_api::master_key::{MasterKeys, Reseal};
 
 use super::installation::InstallationAdmin;
@@ -18,7 +19,7 @@ pub(crate) struct SealedFrom {
 }
 
 impl FromQuery for SealedFrom {
-    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+    fn from_query(pairs: &Pairs<'_>) -> Result<Self, Refusal> {
         let cursor = pairs.text("cursor")?.unwrap_or_default();
         Ok(Self { cursor })
     }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use sortie_api::model::ModelCatalog;
+use sortie_api::{Refusal, model::ModelCatalog};
 
 use crate::{
     app::App,
-    kit::{ApiError, ApiResult, json_response},
+    kit::{ApiResult, json_response},
 };
 
 /// List the models runs can use
@@ -28,6 +28,6 @@ use crate::{
     }))),
 )]
 pub(crate) async fn list_models(State(app): State<Arc<App>>) -> ApiResult<Response> {
-    let body = serde_json::to_vec(app.engine.models()).map_err(ApiError::internal)?;
+    let body = serde_json::to_vec(app.engine.models()).map_err(Refusal::internal)?;
     Ok(json_response(body))
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use http::HeaderMap;
 use serde::Serialize;
+use sortie_api::ErrorCode;
 use sortie_engine::Engine;
 use utoipa::ToSchema;
 
 use crate::{
     app::App,
-    kit::{ApiError, ApiResult, Json, shared_document},
+    kit::{ApiResult, Json, shared_document},
 };
 
 /// The state of the node.
@@ -100,10 +101,10 @@ pub(crate) async fn get_readiness(State(app): State<Arc<App>>) -> ApiResult<Json
 )]
 pub(crate) async fn get_metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> ApiResult<Response> {
     match &app.exposition {
-        Some(exposition) => exposition.answer(&headers).await,
-        None => Err(ApiError::not_found(
-            "the metrics of this engine have a listener of their own",
-        )),
+        Some(exposition) => Ok(exposition.answer(&headers).await?),
+        None => Err(ErrorCode::NotFound
+            .because("the metrics of this engine have a listener of their own")
+            .into()),
     }
 }
 

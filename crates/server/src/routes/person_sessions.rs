@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use http::StatusCode;
-use sortie_api::{SessionId, account::PersonSession};
+use sortie_api::{Refusal, SessionId, account::PersonSession};
 use sortie_store::people::MemberSession;
 
 use crate::{
     app::App,
-    kit::{Admin, ApiError, ApiResult, Json, Path},
+    kit::{Admin, ApiResult, Json, Path},
 };
 
 fn shown(of: MemberSession) -> PersonSession {
@@ -61,10 +61,7 @@ pub(crate) async fn end_person_session(
     who: Admin,
     Path(id): Path<SessionId>,
 ) -> ApiResult<StatusCode> {
-    let people = app
-        .people
-        .as_ref()
-        .ok_or_else(|| ApiError::not_found("not found"))?;
+    let people = app.people.as_ref().ok_or_else(Refusal::not_found)?;
     people.end_member_session(&who, id).await?;
     tracing::info!(session.id = %id, by = %who.actor, "ended the session of a person");
     Ok(StatusCode::NO_CONTENT)

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use bytes::Bytes;
+use sortie_api::ErrorCode;
 
 use crate::{
     app::App,
-    kit::{ApiError, ApiResult, Path, json_response},
+    kit::{ApiResult, Path, json_response},
 };
 
 /// Metadata of the engine API of a hosted deployment.
@@ -61,7 +62,8 @@ pub(crate) async fn get_resource_metadata_of_path(
 fn metadata(app: &App, path: Option<&str>) -> ApiResult<Response> {
     let found = app.resource_metadata.as_ref();
     let found = found.filter(|of| path.is_none_or(|path| path == of.path));
-    let found =
-        found.ok_or_else(|| ApiError::not_found("no authorization server issues tokens for this address"))?;
+    let found = found.ok_or_else(|| {
+        ErrorCode::NotFound.because("no authorization server issues tokens for this address")
+    })?;
     Ok(json_response(found.document.clone()))
 }

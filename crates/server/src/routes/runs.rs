@@ -3,12 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{
+    Extension,
     extract::{FromRequestParts, State},
     response::{IntoResponse as _, Response},
 };
 use http::{HeaderName, Method, StatusCode, request::Parts};
-use sortie_api::{OrgId, Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus, ScheduleId, limits};
-use sortie_engine::Error;
+use sortie_api::{
+    ErrorCode, OrgId, Refusal, Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus, ScheduleId, limits,
+};
+use sortie_engine::Hop;
 use sortie_store::{
     Found,
     runs::{Created, LargeText, ListedRun, RunFilter, StoredDefinition},
@@ -19,7 +22,7 @@ use crate::{
     app::App,
     kit::{
         ApiError, ApiResult, FromQuery, Json, JsonBody, LargeTexts, List, Member, Once, PIECE_BYTES,
-        PageQuery, Pairs, Passed, Path, Query, TextForm,
+        PageQuery, Pairs, Path, Query, TextForm,
     },
 };
 
@@ -37,12 +40,13 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
             return Ok(Self(None));
         };
         let key = std::str::from_utf8(value.as_bytes()).ok();
-        key.filter(|key| (1..=limits::IDEMPOTENCY_KEY_CHARS).contains(&key.chars().count()))
+        let key = key
+            .filter(|key| (1..=limits::IDEMPOTENCY_KEY_CHARS).contains(&key.chars().count()))
             .filter(|_| values.next().is_none())
-            .map(|key| Self(Some(key.to_owned())))
             .ok_or_else(|| {
-                ApiError::invalid_request("Idempotency-Key: must be one text of 1 to 200 characters")
-            })
+                ErrorCode::InvalidRequest.because("Idempotency-Key: must be one text of 1 to 200 characters")
+            })?;
+        Ok(Self(Some(key.to_owned())))
     }
 }
 
@@ -101,14 +105,14 @@ pub(crate) struct ListQuery {
 }
 
 impl FromQuery for ListQuery {
-    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+    fn from_query(pairs: &Pairs<'_>) -> Result<Self, Refusal> {
         let tag = pairs.text("tag")?;
         if tag
             .as_ref()
             .is_some_and(|tag| !(1..=limits::TAG_CHARS).contains(&tag.chars().count()))
         {
             let rule = format!("tag: must be 1 to {} characters", limits::TAG_CHARS);
-            return Err(ApiError::invalid_request(rule));
+            return Err(ErrorCode::InvalidRequest.because(rule));
         }
         Ok(Self {
             page: PageQuery::from_query(pairs)?,
@@ -189,7 +193,7 @@ pub(crate) async fn list_runs(
                 let position = (listed.run.created_at, listed.run.id);
                 Ok((position, listed_entry(&texts, list.org, listed)?))
             };
-            let items = items.into_iter().map(entry).collect::<Result<_, Error>>()?;
+            let items = items.into_iter().map(entry).collect::<Result<_, Refusal>>()?;
             Ok(Found { items, stopped_at })
         }
     };
@@ -204,14 +208,14 @@ pub(crate) async fn list_runs(
 }
 
 /// Makes the entry of a run without its output, which is sent from the store.
-pub(super) fn with_output(texts: &LargeTexts, org: OrgId, run: Run) -> Result<Entry, Error> {
+pub(super) fn with_output(texts: &LargeTexts, org: OrgId, run: Run) -> Result<Entry, Refusal> {
     let run = Run { output: None, ..run };
     let output = texts.open(org, LargeText::Output(run.id), TextForm::Quoted);
     Entry::ending_with(&run, "\"output\":", output)
 }
 
 /// Makes the entry of a run. A large output that is left out is sent from the store.
-fn listed_entry(texts: &LargeTexts, org: OrgId, listed: ListedRun) -> Result<Entry, Error> {
+fn listed_entry(texts: &LargeTexts, org: OrgId, listed: ListedRun) -> Result<Entry, Refusal> {
     if listed.has_large_output {
         with_output(texts, org, listed.run)
     } else {
@@ -220,7 +224,7 @@ fn listed_entry(texts: &LargeTexts, org: OrgId, listed: ListedRun) -> Result<Ent
 }
 
 /// Makes the entry of a stored run. A large output is sent from the store and not kept.
-fn entry_of(app: &App, org: OrgId, run: Run) -> Result<Entry, Error> {
+fn entry_of(app: &App, org: OrgId, run: Run) -> Result<Entry, Refusal> {
     let is_large = run
         .output
         .as_ref()
@@ -241,7 +245,7 @@ pub(crate) struct RunQuery {
 }
 
 impl FromQuery for RunQuery {
-    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+    fn from_query(pairs: &Pairs<'_>) -> Result<Self, Refusal> {
         let seconds = pairs.integer("wait", 0, limits::WAIT_SECONDS)?.unwrap_or(0);
         Ok(Self {
             wait: Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
@@ -277,7 +281,7 @@ pub(crate) async fn get_run(
     who: Member,
     Path(id): Path<RunId>,
     Query(RunQuery { wait, with_output }): Query<RunQuery>,
-    Passed(hop): Passed,
+    Extension(hop): Extension<Hop>,
     method: Method,
 ) -> ApiResult<Response> {
     if !with_output {

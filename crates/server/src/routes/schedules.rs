@@ -8,10 +8,10 @@ use axum::{
 };
 use http::StatusCode;
 use sortie_api::{
-    OrgId, Run, Schedule, ScheduleId,
+    OrgId, Refusal, Run, Schedule, ScheduleId,
     schedule::{CreateSchedule, SchedulePage, UpdateSchedule},
 };
-use sortie_engine::{Error, ListedSchedule};
+use sortie_engine::ListedSchedule;
 use sortie_store::{Found, runs::LargeText};
 
 use super::listing::{Entry, Form, Listing};
@@ -65,7 +65,7 @@ pub(crate) async fn list_schedules(
                 Ok((position, entry))
             };
             Ok(Found::all(
-                listed.into_iter().map(entry).collect::<Result<_, Error>>()?,
+                listed.into_iter().map(entry).collect::<Result<_, Refusal>>()?,
             ))
         }
     };
@@ -80,13 +80,13 @@ pub(crate) async fn list_schedules(
 }
 
 /// Makes the entry of a schedule without its input, which is sent from the store.
-fn with_input(texts: &LargeTexts, org: OrgId, schedule: &Schedule) -> Result<Entry, Error> {
+fn with_input(texts: &LargeTexts, org: OrgId, schedule: &Schedule) -> Result<Entry, Refusal> {
     let input = LargeText::ScheduleInput(schedule.id, schedule.updated_at);
     Entry::ending_with(schedule, "\"input\":", texts.open(org, input, TextForm::Json))
 }
 
 /// Makes the entry of a schedule. A large input is sent as a text that all answers share.
-fn entry_of(app: &App, org: OrgId, mut schedule: Schedule) -> Result<Entry, Error> {
+fn entry_of(app: &App, org: OrgId, mut schedule: Schedule) -> Result<Entry, Refusal> {
     match schedule.input.take_if(|input| input.get().len() > PIECE_BYTES) {
         Some(input) => Ok(with_input(&app.texts, org, &schedule)?.hold_known(input.to_string())),
         None => Entry::of(&schedule),

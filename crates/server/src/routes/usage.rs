@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use sortie_api::{
-    OrgId,
+    ErrorCode, OrgId, Refusal,
     usage::{Day, Usage, UsageDimension, UsageFigures},
 };
-use sortie_engine::{AskedUsage, Engine, Error};
+use sortie_engine::{AskedUsage, Engine};
 
 use crate::{
     app::App,
-    kit::{Admin, ApiError, ApiResult, FromQuery, Pairs, PieceWriter, Pieces, Query},
+    kit::{Admin, ApiResult, FromQuery, Pairs, PieceWriter, Pieces, Query},
 };
 
 /// Rows that are summed up in one query. An answer holds no more of them: each query sums up the runs anew.
@@ -24,7 +24,7 @@ pub(crate) struct UsageQuery {
 }
 
 impl FromQuery for UsageQuery {
-    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+    fn from_query(pairs: &Pairs<'_>) -> Result<Self, Refusal> {
         let by = match pairs.text("by")? {
             None => vec![UsageDimension::Day],
             Some(names) => dimensions(&names)?,
@@ -38,14 +38,14 @@ impl FromQuery for UsageQuery {
 }
 
 /// `day,model`: each name at most once.
-fn dimensions(names: &str) -> ApiResult<Vec<UsageDimension>> {
+fn dimensions(names: &str) -> Result<Vec<UsageDimension>, Refusal> {
     let mut by = Vec::new();
     for name in names.split(',') {
         let dimension = name
             .parse()
-            .map_err(|rule| ApiError::invalid_request(format!("by: {rule}")))?;
+            .map_err(|rule| ErrorCode::InvalidRequest.because(format!("by: {rule}")))?;
         if by.contains(&dimension) {
-            return Err(ApiError::invalid_request(format!("by: {name} is named twice")));
+            return Err(ErrorCode::InvalidRequest.because(format!("by: {name} is named twice")));
         }
         by.push(dimension);
     }
@@ -96,7 +96,7 @@ async fn write_usage(
     engine: Engine,
     org: OrgId,
     asked: AskedUsage,
-) -> Result<PieceWriter, Error> {
+) -> Result<PieceWriter, Refusal> {
     out.push("{\"from\":");
     out.push_json(&asked.from)?;
     out.push(",\"to\":");

@@ -10,10 +10,10 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json};
 use sortie_api::{
-    OrgId, Timestamp, limits,
+    OrgId, Refusal, Timestamp, limits,
     workflow::{NOT_SAVED, Workflow, WorkflowDefinition, WorkflowSummary},
 };
-use sortie_engine::{Error, Put, SavedDefinition, StoredWorkflow};
+use sortie_engine::{Put, SavedDefinition, StoredWorkflow};
 use sortie_store::{Found, runs::LargeText};
 
 use super::listing::{Entry, Form, Listing};
@@ -31,7 +31,7 @@ pub(crate) enum Detail {
 }
 
 impl FromQuery for Detail {
-    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+    fn from_query(pairs: &Pairs<'_>) -> Result<Self, Refusal> {
         Ok(if pairs.boolean("detail")?.unwrap_or(false) {
             Self::Summary
         } else {
@@ -122,7 +122,7 @@ struct LargeWorkflow {
 }
 
 /// Makes the entry of a workflow. A large definition is sent from the store: it may have 24 MiB.
-fn entry_of(app: &App, org: OrgId, stored: StoredWorkflow) -> Result<Entry, Error> {
+fn entry_of(app: &App, org: OrgId, stored: StoredWorkflow) -> Result<Entry, Refusal> {
     let StoredWorkflow {
         name,
         definition,

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use sortie_api::{
-    KeyId, Mode, OrganizationInfo,
+    ErrorCode, KeyId, Mode, OrganizationInfo,
     key::{ApiKey, CreateKey, CreatedKey, RotateKey},
     secret::{SELF_HOSTED_KEY, Secret},
 };
-use sortie_engine::{Clock, Error, create_key_offline};
+use sortie_engine::{Clock, create_key_offline};
 
 use super::Context;
 use crate::{
@@ -117,7 +117,7 @@ async fn create_offline(
     create_key_offline(&store, &Clock::system(), request)
         .await
         .map_err(|error| {
-            let exit = if matches!(error, Error::Invalid(_)) {
+            let exit = if error.code == ErrorCode::InvalidRequest {
                 Exit::Usage
             } else {
                 Exit::Unavailable

@@ -10,4 +10,4 @@ pub use audit::{Audit, AuditFilter};
 pub use caller::{Actor, Caller};
 pub use keys::{NewKey, Rotation};
 pub use lookups::Lookup;
-pub use principal::{By, Principal, UnknownSubject};
+pub use principal::{By, Principal};

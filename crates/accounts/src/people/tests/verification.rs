@@ -11,7 +11,7 @@ async fn a_person_asks_three_times_a_day_for_another_verification_mail() {
     for _ in 0..3 {
         ask().await.unwrap();
     }
-    assert!(matches!(ask().await, Err(Error::TooManyAttempts(_))));
+    assert!(matches!(ask().await, Err(refused) if refused.code == ErrorCode::RateLimited));
     rig.mails().await;
     rig.pass(Duration::from_hours(28));
     ask().await.unwrap();
@@ -23,12 +23,15 @@ async fn a_person_asks_three_times_a_day_for_another_verification_mail() {
     rule(rig.accounts.verify_email(token_of(&first[0].1)).await);
     rig.accounts.verify_email(token_of(&last[0].1)).await.unwrap();
     assert!(
-        matches!(ask().await, Err(Error::Conflict(_))),
+        matches!(ask().await, Err(refused) if refused.code == ErrorCode::Conflict),
         "the address is verified"
     );
 
     let silent = Rig::new().await;
     let bob = silent.sign_up("bob").await.person.id;
     let refused = silent.accounts.send_verification(bob).await;
-    assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(refused) if refused.code == ErrorCode::Conflict),
+        "{refused:?}"
+    );
 }

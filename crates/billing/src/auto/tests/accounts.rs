@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sortie_api::{TopupState, billing::PaymentMethodSync};
+use sortie_api::{ErrorCode, TopupState, billing::PaymentMethodSync};
 use sortie_store::outbox::PaymentNotice;
 use sortie_testkit::{
     Checked, Database, StripeDouble, both_databases,
@@ -105,7 +105,7 @@ async fn an_automatic_purchase_with_a_card_of_the_old_account_disables_them(data
     rig.buy().await;
     assert_eq!(rig.states().await, ["failed"]);
     assert!(
-        matches!(rig.put(REQUEST).await, Err(Error::Conflict(why)) if why.contains("no card")),
+        matches!(rig.put(REQUEST).await, Err(Error::Refused(refused)) if refused.code == ErrorCode::Conflict && refused.text.contains("no card")),
         "Stripe has no card"
     );
     rig.check("disabled").await;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use sortie_api::{PaymentId, RefundOrderId, billing::RefundPayment};
+use sortie_api::{ErrorCode, PaymentId, RefundOrderId, billing::RefundPayment};
 use sortie_store::{
     access::Actor,
     money::{NewRefundOrder, PaymentRow},
@@ -150,7 +150,7 @@ async fn many_commands_with_one_reference_are_one_refund(database: Database) -> 
     assert_eq!((rig.keys().len(), rig.went_back().await), (2, 5_000));
     assert!(matches!(
         rig.refund(payment, &rest).await,
-        Err(Error::Conflict(_))
+        Err(Error::Refused(refused)) if refused.code == ErrorCode::Conflict
     ));
     Ok(())
 }
@@ -168,7 +168,9 @@ async fn a_refund_on_which_stripe_fails_for_good_is_abandoned_and_counted_if_it_
     rig.pass(Duration::from_secs(91));
     for _ in 0..2 {
         let abandoned = rig.refund(payment, &request).await;
-        assert!(matches!(abandoned, Err(Error::Conflict(why)) if why.contains("has made none")));
+        assert!(
+            matches!(&abandoned, Err(Error::Refused(refused)) if refused.code == ErrorCode::Conflict && refused.text.contains("has made none"))
+        );
     }
     assert_eq!((rig.keys().len(), rig.went_back().await), (1, 0));
     // Stripe finishes the request after all.
@@ -191,7 +193,10 @@ async fn no_key_of_a_refund_is_used_after_23_hours(database: Database) -> Checke
     ));
     rig.pass(Duration::from_hours(23));
     let abandoned = rig.refund(payment, &request).await;
-    assert!(matches!(abandoned, Err(Error::Conflict(_))), "{abandoned:?}");
+    assert!(
+        matches!(&abandoned, Err(Error::Refused(refused)) if refused.code == ErrorCode::Conflict),
+        "{abandoned:?}"
+    );
     assert_eq!(
         (
             rig.double.requests(Call::CreateRefund).len(),

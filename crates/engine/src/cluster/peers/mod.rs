@@ -15,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use reqwest::{Method, RequestBuilder, Response, header};
-use sortie_api::{ErrorBody, ErrorCode, Run, RunId};
+use sortie_api::{ErrorBody, ErrorCode, Refusal, Run, RunId};
 use sortie_net::{EngineClient, Outbound, Timeouts, read_body};
 use sortie_store::{access::Caller, runs::ContentHolder};
 use url::Url;
@@ -25,7 +25,6 @@ pub use signature::{PEER_HEADER, Peer};
 
 use self::passing::Passing;
 use crate::{
-    error::Error,
     kit::traces::with_trace,
     runs::hub::{Batch, Deltas, Message},
 };
@@ -67,14 +66,14 @@ struct Inner {
 impl Peers {
     /// Makes the client. Without a signer, which needs a master key, the node neither sends nor accepts requests between
     /// nodes. They are on one network, where no proxy is used.
-    pub(crate) fn new(signer: Option<Signer>, clock: Clock, outbound: &Outbound) -> Result<Self, Error> {
+    pub(crate) fn new(signer: Option<Signer>, clock: Clock, outbound: &Outbound) -> Result<Self, Refusal> {
         let timeouts = Timeouts {
             connect: Duration::from_secs(2),
             read: SILENCE,
             total: None,
         };
         let http = EngineClient::through(&outbound.direct(), timeouts).map_err(|error| {
-            Error::Internal(format!("the client for other nodes cannot be made: {error}"))
+            Refusal::internal(format!("the client for other nodes cannot be made: {error}"))
         })?;
         Ok(Self(Arc::new(Inner { http, signer, clock })))
     }
@@ -97,7 +96,7 @@ impl Peers {
         caller: &Caller,
         id: RunId,
         wait: Duration,
-    ) -> Result<Run, Error> {
+    ) -> Result<Run, Refusal> {
         let target = format!("/v1/runs/{id}?wait={}", wait.as_secs());
         let request = self.request(holder, caller, &target)?.timeout(wait + ANSWER);
         read(answer(request).await?, RUN_BYTES).await
@@ -110,7 +109,7 @@ impl Peers {
         caller: &Caller,
         id: RunId,
         after: i64,
-    ) -> Result<BoxStream<'static, Result<Bytes, Error>>, Error> {
+    ) -> Result<BoxStream<'static, Result<Bytes, Refusal>>, Refusal> {
         let target = format!("/v1/runs/{id}/events?after={after}");
         let request = self
             .request(holder, caller, &target)?
@@ -121,7 +120,7 @@ impl Peers {
         Ok(stream::try_unfold(Pieces::of(response), async |mut pieces| {
             let piece = pieces.next().await?;
             // A copy: the piece itself would keep all that was read with it in memory.
-            Ok::<_, Error>(piece.map(|piece| (Bytes::copy_from_slice(&piece), pieces)))
+            Ok::<_, Refusal>(piece.map(|piece| (Bytes::copy_from_slice(&piece), pieces)))
         })
         .boxed())
     }
@@ -133,7 +132,7 @@ impl Peers {
         caller: &Caller,
         id: RunId,
         (after, deltas): (i64, Deltas),
-    ) -> Result<BoxStream<'static, Result<Arc<Batch>, Error>>, Error> {
+    ) -> Result<BoxStream<'static, Result<Arc<Batch>, Refusal>>, Refusal> {
         let deltas = deltas == Deltas::Live;
         let target = format!("/v1/runs/{id}/events?after={after}&deltas={deltas}");
         let request = self
@@ -146,7 +145,7 @@ impl Peers {
         };
         Ok(stream::try_unfold(reading, async |mut reading| {
             let batch = reading.next().await?;
-            Ok::<_, Error>(batch.map(|batch| (batch, reading)))
+            Ok::<_, Refusal>(batch.map(|batch| (batch, reading)))
         })
         .boxed())
     }
@@ -156,11 +155,10 @@ impl Peers {
         holder: &ContentHolder,
         caller: &Caller,
         target: &str,
-    ) -> Result<RequestBuilder, Error> {
+    ) -> Result<RequestBuilder, Refusal> {
         let unreachable = || {
-            Error::Unavailable(
-                "the node that has the content of this run cannot be asked from here, retry later".to_owned(),
-            )
+            ErrorCode::Unavailable
+                .because("the node that has the content of this run cannot be asked from here, retry later")
         };
         let address = holder.address.as_deref().ok_or_else(unreachable)?;
         let signer = self.0.signer.as_ref().ok_or_else(unreachable)?;
@@ -212,7 +210,7 @@ impl Pieces {
     }
 
     /// Returns the next piece, or `None` at the end.
-    async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+    async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
         if self.rest.is_empty() {
             let read = self.response.chunk().await;
             match read.map_err(|error| no_answer(&sortie_net::Error::from(error)))? {
@@ -232,7 +230,7 @@ struct Reading {
 
 impl Reading {
     /// Returns the next piece of the stream, or `None` at its end. A stream that ends within a message is an error.
-    async fn next(&mut self) -> Result<Option<Arc<Batch>>, Error> {
+    async fn next(&mut self) -> Result<Option<Arc<Batch>>, Refusal> {
         while !self.passing.is_done() {
             let Some(piece) = self.pieces.next().await? else {
                 if self.passing.is_within() {
@@ -249,7 +247,7 @@ impl Reading {
     }
 }
 
-async fn answer(request: RequestBuilder) -> Result<Response, Error> {
+async fn answer(request: RequestBuilder) -> Result<Response, Refusal> {
     let response = request
         .send()
         .await
@@ -260,40 +258,27 @@ async fn answer(request: RequestBuilder) -> Result<Response, Error> {
     let status = response.status();
     let body = read_body(response, 64 << 10).await.unwrap_or_default();
     Err(match serde_json::from_slice::<ErrorBody>(&body) {
-        Ok(ErrorBody { error, code }) => match code {
-            ErrorCode::Gone => Error::Gone(error),
-            ErrorCode::NotFound => Error::NotFound,
-            ErrorCode::InvalidRequest => Error::Invalid(error),
-            ErrorCode::Unauthorized
-            | ErrorCode::SecondFactorRequired
-            | ErrorCode::PaymentRequired
-            | ErrorCode::Forbidden
-            | ErrorCode::MethodNotAllowed
-            | ErrorCode::Conflict
-            | ErrorCode::PreconditionFailed
-            | ErrorCode::RangeNotSatisfiable
-            | ErrorCode::PayloadTooLarge
-            | ErrorCode::RateLimited
-            | ErrorCode::Internal
-            | ErrorCode::Unavailable => Error::Unavailable(error),
-        },
-        Err(_) => Error::Unavailable(format!(
+        Ok(ErrorBody { code, .. }) if code == ErrorCode::NotFound => Refusal::not_found(),
+        Ok(ErrorBody { error, code }) if matches!(code, ErrorCode::Gone | ErrorCode::InvalidRequest) => {
+            code.because(error)
+        }
+        Ok(ErrorBody { error, .. }) => ErrorCode::Unavailable.because(error),
+        Err(_) => ErrorCode::Unavailable.because(format!(
             "the node that has the content of this run answers {status}"
         )),
     })
 }
 
-async fn read<T: serde::de::DeserializeOwned>(response: Response, limit: usize) -> Result<T, Error> {
+async fn read<T: serde::de::DeserializeOwned>(response: Response, limit: usize) -> Result<T, Refusal> {
     let body = read_body(response, limit)
         .await
         .map_err(|error| no_answer(&error))?;
-    serde_json::from_slice(&body)
-        .map_err(|_| Error::Internal("cannot read the answer of another node".to_owned()))
+    serde_json::from_slice(&body).map_err(|_| Refusal::internal("cannot read the answer of another node"))
 }
 
-fn no_answer(error: &impl std::fmt::Display) -> Error {
+fn no_answer(error: &impl std::fmt::Display) -> Refusal {
     tracing::warn!(%error, "another node does not answer");
-    Error::Unavailable("the node that has the content of this run does not answer, retry later".to_owned())
+    ErrorCode::Unavailable.because("the node that has the content of this run does not answer, retry later")
 }
 
 #[cfg(test)]

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
-use sortie_api::{OrgId, Timestamp};
+use sortie_api::{OrgId, Refusal, Timestamp};
 use sortie_store::access::By;
 
-use crate::error::Error;
 use sortie_base::{MasterKey, from_hex, hex};
 
 /// Header with the signature.
@@ -43,11 +42,11 @@ impl Signer {
     }
 
     /// Signs a request, given as its method and its target (path and query). Returns the value of [`PEER_HEADER`].
-    pub(crate) fn sign(&self, request: (&str, &str), peer: Peer, at: Timestamp) -> Result<String, Error> {
+    pub(crate) fn sign(&self, request: (&str, &str), peer: Peer, at: Timestamp) -> Result<String, Refusal> {
         let key = self
             .0
             .first()
-            .ok_or_else(|| Error::Internal("no key to sign with".to_owned()))?;
+            .ok_or_else(|| Refusal::internal("no key to sign with"))?;
         let signed = signed(request, peer, at.as_micros());
         let mac = key.clone().chain_update(signed).finalize().into_bytes();
         let Peer { org, by } = peer;

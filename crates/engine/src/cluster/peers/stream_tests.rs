@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures_util::TryStreamExt as _;
-use sortie_api::Timestamp;
+use sortie_api::{Refusal, Timestamp};
 use sortie_store::{
     access::{Actor, By, Caller},
     nodes::NodeId,
@@ -81,7 +81,7 @@ fn client() -> Peer {
 }
 
 /// Follows the run on the node at `address`.
-async fn follow(address: SocketAddr) -> BoxStream<'static, Result<Arc<Batch>, Error>> {
+async fn follow(address: SocketAddr) -> BoxStream<'static, Result<Arc<Batch>, Refusal>> {
     let peers = Peers::new(signer(), Clock::manual(AT), &Outbound::default()).unwrap();
     let holder = ContentHolder {
         node: NodeId(1),
@@ -177,7 +177,7 @@ async fn a_stream_of_another_node_that_ends_within_a_message_is_broken_off() {
         ),
     ] {
         let (address, serving) = node_that_sends([sent.as_bytes().to_vec()].into_iter());
-        let all: Result<Vec<_>, Error> = follow(address).await.try_collect().await;
+        let all: Result<Vec<_>, Refusal> = follow(address).await.try_collect().await;
         assert_eq!(all.is_ok(), is_whole, "{sent}");
         serving.join().unwrap();
     }

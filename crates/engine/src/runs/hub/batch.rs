@@ -5,10 +5,8 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use sortie_api::{Run, RunId, RunStatus, Timestamp, event::kind};
+use sortie_api::{Refusal, Run, RunId, RunStatus, Timestamp, event::kind};
 use sortie_store::runs::{EventRow, ListedEvent, ListedRun};
-
-use crate::error::Error;
 
 /// Memory around the content of a message, in bytes.
 const AROUND: usize = 160;
@@ -140,7 +138,7 @@ impl Batch {
     }
 
     /// Creates a batch of the `done` message alone.
-    pub(super) fn of_final(listed: ListedRun) -> Result<Self, Error> {
+    pub(super) fn of_final(listed: ListedRun) -> Result<Self, Refusal> {
         let ListedRun {
             mut run,
             has_large_output,
@@ -152,7 +150,7 @@ impl Batch {
         }
         let run = sortie_api::json::to_line(&run)
             .and_then(RawValue::from_string)
-            .map_err(|error| Error::Internal(format!("a run cannot be serialized: {error}")))?;
+            .map_err(|error| Refusal::internal(format!("a run cannot be serialized: {error}")))?;
         Ok(Self::new(vec![Message::Done(run.into())]))
     }
 

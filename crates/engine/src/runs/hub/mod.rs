@@ -18,7 +18,7 @@ use std::{
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 use parking_lot::{Mutex, MutexGuard};
-use sortie_api::{OrgId, Run, RunId};
+use sortie_api::{OrgId, Refusal, Run, RunId};
 use sortie_store::runs::{EventRow, ListedEvent, ListedRun};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -29,7 +29,7 @@ use self::{
     reader::Reader,
     tail::{Chunk, Tail},
 };
-use crate::{cluster::hints::HintSender, error::Error, kit::metrics::Metrics, runs::run_log::Records};
+use crate::{cluster::hints::HintSender, kit::metrics::Metrics, runs::run_log::Records};
 use sortie_base::Clock;
 
 /// Live text of the model in a reader's stream, besides the recorded events.
@@ -141,7 +141,7 @@ impl Hub {
     }
 
     /// Publishes the end of a run: its last events and the run in its terminal status.
-    pub(crate) fn publish_final(&self, run: &Run, events: &[EventRow]) -> Result<(), Error> {
+    pub(crate) fn publish_final(&self, run: &Run, events: &[EventRow]) -> Result<(), Refusal> {
         self.send_hint(run.id, events);
         let Some(live) = self.followed(run.id) else {
             return Ok(());
@@ -237,7 +237,7 @@ impl Hub {
     }
 
     /// Waits until the run has a terminal status, but at most for `limit` or until the node stops.
-    pub(crate) async fn until_final(&self, org: OrgId, run: RunId, limit: Duration) -> Result<(), Error> {
+    pub(crate) async fn until_final(&self, org: OrgId, run: RunId, limit: Duration) -> Result<(), Refusal> {
         // Registered before the first query, so that no later change is missed.
         let live = self.subscribe(run);
         let mut changed = live.changed.subscribe();
@@ -265,7 +265,7 @@ impl Hub {
         run: RunId,
         after: i64,
         deltas: Deltas,
-    ) -> Result<BoxStream<'static, Result<Arc<Batch>, Error>>, Error> {
+    ) -> Result<BoxStream<'static, Result<Arc<Batch>, Refusal>>, Refusal> {
         // Registered before the first query, so that no event committed after the query is missed.
         let live = self.subscribe(run);
         let reader = Reader::begin(self.clone(), live, (org, run), after, deltas).await?;
@@ -316,7 +316,7 @@ mod tests {
     }
 
     /// The first message of a batch: the kind of an event, or the text and the step of a piece of text.
-    fn seen(batch: Option<Result<Arc<Batch>, Error>>) -> String {
+    fn seen(batch: Option<Result<Arc<Batch>, Refusal>>) -> String {
         match batch.unwrap().unwrap().messages().first() {
             Some(Message::Event(event)) => event.kind.clone(),
             Some(Message::Delta(delta)) => format!("{:?} in step {}", delta.text, delta.step),
@@ -409,7 +409,7 @@ mod tests {
 
     /// Reads a stream to its end. Returns the number of events, the kind of the last one, and whether the run of `done` is
     /// settled.
-    async fn to_done(stream: BoxStream<'static, Result<Arc<Batch>, Error>>) -> (usize, String, bool) {
+    async fn to_done(stream: BoxStream<'static, Result<Arc<Batch>, Refusal>>) -> (usize, String, bool) {
         let batches: Vec<_> = stream.map(Result::unwrap).collect().await;
         let (mut count, mut last, mut is_settled) = (0, String::new(), None);
         for message in batches.iter().flat_map(|batch| batch.messages()) {

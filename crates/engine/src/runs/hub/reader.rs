@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sortie_api::{OrgId, RunId};
+use sortie_api::{OrgId, Refusal, RunId};
 use sortie_store::runs::{Followed, ListedRun};
 use tokio::sync::{broadcast, watch};
 
@@ -10,7 +10,6 @@ use super::{
     Batch, Deltas, Hub, Live,
     tail::{Chunk, End, Next},
 };
-use crate::error::Error;
 
 /// Events in one read from the store, at most.
 const PAGE: u32 = 64;
@@ -56,7 +55,7 @@ impl Reader {
         (org, run): (OrgId, RunId),
         after: i64,
         deltas: Deltas,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, Refusal> {
         let deltas = (deltas == Deltas::Live).then(|| live.deltas());
         let changed = live.changed.subscribe();
         let mut reader = Self {
@@ -86,7 +85,7 @@ impl Reader {
     }
 
     /// Returns the next message and the reader, in the form for [`futures_util::stream::unfold`]. `None` at the end.
-    pub(super) async fn next(mut self) -> Option<(Result<Arc<Batch>, Error>, Self)> {
+    pub(super) async fn next(mut self) -> Option<(Result<Arc<Batch>, Refusal>, Self)> {
         match self.advance().await {
             Ok(Some(batch)) => Some((Ok(batch), self)),
             Ok(None) => None,
@@ -97,7 +96,7 @@ impl Reader {
         }
     }
 
-    async fn advance(&mut self) -> Result<Option<Arc<Batch>>, Error> {
+    async fn advance(&mut self) -> Result<Option<Arc<Batch>>, Refusal> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
         }
@@ -151,7 +150,7 @@ impl Reader {
 
     /// Reads the next events from the store. Readers of older events each read alone; the newest events are read by one
     /// reader for the others as well.
-    async fn read(&mut self, was_in_step: bool) -> Result<Option<Arc<Batch>>, Error> {
+    async fn read(&mut self, was_in_step: bool) -> Result<Option<Arc<Batch>>, Refusal> {
         let live = Arc::clone(&self.live);
         let alone = if live.tail().is_head(self.position) {
             let alone = live.reading.lock().await;
@@ -186,7 +185,7 @@ impl Reader {
     }
 
     /// Returns the events that were read, and adds them to the tail for others if they are the newest ones.
-    fn take_followed(&mut self, followed: Followed, is_head: bool) -> Result<Option<Arc<Batch>>, Error> {
+    fn take_followed(&mut self, followed: Followed, is_head: bool) -> Result<Option<Arc<Batch>>, Refusal> {
         let Followed {
             progress,
             events,
@@ -238,7 +237,7 @@ impl Reader {
 
     /// Returns the `done` message, which is made once for every reader of a settled run. `None`: the run has got events
     /// behind the position, and they come first.
-    async fn done(&mut self) -> Result<Option<Arc<Batch>>, Error> {
+    async fn done(&mut self) -> Result<Option<Arc<Batch>>, Refusal> {
         let live = Arc::clone(&self.live);
         let _alone = live.reading.lock().await;
         let made = live.tail().done_after(self.position);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use sortie_api::{
-    OrgId, RunRequest,
+    OrgId, Refusal, RunRequest,
     connection::{ConnectionDefinition, ConnectionType},
     limits,
     request::RunConnection,
@@ -19,7 +19,6 @@ use crate::{
         form::{self, Use},
         secrets::Secrets,
     },
-    error::Error,
     kit::rules::{self, broken},
 };
 
@@ -28,7 +27,7 @@ pub(super) async fn check(
     connections: &Connections,
     org: OrgId,
     request: &mut RunRequest,
-) -> Result<BTreeMap<String, Secrets>, Error> {
+) -> Result<BTreeMap<String, Secrets>, Refusal> {
     let inline_secrets = form(connections, request)?;
     if let Some(all) = &request.connections {
         references_there_are(connections, org, all).await?;
@@ -41,7 +40,7 @@ pub(super) async fn check(
 pub(super) fn form(
     connections: &Connections,
     request: &mut RunRequest,
-) -> Result<BTreeMap<String, Secrets>, Error> {
+) -> Result<BTreeMap<String, Secrets>, Refusal> {
     let mut inline_secrets = BTreeMap::new();
     let Some(all) = &mut request.connections else {
         return Ok(inline_secrets);
@@ -82,7 +81,7 @@ fn shown(field: &str) -> String {
 }
 
 /// Checks the form of `{ref, allowed_methods?, allowed_tools?}`.
-fn reference(at: At<'_>, connection: &RunConnection) -> Result<(), Error> {
+fn reference(at: At<'_>, connection: &RunConnection) -> Result<(), Refusal> {
     let others = [
         ("url", connection.url.is_some()),
         ("auth", connection.auth.is_some()),
@@ -104,7 +103,7 @@ fn reference(at: At<'_>, connection: &RunConnection) -> Result<(), Error> {
 }
 
 /// Checks an inline definition and leaves its half without secrets in its place.
-fn inline(connections: &Connections, at: At<'_>, connection: &mut RunConnection) -> Result<Secrets, Error> {
+fn inline(connections: &Connections, at: At<'_>, connection: &mut RunConnection) -> Result<Secrets, Refusal> {
     let Some(kind) = connection.kind else {
         return Err(at.broken("type", "required"));
     };
@@ -137,7 +136,7 @@ async fn references_there_are(
     connections: &Connections,
     org: OrgId,
     all: &BTreeMap<String, RunConnection>,
-) -> Result<(), Error> {
+) -> Result<(), Refusal> {
     let names: Vec<String> = all
         .values()
         .filter_map(|connection| connection.reference.clone())

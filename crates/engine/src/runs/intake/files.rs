@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use sortie_api::{FileId, OrgId, limits, request::RunFile};
+use sortie_api::{FileId, OrgId, Refusal, limits, request::RunFile};
 use sortie_sandbox::RelPath;
 use sortie_store::Store;
 
-use crate::{error::Error, kit::rules::broken};
+use crate::kit::rules::broken;
 
 /// Checks `files` without a look-up of saved ones.
-pub(super) fn form(files: &[RunFile]) -> Result<(), Error> {
+pub(super) fn form(files: &[RunFile]) -> Result<(), Refusal> {
     if files.len() > limits::FILES {
         return Err(broken(
             "files",
@@ -48,7 +48,7 @@ pub(super) async fn resolve(
     org: OrgId,
     files: &mut [RunFile],
     most: u64,
-) -> Result<(), Error> {
+) -> Result<(), Refusal> {
     let (mut ids, mut names) = (Vec::new(), Vec::new());
     for file in files.iter().filter_map(|file| file.file.as_ref()) {
         match file.parse::<FileId>() {
@@ -82,7 +82,7 @@ pub(super) async fn resolve(
 }
 
 /// Checks that no path occurs twice, and that none is a folder of another one.
-fn distinct(files: &[RunFile]) -> Result<(), Error> {
+fn distinct(files: &[RunFile]) -> Result<(), Refusal> {
     let mut paths = BTreeSet::new();
     for (at, file) in files.iter().enumerate() {
         if !paths.insert(file.path.as_str()) {

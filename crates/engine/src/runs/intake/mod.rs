@@ -11,14 +11,13 @@ mod web;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use sortie_api::{Micros, OrgId, RunRequest, limits, request::Callback, workflow::NOT_SAVED};
+use sortie_api::{Micros, OrgId, Refusal, RunRequest, limits, request::Callback, workflow::NOT_SAVED};
 use sortie_sandbox::Level;
 use sortie_store::{Store, runs::Retention};
 
 use crate::{
     callbacks::Callbacks,
     connections::{Connections, secrets::Secrets},
-    error::Error,
     kit::{models::Models, options::Options, rules::broken, web::NodeWeb},
     runs::workflows::effective,
 };
@@ -60,7 +59,7 @@ pub(crate) struct Intake<'a> {
 
 impl Intake<'_> {
     /// Checks every rule and resolves the definition.
-    pub(crate) async fn accept(&self, request: RunRequest) -> Result<Accepted, Error> {
+    pub(crate) async fn accept(&self, request: RunRequest) -> Result<Accepted, Refusal> {
         let mut request = effective(self.store, self.org, request).await?;
         let workflow = request.workflow.take();
         let model = self.check_task(&mut request)?;
@@ -81,7 +80,7 @@ impl Intake<'_> {
         }
         schemas::check(&request, NoInput::IsMissing).await?;
         let definition = serde_json::to_string(&request)
-            .map_err(|error| Error::Internal(format!("a definition cannot be serialized: {error}")))?;
+            .map_err(|error| Refusal::internal(format!("a definition cannot be serialized: {error}")))?;
         Ok(Accepted {
             definition: definition.into(),
             max_cost,
@@ -97,7 +96,7 @@ impl Intake<'_> {
 
     /// Checks every rule that a definition of a workflow can break before a run uses it. Missing fields stay missing.
     /// The run itself checks that the files and connections exist that the definition names.
-    pub(crate) async fn accept_saved(&self, definition: &mut RunRequest) -> Result<(), Error> {
+    pub(crate) async fn accept_saved(&self, definition: &mut RunRequest) -> Result<(), Refusal> {
         let sent = [
             definition.workflow.is_some(),
             definition.zero_data_retention.is_some(),
@@ -136,7 +135,7 @@ impl Intake<'_> {
     }
 
     /// Checks `prompt`, `input`, `model` and `fallback_model`. Returns the model that is to be used.
-    fn check_task(&self, request: &mut RunRequest) -> Result<String, Error> {
+    fn check_task(&self, request: &mut RunRequest) -> Result<String, Refusal> {
         let prompt = request
             .prompt
             .as_deref()
@@ -164,7 +163,7 @@ impl Intake<'_> {
     }
 
     /// Checks description, time limit, steps, shell, web, budget and tags. Returns the time limit in seconds and the budget.
-    fn check_conditions(&self, request: &mut RunRequest) -> Result<(u32, Micros), Error> {
+    fn check_conditions(&self, request: &mut RunRequest) -> Result<(u32, Micros), Refusal> {
         if let Some(description) = &request.description {
             text::description(description)?;
         }
@@ -178,7 +177,7 @@ impl Intake<'_> {
         Ok((timeout_seconds, max_cost))
     }
 
-    fn check_models(&self, model: &str, fallback: Option<&str>) -> Result<(), Error> {
+    fn check_models(&self, model: &str, fallback: Option<&str>) -> Result<(), Refusal> {
         self.check_model("model", model)?;
         let Some(fallback) = fallback else { return Ok(()) };
         self.check_model("fallback_model", fallback)?;
@@ -188,7 +187,7 @@ impl Intake<'_> {
         Ok(())
     }
 
-    fn check_model(&self, field: &str, id: &str) -> Result<(), Error> {
+    fn check_model(&self, field: &str, id: &str) -> Result<(), Refusal> {
         match self.models.get(id) {
             Some(_) => Ok(()),
             None => Err(broken(
@@ -198,7 +197,7 @@ impl Intake<'_> {
         }
     }
 
-    fn check_shell(&self, request: &mut RunRequest) -> Result<(), Error> {
+    fn check_shell(&self, request: &mut RunRequest) -> Result<(), Refusal> {
         let shell = *request.shell.get_or_insert(true);
         match self.commands {
             Err(reason) if shell => Err(broken(
@@ -217,7 +216,7 @@ impl Intake<'_> {
         request: &mut RunRequest,
         timeout_seconds: u32,
         retention: Retention,
-    ) -> Result<Micros, Error> {
+    ) -> Result<Micros, Refusal> {
         let micros = *request
             .max_cost_micros
             .get_or_insert(self.options.default_max_cost.get());
@@ -254,7 +253,7 @@ fn retention(request: &RunRequest) -> Retention {
     }
 }
 
-fn check_steps(request: &mut RunRequest) -> Result<(), Error> {
+fn check_steps(request: &mut RunRequest) -> Result<(), Refusal> {
     let steps = *request
         .max_steps
         .get_or_insert(i64::from(limits::MAX_STEPS_DEFAULT));
@@ -267,7 +266,7 @@ fn check_steps(request: &mut RunRequest) -> Result<(), Error> {
     Ok(())
 }
 
-fn timeout(request: &mut RunRequest) -> Result<u32, Error> {
+fn timeout(request: &mut RunRequest) -> Result<u32, Refusal> {
     let seconds = *request
         .timeout_seconds
         .get_or_insert(i64::from(limits::TIMEOUT_SECONDS_DEFAULT));

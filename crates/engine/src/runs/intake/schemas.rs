@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use serde_json::value::RawValue;
 use sortie_agent::schema::Schema;
-use sortie_api::RunRequest;
+use sortie_api::{ErrorCode, Refusal, RunRequest};
 use tokio::sync::Semaphore;
 
-use crate::{error::Error, kit::rules::broken};
+use crate::kit::rules::broken;
 
 /// Limit of concurrent schema checks, which run on blocking threads. Schemas are untrusted and can be expensive.
 static CHECKS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(4));
@@ -22,7 +22,7 @@ pub(super) enum NoInput {
 }
 
 /// Checks both schemas, and `input` against its own.
-pub(super) async fn check(request: &RunRequest, no_input: NoInput) -> Result<(), Error> {
+pub(super) async fn check(request: &RunRequest, no_input: NoInput) -> Result<(), Refusal> {
     if request.input_schema.is_none() && request.output_schema.is_none() {
         return Ok(());
     }
@@ -38,14 +38,14 @@ pub(super) async fn check(request: &RunRequest, no_input: NoInput) -> Result<(),
     })
     .await;
     drop(permit);
-    checked.map_err(|error| Error::Internal(format!("a schema check did not end: {error}")))?
+    checked.map_err(|error| Refusal::internal(format!("a schema check did not end: {error}")))?
 }
 
-fn compile(field: &str, schema: &RawValue) -> Result<Schema, Error> {
+fn compile(field: &str, schema: &RawValue) -> Result<Schema, Refusal> {
     Schema::compile(schema.get()).map_err(|error| broken(field, error))
 }
 
-fn match_input(schema: &RawValue, input: Option<&RawValue>, no_input: NoInput) -> Result<(), Error> {
+fn match_input(schema: &RawValue, input: Option<&RawValue>, no_input: NoInput) -> Result<(), Refusal> {
     let schema = compile("input_schema", schema)?;
     let Some(input) = input else {
         return match no_input {
@@ -55,5 +55,5 @@ fn match_input(schema: &RawValue, input: Option<&RawValue>, no_input: NoInput) -
     };
     schema
         .check("input", input.get())
-        .map_err(|errors| Error::Invalid(errors.join("; ")))
+        .map_err(|errors| ErrorCode::InvalidRequest.because(errors.join("; ")))
 }

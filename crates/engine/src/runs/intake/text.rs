@@ -1,10 +1,10 @@
 //! Rules of plain text fields.
 
-use sortie_api::limits;
+use sortie_api::{Refusal, limits};
 
-use crate::{error::Error, kit::rules::broken};
+use crate::kit::rules::broken;
 
-pub(super) fn prompt(prompt: &str) -> Result<(), Error> {
+pub(super) fn prompt(prompt: &str) -> Result<(), Refusal> {
     if prompt.trim().is_empty() {
         return Err(broken("prompt", "must not be empty"));
     }
@@ -17,7 +17,7 @@ pub(super) fn prompt(prompt: &str) -> Result<(), Error> {
     Ok(())
 }
 
-pub(super) fn description(description: &str) -> Result<(), Error> {
+pub(super) fn description(description: &str) -> Result<(), Refusal> {
     if description.chars().count() > limits::DESCRIPTION_CHARS {
         return Err(broken(
             "description",
@@ -28,7 +28,7 @@ pub(super) fn description(description: &str) -> Result<(), Error> {
 }
 
 /// `tags`: at most 16, each 1 to 64 characters without control characters, none twice.
-pub(super) fn tags(tags: &[String]) -> Result<(), Error> {
+pub(super) fn tags(tags: &[String]) -> Result<(), Refusal> {
     if tags.len() > limits::TAGS {
         return Err(broken("tags", format!("must be at most {}", limits::TAGS)));
     }

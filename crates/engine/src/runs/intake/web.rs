@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use sortie_api::{limits, request::Web};
+use sortie_api::{Refusal, limits, request::Web};
 use sortie_net::Policy;
 
-use crate::{
-    error::Error,
-    kit::{rules::broken, web::NodeWeb},
-};
+use crate::kit::{rules::broken, web::NodeWeb};
 
-pub(super) fn check(wanted: Option<&Web>, node: &NodeWeb) -> Result<(), Error> {
+pub(super) fn check(wanted: Option<&Web>, node: &NodeWeb) -> Result<(), Refusal> {
     let Some(Web::Restricted(restriction)) = wanted else {
         return Ok(());
     };

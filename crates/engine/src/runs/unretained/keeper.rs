@@ -8,12 +8,12 @@ use std::{
     time::Duration,
 };
 
-use sortie_api::{OrgId, RunId, RunStatus, Timestamp};
+use sortie_api::{OrgId, Refusal, RunId, RunStatus, Timestamp};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::{EVENTS_FOR, Stage, Unretained};
-use crate::{Engine, error::Error};
+use crate::Engine;
 
 /// Pause between two passes.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -71,7 +71,7 @@ impl Keeper {
     }
 
     /// Runs one pass.
-    async fn pass(&mut self) -> Result<(), Error> {
+    async fn pass(&mut self) -> Result<(), Refusal> {
         let node = &self.engine.0;
         let (store, unretained) = (&node.stores.database, &node.stores.records.unretained);
         // From memory first: an unavailable database must not keep content alive.
@@ -101,7 +101,7 @@ impl Keeper {
 
     /// Closes runs without a worker here that others have ended, and removes runs that were never stored. Runs that are
     /// being stored are left out.
-    async fn close_ended(&mut self) -> Result<(), Error> {
+    async fn close_ended(&mut self) -> Result<(), Refusal> {
         let idle = self.unretained().idle();
         if idle.is_empty() {
             self.unknown.clear();
@@ -133,7 +133,7 @@ impl Keeper {
     /// Compares the contents in memory with those that the store expects on this node. A content whose row names an
     /// earlier identity of the node is adopted: its run was stored or ended while the node registered again. A run
     /// without content is abandoned: its commit took place long after its answer was lost, and the content was removed.
-    async fn compare(&self) -> Result<(), Error> {
+    async fn compare(&self) -> Result<(), Refusal> {
         let node = &self.engine.0;
         let holder = node.cluster.identity.get();
         // Content is in memory before its run is in the store: a content that is missing now is gone.

@@ -16,7 +16,7 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use sortie_api::{OrgId, Run, RunId, RunStatus, Timestamp, event::EventType};
+use sortie_api::{ErrorCode, OrgId, Refusal, Run, RunId, RunStatus, Timestamp, event::EventType};
 use sortie_store::{
     money::Payment,
     runs::{EventRow, Followed, ListedEvent, NewEvent, Progress},
@@ -29,7 +29,6 @@ pub(crate) use output::{Output, Reader};
 
 use crate::{
     connections::secrets::Secrets,
-    error::Error,
     runs::active::{Active, StopReason},
 };
 use sortie_base::Clock;
@@ -266,12 +265,12 @@ impl Unretained {
         request: Request,
         output: Output,
         (payment, at): (Payment, Timestamp),
-    ) -> Result<Admission, Error> {
+    ) -> Result<Admission, Refusal> {
         let events = (1..)
             .zip(payment.first_statuses())
             .map(|(seq, status)| Ok(row(seq, NewEvent::new(&EventType::status(*status), at)?)))
             .collect::<Result<_, serde_json::Error>>()
-            .map_err(|error| Error::Internal(error.to_string()))?;
+            .map_err(Refusal::internal)?;
         let content = Content {
             org,
             bytes: request.definition.len(),
@@ -284,9 +283,8 @@ impl Unretained {
         };
         let mut runs = self.runs();
         if runs.bytes.saturating_add(content.counts()) > self.0.limit {
-            return Err(Error::Unavailable(
-                "this node holds as many zero-data-retention runs as it has memory for, retry later"
-                    .to_owned(),
+            return Err(ErrorCode::Unavailable.because(
+                "this node holds as many zero-data-retention runs as it has memory for, retry later",
             ));
         }
         runs.bytes = runs.bytes.saturating_add(content.counts());
@@ -427,12 +425,17 @@ impl Unretained {
 
     /// Closes a run that has ended without a worker on this node, and adds the last events. The output of a run that
     /// succeeded stays: its worker had recorded that end.
-    pub(crate) fn close(&self, run: RunId, status: RunStatus) -> Result<(), Error> {
+    pub(crate) fn close(&self, run: RunId, status: RunStatus) -> Result<(), Refusal> {
         self.close_with(run, status, &[])
     }
 
     /// Closes a run like [`close`](Self::close), and adds the events `behind` its last ones.
-    pub(crate) fn close_with(&self, run: RunId, status: RunStatus, behind: &[EventRow]) -> Result<(), Error> {
+    pub(crate) fn close_with(
+        &self,
+        run: RunId,
+        status: RunStatus,
+        behind: &[EventRow],
+    ) -> Result<(), Refusal> {
         let at = self.0.clock.now();
         let mut last = Vec::new();
         if status == RunStatus::Interrupted {
@@ -445,9 +448,7 @@ impl Unretained {
         }
         last.push(EventType::status(status));
         let last = last.iter().map(|event| NewEvent::new(event, at));
-        let last = last
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| Error::Internal(error.to_string()))?;
+        let last = last.collect::<Result<Vec<_>, _>>().map_err(Refusal::internal)?;
         self.runs().change(run, |content| {
             if matches!(content.stage, Stage::Final(_)) {
                 return;

@@ -6,11 +6,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sortie_api::{OrgId, Run, RunId, Timestamp};
+use sortie_api::{OrgId, Refusal, Run, RunId, Timestamp};
 use sortie_store::Store;
 
 use super::Unretained;
-use crate::error::Error;
 
 /// Time for which an unread output is kept.
 pub(crate) const OUTPUT_FOR: Duration = Duration::from_hours(1);
@@ -141,7 +140,7 @@ impl Unretained {
     }
 
     /// Returns a run to a reader. The first reader gets the output, which is deleted.
-    pub(crate) async fn read_once(&self, store: &Store, org: OrgId, id: RunId) -> Result<Run, Error> {
+    pub(crate) async fn read_once(&self, store: &Store, org: OrgId, id: RunId) -> Result<Run, Refusal> {
         let output_lock = self
             .runs()
             .by_id

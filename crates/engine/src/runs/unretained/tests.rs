@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use sortie_api::Refusal;
 
 use super::*;
 
@@ -25,7 +26,7 @@ fn registry(limit: usize, active: &Active) -> Unretained {
     Unretained::new(limit, Clock::manual(at()), active.clone(), Arc::default())
 }
 
-fn admit(unretained: &Unretained, of: u8, number: u8, bytes: usize) -> Result<Admission, Error> {
+fn admit(unretained: &Unretained, of: u8, number: u8, bytes: usize) -> Result<Admission, Refusal> {
     let output = Output::of(Reader::Get);
     unretained.admit(
         (org(of), run(number)),

@@ -3,7 +3,7 @@
 use crate::kit::random::random;
 use futures_util::future::join_all;
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use sortie_api::{BudgetPeriod, BudgetScope, DeploymentId, Micros, PutBudget};
+use sortie_api::{BudgetPeriod, BudgetScope, DeploymentId, ErrorCode, Micros, PutBudget};
 use sortie_store::licenses::InstalledLicense;
 
 use super::*;
@@ -61,7 +61,10 @@ async fn a_schedule_is_stopped_also_while_what_is_due_of_it_cannot_be_dealt_with
     seal_with_a_key_that_is_gone(&rig);
     rig.clock.set(at("2026-01-01T00:10:05Z"));
     let refused = rig.patch(id, json!({"name": "other"})).await;
-    assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(refused) if refused.code == ErrorCode::Unavailable),
+        "{refused:?}"
+    );
     let until = json!({"paused_until": "2026-01-02T00:00:00Z"});
     rig.patched(id, until).await;
     assert_eq!(rig.told(id).await, [""; 0]);
@@ -203,7 +206,7 @@ async fn an_occurrence_beyond_the_allowance_of_the_license_is_skipped() {
     );
     let triggered = rig.engine().trigger_schedule(&rig.caller, id).await;
     assert!(
-        matches!(triggered, Err(Error::PaymentRequired(_))),
+        matches!(&triggered, Err(refused) if refused.code == ErrorCode::PaymentRequired),
         "{triggered:?}"
     );
     rig.go("2026-02-20T00:10:00Z").await;

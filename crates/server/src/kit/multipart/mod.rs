@@ -20,10 +20,11 @@ use http::{
     header::{CONTENT_DISPOSITION, CONTENT_TYPE},
 };
 use parking_lot::Mutex;
+use sortie_api::{ErrorCode, Refusal};
 use tokio::time::{Duration, Instant};
 
 use self::file_name::file_name;
-use super::{ApiError, ApiResult, check_encoding};
+use super::check_encoding;
 
 /// Maximum bytes between two parts, heads included. A frame of the connection is read whole.
 const BETWEEN: u64 = 64 * 1024;
@@ -107,7 +108,7 @@ struct TooMuchBetween;
 
 impl Form {
     /// The form of a request with these headers and this body.
-    pub(crate) fn new(headers: &HeaderMap, body: Body) -> ApiResult<Self> {
+    pub(crate) fn new(headers: &HeaderMap, body: Body) -> Result<Self, Refusal> {
         check_encoding(headers)?;
         let boundary = headers
             .get(CONTENT_TYPE)
@@ -116,7 +117,7 @@ impl Form {
             // RFC 2046: 1 to 70 characters.
             .filter(|boundary| (1..=70).contains(&boundary.len()))
             .ok_or_else(|| {
-                ApiError::invalid_request("Content-Type: must be multipart/form-data with a boundary")
+                ErrorCode::InvalidRequest.because("Content-Type: must be multipart/form-data with a boundary")
             })?;
         let counts = Arc::new(Counts::default());
         let counted = Arc::clone(&counts);
@@ -141,7 +142,7 @@ impl Form {
     }
 
     /// The next part, once its head is there. The one before must be read to its end.
-    pub(crate) async fn next(&mut self) -> ApiResult<Option<Part<'_>>> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Part<'_>>, Refusal> {
         self.counts.in_part.store(false, Ordering::Relaxed);
         self.counts.since.store(0, Ordering::Relaxed);
         let next = in_time(self.started, &self.counts, self.parts.next_field()).await?;
@@ -173,13 +174,13 @@ impl Part<'_> {
     }
 
     /// Name of the file that the part was, without the folders that some clients send along.
-    pub(crate) fn file_name(&self) -> ApiResult<Option<String>> {
+    pub(crate) fn file_name(&self) -> Result<Option<String>, Refusal> {
         let Some(value) = self.field.headers().get(CONTENT_DISPOSITION) else {
             return Ok(None);
         };
         let text = std::str::from_utf8(value.as_bytes())
-            .map_err(|_| ApiError::invalid_request("file: the filename must be UTF-8"))?;
-        file_name(text).map_err(|rule| ApiError::invalid_request(format!("file: {rule}")))
+            .map_err(|_| ErrorCode::InvalidRequest.because("file: the filename must be UTF-8"))?;
+        file_name(text).map_err(|rule| ErrorCode::InvalidRequest.because(format!("file: {rule}")))
     }
 
     /// Returns the media type, unless it is the generic one for bytes.
@@ -190,25 +191,26 @@ impl Part<'_> {
     }
 
     /// The next bytes of it.
-    pub(crate) async fn chunk(&mut self) -> ApiResult<Option<Bytes>> {
+    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, Refusal> {
         self.counts.in_part.store(true, Ordering::Relaxed);
         let chunk = in_time(self.started, self.counts, self.field.chunk()).await?;
         chunk.map_err(broken)
     }
 
     /// Reads the whole part as text.
-    pub(crate) async fn text(mut self, limit: usize) -> ApiResult<String> {
+    pub(crate) async fn text(mut self, limit: usize) -> Result<String, Refusal> {
         let name = self.name().to_owned();
         let mut bytes = Vec::new();
         while let Some(chunk) = self.chunk().await? {
             if bytes.len().saturating_add(chunk.len()) > limit {
-                return Err(ApiError::invalid_request(format!(
-                    "{name}: must be at most {limit} bytes"
-                )));
+                return Err(
+                    ErrorCode::InvalidRequest.because(format!("{name}: must be at most {limit} bytes"))
+                );
             }
             bytes.extend_from_slice(&chunk);
         }
-        String::from_utf8(bytes).map_err(|_| ApiError::invalid_request(format!("{name}: must be UTF-8")))
+        String::from_utf8(bytes)
+            .map_err(|_| ErrorCode::InvalidRequest.because(format!("{name}: must be UTF-8")))
     }
 }
 
@@ -216,7 +218,7 @@ impl Part<'_> {
 const MEDIA_TYPE: usize = 200;
 
 /// Refuses a part in an encoding of mail: its bytes would be stored as the file. Forms are not to use the header (RFC 7578).
-fn check_transfer_encoding(field: &multer::Field<'_>) -> ApiResult<()> {
+fn check_transfer_encoding(field: &multer::Field<'_>) -> Result<(), Refusal> {
     let Some(value) = field.headers().get("content-transfer-encoding") else {
         return Ok(());
     };
@@ -229,19 +231,19 @@ fn check_transfer_encoding(field: &multer::Field<'_>) -> ApiResult<()> {
     if is_plain {
         return Ok(());
     }
-    Err(ApiError::invalid_request(format!(
+    Err(ErrorCode::InvalidRequest.because(format!(
         "{}: Content-Transfer-Encoding must be absent or `binary`; send the bytes as they are",
         field.name().unwrap_or_default()
     )))
 }
 
-async fn in_time<T>(started: Instant, counts: &Counts, work: impl Future<Output = T>) -> ApiResult<T> {
+async fn in_time<T>(started: Instant, counts: &Counts, work: impl Future<Output = T>) -> Result<T, Refusal> {
     tokio::pin!(work);
     loop {
         let all = counts.all();
         let until = started + START + Duration::from_millis(all.saturating_mul(1_000) / PACE);
         let Some(left) = counts.time_left() else {
-            return Err(ApiError::invalid_request(format!(
+            return Err(ErrorCode::InvalidRequest.because(format!(
                 "{WINDOW_BYTES} bytes of the body did not arrive within {} s",
                 WINDOW.as_secs()
             )));
@@ -254,15 +256,14 @@ async fn in_time<T>(started: Instant, counts: &Counts, work: impl Future<Output 
         }
         // What came while it was waited for has moved the end.
         if Instant::now() >= until && counts.all() == all {
-            return Err(ApiError::invalid_request(format!(
-                "the body did not arrive at {PACE} bytes a second"
-            )));
+            return Err(ErrorCode::InvalidRequest
+                .because(format!("the body did not arrive at {PACE} bytes a second")));
         }
     }
 }
 
 /// Returns the refusal of a form that cannot be read.
-fn broken(error: multer::Error) -> ApiError {
+fn broken(error: multer::Error) -> Refusal {
     use multer::Error as Form;
 
     let multer::Error::StreamReadFailed(cause) = error else {
@@ -274,11 +275,11 @@ fn broken(error: multer::Error) -> ApiError {
         } else {
             "the headers of a part cannot be read"
         };
-        return ApiError::invalid_request(format!("the multipart body is malformed: {what}"));
+        return ErrorCode::InvalidRequest.because(format!("the multipart body is malformed: {what}"));
     };
     match cause.downcast::<TooMuchBetween>() {
-        Ok(rule) => ApiError::invalid_request(format!("the multipart body has {rule}")),
-        Err(_) => ApiError::invalid_request("the body could not be read"),
+        Ok(rule) => ErrorCode::InvalidRequest.because(format!("the multipart body has {rule}")),
+        Err(_) => ErrorCode::InvalidRequest.because("the body could not be read"),
     }
 }
 
@@ -331,11 +332,10 @@ mod tests {
         let read = async {
             let mut part = form.next().await?.unwrap();
             while part.chunk().await?.is_some() {}
-            Ok::<_, ApiError>(())
+            Ok::<_, Refusal>(())
         };
         let refusal = read.await.err()?;
-        let status = axum::response::IntoResponse::into_response(refusal).status();
-        Some((began.elapsed(), status.as_u16()))
+        Some((began.elapsed(), refusal.code.status()))
     }
 
     #[tokio::test(start_paused = true)]

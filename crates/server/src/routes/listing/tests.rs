@@ -13,7 +13,7 @@ use sortie_store::runs::LargeText;
 use super::*;
 use crate::kit::{ANSWER_BYTES, LargeTexts, TextForm};
 
-type Read<P> = Result<Found<(P, Entry), P>, Error>;
+type Read<P> = Result<Found<(P, Entry), P>, Refusal>;
 
 /// A list of what a function returns at once.
 fn list<P: Clone + Send + Sync + 'static>(
@@ -65,13 +65,13 @@ impl Numbers {
     fn read(&self, after: Option<u32>, limit: u32) -> Read<u32> {
         let after = after.unwrap_or(0);
         if after > self.fails_behind {
-            return Err(Error::Unavailable("the database is away".to_owned()));
+            return Err(ErrorCode::Unavailable.because("the database is away"));
         }
         let read: Vec<u32> = (after + 1..=self.count).take(limit as usize).collect();
         self.reads.lock().push(read.len());
         let entry = |number: u32| Ok((number, Entry::of(&self.text(number))?));
         Ok(Found::all(
-            read.into_iter().map(entry).collect::<Result<_, Error>>()?,
+            read.into_iter().map(entry).collect::<Result<_, Refusal>>()?,
         ))
     }
 
@@ -201,7 +201,7 @@ fn odd(after: Option<u32>, limit: u32) -> Read<u32> {
     let items: Vec<_> = odd
         .take(limit as usize)
         .map(entry)
-        .collect::<Result<_, Error>>()?;
+        .collect::<Result<_, Refusal>>()?;
     let is_full = items.len() == limit as usize;
     Ok(Found {
         items,
@@ -295,7 +295,7 @@ fn sizes(sizes: &[usize], changes: bool, form: Form<usize>) -> Pieces {
             Ok((item, Entry::of(&letter.repeat(sizes[item]))?))
         };
         let items = (from..sizes.len()).take(limit as usize).map(entry);
-        Ok(Found::all(items.collect::<Result<_, Error>>()?))
+        Ok(Found::all(items.collect::<Result<_, Refusal>>()?))
     };
     list(4, read, (None, limit), form)
 }
@@ -369,7 +369,7 @@ impl Replaced {
     fn new() -> Self {
         let texts = LargeTexts::of(BodyBudget::default(), async |_, text| {
             let LargeText::Workflow(_, LAST, _) = text else {
-                return Err(Error::NotFound);
+                return Err(Refusal::not_found());
             };
             Ok(json!({"prompt": "x".repeat(100_000)}).to_string())
         });
@@ -379,7 +379,7 @@ impl Replaced {
         }
     }
 
-    fn entry_of(&self, item: usize, revision: i64) -> Result<Entry, Error> {
+    fn entry_of(&self, item: usize, revision: i64) -> Result<Entry, Refusal> {
         let at = sortie_api::Timestamp::from_micros(1);
         let name = item.to_string();
         let text = LargeText::Workflow(name.as_str().into(), revision, at);
@@ -408,7 +408,7 @@ async fn entries_that_are_replaced_between_two_reads_are_read_again() {
         let from = after.map_or(0, |after| after + 1);
         let items = (from..3).take(limit as usize);
         let items = items.map(|item| Ok((item, replaced.entry_of(item, replaced.read_one(item))?)));
-        Ok(Found::all(items.collect::<Result<_, Error>>()?))
+        Ok(Found::all(items.collect::<Result<_, Refusal>>()?))
     };
     let list = list(2, read, (None, 3), Form::Array);
     let all = body_of(list.respond(&bodies).await.unwrap()).await;
