@@ -22,13 +22,13 @@ const TOKENS: [(&str, &str, &str); 24] = [
     ("{JSON_ROWS}", "json_group_array", "json_agg"),
     ("{LEAST}", "MIN", "LEAST"),
     ("{GREATEST}", "MAX", "GREATEST"),
-    // Insert of what a query finds, in a command that fails with it. `SQLite` otherwise copies every page that the statement
-    // changes, to take back the first rows if a later one breaks a rule.
+    // Inserts the rows of a query, in a command that fails if this insert fails. Otherwise `SQLite` copies every page
+    // that the statement changes, to undo its first rows if a later one violates a rule.
     ("{INSERT}", "INSERT OR FAIL", "INSERT"),
-    // Rows of the run `$1` to insert behind a statement that fails with `Fenced`. On PostgreSQL the statements of a batch are
-    // sent together, so these arrive after a failure as well. They then insert nothing, because the run has another
-    // attempt than `$2`, another last event than `$3`, or an event is recorded there: only the statement of the fence
-    // leaves it open. Otherwise the server would log a conflict of keys with what another worker has written.
+    // Rows of the run `$1` to insert after a statement that may fail with `Fenced`. PostgreSQL receives the statements
+    // of a batch together, so these run after a failure as well. They then insert nothing: the run has another attempt
+    // than `$2`, another last event than `$3`, or an event recorded there. Only the statement of the fence makes them
+    // insert. Without this guard the server would log a key conflict with the rows of another worker.
     ("{GUARDED}", "", "SELECT v.* FROM ("),
     (
         "{BY_FENCE}",
@@ -50,7 +50,7 @@ const TOKENS: [(&str, &str, &str); 24] = [
         "NULL",
         "(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000)::BIGINT",
     ),
-    // Cost that the data of an event `e` has as `cost_micros`, or NULL. The key is not found in a text: a quote in one is
+    // The `cost_micros` in the data of an event `e`, or NULL. The key is not found in a text: a quote in one is
     // escaped. PostgreSQL's own functions refuse data that has an escaped NUL anywhere.
     (
         "{COST_OF_EVENT}",
@@ -141,7 +141,7 @@ impl Dialect {
     }
 }
 
-/// Replaces `$1` by `?1`. `SQLite` takes `$1` for a name and numbers names by their first appearance.
+/// Replaces `$1` by `?1`. `SQLite` treats `$1` as a name and numbers names by their first appearance.
 fn numbered(sql: &str) -> String {
     let mut text = String::with_capacity(sql.len());
     let mut rest = sql.chars().peekable();

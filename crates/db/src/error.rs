@@ -20,14 +20,14 @@ pub enum Error {
     /// The credits of the organization do not cover the run; nothing was created.
     #[error("{0}")]
     InsufficientCredit(InsufficientCredit),
-    /// A license does not allow what was asked for; nothing was created.
+    /// The license does not allow the request; nothing was created.
     #[error("{0}")]
     Unlicensed(LicenseRefusal),
     /// The operator has suspended the organization; nothing was created.
     #[error("the organization is suspended")]
     Suspended,
-    /// The caller may no longer write: its run was cancelled or taken over, its node was declared lost, or the schedule has
-    /// a newer revision.
+    /// The caller has lost its right to write: its run was cancelled or taken over, its node was declared lost, or the
+    /// schedule has a newer revision.
     #[error("the run is no longer this worker's")]
     Fenced,
     /// The run has zero data retention: its content is not stored.
@@ -60,7 +60,8 @@ impl Error {
         }
     }
 
-    /// Whether the data that a command met made it fail: another try fails as well, and without the one row it may succeed.
+    /// Whether the failure was caused by the data of the command: another try fails as well, but may succeed without
+    /// the one faulty row.
     pub const fn is_of_data(&self) -> bool {
         matches!(self, Self::Corrupt(_) | Self::Database(_))
     }

@@ -1,9 +1,9 @@
 //! Injected failures, for tests.
 //!
-//! [`Faults`] fail the n-th statement, fail a commit, or lose the answer to a commit that took place.
-//! Tests prove with these that a command is one transaction: a failed command leaves nothing behind. A
-//! command can also be paused between two statements while another one runs. Every statement that was run is
-//! recorded, so that a test can inspect its query plan, on request with its parameters.
+//! [`Faults`] fail the n-th statement, fail a commit, or lose the answer to a commit that took place. Tests prove with
+//! these that a command is one transaction: a failed command changes nothing. A command can also be paused between two
+//! statements while another one runs. Every statement that was run is recorded, so that a test can inspect its query
+//! plan, on request with its parameters.
 
 use std::{
     collections::BTreeSet,
@@ -70,8 +70,8 @@ impl Faults {
         self.answer.store(true, Ordering::SeqCst);
     }
 
-    /// Pauses the next batch of more than `after` statements after that many. The receiver reports that the
-    /// batch has stopped. A message on the sender, or dropping it, lets the batch go on.
+    /// Pauses the next batch of more than `after` statements after that many. The receiver reports that the batch has
+    /// stopped. Sending a message, or dropping the sender, resumes the batch.
     pub fn pause(&self, after: usize) -> (oneshot::Receiver<()>, mpsc::Sender<()>) {
         let (reached, is_reached) = oneshot::channel();
         let (told, go_on) = mpsc::channel();
@@ -83,7 +83,7 @@ impl Faults {
         (is_reached, told)
     }
 
-    /// Forgets a pause that was not taken. Whoever waits for it is told by an error.
+    /// Drops a pause that no command has reached. The waiter gets an error.
     pub fn forget_pause(&self) {
         *self.pause.lock() = None;
     }

@@ -1,4 +1,4 @@
-//! Points of a transaction at which tests step in. They share one value, which does nothing outside of tests.
+//! Hooks at several points of a transaction, for tests. All hooks share one value, which does nothing outside of tests.
 
 use super::Tx;
 use crate::Result;
@@ -29,7 +29,7 @@ pub(crate) trait HookPoints {
         Ok(())
     }
 
-    /// Called right after a commit, whose answer is replaced by the error.
+    /// Called right after a commit. An error replaces the answer of the commit.
     fn after_commit(&self) -> Result<()> {
         Ok(())
     }

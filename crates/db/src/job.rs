@@ -1,9 +1,9 @@
 //! Jobs on their way to the threads that own the connections: a closure, its answer, and the queue between
 //! them.
 //!
-//! A job runs to completion even if nobody waits for its answer. A queue holds a bounded number of jobs and
-//! refuses further ones at once: an overload shows as errors and not as ever longer waits. Urgent jobs go
-//! ahead of all others and are never refused. An urgent job that nobody waits for any more is dropped.
+//! A job runs to completion even if its caller has dropped the answer. A queue holds a bounded number of jobs and
+//! refuses further ones at once, so an overload causes errors and not ever longer waits. Urgent jobs go ahead of all
+//! others and are never refused. An urgent job is dropped if its caller has stopped waiting.
 //!
 //! Lists and sums take turns: each organization that has any waiting gets one job done before the next one of another
 //! organization. However many an organization sends, those of the others wait for one of its jobs only.
@@ -148,7 +148,7 @@ pub(crate) struct Queue {
 struct State {
     urgent: VecDeque<Box<dyn Job>>,
     jobs: VecDeque<Box<dyn Job>>,
-    /// Jobs that are taken in turns, by the turn. None of these is empty.
+    /// Jobs that take turns, by turn. No queue in here is empty.
     turns: VecDeque<(Turn, VecDeque<Box<dyn Job>>)>,
     bytes: usize,
     /// Number of threads that wait for a job, or were woken for one and have not looked yet.
@@ -185,7 +185,7 @@ impl State {
         true
     }
 
-    /// Takes the job whose turn it is. The turn goes to the back.
+    /// Takes the first job of the next turn, and moves that turn to the end.
     fn take_turn(&mut self) -> Option<Box<dyn Job>> {
         let (turn, mut jobs) = self.turns.pop_front()?;
         let job = jobs.pop_front();
@@ -275,7 +275,7 @@ impl Queue {
         }
         let mut state = self.lock();
         state.idle -= 1;
-        // The thread is still listed if no job woke it: the time is over, or it was woken without a cause.
+        // The thread is still listed if no job woke it: it timed out, or woke spuriously.
         state.asleep.retain(|other| other.id() != id);
         state
     }
@@ -368,9 +368,9 @@ impl Queue {
         Next::Jobs(taken)
     }
 
-    /// Waits for the oldest job. If that job may share its transaction, the thread also takes a share of the
-    /// other waiting jobs that may. These jobs are divided among this thread and the idle ones; a busy thread
-    /// would come later, so it gets none. At most `count` jobs with at most `bytes` together are taken.
+    /// Waits for the oldest job. If that job may share its transaction, the thread also takes a share of the other
+    /// waiting jobs that may. These jobs are divided among this thread and the idle ones. A busy thread gets no share,
+    /// because it would run them later. At most `count` jobs with at most `bytes` together are taken.
     pub(super) fn take_share(&self, count: usize, bytes: usize) -> Next {
         let Next::Jobs(mut taken) = self.take(1, usize::MAX, None) else {
             return Next::Closed;
@@ -462,7 +462,7 @@ mod tests {
         assert_eq!(taken(&waiting(40)), 16);
         let queue = waiting(13);
         queue.lock().idle = 3;
-        // The first job, and a quarter of the twelve behind it.
+        // The first job, and a quarter of the twelve after it.
         assert_eq!(taken(&queue), 4);
     }
 

@@ -74,7 +74,7 @@ const LISTERS: usize = 2;
 /// Number of connections for queries that may take long.
 const SCANNERS: usize = 1;
 
-/// Runs a query on the database of an URL, on a connection of its own that changes nothing.
+/// Runs a read-only query on the database of a URL, over a separate connection.
 pub async fn inspect<T: Send + 'static>(url: &str, query: fn(&mut dyn Tx) -> Result<T>) -> Result<T> {
     match Address::of(url)? {
         Address::Sqlite(path) => off_runtime(move || sqlite::inspect(&path, query)).await,
@@ -231,7 +231,7 @@ impl Db {
         wal.map(|wal| std::fs::metadata(wal).map_or(0, |file| file.len()))
     }
 
-    /// Fails while the disk of the database has no space. It is asked only after a write has found none.
+    /// Fails while the disk of the database has no space. The disk is checked only after a write has found no space.
     pub async fn check_space(&self) -> Result<()> {
         match &self.inner.space {
             Some(space) if space.is_full() => {
@@ -298,8 +298,8 @@ impl Db {
             .map_err(|_| Error::Unavailable("the database did not answer in time".to_owned()))?
     }
 
-    /// Runs queries on a reader. On `SQLite` they see one snapshot. On `PostgreSQL` each query sees what was
-    /// committed when it began.
+    /// Runs queries on a reader. On `SQLite` they share one snapshot. On `PostgreSQL` each query sees the rows that
+    /// were committed when it began.
     pub async fn read<T, F>(&self, work: F) -> Result<T>
     where
         T: Send + 'static,
@@ -308,8 +308,8 @@ impl Db {
         self.read_from(&self.inner.reads, Turn::Arrival, work).await
     }
 
-    /// Like [`read`](Self::read), for a page of a list that an index has in its order. Lists have `LISTERS` connections of
-    /// their own, so that a run, a command or a heartbeat never waits for one of them.
+    /// Like [`read`](Self::read), for a page of a list that an index has in its order. Lists have `LISTERS` separate
+    /// connections, so that a run, a command or a heartbeat never waits for one of them.
     pub async fn list<T, F>(&self, org: OrgId, work: F) -> Result<T>
     where
         T: Send + 'static,
@@ -319,8 +319,8 @@ impl Db {
             .await
     }
 
-    /// Like [`list`](Self::list), for queries that look at many rows: sums, counts, and lists that no index has. They have
-    /// `SCANNERS` connections of their own, so that an ordinary list never waits for one of them.
+    /// Like [`list`](Self::list), for queries that read many rows: sums, counts, and lists that no index has. They have
+    /// `SCANNERS` separate connections, so that an ordinary list never waits for one of them.
     pub async fn scan<T, F>(&self, turn: Turn, work: F) -> Result<T>
     where
         T: Send + 'static,
@@ -414,7 +414,7 @@ impl Drop for Inner {
         self.scans.close();
         let threads = std::mem::take(self.threads.get_mut());
         for thread in threads {
-            // The panic of one of them would have ended the process.
+            // A panic of one of these threads would have ended the process.
             let _ended = thread.join();
         }
     }
@@ -450,7 +450,7 @@ async fn answered<T>(answer: oneshot::Receiver<Result<T>>) -> Result<T> {
         .map_err(|_| Error::Unavailable("the store is closed".to_owned()))?
 }
 
-/// Runs blocking work (opening files, connecting) on a thread of its own.
+/// Runs blocking work (opening files, connecting) on a separate thread.
 async fn off_runtime<T, F>(work: F) -> Result<T>
 where
     T: Send + 'static,

@@ -1,8 +1,8 @@
 //! Migrations of a program, and the check against those that a database has.
 //!
-//! Each migration is applied once, in order, in a transaction that also records its checksum. `PostgreSQL` gives each one a
-//! transaction of its own, because their locks stop other nodes; `SQLite` applies all that are missing in one. A database
-//! that was migrated by a newer binary, or with another text under the same number, is refused.
+//! Each migration is applied once, in order, in a transaction that also records its checksum. `PostgreSQL` uses one
+//! transaction per migration, because their locks stop other nodes; `SQLite` applies all missing ones in a single
+//! transaction. A database that was migrated by a newer binary, or with another text under the same number, is refused.
 
 use std::fmt::Write;
 
@@ -25,9 +25,9 @@ pub struct Migration {
 pub struct Schema {
     /// Every migration, in order.
     pub migrations: &'static [Migration],
-    /// Rows of `sqlite_stat1`, which tell the planner of `SQLite` how well each index selects, ordered by table and index:
-    /// table, index, and its number of rows with the average number that have the same values in its first column, in
-    /// its first two, and so on. The name of a table stands for its primary key.
+    /// Rows of `sqlite_stat1`, which tell the planner of `SQLite` how well each index selects, ordered by table and
+    /// index: table, index, and its number of rows with the average number that have the same values in its first
+    /// column, in its first two, and so on. For the primary key, the index has the name of the table.
     pub statistics: &'static [(&'static str, &'static str, &'static str)],
 }
 
@@ -74,8 +74,8 @@ impl Schema {
         self.migrations.last().map_or(0, |migration| migration.version)
     }
 
-    /// Reads the number of the newest recorded migration, 0 where none is. It may be one that this program does not know;
-    /// those that it knows have to be in order.
+    /// Reads the number of the newest recorded migration, or 0. This program may not know that migration; the ones it
+    /// knows must be in order.
     pub fn recorded(&self, tx: &mut dyn Tx) -> Result<i64> {
         let applied = tx.query_all(APPLIED, vals![])?;
         let newest = applied.last().map_or(Ok(0), Row::only)?;

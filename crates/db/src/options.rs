@@ -26,7 +26,7 @@ impl Default for OpenOptions {
     }
 }
 
-/// Time limits of urgent commands: a database that does not answer must not use up the time of a lease.
+/// Time limits of urgent commands: waiting for an unresponsive database must not use up the lease.
 #[derive(Clone, Copy, Debug)]
 pub struct UrgentLimits {
     /// Time limit of a heartbeat, and of a look at the clock of the database.

@@ -1,5 +1,5 @@
-//! Rows whose columns are declared once: [`row!`] makes a struct, the text of its columns and its reader from one list, and
-//! [`insert!`] a statement with its values from another.
+//! Declares the columns of each row once: [`row!`] makes a struct, the text of its columns and its reader from one
+//! list, and [`insert!`] a statement with its values from another.
 
 use std::{net::IpAddr, str::FromStr};
 
@@ -113,7 +113,7 @@ impl<T: DeserializeOwned> Column<'_> for Json<T> {
     }
 }
 
-/// Value of a column that a damaged row may lack: none where it cannot be read, and no error.
+/// Value of a column that a damaged row may lack: `None` if it cannot be read, and no error.
 #[derive(Clone, Copy, Debug)]
 pub struct IfReadable<T>(pub Option<T>);
 
@@ -178,7 +178,7 @@ pub trait ReadRow: Sized {
     /// Reads the columns of a row from number `first` on.
     fn read_from(row: &Row, first: usize) -> Result<Self>;
 
-    /// Reads a row that has these columns alone.
+    /// Reads a row with exactly these columns.
     fn read(row: &Row) -> Result<Self> {
         Self::read_from(row, 0)
     }
@@ -249,9 +249,9 @@ impl dyn Tx + '_ {
     }
 }
 
-/// Declares a struct, each field with its column in a SELECT: a constant text. A field without a column is a row itself,
-/// whose columns come in its place. `row! { struct KeyRow(ApiKey) { id = "id", … } }` reads a struct of another
-/// crate, and `key: ApiKey as KeyRow` is a field with it.
+/// Declares a struct, each field with its column in a SELECT: a constant text. A field without a column is itself a
+/// row, and expands to its columns. `row! { struct KeyRow(ApiKey) { id = "id", … } }` reads a struct of another crate,
+/// and `key: ApiKey as KeyRow` is a field with it.
 #[macro_export]
 macro_rules! row {
     (
@@ -371,9 +371,10 @@ macro_rules! text_columns {
     )+};
 }
 
-/// Statement that inserts a row: each column with its value, and the end of the statement. A value may have an SQL text, in
-/// which `@` is its placeholder: `"due_at" = "COALESCE({NOW}, $1) + @": delay`. A column with a text alone has no parameter.
-/// `select` inserts the values for the rows of a query. Each `@` of the query is the placeholder of a further parameter.
+/// Statement that inserts a row: each column with its value, and the end of the statement. A value may have an SQL
+/// expression with `@` as its placeholder: `"due_at" = "COALESCE({NOW}, $1) + @": delay`. A column with only an
+/// expression has no parameter. `select` inserts the values for the rows of a query. Each `@` of the query is the
+/// placeholder of a further parameter.
 #[macro_export]
 macro_rules! insert {
     (text $parts:expr, $given:expr) => {{

@@ -41,7 +41,7 @@ pub struct Written {
 /// is locked after those listed before it.
 #[derive(Clone, Debug)]
 pub enum Tail {
-    /// Settled run whose cost is entered into the ledger. Another tail of its command takes the amount from the balance.
+    /// Cost of a settled run, to enter into the ledger. Another tail of its command takes the amount from the balance.
     Charge(Charge),
     /// Amounts to add to a window of a budget.
     Window(WindowKey, WindowChange),
@@ -51,7 +51,7 @@ pub enum Tail {
     Credit(OrgId, CreditChange),
 }
 
-/// Row that many commands share, and whose write may find no room. The order is that of locks.
+/// Row that many commands share, and that may have no room for a write. The order is that of locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SharedRow {
     /// Window of a budget.
@@ -68,7 +68,7 @@ pub struct Charge {
     pub run: RunId,
     /// Cost in micros, more than 0.
     pub amount: i64,
-    /// Micros by which the cost exceeded what was reserved. They are not part of the amount.
+    /// Micros by which the cost exceeded the reservation. They are not part of the amount.
     pub excess: i64,
 }
 
@@ -79,7 +79,7 @@ pub struct CreditChange {
     pub added: i64,
     /// Micros to reserve. They must be available.
     pub held: i64,
-    /// Micros that are no longer reserved.
+    /// Micros that are released from the reservation.
     pub released: i64,
 }
 
@@ -92,7 +92,7 @@ impl CreditChange {
         }
     }
 
-    /// Releases what was reserved and takes the cost.
+    /// Releases the reservation and takes the cost.
     pub fn settle(reserved: i64, cost: i64) -> Self {
         Self {
             added: cost.saturating_neg(),
@@ -143,7 +143,7 @@ pub struct WindowChange {
 /// Limit of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Maximum of what is held and spent, in micros.
+    /// Maximum of the held and spent amounts together, in micros.
     pub limit: i64,
     /// Start of the window before this one, if this one had no row when the command ran. Windows before that are deleted.
     pub begins_after: Option<Timestamp>,
@@ -171,7 +171,7 @@ impl WindowChange {
         }
     }
 
-    /// Gives back what was held and adds what was spent.
+    /// Releases the hold and adds the cost.
     pub fn settle(held: i64, spent: i64) -> Self {
         Self {
             held: held.saturating_neg(),

@@ -80,12 +80,12 @@ pub trait Tx {
     /// statements are dropped then.
     fn batch(&mut self, statements: &[Stmt<'_>]) -> Result<Vec<Answer>>;
 
-    /// Whether a statement costs no round trip. A command may then read first and write only what is needed.
+    /// Whether a statement costs no round trip. A command may then read first and write only the rows that change.
     fn is_local(&self) -> bool {
         false
     }
 
-    /// Budgets that were read before, where no other process writes. Whoever changes a budget clears them.
+    /// Budgets from earlier reads, if no other process writes. Every change of a budget clears them.
     fn known_budgets(&mut self) -> Option<&mut KnownBudgets> {
         None
     }

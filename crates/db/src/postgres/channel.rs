@@ -1,10 +1,9 @@
 //! Channel between nodes on `PostgreSQL`: one connection that listens for hints and sends those of this node
 //! with `NOTIFY`.
 //!
-//! `NOTIFY` takes a lock of the whole database at its commit, so it is never part of a writing transaction.
-//! It is sent on this connection alone, whose commits do not wait for the disk. Hints are not stored: while
-//! the connection is away, hints of other nodes are lost. The node is told of the gap once the connection is
-//! open again.
+//! `NOTIFY` takes a lock of the whole database at its commit, so it is never part of a writing transaction. It is sent
+//! on this connection alone, whose commits do not wait for the disk. Hints are not stored: while the connection is
+//! away, hints of other nodes are lost. The node learns of the gap once the connection is open again.
 
 use std::{
     future::poll_fn,
@@ -48,7 +47,7 @@ const WHO: &str = "SELECT pg_backend_pid()";
 /// Asks whether the server still accepts writes. After a fail-over the other nodes listen on another server.
 const WRITES: &str = "SHOW transaction_read_only";
 
-/// Interval between probes. Without them, a connection whose server has vanished would stay silent for ever.
+/// Interval between probes. Without them, the node would never notice that the server has vanished.
 const PROBE: Duration = Duration::from_secs(5);
 
 /// Time limit for an answer of the server.
@@ -90,7 +89,7 @@ pub(crate) fn open(link: Link) -> Result<Ends> {
 #[derive(Clone)]
 pub(super) struct Listener {
     sender: mpsc::Sender<ChannelMessage>,
-    /// Whether a hint was lost and the node was not told yet. It outlives the connection.
+    /// Whether a hint was lost and the node has not been notified yet. The flag outlives the connection.
     missed: Arc<AtomicBool>,
     /// Process id of this connection on the server.
     own: Arc<AtomicI32>,
@@ -197,12 +196,12 @@ fn away() -> Error {
     Error::Unavailable("there is no connection for hints between nodes".to_owned())
 }
 
-/// Reason why a connection is no longer served.
+/// Reason to end a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EndOfService {
     /// The channel is closed.
     Closed,
-    /// The server accepts no writes any more.
+    /// The server has stopped accepting writes.
     ReadOnly,
     Lost,
 }

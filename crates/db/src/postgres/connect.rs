@@ -25,23 +25,23 @@ use crate::{
 /// `connect_timeout`.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Time limit for each of several hosts, so that one that does not answer leaves time for the others.
+/// Time limit for each of several hosts, so that an unresponsive host leaves time for the others.
 const CONNECT_EACH: Duration = Duration::from_secs(2);
 
-/// Time limit for an answer. The server gives up earlier; this limit is for a server that has vanished.
+/// Time limit for an answer. The server times out earlier; this limit covers a server that has vanished.
 const ANSWER: Duration = Duration::from_secs(8);
 
-/// Silence of the server after which the system asks whether the connection still leads anywhere, if the URL has no
-/// `keepalives_idle`. Firewalls and balancers forget connections after minutes without a word.
+/// Idle time after which the system probes the connection, if the URL has no `keepalives_idle`. Firewalls and balancers
+/// drop idle connections after minutes.
 const KEEPALIVE: Duration = Duration::from_mins(1);
 
-/// The driver's own value. A URL that names it is taken for one that names none.
+/// The driver's default. A URL with this value counts as one without any.
 const KEEPALIVE_OF_DRIVER: Duration = Duration::from_hours(2);
 
-/// Settings of every session. A command that waits longer than these limits waits for something that went
-/// wrong; it ends well before the lease of its node does. An index serves every statement in its order. The
-/// planner is held to that, so that a plan made while a table was small is right when it is large. A session
-/// is read-only outside of a transaction that says that it writes: see `BEGIN` of the pipeline.
+/// Settings of every session. A command that waits longer than these limits has hit a fault; it ends well before the
+/// lease of its node does. Every statement has an index in its order. The settings make the planner use it, so that a
+/// plan made while a table was small is also right when it is large. A session is read-only outside of a transaction
+/// that says that it writes: see `BEGIN` of the pipeline.
 pub(crate) const SETTINGS: &str = "SET statement_timeout = '5s'; SET lock_timeout = '4s'; \
     SET idle_in_transaction_session_timeout = '5s'; SET default_transaction_read_only = on; \
     SET default_transaction_isolation = 'read committed'; \
@@ -83,7 +83,7 @@ impl Link {
         // The driver's limit is for the socket to one host.
         config.connect_timeout(each);
         let timeout = each.saturating_mul(hosts);
-        // A standby is of no use. Of several hosts the driver takes the one that accepts writes.
+        // A standby is useless here. Of several hosts the driver picks the one that accepts writes.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         let tls = if config.get_ssl_mode() == SslMode::Require {
             Some(MakeRustlsConnect::new(public_roots()?))
@@ -100,14 +100,13 @@ impl Link {
         })
     }
 
-    /// Returns the link with this time limit for connecting and for an answer, for urgent commands: a connection
-    /// that leads nowhere must not use up the time of a lease.
+    /// Returns the link with this time limit for connecting and for an answer, for urgent commands: a dead connection
+    /// must not use up the lease.
     pub(super) fn urgent(&self, limit: Duration) -> Self {
         let mut link = self.clone();
         link.timeout = link.timeout.min(limit);
         link.answer = link.answer.min(limit);
-        // Each of several hosts gets a share of the time, so that one that does not answer leaves time for
-        // the others.
+        // Each of several hosts gets a share of the time, so that an unresponsive host leaves time for the others.
         link.config.connect_timeout(link.timeout / hosts(&link.config));
         link
     }
@@ -121,8 +120,8 @@ impl Link {
         &self.pool
     }
 
-    /// Returns the link for sessions that set nothing and may be read-only. Behind a pooler in transaction
-    /// mode, a session would have the settings that another one has made.
+    /// Returns the link for sessions that set nothing and may be read-only. With a pooler in transaction mode, a
+    /// session would inherit the settings of another one.
     pub(super) fn without_settings(&self) -> Self {
         let mut link = self.clone();
         link.config.target_session_attrs(TargetSessionAttrs::Any);
@@ -148,8 +147,8 @@ impl Link {
         Ok(PgSession::new(client, Arc::clone(runtime), self.answer))
     }
 
-    /// Makes a session ready for commands, whatever its settings are. Where it accepts no writes, one of the other hosts
-    /// may: then a new session takes its place.
+    /// Makes a session ready for commands, regardless of its current settings. If its server accepts no writes, tries
+    /// to replace it with a session on one of the other hosts.
     pub(super) fn prepared(&self, mut session: PgSession) -> Result<PgSession> {
         if session.value("SHOW transaction_read_only")? == "on" {
             return self.connect(session.runtime());

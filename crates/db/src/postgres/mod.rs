@@ -1,10 +1,9 @@
 //! Database server `PostgreSQL`: threads with one connection each, and pipelined statements.
 //!
-//! A thread drives its connection on a runtime of its own. A command is therefore a plain closure, and all
-//! statements of a batch still travel together. Isolation is READ COMMITTED: commands decide by conditional
-//! updates and row locks, never by a value that they read before. Commands that meet a deadlock, or lose
-//! their connection before the commit, are run again. Only a commit whose answer was lost is reported as
-//! unknown.
+//! Each thread drives its connection on a separate runtime. A command is therefore a plain closure, and all statements
+//! of a batch still travel together. Isolation is READ COMMITTED: commands decide by conditional updates and row locks,
+//! never by a value that they read before. Commands that meet a deadlock, or lose their connection before the commit,
+//! are run again. A commit is reported as unknown only if its answer was lost.
 
 mod channel;
 mod connect;
@@ -35,12 +34,12 @@ const MIGRATION_LOCK: &str = "SELECT pg_advisory_lock(7310314218846317427)";
 /// Releases the advisory lock. The end of the session would release it, too.
 const MIGRATION_UNLOCK: &str = "SELECT pg_advisory_unlock_all()";
 
-/// Begins a migration. While it waits for a table lock, everybody else waits behind it, so its limit is much
+/// Begins a migration. While it waits for a table lock, all other sessions queue up after it, so its limit is much
 /// shorter than that of a command.
 const BEGIN_MIGRATION: &str = "BEGIN; SET LOCAL lock_timeout = '200ms'";
 
-/// Number of tries of which one waits longer than `deadlock_timeout`, which is a second. An automatic vacuum makes
-/// room only for a session that has waited that long.
+/// Number of tries, one of which waits longer than `deadlock_timeout` (one second). An automatic vacuum yields its lock
+/// only to a session that has waited that long.
 const PATIENT: u64 = 10;
 /// Begins such a patient try.
 const BEGIN_PATIENT: &str = "BEGIN; SET LOCAL lock_timeout = '1300ms'";
@@ -54,12 +53,12 @@ const POOLED: u32 = 3;
 /// Oldest supported server, as `server_version_num`.
 const OLDEST_SERVER: i64 = 140_000;
 
-/// Encodings of a database that keep every text as it is. The second one stores bytes without looking at them.
+/// Encodings of a database that store every text unchanged. The second one stores bytes without checking them.
 const ENCODINGS: [&str; 2] = ["UTF8", "SQL_ASCII"];
 
-/// Connects, migrates and starts `connections` threads. Each thread connects at its first job. One more
-/// thread serves urgent jobs, so that they do not wait for a lock behind others. A few serve queries that may take long.
-/// The two sessions of the checks at the start go on as that of the first command and that of the urgent jobs.
+/// Connects, migrates and starts `connections` threads. Each thread connects at its first job. One more thread serves
+/// urgent jobs, so that they do not wait for a lock behind others. A few serve queries that may take long. The two
+/// sessions of the startup checks are reused for the first command and for the urgent jobs.
 pub(super) fn open(url: &str, options: OpenOptions, schema: Schema, context: &Context) -> Result<Backend> {
     let connections = options.connections.max(1) as usize;
     let link = Link::new(url)?;
@@ -101,7 +100,7 @@ pub(super) fn open(url: &str, options: OpenOptions, schema: Schema, context: &Co
     })
 }
 
-/// Server that each thread reaches over a connection of its own.
+/// Server to which each thread has a separate connection.
 struct PgServer {
     link: Link,
     runtime: Arc<Runtime>,
@@ -128,9 +127,9 @@ impl Server for PgServer {
     }
 }
 
-/// Refuses a pooler that gives a server connection to another client after each transaction. Prepared
-/// statements, session settings and `LISTEN` need a connection of their own: they would be lost, or would be
-/// those of another client. Returns two sessions without settings.
+/// Refuses a pooler that gives a server connection to another client after each transaction. Prepared statements,
+/// session settings and `LISTEN` need a dedicated connection: otherwise they would be lost, or come from another
+/// client. Returns two sessions without settings.
 fn refuse_transaction_pooling(link: &Link) -> Result<[PgSession; 2]> {
     let link = link.without_settings();
     let connect = || link.connect(&Arc::new(connect::runtime()?));
@@ -209,8 +208,8 @@ fn apply_migrations(mut session: PgSession, link: &Link, known: &[Migration]) ->
     link.prepared(session)
 }
 
-/// Applies one migration. It locks tables, and other sessions wait behind it for these tables. While somebody
-/// holds one of them for long, as a dump does, the migration lets the others pass and tries again.
+/// Applies one migration. While it waits for a table lock, other sessions queue up after it. If another session holds
+/// such a lock for long, as a dump does, the migration lets the others pass and retries.
 fn apply(migration: &Migration, session: &mut PgSession) -> Result<()> {
     let text = Dialect::Postgres.translate(migration.text);
     let mut tries: u64 = 0;
@@ -320,7 +319,7 @@ mod tests {
             }
             server.connect().unwrap().backend().unwrap() == before
         };
-        // A thread of its own: a session waits for its answers.
+        // Uses a separate thread, because a session blocks until it has its answers.
         let used = thread::spawn(move || [false, true].map(connects)).join().unwrap();
         assert_eq!(used, [true, false]);
     }

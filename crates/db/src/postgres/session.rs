@@ -60,7 +60,7 @@ impl PgSession {
         &self.runtime
     }
 
-    /// Runs statements that take no parameters and whose rows are not needed.
+    /// Runs statements without parameters, and ignores their rows.
     pub(super) fn control(&mut self, sql: &str) -> Result<()> {
         self.runtime
             .block_on(self.client.batch_execute(sql))
@@ -100,7 +100,7 @@ impl PgSession {
 
 impl Session for PgSession {
     fn is_open(&mut self) -> bool {
-        // Lets the connection see messages of the server that have arrived meanwhile: the first pause looks for them, and
+        // Lets the connection see messages of the server that have arrived since: the first pause looks for them, and
         // during the second one the connection reads them.
         self.runtime.block_on(async {
             tokio::task::yield_now().await;
@@ -198,7 +198,7 @@ fn address(sql: &str) -> (usize, usize) {
 /// Polls a future once.
 async fn sent<F: Future>(mut future: Pin<&mut F>) {
     poll_fn(|context| {
-        // A future that is ready already is noticed when it is awaited.
+        // Awaiting a future also detects that it was ready already.
         let _: Poll<F::Output> = future.as_mut().poll(context);
         Poll::Ready(())
     })

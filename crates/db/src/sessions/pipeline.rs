@@ -7,8 +7,8 @@ use crate::{
     tx::{Answer, Stmt, Tx},
 };
 
-/// Begins a transaction that writes. Outside of such a transaction a session is read-only. Statements travel
-/// behind their `BEGIN` without waiting for its answer; if it fails, the server refuses their writes.
+/// Begins a transaction that writes. Outside of such a transaction a session is read-only. Statements are sent right
+/// after their `BEGIN` without waiting for its answer; if it fails, the server refuses their writes.
 const BEGIN: &str = "BEGIN READ WRITE";
 
 /// Begins a transaction of several commands. It waits for a lock about as long as another transaction takes

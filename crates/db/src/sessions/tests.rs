@@ -16,7 +16,7 @@ use crate::{
     value::Val,
 };
 
-/// Fake servers behind one address, and a record of what clients have done there.
+/// Fake servers at one address, and a record of the calls of clients.
 #[derive(Default)]
 struct World {
     /// Number of the server that new connections reach.
@@ -209,7 +209,7 @@ fn after_a_fail_over_no_session_with_the_old_server_is_used_again() {
         run(worker, Access::Write).unwrap();
     }
     fake.fail_over();
-    // The first write finds out and is run again on a new session. A read alone would not find out.
+    // The first write detects it and is retried on a new session. A read alone would not detect it.
     run(&mut workers[0], Access::Write).unwrap();
     run(&mut workers[1], Access::Read).unwrap();
     let world = fake.world();
@@ -249,7 +249,7 @@ fn a_commit_whose_answer_is_lost_ends_every_session_of_that_age() {
     for worker in [&mut first, &mut second] {
         run(worker, Access::Write).unwrap();
     }
-    // The address moves; the server before stays up.
+    // The address moves; the previous server keeps running.
     fake.world().server += 1;
     fake.world().ends.push(FailureKind::Disconnected);
     run(&mut first, Access::Write).unwrap_err();

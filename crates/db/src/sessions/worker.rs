@@ -1,11 +1,11 @@
 //! Thread with a session: takes jobs, runs them, commits, answers. It connects again after it has lost its
 //! session.
 //!
-//! Under load it runs several jobs in one transaction, if each of them writes only rows of its own. A refused
-//! job is answered with its error. A job that fails in the database is run by itself later. The other jobs of
-//! the transaction are then run again. No answer is sent before the commit. A transaction of several jobs
-//! does not wait long for a lock: it locks rows in no particular order, so it may be part of a deadlock with
-//! a command that locks many rows. Other commands must not wait for the rows that it has locked.
+//! Under load it runs several jobs in one transaction, if no two of them write the same row. A refused job is answered
+//! with its error. A job that fails in the database is retried alone later. The other jobs of the transaction are then
+//! run again. No answer is sent before the commit. A transaction of several jobs does not wait long for a lock: it
+//! locks rows in no particular order, so it may be part of a deadlock with a command that locks many rows. Other
+//! commands must not wait for the rows that it has locked.
 //!
 //! Tails are written last, added up over all jobs of the transaction. If a row has no room for the sum, the
 //! transaction is rolled back. The jobs that use that row are then run one by one, and the others share a
@@ -56,7 +56,7 @@ enum GroupOutcome {
     InDoubt(Error),
 }
 
-/// Job that is run by itself.
+/// Job that runs alone in its transaction.
 struct LoneJob {
     job: Box<dyn Job>,
     /// Number of failed attempts.
@@ -106,9 +106,8 @@ impl<S: Server> Worker<S> {
         queue.take_share(GROUP, GROUP_BYTES)
     }
 
-    /// Runs and answers jobs that were taken from `queue`. If the server cannot be reached and no thread has
-    /// a session, the jobs waiting in the queue are answered as well: each would wait in vain for a
-    /// connection.
+    /// Runs and answers jobs that were taken from `queue`. If the server cannot be reached and no thread has a session,
+    /// the queued jobs also fail at once: each would wait in vain for a connection.
     pub(crate) fn serve(&mut self, mut jobs: Vec<Box<dyn Job>>, queue: &Queue) {
         let metrics = self.context.metrics.clone();
         let _busy = metrics.took(&jobs);
@@ -123,8 +122,8 @@ impl<S: Server> Worker<S> {
         }
     }
 
-    /// Runs the first of the jobs, or several in one transaction. Removes from `jobs` those that are answered
-    /// and those that move to `lone`. The remaining jobs go on without them.
+    /// Runs the first of the jobs, or several in one transaction. Removes from `jobs` those that are answered and those
+    /// that move to `lone`. The remaining jobs run without them.
     fn some(&mut self, jobs: &mut Vec<Box<dyn Job>>, lone: &mut Vec<LoneJob>, queue: &Queue) {
         // Even the first job of a group had a shorter lock timeout than a lone command has.
         let was_group = jobs.len() > 1;
@@ -165,8 +164,7 @@ impl<S: Server> Worker<S> {
         }
     }
 
-    /// Runs a job by itself until it is done or another try cannot help. `tries` is the number of failed
-    /// attempts so far.
+    /// Runs a job alone until it is done or another try cannot help. `tries` is the number of failed attempts.
     fn one(&mut self, job: &mut Box<dyn Job>, mut tries: u32, queue: &Queue) -> Result<()> {
         loop {
             self.context.metrics.retried();
@@ -181,7 +179,7 @@ impl<S: Server> Worker<S> {
                     self.refuse_waiting(queue, &error);
                     return Err(error);
                 }
-                // A lone job whose tail has no room is refused with an error instead.
+                // If the tail of a lone job does not fit, the job is refused with an error instead.
                 GroupOutcome::Crowded(_) => {
                     return Err(Error::Database("a lone command is crowded".to_owned()));
                 }
@@ -239,7 +237,7 @@ impl<S: Server> Worker<S> {
         }
         let (is_begun, failure) = (pipeline.open, pipeline.failure.take());
         let ran = match (failure, outcome) {
-            // A command that goes on after a failed statement has failed all the same.
+            // A command that ignores the failure of a statement has still failed.
             (Some(failure), _) => {
                 self.give_up(open, is_begun, &failure);
                 GroupOutcome::Failed(failure)
@@ -363,14 +361,15 @@ fn write_tails<S: Session>(
     })
 }
 
-/// Jobs of a group whose tails could not be written.
+/// Jobs of a group for which the tails could not be written.
 struct Blamed {
     jobs: Vec<usize>,
     /// Whether the row that failed is theirs. Otherwise they are all the jobs with tails.
     by_row: bool,
 }
 
-/// Finds the jobs of the row whose write failed, after so many statements of the tails were answered.
+/// Finds the jobs that use the row of the failed write. `answered` is the number of statements of the tails that
+/// succeeded before.
 fn blame(rows: &dyn SharedRows, answered: usize, tails: &[Tail], ends: &[usize]) -> Blamed {
     let sums = Sums::of(tails);
     if let Some(row) = rows.row_after(answered, &sums) {
@@ -384,7 +383,7 @@ fn blame(rows: &dyn SharedRows, answered: usize, tails: &[Tail], ends: &[usize])
     Blamed { jobs, by_row: false }
 }
 
-/// The outcome of a group where the failure of a tail concerns the jobs with that tail, and no others.
+/// The outcome of a group if the failure of a tail concerns only the jobs with that tail.
 fn of_blamed(blamed: Option<Blamed>, ran: GroupOutcome) -> GroupOutcome {
     match (blamed, ran) {
         (Some(Blamed { jobs, by_row: true }), GroupOutcome::Failed(failure)) if !failure.may_pass() => {

@@ -26,7 +26,7 @@ const ROUND_TRIP: Duration = Duration::from_secs(8);
 /// Answers on their way back.
 type Answers = Arc<Mutex<Vec<(Box<dyn Job>, Result<()>)>>>;
 
-/// Job whose answer is delayed.
+/// Job with a delayed answer.
 struct Answered {
     job: Box<dyn Job>,
     answers: Answers,
@@ -173,7 +173,7 @@ impl Connection {
         self.drawn.lock().commits
     }
 
-    /// Passes the time that the answer is held up. Returns true if the answer is lost.
+    /// Waits for the time by which the answer is delayed. Returns true if the answer is lost.
     async fn come_back(&self) -> bool {
         let Some(until) = self.link.hangs_until() else {
             return false;

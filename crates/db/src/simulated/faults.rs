@@ -15,7 +15,7 @@ pub struct Faults {
     pub lost_after: u32,
     /// The commit takes place seconds after its connection was lost.
     pub late: u32,
-    /// BEGIN is cancelled, and the statements behind it arrive.
+    /// BEGIN is cancelled, and the statements after it arrive.
     pub begin_cancelled: u32,
     /// A statement is cancelled.
     pub cancelled: u32,

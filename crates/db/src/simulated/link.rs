@@ -33,7 +33,7 @@ struct State {
     hangs_until: Option<Instant>,
     /// Connections are refused before this time.
     refuses_until: Option<Instant>,
-    /// Whether the node is dead. Nothing of it passes any more.
+    /// Whether the node is dead. The link then drops all its messages.
     is_cut: bool,
     /// Increased when all connections are reset.
     resets: u32,
@@ -86,7 +86,7 @@ impl SimulatedLink {
         self.record_outage(time);
     }
 
-    /// Kills the node: none of its commands is served or answered any more.
+    /// Kills the node: its commands are neither served nor answered from now on.
     pub fn cut(&self) {
         self.state().is_cut = true;
     }

@@ -2,10 +2,10 @@
 //! about the network, the clock and the crashes.
 //!
 //! Each node reaches the server over a [`SimulatedLink`]. A link has connections like a pool of threads on
-//! `PostgreSQL`: each takes jobs from the same queues and runs them with the same
-//! [`Worker`](super::sessions::Worker). Here a connection is a task on the runtime of the test, whose time
-//! stands still while any task can run. A transaction takes place at one moment. The way to the server and
-//! back takes time, and may fail: the seed decides what is lost, late or refused.
+//! `PostgreSQL`: each takes jobs from the same queues and runs them with the same [`Worker`](super::sessions::Worker).
+//! Here a connection is a task on the runtime of the test, which pauses its clock while any task can run. A transaction
+//! takes place at one moment. The way to the server and back takes time, and may fail: the seed decides what is lost,
+//! late or refused.
 
 mod channel;
 mod connection;
@@ -76,7 +76,7 @@ struct State {
 }
 
 impl SimulatedServer {
-    /// Creates a server over an emptied database. It must run on a runtime whose time stands still.
+    /// Creates a server over an emptied database. It must run on a runtime with a paused clock.
     pub fn new(database: SimulatedDatabase, seed: u64) -> Result<Self> {
         let SimulatedDatabase(mut database) = database;
         database.clear()?;
@@ -114,7 +114,7 @@ impl SimulatedServer {
         state.has_late_commits |= faults.late > 0;
     }
 
-    /// Makes another server the primary. Sessions stay on the old one, which accepts no writes any more. New
+    /// Makes another server the primary. Open sessions stay on the old one, which refuses writes from then on. New
     /// sessions reach the new one after `moving`.
     pub fn fail_over(&self, moving: Duration) {
         let mut state = self.state();
@@ -187,7 +187,7 @@ impl SimulatedServer {
     }
 }
 
-/// Opens the back end of the node behind `link`.
+/// Opens the back end of the node at the end of `link`.
 pub(super) fn open(link: &SimulatedLink, connections: usize, context: &Context) -> Backend {
     connection::open(link, connections, context)
 }

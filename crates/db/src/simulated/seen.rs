@@ -12,7 +12,7 @@ pub struct SeenNode {
     pub id: i64,
     /// Link of the process that registered the node.
     pub link: SimulatedLink,
-    /// Name of the node whose command declared it lost.
+    /// Name of the node that declared it lost.
     pub by: String,
     /// Whether the node was alive and its link had no outage for the duration of a lease.
     pub was_reachable: bool,
@@ -34,7 +34,7 @@ impl SimulatedServer {
         std::mem::take(&mut self.state().nodes.lost)
     }
 
-    /// Records which nodes a transaction of the process behind `by` has declared lost.
+    /// Records which nodes a transaction of the process `by` has declared lost.
     pub(super) fn look_at_nodes(&self, by: &SimulatedLink, transaction: &[Done]) {
         let touches =
             |done: &Done| done.answer.affected > 0 && TOUCHES.iter().any(|start| done.sql.starts_with(start));

@@ -131,7 +131,7 @@ impl SimulatedSession {
         server.state().primary == self.primary
     }
 
-    /// Begins a transaction. If that fails, the statements behind it run without one.
+    /// Begins a transaction. If that fails, the next statements run without one.
     fn begin(&mut self, server: &SimulatedServer, begin: &str, fate: Fate) -> Result<(), Failure> {
         if fate == Fate::BeginCancelled {
             let code = "57014";
@@ -257,8 +257,8 @@ impl Session for SimulatedSession {
 }
 
 impl SimulatedServer {
-    /// Lets a commit take place after its connection was lost. A server would let others wait for the rows
-    /// that it has locked. Here the commit does not take place if others have written these rows meanwhile.
+    /// Commits after the connection was lost. A real server would make others wait for the rows that the transaction
+    /// has locked. Here the transaction is rolled back if others have written these rows by then.
     fn commit_later(&self, link: SimulatedLink, transaction: Transaction, time: Duration) {
         let shared = Arc::downgrade(&self.0);
         let since = self.state().locked.now();

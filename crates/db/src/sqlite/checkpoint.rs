@@ -1,10 +1,10 @@
 //! Checkpoints of the write-ahead log while commands keep coming.
 //!
-//! A checkpoint copies the pages of the log into the database and waits for the disk. By itself `SQLite` lets the connection
-//! that commits do that, and every command waits for it: some 20 ms for 4,000 pages, and seconds for a log that has grown to
-//! gigabytes behind a long reader. Here a thread of its own copies the log, however long it is. The writing thread only
-//! copies the bounded rest that was added meanwhile. After that the next commit begins the log anew, and `SQLite` cuts a part
-//! off a long file.
+//! A checkpoint copies the pages of the log into the database and waits for the disk. By default `SQLite` does this in
+//! the connection that commits, and every command waits for it: some 20 ms for 4,000 pages, and seconds for a log that
+//! has grown to gigabytes during a long read. Here a separate thread copies the log, however long it is. The writing
+//! thread only copies the bounded rest that was added during that copy. After that the next commit begins the log anew,
+//! and `SQLite` cuts a part off a long file.
 //!
 //! Only `SQLite` changes the file, under its own locks: another process, such as the `sqlite3` shell, may write to the
 //! database as well.
@@ -49,10 +49,10 @@ const KEPT: u64 = 32 << 20;
 /// Maximum number of bytes that a commit cuts off. The kernel takes some 20 ms to drop them from its cache.
 const CUT: u64 = 16 << 20;
 
-/// Length of the file from which on the log is begun anew more often, so that the file soon has its usual length.
+/// Length of the file from which on the log restarts more often, so that the file soon shrinks to its usual length.
 const LONG: u64 = 64 << 20;
 
-/// Number of pages that stands for [`FULL`] while the file is [`LONG`].
+/// Number of pages that replaces [`FULL`] while the file is [`LONG`].
 const FULL_OF_LONG: u32 = 1_000;
 
 /// Pause between two cuts while no command comes.
@@ -75,9 +75,9 @@ const LOGGED: u64 = 4_096 + 24;
 struct Progress {
     /// Number of pages in the log.
     pages: u32,
-    /// Number of these that are known to be in the database.
+    /// Number of these pages that are known to be in the database.
     copied: u32,
-    /// Number of times that the log has begun anew.
+    /// Number of restarts of the log.
     restarts: u64,
 }
 
@@ -131,7 +131,7 @@ impl Progress {
         self.pages = pages;
     }
 
-    /// Notes what a checkpoint has copied that began at `before`. Its answer says nothing of a log that has begun anew.
+    /// Notes the result of a checkpoint that began at `before`. The result is ignored if the log has restarted since.
     fn copied(&mut self, before: Self, copied: u32) {
         if self.restarts == before.restarts {
             self.copied = self.copied.max(copied);
@@ -200,7 +200,7 @@ impl Log {
         }
     }
 
-    /// Copies all that a process before has left in the log. Called before the first command.
+    /// Copies the log that an earlier process has left. Called before the first command.
     pub(super) fn begin(&mut self, connection: &mut Connection) -> Result<()> {
         let (pages, copied) = connection.copy_log()?.unwrap_or_default();
         *self.progress.lock() = Progress {
@@ -223,8 +223,8 @@ impl Log {
         }
     }
 
-    /// Called by the writing thread while no command comes. Returns the time after which it is to be called again, or `None`
-    /// if the log is empty. It takes no longer than [`keep`](Self::keep), and waits for no reader.
+    /// Called by the writing thread while no command comes. Returns the time after which it is to be called again, or
+    /// `None` if the log is empty. The call takes at most as long as [`keep`](Self::keep), and waits for no reader.
     pub(super) fn tidy(&mut self, connection: &mut Connection) -> Result<Option<Duration>> {
         if !self.progress.get().is_short() {
             self.signal();
@@ -242,7 +242,7 @@ impl Log {
         if before.rest() > 0 {
             return Ok(Some(LOOK));
         }
-        // A checkpoint that truncates would cut off the whole file at once. A commit cuts off a part.
+        // A truncating checkpoint would cut off the whole file at once. A commit cuts off only a part.
         self.limit(connection)?;
         connection.script("PRAGMA user_version = 0")?;
         let has_restarted = self.progress.get().restarts != before.restarts;
@@ -273,7 +273,7 @@ impl Log {
         fs::metadata(&self.path).map_or(0, |file| file.len())
     }
 
-    /// Tells `SQLite` to which length it cuts the file with the commit that begins the log anew.
+    /// Sets the length to which `SQLite` cuts the file with the commit that restarts the log.
     fn limit(&mut self, connection: &Connection) -> Result<()> {
         let Progress { pages, restarts, .. } = self.progress.get();
         if self.seen != restarts {
@@ -308,8 +308,8 @@ row! {
     }
 }
 
-/// Reads the answer to a checkpoint: the numbers of pages in the log and in the database. `None` if another checkpoint is at
-/// work.
+/// Reads the result of a checkpoint: the numbers of pages in the log and in the database. `None` if another checkpoint
+/// is running.
 pub(super) fn answer(row: &Row) -> Result<Option<(u32, u32)>> {
     let answer = CheckpointAnswer::read(row)?;
     let number = |pages| u32::try_from(pages).unwrap_or_default();
@@ -366,7 +366,7 @@ fn copy(connection: &mut Connection, file: &File, before: Progress) -> Result<Op
 /// Copies the log while a second thread calls `fsync`. A single `fsync` after the copy would write gigabytes at once, and
 /// commits would wait for it for seconds.
 fn copy_and_write(connection: &mut Connection, file: &File) -> Result<Option<(u32, u32)>> {
-    /// Ends the writing also where the copy panics.
+    /// Also ends the writing thread if the copy panics.
     struct Copying<'a>(&'a AtomicBool, Thread);
     impl Drop for Copying<'_> {
         fn drop(&mut self) {
@@ -390,7 +390,7 @@ fn copy_and_write(connection: &mut Connection, file: &File) -> Result<Option<(u3
         let copying = Copying(&is_copied, writing.thread().clone());
         let copied = connection.copy_log();
         drop(copying);
-        // The kernel reports a failed write to one `fsync` only: the one after the copy may succeed all the same.
+        // The kernel reports a failed write to one `fsync` only: the one after the copy may still succeed.
         writing.join().unwrap_or_else(|panic| resume_unwind(panic))?;
         copied
     })
@@ -445,7 +445,7 @@ mod tests {
         ] {
             assert_eq!(at(pages, copied).copier(LONG), copier, "{pages} {copied}");
         }
-        // The file of an earlier log is cut whenever the log begins anew.
+        // The file of an earlier log is cut whenever the log restarts.
         for (pages, copied, copier) in [
             (10, 10, Copier::Nobody),
             (10, 0, Copier::Thread),

@@ -25,7 +25,7 @@ const STATEMENTS: usize = 256;
 pub(super) const SETTINGS: &str = "PRAGMA busy_timeout = 5000; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; \
                         PRAGMA synchronous = FULL; PRAGMA mmap_size = 0;";
 
-/// Connection, which stands for the transaction that is open on it.
+/// Connection, together with the transaction that is open on it.
 pub(crate) struct Connection {
     inner: rusqlite::Connection,
     /// Mark of the disk, which a write without space sets.
@@ -34,7 +34,7 @@ pub(crate) struct Connection {
     translate: fn(&str) -> String,
     /// Translated SQL by the address and length of the original.
     texts: HashMap<(usize, usize), String>,
-    /// Tails that jobs have handed over and nobody has written yet.
+    /// Tails of jobs that are not written yet.
     pub(super) tails: Vec<Tail>,
     /// Budgets as this connection has read them. Cleared after every rollback.
     pub(super) budgets: KnownBudgets,
@@ -62,8 +62,8 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Opens a connection for queries and checkpoints. As the last one on a database it writes the log back, as
-    /// any but one that cannot write does.
+    /// Opens a connection for queries and checkpoints. If it is the last one on a database, it checkpoints the log when
+    /// it closes, as every connection that can write does.
     pub(super) fn unchanged(path: &Path) -> Result<Self> {
         Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
     }
@@ -81,7 +81,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Opens a database in memory, whose SQL is translated by `translate`.
+    /// Opens a database in memory, with SQL that `translate` has translated.
     #[cfg(feature = "simulation")]
     pub(crate) fn in_memory(translate: fn(&str) -> String) -> Result<Self> {
         let inner = rusqlite::Connection::open_in_memory().map_err(failure)?;
@@ -106,7 +106,7 @@ impl Connection {
         })
     }
 
-    /// Runs statements that take no parameters and return nothing of interest.
+    /// Runs statements without parameters, and ignores their rows.
     pub(crate) fn script(&self, sql: &str) -> Result<()> {
         self.inner.execute_batch(sql).map_err(|error| self.failed(error))
     }
@@ -130,7 +130,7 @@ impl Connection {
                 space.is_over(&error);
                 space.error()
             }
-            // So it is told where the files beside the database cannot grow, and also where the disk is broken.
+            // `SQLite` reports this error if the `-wal` or `-shm` file cannot grow, and also if the disk is broken.
             Some(ErrorCode::SystemIoFailure) if space.finds_none() => {
                 space.is_over(&error);
                 space.error()
@@ -281,12 +281,12 @@ pub(super) fn failure(error: rusqlite::Error) -> Error {
     }
 }
 
-/// Whether the database file itself is not in order.
+/// Whether the database file itself is damaged.
 const fn is_of_damage(code: ErrorCode) -> bool {
     matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
 }
 
-/// Cause and remedy where the file of the database is not in order.
+/// Cause and remedy if the database file is damaged.
 const DAMAGED: &str = "the file is damaged, or is no database: put a backup in its place (docs/OPERATIONS.md), or move it \
                        away with the files beside it, and an empty database is made";
 

@@ -8,8 +8,8 @@ use crate::{Error, Result, tx::Tx, vals};
 
 /// Writes the database at `from`, as of one moment, into the new file `to`, which only this user can read.
 ///
-/// One read transaction on the write-ahead log sees all of it. The writer goes on meanwhile; only the log
-/// grows. Unused pages are not copied, so deleted data is not in the copy.
+/// One read transaction on the write-ahead log sees all of it. The writer keeps running; only the log grows. Unused
+/// pages are not copied, so deleted data is not in the copy.
 pub fn copy(from: &Path, to: &Path) -> Result<()> {
     let name = to
         .to_str()

@@ -1,9 +1,8 @@
 //! Embedded database `SQLite`: one file, one process, one writing thread.
 //!
-//! Every write waits for the disk (`synchronous=FULL`). The [writer](writer::run) is fast all the same,
-//! because it commits in groups. Readers have connections of their own, which cannot write and never wait for
-//! the writer. One more connection copies the log into the database ([`checkpoint`]). A lock file beside the
-//! database keeps a second process out.
+//! Every write waits for the disk (`synchronous=FULL`). The [writer](writer::run) is fast because it commits in groups.
+//! Readers have separate connections, which cannot write and never wait for the writer. One more connection copies the
+//! log into the database ([`checkpoint`]). A lock file next to the database keeps a second process out.
 
 mod checkpoint;
 mod connection;
@@ -135,7 +134,8 @@ fn reader(
     })
 }
 
-/// Runs a query on the database at `path`, which is not made where it is missing. Keeps other processes out meanwhile.
+/// Runs a query on the database at `path`, and keeps other processes out until it is done. A missing database is not
+/// created.
 pub(super) fn inspect<T>(path: &Path, query: fn(&mut dyn Tx) -> Result<T>) -> Result<T> {
     let _lock = lock(path)?;
     let found = Connection::unchanged(path).and_then(|mut connection| query(&mut connection));
@@ -149,7 +149,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(beside)
 }
 
-/// Locks the lock file beside the database.
+/// Locks the lock file next to the database.
 fn lock(path: &Path) -> Result<File> {
     let lock_path = beside(path, ".lock");
     let file = OpenOptions::new()
@@ -177,8 +177,8 @@ fn failed(what: &str, path: &Path, error: &std::io::Error) -> Error {
     Error::Unavailable(format!("cannot {what} {}: {}", path.display(), plain::io(error)))
 }
 
-/// Applies what is missing, in one transaction: after a failure the file is as the program before left it, and new files
-/// wait for the disk once.
+/// Applies all missing migrations in one transaction: after a failure the file is unchanged, and a new file waits for
+/// the disk once.
 pub(super) fn apply_migrations(connection: &mut Connection, known: &[Migration]) -> Result<()> {
     connection.script(migrate::RECORD_TABLE)?;
     let applied = connection.query_all(migrate::APPLIED, Vec::new())?;

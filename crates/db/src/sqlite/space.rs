@@ -1,8 +1,8 @@
 //! Space on the disk of a database file.
 //!
-//! A write that fails for want of space marks the disk as full. The mark stays until a trial file was written beside the
-//! database. A query or a small write proves nothing: `SQLite` reuses pages of its file and of its log, and both succeed
-//! on a disk that has no space for the next run.
+//! A write that fails for want of space marks the disk as full. The mark stays until a trial file was written next to
+//! the database. A query or a small write proves nothing: `SQLite` reuses pages of its file and of its log, and both
+//! succeed on a disk that has no space for the next run.
 
 use std::{
     fs::{self, OpenOptions},
@@ -75,8 +75,8 @@ impl Space {
         }
     }
 
-    /// Returns the cause of a failure to open the database: the full disk, if that is one. `SQLite` itself tells of an I/O
-    /// error where a file beside the database cannot be made.
+    /// Returns the cause of a failure to open the database: a full disk, if that is the cause. `SQLite` itself reports
+    /// an I/O error if it cannot create a file next to the database.
     pub(super) fn cause_of(&self, error: Error) -> Error {
         if self.finds_none() { self.error() } else { error }
     }
@@ -95,7 +95,7 @@ fn is_of_space(error: &io::Error) -> bool {
     )
 }
 
-/// Error of a write to a file whose disk is full.
+/// Error of a write to a file on a full disk.
 pub(super) fn no_space(path: &Path) -> Error {
     Error::Unavailable(format!("no space left on the disk with {}", path.display()))
 }
@@ -141,7 +141,7 @@ mod tests {
             .script("CREATE TABLE large (content BLOB); PRAGMA max_page_count = 10")
             .unwrap();
         space.check().unwrap();
-        // A folder in the place of the trial file: nothing can be written.
+        // A folder with the name of the trial file: nothing can be written.
         let trial = beside(&path, "-trial");
         fs::create_dir(&trial).unwrap();
         space.check().unwrap();

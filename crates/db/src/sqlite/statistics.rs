@@ -1,9 +1,9 @@
 //! Statistics for the planner: constant rows of `sqlite_stat1`.
 //!
-//! Without them `SQLite` takes every index of a table for equally good, and walks all runs of an organization to find
-//! those of a rare status. Measured statistics would be no better: they mislead where a database was small, or had runs
-//! of one outcome only, when somebody measured. The rows of the schema say what is true of a large database. They are set
-//! whenever the database is opened, so what an `ANALYZE` of somebody else has left is replaced.
+//! Without them `SQLite` considers every index of a table equally good, and scans all runs of an organization to find
+//! those of a rare status. Measured statistics would be no better: they mislead if the database was small, or had runs
+//! of one outcome only, when `ANALYZE` ran. The rows of the schema describe a large database. They are set whenever the
+//! database is opened, so they replace those of an earlier `ANALYZE`.
 
 use super::Connection;
 use crate::{ReadRow, Result, Stmt, Tx, row, select, vals};
@@ -22,8 +22,7 @@ row! {
     }
 }
 
-/// Makes the tables of the statistics where they are missing, and makes this connection read them again. It measures
-/// nothing.
+/// Creates the tables of the statistics if they are missing, and makes this connection reload them. Measures nothing.
 const LOAD: &str = "ANALYZE sqlite_schema";
 
 /// Sets the statistics, unless the database has them already. Connections that are opened later read them with the
@@ -61,7 +60,7 @@ fn are_set(connection: &mut Connection, rows: &Rows) -> Result<bool> {
     Ok(found.eq(rows.iter().copied()))
 }
 
-/// Whether the database has samples of rows, which an `ANALYZE` of somebody else has taken.
+/// Whether the database has samples of rows, from an `ANALYZE` that another program ran.
 fn samples(connection: &mut Connection) -> Result<bool> {
     let tables = "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'sqlite_stat4'";
     if connection.query_one(tables, vals![])?.only::<i64>()? == 0 {

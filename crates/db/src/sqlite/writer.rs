@@ -8,9 +8,9 @@
 //! group: the group is rolled back and runs again, each job in a savepoint. Savepoints are not the rule,
 //! because `SQLite` copies every page that a job changes in one: a quarter of the processor time of a create.
 //!
-//! The tails of a group are added up and written last, so each shared row is written once. If a row has no
-//! room for the sum, or the write fails, the group is rolled back and runs again. Each job then writes its own
-//! tail at the end of its savepoint and is decided by itself, as a lone job is.
+//! The tails of a group are added up and written last, so each shared row is written once. If a row has no room for the
+//! sum, or the write fails, the group is rolled back and runs again. Each job then writes its own tail at the end of
+//! its savepoint and succeeds or fails alone, as a lone job does.
 
 use std::{
     collections::VecDeque,
@@ -36,8 +36,8 @@ const GROUP: usize = 64;
 /// ones.
 const GROUP_BYTES: usize = 1 << 20;
 
-/// Number of groups of several jobs that run in savepoints after one was spoiled. Whoever keeps sending what fails late makes
-/// few groups run twice.
+/// Number of groups of several jobs that run in savepoints after one was spoiled. A client that keeps sending jobs that
+/// fail late causes few groups to run twice.
 const GUARDED: u32 = 256;
 
 /// State of the writing thread.
@@ -85,7 +85,7 @@ pub(super) fn run(mut writer: Writer, queue: &Queue) {
 enum JobOutcome {
     /// The job has succeeded or was refused. This holds once the group commits.
     Settled(Result<()>),
-    /// The job has failed, and what it has written is still in the transaction.
+    /// The job has failed, and its writes are still in the transaction.
     Spoiled(Error),
     /// The job ended the whole transaction (disk full, for example).
     GroupLost(Error),
