@@ -1,9 +1,10 @@
 //! The double of Stripe's API as a program, for clients in other languages: `cargo run -p sortie-testkit --example stripe`.
 //!
-//! The program writes one line of JSON with its address and its key, and ends with its standard input. It has the recurring
-//! price `price_team`. A customer pays on the page whose address a checkout session has. `GET /_double/holdings` tells what the double holds. These are forms:
-//! `POST /_double/webhooks` (`url`, `secrets[]`), `/_double/customers/ID/card` (`card`), `/_double/disputes`
-//! (`payment_intent`, `amount`), `/_double/disputes/ID/decide` (`verdict`) and `/_double/refunds/ID/fail`.
+//! The program writes one line of JSON with its address and its key, and exits when its standard input closes. It has
+//! the recurring price `price_team`. A customer pays on the page of a checkout session. `GET /_double/holdings` returns
+//! the records of the double. These endpoints take forms: `POST /_double/webhooks` (`url`, `secrets[]`),
+//! `/_double/customers/ID/card` (`card`), `/_double/disputes` (`payment_intent`, `amount`),
+//! `/_double/disputes/ID/decide` (`verdict`) and `/_double/refunds/ID/fail`.
 
 use std::io::{self, Write as _};
 

@@ -1,5 +1,5 @@
-//! A model server that speaks Anthropic's Messages API, streaming, and says what a script tells it: the same script as
-//! that of [`ScriptedModel`](crate::ScriptedModel).
+//! A streaming model server for Anthropic's Messages API that answers from a script, with the same script as
+//! [`ScriptedModel`](crate::ScriptedModel).
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ fn events(answer: &Answer) -> Vec<Value> {
     }
     for ((tool, arguments), number) in turn.tool_calls.iter().zip(answer.first_call..) {
         let start = json!({"type": "tool_use", "id": format!("toolu_{number}"), "name": tool, "input": {}});
-        // The arguments come in two halves, as the real server sends them.
+        // The arguments are sent in two halves, as the real server does.
         let arguments = arguments.to_string();
         let (head, tail) = arguments.split_at(arguments.floor_char_boundary(arguments.len() / 2));
         let part = |json: &str| json!({"type": "input_json_delta", "partial_json": json});

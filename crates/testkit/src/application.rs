@@ -1,4 +1,4 @@
-//! An application that acts for a person by OAuth: its requests, and the consent of the person.
+//! An OAuth application that acts for a person: its requests, and the person's consent.
 
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
@@ -40,7 +40,7 @@ impl Application {
         json!({"client_name": "App", "redirect_uris": [REDIRECT], "token_endpoint_auth_method": "none"})
     }
 
-    /// The application of the answer to its registration.
+    /// The application described by the answer to its registration.
     pub fn registered(answer: Answer) -> Result<Self> {
         let made = answer.expect(201)?.json()?;
         let client_id = made.get("client_id").and_then(Value::as_str);
@@ -98,7 +98,7 @@ impl Application {
 }
 
 impl TokenPair {
-    /// The tokens of an answer of the token endpoint.
+    /// The tokens in an answer of the token endpoint.
     pub fn issued(answer: &Answer) -> Result<Self> {
         let issued = answer.json()?;
         let token = |name: &str| {
@@ -114,7 +114,7 @@ impl TokenPair {
     }
 }
 
-/// Form of the page of consent that allows the application to act in an organization.
+/// Form of the consent page that allows the application to act in an organization.
 pub fn decision(page: &Answer, organization: &str) -> Result<[(&'static str, String); 3]> {
     Ok([
         ("form", form_token(page, CONSENT)?),

@@ -1,4 +1,4 @@
-//! Assertions that print the whole value they looked at.
+//! Assertions that print the whole checked value when they fail.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::Answer;
 
 /// A value with a text that tests search.
 pub trait Text {
-    /// The text: of JSON in one line, of bytes as UTF-8, of an answer its body, of a missing value nothing.
+    /// The text: JSON in one line, bytes as UTF-8, the body of an answer, an empty text for a missing value.
     fn text(&self) -> Cow<'_, str>;
 }
 
@@ -99,7 +99,7 @@ macro_rules! assert_has {
     };
 }
 
-/// Fails the test unless the run has ended with this status. A text after it is the output of a run that succeeded, or a
+/// Fails the test unless the run has ended with this status. The optional text is the output of a successful run, or a
 /// part of the error of another one.
 #[macro_export]
 macro_rules! assert_ended {

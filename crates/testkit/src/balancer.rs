@@ -1,6 +1,6 @@
-//! A load balancer for tests: hands each connection to the next node that says that it is ready, and nothing else.
+//! A load balancer for tests: it only forwards each connection to the next node that reports ready.
 //!
-//! It tries nothing again: what a node refuses, or breaks off, its client sees.
+//! It never retries: if a node refuses or breaks a connection, the client sees that.
 
 use std::{
     net::SocketAddr,
@@ -72,7 +72,7 @@ impl Nodes {
 }
 
 impl Balancer {
-    /// Listens on a free port, with these nodes behind it, none of them known to be ready.
+    /// Listens on a free port, in front of these nodes. No node counts as ready at first.
     pub async fn start(addresses: impl IntoIterator<Item = SocketAddr>) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
@@ -111,14 +111,14 @@ impl Balancer {
         self.address
     }
 
-    /// A node has another address from here on.
+    /// Changes the address of a node.
     pub fn replace(&self, before: SocketAddr, after: SocketAddr) {
         for node in self.nodes.known().iter_mut().filter(|node| node.0 == before) {
             *node = (after, false);
         }
     }
 
-    /// Returns once so many nodes are ready, and have been asked since the call.
+    /// Returns once this many nodes are ready, each probed since the call.
     pub async fn until_ready(&mut self, count: usize) -> Result<()> {
         self.ready.mark_unchanged();
         loop {
@@ -136,7 +136,7 @@ impl Balancer {
 async fn pass(mut client: TcpStream, node: Option<SocketAddr>) {
     let Some(node) = node else { return };
     if let Ok(mut node) = TcpStream::connect(node).await {
-        // Whichever side breaks off, the other sees it as the end of its connection.
+        // If one side breaks the connection, the other side sees the end of the connection.
         let _ended = tokio::io::copy_bidirectional(&mut client, &mut node).await;
     }
 }

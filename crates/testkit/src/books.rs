@@ -1,4 +1,4 @@
-//! The credits of a database, added up by `scripts/recompute-ledger`, which knows nothing of the product.
+//! Recomputes the credits of a database with `scripts/recompute-ledger`, which shares no code with the product.
 
 use std::{path::Path, process::Command};
 
@@ -6,12 +6,12 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::Node;
 
-/// Adds up the credits in the records of this node, whether it is up or not. A difference is an error that lists them all.
+/// Recomputes the credits in the records of this node, which may be running. Fails with a list of all differences.
 pub fn recompute_ledger(node: &Node) -> Result<()> {
     recompute_records(&node.records_address())
 }
 
-/// Adds up the credits in the database with this address, which may be in use. A difference is an error that lists them all.
+/// Recomputes the credits in the database with this address, which may be in use. Fails with a list of all differences.
 pub fn recompute_records(address: &str) -> Result<()> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/recompute-ledger");
     #[expect(clippy::disallowed_methods, reason = "the script is another program")]

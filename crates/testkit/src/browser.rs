@@ -1,4 +1,4 @@
-//! A browser without script: it keeps cookies, sends the forms of pages, and follows no redirect by itself.
+//! A browser without scripts: it keeps cookies, sends the forms of pages, and does not follow redirects automatically.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
@@ -38,7 +38,7 @@ pub fn query_of(address: &str) -> Result<BTreeMap<String, String>> {
     Ok(url.query_pairs().into_owned().collect())
 }
 
-/// Value of the hidden field `form` of the form that leads to `action`.
+/// Value of the hidden field `form` of the form that is sent to `action`.
 pub fn form_token(page: &Answer, action: &str) -> Result<String> {
     let text = page.text();
     let field = text
@@ -50,7 +50,7 @@ pub fn form_token(page: &Answer, action: &str) -> Result<String> {
 }
 
 impl Browser {
-    /// A browser that nobody is signed in with. `origin` is the address of the organization API as its pages know it.
+    /// A signed-out browser. `origin` is the address of the organization API as its pages know it.
     pub fn new(address: SocketAddr, origin: &str) -> Self {
         Self {
             address,

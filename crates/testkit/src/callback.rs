@@ -1,5 +1,5 @@
 //! A receiver of completion callbacks: checks the signature (`docs/CALLBACKS.md#what-is-sent`) as a careful client
-//! would, counts the deliveries of each run, and answers as it is told.
+//! would, counts the deliveries of each run, and answers as the test configures it.
 
 use std::{
     collections::VecDeque,
@@ -35,7 +35,7 @@ pub struct Delivery {
     pub raw: Bytes,
     /// The headers.
     pub headers: HeaderMap,
-    /// Reason why the request is no genuine delivery, if it is none.
+    /// Reason why the delivery is not genuine, if it is not.
     pub refused: Option<String>,
 }
 
@@ -88,22 +88,22 @@ impl CallbackReceiver {
         self.server.address()
     }
 
-    /// Everything that reached it so far, genuine or not.
+    /// Deliveries so far, genuine or not.
     pub fn all(&self) -> Vec<Delivery> {
         self.received.borrow().clone()
     }
 
-    /// The next deliveries are answered with these statuses, each once; then 204 again.
+    /// Answers the next deliveries with these statuses, one each; then with 204 again.
     pub fn answer_with(&self, statuses: impl IntoIterator<Item = StatusCode>) {
         self.answers.lock().extend(statuses);
     }
 
-    /// From here on nobody is answered, until [`release`](Self::release).
+    /// Holds back all answers until [`release`](Self::release).
     pub fn hold(&self) {
         self.held.send_replace(true);
     }
 
-    /// Answers everybody who waits, and those that come.
+    /// Answers the held deliveries and all later ones.
     pub fn release(&self) {
         self.held.send_replace(false);
     }
@@ -150,7 +150,7 @@ async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: By
     };
     let genuine = delivery.refused.is_none();
     shared.received.send_modify(|all| all.push(delivery));
-    // An error would mean that the receiver is gone, and nobody waits for its answer.
+    // An error would mean that the receiver was dropped, and with it the test that expects its answer.
     let mut held = shared.held.subscribe();
     drop(held.wait_for(|held| !held).await);
     let next = shared.answers.lock().pop_front();
@@ -179,7 +179,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str> {
         .to_str()?)
 }
 
-/// Checks a delivery as `docs/CALLBACKS.md#what-is-sent` asks of a receiver.
+/// Checks a delivery as `docs/CALLBACKS.md#what-is-sent` tells receivers to.
 fn verify(secret: &str, headers: &HeaderMap, body: &[u8], now: u64) -> Result<()> {
     ensure!(
         text(headers, "content-type")?.starts_with("application/json"),

@@ -1,4 +1,4 @@
-//! An HTTP client for tests: one connection per request, answers as they came, nothing retried and nothing hidden.
+//! An HTTP client for tests: one connection per request, unmodified answers, no retries.
 
 use std::{
     fmt,
@@ -104,7 +104,7 @@ impl Answer {
     }
 }
 
-/// The status of the answers with an error code.
+/// The statuses that each error code may have.
 fn status_of_code(code: &str) -> Result<u16> {
     Ok(match code {
         "invalid_request" => 400,
@@ -299,8 +299,8 @@ impl Client {
         self.send_form(&[(&head, content.as_ref())]).read(201).await
     }
 
-    /// Sends a form to `/v1/files`: of each part the value of its `Content-Disposition`, with further head lines behind
-    /// it where there are any, and its content.
+    /// Sends a form to `/v1/files`: for each part the value of its `Content-Disposition`, optionally followed by
+    /// further header lines, and its content.
     pub fn send_form(&self, parts: &[(&str, &[u8])]) -> Pending {
         let mut body = Vec::new();
         for (head, content) in parts {
@@ -324,7 +324,7 @@ impl Client {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let mut task = JoinSet::new();
         task.spawn(async move {
-            // A broken connection shows as the error of the request or of its body.
+            // If the connection breaks, the request or its body fails.
             let _ended = connection.await;
         });
         let mut request = Request::builder()
@@ -345,12 +345,12 @@ impl Client {
         Ok((task, response))
     }
 
-    /// Creates a run; an error unless it is accepted as new.
+    /// Creates a run. Fails unless it is accepted as new.
     pub async fn create(&self, request: &Value) -> Result<Run> {
         self.post("/v1/runs", request).read(202).await
     }
 
-    /// Creates a run. Returns its id; an error unless it is accepted as new.
+    /// Creates a run. Returns its id. Fails unless the run is accepted as new.
     pub async fn create_id(&self, request: &Value) -> Result<String> {
         Ok(self.create(request).await?.id.to_string())
     }
@@ -361,7 +361,7 @@ impl Client {
         events.until_status(RunStatus::Running).await.map(drop)
     }
 
-    /// A run as it stands.
+    /// Fetches a run.
     pub async fn run(&self, id: &str) -> Result<Run> {
         self.get(&format!("/v1/runs/{id}")).read(200).await
     }
@@ -419,8 +419,8 @@ impl Client {
     }
 }
 
-/// An open event stream. Each recorded event is checked as it comes: its id is one more than the one before, its
-/// frame says what its data says, and a status is one the last status may become.
+/// An open event stream. Each recorded event is checked on arrival: its id follows the previous one, its frame agrees
+/// with its data, and the status transition is allowed.
 #[derive(Debug)]
 pub struct EventStream {
     _connection: JoinSet<()>,
@@ -511,7 +511,7 @@ impl EventStream {
         Ok(event)
     }
 
-    /// Reads up to the event for which `wanted` holds; an error when the stream ends before.
+    /// Reads up to the event that `wanted` accepts. Fails if the stream ends first.
     pub async fn until(&mut self, wanted: impl Fn(&Event) -> bool) -> Result<Event> {
         loop {
             match self.next().await? {
@@ -523,12 +523,12 @@ impl EventStream {
         }
     }
 
-    /// Reads up to the event that says the run has this status.
+    /// Reads up to the event with this status of the run.
     pub async fn until_status(&mut self, status: RunStatus) -> Result<Event> {
         self.until(|event| status_of(event) == Some(status)).await
     }
 
-    /// Reads to the end: the events from here on, and the final run. Nothing may follow `done`.
+    /// Reads to the end. Returns the remaining events and the final run. Fails if anything follows `done`.
     pub async fn to_done(&mut self) -> Result<(Vec<Event>, Run)> {
         let mut events = Vec::new();
         loop {
@@ -544,7 +544,7 @@ impl EventStream {
     }
 }
 
-/// The status a `status` event tells; `None` for every other event.
+/// The status in a `status` event; `None` for every other event.
 pub fn status_of(event: &Event) -> Option<RunStatus> {
     if event.kind != "status" {
         return None;

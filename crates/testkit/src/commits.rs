@@ -1,8 +1,8 @@
 //! A proxy in front of PostgreSQL that knows where a transaction commits: one chosen `COMMIT` loses its answer, never reaches the
 //! server, or is answered late.
 //!
-//! The proxy reads the message framing of the protocol, and of the messages only what it needs: the text of simple queries, the texts of
-//! prepared statements, and which of those a transaction uses. Connections are not encrypted.
+//! The proxy reads the message framing of the protocol. From the messages it takes the text of simple queries, the
+//! texts of prepared statements, and which of those a transaction uses. Connections are not encrypted.
 
 use std::{collections::HashMap, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -20,9 +20,9 @@ use tokio::{
 /// Fault of one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitFault {
-    /// The connection is reset instead of passing `COMMIT` on: the server rolls back.
+    /// The connection is reset before `COMMIT` is passed on: the server rolls back.
     LostBefore,
-    /// The server commits, and the connection is reset instead of passing its answer on.
+    /// The server commits, and the connection is reset before its answer is passed on.
     LostAfter,
     /// The server commits, and its answer is passed on this much later.
     Late(Duration),
@@ -31,9 +31,9 @@ pub enum CommitFault {
 /// Selects a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// The n-th from now on, from 1, over all connections.
+    /// The n-th from now on, counted from 1, over all connections.
     Nth(u64),
-    /// The next one of a transaction in which a prepared statement with this text is used.
+    /// The next one of a transaction that uses a prepared statement with this text.
     With(&'static str),
 }
 
@@ -58,7 +58,7 @@ impl Shared {
         self.state.lock()
     }
 
-    /// The fault of the commit that has come now, of a transaction with these statements.
+    /// The fault for this commit of a transaction with these statements.
     fn fault_of(&self, statements: &[Arc<str>]) -> Option<CommitFault> {
         let mut state = self.state();
         let late = (!state.delay.is_zero()).then_some(CommitFault::Late(state.delay));
@@ -110,22 +110,22 @@ impl CommitProxy {
         self.address
     }
 
-    /// Orders a fault, in place of one that has not happened yet.
+    /// Plans a fault. Replaces one that has not happened yet.
     pub fn fail(&self, which: Which, fault: CommitFault) {
         self.shared.state().armed = Some((which, fault));
     }
 
-    /// Whether an ordered fault has not happened yet; the order is withdrawn.
+    /// Whether a planned fault has not happened yet. Cancels that fault.
     pub fn disarm(&self) -> bool {
         self.shared.state().armed.take().is_some()
     }
 
-    /// From here on the answer to every commit is passed on this much later.
+    /// Delays the answer to every commit from now on.
     pub fn delay_commits(&self, delay: Duration) {
         self.shared.state().delay = delay;
     }
 
-    /// Errors that the server has sent since the last call, as it wrote them.
+    /// Errors that the server has sent since the last call, verbatim.
     pub fn take_errors(&self) -> Vec<String> {
         std::mem::take(&mut self.shared.state().errors)
     }
@@ -141,7 +141,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     while let Ok((stream, _)) = listener.accept().await {
         let shared = Arc::clone(&shared);
         connections.spawn(async move {
-            // A broken connection is what a proxy of this kind is for.
+            // Broken connections are expected here.
             let _ended = serve(stream, &shared).await;
         });
         while connections.try_join_next().is_some() {}
@@ -192,7 +192,7 @@ async fn serve(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
     }?;
     if is_lost {
         for half in [client_writes, out.server] {
-            // Both sides see a reset and no orderly end.
+            // Both sides see a reset instead of an orderly end.
             half.as_ref().set_zero_linger()?;
             half.forget();
         }
@@ -217,7 +217,7 @@ struct Out<'a> {
 }
 
 impl Out<'_> {
-    /// True where a commit must not reach the server.
+    /// Returns true if a commit must not reach the server.
     async fn carry(&mut self, mut client: BufReader<OwnedReadHalf>) -> io::Result<bool> {
         while let Some((kind, message)) = message(&mut client).await? {
             let mut parts = message.get(5..).unwrap_or_default().split(|byte| *byte == 0);
@@ -243,7 +243,7 @@ impl Out<'_> {
                         if fault == Some(CommitFault::LostBefore) {
                             return Ok(true);
                         }
-                        // Nobody listens once the connection ends.
+                        // The receiver is gone once the connection ends.
                         let _told = self.tell.send((self.rounds, fault));
                     }
                 }
@@ -252,12 +252,12 @@ impl Out<'_> {
             self.server.write_all(&message).await?;
         }
         self.server.shutdown().await?;
-        // What the server still says ends the connection.
+        // Further bytes from the server end the connection.
         std::future::pending().await
     }
 }
 
-/// From the server to the client; true where the answer to a commit must not reach it.
+/// Carries bytes from the server to the client. Returns true if the answer to a commit must not reach the client.
 async fn back(
     shared: &Shared,
     mut server: BufReader<OwnedReadHalf>,
@@ -308,7 +308,7 @@ async fn back(
     Ok(false)
 }
 
-/// A message with its kind in front, and the kind; none at the end of the stream.
+/// A message including its type byte, and the type; `None` at the end of the stream.
 async fn message(from: &mut BufReader<OwnedReadHalf>) -> io::Result<Option<(u8, Vec<u8>)>> {
     let mut kind = [0];
     if from.read(&mut kind).await? == 0 {
@@ -318,7 +318,7 @@ async fn message(from: &mut BufReader<OwnedReadHalf>) -> io::Result<Option<(u8, 
     Ok(Some((kind[0], [&kind[..], &body].concat())))
 }
 
-/// A length that counts itself, and what it is the length of.
+/// Reads a length, which includes itself, and then the body.
 async fn body(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
     let mut body = vec![0; 4];
     from.read_exact(&mut body).await?;

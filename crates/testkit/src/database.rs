@@ -1,4 +1,4 @@
-//! The database a node stands on: a file in its data folder, or a fresh database on the PostgreSQL server that
+//! The database of a node: a file in its data folder, or a fresh database on the PostgreSQL server that
 //! `scripts/test-postgres` starts.
 
 use std::{
@@ -20,7 +20,7 @@ pub(crate) const SQLITE_FILE: &str = "sortie.db";
 pub enum Database {
     /// The embedded default.
     Sqlite,
-    /// A database of its own on a PostgreSQL server.
+    /// A separate database on a PostgreSQL server.
     Postgres,
 }
 
@@ -68,7 +68,7 @@ macro_rules! every_deployment {
     )+};
 }
 
-/// Number of rounds of a test: that of the environment variable, or else `ordinary`.
+/// Number of rounds of a test: from the environment variable, or else `ordinary`.
 pub fn rounds(variable: &'static str, ordinary: usize) -> Result<usize> {
     #[expect(
         clippy::disallowed_methods,
@@ -83,9 +83,10 @@ pub fn rounds(variable: &'static str, ordinary: usize) -> Result<usize> {
 /// Records of a node.
 #[derive(Clone, Debug)]
 pub enum Records {
-    /// In a file in the node's own data folder: nothing is passed, the default is tested. Some begin as a copy of a file.
+    /// A file in the node's own data folder. The node gets no address, so the default is tested. Some files start as a
+    /// copy of another.
     InDataFolder { copy_of: Option<PathBuf> },
-    /// In a PostgreSQL database, which several nodes may share. It goes with the last of them.
+    /// A PostgreSQL database, which several nodes may share. It is dropped with the last of them.
     Shared(Arc<TestDatabase>),
 }
 
@@ -108,7 +109,7 @@ impl Database {
         }
     }
 
-    /// An empty database of this kind. Without a server this is an error: a test never passes by not running.
+    /// An empty database of this kind. Fails without a server: a test never passes by being skipped.
     pub async fn fresh(self) -> Result<Records> {
         match self {
             Self::Sqlite => Ok(Records::InDataFolder { copy_of: None }),
@@ -116,8 +117,8 @@ impl Database {
         }
     }
 
-    /// A database of this kind without rows: a copy of one that this binary has migrated, which takes a fraction of the time.
-    /// Nodes of another version begin on a [`fresh`](Self::fresh) one.
+    /// A database of this kind without rows: a copy of one that this binary has migrated, which takes a fraction of the
+    /// time. Nodes of another version start with a [`fresh`](Self::fresh) one.
     pub(crate) async fn migrated(self, binary: &str) -> Result<Records> {
         let migrate = async |url: &str| migrate(Path::new(binary), url);
         match self {
@@ -132,10 +133,11 @@ impl Database {
     }
 }
 
-/// Migrates an empty database by a command that needs an organization and stores nothing where there is none.
+/// Migrates an empty database by running a command that needs an organization and stores nothing if there is no
+/// organization.
 fn migrate(binary: &Path, url: &str) -> Result<()> {
     let data = tempfile::tempdir()?;
-    // The command makes no file, and takes an empty one for an empty database.
+    // The command does not create a file, but accepts an empty file as an empty database.
     if let Some(file) = url.strip_prefix("sqlite:") {
         OpenOptions::new()
             .create_new(true)

@@ -1,4 +1,4 @@
-//! A proxy as companies have it: HTTP with CONNECT, and SOCKS5, on one port. It resolves no names: what it is asked for leads
+//! A proxy as companies run it: HTTP with CONNECT, and SOCKS5, on one port. It resolves no names: every request leads
 //! to the peer that the test has named.
 
 use std::{
@@ -71,7 +71,7 @@ impl ForwardProxy {
         })
     }
 
-    /// Leads what asks for `target`, a host and a port, to a peer.
+    /// Leads requests for `target`, a host and a port, to a peer.
     #[must_use]
     pub fn leading(self, target: &str, peer: SocketAddr) -> Self {
         let mut peers = self.shared.peers.lock();
@@ -85,7 +85,7 @@ impl ForwardProxy {
         self.address
     }
 
-    /// Returns what each connection has asked for first: `CONNECT host:port`, `GET http://host/path`, `SOCKS host:port`.
+    /// Returns the first request of each connection: `CONNECT host:port`, `GET http://host/path`, `SOCKS host:port`.
     pub fn asked(&self) -> Vec<String> {
         let asked = self.shared.asked.lock();
         asked.clone()

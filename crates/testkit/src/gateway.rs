@@ -1,5 +1,5 @@
-//! An HTTP gateway in front of a peer, which answers some requests itself: with a failure, late, or with a connection
-//! that breaks, whether or not the peer has had the request.
+//! An HTTP gateway in front of a peer. It can answer requests itself with a failure, delay them, or break the
+//! connection before or after the peer has handled them.
 
 use std::{
     collections::VecDeque,
@@ -38,27 +38,27 @@ use crate::serve::Serving;
 pub enum GatewayFault {
     /// Nothing: the peer answers.
     None,
-    /// The request is answered with this status, and the peer does not see it.
+    /// The gateway answers with this status, and the peer does not see the request.
     Fails(StatusCode),
     /// The peer sees it this much later.
     Late(Duration),
-    /// The peer sees it once [`Gateway::release`] lets it through.
+    /// The peer sees it after [`Gateway::release`].
     Held,
-    /// The peer does not see it, and it is not answered for as long as somebody waits.
+    /// The peer does not see it, and it gets no answer until the client disconnects.
     Hangs,
     /// The connection breaks before the peer sees it.
     Breaks,
-    /// The peer sees and does it, and the connection breaks before the answer is through.
+    /// The peer handles it, and the connection breaks before the answer is complete.
     AnswerLost,
 }
 
-/// Faults of the requests, one after another and then again from the first.
+/// Faults of the requests, in a cycle.
 #[derive(Debug)]
 struct Shared {
     upstream: SocketAddr,
     faults: Mutex<VecDeque<GatewayFault>>,
     faulted: AtomicU64,
-    /// A permit for each held request that may go on.
+    /// A permit for each held request that may continue.
     released: Semaphore,
 }
 
@@ -70,7 +70,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts a gateway in front of `upstream`; it lets everything through at first.
+    /// Starts a gateway without faults in front of `upstream`.
     pub async fn start(upstream: SocketAddr) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             upstream,
@@ -90,7 +90,7 @@ impl Gateway {
         self.server.base_url()
     }
 
-    /// Sets the faults of the requests from here on, in turn; none where it is empty.
+    /// Sets the faults of the next requests, in order. An empty list ends the faults.
     pub fn set(&self, faults: impl IntoIterator<Item = GatewayFault>) {
         *self.shared.lock() = faults.into_iter().collect();
     }
@@ -146,14 +146,14 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     }
 }
 
-/// An answer that ends before it has said anything.
+/// An answer that ends before its first byte.
 fn broken() -> Response {
     let cut: io::Error = io::ErrorKind::ConnectionReset.into();
     let body = Body::from_stream(stream::iter([Err::<Bytes, _>(cut)]));
     ([(header::CONTENT_LENGTH, "1000")], body).into_response()
 }
 
-/// Sends the request on, over a connection of its own, as it came.
+/// Forwards the request unchanged, over a separate connection.
 async fn forward(upstream: SocketAddr, request: Request) -> anyhow::Result<Response> {
     let (parts, body) = request.into_parts();
     let body = Full::new(body.collect().await?.to_bytes());

@@ -1,6 +1,6 @@
-//! A model server that speaks the Gemini API, streaming, and says what a script tells it: the same script as that of
-//! [`ScriptedModel`](crate::ScriptedModel). Its tool calls carry signatures, and it refuses a conversation that does
-//! not bring them back, as the real one does.
+//! A streaming model server for the Gemini API that answers from a script, with the same script as
+//! [`ScriptedModel`](crate::ScriptedModel). Its tool calls carry signatures. A conversation that does not return them
+//! is refused, as by the real server.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ async fn generate(State(script): State<Arc<Script>>, body: Bytes) -> Response {
     }
 }
 
-/// The signature of the answer whose first call has this number.
+/// The signature of the answer that has this number for its first call.
 fn signature(first_call: u64) -> String {
     BASE64_STANDARD.encode(format!("signature {first_call}"))
 }

@@ -7,7 +7,7 @@ use sortie_api::limits;
 
 use crate::{Client, Database, Node, NodeOptions, database::Records, ports::free_ports};
 
-/// Attempts to start a node on ports that nobody has taken meanwhile.
+/// Attempts to start a node, in case another process takes a port first.
 const STARTS: usize = 3;
 
 /// A node of a hosted deployment.
@@ -21,7 +21,7 @@ pub struct HostedNode {
     urls: Urls,
 }
 
-/// Addresses of a deployment as clients and pages know them: those of its first node.
+/// Addresses of a deployment for clients and pages: those of its first node.
 #[derive(Clone, Debug)]
 struct Urls {
     engine: String,
@@ -79,7 +79,7 @@ impl HostedNode {
         last.map_or_else(|| anyhow::bail!("no start"), Err)
     }
 
-    /// Starts a node on these records, with a data folder of its own.
+    /// Starts a node with a fresh data folder on these records.
     pub async fn on(binary: &str, records: Records, options: NodeOptions) -> Result<Self> {
         let listeners = Listeners::free()?;
         let urls = listeners.urls();
@@ -104,8 +104,8 @@ impl HostedNode {
         })
     }
 
-    /// Gives credits to an organization, as the operator of the deployment. This node must have made the operator's key.
-    /// An amount above the limit of one movement is given in several.
+    /// Gives credits to an organization, as the operator of the deployment. The operator's key must come from this
+    /// node. An amount above the limit of a single grant is split.
     pub async fn give_credits(&self, organization: &str, micros: i64) -> Result<()> {
         let key = std::fs::read_to_string(self.node.data_dir().join("operator.key"))?;
         let operator = self.client(key.trim());

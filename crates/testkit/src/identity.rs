@@ -1,4 +1,4 @@
-//! An identity provider as a script: it signs in whom the test names, and makes the mistakes that the test asks for.
+//! A scripted identity provider: it signs in the person that the test names, and makes configured mistakes.
 
 use std::{collections::HashMap, io, sync::Arc};
 
@@ -43,7 +43,7 @@ pub enum Signature {
     Rs256,
     /// By the published key on the curve P-256.
     Es256,
-    /// By a key of the same name that is not the published one.
+    /// With a key that has the same name but was not published.
     OtherKey,
     /// None (`alg` is `none`).
     None,
@@ -68,13 +68,13 @@ pub struct ProviderScript {
     pub now: i64,
     /// Signature of the ID token.
     pub signature: Signature,
-    /// Claims of the person, over the usual ones; null takes a claim away.
+    /// Claims that override the usual ones; null removes a claim.
     pub claims: Map<String, Value>,
     /// Claims that only the userinfo endpoint has.
     pub userinfo: Map<String, Value>,
-    /// Changes of the metadata; null takes a member away.
+    /// Changes of the metadata; null removes a member.
     pub metadata: Map<String, Value>,
-    /// Issuer in the answer at the browser; none: no `iss`.
+    /// Issuer in the redirect to the browser; `None` omits `iss`.
     pub answer_issuer: Option<String>,
     /// Whether the keys are published.
     pub publishes_keys: bool,
@@ -177,7 +177,7 @@ impl Signer {
 }
 
 impl ScriptedProvider {
-    /// Starts a provider whose clock stands at `now`, in seconds since 1970.
+    /// Starts a provider with its clock set to `now`, in seconds since 1970.
     pub async fn start(now: i64) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             issuer: Mutex::default(),
@@ -233,13 +233,13 @@ impl ScriptedProvider {
         Ok(())
     }
 
-    /// Takes the requests that came since the last call: the last segment of each path.
+    /// Takes the requests since the last call: the last segment of each path.
     pub fn requests(&self) -> Vec<String> {
         std::mem::take(&mut lock(&self.shared.requests))
     }
 
-    /// Does what a browser finds at the address of an authorization request: signs the person in. Returns the path and the
-    /// query of the address to which the browser is sent back.
+    /// Handles an authorization request as the provider does for a browser: signs the person in. Returns the path and
+    /// the query to which the browser is redirected.
     pub fn authorize(&self, address: &str) -> Result<String> {
         let (endpoint, query) = address.split_once('?').context("a request has a query")?;
         ensure!(endpoint == format!("{}/authorize", self.issuer()), "{endpoint}");
@@ -280,7 +280,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
-/// Lays members over an object; null takes one away.
+/// Merges members into an object; null removes one.
 fn laid(mut object: Value, over: &Map<String, Value>) -> Value {
     for (name, value) in over {
         match (&mut object, value) {
@@ -307,7 +307,7 @@ fn refused(status: StatusCode, error: &str) -> Response {
 }
 
 impl Shared {
-    /// Notes a request. Returns the script; none where every endpoint is to fail.
+    /// Records a request. Returns the script; `None` if every endpoint fails.
     fn asked(&self, what: &str) -> Option<ProviderScript> {
         lock(&self.requests).push(what.to_owned());
         let script = lock(&self.script).clone();

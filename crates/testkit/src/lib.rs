@@ -1,9 +1,8 @@
-//! Foundations of the tests and the load program of Sortie: the real binary as a child process, an HTTP client that
-//! sees bytes as they come, and the peers a node talks to (a model server, a callback receiver), scripted.
+//! Tools for the tests and the load program of Sortie: the real binary as a child process, an HTTP client that sees
+//! bytes as they arrive, and scripted peers of a node (a model server, a callback receiver).
 //!
-//! Nothing here knows the engine from inside: everything goes through the HTTP API, signals and files. Waiting
-//! is for an event, a line of the log or the end of a process, never for a length of time. Where nothing reports a state,
-//! [`until`] looks for it.
+//! This crate does not depend on the engine: it uses only the HTTP API, signals and files. Tests wait for an event, a
+//! log line or the end of a process, never for a fixed time. For a state without a notification, [`until`] polls.
 
 pub mod anthropic;
 pub mod application;

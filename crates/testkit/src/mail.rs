@@ -1,4 +1,4 @@
-//! A mail server: it keeps what it takes, answers as it is told, and sends nothing on.
+//! A mail server: it keeps all accepted mails, answers as the test configures it, and relays nothing.
 
 use std::{collections::VecDeque, fmt::Write as _, io, net::SocketAddr, sync::Arc};
 
@@ -22,11 +22,11 @@ pub enum MailAnswer {
     Sender(u16),
     /// The recipient is refused with this code.
     Recipient(u16),
-    /// The mail is refused with this code when it has come.
+    /// The server refuses the mail with this code after its data.
     Content(u16),
-    /// The mail has come, and nothing is said.
+    /// The server does not answer after the data of the mail.
     Silence,
-    /// The connection is closed when the mail has come.
+    /// The server closes the connection after the data of the mail.
     HangUp,
 }
 
@@ -141,12 +141,12 @@ struct Shared {
 }
 
 impl MailSink {
-    /// Starts a server that takes mail from anybody.
+    /// Starts a server that accepts mail without authentication.
     pub async fn start() -> io::Result<Self> {
         Self::start_with(None).await
     }
 
-    /// Starts a server that takes mail from one user.
+    /// Starts a server that accepts mail from one user.
     pub async fn start_for(user: &str, password: &str) -> io::Result<Self> {
         Self::start_with(Some((user.to_owned(), password.to_owned()))).await
     }
@@ -181,7 +181,7 @@ impl MailSink {
         format!("smtp://{}", self.address)
     }
 
-    /// The next mails are answered with these, each once; those after them are taken.
+    /// Answers the next mails with these, one each; later ones are accepted.
     pub fn answer_with(&self, answers: impl IntoIterator<Item = MailAnswer>) {
         self.shared.answers.lock().extend(answers);
     }
@@ -191,7 +191,7 @@ impl MailSink {
         self.received.borrow().clone()
     }
 
-    /// Waits until `count` mails were taken in all.
+    /// Waits until `count` mails were accepted in all.
     pub async fn wait_for(&self, count: usize) -> Result<Vec<ReceivedMail>> {
         let mut received = self.received.clone();
         let waited = timeout(PATIENCE, received.wait_for(|all| all.len() >= count)).await;
@@ -199,7 +199,7 @@ impl MailSink {
         Ok(all.clone())
     }
 
-    /// Waits until a mail was taken for an address. Returns the newest one.
+    /// Waits until a mail for an address was accepted. Returns the newest one.
     pub async fn wait_for_mail_to(&self, address: &str) -> Result<ReceivedMail> {
         let mut received = self.received.clone();
         let newest = |all: &Vec<ReceivedMail>| all.iter().rfind(|mail| mail.to == address).cloned();
@@ -208,7 +208,7 @@ impl MailSink {
         newest(&all).context("no mail")
     }
 
-    /// Waits until `count` attempts to send a mail were answered or left without an answer.
+    /// Waits for `count` attempts to send a mail, answered or not.
     pub async fn wait_for_attempts(&self, count: usize) -> Result<()> {
         let mut seen = self.shared.seen.subscribe();
         let waited = timeout(PATIENCE, seen.wait_for(|seen| *seen >= count)).await;
@@ -228,7 +228,7 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
             connection,
             user: None,
         };
-        // A client that goes away ends its session with an error.
+        // If the client disconnects, its session ends with an error.
         sessions.spawn(async move { drop(session.run().await) });
     }
 }
@@ -296,7 +296,7 @@ impl Session {
         }
     }
 
-    /// Answers a mail that came whole. False where the connection ends.
+    /// Answers a complete mail. Returns false if the connection ends.
     async fn answer_mail(&mut self, from: &str, to: &str, raw: String) -> Result<bool> {
         let answer = self.next_if(|_| true);
         if answer.is_none() {
@@ -316,7 +316,7 @@ impl Session {
                 self.say(&format!("{code} as told")).await?;
             }
             Some(MailAnswer::Silence) => {
-                // Nothing comes any more but the end of the connection.
+                // Wait for the end of the connection.
                 while self.line().await?.is_some() {}
             }
             Some(MailAnswer::HangUp) => return Ok(false),
@@ -364,7 +364,7 @@ impl Session {
             if line == "." {
                 return Ok(raw);
             }
-            // A line that begins with a dot has one more.
+            // A line that begins with a dot was sent with one more.
             write!(raw, "{}\r\n", line.strip_prefix('.').unwrap_or(&line))?;
         }
         anyhow::bail!("the mail did not end")

@@ -1,5 +1,5 @@
-//! A model server that speaks OpenAI's Chat Completions and Responses protocols, streaming, and says what a script
-//! tells it: each request takes the next answer. It keeps every request for the test to look at.
+//! A streaming model server for OpenAI's Chat Completions and Responses protocols that answers from a script: each
+//! request takes the next answer. It records every request for the test.
 
 use std::{io, sync::Arc};
 
@@ -43,7 +43,7 @@ fn chunks(answer: &Answer) -> Vec<Value> {
             "index": index, "id": id(number), "type": "function",
             "function": {"name": tool, "arguments": ""},
         }]}));
-        // The arguments come in two halves, as real servers send them.
+        // The arguments are sent in two halves, as real servers do.
         let arguments = arguments.to_string();
         let (head, tail) = arguments.split_at(arguments.floor_char_boundary(arguments.len() / 2));
         deltas.push(call(json!({"arguments": head})));
@@ -125,7 +125,7 @@ fn refused(refusal: &Refusal) -> Response {
     refusal.answer(&json!({ "error": error }))
 }
 
-/// An event that bears the name of its type.
+/// An event with the name of its type.
 pub(crate) fn named(event: &Value) -> String {
     let name = event.get("type").and_then(Value::as_str).unwrap_or_default();
     format!("event: {name}\ndata: {event}\n\n")
@@ -137,7 +137,7 @@ pub(crate) fn data(value: &Value) -> String {
 }
 
 impl Turn {
-    /// The stream of these events, cut where the script says so.
+    /// The stream of these events, cut off if the script says so.
     pub(crate) fn stream(&self, events: Vec<String>) -> Response {
         if let Some(raw) = &self.raw {
             return raw.response();
@@ -155,7 +155,7 @@ impl Turn {
         if cut.is_some() {
             frames.push(Err(io::ErrorKind::ConnectionReset.into()));
         }
-        // One frame per turn of the runtime, so that a client sees them come one by one.
+        // One frame per turn of the runtime, so that a client receives them one by one.
         let body = stream::iter(frames).then(|frame| async move {
             tokio::task::yield_now().await;
             frame

@@ -1,6 +1,6 @@
-//! The real binary as a child process: started on a free port, known to be ready when it says so, killed on drop.
+//! The real binary as a child process: it uses a free port, waits until the binary reports ready, and kills it on drop.
 //!
-//! Its log is kept, and shown when the test that owns it fails.
+//! The log is kept, and shown if the test fails.
 
 mod history;
 mod log;
@@ -41,7 +41,7 @@ use crate::{
 /// Variable with the model of runs that name none.
 const DEFAULT_MODEL: &str = "SORTIE_DEFAULT_MODEL";
 
-/// Number of lines of the end of a log that are printed.
+/// Number of lines that are printed from the end of a log.
 const PRINTED_LINES: usize = 300;
 
 /// A node: a data folder, a database, and the process on them, if one is up.
@@ -65,7 +65,7 @@ struct Process {
 }
 
 impl Node {
-    /// Starts the binary on a database of the kind without rows and waits until it is ready.
+    /// Starts the binary on an empty, migrated database of this kind, and waits until it is ready.
     pub async fn start(binary: &str, database: Database) -> Result<Self> {
         Self::start_with(binary, database, NodeOptions::default()).await
     }
@@ -75,7 +75,7 @@ impl Node {
         Self::on(binary, database.migrated(binary).await?, options, None).await
     }
 
-    /// Every value in every table, where the records are in PostgreSQL; none where they are in the data folder.
+    /// Every value in every table, if the records are in PostgreSQL; empty if they are in the data folder.
     pub async fn dump(&self) -> Result<Vec<(String, Vec<u8>)>> {
         match &self.records {
             Records::InDataFolder { .. } => Ok(Vec::new()),
@@ -83,7 +83,7 @@ impl Node {
         }
     }
 
-    /// Another node on the same PostgreSQL database, with a data folder of its own.
+    /// Another node on the same PostgreSQL database, with a separate data folder.
     pub async fn beside(&self) -> Result<Self> {
         ensure!(
             matches!(self.records, Records::Shared(_)),
@@ -92,14 +92,13 @@ impl Node {
         self.beside_with(self.options.clone()).await
     }
 
-    /// Starts another node beside this one with options.
+    /// Starts another node on the same database with options.
     pub async fn beside_with(&self, options: NodeOptions) -> Result<Self> {
         let (binary, key) = (self.binary.to_string_lossy(), self.key.clone());
         Self::on(&binary, self.records.clone(), options, Some(key)).await
     }
 
-    /// A node on these records, with a data folder of its own. `key` is the first admin key, where another node has
-    /// made it.
+    /// A node with a separate data folder on these records. `key` is the first admin key if another node has made it.
     pub async fn on(
         binary: &str,
         records: Records,
@@ -143,18 +142,18 @@ impl Node {
         Ok(begun.elapsed())
     }
 
-    /// Starts the process again as [`restart`](Self::restart) does, and waits until it tells its address.
+    /// Starts the process again as [`restart`](Self::restart) does, and waits until it logs its address.
     pub async fn restart_unready(&mut self) -> Result<()> {
         let (child, log) = self.begin()?;
         let listening = log.wait_for(address_in).await;
-        // The process is owned from here on, so that it is killed and its log is shown whatever goes wrong.
+        // From here on the process has an owner, which kills it and shows its log on any failure.
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let address = listening.as_ref().ok().copied().unwrap_or(nowhere);
         self.process = Some(Process { child, address, log });
         listening.context("the node tells no address").map(drop)
     }
 
-    /// Starts the process again, on the same data, and waits until it has ended by itself.
+    /// Starts the process again, on the same data, and waits until it exits unprompted.
     pub async fn restart_until_ended(&mut self) -> Result<ExitStatus> {
         let (child, log) = self.begin()?;
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -213,19 +212,19 @@ impl Node {
         command
     }
 
-    /// The command line beside this node: the binary with the environment of a test and this node's data folder.
+    /// The command line for this node: the binary with the environment of a test and this node's data folder.
     pub fn sortie(&self, arguments: &[&str]) -> Command {
         let mut command = binary_command(&self.binary);
         command.args(arguments).arg("--data-dir").arg(self.data.path());
         command
     }
 
-    /// Replaces the binary, from its next start on.
+    /// Replaces the binary for later starts.
     pub fn set_binary(&mut self, binary: &str) {
         self.binary = binary.into();
     }
 
-    /// Gives the node a variable, from its next start on.
+    /// Sets a variable for later starts.
     pub fn set_env(&mut self, name: &str, value: &str) {
         let environment = &mut self.options.environment;
         environment.retain(|(known, _)| known != name);
@@ -237,7 +236,7 @@ impl Node {
         self.data.path()
     }
 
-    /// Returns the folder in which this node's runs without retention work; none before its first start.
+    /// Returns the working folder of this node's runs without retention; `None` before its first start.
     pub fn memory_dir(&self) -> Option<PathBuf> {
         let name = self.name().ok()?;
         Some(Path::new("/dev/shm").join(format!("sortie-{name}")))
@@ -253,7 +252,7 @@ impl Node {
         key.clone_into(&mut self.key);
     }
 
-    /// Returns the address of the node; an error when it is down.
+    /// Returns the address of the node. Fails if the node is down.
     pub fn address(&self) -> Result<SocketAddr> {
         Ok(self.process.as_ref().context("the node is down")?.address)
     }
@@ -268,15 +267,15 @@ impl Node {
         Ok(Client::new(self.address()?, Some(self.key.clone())))
     }
 
-    /// A client of another organization, which is put into the shared database beside the first one. `nth` tells several
-    /// apart.
+    /// A client of another organization, which is added to the shared database. `nth` numbers such organizations.
     pub async fn foreign_client(&self, nth: u8) -> Result<Client> {
         let key = self.add_organization(nth).await?;
         Ok(self.client()?.with_key(&key))
     }
 
-    /// Adds an organization to the database from outside, as a self-hosted engine makes no second one by itself. Returns
-    /// its admin key. `nth` tells several apart. The node must be down where its records are in its data folder.
+    /// Adds an organization directly to the database, because a self-hosted engine never creates a second one. Returns
+    /// its admin key. `nth` numbers such organizations. If the records are in the node's data folder, the node must be
+    /// down.
     pub async fn add_organization(&self, nth: u8) -> Result<String> {
         let at = Timestamp::from_micros(1_700_000_000_000_000);
         let (org, key) = (OrgId::new(at, [nth; 10]), KeyId::new(at, [nth; 10]));
@@ -299,7 +298,7 @@ impl Node {
         Ok(secret.expose().to_owned())
     }
 
-    /// Changes the database of the node from outside. The node must be down where its records are in its data folder.
+    /// Changes the database of the node directly. The node must be down if its records are in its data folder.
     pub async fn meddle(&self, sql: &str) -> Result<()> {
         match &self.records {
             Records::InDataFolder { .. } => {
@@ -311,14 +310,14 @@ impl Node {
         }
     }
 
-    /// Name of the node, which its data folder remembers.
+    /// Name of the node, which is stored in its data folder.
     pub fn name(&self) -> Result<String> {
         let name = fs::read_to_string(self.data_dir().join("node_name"))?;
         Ok(name.trim().to_owned())
     }
 
-    /// Declares the node lost, as others do once its lease has expired. A test that is not about the lease need not wait
-    /// for that. The next sweep of another node takes its runs over.
+    /// Declares the node lost, as other nodes do once its lease has expired, so that a test need not wait for that. The
+    /// next sweep of another node takes over its runs.
     pub async fn declare_lost(&self) -> Result<()> {
         let name = self.name()?;
         self.meddle(&format!(
@@ -328,7 +327,7 @@ impl Node {
         .await
     }
 
-    /// Puts the life of a run so far into the past. The node must be down.
+    /// Moves all times of a run into the past by this duration. The node must be down.
     pub async fn age(&self, run: &RunId, by: Duration) -> Result<()> {
         ensure!(self.process.is_none(), "the node is up");
         let micros = by.as_micros();
@@ -347,7 +346,7 @@ impl Node {
         }
     }
 
-    /// Holds a table of the `PostgreSQL` database locked for so long, from others also for reading.
+    /// Locks a table of the `PostgreSQL` database for this time, against reads as well.
     pub async fn lock_table(&self, table: &str, time: Duration) -> Result<()> {
         let Records::Shared(database) = &self.records else {
             bail!("only a table of PostgreSQL can be locked");
@@ -359,7 +358,7 @@ impl Node {
         execute(database.url(), sql).await
     }
 
-    /// The rows of a query on the records of this node, each as an object with its columns, whether it is up or not.
+    /// The rows of a query on the records of this node, each as an object with its columns. The node may be up or down.
     pub async fn rows(&self, sql: &str) -> Result<Vec<Value>> {
         match &self.records {
             Records::InDataFolder { .. } => file_rows(&self.data_dir().join(SQLITE_FILE), sql),
@@ -372,12 +371,12 @@ impl Node {
         self.records.address(self.data_dir())
     }
 
-    /// The process id; an error when it is down.
+    /// The process id. Fails if the node is down.
     pub fn pid(&self) -> Result<u32> {
         Ok(self.process.as_ref().context("the node is down")?.child.id())
     }
 
-    /// Everything the node wrote so far, over all its starts.
+    /// The output of the node so far, over all its starts.
     pub fn log(&self) -> String {
         let now = self
             .process
@@ -387,7 +386,8 @@ impl Node {
         format!("{}{now}", self.earlier_log)
     }
 
-    /// Waits until the process has written a line with this text: what it has written may not have been read yet.
+    /// Waits until the process has logged a line with this text. The process may have written it before the test reads
+    /// it.
     pub async fn until_logged(&self, text: &str) -> Result<()> {
         let log = &self.process.as_ref().context("the node is down")?.log;
         log.wait_for(|line| line.contains(text).then_some(()))
@@ -423,7 +423,7 @@ impl Node {
         Ok(kill_process(pid, signal)?)
     }
 
-    /// Waits until the process has ended by itself.
+    /// Waits until the process has exited unprompted.
     pub async fn ended(&mut self) -> Result<ExitStatus> {
         let process = self.process.as_mut().context("the node is down")?;
         timeout(PATIENCE, process.log.ended())
@@ -435,7 +435,7 @@ impl Node {
         Ok(status)
     }
 
-    /// Stops the process in good order; an error unless it exits with status 0.
+    /// Stops the process gracefully. Fails unless it exits with status 0.
     pub async fn stop(&mut self) -> Result<()> {
         self.terminate()?;
         let status = self.ended().await?;
@@ -457,7 +457,7 @@ impl Drop for Node {
             let _killed = process.child.kill();
             let _reaped = process.child.wait();
         }
-        // What a killed node leaves in memory would stay there until its next start, and this one has none.
+        // A killed node's files in memory would stay until its next start, and this node has none.
         if let Some(folder) = self.memory_dir() {
             remove(&folder);
         }
@@ -472,15 +472,15 @@ impl Drop for Node {
     }
 }
 
-/// Removes what a killed node left in memory, as far as it can be removed.
+/// Removes the files in memory that a killed node has left, as far as possible.
 #[expect(clippy::disallowed_methods, reason = "a test lays no tree that this fails on")]
 fn remove(folder: &Path) {
     // Most nodes have none.
     let _removed = fs::remove_dir_all(folder);
 }
 
-/// The binary with the environment of a test: no provider's key, no engine and no collector elsewhere, a rate limit out
-/// of the way, and the offline model for runs that name none.
+/// The binary with the environment of a test: no provider keys, no address of an engine or collector, a rate limit too
+/// high to matter, and the offline model as the default.
 #[expect(clippy::disallowed_methods, reason = "the tests run the real binary")]
 pub fn binary_command(binary: &Path) -> Command {
     let mut command = Command::new(binary);

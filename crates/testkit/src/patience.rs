@@ -1,4 +1,4 @@
-//! Waiting for a state that must come and that nothing reports.
+//! Waits for a state that must be reached and that has no notification.
 
 use std::{
     fmt::Debug,
@@ -7,15 +7,15 @@ use std::{
 
 use anyhow::{Result, ensure};
 
-/// Longest time that a healthy node needs for anything a test waits for, on a starved machine as well. What a test asserts
-/// about time has its own bound.
+/// Maximum time that a healthy node needs for anything that a test waits for, even on a busy machine. Assertions about
+/// time have separate bounds.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Looks until `is_wanted` holds for what was seen, and returns that. A look that fails ends the wait.
+/// Looks until `is_wanted` accepts the result, and returns that. A look that fails ends the wait.
 ///
-/// After [`PATIENCE`] the error says what the test waited for, and what the last look saw.
+/// After [`PATIENCE`] the error names the goal of the wait and the result of the last look.
 pub async fn until<Seen: Debug>(
     what: &str,
     look: impl AsyncFnMut() -> Result<Seen>,
@@ -24,8 +24,8 @@ pub async fn until<Seen: Debug>(
     until_within(PATIENCE, what, look, is_wanted).await
 }
 
-/// Waits like [`until`], for as long as `limit`: for what takes a healthy node minutes, or must come before something else
-/// would end the wait as well.
+/// Waits like [`until`], for at most `limit`: for states that take a healthy node minutes, or that must come before
+/// something else would also end the wait.
 pub async fn until_within<Seen: Debug>(
     limit: Duration,
     what: &str,
@@ -43,7 +43,7 @@ pub async fn until_within<Seen: Debug>(
             begun.elapsed() < limit,
             "waited {limit:?} for {what}, saw {seen:?}"
         );
-        // Long looks would otherwise take the processor from what they wait for.
+        // If looks take long, pause as long: they would otherwise take the processor from the awaited work.
         tokio::time::sleep(PAUSE.max(looked.elapsed())).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Programs that nobody here wrote, in the versions that `scripts/peers` installs.
+//! Third-party programs, in the versions that `scripts/peers` installs.
 
 use std::{
     env,
@@ -20,13 +20,13 @@ use crate::{
     ports::{free_ports, listens},
 };
 
-/// Time for which a peer may be silent: Python on a busy machine is slow.
+/// Time for which a peer may be silent: Python is slow on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Time between two looks whether a peer listens, which nothing tells.
+/// Interval of checks whether a peer listens, because there is no notification.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Ports that are tried, where other processes are faster.
+/// Number of ports to try, in case other processes take one first.
 const TRIES: usize = 5;
 
 /// Returns the folder of the peers.
@@ -40,7 +40,7 @@ pub fn folder() -> PathBuf {
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers"),
         PathBuf::from,
     );
-    // The folder alone: a program of Python's is a link that knows where it lies.
+    // Resolves the folder only: Python's program is a link that depends on its location.
     folder.canonicalize().unwrap_or(folder)
 }
 
@@ -51,7 +51,7 @@ pub fn installed(path: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Makes a command of a peer. Programs that it starts by name, such as `node`, are those that `scripts/node` provides.
+/// Makes a command of a peer. `scripts/node` provides the programs that the peer starts by name, such as `node`.
 pub fn command(program: impl AsRef<OsStr>) -> Result<Command> {
     #[expect(
         clippy::disallowed_methods,
@@ -87,7 +87,7 @@ impl Peer {
         let (tell, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(Result::ok) {
-                // Nobody may listen any more; the output is read on, so that the peer never blocks.
+                // The receiver may be gone. The output is still read, so that the peer never blocks.
                 let _told = tell.send(line);
             }
         });
@@ -99,7 +99,7 @@ impl Peer {
         self.lines.lock()
     }
 
-    /// Waits for the next line. An error where the peer ends or stays silent.
+    /// Waits for the next line. Fails if the peer ends or stays silent.
     pub fn line(&self) -> Result<String> {
         self.lines()
             .recv_timeout(PATIENCE)
@@ -112,7 +112,7 @@ impl Peer {
         serde_json::from_str(&line).with_context(|| format!("a line that is no JSON: {line}"))
     }
 
-    /// Waits until the peer listens on a port. Returns false where it ends before.
+    /// Waits until the peer listens on a port. Returns false if it exits first.
     pub fn listens_on(&mut self, port: u16) -> Result<bool> {
         let begun = Instant::now();
         while self.child.try_wait()?.is_none() {
@@ -125,7 +125,7 @@ impl Peer {
         Ok(false)
     }
 
-    /// Whether the peer wrote nothing that was not read yet.
+    /// Whether all output of the peer was read.
     pub fn is_quiet(&self) -> bool {
         self.lines().try_recv().is_err()
     }
@@ -140,13 +140,13 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have exited already.
         let _killed = self.child.kill();
         let _waited = self.child.wait();
     }
 }
 
-/// The mail server maildev with one user. It shows the mails that it took.
+/// The mail server maildev with one user, and a list of the mails that it has accepted.
 #[derive(Debug)]
 pub struct Maildev {
     peer: Peer,
@@ -176,7 +176,7 @@ impl Maildev {
                 "sortie",
                 "--incoming-pass",
                 "p:ss",
-                // It tells of each mail.
+                // Logs each mail.
                 "--verbose",
             ];
             let peer = Peer::start(&program, &arguments)?;
@@ -203,7 +203,7 @@ impl Maildev {
         format!("smtp://sortie:{password}@127.0.0.1:{}", self.smtp)
     }
 
-    /// Waits for the next mail to an address whose subject begins with `subject`. Mails to others are passed over.
+    /// Waits for the next mail to an address with a subject that begins with `subject`. Mails to others are skipped.
     pub async fn next_mail(&self, address: &str, subject: &str) -> Result<Value> {
         let mut passed_over = Vec::new();
         loop {
@@ -227,7 +227,7 @@ impl Maildev {
     }
 }
 
-/// Returns the mails that maildev shows on this port, oldest first.
+/// Returns the mails that maildev lists on this port, oldest first.
 async fn mails_at(port: u16) -> Result<Vec<Value>> {
     let client = Client::new(SocketAddr::from(([127, 0, 0, 1], port)), None);
     client.get("/email").read(200).await

@@ -1,4 +1,4 @@
-//! PgBouncer of one test alone, in front of a PostgreSQL server.
+//! PgBouncer for a single test, in front of a PostgreSQL server.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -32,7 +32,7 @@ pub struct Pgbouncer {
 }
 
 impl Pgbouncer {
-    /// Starts a pooler in front of the server; `None` where the program is not installed.
+    /// Starts a pooler in front of the server; `None` if the program is not installed.
     pub async fn start(server: SocketAddr, mode: PoolMode) -> Result<Option<Self>> {
         let Some(program) = program() else {
             return Ok(None);
@@ -85,7 +85,7 @@ impl Drop for Pgbouncer {
     }
 }
 
-/// Path of the program; Debian keeps it where not every user looks.
+/// Path of the program; Debian installs it outside the usual `PATH`.
 fn program() -> Option<&'static str> {
     ["pgbouncer", "/usr/sbin/pgbouncer"].into_iter().find(|program| {
         #[expect(clippy::disallowed_methods, reason = "a peer is no process of the node")]

@@ -1,4 +1,4 @@
-//! Ports for servers of others that have to be told theirs: they take no 0, or do not say which one they have got.
+//! Ports for third-party servers that need a fixed port: they do not accept 0, or do not report the port that they got.
 
 use std::{
     collections::HashSet,
@@ -6,20 +6,20 @@ use std::{
     net::{Ipv4Addr, TcpListener},
 };
 
-/// Below those that the system gives to outgoing connections.
+/// Below the range that the system uses for outgoing connections.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// Ports of 127.0.0.1 that are free at the moment of the look. Another process may be faster: who starts a server asks
-/// [`listens`] once it says that it is ready, and takes the next where it ends or does not.
+/// Ports of 127.0.0.1 that were free when checked. Another process may take one first. A caller that starts a server
+/// checks [`listens`] once the server reports ready, and tries the next port if the server exits or does not listen.
 pub fn free_ports() -> impl Iterator<Item = u16> {
-    // Tests that start together are neighbours by their numbers.
+    // Tests that start together have neighbouring process ids.
     let skipped = usize::try_from(std::process::id()).unwrap_or_default() * 7 % PORTS.len();
     let ports = PORTS.cycle().skip(skipped).take(PORTS.len());
     ports.filter(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
 }
 
-/// Whether a process has a socket that listens on the port. What it says of itself may be wrong: some say that they are ready
-/// whatever came of it.
+/// Whether a process has a socket that listens on the port. The server's own report may be wrong: some servers report
+/// ready even if they failed to bind.
 pub fn listens(pid: u32, port: u16) -> bool {
     let listening: HashSet<String> = ["tcp", "tcp6"]
         .iter()
@@ -37,7 +37,7 @@ pub fn listens(pid: u32, port: u16) -> bool {
         .any(|target| target.to_str().is_some_and(|target| listening.contains(target)))
 }
 
-/// The socket of a line of `/proc/net/tcp`, as a descriptor shows it, where it listens on the port.
+/// The socket of a line of `/proc/net/tcp`, as a descriptor shows it, if it listens on the port.
 fn listener(line: &str, port: u16) -> Option<String> {
     const LISTEN: &str = "0A";
     let mut fields = line.split_whitespace();
@@ -60,7 +60,7 @@ mod tests {
         let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = taken.local_addr().unwrap().port();
         assert!(listens(own, port));
-        // The first process of the machine listens on nothing of ours.
+        // The first process of the machine listens on none of our ports.
         assert!(!listens(1, port));
         drop(taken);
         assert!(!listens(own, port));

@@ -1,7 +1,7 @@
 //! A database for one test alone: a file in a temporary folder, or a fresh database on the server that
-//! `scripts/test-postgres` starts. It goes when the value is dropped.
+//! `scripts/test-postgres` starts. The database is removed on drop.
 //!
-//! Without the server a test that asks for one fails: nothing is skipped.
+//! Without the server such a test fails: tests are never skipped.
 
 use std::{
     mem,
@@ -28,10 +28,10 @@ use crate::{
     template::{copy_sqlite_template, versioned},
 };
 
-/// The variable in which `scripts/test-postgres` hands over the address of its server.
+/// The variable with the address of the server of `scripts/test-postgres`.
 const SERVER: &str = "SORTIE_TEST_POSTGRES_URL";
 
-/// Advisory lock of the one that makes a template.
+/// Advisory lock of the test that makes a template.
 const MAKING: i64 = 7_310_314_218_846_317_428;
 
 /// An empty database and its address.
@@ -65,14 +65,14 @@ impl TestDatabase {
         })
     }
 
-    /// A fresh `PostgreSQL` database. An error where there is no server.
+    /// A fresh `PostgreSQL` database. Fails without a server.
     pub async fn postgres() -> Result<Self> {
         Self::on(&server()?).await
     }
 
-    /// A database with the rows that `make` has made in an empty one of that address: a copy of a template, which takes a
-    /// fraction of the time of the migrations. `make` is called once for all tests that name the same `template`, and again
-    /// once a migration has changed.
+    /// A database with the rows that `make` has written into an empty one: a copy of a template, which takes a fraction
+    /// of the time of the migrations. `make` is called once for all tests with the same `template`, and again after a
+    /// migration has changed.
     pub async fn made_by(
         database: Database,
         template: &str,
@@ -95,7 +95,7 @@ impl TestDatabase {
         let (session, name) = (Session::connect(&server).await?, next_name());
         session.drop_database(&name).await?;
         if !session.copy(&template, &name).await? {
-            // Others wait for the one that makes it. After an error the lock ends with the session.
+            // Other tests wait for the one that makes the template. After an error the lock ends with the session.
             session
                 .execute(&format!("SELECT pg_advisory_lock({MAKING})"))
                 .await?;
@@ -113,13 +113,13 @@ impl TestDatabase {
         Self::named(&server, session, name)
     }
 
-    /// A fresh `PostgreSQL` database with an encoding, such as `LATIN1`. An error where there is no server.
+    /// A fresh `PostgreSQL` database with an encoding, such as `LATIN1`. Fails without a server.
     pub async fn postgres_encoded(encoding: &str) -> Result<Self> {
         let options = format!("ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0");
         Self::created(&server()?, &options).await
     }
 
-    /// A fresh database on the server whose first database has this address.
+    /// A fresh database on the server that has the database at this address.
     pub async fn on(server: &str) -> Result<Self> {
         Self::created(server, "").await
     }
@@ -140,7 +140,7 @@ impl TestDatabase {
         })
     }
 
-    /// The database with this address, on a server that goes with its test.
+    /// The database with this address, on a server that ends with its test.
     pub fn at(url: String) -> Self {
         Self {
             url,
@@ -148,7 +148,7 @@ impl TestDatabase {
         }
     }
 
-    /// The address of the same database where its server is reached at `address`.
+    /// The address of the same database if its server is reached at `address`.
     pub fn url_at(&self, address: SocketAddr) -> Result<String> {
         let (before, behind) = self.url.rsplit_once('/').context("no database in the address")?;
         let (user, _) = before.rsplit_once('@').context("no user in the address")?;
@@ -172,7 +172,7 @@ impl TestDatabase {
         }
     }
 
-    /// Every value in every table of a `PostgreSQL` database, by table; bytes as they are. An error where it is a file.
+    /// Every value in every table of a `PostgreSQL` database, by table; bytes as they are. Fails for a `SQLite` file.
     pub async fn dump(&self) -> Result<Vec<(String, Vec<u8>)>> {
         ensure!(
             !matches!(self.owned, Owned::Folder { .. }),
@@ -187,12 +187,12 @@ impl TestDatabase {
         dumped
     }
 
-    /// Runs statements on it, on a connection of its own.
+    /// Runs statements on it, over a separate connection.
     pub async fn execute(&self, sql: &str) -> Result<()> {
         execute(self.url(), sql.to_owned()).await
     }
 
-    /// Runs one statement, on a connection of its own. Returns the number of changed rows.
+    /// Runs one statement, over a separate connection. Returns the number of changed rows.
     pub async fn change(&self, sql: &str) -> Result<u64> {
         if let Some(file) = self.url.strip_prefix("sqlite:") {
             let file = rusqlite::Connection::open(file)?;
@@ -208,7 +208,7 @@ impl TestDatabase {
         done.context("a statement failed on the test server")
     }
 
-    /// Returns the only value of a query, its column `v`, as text, on a connection of its own.
+    /// Returns the only value of a query, its column `v`, as text, over a separate connection.
     pub async fn value(&self, sql: &str) -> Result<String> {
         let sql = format!("SELECT CAST(t.v AS TEXT) AS v FROM ({sql}) AS t");
         if let Some(file) = self.url.strip_prefix("sqlite:") {
@@ -239,8 +239,8 @@ impl Drop for TestDatabase {
         let Owned::Database { session, name } = mem::replace(&mut self.owned, Owned::Nothing) else {
             return;
         };
-        // Dropping may happen on a runtime, which must not be blocked on from inside: a thread with its own does it.
-        // What goes wrong here is swept by the end of the server.
+        // Drop may run on a runtime, which must not be blocked from inside, so another thread with its own runtime
+        // removes the database. If that fails, the end of the server cleans up.
         let sql = format!("DROP DATABASE {name} WITH (FORCE)");
         let dropped = thread::spawn(move || runtime()?.block_on(session.execute(&sql)));
         drop(dropped.join());
@@ -276,7 +276,7 @@ async fn dump(client: &tokio_postgres::Client) -> Result<Vec<(String, Vec<u8>)>>
     Ok(dumped)
 }
 
-/// Reads a value of a column: bytes are shown in hexadecimal behind `\x`.
+/// Reads a value of a column: bytes are hexadecimal after `\x`.
 fn bytes_of(text: &str) -> Vec<u8> {
     let decoded = text.strip_prefix("\\x").and_then(|hex| {
         hex.as_bytes()
@@ -301,7 +301,7 @@ fn server() -> Result<String> {
     })
 }
 
-/// Address of another database of the server whose first database has the address `server`.
+/// Address of another database of the server that has the database at `server`.
 fn url_of(server: &str, name: &str) -> Result<String> {
     let (address, _) = server
         .rsplit_once('/')
@@ -313,7 +313,7 @@ fn runtime() -> Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// Returns the option with which a server of this version copies a database file by file. Since version 15 every page is
+/// Returns the option that makes a server of this version copy a database file by file. Since version 15 every page is
 /// otherwise written to the log as well, which takes twice as long. Version 14 has no such option.
 fn copying(version: Option<&str>) -> &'static str {
     let major = version.and_then(|version| version.split(|c: char| !c.is_ascii_digit()).next());
@@ -323,18 +323,18 @@ fn copying(version: Option<&str>) -> &'static str {
     }
 }
 
-/// Name of a database of this process that it has not used before.
+/// A new name for a database of this process.
 fn next_name() -> String {
     static MADE: AtomicU32 = AtomicU32::new(0);
     format!("test_{}_{}", process::id(), MADE.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Connection for statements one after the other. A thread of its own drives it, so that it also serves when the runtime
-/// of the test has ended.
+/// Connection for sequential statements. A separate thread drives it, so that it also works after the runtime of the
+/// test has ended.
 #[derive(Debug)]
 struct Session {
     client: tokio_postgres::Client,
-    /// Option with which a database is copied file by file.
+    /// Option that makes the server copy a database file by file.
     strategy: &'static str,
 }
 
@@ -353,7 +353,7 @@ impl Session {
                             let _closed = connection.await;
                         }
                     }
-                    // Whoever has asked is gone, or reads it.
+                    // The caller is gone, or handles the error.
                     Err(error) => drop(connected.send(Err(error))),
                 }
             });
@@ -367,13 +367,13 @@ impl Session {
         done.with_context(|| format!("a statement failed on the test server: {sql}"))
     }
 
-    /// Drops what an earlier process with the id of this one has left.
+    /// Drops the databases of an earlier process with the same id.
     async fn drop_database(&self, name: &str) -> Result<()> {
         self.execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
             .await
     }
 
-    /// Copies a template. Returns false where there is none.
+    /// Copies a template. Returns false if it does not exist.
     async fn copy(&self, template: &str, name: &str) -> Result<bool> {
         let sql = format!("CREATE DATABASE {name} TEMPLATE {template} {}", self.strategy);
         match self.client.batch_execute(&sql).await {
@@ -383,7 +383,7 @@ impl Session {
         }
     }
 
-    /// Makes a template of a database. It has the name from the moment on at which it is whole and nobody uses it.
+    /// Makes a template of a database. The template gets its name only once it is complete and unused.
     async fn make_template(&self, database: &TestDatabase, template: &str) -> Result<()> {
         let (_, name) = database
             .url

@@ -1,8 +1,8 @@
-//! A PostgreSQL server of one test alone, for tests that stop it: started from the installed programs in a temporary
-//! folder. The one of `scripts/test-postgres` is shared by all tests and never stops.
+//! A PostgreSQL server for a single test, for tests that stop it. It is started from the installed programs in a
+//! temporary folder. All tests share the one of `scripts/test-postgres`, which never stops.
 //!
 //! Commits are written to the system before they are acknowledged, so that they survive the death of the server's
-//! processes; they are not synced to the disk, because no test takes the power away.
+//! processes; they are not synced to the disk, because no test simulates a power cut.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -19,23 +19,23 @@ use crate::postgres_statements::{execute, rows};
 /// Way to stop a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
-    /// Open transactions are rolled back, everything is written, then it ends.
+    /// Open transactions are rolled back, everything is written, and then the server ends.
     Fast,
     /// The processes end at once, as after a crash: the next start recovers from the log.
     Immediate,
 }
 
-/// The server. Dropping it ends it, with all it holds.
+/// The server. Dropping it ends it and removes its data.
 #[derive(Debug)]
 pub struct PostgresServer {
     programs: PathBuf,
     folder: TempDir,
     address: SocketAddr,
-    /// Settings beyond those of every server here, each as `name=value`.
+    /// Additional settings, each as `name=value`.
     settings: Vec<String>,
 }
 
-/// Tries to find a port that nobody takes between the look and the start.
+/// Attempts, in case another process takes the port between the check and the start.
 const TRIES: usize = 10;
 
 impl PostgresServer {
@@ -44,7 +44,7 @@ impl PostgresServer {
         Self::start_with(&[]).await
     }
 
-    /// Starts a server with settings such as `fsync=on`, which win over those of [`start`](Self::start).
+    /// Starts a server with settings such as `fsync=on`, which override those of [`start`](Self::start).
     pub async fn start_with(settings: &[&str]) -> Result<Self> {
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
         let started = tokio::task::spawn_blocking(|| {
@@ -78,12 +78,12 @@ impl PostgresServer {
         started.await?
     }
 
-    /// Makes a standby a primary, and returns when it takes writes.
+    /// Promotes a standby, and returns when it accepts writes.
     pub fn promote(&self) -> Result<()> {
         self.control(&["-w", "promote"])
     }
 
-    /// Makes a server that is down a standby, from its next start on: it takes sessions and refuses writes.
+    /// Turns a stopped server into a standby from its next start on: it accepts sessions and refuses writes.
     pub fn demote(&self) -> Result<()> {
         std::fs::write(self.data().join("standby.signal"), "")?;
         give_to_owner(&self.data())
@@ -94,7 +94,7 @@ impl PostgresServer {
         rows(&self.url(), sql).await
     }
 
-    /// Runs statements on its first database, each in a transaction of its own.
+    /// Runs statements on its first database, each in a separate transaction.
     pub async fn execute(&self, statements: &[&str]) -> Result<()> {
         for statement in statements {
             execute(&self.url(), (*statement).to_owned()).await?;
@@ -150,9 +150,10 @@ impl PostgresServer {
         self.control(&["-m", mode, "-w", "stop"])
     }
 
-    /// Starts it again, on the same address and data, and returns when it takes connections.
+    /// Starts it again, on the same address and data, and returns when it accepts connections.
     pub fn up(&self) -> Result<()> {
-        // A server that is killed would leave its shared memory in `/dev/shm` for good. In a file, it goes with the folder.
+        // A killed server would leave its shared memory in `/dev/shm` for good. In a file, it is removed with the
+        // folder.
         let mut settings = format!(
             "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off -c max_connections=100 \
              -c shared_buffers=32MB -c log_min_messages=warning -c dynamic_shared_memory_type=mmap",
@@ -173,11 +174,11 @@ impl PostgresServer {
         self.run("pg_ctl", &[&["-D", folder], arguments].concat())
     }
 
-    /// Runs one of the server's programs to its end, as a user that is not root, which they refuse.
+    /// Runs one of the server's programs to its end. The programs refuse to run as root, so this uses another user.
     fn run(&self, program: &str, arguments: &[&str]) -> Result<()> {
         let path = self.programs.join(program);
         let mut command = as_owner(&path);
-        // What a server leaves open must not keep this test waiting, so what is said goes to a file.
+        // The output goes to a file: a pipe that the server inherits and keeps open would block this test.
         let said = tempfile::tempfile()?;
         let status = command
             .args(arguments)
@@ -197,12 +198,12 @@ impl PostgresServer {
 
 impl Drop for PostgresServer {
     fn drop(&mut self) {
-        // It may be down, which is as good.
+        // An error is ignored: the server may be down already.
         let _stopped = self.stop(Shutdown::Immediate);
     }
 }
 
-/// User that the server runs as where the tests run as root: the user of its package.
+/// User of the server if the tests run as root: the user of its package.
 pub(crate) const OWNER: &str = "postgres";
 
 /// A command that does not run as root, which the programs of PostgreSQL refuse.
@@ -218,7 +219,7 @@ pub(crate) fn as_owner(program: &Path) -> Command {
     command
 }
 
-/// Gives a folder with its files to the user of [`as_owner`].
+/// Makes the user of [`as_owner`] the owner of a folder and its files.
 pub(crate) fn give_to_owner(folder: &Path) -> Result<()> {
     if rustix::process::geteuid().is_root() {
         #[expect(clippy::disallowed_methods, reason = "a peer is no process of the node")]

@@ -1,10 +1,10 @@
-//! Statements on a PostgreSQL server, each on a connection of its own.
+//! Statements on a PostgreSQL server, each on a separate connection.
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use tokio_postgres::NoTls;
 
-/// The rows of a query, each as an object with its columns, on a connection of its own.
+/// The rows of a query, each as an object with its columns, over a separate connection.
 pub(crate) async fn rows(server: &str, sql: &str) -> Result<Vec<Value>> {
     let (client, connection) = tokio_postgres::connect(server, NoTls)
         .await
@@ -19,7 +19,7 @@ pub(crate) async fn rows(server: &str, sql: &str) -> Result<Vec<Value>> {
         .collect()
 }
 
-/// Runs one statement on the server, on a connection of its own.
+/// Runs one statement on the server, over a separate connection.
 pub(crate) async fn execute(server: &str, sql: String) -> Result<()> {
     let (client, connection) = tokio_postgres::connect(server, NoTls)
         .await

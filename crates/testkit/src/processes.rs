@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-/// A process, told apart from a later one that has its number.
+/// A process. It differs from a later one with the same process id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Process {
     /// ID of the process.
@@ -23,10 +23,10 @@ struct Stat {
     started: u64,
 }
 
-/// None where it is gone.
+/// `None` if the process has ended.
 fn stat(pid: u32) -> Option<Stat> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name is in brackets and may hold anything, brackets as well.
+    // The name is in brackets and may contain any characters, brackets as well.
     let mut fields = text.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
@@ -48,12 +48,12 @@ fn all() -> BTreeMap<u32, Stat> {
         .collect()
 }
 
-/// Everything alive that descends from one of these processes, themselves left out.
+/// Returns all living descendants of these processes, without the processes themselves.
 pub fn descendants(of: &[u32]) -> BTreeSet<Process> {
     let all = all();
     let descends = |pid: u32| {
         let mut at = pid;
-        // As many generations as there are processes at most.
+        // There are at most as many generations as processes.
         for _ in 0..all.len() {
             match all.get(&at) {
                 Some(stat) if of.contains(&stat.parent) => return true,
@@ -72,12 +72,12 @@ pub fn descendants(of: &[u32]) -> BTreeSet<Process> {
         .collect()
 }
 
-/// Whether it is still there and more than an entry that its parent has not read.
+/// Whether the process still exists and is not a zombie.
 pub fn is_alive(process: Process) -> bool {
     stat(process.pid).is_some_and(|stat| stat.started == process.started && !stat.is_dead)
 }
 
-/// Every process whose command line has this text in it.
+/// Every process that has this text in its command line.
 pub fn saying(text: &str) -> BTreeSet<Process> {
     all()
         .into_iter()
@@ -93,7 +93,7 @@ pub fn saying(text: &str) -> BTreeSet<Process> {
         .collect()
 }
 
-/// The node that a process forks launchers for; it has one such process, for as long as it is up.
+/// The process of a node that forks launchers; there is one for as long as the node is up.
 pub fn forks_for(process: Process) -> Option<u32> {
     let name = fs::read_to_string(format!("/proc/{}/comm", process.pid)).ok()?;
     let stat = stat(process.pid).filter(|stat| stat.started == process.started)?;
@@ -177,7 +177,7 @@ mod tests {
         }
         child.kill()?;
         child.wait()?;
-        // Nobody's child now, and alive.
+        // The process is orphaned now, and alive.
         assert!(is_alive(sleep));
         let pid = rustix::process::Pid::from_raw(i32::try_from(grandchild)?).context("no pid")?;
         rustix::process::kill_process(pid, rustix::process::Signal::KILL)?;

@@ -1,5 +1,5 @@
-//! A TCP proxy that stands between a node and one of its peers and does to their connections what networks do: it cuts
-//! them, delays them, swallows what is sent, or lets only one direction through.
+//! A TCP proxy between a node and one of its peers that treats their connections as bad networks do: it cuts or delays
+//! them, swallows data, or lets only one direction through.
 
 use std::{
     io,
@@ -27,13 +27,13 @@ use tokio::{
 pub enum Passage {
     /// The bytes arrive.
     Open,
-    /// The bytes arrive this much later, in both directions, piece by piece.
+    /// The bytes are delayed by this time, in both directions, piece by piece.
     Slow(Duration),
     /// The bytes are dropped silently: a black hole. Connections are accepted and stay open.
     Swallowed,
-    /// The node's bytes arrive and the peer's answers do not: a half-open connection.
+    /// The node's bytes arrive, but the peer's answers do not: a half-open connection.
     Deaf,
-    /// Every connection is reset, also each new one.
+    /// Every connection is reset, including each new one.
     Refused,
 }
 
@@ -42,7 +42,7 @@ pub enum Passage {
 struct Shared {
     upstream: Mutex<SocketAddr>,
     passage: watch::Sender<Passage>,
-    /// Counts the cuts: a connection ends when it changes. One part in `.1` of all connections is meant.
+    /// Counts the cuts: a connection ends when this changes. A cut affects one in `.1` connections.
     cuts: watch::Sender<(u64, u64)>,
     connections: AtomicU64,
     open: AtomicUsize,
@@ -93,17 +93,17 @@ impl Proxy {
         format!("http://{}", self.address)
     }
 
-    /// From here on this becomes of what is sent, also on the connections that are open. What was swallowed stays lost.
+    /// Sets how data passes from now on, including on open connections. Swallowed data stays lost.
     pub fn set(&self, passage: Passage) {
         self.shared.passage.send_replace(passage);
     }
 
-    /// Sends new connections to another peer. Open ones stay where they are.
+    /// Sends new connections to another peer. Open ones keep theirs.
     pub fn move_to(&self, upstream: SocketAddr) {
         *self.shared.upstream() = upstream;
     }
 
-    /// Resets every `nth` connection that is open, all where it is 1; new ones are taken.
+    /// Resets every `nth` open connection, all if `nth` is 1; new ones are accepted.
     pub fn cut(&self, nth: u64) {
         self.shared
             .cuts
@@ -128,7 +128,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         let shared = Arc::clone(&shared);
         connections.spawn(async move {
             shared.open.fetch_add(1, Ordering::SeqCst);
-            // A broken connection is what a proxy of this kind is for.
+            // Broken connections are expected here.
             let _ended = serve(stream, number, &shared).await;
             shared.open.fetch_sub(1, Ordering::SeqCst);
         });
@@ -143,7 +143,7 @@ async fn serve(node: TcpStream, number: u64, shared: &Shared) -> io::Result<()> 
     let mut cuts = shared.cuts.subscribe();
     let refused = async {
         let mut passage = shared.passage.subscribe();
-        // An error would mean that the proxy is gone, and this task with it.
+        // An error would mean that the proxy was dropped, and this task with it.
         drop(passage.wait_for(|now| *now == Passage::Refused).await);
     };
     let cut = async {
@@ -154,7 +154,7 @@ async fn serve(node: TcpStream, number: u64, shared: &Shared) -> io::Result<()> 
         }
     };
     let carried = async {
-        // Into a black hole a connection is made, as far as the node sees; the peer sees nothing of it.
+        // The node can connect to a black hole, but the peer sees no connection.
         drop(passage.wait_for(|now| *now != Passage::Swallowed).await);
         let upstream = *shared.upstream();
         let peer = TcpStream::connect(upstream).await?;
@@ -183,7 +183,7 @@ async fn serve(node: TcpStream, number: u64, shared: &Shared) -> io::Result<()> 
     if is_cut { reset(&whole) } else { Ok(ended) }
 }
 
-/// Lets the other side see a reset instead of an end.
+/// Makes the other side see a reset instead of an orderly end.
 fn reset(stream: &TcpStream) -> io::Result<()> {
     stream.set_zero_linger()
 }
@@ -193,7 +193,7 @@ struct Direction {
     from: OwnedReadHalf,
     to: OwnedWriteHalf,
     passage: watch::Receiver<Passage>,
-    /// Beside a black hole, what this direction does not come through.
+    /// Passage, other than a black hole, that blocks this direction.
     lost_in: Passage,
 }
 
@@ -214,7 +214,7 @@ impl Direction {
             let now = *self.passage.borrow();
             if now == Passage::Swallowed || now == self.lost_in {
                 if length == 0 {
-                    // Not even the end is told, for as long as it lasts.
+                    // Even the end of the connection is not passed on until the passage changes.
                     drop(self.passage.wait_for(|passage| *passage != now).await);
                     return self.to.shutdown().await;
                 }

@@ -1,4 +1,4 @@
-//! Answers of a provider byte by byte, for what real servers send and no well-behaved one would.
+//! Answers of a provider byte by byte, including malformed ones that some real servers send.
 
 use std::{io, time::Duration};
 
@@ -12,14 +12,14 @@ use http::{HeaderMap, StatusCode};
 
 use crate::turn::Turn;
 
-/// Text in a raw answer that stands for the signature of a thinking block: [`ScriptedAnthropic`](crate::ScriptedAnthropic)
-/// puts in the one that fits the conversation.
+/// Placeholder in a raw answer for the signature of a thinking block: [`ScriptedAnthropic`](crate::ScriptedAnthropic)
+/// replaces it with the one that fits the conversation.
 pub const SIGNATURE: &str = "{signature}";
 
 /// Piece of the body of a raw answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// Bytes, sent as a chunk of their own.
+    /// Bytes, sent as a separate chunk.
     Bytes(Bytes),
     /// A pause before the next piece.
     Pause(Duration),

@@ -8,7 +8,8 @@ use crate::{
     turn::{Stop, Turn},
 };
 
-/// Every event of the answer, in order, numbered as the protocol does; and what has to come back with each call.
+/// Every event of the answer, in order and numbered as in the protocol, and the item that has to come back with each
+/// call.
 pub(crate) fn events(answer: &Answer) -> (Vec<Value>, Vec<(String, String)>) {
     let turn = &answer.turn;
     let mut events =
@@ -29,7 +30,7 @@ pub(crate) fn events(answer: &Answer) -> (Vec<Value>, Vec<(String, String)>) {
     for ((tool, arguments), number) in turn.tool_calls.iter().zip(answer.first_call..) {
         let call = call(number, tool, &arguments.to_string(), output.len(), &mut events);
         output.push(call);
-        // With text in between, reasoning belongs to the text.
+        // If there is text in between, reasoning belongs to the text.
         if let (Some(thinking), true) = (&turn.thinking, turn.text.is_empty()) {
             required.push((format!("call_{number}"), encrypted(answer, thinking)));
         }
@@ -79,7 +80,7 @@ fn call(number: u64, tool: &str, arguments: &str, place: usize, events: &mut Vec
     let at = |kind: &str, field: &str, value: &str| json!({"type": kind, "item_id": id, "output_index": place, "name": tool, field: value});
     let done = item("completed", arguments);
     events.push(added(place, &item("in_progress", "")));
-    // The arguments come in two halves, as real servers send them.
+    // The arguments are sent in two halves, as real servers do.
     let (head, tail) = arguments.split_at(arguments.floor_char_boundary(arguments.len() / 2));
     for half in [head, tail] {
         events.push(at("response.function_call_arguments.delta", "delta", half));

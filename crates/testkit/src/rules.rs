@@ -1,9 +1,10 @@
-//! The rules that providers hold a conversation to, and how they count it. A request that breaks one is answered with
-//! 400 in the provider's words, and fails the test when its server is dropped.
+//! The rules that providers check conversations by, and the way they count tokens. A request that breaks a rule is
+//! answered with 400 and the provider's message, and fails the test when its server is dropped.
 //!
 //! Each rule names its source: a page of the provider's documentation, or a public thread as `owner/repository#number`.
-//! A rule that only some servers of a protocol have is held for all of them, as a client cannot know which one it talks
-//! to. [`ChatProvider`](chat::ChatProvider) has those that contradict each other or need answers of a certain form.
+//! A rule that only some servers of a protocol have is checked for all of them, because a client cannot know which one
+//! it talks to. [`ChatProvider`](chat::ChatProvider) has the rules that contradict each other or need answers of a
+//! certain form.
 
 pub(crate) mod anthropic;
 pub(crate) mod chat;
@@ -21,35 +22,35 @@ use serde_json::{Map, Value};
 
 use crate::turn::Turn;
 
-/// Bytes of a request that ten tokens stand for.
+/// Number of bytes of a request that count as ten tokens.
 const BYTES_PER_TEN_TOKENS: u64 = 35;
-/// The shortest prefix that a provider keeps, in tokens. Real ones differ by model, from 512 to 4,096.
+/// The shortest prefix that a provider caches, in tokens. Real ones differ by model, from 512 to 4,096.
 pub(crate) const LEAST_CACHED: u64 = 1_024;
 /// Step of the cached prefix at providers without marks, in tokens.
 const CACHE_STEP: u64 = 128;
-/// Requests of which such a provider has the prefix.
+/// Number of earlier requests whose prefixes such a provider has cached.
 const CACHED_REQUESTS: usize = 8;
-/// The weight of a picture or a document, in bytes: its base64 is no text.
+/// The weight of a picture or a document, in bytes: its base64 does not count as text.
 const MEDIA_BYTES: usize = 5_250;
 
-/// The memory that a server has of its conversations.
+/// The state that a server keeps about its conversations.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
-    /// Rules that were broken, each in the words of the refusal.
+    /// Broken rules, each with the message of the refusal.
     pub(crate) broken: Vec<String>,
-    /// Thinking blocks that were left out because what is before them had changed.
+    /// Thinking blocks that were left out because an earlier block had changed.
     pub(crate) dropped: u32,
-    /// Speaker of Chat Completions whose own rules are held as well.
+    /// Provider of Chat Completions. Its own rules are checked as well.
     pub(crate) provider: chat::ChatProvider,
     calls: u64,
-    /// Pieces that have to come back with a call: its id, and each piece.
+    /// Data that has to come back with a call: its id, and the data.
     required: HashMap<String, String>,
     /// Marked prefixes, as hashes.
     marked: HashSet<u64>,
     before: VecDeque<Vec<u8>>,
 }
 
-/// A request that was taken: how it was counted, and what the answer needs of it.
+/// An accepted request: its token counts, and the data for the answer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) counted: Counted,
@@ -59,7 +60,7 @@ pub(crate) struct Seen {
     pub(crate) signature: String,
 }
 
-/// The tokens of a request. No token is in two fields.
+/// The tokens of a request. The fields do not overlap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(crate) input: u64,
@@ -73,7 +74,7 @@ impl Counted {
         self.input + self.cache_read + self.cache_write
     }
 
-    /// The count for an answer: the scripted one, where there is one.
+    /// The count for an answer: the scripted one, if there is one.
     pub(crate) fn of(turn: &Turn, seen: &Seen) -> Self {
         turn.usage.map_or(seen.counted, |usage| Self {
             input: usage.input,
@@ -102,19 +103,19 @@ pub(crate) fn tokens(bytes: usize) -> u64 {
 }
 
 impl Rules {
-    /// The first of so many numbers that no call before has had.
+    /// Reserves this many numbers for calls, and returns the first.
     pub(crate) fn number_calls(&mut self, calls: usize) -> u64 {
         let first = self.calls;
         self.calls += calls as u64;
         first
     }
 
-    /// Remembers a piece that has to come back with the call of this id.
+    /// Records data that has to come back with the call of this id.
     pub(crate) fn require(&mut self, id: impl Into<String>, piece: impl Into<String>) {
         self.required.insert(id.into(), piece.into());
     }
 
-    /// Counts a request of a provider that caches by itself.
+    /// Counts a request of a provider that caches automatically.
     fn count(&mut self, parts: &[&Value]) -> Counted {
         let mut bytes = Vec::new();
         for part in parts {
@@ -147,7 +148,7 @@ fn append(bytes: &mut Vec<u8>, value: &Value) {
     bytes.push(b'\n');
 }
 
-/// The value without marks of the cache, and with a stand-in of a fixed length for each picture and document.
+/// The value without cache marks. Each picture and document is replaced by a text of a fixed length.
 pub(crate) fn plain(value: &Value) -> Value {
     match value {
         Value::Object(object) => {
@@ -179,7 +180,7 @@ pub(crate) fn hash(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// The elements of an array; none where there is no array.
+/// The elements of an array; empty if the field is not an array.
 pub(crate) fn items<'a>(value: &'a Value, field: &str) -> &'a [Value] {
     value
         .get(field)
@@ -187,7 +188,7 @@ pub(crate) fn items<'a>(value: &'a Value, field: &str) -> &'a [Value] {
         .map_or(&[], Vec::as_slice)
 }
 
-/// A text; empty where there is none.
+/// A text; empty if the field is not a text.
 pub(crate) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value.get(field).and_then(Value::as_str).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! A store that speaks S3: moto's server, which `scripts/peers` installs, with one bucket.
+//! A store with the S3 API: moto's server, which `scripts/peers` installs, with one bucket.
 
 use std::{
     io::{BufRead, BufReader},
@@ -15,7 +15,7 @@ use crate::{Client, peers::installed};
 /// The bucket that there is.
 pub const BUCKET: &str = "bucket";
 
-/// The server. Dropping it ends it, with all it holds.
+/// The server. Dropping it ends it and removes its data.
 #[derive(Debug)]
 pub struct S3 {
     child: Child,
@@ -41,7 +41,7 @@ impl S3 {
             child,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
         };
-        // It takes a port that nobody has, and says which.
+        // The server takes a free port, and logs the number.
         let mut before = String::new();
         store.address = loop {
             let line = lines
@@ -110,7 +110,7 @@ impl S3 {
 
 impl Drop for S3 {
     fn drop(&mut self) {
-        // It may have ended by itself, which a test has seen by then.
+        // The process may have exited already, and the test has noticed by then.
         let _killed = self.child.kill();
         let _waited = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! The answers of a scripted model server, the requests it has had, and the rules they are held to.
+//! The answers of a scripted model server, its recorded requests, and the rules they must satisfy.
 
 use std::{
     collections::VecDeque,
@@ -20,16 +20,16 @@ use crate::{
     turn::{Fault, Turn},
 };
 
-/// The place in which a request asks for a stream.
+/// The part of a request that asks for a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Streaming {
-    /// In `stream` of its body; one that does not is refused.
+    /// In `stream` of its body; a request without it is refused.
     InBody,
     /// In its address.
     InPath,
 }
 
-/// A model that makes its answer of the request.
+/// A model that computes its answer from the request.
 pub type Driver = Box<dyn FnMut(&Value) -> Turn + Send>;
 
 enum Source {
@@ -65,7 +65,7 @@ pub(crate) struct Answer {
     pub(crate) seen: Seen,
 }
 
-/// An error in the place of an answer.
+/// An error instead of an answer.
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     pub(crate) message: String,
@@ -104,7 +104,7 @@ impl Script {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// The number of answers that nobody has asked for yet; zero for a driver.
+    /// The number of answers that were not requested yet; zero for a driver.
     pub(crate) fn left(&self) -> usize {
         match &*self.source.lock() {
             Source::Queue(turns) => turns.len(),
@@ -116,7 +116,7 @@ impl Script {
         self.rules.lock()
     }
 
-    /// Keeps a request, checks it, and takes the next answer once its delay is over.
+    /// Records a request, checks it, and takes the next answer after its delay.
     pub(crate) async fn next(
         &self,
         body: &[u8],
@@ -182,12 +182,12 @@ impl Script {
         }
     }
 
-    /// The rules that requests have broken, each in the words that it was refused with. They are handed out once.
+    /// The broken rules, each with the message of the refusal. Each call returns only new ones.
     pub(crate) fn broken_rules(&self) -> Vec<String> {
         std::mem::take(&mut self.rules().broken)
     }
 
-    /// Ends the test of a server whose requests have broken a rule that the test has not asked for.
+    /// Fails the test if a request has broken a rule and the test did not expect it.
     pub(crate) fn check_at_drop(&self) {
         let broken = self.broken_rules();
         assert!(

@@ -37,7 +37,7 @@ impl ScriptedServer {
         })
     }
 
-    /// Holds requests to the rules of this provider as well.
+    /// Also checks requests by the rules of this provider.
     pub fn hold_to(&self, provider: ChatProvider) {
         self.script.rules().provider = provider;
     }
@@ -60,7 +60,7 @@ impl ScriptedServer {
         Ok(())
     }
 
-    /// Gives the answers that are held, and those that come.
+    /// Sends the held answers and all later ones.
     pub fn release(&self) {
         self.script.released.send_replace(true);
     }
@@ -70,12 +70,12 @@ impl ScriptedServer {
         self.script.bytes()
     }
 
-    /// The rules of the provider that requests have broken, each once.
+    /// The broken rules of the provider, each once.
     pub fn broken_rules(&self) -> Vec<String> {
         self.script.broken_rules()
     }
 
-    /// Number of thinking blocks that were left out because of a change before them, as the request had asked.
+    /// Number of thinking blocks that were left out because of an earlier change, as the request had asked.
     pub fn dropped_thinking(&self) -> u32 {
         self.script.rules().dropped
     }
@@ -107,7 +107,7 @@ macro_rules! scripted_server {
                 Self::serve(Script::new(script)).await
             }
 
-            /// Starts a server whose answers are made of the requests.
+            /// Starts a server that computes each answer from the request.
             pub async fn driven(driver: $crate::model::Driver) -> std::io::Result<Self> {
                 Self::serve(Script::driven(driver)).await
             }

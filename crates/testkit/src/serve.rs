@@ -1,4 +1,4 @@
-//! A server of the tests' own on the loopback address: it lives as long as its handle.
+//! A server of the tests on the loopback address, which ends when its handle is dropped.
 
 use std::{
     io,
@@ -47,13 +47,13 @@ impl Serving {
     }
 }
 
-/// Listens at an address. Where another run of the same test has it, waits until that has ended.
+/// Listens at an address. If another run of the same test uses it, waits until that has ended.
 async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match TcpListener::bind(address).await {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
-                // Nothing tells of a port that becomes free.
+                // There is no notification for a port that becomes free.
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             bound => return bound,

@@ -1,9 +1,10 @@
 //! A service that runs call through connections: an API that sends back all it was sent, in many forms, a small MCP
-//! server that does the same, and an authorization server whose refresh tokens are good for one use.
+//! server that does the same, and an authorization server with single-use refresh tokens.
 //!
-//! `/echo…` answers anybody, `/guarded…` only who brings the newest access token, `/guarded/never` nobody,
-//! `/guarded/scoped` only whom the person gave the scope `write`, `/mcp` speaks MCP. `/authorize` agrees at once and sends the browser back; `/token` checks PKCE. `/guarded` can be
-//! discovered as a protected resource, `/register` takes any client.
+//! `/echo…` answers every caller, `/guarded…` only callers with the newest access token, `/guarded/never` no caller,
+//! `/guarded/scoped` only callers with the scope `write`. `/mcp` speaks MCP. `/authorize` agrees at once and redirects
+//! the browser back; `/token` checks PKCE. `/guarded` can be discovered as a protected resource, and `/register`
+//! accepts any client.
 
 use std::{collections::HashMap, fmt::Write as _, io, sync::Arc};
 
@@ -40,7 +41,7 @@ pub struct Received {
     pub path: String,
     /// Query of the request, as in the URL.
     pub query: String,
-    /// Headers of the request; of two with one name, the last.
+    /// Headers of the request. Of two headers with one name, the last one.
     pub headers: HashMap<String, String>,
 }
 
@@ -56,7 +57,7 @@ struct Shared {
     received: Vec<Received>,
     /// Code challenges by code.
     codes: HashMap<String, String>,
-    /// The newest tokens, by number; 0: none were given.
+    /// The newest tokens, by number; 0 if none were issued.
     newest: u32,
     /// Scopes of the last authorization.
     scope: String,
@@ -64,7 +65,7 @@ struct Shared {
     refused: u32,
     revoked: bool,
     lifetime_seconds: Option<u64>,
-    /// Whether tokens come without one that renews them.
+    /// Whether tokens are issued without a refresh token.
     is_final: bool,
     /// Issuer that the protected resource names; itself by default.
     authorization_server: Option<String>,
@@ -72,7 +73,7 @@ struct Shared {
     named: Option<String>,
     /// Account in the `id_token` of grants.
     account: Option<String>,
-    /// Forms that the token endpoint was sent, each with its `Authorization` header in front.
+    /// Forms that the token endpoint received, each after its `Authorization` header.
     token_requests: Vec<String>,
 }
 
@@ -129,17 +130,17 @@ impl Service {
         lock(&self.shared).refused
     }
 
-    /// Tokens that are given from now on are good for so many seconds.
+    /// Tokens issued from now on expire after this many seconds.
     pub fn give_tokens_for(&self, seconds: u64) {
         lock(&self.shared).lifetime_seconds = Some(seconds);
     }
 
-    /// Tokens that are given from now on cannot be renewed.
+    /// Tokens issued from now on have no refresh token.
     pub fn give_no_refresh_tokens(&self) {
         lock(&self.shared).is_final = true;
     }
 
-    /// From now on no token is good and none is given.
+    /// From now on all tokens are invalid and none is issued.
     pub fn revoke(&self) {
         lock(&self.shared).revoked = true;
     }
@@ -154,7 +155,7 @@ impl Service {
         lock(&self.shared).named = Some(issuer.to_owned());
     }
 
-    /// Tokens that are given from now on name this account.
+    /// Tokens issued from now on name this account.
     pub fn give_tokens_of(&self, account: &str) {
         lock(&self.shared).account = Some(account.to_owned());
     }
@@ -194,13 +195,13 @@ fn hex(text: &str) -> String {
     })
 }
 
-/// A text in every form in which somebody might send it back: as it is, percent-encoded, in base64 in each of its three
-/// positions, and in hexadecimal.
+/// A text in every form in which a service might send it back: unchanged, percent-encoded, in base64 at each of the
+/// three offsets, and in hexadecimal.
 pub fn forms(text: &str) -> Vec<String> {
     let mut forms = vec![text.to_owned(), percent(text), hex(text)];
     for before in 0..3_usize {
         let encoded = STANDARD.encode(format!("{}{text}", "#".repeat(before)));
-        // What stands for the text alone: without the characters that its neighbours have a part in.
+        // Keep only the characters that depend on this text, and drop those that it shares with its neighbours.
         let from = (before * 8).div_ceil(6);
         let to = (before + text.len()) * 8 / 6;
         forms.extend(encoded.get(from..to).map(str::to_owned));
@@ -413,7 +414,7 @@ async fn token(State(shared): Known, headers: HeaderMap, body: Bytes) -> Respons
         }
         "refresh_token" => {
             let is_newest = state.newest > 0 && text("refresh_token") == refresh(state.newest);
-            // Somebody has a copy: a careful server ends it all.
+            // The refresh token was copied: a careful server revokes all of them.
             state.revoked |= !is_newest;
             state.refused += u32::from(!is_newest || state.revoked);
             is_newest
@@ -429,7 +430,7 @@ async fn token(State(shared): Known, headers: HeaderMap, body: Bytes) -> Respons
     state.newest += 1;
     let answer = json!({
         "access_token": access(state.newest), "token_type": "Bearer",
-        // Null where the test wants none, which a client takes for absent.
+        // Null if the test wants none; clients treat it as absent.
         "refresh_token": (!state.is_final).then(|| refresh(state.newest)),
         "expires_in": state.lifetime_seconds,
         "id_token": state.account.as_ref().map(|account| {

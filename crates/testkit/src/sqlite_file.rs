@@ -30,14 +30,14 @@ pub(crate) fn file_rows(file: &Path, sql: &str) -> Result<Vec<Value>> {
     Ok(all)
 }
 
-/// Runs statements that add many rows to a `SQLite` file. No node is on it, and nobody misses what a power cut would lose.
+/// Runs statements that add many rows to a `SQLite` file. No node uses the file, and a power cut may lose the rows.
 pub(crate) fn file_bulk(file: &Path, sql: &str) -> Result<()> {
     let file = Connection::open(file)?;
     file.execute_batch("PRAGMA synchronous = OFF; PRAGMA cache_size = -262144")?;
     Ok(file.execute_batch(sql)?)
 }
 
-/// Writes what [`file_bulk`] has added to the disk. Otherwise the first commit of a node waits until the system has done that.
+/// Syncs the changes of [`file_bulk`] to the disk. Otherwise the first commit of a node waits for that.
 pub(crate) fn file_to_disk(file: &Path) -> Result<()> {
     Ok(std::fs::File::open(file)?.sync_all()?)
 }

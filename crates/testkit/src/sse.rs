@@ -1,13 +1,13 @@
 //! A parser of server-sent events, as the HTML standard describes it: any mix of CR, LF and CRLF, a byte order mark,
-//! comments, fields without a colon. It takes bytes in any slices and gives the same messages for each slicing.
-//! A message that the end of the stream cuts off is dropped.
+//! comments, fields without a colon. It accepts bytes in any slices, and the slicing never changes the messages. An
+//! incomplete message at the end of the stream is dropped.
 
 /// Message that was dispatched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// The `id` of this very message; `None` when it carries none.
+    /// The `id` of this message; `None` if it has none.
     pub id: Option<String>,
-    /// The `event` field; `message` when there is none.
+    /// The `event` field; `message` by default.
     pub event: String,
     /// The `data` lines, joined by a line feed.
     pub data: String,
@@ -36,7 +36,7 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// Takes the next bytes of the stream and returns what they complete.
+    /// Takes the next bytes of the stream and returns the items that they complete.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Item> {
         let mut items = Vec::new();
         for &byte in bytes {

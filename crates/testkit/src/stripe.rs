@@ -1,9 +1,10 @@
 //! A double of Stripe's API, version 2026-10-28.endive, for the part of it that Sortie uses.
 //!
-//! Objects have the whole form that Stripe's own libraries read; unknown parameters are refused; a key is replayed, or
-//! refused with other parameters. The test is everybody else: the customer on the checkout page, the bank, the people at the
-//! dashboard, and the network between, which loses calls and answers. Webhooks are signed, and sent as the test says. In the
-//! end [`StripeDouble::holdings`] tells how much money moved, for comparison with a ledger.
+//! Objects have the complete form that Stripe's own libraries read. Unknown parameters are refused. A request with a
+//! used idempotency key is replayed, or refused if its parameters differ. The test plays all other roles: the customer
+//! on the checkout page, the bank, the people at the dashboard, and the network, which loses calls and answers.
+//! Webhooks are signed, and sent as the test configures. At the end [`StripeDouble::holdings`] returns how much money
+//! moved, for comparison with a ledger.
 
 mod calls;
 mod cards;
@@ -148,7 +149,7 @@ impl StripeDouble {
         self.address
     }
 
-    /// Secret key of the account, which nobody else has.
+    /// Secret key of the account. Each double has another one.
     pub fn secret_key(&self) -> &str {
         &self.shared.secret_key
     }
@@ -158,7 +159,7 @@ impl StripeDouble {
         lock(&self.shared.state).account.clone()
     }
 
-    /// Secret key of the live mode, which opens the same account here.
+    /// Secret key of the live mode. It opens the same account.
     pub fn live_key(&self) -> String {
         self.shared.secret_key.replacen("_test_", "_live_", 1)
     }
@@ -173,12 +174,12 @@ impl StripeDouble {
         self.shared.change(change).map_err(|failure| told(&failure))
     }
 
-    /// Seconds since 1970, as the double counts them.
+    /// Seconds since 1970, by the clock of the double.
     pub fn now(&self) -> i64 {
         lock(&self.shared.state).now()
     }
 
-    /// Sets the clock of the double, in seconds since 1970. It goes on from there.
+    /// Sets the clock of the double, in seconds since 1970. The clock keeps running.
     pub fn set_clock(&self, at: i64) {
         self.shared.change(|state| state.set_clock(at));
     }
@@ -199,7 +200,7 @@ impl StripeDouble {
             .collect()
     }
 
-    /// Waits until an operation was asked for `count` times.
+    /// Waits until an operation was called `count` times.
     pub async fn wait_for_requests(&self, call: Call, count: usize) -> Result<Vec<StripeRequest>> {
         let mut requests = self.shared.requests.subscribe();
         let enough = requests.wait_for(|all| all.iter().filter(|of| of.call == call).count() >= count);
@@ -213,29 +214,30 @@ impl StripeDouble {
         lock(&self.shared.faults).plan(call, nth, fault);
     }
 
-    /// Fails every call that no other failure is planned for. None: no more.
+    /// Fails every call that has no other planned failure. `None` ends this.
     pub fn fail_always(&self, fault: Option<Fault>) {
         lock(&self.shared.faults).always(fault);
     }
 
-    /// Forgets every failure that is still to come.
+    /// Cancels all planned failures.
     pub fn forget_failures(&self) {
         lock(&self.shared.faults).forget();
     }
 
-    /// Goes on with the calls that are held.
+    /// Resumes the held calls.
     pub fn release(&self) {
         self.shared.released.send_modify(|times| *times += 1);
     }
 
     // The customer.
 
-    /// Pays on the page of a session. An error is what the page tells the customer, and the session stays open.
+    /// Pays on the page of a session. The error is the message that the page shows to the customer, and the session
+    /// stays open.
     pub fn pay(&self, session: &str, card: Card) -> Result<()> {
         self.change(|state| state.pay(session, card))
     }
 
-    /// Answers the bank of a card that needs it.
+    /// Confirms the authentication that the bank of a card requires.
     pub fn authenticate(&self, session: &str, answer: Authentication) -> Result<()> {
         self.change(|state| state.authenticate(session, answer == Authentication::Passed))
     }
@@ -280,7 +282,7 @@ impl StripeDouble {
         id.map(ToOwned::to_owned).context("the refund has no identifier")
     }
 
-    /// Finishes a refund for which it has answered 500 before, with the name that the request gave it.
+    /// Completes the refund with this name, for which the double has answered 500 before.
     pub fn refund_named(&self, intent: &str, amount: i64, name: &str) -> Result<()> {
         let amount = amount.to_string();
         let mut form = pages::members(&[("payment_intent", intent), ("amount", &amount)]);
@@ -292,7 +294,7 @@ impl StripeDouble {
             .map(drop)
     }
 
-    /// Names that requests gave their refunds, oldest first.
+    /// Names of the refunds, as the requests gave them, oldest first.
     pub fn refund_names(&self) -> Vec<String> {
         let state = lock(&self.shared.state);
         let names = state
@@ -302,7 +304,7 @@ impl StripeDouble {
         names.cloned().collect()
     }
 
-    /// Fails a refund that the bank of the customer does not take.
+    /// Fails a refund because the customer's bank rejects it.
     pub fn fail_refund(&self, refund: &str) -> Result<()> {
         self.change(|state| state.fail_refund(refund))
     }
@@ -356,7 +358,7 @@ impl StripeDouble {
         self.shared.webhooks.send_to(url, secrets)
     }
 
-    /// Limits the endpoint to these types of events, as its settings at Stripe do. It has every type before.
+    /// Limits the endpoint to these types of events, as its settings at Stripe do. Before, it receives every type.
     pub fn limit_webhooks(&self, kinds: &[&str]) {
         self.shared.webhooks.limit_to(kinds);
     }
@@ -366,7 +368,7 @@ impl StripeDouble {
         self.shared.webhooks.set_mode(mode);
     }
 
-    /// Sends the events that were held, each `times`, one after the other.
+    /// Sends the held events, each `times`, one after the other.
     pub fn release_webhooks(&self, order: WebhookOrder, times: usize) {
         self.shared.webhooks.release(order, times);
     }
@@ -410,8 +412,8 @@ impl StripeDouble {
         self.shared.webhooks.wait_for(enough).await
     }
 
-    /// Sends every event so far of the types of the endpoint several times, shuffled, to these addresses in turn, and waits for
-    /// every answer.
+    /// Sends every event so far that the endpoint wants several times, shuffled, to these addresses in turn, and waits
+    /// for every answer.
     pub async fn storm(&self, urls: &[String], storm: Storm) -> Result<Vec<WebhookDelivery>> {
         let (mut all, now) = {
             let state = lock(&self.shared.state);

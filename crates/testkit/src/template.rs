@@ -1,6 +1,6 @@
 //! Databases that are made once and copied for each test, which takes a fraction of the time of the migrations.
 //!
-//! A template has a name and the checksum of the migrations, so a changed migration makes another one.
+//! The name of a template includes the checksum of the migrations, so a changed migration leads to a new one.
 
 use std::{
     env, fs,
@@ -21,8 +21,8 @@ pub async fn copy_sqlite_template(
     Ok(())
 }
 
-/// Returns the `SQLite` file that `make` has made at the address it is given. `make` is called by the first test that names
-/// the `template`; it closes the file before it returns.
+/// Returns the `SQLite` file that `make` creates at the given address. The first test that names the `template` calls
+/// `make`, which must close the file before it returns.
 pub(crate) async fn sqlite_template(
     template: &str,
     make: impl AsyncFnOnce(&str) -> Result<()>,
@@ -34,14 +34,14 @@ pub(crate) async fn sqlite_template(
         let first = making.path().join("made.db");
         make(&format!("sqlite:{}", first.display())).await?;
         write_log_back(&first)?;
-        // A test that makes it at the same time replaces this file by an equal one.
+        // If another test makes it at the same time, it replaces this file by an equal one.
         fs::rename(&first, &kept).with_context(|| format!("cannot keep {}", kept.display()))?;
     }
     Ok(kept)
 }
 
-/// Writes the log of a database back into its file, so that a copy of the file is whole. The last connection that was
-/// closed leaves the log where it cannot write.
+/// Checkpoints the log of a database into its file, so that a copy of the file is complete. The last connection to
+/// close leaves the log if it cannot write.
 fn write_log_back(file: &Path) -> Result<()> {
     let connection = rusqlite::Connection::open(file)?;
     let mode: String = connection.query_row("PRAGMA journal_mode", (), |row| row.get(0))?;
@@ -50,7 +50,7 @@ fn write_log_back(file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Folder of the files, beside the program of the tests.
+/// Folder of the files, next to the test binary.
 fn folder() -> Result<PathBuf> {
     let program = env::current_exe().context("cannot find out which program this is")?;
     let beside = program.parent().context("the program is in no folder")?;

@@ -1,7 +1,7 @@
 //! TLS before a peer that speaks without it, with certificates that no public authority has issued.
 //!
-//! The certificates of the folder beside this file are for `localhost`, `127.0.0.1` and the subdomains of `example.test`, from
-//! 2020 to 2120. The key of the authority is not kept.
+//! The certificates in the folder next to this file are for `localhost`, `127.0.0.1` and the subdomains of
+//! `example.test`, from 2020 to 2120. The key of the authority is not kept.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -30,9 +30,9 @@ const KEY: &str = include_str!("tls/server.key");
 pub enum ServerCertificate {
     /// Issued by [`AUTHORITY`].
     OfAuthority,
-    /// Issued by itself.
+    /// Self-signed.
     SelfSigned,
-    /// Issued by itself as an authority, as `openssl req -x509` does.
+    /// Self-signed as an authority, as `openssl req -x509` does.
     AuthorityAsServer,
 }
 
@@ -55,7 +55,7 @@ pub struct TlsFront {
 }
 
 impl TlsFront {
-    /// Accepts TLS on a free port and passes what is inside on to `upstream`.
+    /// Accepts TLS on a free port and passes the decrypted data on to `upstream`.
     pub async fn start(upstream: SocketAddr, certificate: ServerCertificate) -> io::Result<Self> {
         let shown = CertificateDer::from_pem_slice(certificate.pem().as_bytes()).map_err(io::Error::other)?;
         let key = PrivateKeyDer::from_pem_slice(KEY.as_bytes()).map_err(io::Error::other)?;

@@ -27,7 +27,7 @@ pub struct Turn {
 pub(crate) enum Stop {
     /// The answer is whole.
     Whole,
-    /// The answer has reached the limit of its tokens.
+    /// The answer has reached its token limit.
     CutOff,
     /// The model refuses.
     Refusal,
@@ -51,7 +51,7 @@ pub(crate) enum Fault {
 }
 
 impl Turn {
-    /// The assistant says this, in one delta per element.
+    /// The assistant's text, in one delta per element.
     pub fn says<S: Into<String>>(deltas: impl IntoIterator<Item = S>) -> Self {
         Self {
             text: deltas.into_iter().map(Into::into).collect(),
@@ -91,21 +91,21 @@ impl Turn {
         !self.tool_calls.is_empty()
     }
 
-    /// The model thinks before it says anything. Chat Completions shows none of it.
+    /// The model thinks before it writes. Chat Completions shows no thinking.
     #[must_use]
     pub fn thinks(mut self, thinking: &str) -> Self {
         self.thinking = Some(thinking.to_owned());
         self
     }
 
-    /// The answer ends at the limit of its tokens: within its thinking, where it has neither text nor calls.
+    /// The answer ends at its token limit: within its thinking, if it has neither text nor calls.
     #[must_use]
     pub fn cut_off(mut self) -> Self {
         self.stop = Stop::CutOff;
         self
     }
 
-    /// Whether the limit of tokens was reached within the thinking.
+    /// Whether the token limit was reached within the thinking.
     pub(crate) fn is_cut_off_in_thinking(&self) -> bool {
         self.stop == Stop::CutOff && self.text.is_empty() && !self.calls_tools()
     }
@@ -117,7 +117,7 @@ impl Turn {
         self
     }
 
-    /// The provider reports this usage, and nothing of a cache. Without it the real bytes are counted.
+    /// The provider reports this usage, without cache figures. By default the real bytes are counted.
     #[must_use]
     pub fn using(mut self, input: u64, output: u64) -> Self {
         self.usage = Some(Usage { input, output });
@@ -138,7 +138,7 @@ impl Turn {
         self
     }
 
-    /// The connection breaks after so many chunks of the stream.
+    /// The connection breaks after this many chunks of the stream.
     #[must_use]
     pub fn cut_after(mut self, chunks: usize) -> Self {
         self.fault = Some(Fault::CutAfter(chunks));

@@ -1,7 +1,7 @@
 //! A long history of a node: copies of one finished run with everything that belongs to it, put into the database at once.
 //!
-//! The copies mislead whoever guesses from a few of them: nearly every property is common, and what is rare is old or in
-//! no run that has another common property. Run number `i`:
+//! The copies mislead a planner that samples a few of them: nearly every property is common, and a rare one is on old
+//! runs only, or on runs that lack another common property. Run number `i`:
 //!
 //! | property | runs |
 //! |---|---|
@@ -44,7 +44,7 @@ pub struct History {
     pub schedules: [ScheduleId; 2],
 }
 
-/// Table, and the columns whose values differ from those of the template.
+/// Table, and the columns that differ from the template.
 type Copied = (&'static str, Vec<(&'static str, String)>);
 
 impl Node {
@@ -71,7 +71,7 @@ impl Node {
                 Records::Shared(database) => execute(database.url(), sql).await?,
             }
         }
-        // A database that has grown to this size has done it long ago: its statistics are known, and its pages are on the disk.
+        // A real database of this size has grown slowly: its statistics are up to date, and its pages are on disk.
         match &self.records {
             Records::InDataFolder { .. } => file_to_disk(&self.data_dir().join(SQLITE_FILE))?,
             Records::Shared(database) => execute(database.url(), "VACUUM ANALYZE".to_owned()).await?,
@@ -88,7 +88,7 @@ impl Node {
         Ok(self.rows(&due).await?.is_empty())
     }
 
-    /// Whether the first run of a history is still there. It is among the first that the retention deletes.
+    /// Whether the first run of a history still exists. Retention deletes it among the first.
     pub async fn has_first_of_history(&self) -> Result<bool> {
         let first = format!("SELECT r.id FROM run r WHERE r.id = '{PREFIX}{FIRST}'");
         Ok(!self.rows(&first).await?.is_empty())
@@ -106,7 +106,7 @@ impl Node {
 /// Numbers of the copies of one transaction, in order.
 const NUMBERS: &str = "WITH RECURSIVE n (i) AS (SELECT CAST({FROM} AS BIGINT) UNION ALL SELECT n.i + 1 FROM n WHERE n.i + 1 < {TO}) ";
 
-/// Start of the id of each copy. Behind it is the sum of [`FIRST`] and the number of the copy.
+/// Start of the id of each copy. The rest is the sum of [`FIRST`] and the number of the copy.
 const PREFIX: &str = "run_01hf7yat00e0080000";
 
 const FIRST: u64 = 10_000_000;
@@ -191,7 +191,7 @@ impl History {
             ),
         ];
         let (names, values) = (names(columns), values(columns, &changed));
-        // The newest entry before those that are copies.
+        // The newest entry that is not a copy.
         format!(
             "INSERT INTO audit ({names}) {NUMBERS}SELECT {values} FROM n CROSS JOIN (SELECT * FROM audit \
              ORDER BY at DESC, id DESC LIMIT 1) t WHERE n.i % 10 = 0"
@@ -212,7 +212,7 @@ fn names(columns: &BTreeSet<String>) -> String {
     columns.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// Values of the columns of a copy: those of the template, apart from those that are changed.
+/// Values of the columns of a copy: those of the template, except the changed ones.
 fn values(columns: &BTreeSet<String>, changed: &[(&'static str, String)]) -> String {
     let values = columns.iter().map(|column| {
         let change = changed.iter().find(|(name, _)| name == column);

@@ -13,7 +13,7 @@ use tokio::{sync::watch, time::timeout};
 
 use crate::PATIENCE;
 
-/// Both output streams of a process, line by line, as they come.
+/// Both output streams of a process, line by line.
 #[derive(Debug)]
 pub(super) struct Log {
     lines: Arc<Mutex<Vec<String>>>,
@@ -51,7 +51,7 @@ impl Log {
         lines.iter().flat_map(|line| [line, "\n"]).collect()
     }
 
-    /// The first thing `find` finds in a line; an error when the process ends before.
+    /// The first result of `find` on a line. Fails if the process ends first.
     pub(super) async fn wait_for<T>(&self, find: impl Fn(&str) -> Option<T>) -> Result<T> {
         let mut count = self.count.clone();
         loop {
@@ -66,7 +66,7 @@ impl Log {
             }
             ensure!(open, "the process ended:\n{}", self.text());
             let changed = timeout(PATIENCE, count.changed()).await;
-            // Closed channels are seen at the top of the loop, after a last look at the lines.
+            // The top of the loop notices closed channels, after a last check of the lines.
             let _closed = changed.with_context(|| format!("the process is silent:\n{}", self.text()))?;
         }
     }

@@ -7,34 +7,34 @@ use std::{net::SocketAddr, path::PathBuf};
 pub struct NodeOptions {
     /// Further arguments of `sortie serve`.
     pub arguments: Vec<String>,
-    /// Further environment; wins over the defaults of a test.
+    /// Further environment; overrides the defaults of a test.
     pub environment: Vec<(String, String)>,
     /// Model of runs that name none.
     pub default_model: DefaultModel,
-    /// Treatment of the log when the node is dropped.
+    /// Treatment of the log on drop.
     pub log: LogOnDrop,
-    /// The folder that the data folder is made in, instead of the system's for temporary ones.
+    /// The parent of the data folder, instead of the system's temporary folder.
     pub data_parent: Option<PathBuf>,
-    /// Address of the shared database for this node, where a proxy stands in front of it.
+    /// Address of the shared database for this node, if there is a proxy in front of it.
     pub database_url: Option<String>,
-    /// Address of the API; any free port where there is none.
+    /// Address of the API; any free port if unset.
     pub listen: Option<SocketAddr>,
 }
 
 /// Model of runs that name none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DefaultModel {
-    /// The offline model by its name, so that it answers every prompt. A file that `SORTIE_CONFIG` names wins.
+    /// The name of the offline model, so that it answers every prompt. A file in `SORTIE_CONFIG` overrides it.
     #[default]
     Runbook,
     /// The default of a fresh installation.
     Unset,
 }
 
-/// Treatment of a node's log when it is dropped.
+/// Treatment of a node's log on drop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogOnDrop {
-    /// The end of the log is printed; the test runner shows it for a test that failed.
+    /// Prints the end of the log; the test runner shows it for a failed test.
     #[default]
     Print,
     /// The log is dropped.
@@ -49,7 +49,8 @@ impl NodeOptions {
         self
     }
 
-    /// Gives the node two connections to its database. To open one costs the server as much processor time as a small test.
+    /// Gives the node two connections to its database. Opening one costs the server as much processor time as a small
+    /// test.
     #[must_use]
     pub fn with_few_connections(self) -> Self {
         self.env("SORTIE_DATABASE_CONNECTIONS", "2")

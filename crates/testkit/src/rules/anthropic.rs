@@ -1,4 +1,5 @@
-//! Anthropic's Messages API: calls and their results, thinking that is bound to what is before it, marks of the cache.
+//! Anthropic's Messages API: calls and their results, thinking that is bound to the blocks before it, marks of the
+//! cache.
 
 use std::collections::HashSet;
 
@@ -10,7 +11,7 @@ use super::{Counted, LEAST_CACHED, Rules, Seen, hash, items, pictures, plain, te
 pub(crate) const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 /// The most marks of a request.
 const MARKS: usize = 4;
-/// Blocks that a provider looks back from a mark for a prefix that it has.
+/// Number of blocks before a mark in which a provider looks for a cached prefix.
 const LOOK_BACK: usize = 20;
 
 /// Checks and counts a request with this `anthropic-beta` header.
@@ -90,8 +91,8 @@ fn budget(request: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that the user begins and that roles alternate. Anthropic joins turns of one role; servers that speak its protocol
-/// do not.
+/// Checks that the user begins and that roles alternate. Anthropic merges turns of one role; other servers of its
+/// protocol do not.
 ///
 /// Sources: platform.claude.com/docs, "Messages"; modelcontextprotocol/quickstart-resources#20 and
 /// aws-samples/bedrock-access-gateway#25 (Bedrock).
@@ -120,7 +121,7 @@ fn alternate(messages: &[Value]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks a block by itself. Source of the ids' form: tailcallhq/forgecode#1142.
+/// Checks a single block. Source of the ids' form: tailcallhq/forgecode#1142.
 fn formed(place: &str, block: &Value) -> Result<(), String> {
     let id = |field: &str| {
         let id = text(block, field);
@@ -219,7 +220,8 @@ fn signs(request: &Value) -> bool {
     text(request, "model").contains("claude")
 }
 
-/// Checks that each thinking block has a signature, if the model `signs`, and that something follows it in its message.
+/// Checks that each thinking block has a signature, if the model `signs`, and that another block follows it in its
+/// message.
 fn thinking_is_followed(messages: &[Value], signs: bool) -> Result<(), String> {
     for (number, message) in messages.iter().enumerate() {
         let content = items(message, "content");
@@ -296,8 +298,8 @@ fn block(role: &str, value: &Value, place: String) -> Block {
 
 /// Checks each thinking block, and returns the signature of the next one and the notices of those that are dropped.
 ///
-/// A signature holds the hash of everything before the block but thinking, and that of the thinking block before it.
-/// The oldest blocks may be left out; none may be between two others.
+/// A signature holds the hash of everything before the block except thinking, and that of the previous thinking block.
+/// The oldest blocks may be left out, but none between two others.
 fn bound(blocks: &[Block], drops: bool) -> Result<(String, Vec<Value>), String> {
     let (mut prefix, mut last, mut dropped) = (0, 0, Vec::new());
     for block in blocks {
@@ -331,7 +333,7 @@ fn parsed(signature: &str) -> Option<(u64, u64)> {
     Some((number(before)?, number(behind)?))
 }
 
-/// Counts a request. The longest prefix in front of a mark of this or an earlier request is read from the cache.
+/// Counts a request. The longest prefix that ends at a mark of this or an earlier request is read from the cache.
 fn count(rules: &mut Rules, request: &Value, blocks: &[Block], dropped: &[Value]) -> Counted {
     // Either of these changes the prefix of the messages, but not that of tools and system.
     let settings = json!([request.get("tool_choice"), request.pointer("/thinking/type")]).to_string();

@@ -1,4 +1,4 @@
-//! `OpenAI`'s Chat Completions: roles, calls and their results, and what other speakers of the protocol hold to.
+//! `OpenAI`'s Chat Completions: roles, calls and their results, and the rules of other servers of the protocol.
 
 use std::collections::HashSet;
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::{Rules, Seen, items, pictures, text, tools};
 
-/// A speaker of the protocol that is stricter than the others in its own way.
+/// A server of the protocol that is stricter than the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChatProvider {
-    /// The rules that all clients have to keep.
+    /// The rules for all clients.
     #[default]
     Common,
     /// Ids of nine letters and digits, and the assistant's word between a result and the user's.
@@ -18,7 +18,7 @@ pub enum ChatProvider {
     Deepseek,
 }
 
-/// Most characters of the id of a call. Sources: openclaw/openclaw#875, camel-ai/camel#2215.
+/// Maximum length of the id of a call in characters. Sources: openclaw/openclaw#875, camel-ai/camel#2215.
 const ID_CHARS: usize = 40;
 
 /// Checks and counts a request.
@@ -66,7 +66,7 @@ fn declarations(tools: &[Value]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the order of roles that all servers take, those whose chat template alternates included.
+/// Checks that the order of roles is one that all servers accept, including those with an alternating chat template.
 ///
 /// Sources: vllm-project/vllm#6862 (roles alternate), vllm-project/vllm#41114 (the system), 0xPlaygrounds/rig#1130 (the
 /// last one).
@@ -95,7 +95,7 @@ fn ordered(messages: &[Value]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that each call is answered once, directly behind it, and that no two calls share an id.
+/// Checks that each call is answered once, directly after it, and that no two calls share an id.
 ///
 /// Sources: the API reference, `tool_call_id`; can1357/oh-my-pi#2055 (ids of different turns).
 fn answered(messages: &[Value]) -> Result<(), String> {
@@ -138,7 +138,7 @@ fn unanswered(calls: &[&str]) -> Result<(), String> {
     ))
 }
 
-/// Checks the calls of a message, and that it says something.
+/// Checks the calls of a message, and that the message is not empty.
 fn called(number: usize, message: &Value) -> Result<(), String> {
     let calls = items(message, "tool_calls");
     for (at, call) in calls.iter().enumerate() {

@@ -92,7 +92,7 @@ fn ordered(contents: &[Value]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks a part by itself. Source: router-for-me/CLIProxyAPI#1293.
+/// Checks a single part. Source: router-for-me/CLIProxyAPI#1293.
 fn formed(place: &str, part: &Value) -> Result<(), String> {
     const DATA: [&str; 4] = ["text", "functionCall", "functionResponse", "inlineData"];
     if DATA.iter().filter(|kind| part.get(**kind).is_some()).count() != 1 {

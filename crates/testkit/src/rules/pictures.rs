@@ -1,12 +1,12 @@
-//! Pictures in requests: encoded, of a media type that the provider takes and that is theirs, and not too large.
+//! Pictures in requests: encoded, of an accepted media type that matches their bytes, and not too large.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-/// Media types that Anthropic and `OpenAI` take.
+/// Media types that Anthropic and `OpenAI` accept.
 ///
 /// Sources: platform.claude.com/docs, "Vision"; developers.openai.com/api/docs, "Images and vision".
 const COMMON: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
-/// Media types that Gemini takes. Source: ai.google.dev/gemini-api/docs, "Image understanding".
+/// Media types that Gemini accepts. Source: ai.google.dev/gemini-api/docs, "Image understanding".
 const GEMINI: [&str; 5] = [
     "image/jpeg",
     "image/png",
@@ -14,11 +14,11 @@ const GEMINI: [&str; 5] = [
     "image/heic",
     "image/heif",
 ];
-/// Most bytes of the base64 of a picture for Anthropic, which counts the encoded text.
+/// Maximum size of the base64 of a picture for Anthropic, which counts the encoded bytes.
 ///
 /// Sources: lobehub/lobehub#14711, ai-ecoverse/slicc#117.
 const ANTHROPIC_BYTES: usize = 5 << 20;
-/// Most bytes of the pictures of a request for `OpenAI` and Gemini, encoded.
+/// Maximum size of all encoded pictures of a request for `OpenAI` and Gemini, in bytes.
 ///
 /// Sources: developers.openai.com/api/docs, "Images and vision" (50 MB); ai.google.dev/gemini-api/docs, "Image
 /// understanding" (20 MB for a whole request). The smaller one counts here.
@@ -87,7 +87,7 @@ fn taken(media_type: &str, data: &str) -> Result<(), &'static str> {
     }
 }
 
-/// The media type that the first bytes of base64 belong to, empty for none; `None` where it is no base64.
+/// The media type that the first bytes of base64 belong to; empty if unknown, `None` if the text is not base64.
 fn appears_to_be(data: &str) -> Option<&'static str> {
     let bytes = STANDARD.decode(data).ok()?;
     Some(match bytes.as_slice() {

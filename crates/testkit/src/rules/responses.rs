@@ -85,7 +85,7 @@ fn declarations(tools: &[Value]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks an item by itself.
+/// Checks a single item.
 fn formed(number: usize, item: &Value) -> Result<(), String> {
     let place = |field: &str| format!("input[{number}].{field}");
     if text(item, "type") == "function_call" {
@@ -115,7 +115,7 @@ fn formed(number: usize, item: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that each reasoning item stands in front of another item of its answer.
+/// Checks that each reasoning item is followed by another item of its answer.
 fn reasoning_is_followed(input: &[Value]) -> Result<(), String> {
     let behind = input.iter().skip(1).map(Some).chain([None]);
     for (item, behind) in input.iter().zip(behind) {
@@ -134,7 +134,7 @@ fn reasoning_is_followed(input: &[Value]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the reasoning in front of a call: it is that of the answer, unchanged.
+/// Checks that the reasoning in front of a call is that of the answer, unchanged.
 fn came_back(rules: &Rules, call: &str, reasoning: Option<&Value>) -> Result<(), String> {
     let Some(required) = rules.required.get(call) else {
         return Ok(());

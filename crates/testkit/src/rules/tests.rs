@@ -87,7 +87,7 @@ fn anthropic_takes_no_call_without_its_result_and_no_result_without_its_call() {
     assert!(messages(&marked).contains("Found 5"));
 }
 
-/// Asks a server of Anthropic's, and returns its events or its refusal.
+/// Asks a server for Anthropic's API, and returns its events or its refusal.
 async fn ask(model: &ScriptedAnthropic, request: &Value) -> anyhow::Result<Result<Vec<Value>, String>> {
     let address = model.base_url()["http://".len()..].parse()?;
     let answer = Client::new(address, None).post("/v1/messages", request).await?;
@@ -139,7 +139,7 @@ async fn anthropic_takes_thinking_only_behind_what_was_before_it() -> anyhow::Re
             done("b", "x")
         ])
     };
-    // A mark of the cache is no change.
+    // A cache mark does not count as a change.
     let mut marked = both("long");
     marked[2]["content"][0]["cache_control"] = json!({"type": "ephemeral"});
     ask(&model, &request(marked)).await?.unwrap();
@@ -152,7 +152,7 @@ async fn anthropic_takes_thinking_only_behind_what_was_before_it() -> anyhow::Re
          conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to \"drop_block\"."
     );
     assert_eq!(model.broken_rules(), [refused]);
-    // Without the thinking behind the change it is taken.
+    // Without the thinking after the change the request is accepted.
     let mut stripped = trimmed.clone();
     stripped["messages"][3]["content"]
         .as_array_mut()
@@ -239,7 +239,7 @@ async fn a_thinking_block_of_anthropic_that_is_cut_off_has_no_signature() -> any
     Ok(())
 }
 
-/// A request whose parts are so long, in bytes, with marks behind system and the last message.
+/// A request with parts of these lengths in bytes, and with marks after the system text and the last message.
 fn marked(system: &str, outputs: &[&str]) -> Value {
     let mark = json!({"type": "ephemeral"});
     let mut messages = vec![user(json!([{"type": "text", "text": "Go."}]))];

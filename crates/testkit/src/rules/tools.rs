@@ -33,7 +33,7 @@ pub(super) fn shorter(place: &str, text: &str, most: usize) -> Result<(), String
     ))
 }
 
-/// Checks a name in a request to Anthropic, which names the longest that it takes as 64 or 128 characters by the model.
+/// Checks a name in a request to Anthropic. The documented maximum is 64 or 128 characters, depending on the model.
 ///
 /// Sources: platform.claude.com/docs, "Define tools"; docker/docker-agent#3974 (calls of the conversation).
 pub(super) fn anthropic_name(place: &str, name: &str) -> Result<(), String> {
@@ -66,8 +66,8 @@ pub(super) const fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-/// Checks the arguments of a call, which `OpenAI`'s protocols carry as text. Servers that read them take a JSON object, and
-/// no half of a surrogate pair.
+/// Checks the arguments of a call, which `OpenAI`'s protocols carry as text. Servers that parse them accept only a JSON
+/// object, without half of a surrogate pair.
 ///
 /// Sources: anthropics/claude-code#68325, anomalyco/opencode#17758 (surrogates); mudler/LocalAI#10256, xorbitsai/inference#5060 (objects).
 pub(super) fn arguments(place: &str, arguments: &str) -> Result<(), String> {
@@ -95,7 +95,7 @@ pub(super) fn openai_schema(tool: &str, schema: &Value) -> Result<(), String> {
     }
 }
 
-/// The place of an array whose elements have no schema.
+/// The place of an array that has no schema for its elements.
 fn array_without_items(schema: &Value, place: &mut Vec<String>) -> Option<String> {
     let is_array = match schema.get("type") {
         Some(Value::String(name)) => name == "array",

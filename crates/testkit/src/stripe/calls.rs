@@ -1,4 +1,4 @@
-//! Operations of the API that the double has.
+//! Operations of the API that the double supports.
 
 use http::Method;
 use serde::Serialize;
@@ -112,7 +112,7 @@ impl Call {
 }
 
 impl State {
-    /// Performs an operation. Returns its object, with the objects in it that `expand` names.
+    /// Performs an operation. Returns its object, and expands the objects that `expand` names.
     pub(super) fn perform(
         &mut self,
         (call, id): (Call, &str),

@@ -1,4 +1,4 @@
-//! Cards of Stripe's test mode, by what happens when they are charged.
+//! Cards of Stripe's test mode, by the result of charging them.
 
 /// Card of a customer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,13 +7,13 @@ pub enum Card {
     Good,
     /// The bank declines every payment.
     Declined,
-    /// The bank declines every payment, as there is no money.
+    /// The bank declines every payment for insufficient funds.
     InsufficientFunds,
     /// The customer must authenticate. Without the customer the payment fails with `authentication_required`.
     NeedsAuthentication,
     /// The customer must authenticate. Without the customer the payment stays in `requires_action`.
     AwaitsAuthentication,
-    /// The bank takes its time: a payment is `processing` until the test finishes it.
+    /// The bank is slow: a payment is `processing` until the test finishes it.
     Slow,
 }
 

@@ -11,7 +11,7 @@ use super::{
     state::{PageRequest, State, new_id},
 };
 
-/// Least and most time until a session expires, in seconds.
+/// Minimum and maximum time until a session expires, in seconds.
 const EXPIRY: (i64, i64) = (30 * 60, 24 * 3_600);
 
 /// Goods of a session, with their sum.
@@ -65,7 +65,7 @@ impl State {
         intent_data.finish()?;
         subscription_data.finish()?;
         parameters.finish()?;
-        // The clock of the machine that asks may be some seconds off.
+        // The clock of the caller may differ by some seconds.
         if !(created + least - 60..=created + most + 60).contains(&expires_at) {
             let message = "The `expires_at` timestamp must be from 30 minutes to 24 hours from Checkout Session creation.";
             return Err(Failure::invalid(message).with("param", "expires_at"));
@@ -90,7 +90,7 @@ impl State {
         self.sessions.page("/v1/checkout/sessions", &asked, of)
     }
 
-    /// Reads the items of a session: one, with a price of its own or one of a subscription.
+    /// Reads the items of a session: exactly one, with an inline price or the price of a subscription.
     fn order(&self, mode: &str, items: Vec<Parameters>) -> Result<Order, Failure> {
         let mut items = items.into_iter();
         let (Some(mut item), None) = (items.next(), items.next()) else {
@@ -146,7 +146,7 @@ impl State {
         self.tell_of_session("checkout.session.expired", id);
     }
 
-    /// Expires the sessions whose time has come.
+    /// Expires the sessions that are due.
     pub(super) fn expire_sessions(&mut self) {
         let now = self.now();
         let due: Vec<_> = self
@@ -170,7 +170,7 @@ impl State {
         }
     }
 
-    /// The customer enters a card and pays. An error is what the page tells the customer.
+    /// The customer enters a card and pays. The error is the message that the page shows.
     pub(super) fn pay(&mut self, id: &str, card: Card) -> Result<(), Failure> {
         let session = self.open_session(id)?;
         if session.mode == "subscription" {
@@ -239,7 +239,7 @@ impl State {
         id
     }
 
-    /// Completes a session whose payment has succeeded, or is processing.
+    /// Completes a session after its payment has succeeded, or is processing.
     fn complete(&mut self, session: &Session, intent: &str) {
         let Some(intent) = self.intents.get(intent).cloned() else {
             return;
@@ -283,7 +283,7 @@ impl State {
         Ok(())
     }
 
-    /// Tells of the end of a payment that a session left processing.
+    /// Reports the outcome of a payment that a session left processing.
     pub(super) fn settle_session(&mut self, intent: &str, settlement: Settlement) {
         let session = self
             .sessions

@@ -12,7 +12,7 @@ use super::{
 /// Beginning of a dispute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DisputeStage {
-    /// The bank asks first, and takes no money.
+    /// An inquiry: the bank takes no money yet.
     Inquiry,
     /// The bank takes the money back at once.
     Chargeback,

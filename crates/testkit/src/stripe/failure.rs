@@ -3,9 +3,9 @@
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-/// Most that an amount may be, in cents.
+/// Maximum amount, in cents.
 pub(super) const LARGEST_AMOUNT: i64 = 99_999_999;
-/// Least that a payment in dollars may be, in cents.
+/// Minimum payment in dollars, in cents.
 pub(super) const LEAST_AMOUNT: i64 = 50;
 
 /// Error that a request is answered with.
@@ -96,7 +96,7 @@ impl Failure {
         Self::new(StatusCode::BAD_REQUEST, "idempotency_error", message)
     }
 
-    /// A request with this key is being worked on.
+    /// Another request with this key is in progress.
     pub(super) fn key_in_use(key: &str) -> Self {
         let message = format!(
             "There is currently another in-progress request using this Idempotent Key (that probably means you submitted \
@@ -105,7 +105,7 @@ impl Failure {
         Self::new(StatusCode::CONFLICT, "idempotency_error", message).with("code", "idempotency_key_in_use")
     }
 
-    /// The bank refused a payment, which was tried.
+    /// The bank declined an attempted payment.
     pub(super) fn card(code: &str, message: &str) -> Self {
         Self {
             was_begun: true,
@@ -113,7 +113,7 @@ impl Failure {
         }
     }
 
-    /// Marks the call as begun: the state refuses it, not a parameter by itself.
+    /// Marks the call as begun: the state refuses it, not a single parameter.
     pub(super) fn begun(mut self) -> Self {
         self.was_begun = true;
         self
@@ -124,7 +124,7 @@ impl Failure {
         self
     }
 
-    /// Error as the answer has it, with the address of its explanation.
+    /// Error in the form of an answer, with the address of its explanation.
     pub(super) fn body(&self, request: &str) -> Value {
         let mut error = self.error.clone();
         if let Some(code) = error.get("code").and_then(Value::as_str) {

@@ -1,4 +1,4 @@
-//! Failures of calls, as a test asks for them.
+//! Failures of calls that a test has planned.
 
 use std::collections::HashMap;
 
@@ -50,7 +50,7 @@ impl Faults {
         *self = Self::default();
     }
 
-    /// Counts a call. Returns its failure, where one is planned.
+    /// Counts a call. Returns its planned failure, if any.
     pub(super) fn take(&mut self, call: Call) -> Option<Fault> {
         let planned = self.planned.entry(call).or_default();
         let due = planned.iter().position(|(before, _)| *before == 0);

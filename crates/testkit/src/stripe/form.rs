@@ -1,4 +1,4 @@
-//! Parameters of a request: a form whose names have brackets, read one by one. What is left over is unknown.
+//! Parameters of a request: a form with brackets in its names, read one by one. The rest is unknown parameters.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use url::form_urlencoded;
 
 use super::failure::Failure;
 
-/// Most entries of metadata, and the longest name and value, in characters.
+/// Maximum number of metadata entries, and maximum length of a name and of a value, in characters.
 const METADATA: (usize, usize, usize) = (50, 40, 500);
 
 /// Text by name.
@@ -32,11 +32,11 @@ pub(super) fn decode(text: &[u8]) -> Result<Map<String, Value>, Failure> {
         .collect())
 }
 
-/// Puts a value at a path. None where another value is in the way. A list is an object with numbers for names here.
+/// Sets a value at a path. `None` if another value is in the way. A list is an object with numbers as names here.
 fn insert(object: &mut Map<String, Value>, path: &[&str], value: String) -> Option<()> {
     let (first, rest) = path.split_first()?;
     let name = if first.is_empty() {
-        // A list whose elements follow one another.
+        // A list with consecutive elements.
         object.len().to_string()
     } else {
         (*first).to_owned()
@@ -48,7 +48,7 @@ fn insert(object: &mut Map<String, Value>, path: &[&str], value: String) -> Opti
     insert(inner.as_object_mut()?, rest, value)
 }
 
-/// Makes lists of the objects whose names are 0, 1, 2 and so on.
+/// Makes lists of the objects that have the names 0, 1, 2 and so on.
 fn listed(value: Value) -> Value {
     let Value::Object(members) = value else {
         return value;
@@ -70,7 +70,7 @@ fn listed(value: Value) -> Value {
 #[derive(Debug)]
 pub(super) struct Parameters {
     values: Map<String, Value>,
-    /// Name of the object that they are members of.
+    /// Name of the object that the parameters are members of.
     within: String,
 }
 
@@ -90,7 +90,7 @@ impl Parameters {
         }
     }
 
-    /// Takes a text. None where it was not sent, or is empty.
+    /// Takes a text. `None` if it was not sent, or is empty.
     pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, Failure> {
         match self.values.remove(name) {
             None => Ok(None),
@@ -124,7 +124,7 @@ impl Parameters {
             .ok_or_else(|| Failure::missing(&self.name_of(name)))
     }
 
-    /// Takes a truth value; false where it was not sent.
+    /// Takes a truth value; false if it was not sent.
     pub(super) fn flag(&mut self, name: &str) -> Result<bool, Failure> {
         match self.text(name)?.as_deref() {
             None | Some("false") => Ok(false),
@@ -163,7 +163,7 @@ impl Parameters {
         members.into_iter().map(entry).collect()
     }
 
-    /// Takes the members of an object; none where it was not sent.
+    /// Takes the members of an object; empty if it was not sent.
     pub(super) fn object(&mut self, name: &str) -> Result<Self, Failure> {
         let within = self.name_of(name);
         match self.values.remove(name) {
@@ -176,7 +176,7 @@ impl Parameters {
         }
     }
 
-    /// Takes the objects of a list; none where it was not sent.
+    /// Takes the objects of a list; empty if it was not sent.
     pub(super) fn objects(&mut self, name: &str) -> Result<Vec<Self>, Failure> {
         let within = self.name_of(name);
         let wrong = || Failure::invalid("Invalid array").with("param", within.as_str());
@@ -195,7 +195,7 @@ impl Parameters {
         items.into_iter().enumerate().map(object).collect()
     }
 
-    /// Takes the texts of a list; none where it was not sent.
+    /// Takes the texts of a list; empty if it was not sent.
     pub(super) fn texts(&mut self, name: &str) -> Result<Vec<String>, Failure> {
         let wrong = || Failure::invalid("Invalid array").with("param", name);
         match self.values.remove(name) {
@@ -212,7 +212,7 @@ impl Parameters {
         self.values.is_empty()
     }
 
-    /// Refuses what nobody has taken.
+    /// Refuses the remaining parameters as unknown.
     pub(super) fn finish(self) -> Result<(), Failure> {
         if self.values.is_empty() {
             return Ok(());

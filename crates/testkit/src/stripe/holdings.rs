@@ -1,4 +1,4 @@
-//! Sums of everything that the double holds, for the audit of a ledger.
+//! Sums of all payments in the double, for the audit of a ledger.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{records::Intent, state::State};
 
-/// Money that customers have paid, and that went back.
+/// Money that customers have paid, and money that was returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Held {
     /// Sum of the payments that succeeded.
@@ -37,14 +37,14 @@ pub struct HeldIntent {
 pub struct Holdings {
     /// Money of each customer.
     pub customers: BTreeMap<String, Held>,
-    /// Intents by the topup that their metadata name.
+    /// Intents by the topup in their metadata.
     pub topups: BTreeMap<String, Vec<HeldIntent>>,
     /// Intents that name no topup.
     pub others: Vec<HeldIntent>,
 }
 
 impl Holdings {
-    /// Returns the topups that more than one payment succeeded for, or was begun for.
+    /// Returns the topups that have more than one successful payment, or more than one intent.
     pub fn paid_twice(&self) -> Vec<&str> {
         let has_two = |intents: &Vec<HeldIntent>| intents.len() > 1;
         let topups = self.topups.iter().filter(|(_, intents)| has_two(intents));

@@ -1,4 +1,4 @@
-//! Keys of requests: an answer is kept for a day, and given again to the request with the same key and parameters.
+//! Idempotency keys: an answer is kept for a day, and repeated for a request with the same key and parameters.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,7 @@ struct Entry {
 pub(super) struct Keys(HashMap<String, Entry>);
 
 impl Keys {
-    /// Begins a request with a key. Returns the answer to give again, where there is one.
+    /// Begins a request with a key. Returns the stored answer if the key was used before.
     pub(super) fn begin(
         &mut self,
         key: &str,
@@ -85,7 +85,7 @@ impl Keys {
         }
     }
 
-    /// Forgets a request that came to nothing, so that the key can be used again.
+    /// Forgets a request without an answer, so that the key can be used again.
     pub(super) fn forget(&mut self, key: &str) {
         if self.0.get(key).is_some_and(|entry| entry.answer.is_none()) {
             self.0.remove(key);

@@ -1,4 +1,4 @@
-//! Pages of the double, on which a customer pays, and addresses for programs that are not in this process.
+//! Pages of the double for paying customers, and endpoints for tests in other processes.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, request::Parts};
@@ -22,7 +22,7 @@ const CARDS: [(&str, Card); 6] = [
     ("slow", Card::Slow),
 ];
 
-/// Answers a request that is not one for the API. None where it is one.
+/// Answers a request for a page. Returns `None` for a request to the API.
 pub(super) fn answer(shared: &Shared, parts: &Parts, body: &Bytes) -> Option<Answer> {
     let path = parts.uri.path();
     let is_post = parts.method == Method::POST;
@@ -72,7 +72,7 @@ fn act(shared: &Shared, session: &str, mut form: Parameters) -> Result<(), Failu
     shared.change(|state| state.pay(session, card))
 }
 
-/// Returns the page of a session: its form, or the way back where the customer has paid.
+/// Returns the page of a session: its form, or a redirect back if the customer has paid.
 fn checkout(shared: &Shared, id: &str, told: Option<&str>) -> Answer {
     let state = lock(&shared.state);
     let Some(session) = state.sessions.get(id) else {
@@ -134,7 +134,7 @@ fn page(status: StatusCode, body: &str) -> Answer {
     respond(status, headers("text/html; charset=utf-8"), text)
 }
 
-/// Does what a test in another program asks for.
+/// Performs a request of a test in another process.
 fn control(shared: &Shared, path: &str, mut form: Parameters) -> Result<Value, Failure> {
     let done = match path.split('/').collect::<Vec<_>>().as_slice() {
         ["webhooks"] => {
@@ -184,7 +184,7 @@ fn control(shared: &Shared, path: &str, mut form: Parameters) -> Result<Value, F
     Ok(done)
 }
 
-/// Members of a form, for requests that the double makes to itself.
+/// Members of a form, for internal requests of the double.
 pub(super) fn members(of: &[(&str, &str)]) -> Map<String, Value> {
     let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), json!(value));
     of.iter().map(pair).collect()

@@ -17,7 +17,7 @@ pub(super) enum Presence {
     OffSession,
 }
 
-/// End of a payment that the bank took its time for.
+/// Outcome of a payment that was processing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settlement {
     /// The money has come.
@@ -81,7 +81,7 @@ impl State {
         self.payment_methods.read(&id)
     }
 
-    /// Adds a card, saved for a customer where one is named.
+    /// Adds a card. Saves it for a customer if one is named.
     pub(super) fn add_card(&mut self, customer: Option<String>, card: Card) -> String {
         let id = new_id("pm_");
         self.payment_methods.push(PaymentMethod {
@@ -116,7 +116,7 @@ impl State {
         }
     }
 
-    /// Takes the saved cards of a customer away.
+    /// Removes the saved cards of a customer.
     pub(super) fn remove_cards(&mut self, customer: &str) -> Result<(), Failure> {
         self.customers.named(customer, "customer")?;
         let saved: Vec<_> = self
@@ -216,7 +216,7 @@ impl State {
         self.intents.read(&id)
     }
 
-    /// Returns the card that an intent names: one of its customer, or nobody's.
+    /// Returns the card that an intent names: one of its customer, or one without a customer.
     fn card_of(&self, intent: &Intent) -> Result<Option<Card>, Failure> {
         let Some(id) = &intent.payment_method else {
             return Ok(None);
@@ -301,7 +301,7 @@ impl State {
         id
     }
 
-    /// The bank declines, or asks for the customer. Returns the answer to the request.
+    /// The bank declines, or requires authentication. Returns the answer to the request.
     fn refuse_payment(&mut self, id: &str, card: Card, code: &str) -> Failure {
         let charge = self.add_charge(id, card, "failed");
         let method = self
@@ -335,7 +335,7 @@ impl State {
             .with("payment_method", method)
     }
 
-    /// Ends a payment that the bank took its time for.
+    /// Ends a payment that was processing.
     pub(super) fn settle(&mut self, id: &str, settlement: Settlement) -> Result<(), Failure> {
         let intent = self.intents.named(id, "intent")?.clone();
         let charge = intent.latest_charge.filter(|_| intent.status == "processing");
@@ -388,7 +388,7 @@ impl State {
         self.intents.read(id)
     }
 
-    /// Returns the charge of an intent that was paid.
+    /// Returns the charge of a paid intent.
     pub(super) fn paid_charge(&self, intent: &str) -> Result<Charge, Failure> {
         let intent = self.intents.named(intent, "payment_intent")?;
         let charge = intent
@@ -485,7 +485,7 @@ impl State {
         self.refunds.page("/v1/refunds", &asked, of)
     }
 
-    /// The bank of the customer does not take a refund: the money comes back.
+    /// The customer's bank rejects a refund: the money comes back.
     pub(super) fn fail_refund(&mut self, id: &str) -> Result<(), Failure> {
         let refund = self.refunds.named(id, "refund")?.clone();
         if refund.status == "failed" {

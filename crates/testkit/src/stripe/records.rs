@@ -7,7 +7,7 @@ use super::{VERSION, cards::Card, form::Metadata};
 /// Month and year in which cards of the double expire.
 const CARD_EXPIRY: (i64, i64) = (12, 2034);
 
-/// Record that has an object of the API.
+/// Record that is an object of the API.
 pub(super) trait Record {
     /// Kind as messages name it.
     const KIND: &'static str;
@@ -35,7 +35,7 @@ pub(super) struct PaymentMethod {
     pub(super) created: i64,
     pub(super) customer: Option<String>,
     pub(super) card: Card,
-    /// Whether a customer has removed it. It can never be charged again.
+    /// Whether a customer has removed it. A removed card can never be charged again.
     pub(super) is_detached: bool,
 }
 
@@ -101,7 +101,7 @@ pub(super) struct Event {
     pub(super) request: Option<(String, Option<String>)>,
 }
 
-/// Lays members over an object in which these are null.
+/// Merges members into an object that has null for them.
 pub(super) fn with_nulls(names: &str, known: Value) -> Value {
     let mut members: Map<_, _> = names
         .split_whitespace()
@@ -113,7 +113,7 @@ pub(super) fn with_nulls(names: &str, known: Value) -> Value {
     Value::Object(members)
 }
 
-/// List of objects, as it is part of an answer.
+/// List of objects, in the form of an answer.
 pub(super) fn list(url: &str, data: &[Value], has_more: bool) -> Value {
     json!({"object": "list", "url": url, "has_more": has_more, "data": data})
 }
@@ -167,7 +167,7 @@ pub(super) struct Dispute {
     pub(super) charge: String,
     pub(super) intent: String,
     pub(super) status: &'static str,
-    /// Whether Stripe has taken the money, and not given it back.
+    /// Whether Stripe has taken the money, and not returned it.
     pub(super) is_withdrawn: bool,
     /// Movements of the money.
     pub(super) movements: Vec<Movement>,

@@ -46,7 +46,7 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
         connections.spawn(async move {
             let service = service_fn(|request| answer(Arc::clone(&shared), request));
             let builder = Builder::new(TokioExecutor::new());
-            // A lost connection is an error here, and what the test wanted.
+            // A lost connection is an error here, and the test has asked for it.
             let _ended = builder.serve_connection(TokioIo::new(stream), service).await;
         });
     }
@@ -75,7 +75,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
     }
 }
 
-/// Key of a request that is worked on. Dropping it forgets the key, unless an answer is kept.
+/// Key of a request in progress. Dropping it forgets the key, unless an answer is kept.
 struct Begun<'a> {
     shared: &'a Shared,
     key: Option<String>,
@@ -90,7 +90,7 @@ impl Drop for Begun<'_> {
 }
 
 impl Shared {
-    /// Changes the state, and hands the events of the change to the sender of webhooks.
+    /// Changes the state, and passes the resulting events to the sender of webhooks.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = lock(&self.state);
         let done = change(&mut state);
@@ -98,12 +98,12 @@ impl Shared {
             .iter()
             .map(super::webhook)
             .collect();
-        // Under the lock, so that events are handed over in the order in which they were made.
+        // Under the lock, so that the order of events is kept.
         self.webhooks.take(news);
         done
     }
 
-    /// Reads a request, once its credential and its version are right.
+    /// Reads a request after checking its credential and its version.
     fn read(&self, parts: &Parts, body: &Bytes) -> Result<StripeRequest, Failure> {
         let text = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
         let credential = text("authorization").and_then(|value| value.strip_prefix("Bearer "));
@@ -161,7 +161,7 @@ impl Shared {
             Err(failure) => return Ok(refusal(id, &failure)),
             Ok(None) => {}
         }
-        // Where the client goes away meanwhile, the key is free again.
+        // If the client disconnects before the end, the key is free again.
         let begun = Begun {
             shared: self,
             key: asked.key.clone(),
@@ -222,7 +222,7 @@ fn refusal(id: &str, failure: &Failure) -> Answer {
     answered(id, &kept(id, failure.status, failure.body(id)), None)
 }
 
-/// Returns an answer, which is a repetition where it was kept for another request.
+/// Returns an answer. It is a repetition if it was stored for another request.
 fn answered(id: &str, kept: &Kept, key: Option<&str>) -> Answer {
     let mut headers = HeaderMap::new();
     let mut insert = |name: &'static str, value: &str| {

@@ -1,4 +1,4 @@
-//! Parts that every connection of the double shares, and the form of its answers.
+//! State that all connections of the double share, and the form of its answers.
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
@@ -24,7 +24,7 @@ pub struct StripeRequest {
     pub is_replayed: bool,
 }
 
-/// Parts that the handle and every connection share.
+/// State that the handle and all connections share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) secret_key: String,

@@ -1,4 +1,4 @@
-//! Everything that the double holds, and the rules that every kind of object shares.
+//! Records of the double, and the rules that all kinds of objects share.
 
 use std::{
     collections::HashMap,
@@ -31,7 +31,7 @@ impl<T> Default for Table<T> {
     }
 }
 
-/// Part of a list that a request asks for.
+/// Part of a list that a request wants.
 #[derive(Debug)]
 pub(super) struct PageRequest {
     limit: usize,
@@ -96,7 +96,7 @@ impl<T: Record> Table<T> {
         self.0.iter().rev().find(|record| record.id() == id)
     }
 
-    /// Changes a record, where there is one with this identifier.
+    /// Changes the record with this identifier, if it exists.
     pub(super) fn change(&mut self, id: &str, change: impl FnOnce(&mut T)) {
         if let Some(record) = self.0.iter_mut().rev().find(|record| record.id() == id) {
             change(record);
@@ -138,7 +138,7 @@ impl<T: Record> Table<T> {
         found.retain(|record| matches(record) && asked.holds(record.created()));
         let has_more = found.len() > asked.limit;
         if asked.before.is_some() && has_more {
-            // Those next to the object that ends the page.
+            // The records next to the object that ends the page.
             found.drain(..found.len() - asked.limit);
         }
         let data: Vec<_> = found.into_iter().take(asked.limit).map(Record::render).collect();
@@ -163,20 +163,20 @@ pub(super) struct State {
     pub(super) subscriptions: Table<Subscription>,
     pub(super) prices: HashMap<String, Price>,
     pub(super) events: Table<Event>,
-    /// Events that are not handed to the sender of webhooks yet.
+    /// Events that were not passed to the sender of webhooks yet.
     pub(super) news: Vec<Event>,
-    /// Request that is worked on, with its key.
+    /// Request in progress, with its key.
     pub(super) request: Option<(String, Option<String>)>,
     /// Whether charges have no receipt.
     pub(super) without_receipts: bool,
-    /// Time that the test has added to that of the machine, in seconds.
+    /// Time that the test has added to the machine's clock, in seconds.
     ahead: i64,
 }
 
 /// Returns an identifier that nothing else has.
 pub(super) fn new_id(prefix: &str) -> String {
     let mut bytes = [0; 24];
-    // An error means a kernel without randomness: what follows fails by equal identifiers.
+    // An error means that the kernel has no randomness: later calls then fail because of equal identifiers.
     let _filled = SystemRandom::new().fill(&mut bytes);
     let letter = |byte: u8| ALPHABET.get(usize::from(byte) % ALPHABET.len());
     let letters = bytes.into_iter().filter_map(letter);
@@ -206,7 +206,7 @@ impl State {
         i64::try_from(since.as_secs()).unwrap_or(i64::MAX) + self.ahead
     }
 
-    /// Sets the clock, from which it goes on.
+    /// Sets the clock, which keeps running from there.
     pub(super) fn set_clock(&mut self, at: i64) {
         self.ahead += at - self.now();
     }
@@ -217,7 +217,7 @@ impl State {
         self.expire_sessions();
     }
 
-    /// Makes an event of an object as it is now.
+    /// Makes an event with the current form of an object.
     pub(super) fn tell(&mut self, kind: &'static str, object: Value) {
         let event = Event {
             id: new_id("evt_"),
@@ -230,7 +230,7 @@ impl State {
         self.events.push(event);
     }
 
-    /// Returns the event of this identifier as an object, where Stripe would still know it.
+    /// Returns the event of this identifier as an object, if Stripe would still keep it.
     pub(super) fn event(&self, id: &str) -> Result<Value, Failure> {
         let oldest = self.now() - EVENTS_KEPT;
         match self.events.get(id) {
@@ -262,7 +262,7 @@ impl State {
         self.events.page("/v1/events", &asked, wanted)
     }
 
-    /// Puts objects in the place of the identifiers at a path, as `expand` asks for.
+    /// Replaces the identifiers at a path by their objects, as `expand` asks.
     pub(super) fn expand(&self, value: &mut Value, path: &str) -> Result<(), Failure> {
         let (first, rest) = path.split_once('.').map_or((path, None), |(a, b)| (a, Some(b)));
         if let Value::Array(items) = value {

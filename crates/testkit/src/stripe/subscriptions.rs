@@ -1,4 +1,4 @@
-//! Subscriptions to licences: their prices, and their changes as the portal and time make them.
+//! Subscriptions to licences: their prices, and their changes by the portal and by time.
 
 use serde_json::{Value, json};
 
@@ -21,9 +21,9 @@ pub enum SubscriptionChange {
     PastDue,
     /// The customer pays a period that was past due.
     Paid,
-    /// Every attempt to charge has failed, and the settings of the account keep the subscription.
+    /// No attempt to charge has succeeded, and the settings of the account keep the subscription.
     Unpaid,
-    /// The customer cancels for the end of the period.
+    /// The customer cancels at the end of the period.
     CanceledAtPeriodEnd,
     /// The customer takes the cancellation back.
     Resumed,
@@ -32,7 +32,7 @@ pub enum SubscriptionChange {
 }
 
 impl State {
-    /// Makes a price of a month. It replaces the one with this identifier; subscriptions keep theirs.
+    /// Makes a monthly price. Replaces the one with this identifier; subscriptions keep theirs.
     pub(super) fn add_price(&mut self, id: &str, amount: i64) {
         let price = Price {
             id: id.to_owned(),

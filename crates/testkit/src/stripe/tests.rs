@@ -403,7 +403,7 @@ async fn the_holdings_follow_refunds_and_disputes() {
     assert_eq!(statuses, ["failed", "succeeded"]);
 }
 
-/// Webhooks that came, each with its signature. The receiver refuses as often as it was told.
+/// Webhooks that arrived, each with its signature. The receiver refuses a configured number of them.
 #[derive(Clone, Default)]
 struct Received {
     all: Arc<Mutex<Vec<(String, Bytes)>>>,

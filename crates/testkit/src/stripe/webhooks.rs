@@ -1,4 +1,4 @@
-//! Webhooks: signed, sent at least once, and dropped, delayed, repeated and reordered as the test asks.
+//! Webhooks: signed, sent at least once, and dropped, delayed, repeated and reordered as the test configures.
 
 use std::{
     fmt::Write as _,
@@ -58,7 +58,7 @@ pub struct WebhookDelivery {
     pub event: String,
     /// Type of the event.
     pub kind: String,
-    /// Status of the answer; none where there was none.
+    /// Status of the answer, if there was one.
     pub status: Option<u16>,
     /// Time until the answer.
     pub took: Duration,
@@ -82,7 +82,7 @@ struct Endpoint {
 #[derive(Debug, Default)]
 struct Settings {
     endpoint: Option<Endpoint>,
-    /// Types of events that the endpoint wants; none where it wants every type.
+    /// Types of events that the endpoint wants; `None` for every type.
     kinds: Option<Vec<String>>,
     mode: WebhookMode,
     held: Vec<Webhook>,
@@ -130,11 +130,11 @@ pub fn signature(secrets: &[&str], at: i64, body: &[u8]) -> Result<String> {
     Ok(header)
 }
 
-/// Puts values into an order that the seed decides.
+/// Shuffles values by a seed.
 pub(super) fn shuffle<T>(values: &mut [T], seed: u64) {
     let mut state = seed | 1;
     for last in (1..values.len()).rev() {
-        // Xorshift: the order must be the same on each machine, and nothing more.
+        // Xorshift: the order must only be the same on each machine.
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -205,7 +205,7 @@ impl Webhooks {
 
     fn enqueue(&self, endpoint: Option<Endpoint>, delay: Duration, webhooks: Vec<Webhook>) {
         if let Some(endpoint) = endpoint {
-            // An error would mean that the double is gone.
+            // An error would mean that the double was dropped.
             let _sent = self.queue.send(Batch {
                 endpoint,
                 delay,
@@ -214,7 +214,7 @@ impl Webhooks {
         }
     }
 
-    /// Sends the events that were held, each `times`.
+    /// Sends the held events, each `times`.
     pub(super) fn release(&self, order: WebhookOrder, times: usize) {
         let (endpoint, mut held) = {
             let mut settings = self.settings();
@@ -269,7 +269,7 @@ impl Webhooks {
         }
     }
 
-    /// Sends events to the addresses in turn, so many a second, and waits for every answer.
+    /// Sends events to the addresses in turn, at this rate per second, and waits for every answer.
     pub(super) async fn storm(
         &self,
         urls: &[String],
@@ -302,7 +302,7 @@ impl Webhooks {
     }
 }
 
-/// Delivers until an answer is good, or Stripe gives up.
+/// Delivers until an answer is good, or until Stripe would stop retrying.
 async fn deliver_until_taken(
     endpoint: &Endpoint,
     webhook: &Webhook,

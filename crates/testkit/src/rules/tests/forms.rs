@@ -1,4 +1,4 @@
-//! Tables of requests that strict providers refuse for one part of them, and of their neighbours that all take.
+//! Tables of requests that strict providers refuse because of one part, and of similar ones that all providers accept.
 
 use crate::rows;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -18,7 +18,7 @@ fn chat_of(provider: ChatProvider, messages: &Value) -> String {
     refusal(chat::check(&mut rules, &json!({ "messages": messages })))
 }
 
-/// Fails where a refusal does not contain these words, or where there is one and no words.
+/// Fails if a refusal does not contain these words, or if there is a refusal and `words` is empty.
 #[track_caller]
 fn refused(refusal: &str, words: &str) {
     assert!(
