@@ -1,8 +1,8 @@
 //! The archive of a backup: a tar file that any `tar` opens, written and read piece by piece.
 //!
-//! `manifest.json` comes first, then `sortie.db`, the keys where they were asked for, the contents below `blobs/`, and
-//! last `SHA256SUMS`, with a line for everything before it, as `sha256sum -c` takes it. An archive that does not end
-//! with the sums of exactly what it holds is not whole, and is refused.
+//! `manifest.json` comes first, then `sortie.db`, the keys if requested, the contents below `blobs/`, and last
+//! `SHA256SUMS`, with a line for everything before it, as `sha256sum -c` takes it. An archive is refused as incomplete
+//! unless it ends with the sums of exactly its entries.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -68,7 +68,7 @@ pub(crate) enum ContentsIn {
 }
 
 impl Manifest {
-    /// The form that this program writes and reads. Another one is another number.
+    /// The form that this program writes and reads. A changed form gets another number.
     pub(crate) const FORMAT: u32 = 1;
 }
 
@@ -118,7 +118,7 @@ impl<W: Write> Writer<W> {
         self.add(name, file, size).map(drop)
     }
 
-    /// Adds a content, which has to be `size` bytes long and what its address says.
+    /// Adds a content. Its size must be `size`, and its hash must match the address.
     pub(crate) fn add_content(&mut self, address: Address, file: File, size: u64) -> Result<(), Error> {
         let found = self.add(&format!("{CONTENTS}/{address}"), file, size)?;
         is_content(address, found)
@@ -149,7 +149,7 @@ impl<W: Write> Writer<W> {
         header
     }
 
-    /// Ends the archive: from here on it is whole.
+    /// Ends the archive, which makes it complete.
     pub(crate) fn finish(mut self) -> Result<W, Error> {
         self.sums.flush()?;
         let mut header = self.header(self.sums.get_ref().metadata()?.len());
@@ -160,10 +160,9 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// That a content is there, `size` bytes long and what its address says: of one that goes into no archive.
+/// Checks that a content exists with the size `size` and the hash of its address, without adding it to an archive.
 ///
-/// # Errors
-/// `Refused` as by [`Writer::add_content`].
+/// # Errors `Refused` as by [`Writer::add_content`].
 pub(crate) fn check_content(address: Address, file: File, size: u64) -> Result<(), Error> {
     let mut hashed = Hashed::new(file.take(size));
     io::copy(&mut hashed, &mut io::sink()).map_err(|error| {
@@ -188,12 +187,12 @@ fn is_content(address: Address, found: Sha256) -> Result<(), Error> {
     }
 }
 
-/// A reader that knows what it has read.
+/// A reader that hashes the bytes it reads.
 struct Hashed<R> {
     inner: R,
     hasher: Hasher,
     bytes: u64,
-    /// Failure to read on. The copying function cannot tell it from a failure to write.
+    /// Failure to read. The copying function cannot tell it from a failure to write.
     failure: Option<String>,
 }
 
@@ -225,11 +224,10 @@ impl<R: Read> Read for Hashed<R> {
     }
 }
 
-/// Lays out an archive in the folder `into`, which has nothing of that name in it, as a data folder, and checks every
-/// sum on the way. `accepts` says why its manifest is not taken, before anything else is read.
+/// Unpacks an archive into the new folder `into` as a data folder, and verifies every checksum. `accepts` checks the
+/// manifest before anything else is read, and returns the reason if it refuses.
 ///
-/// # Errors
-/// `Refused` where it is not a whole archive; the folder is not to be used then.
+/// # Errors `Refused` if the archive is incomplete or damaged; the folder must not be used then.
 pub(crate) fn unpack(
     from: impl Read,
     into: &Path,
@@ -238,7 +236,7 @@ pub(crate) fn unpack(
     let mut tar = tar::Archive::new(BufReader::with_capacity(PIECE, from));
     let (mut sums, mut manifest) = (Hasher::new(), None);
     let (mut ends, mut long) = (false, None);
-    // As they are: made into those that they describe, an entry may hold a name or a record that takes all memory.
+    // Reads raw entries: an interpreted entry may hold a name or a record that takes all memory.
     for entry in tar.entries().map_err(cut_off)?.raw(true) {
         let mut entry = entry.map_err(cut_off)?;
         if entry.header().entry_type() == EntryType::GNULongName && long.is_none() {
@@ -281,7 +279,7 @@ pub(crate) fn unpack(
     }
 }
 
-/// The name of the next entry, which is too long for its header; a zero ends it.
+/// The name of the next entry, if it is too long for its header; a zero byte ends it.
 fn read_name(from: &mut tar::Entry<'_, impl Read>) -> Result<Vec<u8>, Error> {
     if from.size() > NAME_BYTES {
         return Err(refused(format!("it holds a name of {} bytes", from.size())));
@@ -294,7 +292,7 @@ fn read_name(from: &mut tar::Entry<'_, impl Read>) -> Result<Vec<u8>, Error> {
     Ok(name)
 }
 
-/// First part of a manifest that is read: the rest may have another form.
+/// The part of a manifest that is read first: the rest may have another form.
 #[derive(Deserialize)]
 struct Form {
     format: u32,
@@ -320,8 +318,8 @@ fn read_manifest(from: &mut impl Read) -> Result<(Manifest, Sha256), Error> {
     Ok((manifest, hashed.sum()))
 }
 
-/// Writes one file of a data folder, for this user alone. No name from the archive is used as a path but those that a
-/// backup has.
+/// Writes one file of a data folder, private to this user. Paths come from a fixed list, never from names of the
+/// archive.
 fn unpack_one(from: &mut impl Read, name: &str, into: &Path) -> Result<Sha256, Error> {
     let address: Option<Address> = name
         .strip_prefix(CONTENTS)
@@ -358,10 +356,10 @@ fn unpack_one(from: &mut impl Read, name: &str, into: &Path) -> Result<Sha256, E
     Ok(sum)
 }
 
-/// Returns the error for a tar file that is cut off, or is none.
+/// Returns the error for a file that is truncated, or is not a tar file.
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` takes")]
 fn cut_off(error: io::Error) -> Error {
-    // The library that reads tar files has words of its own for an end that comes too early.
+    // The tar library reports a truncated file with its own message.
     let is_its_own = matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::Other);
     let words = if is_its_own {
         "it ends too early, or is no tar file".to_owned()

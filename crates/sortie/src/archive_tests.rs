@@ -108,7 +108,7 @@ fn an_archive_that_was_not_finished_is_refused() {
     let mut unfinished = rig.begun().tar.into_inner().unwrap();
     let reason = rig.refusal(&unfinished);
     assert!(reason.contains("ends too early"), "{reason}");
-    // Without the blocks that end a tar file, as a full disk leaves it.
+    // Without the blocks at the end of a tar file, as after a full disk.
     unfinished.truncate(unfinished.len() - 1_024);
     assert!(rig.refusal(&unfinished).contains("ends too early"));
     assert!(rig.refusal(b"").contains("ends too early"));
@@ -132,7 +132,7 @@ fn names_that_no_backup_has_are_refused_and_nothing_is_written_elsewhere() {
         let reason = rig.refusal(&writer.finish().unwrap());
         assert!(reason.contains("which no backup has"), "{name}: {reason}");
     }
-    // A path upwards, which the writer itself refuses to write.
+    // A path with `..`, which the tar writer itself refuses to write.
     let mut writer = Writer::begin(Vec::new(), rig.sums(), &rig.manifest).unwrap();
     writer.add("blobs/xx", &b"x"[..], 1).unwrap();
     let mut archive = writer.finish().unwrap();
@@ -141,7 +141,7 @@ fn names_that_no_backup_has_are_refused_and_nothing_is_written_elsewhere() {
     assert!(!rig.refusal(&archive).is_empty());
 }
 
-/// An entry of this type in front of an archive, which says of itself that it is this long.
+/// An archive with one more entry in front, of this type and with this claimed length.
 fn with_entry_in_front(kind: u8, size: u64, archive: Vec<u8>) -> impl Read {
     let mut header = Header::new_gnu();
     header.set_entry_type(EntryType::new(kind));
@@ -189,7 +189,7 @@ fn a_manifest_that_is_not_accepted_ends_it_before_anything_else_is_read() {
     assert_eq!(fs::read_dir(into.path()).unwrap().count(), 0);
 }
 
-/// Of those behind one that is lost.
+/// After one content is missing, the command checks the others without an archive.
 #[test]
 fn a_content_is_checked_without_an_archive_as_with_one() {
     let rig = Rig::new();
@@ -240,7 +240,7 @@ proptest! {
     fn an_archive_that_is_cut_off_anywhere_is_refused(at: prop::sample::Index) {
         let rig = Rig::new();
         let archive = rig.archive();
-        // Behind the last entry come two blocks of zeros, which nobody misses.
+        // The archive ends with two blocks of zeros, and the reader does not need them.
         let at = at.index(archive.len() - 1_024);
         prop_assert!(rig.unpacked(&archive[..at]).1.is_err());
     }
@@ -249,7 +249,7 @@ proptest! {
     fn one_changed_byte_of_what_it_holds_is_noticed(at: prop::sample::Index, change in 1_u8..=255) {
         let rig = Rig::new();
         let mut archive = rig.archive();
-        // The bytes of the database: all the same, so that they are found.
+        // The bytes of the database. They are equal, so that the test finds them.
         let begin = archive.windows(9_000).position(|part| part == [3; 9_000]).unwrap();
         archive[begin + at.index(9_000)] ^= change;
         prop_assert!(rig.refusal(&archive).contains("it was changed"));

@@ -1,4 +1,5 @@
-//! A run as a cassette: what its model said and what its tools answered, line by line, to be replayed without either.
+//! A run as a cassette: the model's answers and the results of the tools, line by line, to replay the run without
+//! either.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +30,7 @@ const KEPT: [&str; 6] = [
 pub(crate) enum Texts {
     /// Texts stay.
     Kept,
-    /// `x` stands for each byte of a text, a number or a name of a field. White space stays.
+    /// `x` replaces each byte of a text, a number or a field name. White space stays.
     Masked,
 }
 
@@ -51,7 +52,7 @@ struct Header {
     tools: BTreeSet<String>,
     max_cost_micros: i64,
     timeout_seconds: i64,
-    /// Bytes that are kept of each result; the line of a longer one tells its whole length.
+    /// Maximum number of bytes of each result. The line of a longer one has its total length.
     tool_output_bytes: usize,
 }
 
@@ -67,10 +68,10 @@ struct Say {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     calls: Vec<Value>,
     stop_reason: String,
-    /// Whether it was notes for a conversation that was shortened: their text is in no event.
+    /// Whether the call wrote notes for a conversation that was shortened: events do not have their text.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     notes: bool,
-    /// Failure of the call, where it was made again.
+    /// Failure of the call, if it was repeated.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<String>,
     usage: Value,
@@ -88,7 +89,7 @@ enum Line {
     End(Value),
 }
 
-/// The lines of a cassette, made of what the engine shows of a run that has ended. `catalog` has the run's models.
+/// The lines of a cassette, made from the API's records of a finished run. `catalog` has the run's models.
 pub(crate) fn lines(
     definition: &RunDefinition,
     catalog: &[ModelInfo],
@@ -204,11 +205,11 @@ impl Tape {
         }));
     }
 
-    /// A call that failed. What it has cost is in the event before, if it has cost anything.
+    /// A call that failed. If it had a cost, the previous event has that cost.
     fn failed(&mut self, reason: &str) {
         let charged = |say: &&mut Say| say.stop_reason == "error" && say.failed.is_none();
         match self.newest() {
-            // A refusal: another model answers in its place.
+            // A refusal: another model answers instead.
             Some(say) if say.stop_reason == "refusal" => {}
             newest => {
                 if let Some(say) = newest.filter(charged) {

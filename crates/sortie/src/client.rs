@@ -30,7 +30,7 @@ use crate::{
     failure::{Exit, Failure, Result},
 };
 
-/// Largest answer that is taken: a page of 100 runs with outputs of 1 MiB each, escaped at worst.
+/// Largest accepted answer: a page of 100 runs with outputs of 1 MiB each, with the worst escaping.
 const ANSWER_BYTES: usize = 640 << 20;
 
 /// Silence after which a connection counts as lost. A stream sends a heartbeat every 15 seconds.
@@ -68,7 +68,7 @@ impl Client {
             read: SILENCE,
             total: None,
         };
-        // An engine on this machine needs neither, and no file of certificates is read for it.
+        // An engine on this machine needs neither, so no file of certificates is read for it.
         let outbound = if is_this_machine(base.as_str()) {
             Outbound::default()
         } else {
@@ -213,7 +213,7 @@ impl Client {
         self.read(self.send(request).await?).await
     }
 
-    /// Reads a list page by page: all entries that the filters let through, or the first `limit` of them.
+    /// Reads a list page by page: all entries that match the filters, or the first `limit` of them.
     pub(crate) async fn pages<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -242,7 +242,7 @@ impl Client {
         }
     }
 
-    /// Returns the address of what is below `path` under these names, which it encodes.
+    /// Returns the address below `path` with these segments, which it encodes.
     pub(crate) fn below<'a>(&self, path: &str, names: impl IntoIterator<Item = &'a str>) -> Result<String> {
         let mut url = self.url(path)?;
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -268,7 +268,7 @@ impl Client {
         self.read(self.send(post.json(request)).await?).await
     }
 
-    /// Returns a run without its output, which stays readable.
+    /// Returns a run without its output. The output stays readable.
     pub(crate) async fn look_at_run(&self, id: RunId) -> Result<Run> {
         self.ask(get(format!("v1/runs/{id}?output=false"))).await
     }
@@ -285,8 +285,8 @@ impl Client {
         Ok(date.and_then(|date| date.to_str().ok()).map(str::to_owned))
     }
 
-    /// Checks that the node takes runs now. Returns the parts of it that do not work and without which it still takes runs.
-    /// The error has the reason why it takes none. Needs no key.
+    /// Checks that the node accepts runs. Returns the degraded parts of the node, without which it still accepts runs.
+    /// The error is the reason why it accepts none. Needs no key.
     pub(crate) async fn ready(&self) -> Result<Vec<String>> {
         #[derive(Deserialize)]
         struct Readiness {
@@ -329,7 +329,7 @@ mod tests {
     use super::*;
     use crate::args::WhichRuns;
 
-    /// Gives one answer to each connection and returns what was asked, in order.
+    /// Gives one answer to each connection and returns the requests, in order.
     pub(super) async fn engine(listener: TcpListener, answers: Vec<String>) -> Vec<String> {
         let mut asked = Vec::new();
         for answer in answers {

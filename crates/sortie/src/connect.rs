@@ -1,7 +1,7 @@
-//! Choice of a command's engine: the named one, else that of the data folder, else one of its own.
+//! Choice of a command's engine: the named one, else that of the data folder, else a new one in this process.
 //!
-//! Commands that work on runs share the engine of the first of them. It stays until the others have ended. Where it
-//! dies, one of the others starts the next one, and asks it for its run.
+//! Commands that work on runs share the engine of the first of them. That engine stays until the others have ended. If
+//! it dies, one of the others starts the next engine and continues its run there.
 
 use std::time::Duration;
 
@@ -29,35 +29,35 @@ use crate::{
 pub(crate) enum Need {
     /// To work on a run to its end.
     Work,
-    /// To take a run and keep it when this command has left.
+    /// To start a run that continues after this command has exited.
     Keep,
-    /// To read or change what is recorded.
+    /// To read or change records.
     Records,
 }
 
-/// Pause between looks at a data folder that is in use.
+/// Pause between checks of a data folder that is in use.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Time after which a command says that it waits for a data folder, and the time after which it gives up.
+/// Time after which a command reports that it waits for a data folder, and the time after which it fails.
 const PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
 
-/// Ways out where there is neither an engine nor a database.
+/// Remedies if there is neither an engine nor a database.
 pub(crate) const NAME_AN_ENGINE: &str = "start one with `sortie serve`, or name one by --url";
 
 /// An engine, and the client that talks to it.
 pub(crate) struct Connection {
     pub(crate) client: Client,
-    /// The data folder, where the engine is on this machine: its admin key may be shown to that engine.
+    /// The data folder, if the engine is on this machine: only then may its admin key be sent.
     pub(crate) folder: Option<DataDir>,
     engine: EngineOwner,
-    /// Source of the engine; none where the command was told its address.
+    /// Source of the engine; `None` if the command was given its address.
     home: Option<Home>,
     asked: Option<Asked>,
 }
 
 /// The engine of a connection.
 enum EngineOwner {
-    /// An engine that stays, or one that the command was told.
+    /// An engine that stays, or one that was named by its address.
     Others {
         /// The entry of the data folder.
         running: Option<RunningEngine>,
@@ -71,12 +71,12 @@ enum EngineOwner {
     Own(Box<Node>),
 }
 
-/// A run that was asked for. Asked again with the same key, an engine answers with the run that it made, and an engine
-/// of one command resumes it.
+/// A requested run. If the request is repeated with the same key, an engine answers with the run that it has already
+/// created, and an engine of one command resumes it.
 struct Asked {
     request: Box<RawValue>,
     idempotency_key: String,
-    /// Whether the engine in use has been asked.
+    /// Whether the engine in use has received the request.
     is_known: bool,
 }
 
@@ -86,7 +86,7 @@ struct Home {
     data_dir: DataDir,
     given_key: Option<String>,
     need: Need,
-    /// Reason why an engine of this configuration would refuse what the command wants. None is started then.
+    /// Reason why an engine of this configuration would refuse the command. Then no engine is started.
     refusal: Option<String>,
 }
 
@@ -101,7 +101,7 @@ impl Connection {
         Self::open_unless(None, args, config, environment, need).await
     }
 
-    /// Finds an engine, or starts one unless that would refuse what the command wants, for the reason `refusal`.
+    /// Finds an engine, or starts one unless it would refuse the command for the reason `refusal`.
     pub(crate) async fn open_unless(
         refusal: Option<String>,
         args: &EngineArgs,
@@ -159,7 +159,7 @@ impl Connection {
         }
     }
 
-    /// Creates a run. Where the engine of another command dies meanwhile, the next one is asked.
+    /// Creates a run. If the engine of another command dies before it answers, asks the next one.
     pub(crate) async fn create_run(&mut self, request: &(impl Serialize + Sync)) -> Result<Run> {
         let request = to_raw_value(request)
             .map_err(|error| Failure::internal(format!("the request cannot be written: {error}")))?;
@@ -180,7 +180,7 @@ impl Connection {
         }
     }
 
-    /// Asks the engine in use for the run.
+    /// Sends the request for the run to the engine in use.
     async fn ask(&mut self) -> Result<Option<Run>> {
         let Some(asked) = &mut self.asked else {
             return Ok(None);
@@ -196,8 +196,8 @@ impl Connection {
         Ok(Some(run))
     }
 
-    /// Looks for the engine again, after it did not answer. Returns whether another one has the run that was asked for,
-    /// and answers from now on. The engine of another command that has ended is replaced by one of this process.
+    /// Looks for the engine again, after it did not answer. Returns whether another engine has the requested run and is
+    /// in use from now on. If the engine of another command has ended, one of this process replaces it.
     pub(crate) async fn find_again(&mut self) -> Result<bool> {
         let has_moved = self.has_moved().await?;
         if self.asked.as_ref().is_none_or(|asked| asked.is_known) {
@@ -239,7 +239,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// Returns the engine, where it is this process's own.
+    /// Returns the engine if it runs in this process.
     pub(crate) fn own_engine(&self) -> Option<&Engine> {
         match &self.engine {
             EngineOwner::Own(node) => Some(node.engine()),
@@ -247,13 +247,13 @@ impl Connection {
         }
     }
 
-    /// Whether the engine is this process's own and works on no runs.
+    /// Whether the engine is in this process and works on no runs.
     pub(crate) fn works_on_nothing(&self) -> bool {
         let reads = self.home.as_ref().is_some_and(|home| home.need == Need::Records);
         reads && matches!(self.engine, EngineOwner::Own(_))
     }
 
-    /// Returns those of `runs` that nobody works on, as far as the own engine can say.
+    /// Returns the abandoned runs among `runs`, as far as the own engine can tell.
     pub(crate) async fn unattended(&self, runs: Vec<RunId>) -> Result<Vec<RunId>> {
         match self.own_engine() {
             Some(engine) if !runs.is_empty() => engine.unattended(runs).await.map_err(|error| {
@@ -263,7 +263,7 @@ impl Connection {
         }
     }
 
-    /// Whether the engine works on the runs of another command alone.
+    /// Whether the engine works only on the runs of another command.
     pub(crate) fn is_of_another_command(&self) -> bool {
         match &self.engine {
             EngineOwner::Others { running } => running
@@ -274,8 +274,8 @@ impl Connection {
         }
     }
 
-    /// Returns the confinement of commands, where the engine is this process's own; the error is the reason why there
-    /// is none.
+    /// Returns the confinement of commands, if the engine is in this process. The error is the reason why there is
+    /// none.
     pub(crate) fn own_sandbox(&self) -> Option<std::result::Result<&Capabilities, &str>> {
         match &self.engine {
             EngineOwner::Own(node) => Some(node.sandbox()),
@@ -293,7 +293,7 @@ impl Connection {
         done
     }
 
-    /// Stops the engine where it is this process's own, as soon as no other command shares it.
+    /// Stops an engine of this process as soon as no other command shares it.
     async fn close(self) {
         let node = match self.engine {
             EngineOwner::Own(node) => node,
@@ -305,7 +305,8 @@ impl Connection {
         };
         let mut interrupted = interruption();
         let mut is_told = false;
-        // Nobody begins to share the engine while this is held. A folder that fails has no lock to wait for.
+        // While this lock is held, no command can begin to share the engine. If the folder fails, there is no lock to
+        // wait for.
         let _ended = loop {
             match home.data_dir.end_sharing() {
                 Ok(Some(ended)) => break Some(ended),
@@ -330,7 +331,7 @@ impl Connection {
         }
     }
 
-    /// Stops the engine at once where it is this process's own. Another command that shares it goes on by itself.
+    /// Stops an engine of this process at once. Another command that shares it then starts its own.
     async fn leave(self) {
         if let EngineOwner::Own(node) = self.engine {
             at_once(node).await;
@@ -338,7 +339,7 @@ impl Connection {
     }
 }
 
-/// Stops without a grace period; an interruption leaves even before that is done.
+/// Stops without a grace period. An interruption exits even before that is done.
 async fn at_once(node: Box<Node>) {
     tokio::select! {
         () = node.shutdown_at_once() => {}
@@ -346,7 +347,7 @@ async fn at_once(node: Box<Node>) {
     }
 }
 
-/// Returns a name that no other command makes.
+/// Returns a name that no other command creates.
 pub(crate) fn random_name() -> Result<String> {
     let random = getrandom::u64()
         .and_then(|first| Ok((first, getrandom::u64()?)))
@@ -355,7 +356,7 @@ pub(crate) fn random_name() -> Result<String> {
 }
 
 impl Home {
-    /// Waits while the folder is in use by an engine of no use to this command, which is soon gone.
+    /// Waits while an engine that is useless to this command uses the folder; it is soon gone.
     async fn wait_for_engine(&self) -> Result<(Client, EngineOwner)> {
         let begun = Instant::now();
         let [patience, longest] = PATIENCE;
@@ -376,7 +377,7 @@ impl Home {
         }
     }
 
-    /// Returns the engine of the folder if it does what is needed, or starts one where there is none.
+    /// Returns the engine of the folder if it supports the command, or starts one if none runs.
     async fn look(&self) -> Result<Option<(Client, EngineOwner)>> {
         match self.data_dir.occupancy()? {
             Occupancy::Starting => Ok(None),
@@ -399,7 +400,7 @@ impl Home {
         }
     }
 
-    /// Connects with a running engine; none where it does not do what is needed.
+    /// Connects with a running engine; `None` if it does not support the command.
     fn with(&self, running: RunningEngine) -> Result<Option<(Client, EngineOwner)>> {
         let sharing = match (running.purpose, self.need) {
             (Purpose::Serve, _) | (Purpose::OneRun, Need::Records) => None,
@@ -407,7 +408,7 @@ impl Home {
             (Purpose::OneCommand, Need::Work | Need::Records) => return Ok(None),
             (Purpose::OneRun, Need::Work) => {
                 let sharing = self.data_dir.share()?;
-                // It may have ended before it was shared.
+                // The engine may have ended before this command shared it.
                 if sharing.is_none() || self.data_dir.running_engine()?.as_ref() != Some(&running) {
                     return Ok(None);
                 }
@@ -478,7 +479,7 @@ fn no_engine_that_stays() -> Failure {
     Failure::usage("--detach needs an engine that stays: start one with `sortie serve`, or name one by --url")
 }
 
-/// Refuses a command on a `SQLite` database that no engine has made yet. `way_out` says what to do then.
+/// Refuses a command if no engine has created the `SQLite` database yet. `way_out` is the remedy.
 pub(crate) fn database_exists(config: &Config, way_out: &str) -> Result<()> {
     let Some(path) = config.database_url.sqlite_path() else {
         return Ok(());
@@ -493,7 +494,7 @@ pub(crate) fn database_exists(config: &Config, way_out: &str) -> Result<()> {
     }
 }
 
-/// The engine that a command is told to talk to, and where it was told.
+/// The engine that a flag or a variable names, and its source.
 pub(crate) fn named_engine<'a>(
     args: &'a EngineArgs,
     environment: &'a Environment,
@@ -505,7 +506,7 @@ pub(crate) fn named_engine<'a>(
     }
 }
 
-/// Whether an address is on this machine: only there is the key of the data folder meant to go.
+/// Whether an address is on this machine: the key of the data folder is sent nowhere else.
 pub(crate) fn is_this_machine(url: &str) -> bool {
     url.parse::<Url>().is_ok_and(|url| match url.host() {
         Some(Host::Domain(name)) => name == "localhost",

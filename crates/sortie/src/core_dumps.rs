@@ -1,9 +1,10 @@
-//! This process leaves no copy of its memory behind: that of runs with zero data retention is nowhere else.
+//! Disables core dumps: the memory of this process may hold runs with zero data retention, which must not reach the
+//! disk.
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 
-/// Forbids core dumps, and reading this process's memory to others of the same user. The limit alone would not do:
-/// where the system pipes dumps to a program it is not heeded.
+/// Forbids core dumps, and reading this process's memory to others of the same user. The limit alone is not enough: the
+/// kernel ignores it if the system pipes dumps to a program.
 pub(crate) fn forbid() {
     let none = Rlimit {
         current: Some(0),

@@ -1,8 +1,8 @@
 //! The data folder: its mode, its one owner at a time, the node's name, the admin key and the master key.
 //!
-//! `engine.json` names the engine that works in the folder. The engine holds a lock on it for its life, so that what
-//! a killed one left behind is never taken for a running one. Commands that share the engine of another command hold a
-//! shared lock on `sharing.lock`; that engine stays until it can lock the file for itself.
+//! `engine.json` names the engine that works in the folder. The engine locks it while it runs, so that a file left by a
+//! killed engine is never mistaken for a running one. Commands that share the engine of another command hold a shared
+//! lock on `sharing.lock`; that engine stays until it can lock the file for itself.
 
 mod folder;
 
@@ -67,12 +67,11 @@ impl NodeKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Purpose {
-    /// `sortie serve`: it stays, and takes the runs of other commands.
+    /// `sortie serve`: it stays, and accepts the runs of other commands.
     Serve,
-    /// The own engine of a command that works on runs: it goes when they are done, its own and those of commands that
-    /// share it.
+    /// The own engine of a command that works on runs. It ends when these runs and those of sharing commands are done.
     OneRun,
-    /// The own engine of another command: it works on no runs, and goes when the command is done.
+    /// The own engine of another command: it works on no runs, and ends with the command.
     OneCommand,
 }
 
@@ -95,13 +94,13 @@ pub(crate) struct RunningEngine {
 pub(crate) enum Occupancy {
     /// No engine works in the folder.
     Free,
-    /// An engine has the folder and has not said yet where it answers.
+    /// An engine has the folder and has not yet published its address.
     Starting,
     /// This engine works in the folder.
     Engine(RunningEngine),
 }
 
-/// A data folder, which this process may or may not own.
+/// A data folder. This process may or may not own it.
 #[derive(Clone, Debug)]
 pub(crate) struct DataDir {
     path: PathBuf,
@@ -121,7 +120,7 @@ pub(crate) struct Sharing {
     _file: File,
 }
 
-/// Failure of an access to the data folder, or to a database. A refusal by the system comes with the ways out.
+/// Failure of an access to the data folder, or to a database. A permission error comes with remedies.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the system has words of its own for the other kinds"
@@ -164,7 +163,7 @@ impl DataDir {
         }
     }
 
-    /// Returns the sentence for the user whose command has made the folder, or has begun to use an empty one.
+    /// Returns the message for a command that has created the folder, or is the first to use an empty one.
     pub(crate) fn made(&self) -> String {
         format!(
             "made the data folder {}, which has the database and keys; Git ignores it",
@@ -176,7 +175,7 @@ impl DataDir {
         self.path.join(which.file())
     }
 
-    /// Takes the folder for an engine of this process, or says who has it.
+    /// Takes the folder for an engine of this process, or reports its owner.
     pub(crate) fn own(&self) -> Result<Owner> {
         loop {
             if let Some(owner) = self.take()? {
@@ -192,8 +191,8 @@ impl DataDir {
         }
     }
 
-    /// Takes the folder for an engine of this process; none where another one has it. A missing folder is made, and one with
-    /// files of somebody else is refused.
+    /// Takes the folder for an engine of this process; `None` if another engine has it. A missing folder is created,
+    /// and a folder with foreign files is refused.
     pub(crate) fn take(&self) -> Result<Option<Owner>> {
         let is_new_folder = self.create()?;
         let path = self.path.join(ENGINE_FILE);
@@ -204,7 +203,7 @@ impl DataDir {
             .open(&path)
             .map_err(|e| failed("cannot open", &path, &e))?;
         match file.try_lock() {
-            // What an earlier engine wrote there is of no use to anybody.
+            // Drops the outdated entry of an earlier engine.
             Ok(()) => file
                 .set_len(0)
                 .map(|()| Some(Owner { file, is_new_folder }))
@@ -214,7 +213,7 @@ impl DataDir {
         }
     }
 
-    /// The failure of a command that needs the folder for itself, with what helps.
+    /// The failure of a command that needs the folder exclusively, with remedies.
     pub(crate) fn in_use(&self, occupancy: &Occupancy) -> Failure {
         let path = self.path.display();
         let other = "or name another folder by --data-dir";
@@ -238,7 +237,7 @@ impl DataDir {
         })
     }
 
-    /// Returns the engine that works in the folder now, if any. `Denied` where this user may not read the folder.
+    /// Returns the engine that works in the folder now, if any. `Denied` if this user may not read the folder.
     pub(crate) fn running_engine(&self) -> Result<Option<RunningEngine>> {
         Ok(match self.occupancy()? {
             Occupancy::Engine(engine) => Some(engine),
@@ -246,7 +245,7 @@ impl DataDir {
         })
     }
 
-    /// Returns the use of the folder. `Denied` where this user may not read it.
+    /// Returns the use of the folder. `Denied` if this user may not read it.
     pub(crate) fn occupancy(&self) -> Result<Occupancy> {
         let path = self.path.join(ENGINE_FILE);
         let file = match File::open(&path) {
@@ -263,12 +262,12 @@ impl DataDir {
         }
     }
 
-    /// Keeps the engine of another command until the lock is dropped; none where that engine ends now.
+    /// Keeps the engine of another command until the lock is dropped; `None` if that engine is ending.
     pub(crate) fn share(&self) -> Result<Option<Sharing>> {
         self.lock_sharing(File::try_lock_shared)
     }
 
-    /// Lets nobody share the own engine from now on; none where somebody does.
+    /// Stops other commands from sharing this engine; `None` if one still shares it.
     pub(crate) fn end_sharing(&self) -> Result<Option<Sharing>> {
         self.lock_sharing(File::try_lock)
     }
@@ -304,9 +303,9 @@ impl DataDir {
         Ok(name)
     }
 
-    /// The keys that credentials are sealed with, where an earlier start has made one or a restored backup had some:
-    /// several are separated by commas, and the first seals. A file that holds no key is an error: what was sealed with
-    /// the one it held would be lost.
+    /// The keys that seal credentials, if an earlier start or a restored backup has stored some. Several keys are
+    /// separated by commas, and the first seals. A file without a key is an error: a new key could not open the
+    /// existing credentials.
     pub(crate) fn master_keys(&self) -> Result<Option<Vec<MasterKey>>> {
         let path = self.path.join(MASTER_KEY_FILE);
         match fs::read_to_string(&path).map(Zeroizing::new) {
@@ -324,14 +323,14 @@ impl DataDir {
         }
     }
 
-    /// Makes a random key for a database in which nothing is sealed yet. From here on it is always the same.
+    /// Makes a random key for a database with no sealed values yet. The key stays the same from then on.
     pub(crate) fn make_master_key(&self) -> Result<MasterKey> {
         let path = self.path.join(MASTER_KEY_FILE);
         let mut random = Zeroizing::new([0_u8; 32]);
         getrandom::fill(random.as_mut_slice())
             .map_err(|e| Failure::internal(format!("no random numbers: {e}")))?;
         let key = MasterKey::new(random);
-        // Under its name the file is whole or not there.
+        // A file with the final name is always complete.
         let unfinished = path.with_extension("key.new");
         write_new(&unfinished, &key.to_hex())
             .and_then(|()| fs::rename(&unfinished, &path))
@@ -345,7 +344,7 @@ impl DataDir {
         self.key(NodeKey::Admin)
     }
 
-    /// The key that the first start of a node left here. `Denied` where this user may not read it.
+    /// The key that the first start of a node left here. `Denied` if this user may not read it.
     pub(crate) fn key(&self, which: NodeKey) -> Result<Option<String>> {
         let path = self.key_file(which);
         match fs::read_to_string(&path) {
@@ -360,7 +359,7 @@ impl DataDir {
         self.prepare_key(NodeKey::Admin, held).map(PreparedKey::discard)
     }
 
-    /// Puts the new secret of a rotated key in the place of the one before, for its owner alone.
+    /// Replaces the secret of a rotated key in its file, which only the owner can read.
     pub(crate) fn replace_admin_key(&self, secret: Secret) -> Result<()> {
         let key = self.prepare_key(NodeKey::Admin, secret)?;
         key.replace()
@@ -404,7 +403,7 @@ impl DataDir {
     }
 }
 
-/// A private file with what is about to be a key. It stays until it is kept or discarded.
+/// A private file with a future key. The caller keeps or discards it.
 #[derive(Debug)]
 pub(crate) struct PreparedKey {
     secret: Secret,
@@ -418,7 +417,7 @@ impl PreparedKey {
         &self.secret
     }
 
-    /// Puts the key in its place, durably. The key of an earlier store is kept beside it.
+    /// Renames the file to its final name, durably. The key of an earlier store is kept in another file.
     pub(crate) fn keep(&self) -> io::Result<()> {
         if self.target.try_exists()? {
             let kept = (1..u32::MAX)
@@ -431,8 +430,7 @@ impl PreparedKey {
         sync_folder(&self.target)
     }
 
-    /// Puts the key in the place of the one before, durably: whoever reads the file meanwhile finds the one or the
-    /// other.
+    /// Replaces the previous key atomically and durably: a reader finds either the old or the new one.
     fn replace(&self) -> io::Result<()> {
         fs::rename(&self.path, &self.target)?;
         sync_folder(&self.target)
@@ -440,7 +438,7 @@ impl PreparedKey {
 
     /// Removes the file: its secret is no key.
     pub(crate) fn discard(self) {
-        // One that stays is replaced by the next start.
+        // If it remains, the next start replaces it.
         let _removed = fs::remove_file(&self.path);
     }
 }
@@ -470,7 +468,7 @@ fn read_engine(mut file: &File) -> Option<RunningEngine> {
     serde_json::from_str(&text).ok()
 }
 
-/// Whether there is no such file, or not even a folder that could have it.
+/// Whether neither the file nor its folder exists.
 fn is_missing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -495,7 +493,7 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// The failure of a command that needs a key of the engine where there is none.
+/// The failure of a command that needs a key of the engine if none was found.
 pub(crate) fn no_key(data_dir: &DataDir, mode: Mode) -> Failure {
     let message = match mode {
         Mode::SelfHosted => format!(

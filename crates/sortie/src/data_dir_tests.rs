@@ -11,7 +11,7 @@ fn folder() -> (tempfile::TempDir, DataDir) {
     let root = tempfile::tempdir().unwrap();
     let data = DataDir::new(&root.path().join("a/data"));
     data.create().unwrap();
-    // The tests count what is left in the folder.
+    // The tests count the remaining files.
     fs::remove_file(data.path.join(IGNORE_FILE)).unwrap();
     (root, data)
 }
@@ -33,7 +33,7 @@ fn a_folder_is_hidden_from_git_whenever_it_has_no_rules_of_its_own() {
     assert_eq!(fs::read_to_string(&ignored).unwrap(), "*\n");
     assert!(!root.path().join("a").join(IGNORE_FILE).exists());
     fs::write(new.path.join(ENGINE_FILE), "").unwrap();
-    // A copy without the hidden files, and one whose writer was killed.
+    // A copy without the hidden files, and one by a process that was killed.
     for lost in [None, Some("")] {
         fs::remove_file(&ignored).unwrap();
         if let Some(text) = lost {
@@ -87,7 +87,7 @@ fn a_folder_with_files_of_somebody_else_is_refused_and_stays_as_it_is() {
         assert_eq!(fs::read_dir(&data.path).unwrap().count(), 1, "{name}");
         assert_eq!(fs::read_to_string(data.path.join(name)).unwrap(), text);
     }
-    // Any file of an engine says that the folder is one, whatever else is there: a node on PostgreSQL has no sortie.db.
+    // Any file of an engine marks the folder as one, regardless of other files: a node on PostgreSQL has no sortie.db.
     for own in [
         "sortie.db",
         "engine.json",
@@ -102,7 +102,7 @@ fn a_folder_with_files_of_somebody_else_is_refused_and_stays_as_it_is() {
         fs::write(root.path().join(own), "").unwrap();
         assert!(!data.create().unwrap(), "{own}");
     }
-    // What a power cut leaves of the file of a running engine.
+    // The possible remains of a running engine's file after a power cut.
     for text in [
         "{\"url\":\"http://127.0.0.1:8080\",\"pu",
         "{\"u",
@@ -122,7 +122,7 @@ fn a_folder_that_another_process_has_made_meanwhile_stays_as_it_is() {
     fs::write(path.join("engine.json"), "").unwrap();
     assert!(!make_hidden(&path, &unfinished).unwrap());
     assert!(path.join("engine.json").exists() && !unfinished.exists());
-    // A file in its place is an error, and nothing is left beside it.
+    // A file at that path is an error, and the attempt leaves no file.
     let file = root.path().join("file");
     fs::write(&file, "").unwrap();
     assert!(make_hidden(&file, &unfinished).is_err());

@@ -4,7 +4,7 @@ use std::{fmt, io, process::ExitCode, time::Duration};
 
 use sortie_api::{RunStatus, plain};
 
-/// Exit codes. They are documented in the README: none of them changes its meaning.
+/// Exit codes. The README documents them, so their meaning never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Done; a followed run succeeded.
@@ -19,9 +19,9 @@ pub(crate) enum Exit {
     Interrupted = 5,
     /// The command line or the request is wrong; nothing was done.
     Usage = 64,
-    /// The engine cannot be reached, or is not able to answer.
+    /// The engine cannot be reached, or cannot answer.
     Unavailable = 69,
-    /// Anything else that went wrong here, such as a file that cannot be written.
+    /// Any other local failure, such as a file that cannot be written.
     Internal = 70,
     /// The API key is missing or unknown, or a file may not be read.
     Denied = 77,
@@ -42,7 +42,7 @@ impl From<Exit> for ExitCode {
 }
 
 impl From<RunStatus> for Exit {
-    /// The code for the final status of a run. One that is not final was left before its end.
+    /// The code for the final status of a run. For a run that is not final, the command was left early.
     fn from(status: RunStatus) -> Self {
         match status {
             RunStatus::Succeeded => Self::Success,
@@ -61,7 +61,7 @@ impl From<RunStatus> for Exit {
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
-    /// Time after which the engine wants the request to be sent again, where the rate limit refused it.
+    /// Time after which the engine accepts the request again, if the rate limit refused it.
     pub(crate) retry_after: Option<Duration>,
     message: String,
 }
@@ -82,7 +82,7 @@ impl Failure {
         Self::new(Exit::Usage, message)
     }
 
-    /// The user wanted to leave at once: nothing is to be said.
+    /// The user asked to exit at once: print nothing.
     pub(crate) fn left() -> Self {
         Self::new(Exit::Left, "")
     }
@@ -109,7 +109,7 @@ impl From<crate::config::Error> for Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// Only writing to standard output has no better words than the system's.
+    /// Only writing to standard output has no better message than the system's.
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             // The reader has seen enough, as in `sortie runs list | head`.

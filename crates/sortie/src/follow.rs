@@ -1,4 +1,4 @@
-//! A run followed to its end: for people as a transcript with a sign of life, for machines as JSON lines.
+//! Follows a run to its end: for people as a transcript with a progress display, for machines as JSON lines.
 
 use std::time::Duration;
 
@@ -33,17 +33,17 @@ impl Format {
 /// Effect of an interruption by the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnInterrupt {
-    /// The run is cancelled and followed to its end; a second interruption leaves.
+    /// The run is cancelled and followed to its end; a second interruption exits.
     CancelRun,
-    /// The command leaves; the run goes on.
+    /// The command exits; the run continues.
     Leave,
 }
 
-/// Pause between looks whether anybody works on a run, where the own engine does not.
+/// Interval of checks whether the run was abandoned, if the own engine does not work on runs.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Follows a run and returns it as it ended, or as it is where nobody works on it: the own engine of a command that reads
-/// records would wait for ever. An interruption may have been listened for before.
+/// Follows a run and returns it once it has finished. Also returns an abandoned run as it is: the own engine of a
+/// command that reads records never runs it. `interrupted` may have been listening before.
 pub(crate) async fn follow(
     connection: &mut Connection,
     run: RunId,
@@ -101,7 +101,7 @@ pub(crate) async fn follow(
     }
 }
 
-/// Cancels a run. Returns false if the user wants to leave first: the rate limit may make the request wait.
+/// Cancels a run. Returns false if the user wants to exit first: the rate limit may delay the request.
 async fn cancel(connection: &Connection, run: RunId, interrupted: &mut Interruption) -> Result<bool> {
     tokio::select! {
         answer = connection.client.cancel_run(run) => answer.map(|_| true).map_err(|failure| {
@@ -111,7 +111,7 @@ async fn cancel(connection: &Connection, run: RunId, interrupted: &mut Interrupt
     }
 }
 
-/// Returns the run, where nobody works on it.
+/// Returns the run if it is abandoned.
 async fn left(connection: &Connection, run: RunId) -> Result<Option<Run>> {
     let found = connection.client.look_at_run(run).await?;
     let is_left = !connection.unattended(vec![run]).await?.is_empty();
@@ -123,9 +123,9 @@ pub(crate) struct View {
     format: Format,
     transcript: Transcript,
     spinner: Option<ProgressBar>,
-    /// Answer in the `result` event: the run at the end of a stream is without it if it has zero data retention.
+    /// Answer from the `result` event: the run at the end of a stream lacks it if it has zero data retention.
     answer: Option<String>,
-    /// Whether the engine was said to be away.
+    /// Whether a message has said that the engine is away.
     is_away: bool,
 }
 
@@ -141,7 +141,7 @@ impl View {
         }
     }
 
-    /// Says once that the engine does not answer, and every time that its rate limit is reached.
+    /// Reports once that the engine does not answer, and every time that its rate limit is reached.
     fn away(&mut self, cause: &Failure) {
         if let Some(wait) = cause.retry_after {
             return self.note(&waits(wait));
@@ -165,7 +165,7 @@ impl View {
         }
     }
 
-    /// Says something beside the transcript.
+    /// Prints a note that is not part of the transcript.
     pub(crate) fn note(&self, text: &str) {
         match &self.spinner {
             Some(spinner) => spinner.suspend(|| terminal::note(text)),
@@ -212,7 +212,7 @@ impl View {
         }
     }
 
-    /// Shows a run that was left before its end.
+    /// Shows a run that the user has left before its end.
     fn left(&mut self, run: &Run) -> Result<()> {
         self.close();
         match self.format {
@@ -246,7 +246,7 @@ fn result_of(event: &Event) -> Option<String> {
 
 fn spinner() -> ProgressBar {
     let spinner = ProgressBar::new_spinner().with_message("waiting");
-    // The template is fixed; an invalid one would only cost the look.
+    // The template is constant; an invalid one would only change the look.
     let style = ProgressStyle::with_template("{spinner} {msg} · {elapsed}")
         .unwrap_or_else(|_| ProgressStyle::default_spinner());
     spinner.set_style(style);
@@ -259,7 +259,7 @@ fn print_json_line<T: serde::Serialize>(value: &T) -> Result<()> {
     Ok(terminal::print_line(&line)?)
 }
 
-/// Returns an answer as it is printed: as it is for a file or a program, harmless for a terminal, and with a last newline.
+/// Returns an answer for output: unchanged for a file or a program, harmless for a terminal, and with a final newline.
 pub(crate) fn answer(output: &str) -> String {
     use std::io::IsTerminal as _;
 

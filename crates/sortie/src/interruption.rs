@@ -1,4 +1,4 @@
-//! The wish of the user or the system that a command stops.
+//! Requests of the user or the system to stop a command.
 
 use futures_util::future::BoxFuture;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -6,10 +6,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// Wish that a command stops.
 pub(crate) type Interruption = BoxFuture<'static, ()>;
 
-/// Ends when the user (Ctrl-C), the system (SIGTERM) or the end of the terminal (SIGHUP) wants this process to stop, from
-/// now on.
+/// Resolves when the user (Ctrl-C), the system (SIGTERM) or the end of the terminal (SIGHUP) asks this process to stop,
+/// from now on.
 pub(crate) fn interruption() -> Interruption {
-    // Where a signal cannot be caught it keeps its ordinary effect: the process ends.
+    // If a signal cannot be caught, it keeps its default effect and ends the process.
     let (interrupt, terminate) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
     let hangup = hangup();
     Box::pin(async move {

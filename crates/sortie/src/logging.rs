@@ -1,5 +1,5 @@
-//! Log lines on standard error, and the spans that are exported. What is logged never holds a prompt, an input, an
-//! output or a key: that is kept by whoever logs; here it is only written.
+//! Log lines on standard error, and the spans that are exported. Neither ever holds a prompt, an input, an output or a
+//! key. The callers ensure that; this module only writes.
 
 mod json_lines;
 
@@ -25,7 +25,7 @@ use crate::{
 pub(crate) enum Verbosity {
     /// Lines that the configuration selects.
     Configured,
-    /// Only errors: the command has its own words.
+    /// Only errors: the command prints its own messages.
     Errors,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn start(config: &Config, verbosity: Verbosity, terminal: Terminal) -
     )
 }
 
-/// Starts the log, and the export of spans where the configuration asks for one, for the life of the process.
+/// Starts the log, and the export of spans if configured, for the life of the process.
 pub(crate) fn start_with_traces(config: &Config, terminal: Terminal) -> Result<Telemetry> {
     let log = layer(config, Verbosity::Configured, terminal)?;
     let (telemetry, spans) = Telemetry::start(config)?;
@@ -62,7 +62,7 @@ fn is_of_mcp_library(target: &str) -> bool {
 pub(crate) const FILTER_RULE: &str = "must be a level (`error`, `warn`, `info`, `debug`, `trace` or `off`), or levels of \
     modules between commas, such as `info,sortie_engine=debug`";
 
-/// Returns the filter of log lines that a text stands for; none where it stands for none.
+/// Parses the filter of log lines; `None` if the text is not a filter.
 pub(crate) fn filter(directives: &str) -> Option<EnvFilter> {
     EnvFilter::try_new(directives).ok()
 }
@@ -76,8 +76,8 @@ fn layer(config: &Config, verbosity: Verbosity, terminal: Terminal) -> Result<Lo
     };
     let filter = filter(directives)
         .ok_or_else(|| Failure::new(Exit::Configuration, format!("log.filter: {FILTER_RULE}")))?;
-    // What is exported is not for the log, so that nobody looks at it where nothing is exported. The library that speaks
-    // MCP repeats messages of servers, and takes their faults for errors of its own: it logs only where it is named.
+    // Exported spans are kept out of the log, so that they are not even created without an export. The MCP library logs
+    // messages of servers and reports their faults as its own errors: it logs only if the filter names it.
     let is_named = directives.contains(MCP_LIBRARY);
     let filter = filter.and(filter_fn(move |metadata| {
         let target = metadata.target();

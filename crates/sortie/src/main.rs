@@ -1,9 +1,8 @@
 //! `sortie`: the node and the command line in one binary.
 //!
-//! `main` does a few things before any command: it becomes a sandbox or a page reader where it is started as one, it has
-//! large memory given back once it is free, it sees to it that panics do not print what was worked on, and it reads the
-//! environment.
-//! Commands live in `commands`; a node is put together in `node`.
+//! `main` does a few things before any command: it becomes a sandbox or a page reader if it was started as one, makes
+//! the allocator return large blocks once they are free, keeps content out of panic messages, and reads the
+//! environment. Commands live in `commands`; a node is put together in `node`.
 
 mod archive;
 mod args;
@@ -56,10 +55,10 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(&Failure::internal(format!("no threads to work with: {error}"))),
     };
-    // Without its type: the compiler otherwise makes one piece of all commands, for minutes.
+    // Boxed: otherwise the compiler spends minutes on one future of all commands.
     let command = commands::execute(cli, Environment::of_process()).boxed_local();
     let done = runtime.block_on(command);
-    // What still waits on a thread of its own, such as a read of standard input, does not hold up the end.
+    // Does not wait for blocking threads, such as one that reads standard input.
     runtime.shutdown_background();
     match done {
         Ok(exit) => exit.into(),
@@ -76,7 +75,7 @@ fn fail(failure: &Failure) -> ExitCode {
 
 /// Help and version go to standard output; a wrong command line is explained on standard error.
 fn usage(error: &clap::Error) -> ExitCode {
-    // Where the streams are closed there is nobody to tell.
+    // If the streams are closed, the error cannot be shown.
     let _printed = error.print();
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         Exit::Success.into()

@@ -1,4 +1,4 @@
-//! A node: configuration, store, sandbox, engine and server put together, and taken down in good order.
+//! A node: builds configuration, store, sandbox, engine and server, and shuts them down gracefully.
 //!
 //! Nothing here is global. A node has one stop signal for its server and one tracker for its tasks.
 
@@ -30,10 +30,10 @@ use crate::{
     organization_side::{organization_side, people},
 };
 
-/// Time that the tasks of a stopping node have. Connections, which end last, have ten seconds.
+/// Time limit for the tasks of a stopping node. Connections, which end last, have ten seconds.
 const TASKS_END: Duration = Duration::from_secs(15);
 
-/// A node at work.
+/// A running node.
 pub(crate) struct Node {
     engine: Engine,
     address: SocketAddr,
@@ -41,15 +41,15 @@ pub(crate) struct Node {
     first_key: Option<FirstKey>,
     stop: CancellationToken,
     tasks: TaskTracker,
-    /// Time for which the stopping node still serves.
+    /// Time for which a stopping node continues to serve.
     drain: Duration,
-    /// Held until the node is gone: the data folder is this node's.
+    /// Held until the node is gone: the lock on its data folder.
     owner: Owner,
 }
 
 impl Node {
-    /// Starts a node that listens on `listen`, in the data folder of the configuration, which `owner` has. It answers as
-    /// soon as this returns.
+    /// Starts a node that listens on `listen`. `owner` owns the data folder of the configuration. The node answers
+    /// requests as soon as this returns.
     pub(crate) async fn start(
         config: &Config,
         owner: Owner,
@@ -78,7 +78,7 @@ impl Node {
             .map_err(Clone::clone);
         let store = store?;
         let master_keys = master_keys(config, &data_dir, &store).await?;
-        // All parts of the node have the same time: the database's, once its engine has read it.
+        // All parts of the node use the same clock: the database's, once the engine has read it.
         let clock = Clock::system();
         let listeners = Listeners {
             api,
@@ -123,7 +123,7 @@ impl Node {
             tasks: TaskTracker::new(),
             drain: match purpose {
                 Purpose::Serve => config.drain,
-                // Nobody else uses them.
+                // No other client uses these engines.
                 Purpose::OneRun | Purpose::OneCommand => Duration::ZERO,
             },
             owner,
@@ -192,12 +192,12 @@ impl Node {
         url_of(self.address)
     }
 
-    /// Returns the confinement of commands of runs, or the reason why there is none.
+    /// Returns the confinement of the runs' commands, or the reason why there is none.
     pub(crate) fn sandbox(&self) -> std::result::Result<&Capabilities, &str> {
         self.sandbox.as_ref().map_err(String::as_str)
     }
 
-    /// The admin key, where this start has made it.
+    /// The admin key, if this start has created it.
     pub(crate) fn first_key(&self) -> Option<&FirstKey> {
         self.first_key.as_ref()
     }
@@ -207,20 +207,20 @@ impl Node {
         &self.engine
     }
 
-    /// Ends when the server does, which it does by itself only when something is badly wrong.
+    /// Resolves when the server ends, which happens unprompted only after a serious fault.
     pub(crate) fn server_ended(&self) -> impl Future<Output = ()> {
         self.stop.clone().cancelled_owned()
     }
 
-    /// Stops in good order: is not ready any more and serves on until load balancers know, then takes no more runs,
-    /// gives those at work their grace, ends streams and connections.
+    /// Shuts down gracefully: reports not ready and serves on until load balancers have noticed, then claims no more
+    /// runs, gives active runs their grace period, and ends streams and connections.
     pub(crate) async fn shutdown(self) {
         tokio::join!(self.engine.drain(), tokio::time::sleep(self.drain));
         self.engine.shutdown().await;
         self.end().await;
     }
 
-    /// Stops without a grace period for runs at work.
+    /// Stops without a grace period for active runs.
     pub(crate) async fn shutdown_at_once(self) {
         self.engine.shutdown_within(Duration::ZERO).await;
         self.end().await;
@@ -234,7 +234,7 @@ impl Node {
     }
 }
 
-/// Waits for the tasks to end, but no longer than [`TASKS_END`]: one that does not look at the stop must not hold up the node.
+/// Waits for the tasks to end, for at most [`TASKS_END`]: a task that ignores the stop must not block the node.
 async fn wait_for(tasks: &TaskTracker) {
     if timeout(TASKS_END, tasks.wait()).await.is_err() {
         tracing::warn!(
@@ -244,7 +244,7 @@ async fn wait_for(tasks: &TaskTracker) {
     }
 }
 
-/// Returns why the database took no write of the start, where the database knows.
+/// Returns the reason why the database could not be written at the start, if the database knows it.
 async fn cause(store: &Store) -> Option<Failure> {
     let error = store.ping().await.err()?;
     Some(Failure::unavailable(format!(
@@ -263,8 +263,8 @@ fn not_started(error: Refusal) -> Failure {
     Failure::new(exit, format!("the engine cannot start: {error}"))
 }
 
-/// The keys of the configuration, else that of the data folder. One is made where nothing is sealed yet: beside a
-/// database that was restored without its key, a new one would only hide what is missing.
+/// The keys of the configuration, else that of the data folder. A new key is made only if nothing is sealed yet: with a
+/// database that was restored without its key, a new one would only hide the loss.
 async fn master_keys(config: &Config, data_dir: &DataDir, store: &Store) -> Result<Vec<MasterKey>> {
     if let Some(keys) = held_master_keys(config, data_dir)? {
         return Ok(keys);
@@ -281,14 +281,15 @@ pub(crate) fn held_master_keys(config: &Config, data_dir: &DataDir) -> Result<Op
     data_dir.master_keys()
 }
 
-/// Returns the address at which other nodes reach this one. The listening address serves only where it is a single one.
+/// Returns the address at which other nodes reach this one. The listening address is used only if it is a single
+/// address.
 fn node_address(config: &Config, listens: SocketAddr) -> Option<String> {
     let own = (!listens.ip().is_unspecified()).then(|| url_of(listens));
     let configured = config.node_url.as_ref().map(ToString::to_string);
     configured.or(own).or_else(|| advertised(config))
 }
 
-/// Returns the address that clients use, where the configuration names one.
+/// Returns the address that clients use, if the configuration names one.
 fn advertised(config: &Config) -> Option<String> {
     config.advertise_url.as_ref().map(ToString::to_string)
 }
@@ -304,7 +305,7 @@ fn url_of(mut address: SocketAddr) -> String {
     format!("http://{address}")
 }
 
-/// The listener for metrics alone, where one is configured: an engine of one command has nobody who watches it.
+/// The listener for metrics, if one is configured. An engine of a single command has none, because nothing scrapes it.
 fn bind_metrics(config: &Config, purpose: Purpose) -> Result<Option<TcpListener>> {
     let Some(listen) = config.metrics_listen.filter(|_| purpose == Purpose::Serve) else {
         return Ok(None);
@@ -324,7 +325,7 @@ fn bind_organization(config: &Config, purpose: Purpose) -> Result<Option<(TcpLis
     Ok(Some((listener, settings)))
 }
 
-/// Listens on an address that was given by the setting `named`.
+/// Listens on the address from the setting `named`.
 fn bind(listen: SocketAddr, named: &str) -> Result<(TcpListener, SocketAddr)> {
     let listener = listen_on(listen).map_err(|error| {
         Failure::unavailable(format!(
@@ -338,8 +339,8 @@ fn bind(listen: SocketAddr, named: &str) -> Result<(TcpListener, SocketAddr)> {
     Ok((listener, address))
 }
 
-/// Listens with the longest queue that the system allows (`net.core.somaxconn`). `TcpListener::bind` queues 128: of
-/// clients that all connect at once, as they do when a node is back, the others would try again only after a second.
+/// Listens with the longest queue that the system allows (`net.core.somaxconn`). `TcpListener::bind` queues 128. If
+/// more clients connect at once, as they do when a node comes back, the others would retry only after a second.
 fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4(),
@@ -359,7 +360,7 @@ pub(crate) fn unopened(config: &Config, error: &sortie_store::Error) -> Failure 
     ))
 }
 
-/// Opens the database of a configuration, and brings it to this version.
+/// Opens the database of a configuration, and migrates it to this version.
 pub(crate) async fn open_store(config: &Config) -> Result<Store> {
     let options = OpenOptions {
         connections: config.database_connections,
@@ -370,9 +371,9 @@ pub(crate) async fn open_store(config: &Config) -> Result<Store> {
         .map_err(|error| unopened(config, &error))
 }
 
-/// The strongest sandbox that the host gives, found out by trying it in `root`; else sentences that say why there is
-/// none and what to do. Where runs need it, their users are let pass through `data_dir`: what lies there is private by
-/// itself.
+/// The strongest sandbox that the host allows, determined by trying it in `root`. The error says why there is none and
+/// how to fix that. If runs need it, their users get search permission on `data_dir`: the files in it have private
+/// modes anyway.
 pub(crate) async fn detect_sandbox(
     config: &Config,
     root: &Path,
@@ -398,7 +399,7 @@ pub(crate) fn engine_options(config: &Config, node_name: String, purpose: Purpos
         aws: config.aws.clone(),
         max_file_bytes: config.max_file_bytes,
         node_name,
-        // Runs that wait stay where they are unless this node is here to stay: others are to work on them.
+        // Only a node that stays claims waiting runs: other nodes should work on them.
         serves: match purpose {
             Purpose::Serve => Serves::Everyone,
             Purpose::OneRun => Serves::OwnRuns,
@@ -441,7 +442,7 @@ mod tests {
         let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
         let count = allowed.trim().parse::<usize>().unwrap().min(512);
         let (_nobody_accepts, address) = bind("127.0.0.1:0".parse().unwrap(), "listen").unwrap();
-        // One that finds no room is told nothing, and tries again after a second.
+        // A client that finds no room gets no answer, and retries after a second.
         let patience = Duration::from_millis(900);
         let waiting: Vec<_> = (0..count)
             .map_while(|_| TcpStream::connect_timeout(&address, patience).ok())

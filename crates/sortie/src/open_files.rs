@@ -2,11 +2,11 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Fewer are too few for a busy node: each connection is one, and each run with commands is a few.
+/// A lower limit is too low for a busy node: each connection needs one, and each run with commands a few.
 const ENOUGH: u64 = 4_096;
 
-/// Raises this process's limit to what the system allows it. Many systems give 1,024 by default and far more to who
-/// asks. Commands of runs keep the limit of their sandbox.
+/// Raises this process's limit to what the system allows it. Many systems default to 1,024 and allow far more. Commands
+/// of runs keep the limit of their sandbox.
 pub(crate) fn raise_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     // None is "unlimited".

@@ -49,7 +49,7 @@ pub(crate) fn organization_side(
     })
 }
 
-/// Checks the payments of a configuration as a start does, and asks nobody.
+/// Checks the payment settings as a start does, without any request.
 pub(crate) fn check_payments(config: &Config) -> Result<()> {
     let stripe = config.hosted.as_ref().and_then(|hosted| hosted.stripe.clone());
     let Some(stripe) = stripe else {
@@ -62,7 +62,7 @@ fn no_payments(error: &StripeError) -> Failure {
     Failure::unavailable(format!("payments cannot start: {error}"))
 }
 
-/// Accounts of the people who sign in at a self-hosted engine; none without identity providers.
+/// Accounts of the people who sign in at a self-hosted engine; `None` without identity providers.
 pub(crate) fn people(
     config: &Config,
     purpose: Purpose,

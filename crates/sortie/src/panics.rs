@@ -1,6 +1,6 @@
 //! Log line of a panic: its place and thread, never its message.
 //!
-//! The message of a panic may quote what was worked on, and that is nobody's who reads the log.
+//! The message of a panic may quote content of runs, which readers of the log must not see.
 
 use std::{
     panic::{self, Location},
@@ -9,7 +9,7 @@ use std::{
 
 use crate::terminal;
 
-/// Tells panics from here on without their messages.
+/// From now on, logs panics without their messages.
 pub(crate) fn install() {
     panic::set_hook(Box::new(|panicked| {
         let thread = thread::current();

@@ -1,4 +1,4 @@
-//! Text that is piped to a command: what another program has written is data for the run beside its prompt.
+//! Text that is piped to a command: the output of another program is data for the run, in addition to its prompt.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -18,11 +18,11 @@ use crate::{
     terminal,
 };
 
-/// Time after which a command says that it waits for the end of standard input.
+/// Time after which a command reports that it waits for the end of standard input.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Reads the text on standard input, if a program or a file is there; none from a terminal, from /dev/null, and where there
-/// is nothing but white space.
+/// Reads the text on standard input, if a program or a file is there; `None` from a terminal, from /dev/null, and if
+/// there is only white space.
 ///
 /// # Errors
 /// Fails for text that a run cannot have as its input.
@@ -44,8 +44,8 @@ pub(crate) fn text() -> Result<Option<String>> {
     Ok(Some(text).filter(|text| !text.trim().is_empty()))
 }
 
-/// Whether a program or a file gives the text. A file that has been read in part belongs to somebody else, such as the
-/// loop of a shell that starts a run for each of its lines.
+/// Whether a program or a file gives the text. A partly read file belongs to another process, such as a shell loop that
+/// starts a run for each of its lines.
 fn is_given(stdin: BorrowedFd<'_>) -> bool {
     let Ok(found) = fstat(stdin) else {
         return false;
@@ -61,7 +61,7 @@ fn is_given(stdin: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// Reads to the end, or to one byte more than a run takes.
+/// Reads to the end, or to one byte more than a run accepts.
 fn all(stdin: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     let (mut bytes, mut piece, begun, mut is_told) = (Vec::new(), [0; 16 * 1024], Instant::now(), false);
     while bytes.len() <= INPUT_BYTES {

@@ -1,5 +1,5 @@
-//! Asking a person for a credential: what is typed is not shown, and the terminal is as it was when this ends, by
-//! whatever key.
+//! Asks a person for a credential. The input is not shown, and the terminal is restored afterwards, whichever key ends
+//! the input.
 
 use std::io::{self, IsTerminal as _};
 
@@ -20,7 +20,7 @@ enum Typed {
     GivenUp,
 }
 
-/// The terminal while nothing is shown and every key is read as it comes.
+/// The terminal without echo and line editing: every key is read at once.
 struct Quiet(Termios);
 
 impl Quiet {
@@ -44,14 +44,14 @@ impl Drop for Quiet {
     }
 }
 
-/// Asks a person `question` and returns the answer, at most `limit` bytes; none where standard input is no terminal.
+/// Asks a person `question` and returns the answer, at most `limit` bytes; `None` if standard input is not a terminal.
 pub(crate) fn hidden(question: &str, limit: usize) -> Result<Option<String>> {
     if !io::stdin().is_terminal() {
         return Ok(None);
     }
     let typed = {
         let _quiet = Quiet::begin().map_err(unread)?;
-        // Asked only now: what is typed before the terminal is quiet is thrown away.
+        // Ask only now: input from before echo was turned off is discarded.
         terminal::ask(question);
         keys(limit, || {
             let mut byte = [0];
@@ -73,8 +73,8 @@ fn unread(error: io::Error) -> Failure {
     Failure::internal(format!("the terminal cannot be read: {}", plain::io(&error)))
 }
 
-/// Reads a person's answer to `question`, shown as it is typed, without the space around it; none where standard input
-/// is no terminal, or was closed.
+/// Reads a person's answer to `question` with echo, and trims it; `None` if standard input is not a terminal, or was
+/// closed.
 pub(crate) fn line(question: &str) -> Result<Option<String>> {
     if !io::stdin().is_terminal() {
         return Ok(None);
@@ -85,7 +85,7 @@ pub(crate) fn line(question: &str) -> Result<Option<String>> {
     Ok((read > 0).then(|| typed.trim().to_owned()))
 }
 
-/// Reads keys to the end of a line; what is over `limit` bytes is not kept.
+/// Reads keys to the end of a line; input beyond `limit` bytes is dropped.
 fn keys(limit: usize, mut key: impl FnMut() -> io::Result<Option<u8>>) -> io::Result<Typed> {
     let mut bytes = Vec::new();
     loop {

@@ -1,7 +1,7 @@
-//! A folder that one process fills, for this user alone: it becomes something else by a rename, or is gone again.
+//! A private folder that one process fills. At the end it is renamed to its final name or removed.
 //!
-//! A file in it says whose it is: a folder of the same name that somebody else has filled is never removed. Version
-//! control ignores it from the beginning, for it may hold keys.
+//! A mark file identifies the folder: a foreign folder of the same name is never removed. Version control ignores the
+//! folder from the start, because it may hold keys.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -17,11 +17,10 @@ use crate::{
     failure::{Failure, Result},
 };
 
-/// The file that says that the folder is one of these.
+/// The file that marks these folders.
 const MARK: &str = ".sortie-scratch";
 
-/// A folder that is removed when this is dropped. What a process that was killed left under the same path goes when the
-/// next one begins.
+/// A folder that is removed on drop. If a killed process has left one at this path, the next one removes it first.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
@@ -30,10 +29,9 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes the folder at `path`.
+    /// Makes the folder at `path`. Replaces one that a killed process has left.
     ///
-    /// # Errors
-    /// What is there already and was not left by a process that did the same stays as it is.
+    /// # Errors Fails if a file, a foreign folder or a folder in use is at `path`.
     pub(crate) fn make(path: PathBuf) -> Result<Self> {
         let failed = |error: &io::Error| {
             Failure::internal(format!("cannot make {}: {}", path.display(), plain::io(error)))
@@ -66,7 +64,7 @@ impl Scratch {
         Ok(made)
     }
 
-    /// Makes it the folder `target`, which is not there or empty, in one step.
+    /// Renames it to `target`, which must be missing or empty, in one step.
     pub(crate) fn become_folder(&self, target: &Path) -> io::Result<()> {
         fs::rename(&self.path, target)?;
         fs::remove_file(target.join(MARK))
@@ -90,7 +88,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Whether a process that did the same has left it: it has the mark, or nothing at all.
+/// Whether such a folder was left by a killed process: it has the mark, or is empty.
 fn is_ours(path: &Path) -> io::Result<bool> {
     Ok(path.join(MARK).symlink_metadata().is_ok() || fs::read_dir(path)?.next().is_none())
 }

@@ -1,4 +1,4 @@
-//! The export of spans, as a command sees it: there is one, or there is none.
+//! The export of spans, as commands use it. The export may be disabled.
 
 #[cfg(feature = "otel")]
 mod collector;
@@ -33,13 +33,13 @@ mod exporting {
         failure::Result,
     };
 
-    /// The export of spans, as far as the configuration asks for one.
+    /// The export of spans, if configured.
     pub(crate) struct Telemetry {
         exporting: Option<SdkTracerProvider>,
     }
 
     impl Telemetry {
-        /// Checks the settings of the export as a start does, and exports nothing.
+        /// Validates the settings of the export as a start does, without exporting.
         pub(crate) fn check(config: &Config) -> Result<()> {
             match &config.traces {
                 Some(settings) => collector::exporter(settings, &config.outbound).map(drop),
@@ -83,12 +83,12 @@ mod exporting {
             }
         }
 
-        /// Sends what still waits, for [`queue::LAST_EXPORT`] at most.
+        /// Sends the remaining spans, for [`queue::LAST_EXPORT`] at most.
         pub(crate) async fn end(self) {
             let Some(provider) = self.exporting else {
                 return;
             };
-            // It waits on this thread, and the export needs the runtime.
+            // The call blocks this thread, and the export needs the runtime.
             let ended =
                 tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(queue::LAST_EXPORT));
             match ended.await {
@@ -152,7 +152,7 @@ mod nothing {
             }
         }
 
-        /// Refuses to start where spans are to be exported.
+        /// Refuses to start if the configuration asks for an export.
         pub(crate) fn start(config: &Config) -> Result<(Self, Identity)> {
             Self::check(config).map(|()| (Self, Identity::new()))
         }

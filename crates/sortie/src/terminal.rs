@@ -1,4 +1,4 @@
-//! Output for people: colours where they are wanted, and no control characters from elsewhere.
+//! Output for people: colours if wanted, and no control characters from untrusted text.
 
 use std::{
     borrow::Cow,
@@ -26,7 +26,7 @@ pub(crate) enum Style {
 }
 
 impl Terminal {
-    /// The streams of this process. `NO_COLOR` (set to anything) and `TERM=dumb` mean no colours.
+    /// The streams of this process. `NO_COLOR` (set to any value) and `TERM=dumb` disable colours.
     pub(crate) fn of_process(environment: &Environment) -> Self {
         Self {
             stdout: io::stdout().is_terminal(),
@@ -51,7 +51,7 @@ impl Terminal {
     }
 }
 
-/// Sets a text off where there are colours.
+/// Styles a text if colours are on.
 pub(crate) fn styled(text: &str, style: Style, colours: bool) -> String {
     if !colours || text.is_empty() {
         return text.to_owned();
@@ -66,8 +66,8 @@ pub(crate) fn styled(text: &str, style: Style, colours: bool) -> String {
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }
 
-/// A text without control characters but newlines and tabs: an agent's output cannot move the cursor, set the title
-/// or hide what it wrote. Direction overrides, which make a text read as another, go the same way.
+/// A text without control characters except newlines and tabs: an agent's output cannot move the cursor, set the title
+/// or hide its own text. Direction overrides, which make a text read differently, are removed as well.
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     let bad = |c: char| {
         (c.is_control() && c != '\n' && c != '\t')
@@ -87,7 +87,7 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes a piece of a file to standard output, at once: as it is for a file or a program, harmless for a terminal.
+/// Writes a piece of a file to standard output at once: unchanged for a file or a program, harmless for a terminal.
 pub(crate) fn print_content(bytes: &[u8]) -> io::Result<()> {
     if io::stdout().is_terminal() {
         return print(&harmless(&String::from_utf8_lossy(bytes)));
@@ -105,12 +105,12 @@ pub(crate) fn print_line(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes one line to standard error. Where that is closed, there is nobody to tell.
+/// Writes one line to standard error. If that is closed, the line is lost.
 pub(crate) fn note(text: &str) {
     let _written = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Writes a question to standard error, to be answered in the same line.
+/// Writes a question to standard error; the answer follows on the same line.
 pub(crate) fn ask(question: &str) {
     let mut out = io::stderr().lock();
     let _written = write!(out, "{question}").and_then(|()| out.flush());

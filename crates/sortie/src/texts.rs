@@ -1,4 +1,4 @@
-//! Texts that people write, TOML and YAML: what is wrong with one, its place, and the rule, in our words.
+//! Errors of TOML and YAML that people write: the mistake, its place and the rule, in our wording.
 
 use std::borrow::Cow;
 
@@ -35,8 +35,8 @@ const BEHIND: &str =
     "nothing but a comment may follow a value or a section on its line, and a text must be in quotes";
 const NESTED: &str = "it must not be nested that deeply";
 
-/// Beginnings of what the library says, and the rules that are broken then. Those that are said of several mistakes are told
-/// apart before ([`Mistake`]).
+/// Beginnings of the library's messages, and the rules that are broken then. [`Mistake`] handles messages first that
+/// the library uses for several mistakes.
 const TOML_RULES: [(&str, &str); 38] = [
     ("duplicate key", "each key may be there once"),
     ("cannot extend value", "each key may be there once"),
@@ -96,7 +96,7 @@ struct Mistake<'a> {
     told: &'a str,
     /// Text on the line before it.
     before: &'a str,
-    /// Text that is wrong. Empty where something is missing.
+    /// Faulty text. Empty if something is missing.
     value: &'a str,
 }
 
@@ -112,7 +112,7 @@ impl Mistake<'_> {
             return Cow::Borrowed(rule);
         }
         match plain::rule(self.told) {
-            // The rule of a value that is read by its type is in our words already.
+            // Our own deserializers already word the rule of a value.
             Cow::Owned(rule) => Cow::Owned(rule),
             Cow::Borrowed(_) => Cow::Borrowed(
                 "a line must be `key = value` or `[section]`, with texts in quotes and numbers without them",
@@ -120,7 +120,7 @@ impl Mistake<'_> {
         }
     }
 
-    /// Tells mistakes apart of which the library says the same. None where its words are enough.
+    /// Distinguishes mistakes for which the library has the same message. `None` if its message is enough.
     fn apart(&self) -> Option<&'static str> {
         let before = self.before.trim_end();
         let is_closed = self.told.contains("opening, expected");
@@ -139,7 +139,7 @@ impl Mistake<'_> {
         if !self.told.starts_with("string values must be quoted") {
             return None;
         }
-        // Numbers beside each other are read as one text.
+        // Several numbers in a row are read as one text.
         let mut words = self.value.split_whitespace();
         let first = words.next().is_some_and(is_value);
         let (count, rest) = words.fold((1, true), |(count, all), word| (count + 1, all && is_value(word)));

@@ -1,6 +1,6 @@
-//! A run's events as a person reads them: what the agent says, the tools it calls, what came out.
+//! A run's events in a form for people: the agent's messages, its tool calls, and their results.
 //!
-//! The text is made here and written elsewhere. What comes from the agent is made harmless first.
+//! This module makes the text, and others print it. Text from the agent is made harmless first.
 
 use serde::Deserialize;
 use sortie_api::{Event, Micros, Run, RunStatus, event::kind};
@@ -14,16 +14,17 @@ const TAIL_LINES: usize = 6;
 /// Most characters of one line of a tool's output or arguments.
 const LINE_CHARS: usize = 400;
 
-/// The transcript of one run, as far as it has come.
+/// The transcript of one run so far.
 #[derive(Debug)]
 pub(crate) struct Transcript {
     colours: bool,
     activity: String,
-    /// Last text of the agent: not shown when it turns out to be the answer, which is printed by itself.
+    /// Last text of the agent. If it turns out to be the answer, it is not shown here, because the answer is printed
+    /// separately.
     said: Option<String>,
 }
 
-/// The fields that events have, of all types together: an event that lacks one shows less.
+/// The union of the fields of all events: if an event lacks one, less is shown.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Data {
@@ -55,7 +56,7 @@ struct Data {
     errors: Vec<String>,
 }
 
-/// The fields of a call through a connection, whose status is a number.
+/// The fields of a call through a connection. Its status is a number.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ConnectionCall {
@@ -81,7 +82,7 @@ impl Transcript {
         &self.activity
     }
 
-    /// The lines that an event adds; empty where it adds none.
+    /// The lines that an event adds, or an empty text.
     pub(crate) fn event(&mut self, event: &Event) -> String {
         let data: Data = serde_json::from_str(event.data.get()).unwrap_or_default();
         let mut lines = self.say_what_was_said(event, &data);
@@ -235,7 +236,7 @@ impl Transcript {
         format!("{}  {end}\n", self.block(without_success(data), Style::Dim))
     }
 
-    /// The lines of a text, indented, their middle left out where there are many.
+    /// The indented lines of a text. The middle of a long text is left out.
     fn block(&self, text: &str, style: Style) -> String {
         let text = harmless(text.trim_end());
         let lines: Vec<&str> = text.lines().collect();
@@ -261,7 +262,7 @@ impl Transcript {
         styled(&format!("! {}", one_line(text)), Style::Bad, self.colours) + "\n"
     }
 
-    /// Returns what the agent said last, where no event has shown it yet.
+    /// Returns the agent's last message, if no event has shown it yet.
     pub(crate) fn unsaid(&mut self) -> String {
         self.said
             .take()
@@ -296,7 +297,7 @@ impl Transcript {
     }
 }
 
-/// Events that may stand between what the agent says and the result that repeats it.
+/// Events that may come between a message of the agent and the result that repeats it.
 fn is_bookkeeping(event_kind: &str) -> bool {
     matches!(
         event_kind,
@@ -308,7 +309,7 @@ fn is_bookkeeping(event_kind: &str) -> bool {
     )
 }
 
-/// The output of a tool without the words that tell a model of a command's success: the mark says it.
+/// The output of a tool without the lines that report a command's success to the model: the mark shows it.
 fn without_success(data: &Data) -> &str {
     if data.tool != "shell" || data.is_error {
         return &data.output;

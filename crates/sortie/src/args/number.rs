@@ -1,4 +1,4 @@
-//! Whole numbers of the command line. Their range is for the engine to check, where it has one.
+//! Integers of the command line. The engine checks their range, if there is one.
 
 use std::str::FromStr;
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::Texts;
 
-/// Endings of the names of fields whose values are credentials, in lower case without `-` and `_`.
+/// Endings of field names that mark a credential, in lower case without `-` and `_`.
 const SECRET_FIELDS: [&str; 13] = [
     "accesskey",
     "apikey",
@@ -20,7 +20,7 @@ const SECRET_FIELDS: [&str; 13] = [
     "secretkey",
     "token",
 ];
-/// Endings of headers whose values are credentials, as they stand in commands and in their output.
+/// Endings of header names that mark a credential, as they appear in commands and in their output.
 const SECRET_HEADERS: [&str; 4] = ["authorization:", "cookie:", "api-key:", "-token:"];
 const REDACTED: &str = "[redacted]";
 
@@ -36,7 +36,7 @@ const CONTENT: [&str; 8] = [
     "/end/error",
 ];
 
-/// The line without credentials, and without content where that is masked.
+/// The line without credentials, and without content if that is masked.
 pub(super) fn shown(mut line: Value, texts: Texts) -> Value {
     // A field of a schema is a rule for a value, not a value.
     let schema = line
@@ -90,7 +90,7 @@ fn redact(value: &mut Value, is_secret: fn(&str) -> bool) {
     }
 }
 
-/// Redacts the text behind the name of such a header, to the end of the line or to a quotation mark.
+/// Redacts the text after the name of such a header, to the end of the line or to a quotation mark.
 fn redact_headers(text: &mut String) {
     for header in SECRET_HEADERS {
         let mut from = 0;
@@ -113,7 +113,7 @@ fn mask(value: &mut Value) {
     match value {
         Value::String(text) => *text = masked(text),
         Value::Number(number) => *value = masked(&number.to_string()).into(),
-        // A length would tell one from the other.
+        // The length would distinguish true from false.
         Value::Bool(_) => *value = "xxxx".into(),
         Value::Array(items) => items.iter_mut().for_each(mask),
         Value::Object(fields) => {

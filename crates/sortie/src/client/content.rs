@@ -1,4 +1,4 @@
-//! Content of files and artifacts on its way.
+//! Streams of the content of files and artifacts.
 
 use bytes::Bytes;
 use reqwest::{Method, Response};
@@ -6,11 +6,11 @@ use reqwest::{Method, Response};
 use super::Client;
 use crate::failure::{Failure, Result};
 
-/// Content on its way, which is not held in memory.
+/// A stream of content, which is not held in memory.
 pub(crate) struct Content(Response);
 
 impl Content {
-    /// Returns the next piece; none at the end.
+    /// Returns the next piece; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>> {
         let chunk = self.0.chunk().await;
         chunk.map_err(|error| Failure::unavailable(format!("the download broke off: {error}")))
@@ -18,7 +18,7 @@ impl Content {
 }
 
 impl Client {
-    /// Begins to read content, which the caller takes piece by piece.
+    /// Begins to read content. The caller reads it piece by piece.
     pub(crate) async fn content(&self, path: &str) -> Result<Content> {
         let request = self.request(Method::GET, path)?;
         self.send(request).await.map(Content)

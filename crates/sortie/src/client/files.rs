@@ -44,7 +44,7 @@ impl Client {
         }
     }
 
-    /// Makes the request of an upload, whose body is read from the file.
+    /// Makes the request of an upload, with a body that is read from the file.
     async fn upload_request(&self, path: &Path, name: &str) -> Result<RequestBuilder> {
         let wrong = |what: String| Failure::usage(format!("{}: {what}", path.display()));
         check_name(name).map_err(|rule| wrong(format!("the name {name:?} {rule}")))?;
@@ -105,7 +105,7 @@ impl Form {
     }
 }
 
-/// A name for a file that only one run is to read.
+/// A name for a file that only one run reads.
 pub(crate) fn passing_name(path: &Path) -> Result<String> {
     let random = getrandom::u64()
         .map_err(|error| Failure::internal(format!("the kernel gives no random bytes: {error}")))?;
@@ -118,7 +118,7 @@ pub(crate) fn passing_name(path: &Path) -> Result<String> {
     Ok(format!("{random:016x}-{kept}"))
 }
 
-/// The ids of files as what names them.
+/// Maps the ids of files to names.
 pub(crate) fn refs(ids: &[FileId]) -> impl Iterator<Item = FileRef> {
     ids.iter().copied().map(FileRef::from)
 }

@@ -10,19 +10,19 @@ use tokio::time::Instant;
 use super::Client;
 use crate::failure::{Exit, Failure, Result};
 
-/// Largest event that is taken: a final run, whose output of 1 MiB may be escaped sixfold.
+/// Largest accepted event: a finished run with an output of 1 MiB, which escaping may enlarge sixfold.
 const EVENT_BYTES: usize = 8 << 20;
 
-/// Time for which an engine that does not answer is tried again.
+/// Time for which the client retries an engine that does not answer.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// First pause before a reconnection, where the stream asked for none. Each further one is twice as long, up to the
-/// longest.
+/// First pause before a reconnection, unless the stream asked for another. Each further pause is twice as long, up to
+/// the longest.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 impl Client {
-    /// A run's events after `after`, to its end. A stream that breaks is taken up again where it was.
+    /// A run's events after `after`, to the end of the run. A broken stream resumes after its last event.
     pub(crate) fn follow(&self, run: RunId, after: i64) -> Following {
         Following {
             client: self.clone(),
@@ -35,7 +35,7 @@ impl Client {
         }
     }
 
-    /// Returns the events that are recorded of a run after `after`, without following it.
+    /// Returns the recorded events of a run after `after`, without following the run.
     pub(crate) async fn recorded_events(&self, run: RunId, after: i64) -> Result<Vec<Event>> {
         let (mut events, mut after) = (Vec::new(), after);
         loop {
@@ -59,7 +59,7 @@ pub(crate) enum Followed {
     Event(Event),
     /// The run is final; nothing comes after it.
     Done(Box<Run>),
-    /// The engine does not answer, or its rate limit is reached. The next message comes after another try.
+    /// The engine does not answer, or its rate limit is reached. The next message follows another try.
     Away(Failure),
     /// The engine answers again.
     Back,
@@ -86,9 +86,9 @@ struct Stream {
 enum Filled {
     /// The stream is open.
     Opened,
-    /// Something came that every new stream begins with: it may break at once.
+    /// Only the beginning of a stream arrived, which proves little: it may break at once.
     Greeting,
-    /// Events came, or a sign of life on a stream that has lasted.
+    /// Events arrived, or a heartbeat on a stream that has lasted.
     News,
 }
 
@@ -100,7 +100,7 @@ struct Absence {
 }
 
 impl Following {
-    /// The next message. A call that is dropped loses none.
+    /// The next message. Cancel-safe: dropping the call loses no message.
     pub(crate) async fn next(&mut self) -> Result<Followed> {
         loop {
             while let Some(message) = self.ready.pop_front() {
@@ -123,12 +123,12 @@ impl Following {
         }
     }
 
-    /// Returns the number of the last event that was returned.
+    /// Returns the id of the last event that was returned.
     pub(crate) fn after(&self) -> i64 {
         self.after
     }
 
-    /// Goes on with another engine, which is tried at once.
+    /// Continues with another engine, which is tried at once.
     pub(crate) fn move_to(&mut self, client: &Client) {
         self.client = client.clone();
         self.stream = None;
@@ -138,7 +138,7 @@ impl Following {
         }
     }
 
-    /// Begins or goes on with an absence of the engine, as long as there is patience.
+    /// Begins or continues an absence of the engine. Fails once it exceeds the patience.
     fn lost(&mut self, broken: Failure) -> Result<Failure> {
         self.stream = None;
         if broken.exit != Exit::Unavailable {
@@ -234,7 +234,7 @@ impl Following {
                 .map(|run| Some(Followed::Done(Box::new(run))))
                 .map_err(unreadable);
         }
-        // A message without an id is live news that is not recorded; this client shows what is.
+        // A message without an id is a live delta that is not recorded; this client shows recorded events.
         let Ok(event) = serde_json::from_str::<Event>(&message.data) else {
             return Ok(None);
         };

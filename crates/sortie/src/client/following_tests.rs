@@ -63,7 +63,7 @@ async fn a_broken_stream_is_taken_up_again_behind_the_last_whole_event() {
     );
 }
 
-/// A proxy that takes every connection and ends it does not count as the engine.
+/// A proxy that accepts every connection and closes it does not count as the engine.
 #[tokio::test]
 async fn a_stream_that_only_begins_is_no_sign_of_the_engine() {
     let (listener, client) = client().await;
@@ -151,7 +151,7 @@ async fn another_engine_is_asked_at_once() {
     assert_eq!(seen, ["back", "4"]);
 }
 
-/// Nobody listens, so every try fails at once and all the time passes in the pauses.
+/// No server listens, so every try fails at once and all the time passes in the pauses.
 #[tokio::test(start_paused = true)]
 async fn an_engine_that_stays_away_is_tried_for_five_minutes() {
     let (listener, client) = client().await;

@@ -1,5 +1,5 @@
-//! Requests that the engine refuses because too many came (429). Such a request was not carried out: it is sent again when
-//! the engine says (`Retry-After`, RFC 9110 section 10.2.3), so that no command of a batch is lost.
+//! Requests that the engine refuses because too many came (429). Such a request had no effect. The client repeats it
+//! after the time in `Retry-After` (RFC 9110 section 10.2.3), so that no command of a batch is lost.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::{
     terminal,
 };
 
-/// Longest `Retry-After` that is waited for: two windows of the rate limit. A longer one ends the command with a message.
+/// Longest accepted `Retry-After`: two windows of the rate limit. A longer one ends the command with a message.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Returns the time after which the engine wants a refused request to be sent again.
+/// Returns the time after which the engine accepts a refused request again.
 pub(super) fn retry_after(response: &Response) -> Option<Duration> {
     let seconds = response.headers().get(header::RETRY_AFTER)?;
     let seconds = seconds.to_str().ok()?.parse().ok()?;
@@ -42,8 +42,8 @@ pub(super) async fn wait_out(refusal: Failure) -> Result<()> {
 }
 
 impl Client {
-    /// Sends a request, again and again while the rate limit refuses it, and returns the answer unless it is a refusal. A
-    /// body that is a stream cannot be sent again.
+    /// Sends a request, repeats it while the rate limit refuses it, and returns the answer unless it is a refusal. A
+    /// request with a stream as its body cannot be repeated.
     pub(super) async fn send(&self, mut request: RequestBuilder) -> Result<Response> {
         loop {
             let again = request.try_clone();

@@ -1,5 +1,5 @@
-//! `sortie runs artifacts`: the files that a run left. A download writes below the folder it was given and nowhere else,
-//! whatever the engine says, and checks what it has written.
+//! `sortie runs artifacts`: the files that a run has produced. A download writes only below the given folder, whatever
+//! the engine sends, and verifies the written files.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions},
@@ -83,7 +83,7 @@ async fn download(client: &Client, run: RunId, artifact: &Artifact, folder: &Pat
     Ok(())
 }
 
-/// Writes what comes, and checks that it is the artifact.
+/// Writes the stream, and checks its length and hash against the artifact.
 async fn fill(mut file: File, mut content: Content, artifact: &Artifact) -> Result<()> {
     let mut left = u64::try_from(artifact.size).unwrap_or(0);
     let mut hasher = Sha256::new();
@@ -101,7 +101,7 @@ async fn fill(mut file: File, mut content: Content, artifact: &Artifact) -> Resu
     }
 }
 
-/// A new file below `folder`, with the folders above it. Links among these are refused, and a file that is there already.
+/// Creates a new file below `folder`, with its parent folders. Refuses links among these, and an existing file.
 fn create(folder: &Path, path: &RelPath) -> std::io::Result<File> {
     DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
     let mut at = folder.to_owned();
@@ -118,7 +118,7 @@ fn create(folder: &Path, path: &RelPath) -> std::io::Result<File> {
             Err(error) => return Err(error),
         }
     }
-    // What is there already, also as a link, is not opened.
+    // An existing file or link is never opened.
     OpenOptions::new().write(true).create_new(true).open(&at)
 }
 

@@ -1,9 +1,9 @@
 //! `sortie backup` and `sortie restore`: an embedded database and the content it refers to, as one archive.
 //!
-//! The database is copied first, in one read transaction beside the engine, and then the contents that the copy refers
-//! to. Content is deleted an hour after its last reference went at the earliest, so whatever an engine deletes
-//! meanwhile, the contents of a copy that is younger than that are there. Where one is missing the backup fails and
-//! names what needs it: no archive is whole without it.
+//! The database is copied first, in one read transaction while the engine may run, and then the contents that the copy
+//! refers to. The engine deletes content one hour after its last reference is gone, at the earliest. The contents of a
+//! copy that is younger than an hour therefore still exist. If one is missing, the backup fails and names the records
+//! that need it.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -29,11 +29,11 @@ use crate::{
     terminal,
 };
 
-/// Contents that are asked of the database at once.
+/// Number of contents in one query.
 const PAGE: u32 = 1_000;
 /// The file of the master keys, in a data folder and in an archive.
 const MASTER_KEY: &str = KEYS[0];
-/// Maximum number of referrers of a lost content that are named.
+/// Maximum number of referrers that are named for a lost content.
 const REFERRERS: u32 = 10;
 
 const POSTGRES: &str = "the records are in PostgreSQL, which has tools of its own for this: pg_dump or pg_basebackup for \
@@ -56,7 +56,7 @@ async fn blocking(work: impl FnOnce() -> Result<Exit> + Send + 'static) -> Resul
         .map_err(|error| Failure::internal(error.to_string()))?
 }
 
-/// Failure of an access to the archive, or to a file on the way into it or out of it.
+/// Failure of an access to the archive, or to a file that is copied to or from it.
 fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
     let exit = if error.kind() == io::ErrorKind::PermissionDenied {
         Exit::Denied
@@ -69,12 +69,12 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
     )
 }
 
-/// Failure of an access to the data folder, with the ways out.
+/// Failure of an access to the data folder, with remedies.
 fn data_failed(what: &str, path: &Path, error: &io::Error) -> Failure {
     data_dir::failed(&format!("cannot {what}"), path, error)
 }
 
-/// Failure of a database, in its own words.
+/// Failure of a database, with its own message.
 fn database_failed(what: &str, path: &Path, error: &sortie_store::Error) -> Failure {
     Failure::internal(format!("cannot {what} {}: {}", path.display(), error.cause()))
 }
@@ -90,7 +90,7 @@ struct Source {
 
 /// Keys that a backup takes along.
 struct Keys {
-    /// The master keys in use, wherever they come from: the configuration or the data folder.
+    /// The master keys in use, from the configuration or from the data folder.
     master: Option<Vec<MasterKey>>,
     /// Other secret files of the data folder.
     files: Vec<(&'static str, PathBuf)>,
@@ -115,11 +115,10 @@ impl Keys {
         })
     }
 
-    /// Every key with a file that has it. The master keys are written into `scratch`, for those of the configuration
-    /// are in no file.
+    /// Every key with the file that holds it. The master keys are written into `scratch`, because those of the
+    /// configuration are in no file.
     ///
-    /// # Errors
-    /// Fails where the copy was sealed with a master key that is not among them: the backup would be worth nothing.
+    /// # Errors Fails if the copy was sealed with a master key that is not among them: the backup would be worthless.
     fn files(&self, copy: &mut DatabaseCopy, scratch: &Scratch) -> Result<Vec<(&'static str, PathBuf)>> {
         let sealed = copy
             .seal_check()
@@ -179,7 +178,7 @@ impl Source {
         })
     }
 
-    /// Writes the archive; what is in it.
+    /// Writes the archive. Returns its manifest as well.
     fn write<W: Write>(&self, to: W, scratch: &Scratch) -> Result<(W, Manifest)> {
         let copied = scratch.path().join(DATABASE);
         let created_at = Clock::system().now();
@@ -254,8 +253,8 @@ fn address_of(blob: &ReferredBlob) -> Address {
     }
 }
 
-/// Adds all contents. Once one is lost the archive is none, and the others are looked at all the same: who mends them
-/// has to know of all at once.
+/// Adds all contents. Once a content is missing, the archive cannot be complete. The remaining contents are still
+/// checked, so that the error lists every missing one.
 fn add_contents<W: Write>(
     archive: &mut Writer<W>,
     copy: &mut DatabaseCopy,
@@ -328,7 +327,7 @@ fn back_up(config: &Config, args: &BackupArgs) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Writes the archive under another name first: under its own it is whole or not there.
+/// Writes the archive under a temporary name first, so that a file with the final name is always complete.
 fn write_file(source: &Source, path: &Path) -> Result<Manifest> {
     if path.symlink_metadata().is_ok() {
         return Err(Failure::usage(format!("{} exists already", path.display())));
@@ -382,7 +381,7 @@ fn put_back(config: &Config, args: &RestoreArgs) -> Result<Exit> {
     let unpacked = match args.from.file() {
         Some(path) => {
             let file = File::open(path).map_err(|error| {
-                // The command line names what is not there.
+                // The path on the command line does not exist.
                 if matches!(
                     error.kind(),
                     io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
@@ -410,14 +409,13 @@ fn refused(reason: &str) -> Failure {
     Failure::usage(format!("the archive is refused, nothing was restored: {reason}"))
 }
 
-/// Returns the path of the data folder to be, in a form that a neighbour can be named after.
+/// Returns the path of the future data folder, in a form from which the name of a sibling can be made.
 ///
-/// # Errors
-/// An existing target that cannot become the data folder by one rename is refused before anything is unpacked.
+/// # Errors Refuses an existing target that cannot become the data folder by one rename, before anything is unpacked.
 fn place_of(target: &Path) -> Result<PathBuf> {
     let refused = |why: &str| Failure::usage(format!("{} {why}", target.display()));
     let looked = |error: io::Error| data_failed("look into", target, &error);
-    // Without a slash at the end, behind which a link is followed.
+    // Drops a slash at the end, which would make the system follow a link.
     let plain: PathBuf = target.components().collect();
     let found = match plain.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(plain),
@@ -453,7 +451,7 @@ fn is_mount_point(target: &Path) -> Failure {
     ))
 }
 
-/// A backup is put into the data folder, and nowhere else.
+/// A backup can be restored to the data folder only.
 fn refuse_other_places(config: &Config) -> Result<()> {
     let database = config.database_url.sqlite_path();
     if database != Some(&config.data_dir.join(DATABASE)) {
@@ -483,7 +481,8 @@ fn has_contents_here(config: &Config) -> bool {
     options.content_folder().is_some()
 }
 
-/// That the configuration has the contents of files where the archive has them: known from its beginning.
+/// Checks that the configuration and the archive agree on the place of file contents. The beginning of the archive is
+/// enough for that.
 fn fits(config: &Config, manifest: &Manifest) -> std::result::Result<(), String> {
     match (manifest.contents_in, has_contents_here(config)) {
         (ContentsIn::Archive, false) => {
@@ -498,7 +497,7 @@ fn fits(config: &Config, manifest: &Manifest) -> std::result::Result<(), String>
     }
 }
 
-/// That what was unpacked is a whole data folder: the database in order, and every content that it refers to there.
+/// Checks that the unpacked folder is a complete data folder: a sound database, and every content that it refers to.
 fn check(config: &Config, folder: &Path) -> Result<Summary> {
     let mut database = DatabaseCopy::open(&folder.join(DATABASE))
         .map_err(|error| refused(&format!("its database does not open: {}", error.cause())))?;
@@ -511,8 +510,8 @@ fn check(config: &Config, folder: &Path) -> Result<Summary> {
     Ok(summary)
 }
 
-/// That every content the database refers to is in the folder, and as long as it should be: what it holds was compared
-/// with its address when it was unpacked.
+/// Checks that every content that the database refers to is in the folder and has the right size. The bytes were
+/// compared with the address when the archive was unpacked.
 fn look_for_contents(database: &mut DatabaseCopy, folder: &Path) -> std::result::Result<(), String> {
     let mut after = None;
     loop {
@@ -533,7 +532,7 @@ fn look_for_contents(database: &mut DatabaseCopy, folder: &Path) -> std::result:
     }
 }
 
-/// Makes the folder the data folder, durably and in one step.
+/// Moves the unpacked folder to the data folder, durably and in one step.
 fn into_place(scratch: &Scratch, target: &Path) -> Result<()> {
     let written = File::open(scratch.path()).and_then(|folder| Ok(rustix::fs::syncfs(folder)?));
     written

@@ -15,11 +15,11 @@ use crate::{
     render::{Record, Render},
 };
 
-/// Arguments that name an API, and the form of its answer.
+/// Arguments that name an API, and the format of its answer.
 pub(super) trait Target {
     fn render(&self) -> Render;
 
-    /// Finds the API, or starts an engine where the command may do so.
+    /// Finds the API, or starts an engine if the command may do so.
     async fn connect(&self, context: &Context) -> Result<Connection>;
 }
 
@@ -116,7 +116,7 @@ impl Context {
         target.render().list(&records)
     }
 
-    /// Reads a list page by page and prints it: all records that the filters let through, or the first `limit` of them.
+    /// Reads a list page by page and prints it: all records that match the filters, or the first `limit` of them.
     pub(super) async fn pages<T: Record + DeserializeOwned>(
         &self,
         target: &impl Target,
@@ -139,7 +139,7 @@ impl Context {
         target.render().one(&record)
     }
 
-    /// Makes a call and says what it did.
+    /// Makes a call and prints `note` of the answer.
     pub(super) async fn done<T: Serialize + DeserializeOwned>(
         &self,
         target: &impl Target,

@@ -1,4 +1,4 @@
-//! `sortie config`: the documentation of the configuration, and what is in effect.
+//! `sortie config`: the documentation of the configuration, and the settings in effect.
 
 use super::Context;
 use crate::{

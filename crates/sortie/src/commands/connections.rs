@@ -1,6 +1,6 @@
 //! `sortie connections`: the APIs and MCP servers that runs call through the engine.
 //!
-//! A credential is read from standard input or from the environment and goes into the request, nowhere else.
+//! A credential is read from standard input or from the environment, and is used only in the request.
 
 use std::{io::stdin, iter, path::Path};
 
@@ -27,7 +27,7 @@ use crate::{
     terminal::{self, harmless},
 };
 
-/// Number of codes that `authorize` asks for: the engine takes no more for one authorization.
+/// Number of codes that `authorize` asks for: the engine accepts no more for one authorization.
 const CODE_TRIES: u32 = 5;
 
 fn path(name: &Name, rest: &str) -> String {
@@ -124,7 +124,7 @@ async fn save(context: &Context, args: &PutArgs) -> Result<Exit> {
         terminal::note(&format!("it needs a person: sortie connections authorize {name}"));
     }
     args.list.render.answer(&saved, |saved| {
-        // A save does not ask the server: whether the address and the credential work is unknown.
+        // A save does not contact the server, so it is unknown whether the address and the credential work.
         let untested = format!("saved, not tested: run `sortie connections test {name}`");
         let untested = Some(untested).filter(|_| saved.status == ConnectionStatus::Ready);
         let text = lines_but(saved, |heading| untested.clone().filter(|_| heading == "status"));
@@ -135,7 +135,7 @@ async fn save(context: &Context, args: &PutArgs) -> Result<Exit> {
 /// Reads a definition in JSON or TOML.
 fn read_definition(path: &Path) -> Result<Value> {
     let (name, text) = input::file_or_stdin(path, &mut stdin(), DEFINITION_BYTES)?;
-    // Errors of either parser repeat what they stumbled over, which may be a credential.
+    // The messages of both parsers quote the faulty text, which may be a credential.
     if text.trim_start().starts_with('{') {
         return serde_json::from_str(&text)
             .map_err(|error| Failure::usage(format!("{name}: not JSON, at line {}", error.line())));
@@ -146,7 +146,7 @@ fn read_definition(path: &Path) -> Result<Value> {
         .ok_or_else(|| Failure::usage(format!("{name}: neither a JSON object nor TOML")))
 }
 
-/// Returns the definition that the flags describe, with its credential from where they say.
+/// Returns the definition that the flags describe. The flags also name the source of its credential.
 fn definition(
     args: &PutArgs,
     environment: &Environment,
@@ -218,7 +218,7 @@ fn auth_of(
     };
     let secret = match &args.secret_env {
         Some(name) => Some(variable(environment, name)?),
-        // A client may have no secret: nobody is asked for one.
+        // A client may have no secret, so the command does not ask for one.
         None if kind == AuthType::OAuth => None,
         None => Some(ask()?),
     };
@@ -279,7 +279,7 @@ async fn authorize(context: &Context, name: &Name, args: &ListArgs) -> Result<Ex
     context.with(args, authorize).await
 }
 
-/// Begins an authorization, and confirms it where somebody is there to type the code.
+/// Begins an authorization. Confirms it if a person is at the terminal to type the code.
 async fn begin(client: &Client, name: &Name, args: &ListArgs) -> Result<Exit> {
     let begun: Authorization = client.ask(post(path(name, "/oauth"))).await?;
     if args.render.is_json() {
@@ -308,7 +308,7 @@ async fn begin(client: &Client, name: &Name, args: &ListArgs) -> Result<Exit> {
     }
 }
 
-/// Whether the engine refused the code itself, and takes another one.
+/// Whether the engine refused the code itself and accepts another one.
 fn is_mistyped(failure: &Failure) -> bool {
     failure.exit == Exit::Usage && failure.to_string().starts_with("code: ")
 }

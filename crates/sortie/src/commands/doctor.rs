@@ -1,4 +1,4 @@
-//! `sortie doctor`: what this machine gives and how the engine is, what is missing, and what to do about it.
+//! `sortie doctor`: checks this machine and the engine, and names each fault with its remedy.
 
 mod data;
 mod live;
@@ -40,7 +40,7 @@ use crate::{
 struct Report {
     version: &'static str,
     healthy: bool,
-    /// The sandbox in words that programs read; absent where there is none.
+    /// The sandbox in a form for programs; absent if there is no sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     sandbox: Option<Sandbox>,
     checks: Vec<Check>,
@@ -67,11 +67,12 @@ pub(super) async fn doctor(context: &Context, args: &DoctorArgs) -> Result<Exit>
     if let Some(target) = &target {
         checks.extend(live::checks(&target.client, &target.url, &target.inside).await);
     } else {
-        // A running engine tells the models of its own configuration.
+        // A running engine reports the models of its own configuration.
         checks.push(check_models(&config.models));
     }
     let is_asked = |check: &Check| check.name.starts_with("provider");
-    // No engine has asked them with its own configuration: there is none, it is away, or it refuses the key.
+    // No engine has checked the providers with its own configuration: none runs, it is unreachable, or it refuses the
+    // key.
     if args.providers && !checks.iter().any(is_asked) {
         checks.extend(
             check_providers(&config.models)
@@ -121,20 +122,20 @@ async fn machine(config: &Config) -> (Vec<Check>, Option<Sandbox>) {
     (checks, found)
 }
 
-/// The running engine that is asked how it is.
+/// The running engine to check.
 struct Target {
     url: String,
     client: Client,
     inside: Inside,
-    /// Whether it is on another machine: what this one gives does not matter then.
+    /// Whether it is on another machine: the checks of this machine are then irrelevant.
     is_elsewhere: bool,
 }
 
-/// The engine that the command names, else the one that serves in the data folder, if any.
+/// The engine that the command names, else the engine that serves in the data folder, if any.
 fn engine_to_ask(context: &Context, args: &DoctorArgs, config: &Config) -> Result<Option<Target>> {
     let data_dir = DataDir::new(&config.data_dir);
     let serves = |engine: &RunningEngine| engine.purpose == Purpose::Serve;
-    // A folder that cannot be read is a fault of the check of the data folder.
+    // The check of the data folder reports a folder that cannot be read.
     let running = data_dir.running_engine().ok().flatten().filter(serves);
     if let Some(told) = operators::deployment(context, &args.target).ok().flatten() {
         return deployment_to_ask(context, config, (told, args.providers), running).map(Some);
@@ -163,7 +164,7 @@ fn engine_to_ask(context: &Context, args: &DoctorArgs, config: &Config) -> Resul
     }))
 }
 
-/// Returns the key, and why there is none where that is a failure.
+/// Returns the key, or the reason if it could not be read.
 fn readable(key: Result<Option<String>>) -> (Option<String>, Option<Failure>) {
     match key {
         Ok(key) => (key, None),
@@ -171,7 +172,7 @@ fn readable(key: Result<Option<String>>) -> (Option<String>, Option<Failure>) {
     }
 }
 
-/// The hosted deployment whose organization API was `told`, or the node of the data folder.
+/// The hosted deployment at the organization API `org_url`, or the node of the data folder.
 fn deployment_to_ask(
     context: &Context,
     config: &Config,
@@ -179,7 +180,7 @@ fn deployment_to_ask(
     running: Option<RunningEngine>,
 ) -> Result<Target> {
     let is_named = from == "--org-url";
-    // A variable may be there for the node itself, as a part of its configuration.
+    // The variable may be part of the node's own configuration.
     let own = running.filter(|_| !is_named).and_then(|engine| {
         let RunningEngine { url, org_url, .. } = engine;
         org_url.map(|org_url| (url, org_url))
@@ -282,7 +283,7 @@ async fn payments(hosted: &HostedSettings) -> Check {
     }
 }
 
-/// Reads the metadata of an identity provider, which must name the issuer as the configuration does.
+/// Reads the metadata of an identity provider. The issuer in it must match the configuration.
 async fn identity_provider(provider: &IdentityProvider, outbound: &Outbound) -> Check {
     let name = format!("sign-in {}", provider.name);
     let issuer = &provider.issuer;
@@ -293,7 +294,8 @@ async fn identity_provider(provider: &IdentityProvider, outbound: &Outbound) -> 
     }
 }
 
-/// Tries the sandbox where runs would have it, or in a passing folder where no engine has used the data folder yet.
+/// Tries the sandbox in the folder that runs would use, or in a temporary folder if no engine has used the data folder
+/// yet.
 async fn try_sandbox(config: &Config) -> std::result::Result<Arc<dyn Backend>, String> {
     let data_dir = DataDir::new(&config.data_dir);
     if matches!(data_dir.is_used(), Ok(true)) {

@@ -77,7 +77,7 @@ fn own_name(path: &Path) -> Result<String> {
 /// Target of downloaded bytes.
 enum Target {
     Output,
-    /// A file that takes its place when it is complete.
+    /// A file that gets its final name when it is complete.
     File {
         file: Local,
         passing: PathBuf,
@@ -142,7 +142,7 @@ impl Target {
         Ok(())
     }
 
-    /// Puts the file in its place, or removes what there is of it.
+    /// Renames the file to its final name, or removes it if it is incomplete.
     fn close(self, written: Result<()>) -> Result<()> {
         let Self::File { passing, path, .. } = self else {
             std::io::stdout().lock().flush()?;

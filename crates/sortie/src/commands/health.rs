@@ -1,5 +1,5 @@
-//! `sortie health`: whether an engine takes runs now, for container runtimes and scripts that have no HTTP client. It needs
-//! no key, and never starts an engine.
+//! `sortie health`: whether an engine accepts runs now, for container runtimes and scripts that have no HTTP client. It
+//! needs no key, and never starts an engine.
 
 use super::Context;
 use crate::{

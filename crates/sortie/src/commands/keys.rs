@@ -107,7 +107,7 @@ async fn create_offline(
     let data_dir = DataDir::new(&config.data_dir);
     let owner = match config.database_url.sqlite_path() {
         Some(_) => Some(data_dir.own()?),
-        // Each node of such a database has a folder of its own.
+        // With such a database, each node has a separate folder.
         None => None,
     };
     if owner.as_ref().is_some_and(Owner::is_new_folder) {
@@ -126,11 +126,11 @@ async fn create_offline(
         })
 }
 
-/// Rotates a key; where the data folder holds its secret, the file gets the new one.
+/// Rotates a key. If the data folder holds its secret, the file gets the new one.
 async fn rotate(context: &Context, key: KeyId, grace: Option<Grace>, args: &ListArgs) -> Result<Exit> {
     let work = async |connection: &mut Connection| rotate_on(connection, key, grace).await;
     let (rotated, kept) = context.with(args, work).await?;
-    // Whatever became of the file: nobody sees it again.
+    // Print the key even if the file could not be written: the engine never shows it again.
     args.render
         .answer(&rotated, |rotated| Ok(terminal::print_line(&rotated.key)?))?;
     let until = rotated
@@ -145,7 +145,8 @@ async fn rotate(context: &Context, key: KeyId, grace: Option<Grace>, args: &List
     Ok(Exit::Success)
 }
 
-/// The admin key of the data folder. Where this user may not read it, that is said: the rotated key may be in it.
+/// The admin key of the data folder. If this user may not read it, the command says so, because it may be the rotated
+/// key.
 fn held_key(data_dir: &DataDir) -> Option<String> {
     data_dir.admin_key().unwrap_or_else(|failure| {
         terminal::note(&format!(
@@ -155,7 +156,7 @@ fn held_key(data_dir: &DataDir) -> Option<String> {
     })
 }
 
-/// The rotated key, and what became of the file of the data folder, where that held it.
+/// The rotated key, and the result of updating the file if the data folder held its secret.
 async fn rotate_on(
     connection: &Connection,
     key: KeyId,
@@ -170,7 +171,7 @@ async fn rotate_on(
         let me = client.with_key(held.expose().to_owned());
         let id = match me.ask::<OrganizationInfo>(get("v1/me")).await {
             Ok(me) => me.key_id,
-            // It is no key of this engine any more.
+            // The engine has revoked this key.
             Err(failure) if matches!(failure.exit, Exit::Denied | Exit::Forbidden) => None,
             Err(failure) => return Err(failure),
         };

@@ -1,4 +1,4 @@
-//! `sortie master-key`: which keys seal what, and the sealing of everything with a new one.
+//! `sortie master-key`: lists the keys and the values that each seals, and seals everything again with a new key.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ async fn reseal(context: &Context, args: &InstallationArgs) -> Result<Exit> {
     Ok(shown)
 }
 
-/// Values that are not sealed with the first key of the node that was asked, which an old key is still needed for.
+/// Number of values that are not sealed with the node's first key, so that an old key is still needed.
 fn left_to_seal(done: &Reseal, found: &MasterKeys) -> i64 {
     let newest = found.keys.first();
     let others = found.sealed.iter().filter(|sealed| Some(&sealed.key) != newest);
@@ -51,7 +51,7 @@ fn left_to_seal(done: &Reseal, found: &MasterKeys) -> i64 {
     others.max(done.unreadable)
 }
 
-/// Returns the keys and the number of values that each seals: all pages as one.
+/// Returns the keys and the number of values that each seals, summed over all pages.
 async fn master_keys(client: &Client) -> Result<MasterKeys> {
     let path = client.on_all_nodes("master-key");
     let mut found: MasterKeys = client.ask(get(&path)).await?;
@@ -64,7 +64,7 @@ async fn master_keys(client: &Client) -> Result<MasterKeys> {
     Ok(found)
 }
 
-/// Seals every page again, then returns the sums and the state after it.
+/// Seals every page again. Returns the sums and the state afterwards.
 async fn reseal_all(client: &Client) -> Result<(Reseal, MasterKeys)> {
     let path = client.on_all_nodes("master-key/reseal");
     let page = async |cursor: String| -> Result<Reseal> {
@@ -84,7 +84,7 @@ async fn reseal_all(client: &Client) -> Result<(Reseal, MasterKeys)> {
     Ok((done, master_keys(client).await?))
 }
 
-/// Fails where something is sealed that a node cannot open.
+/// Fails if a node cannot open some of the values.
 fn show(found: &MasterKeys, args: &InstallationArgs) -> Result<Exit> {
     args.render.one(found)?;
     Ok(if keys(found).values().any(Key::is_lost) {

@@ -91,7 +91,7 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
 }
 
 impl Context {
-    /// Returns the configuration for a command that talks to an engine. The log has errors only.
+    /// Returns the configuration for a command that talks to an engine. Only errors are logged.
     fn client_config(&self, flags: &Flags) -> Result<Config> {
         let config = Config::load(flags, &self.environment, SandboxPolicy::Strongest)?;
         logging::start(&config, Verbosity::Errors, self.terminal)?;

@@ -166,7 +166,7 @@ async fn user(context: &Context, args: &UserArgs) -> Result<UserId> {
     user.ok_or_else(|| Failure::usage("no person has this email address"))
 }
 
-/// A client with the operator's key, of the named node or else of that of the data folder.
+/// A client with the operator's key, for the named node or else for that of the data folder.
 pub(super) fn client(context: &Context, args: &OperatorArgs) -> Result<Client> {
     let told = match told_deployment(args.org_url.as_deref(), &context.environment) {
         Some((url, from)) => Some((url.to_owned(), from)),
@@ -181,7 +181,8 @@ pub(super) fn no_deployment() -> Failure {
     Failure::unavailable("no hosted node runs in the data folder: name one by --org-url or SORTIE_ORG_URL")
 }
 
-/// The organization API that a command on all nodes goes to, and where it was told. None where it goes to an engine.
+/// The organization API for a command on all nodes, and the flag or variable that named it. `None` if the command goes
+/// to an engine.
 pub(super) fn deployment(
     context: &Context,
     args: &InstallationArgs,
@@ -198,7 +199,7 @@ pub(super) fn deployment(
     }
 }
 
-/// The organization API that a command is told to talk to, and where it was told.
+/// The organization API that a flag or a variable names, and its source.
 fn told_deployment<'a>(
     org_url: Option<&'a str>,
     environment: &'a Environment,
@@ -230,7 +231,7 @@ pub(super) fn client_at(context: &Context, url: &str, from: &str) -> Result<Clie
     Ok(Client::new(url, from, Some(key))?.for_operator())
 }
 
-/// The operator's key for the deployment at this address. The key of the data folder does not leave the machine.
+/// The operator's key for the deployment at this address. The key of the data folder is used only on this machine.
 pub(super) fn operator_key(context: &Context, url: &str) -> Result<Option<String>> {
     if let Some(key) = context.environment.get(OPERATOR_KEY) {
         return Ok(Some(key.to_owned()));

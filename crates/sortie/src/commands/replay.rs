@@ -1,6 +1,6 @@
-//! `sortie runs replay`: the definition that a run used, with the credentials it lacks put back, as a new run.
+//! `sortie runs replay`: starts a new run with the definition of an earlier one, after adding the missing credentials.
 //!
-//! A credential comes from a file, a variable or a person at the terminal, goes into the request, and nowhere else.
+//! A credential comes from a file, a variable or a person at the terminal, and is used only in the request.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -49,7 +49,7 @@ async fn on(
     run::start(connection, context, &request, form).await
 }
 
-/// Definition that a run used, field by field: values stay as they are written.
+/// Definition that a run used, field by field: values keep their original text.
 #[derive(Debug, Deserialize)]
 struct UsedDefinition {
     request: BTreeMap<String, Box<RawValue>>,
@@ -85,7 +85,7 @@ fn given(args: &ReplayArgs, environment: &Environment) -> Result<BTreeMap<String
     Ok(given)
 }
 
-/// The request of a used definition, its credentials put back from what is `given` or by asking.
+/// The request of a used definition. Its credentials come from `given`, or from prompts.
 fn completed(
     used: UsedDefinition,
     max_cost: Option<i64>,
@@ -153,7 +153,7 @@ impl fmt::Display for Field {
     }
 }
 
-/// The fields that a connection cannot be without, and that are not there.
+/// The required fields of a connection that are missing.
 fn missing(connection: &Map<String, Value>) -> Vec<Field> {
     let auth = connection.get("auth").and_then(Value::as_object);
     let kind = auth.and_then(|auth| auth.get("type")).and_then(Value::as_str);
@@ -178,8 +178,8 @@ fn missing(connection: &Map<String, Value>) -> Vec<Field> {
     missing
 }
 
-/// Returns the [`missing`] fields of a connection that is known to lack one. If none shows, it is the query, which
-/// leaves no trace.
+/// Returns the [`missing`] fields of a connection that is known to lack one. If no field shows as missing, it is the
+/// query, which leaves no trace.
 fn lacking(connection: &Map<String, Value>) -> Vec<Field> {
     let missing = missing(connection);
     if missing.is_empty() {
@@ -205,7 +205,8 @@ fn set(connection: &mut Map<String, Value>, field: &Field, text: &str) {
     }
 }
 
-/// Puts a given text where it is missing, or lays a JSON object over the connection. No message repeats any of it.
+/// Sets the only missing credential to a given text, or merges a JSON object into the connection. No message repeats
+/// any of it.
 fn put_back(name: &str, connection: &mut Map<String, Value>, text: &str) -> Result<()> {
     if text.trim_start().starts_with('{') {
         let over: Map<String, Value> = serde_json::from_str(text).map_err(|error| {
@@ -285,7 +286,7 @@ mod tests {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// The only connection after what is given was put back, and what was asked.
+    /// The only connection after the given credentials were put back, and the prompts.
     fn put(connection: &Value, given: Option<&str>) -> (Result<Value>, Vec<String>) {
         let given = given
             .map(|text| ("crm".to_owned(), text.to_owned()))

@@ -1,4 +1,4 @@
-//! `sortie runs resume`: runs that nobody works on, because the command that had their engine was killed.
+//! `sortie runs resume`: resumes runs that were abandoned because the command that ran their engine was killed.
 
 use sortie_api::{
     Run, RunId, RunStatus,
@@ -17,7 +17,7 @@ use crate::{
     terminal,
 };
 
-/// Statuses of runs that somebody should work on.
+/// Statuses of runs that an engine should work on.
 const UNFINISHED: [RunStatus; 3] = [RunStatus::Running, RunStatus::Starting, RunStatus::Queued];
 
 pub(super) async fn resume(context: &Context, args: &ResumeArgs) -> Result<Exit> {
@@ -72,7 +72,8 @@ async fn on(connection: &mut Connection, context: &Context, args: &ResumeArgs) -
     Ok(exit)
 }
 
-/// Returns the runs that nobody works on, the oldest first: all, or those of `named`, of which none may be another.
+/// Returns the abandoned runs, the oldest first: all of them, or those of `named`. Fails if a run of `named` is not
+/// abandoned.
 async fn left(connection: &Connection, named: &[RunId]) -> Result<Vec<RunId>> {
     let mut runs = Vec::new();
     for id in named {
@@ -107,7 +108,7 @@ pub(super) async fn list_runs(client: &Client, which: &WhichRuns) -> Result<Vec<
     client.pages("v1/runs", &which.filters(), Some(which.limit)).await
 }
 
-/// Returns the sentence for runs that nobody works on.
+/// Returns the sentence for abandoned runs.
 pub(super) fn nobody_works_on(runs: &[RunId]) -> String {
     let ids: Vec<String> = runs.iter().map(ToString::to_string).collect();
     format!(
@@ -116,7 +117,8 @@ pub(super) fn nobody_works_on(runs: &[RunId]) -> String {
     )
 }
 
-/// Says which of `runs` nobody works on, and how they go on. The engine of another command tells it to admins alone.
+/// Prints which of `runs` are abandoned, and how to resume them. Only admins may ask the engine of another command for
+/// that.
 pub(super) async fn print_unattended(connection: &Connection, runs: &[Run]) -> Result<()> {
     let open: Vec<RunId> = runs
         .iter()

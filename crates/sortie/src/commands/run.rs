@@ -44,8 +44,8 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<Exit> {
     connection.during(work).await
 }
 
-/// Returns the message with which an engine of this configuration would refuse the request for want of a language model. A
-/// workflow may name one.
+/// Returns the message with which an engine of this configuration would refuse the request because it lacks a language
+/// model. A workflow may name one.
 fn refusal(request: &RunRequest, config: &Config) -> Option<String> {
     if request.model.is_some() || request.workflow.is_some() {
         return None;
@@ -59,7 +59,7 @@ pub(super) fn need(attendance: Attendance) -> Need {
     if attendance.detach { Need::Keep } else { Need::Work }
 }
 
-/// Uploads what is too large to be sent along, and deletes it again once the run is over.
+/// Uploads files that are too large for the request, and deletes them after the run.
 async fn with_files(
     connection: &mut Connection,
     context: &Context,
@@ -98,7 +98,7 @@ async fn on(
     request: &RunRequest,
 ) -> Result<Exit> {
     match connection.own_sandbox().filter(|_| !args.no_shell) {
-        // Whether a workflow needs commands is for the engine to say.
+        // The engine checks whether a workflow needs commands.
         Some(Err(_)) if args.workflow.is_some() => {}
         Some(sandbox) => check_sandbox(sandbox)?,
         None => {}
@@ -107,7 +107,7 @@ async fn on(
     start(connection, context, request, form).await
 }
 
-/// Starts a run and stays with it as it is told to. `request` has the form of a `RunRequest`.
+/// Starts a run, and follows it unless the flags say otherwise. `request` has the form of a `RunRequest`.
 pub(super) async fn start(
     connection: &mut Connection,
     context: &Context,
@@ -119,7 +119,7 @@ pub(super) async fn start(
         terminal::print_line(&run.id.to_string())?;
         return Ok(Exit::Success);
     }
-    // Caught before there is a run: whoever interrupts leaves none behind that nobody cancels.
+    // Catch interruptions before the run exists: otherwise one could leave a run that is never cancelled.
     let mut interrupted = interruption();
     let run = create(connection, request, &mut interrupted).await?;
     let view = View::new(format, context.terminal);
@@ -131,8 +131,8 @@ pub(super) async fn start(
     Ok(run.status.into())
 }
 
-/// Creates a run. An interruption meanwhile is left to whoever follows it, since only the engine's answer says what is
-/// to be cancelled; a second one leaves at once.
+/// Creates a run. On an interruption it still waits for the engine's answer, because only that names the run to cancel;
+/// the caller then cancels it. A second interruption exits at once.
 async fn create(
     connection: &mut Connection,
     request: &(impl Serialize + Sync),
@@ -151,7 +151,7 @@ async fn create(
     }
 }
 
-/// Says what confines the commands where it is less than the strongest, and stops where nothing does.
+/// Prints the isolation of commands if it is less than the strongest, and fails if there is none.
 pub(super) fn check_sandbox(sandbox: std::result::Result<&Capabilities, &str>) -> Result<()> {
     let capabilities = sandbox.map_err(|reason| {
         Failure::unavailable(format!(
@@ -223,7 +223,7 @@ fn prompt(text: &str) -> Result<String> {
         return Ok(text.to_owned());
     }
     let mut bytes = Vec::new();
-    // One byte more than allowed is enough for the engine to refuse it.
+    // One byte more than allowed is enough to make the engine refuse it.
     let limit = u64::try_from(PROMPT_BYTES + 1).unwrap_or(u64::MAX);
     std::io::stdin()
         .lock()
@@ -254,7 +254,7 @@ fn files(args: &[FileArg]) -> Result<Vec<RunFile>> {
         .collect()
 }
 
-/// The text of a file that can be sent along with a run; none where it is more than `limit` bytes, or no text.
+/// The text of a file that can be sent along with a run; `None` if it is more than `limit` bytes, or not text.
 fn read_inline(path: &Path, limit: usize) -> Result<Option<String>> {
     let bytes = read_at_most("--file", path, limit)?;
     // JSON takes every text but one with U+0000, which the engine refuses.
@@ -263,7 +263,7 @@ fn read_inline(path: &Path, limit: usize) -> Result<Option<String>> {
         .filter(|text| !text.contains('\0')))
 }
 
-/// Reads a file that a flag names; none where it is more than `limit` bytes.
+/// Reads a file that a flag names; `None` if it is more than `limit` bytes.
 fn read_at_most(flag: &str, path: &Path, limit: usize) -> Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)

@@ -1,4 +1,4 @@
-//! `sortie runs`: what was run, and what came of it.
+//! `sortie runs`: lists runs and their results.
 
 use std::iter::once;
 
@@ -81,7 +81,7 @@ async fn list(context: &Context, which: &WhichRuns, args: &ListArgs) -> Result<E
     context.with(args, show).await
 }
 
-/// Shows a run. An output that can be read once is read by this.
+/// Shows a run. If the run has zero data retention, this also uses up its output, which can be read once.
 async fn show(context: &Context, id: RunId, args: &ListArgs) -> Result<Exit> {
     let show = async |connection: &mut Connection| {
         let run: Run = connection.client.ask(get(format!("v1/runs/{id}"))).await?;

@@ -1,4 +1,4 @@
-//! `sortie serve`: a node until it is told to stop.
+//! `sortie serve`: runs a node until it receives a signal to stop.
 
 use sortie_api::plain;
 use sortie_sandbox::{Capabilities, Level};
@@ -56,14 +56,14 @@ pub(super) async fn serve(context: &Context, args: &ServeArgs) -> Result<Exit> {
     }
 }
 
-/// The spans of the last requests and runs are sent behind them.
+/// Telemetry ends last, so that the spans of the last requests and runs are sent.
 async fn stopped(node: Node, telemetry: Telemetry) {
     node.shutdown().await;
     telemetry.end().await;
 }
 
-/// Prints the first admin key, the only time it is shown. The operator's key is printed only where it could not be kept:
-/// the output of a hosted deployment is collected.
+/// Prints the first admin key, the only time it is shown. The operator's key is printed only if it could not be written
+/// to its file, because hosted deployments collect the output.
 fn tell_first_key(key: &FirstKey, config: &Config) -> Result<()> {
     let (file, name) = (
         DataDir::new(&config.data_dir).key_file(key.which),
@@ -87,7 +87,7 @@ fn tell_first_key(key: &FirstKey, config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// Tells whoever has started the node, in the form of its log.
+/// Prints a message for the person who has started the node, in the format of its log.
 fn tell(config: &Config, text: &str) {
     match config.log.format {
         LogFormat::Text => terminal::note(text),

@@ -1,4 +1,4 @@
-//! `sortie workflows`: run definitions that are kept under a name, and put there from files.
+//! `sortie workflows`: run definitions that are saved under a name, from files.
 
 use std::{collections::BTreeSet, io::Read, path::Path};
 
@@ -17,7 +17,7 @@ use crate::{
     texts,
 };
 
-/// The fields of a record that the engine gives it: a record that was printed can be put again.
+/// The fields that the engine sets: they are dropped, so that a printed record can be saved again.
 const GIVEN: [&str; 3] = ["revision", "created_at", "updated_at"];
 
 /// Workflow as `sortie workflows get` prints it.
@@ -77,7 +77,7 @@ pub(super) async fn execute(context: &Context, command: WorkflowsCommand) -> Res
     }
 }
 
-/// Shows a workflow. JSON is the engine's own text, so that values stay as they were written.
+/// Shows a workflow. JSON is the engine's own text, so that values keep their original form.
 async fn show(context: &Context, name: &Name, args: &ListArgs) -> Result<Exit> {
     let record: Box<RawValue> = context.ask(args, get(path(name))).await?;
     args.render
@@ -199,7 +199,7 @@ fn toml(text: &str) -> std::result::Result<Map<String, Value>, String> {
         .collect()
 }
 
-/// A value of TOML in JSON, where times are texts; none for infinities and what is no number.
+/// A value of TOML in JSON, with times as texts; `None` for infinities and NaN.
 fn json(value: toml::Value) -> Option<Value> {
     Some(match value {
         toml::Value::String(text) => text.into(),

@@ -6,16 +6,16 @@ use sortie_api::Credential;
 use sortie_engine::AwsVariables;
 use zeroize::Zeroizing;
 
-/// The environment variables that Sortie looks at. The only place that reads them, so that everything else can be given
-/// others. The copies here are overwritten when they are dropped. The variables themselves stay in the environment of
-/// the process: nothing can take one out of it safely once there are threads.
+/// The environment variables that Sortie reads. Only this type reads them, so that tests can pass others everywhere
+/// else. The copies here are overwritten when they are dropped. The variables themselves stay in the environment of the
+/// process: they cannot be removed safely once there are threads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
     variables: BTreeMap<String, Zeroizing<String>>,
 }
 
 impl Environment {
-    /// The variables of this process. Those that are not UTF-8 cannot be meant for us.
+    /// The variables of this process. Variables that are not UTF-8 are ignored.
     pub(crate) fn of_process() -> Self {
         std::env::vars_os()
             .filter_map(|(name, value)| {
@@ -33,7 +33,7 @@ impl Environment {
             .filter(|value| !value.is_empty())
     }
 
-    /// Returns the variables with credentials and address of S3-compatible stores.
+    /// Returns the variables with the credentials and the address of S3-compatible stores.
     pub(super) fn aws(&self) -> AwsVariables {
         self.names_with("AWS_")
             .filter_map(|name| Some((name.to_owned(), Credential::new(self.get(name)?))))

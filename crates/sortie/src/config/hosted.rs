@@ -1,4 +1,4 @@
-//! Settings of a hosted deployment, and the defaults that it has of its own.
+//! Settings of a hosted deployment, and its defaults that differ.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -27,9 +27,9 @@ pub(crate) struct HostedSettings {
     pub(crate) engine_url: String,
     /// Rule for new accounts.
     pub(crate) sign_up: SignUp,
-    /// Settings of the mail; none where no mail is sent.
+    /// Settings of the mail; `None` disables mail.
     pub(crate) mail: Option<MailOptions>,
-    /// Settings of the payments; none where nothing can be bought.
+    /// Settings of the payments; `None` disables purchases.
     pub(crate) stripe: Option<StripeSettings>,
     /// Limits of automatic purchases.
     pub(crate) auto_topup: AutoTopupLimits,
@@ -67,7 +67,7 @@ pub(super) const DEFAULTS: [(&str, i64); 4] = [
 ];
 
 impl HostedSettings {
-    /// Returns the settings of a hosted deployment; none on a self-hosted engine.
+    /// Returns the settings of a hosted deployment; `None` on a self-hosted engine.
     pub(super) fn new(
         settings: &Settings,
         layers: &Layers,
@@ -167,7 +167,7 @@ fn stripe(
     }))
 }
 
-/// Whether a text is a secret with one of these beginnings. A space or the end of a line in it would be a mistake of copying.
+/// Whether a text is a secret with one of these prefixes. A space or a line end in it would be a copying mistake.
 fn is_secret(secret: &Credential, beginnings: &[&str]) -> bool {
     let text = secret.expose();
     let is_plain = text

@@ -1,8 +1,8 @@
 //! Layers of the configuration: defaults, file, environment, flags. They are merged as TOML values, the later wins key by
 //! key, and the result is deserialized once.
 //!
-//! The lines of `default.toml` are the list of the keys: each has its default there or, in a comment, an example, whose
-//! type says how a variable is read. Every value remembers its layer, so that a message can name it.
+//! The lines of `default.toml` are the list of the keys: each has its default there or, in a comment, an example. The
+//! type of that value decides how a variable is parsed. Every value remembers its layer, so that a message can name it.
 
 use std::{collections::BTreeMap, fmt, path::Path, sync::LazyLock};
 
@@ -61,8 +61,8 @@ const LISTS: [&str; 2] = ["sign_in.oidc", "license.plans"];
 #[derive(Clone, Default)]
 pub(super) struct Layers {
     table: Table,
-    /// File, variable or flag that a value comes from, by key; none for a default. A table that was merged whole has one
-    /// entry.
+    /// File, variable or flag that a value comes from, by key. Defaults have no entry; a table that was merged as a
+    /// whole has one.
     sources: BTreeMap<String, String>,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn variable(key: &str) -> String {
     format!("SORTIE_{}", key.replace('.', "_").to_ascii_uppercase())
 }
 
-/// The environment variable that names a file with the value of another one, as secrets are handed to services.
+/// The environment variable with the path of a file that holds the value of another one, as services receive secrets.
 fn file_variable(variable: &str) -> String {
     format!("{variable}_FILE")
 }
@@ -117,7 +117,7 @@ impl Layers {
         Ok(layers)
     }
 
-    /// Lays a configuration file over what is there.
+    /// Merges a configuration file over the layers so far.
     pub(super) fn add_file(&mut self, path: &Path, text: &str) -> Result<(), Error> {
         self.add_toml(text, Some(&path.display().to_string()))
     }
@@ -129,7 +129,8 @@ impl Layers {
         Ok(())
     }
 
-    /// Lays the environment over what is there. Variables of other programs come first: ours win.
+    /// Merges the environment over the layers so far. Variables of other programs come first, so `SORTIE_` variables
+    /// override them.
     pub(super) fn add_environment(&mut self, environment: &Environment) -> Result<(), Error> {
         for name in environment.names_with("SORTIE_") {
             if let Some(meant) = misspelt(name) {
@@ -188,7 +189,7 @@ impl Layers {
         self.get(key).and_then(Value::as_str)
     }
 
-    /// Shows a value that follows from others, in a table of the operator's.
+    /// Shows a derived value in a table of the operator.
     pub(super) fn complete(&mut self, (section, name): (&str, &str), key: &str, value: Value) {
         let entry = self
             .table
@@ -199,7 +200,8 @@ impl Layers {
         }
     }
 
-    /// File, variable or flag of a key: that of the innermost table around it where it has none of its own.
+    /// File, variable or flag that set a key. A key that was not set itself has the source of the innermost table
+    /// around it.
     pub(super) fn source(&self, key: &str) -> Option<&str> {
         let own = self.sources.get(key).map(String::as_str);
         own.or_else(|| self.source(key.rsplit_once('.')?.0))
@@ -229,7 +231,8 @@ impl Layers {
             .map_err(|error| self.refusal(error.path(), error.inner().message()))
     }
 
-    /// The error of a deserializer in our words. They repeat no text, which may be secret, but a name that is none of a choice.
+    /// Translates the error of a deserializer. The message never repeats a value, which may be secret, except a name
+    /// that is not in a list of choices.
     fn refusal(&self, path: &KeyPath, message: &str) -> Error {
         let segments: Vec<_> = path.iter().collect();
         let is_entry = |segment: &&Segment| matches!(segment, Segment::Seq { .. });
@@ -255,7 +258,7 @@ impl Layers {
             }
             _ => {
                 let rule = rule(message);
-                // The words of the library repeat a number.
+                // The library's message repeats a number.
                 let rule = if print::is_secret(&key) {
                     rule.split(", not the ").next().unwrap_or_default()
                 } else {
@@ -277,7 +280,7 @@ impl Layers {
     }
 }
 
-/// Lays the values of `from` over those of `into`, and calls `note` with the key of each.
+/// Merges the values of `from` over those of `into`, and calls `note` with the key of each.
 fn merge(into: &mut Table, from: Table, section: &str, note: &mut dyn FnMut(String)) {
     for (name, value) in from {
         let key = format!("{section}{name}");
@@ -287,7 +290,7 @@ fn merge(into: &mut Table, from: Table, section: &str, note: &mut dyn FnMut(Stri
                 if let Some(replaced) = replaced {
                     print::overwrite(replaced);
                 }
-                // Only the TOML of a file has dates of their own kind.
+                // Only TOML from a file can contain dates.
                 let value = match &value {
                     Value::Datetime(date) => Value::String(date.to_string()),
                     Value::String(_)
@@ -304,8 +307,8 @@ fn merge(into: &mut Table, from: Table, section: &str, note: &mut dyn FnMut(Stri
     }
 }
 
-/// The setting that an unknown variable is nearly called. A name that resembles none is somebody else's: Kubernetes
-/// makes `SORTIE_SERVICE_HOST` of a service called `sortie`, and scripts have variables of their own.
+/// The setting with nearly the same name as an unknown variable. Other names are ignored: Kubernetes sets
+/// `SORTIE_SERVICE_HOST` for a service called `sortie`, and scripts use their own variables.
 fn misspelt(name: &str) -> Option<String> {
     let ours = KEYS.iter().map(|key| variable(&key.name));
     ours.flat_map(|name| [file_variable(&name), name])
@@ -316,7 +319,7 @@ fn misspelt(name: &str) -> Option<String> {
         .map(|(_, known)| known)
 }
 
-/// The value of a key that was not given in TOML. A list has its texts between commas or on lines.
+/// The value of a key that was not given in TOML. The items of a list are separated by commas or line ends.
 fn typed(key: &str, text: &str) -> Value {
     let text_value = || Value::String(text.to_owned());
     match KEYS
@@ -324,7 +327,7 @@ fn typed(key: &str, text: &str) -> Value {
         .find(|known| known.name == key)
         .map(|known| &known.example)
     {
-        // What cannot be read stays a text, which the key refuses with its rule.
+        // An unparsable text stays a text, which the key's rule then refuses.
         Some(Value::Integer(_)) => text.parse().map_or_else(|_| text_value(), Value::Integer),
         Some(Value::Boolean(_)) => text.parse().map_or_else(|_| text_value(), Value::Boolean),
         Some(Value::Array(_)) => Value::Array(
@@ -347,12 +350,12 @@ fn names(segments: &[&Segment]) -> String {
     names.collect::<Vec<_>>().join(".")
 }
 
-/// The rule of serde's message in our words.
+/// The rule of serde's message, in our wording.
 fn rule(message: &str) -> String {
     if message.ends_with("socket address syntax") || message.ends_with("expected socket address") {
         return "must be an IP address and a port, such as 127.0.0.1:8080".to_owned();
     }
-    // An enumeration that is no text, or a table.
+    // An enumeration with a value that is not a text, or a table.
     if message.ends_with("expected string only") || message.starts_with("wanted exactly 1 element") {
         return "must be a string".to_owned();
     }
@@ -364,7 +367,7 @@ fn rule(message: &str) -> String {
     }
 }
 
-/// Says that a key is unknown, and which of `keys`, or of those that serde's message lists, it resembles.
+/// Reports an unknown key, and suggests the most similar one of `keys`, or of those that serde's message lists.
 fn unknown_key(path: &str, message: &str, keys: &[Key]) -> String {
     let name = path.rsplit('.').next().unwrap_or(path);
     let section = path.strip_suffix(name).unwrap_or_default();
@@ -390,7 +393,7 @@ mod tests {
 
     use super::{super::settings::Settings, *};
 
-    /// The keys of a section, as serde lists them where one is unknown.
+    /// The keys of a section, as serde lists them for an unknown one.
     fn fields(section: &str) -> Vec<String> {
         let mut layers = Layers::defaults().unwrap();
         layers.set_default("database_url", Value::String("sqlite:x".to_owned()));

@@ -1,7 +1,7 @@
 //! Configuration: one typed value from four layers (flag over environment over file over default).
 //!
-//! The embedded `default.toml` is its documentation. What contradicts itself is refused here, before anything is
-//! started, with one sentence that names the key and where its value comes from.
+//! The embedded `default.toml` is its documentation. Contradictions are refused here, before anything is started, with
+//! one sentence that names the key and the source of its value.
 
 mod environment;
 mod hosted;
@@ -48,10 +48,10 @@ pub(crate) use values::is_node_name;
 /// The commented default file.
 pub(crate) const DEFAULT_FILE: &str = include_str!("default.toml");
 
-/// The file that is read when none is named.
+/// The file that is read if no other is named.
 const FILE: &str = "sortie.toml";
 
-/// The most that a file with a value may hold.
+/// Maximum size of a file that holds a value.
 const MAX_VALUE_BYTES: u64 = 64 * 1024;
 
 /// Mistake in the configuration: its place, its value and the rule.
@@ -62,26 +62,26 @@ pub(crate) struct Error(pub(crate) String);
 /// Rule for the confinement of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SandboxPolicy {
-    /// A service for others: less than the configured minimum is refused.
+    /// A service for others: an isolation below the configured minimum is refused.
     Required,
-    /// A machine of one's own: `landlock` is enough where no minimum is configured.
+    /// A personal machine: `landlock` is enough if no minimum is configured.
     Strongest,
 }
 
-/// The configuration in effect: its keys, and what follows from several of them together.
+/// The configuration in effect: its keys, and the values that follow from several keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    // On the heap: the futures of most commands hold a configuration.
+    // Boxed, because the futures of most commands hold a configuration.
     settings: Box<Settings>,
-    /// Settings of a hosted deployment; none on a self-hosted one.
+    /// Settings of a hosted deployment; `None` on a self-hosted one.
     pub(crate) hosted: Option<HostedSettings>,
     /// Identity providers that people sign in with. A self-hosted engine with some has `advertise_url`, an origin.
     pub(crate) sign_in: Vec<IdentityProvider>,
     /// Plans of licenses that a hosted deployment sells.
     pub(crate) plans: Vec<Plan>,
-    /// The `AWS_…` variables, where content lives in such a store.
+    /// The `AWS_…` variables, if content is in such a store.
     pub(crate) aws: AwsVariables,
-    /// Proxies and certificates of the connections to the outside, other than those to providers.
+    /// Proxies and certificates of outbound connections, except those to providers.
     pub(crate) outbound: Outbound,
     pub(crate) models: sortie_models::Settings,
     pub(crate) search: Option<SearchSettings>,
@@ -109,7 +109,7 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// No flags but `--config`, where it was given.
+    /// No flags except `--config`, if given.
     pub(crate) fn new(file: Option<PathBuf>) -> Self {
         Self {
             file,
@@ -117,14 +117,14 @@ impl Flags {
         }
     }
 
-    /// Adds the value of a flag, where it was given.
+    /// Adds the value of a flag, if given.
     pub(crate) fn text(&mut self, key: &'static str, flag: &'static str, value: Option<&str>) {
         if let Some(value) = value {
             self.values.push((key, Value::String(value.to_owned()), flag));
         }
     }
 
-    /// Adds a flag without a value, where it was given.
+    /// Adds a flag without a value, if given.
     pub(crate) fn switch(&mut self, key: &'static str, flag: &'static str, given: bool) {
         if given {
             self.values.push((key, Value::Boolean(true), flag));
@@ -142,7 +142,7 @@ impl Config {
         Self::from_layers(layers(flags, environment)?, environment, policy)
     }
 
-    /// Reads the data folder alone, for commands that need nothing else of a node's configuration.
+    /// Reads only the data folder, for commands that need no other settings of a node.
     pub(crate) fn data_dir(flags: &Flags, environment: &Environment) -> Result<PathBuf, Error> {
         let mut layers = layers(flags, environment)?;
         Ok(settings(&mut layers, SandboxPolicy::Required)?.data_dir)
@@ -182,7 +182,7 @@ impl Config {
     }
 }
 
-/// Reads the keys, after the defaults that depend on other keys. The layers are without secrets afterwards.
+/// Reads the keys, after the defaults that depend on other keys. The layers hold no secrets afterwards.
 fn settings(layers: &mut Layers, policy: SandboxPolicy) -> Result<Settings, Error> {
     if layers.text("mode") == Some("hosted") {
         for (key, value) in hosted::DEFAULTS {
@@ -190,7 +190,7 @@ fn settings(layers: &mut Layers, policy: SandboxPolicy) -> Result<Settings, Erro
         }
     }
     if policy == SandboxPolicy::Strongest {
-        // The confirmation alone allows commands without a sandbox: the user need not set the minimum to `landlock`.
+        // The confirmation alone allows commands without a sandbox: the user need not lower the minimum as well.
         let confirmed = layers.get("sandbox.i_understand_commands_run_unsandboxed");
         let is_confirmed = confirmed.and_then(Value::as_bool) == Some(true);
         let level = if is_confirmed {
@@ -225,7 +225,7 @@ fn read_file(path: &Path) -> io::Result<Zeroizing<String>> {
     std::fs::read_to_string(path).map(Zeroizing::new)
 }
 
-/// Reads the configuration file, the environment and the flags, without judging the values.
+/// Reads the configuration file, the environment and the flags, without validating the values.
 fn layers(flags: &Flags, environment: &Environment) -> Result<Layers, Error> {
     let named = flags
         .file
@@ -243,17 +243,17 @@ fn layers(flags: &Flags, environment: &Environment) -> Result<Layers, Error> {
     stack(file, flags, environment)
 }
 
-/// Reads the value that a file holds, without the ends of lines behind it. Only a regular file has one: a pipe would be
-/// waited for, a device never end.
+/// Reads the value that a file holds, without trailing line ends. Only regular files are read: a pipe could block, and
+/// a device may never end.
 fn read_value(path: &Path) -> io::Result<Zeroizing<String>> {
-    // Opening a pipe without this waits for its other end.
+    // Opening a pipe without this flag would wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?);
     let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why);
     if !file.metadata()?.is_file() {
         return Err(refused("it is no regular file"));
     }
-    // Room for the whole value at once: a text that grows leaves copies behind.
+    // Reserve room for the whole value at once: a text that grows leaves copies in memory.
     let mut text = Zeroizing::new(String::with_capacity(4 * 1024));
     file.take(MAX_VALUE_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_VALUE_BYTES {

@@ -1,4 +1,4 @@
-//! The way to the outside: the section `network`, the variables that other programs read too, and the same keys of a
+//! Outbound connections: the section `network`, the variables that other programs read too, and the same keys of a
 //! provider.
 
 use std::path::{Path, PathBuf};
@@ -133,7 +133,7 @@ mod tests {
                 [some("http://c:3"), some("http://c:3"), some("http://c:3")],
             ),
             (network("proxy = \"none\""), &variables, [None, None, None]),
-            // What is replaced need not be usable.
+            // An overridden value need not be usable.
             (
                 network("proxy = \"none\""),
                 &[("HTTPS_PROXY", "nonsense://x")],

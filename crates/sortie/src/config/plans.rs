@@ -78,7 +78,7 @@ mod tests {
         format!("[license]\nsigning_key = \"{}\"\n", "5c".repeat(32))
     }
 
-    /// A file with these plans, and all that they need.
+    /// A file with these plans and their prerequisites.
     fn with(plans: &str) -> String {
         format!("{HOSTED}{STRIPE}{}{plans}", license())
     }

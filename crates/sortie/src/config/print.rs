@@ -10,7 +10,7 @@ use super::{
     values::{self, HIDDEN},
 };
 
-/// Sections with tables that the operator names, and what they are without one.
+/// Sections with tables that the operator names, and their values without any table.
 fn tables() -> [(&'static str, serde_json::Value); 4] {
     [
         ("providers", json!({})),
@@ -20,7 +20,7 @@ fn tables() -> [(&'static str, serde_json::Value); 4] {
     ]
 }
 
-/// Keys whose values are secret as a whole.
+/// Keys with values that are entirely secret.
 const SECRETS: [&str; 7] = [
     "api_key",
     "client_secret",
@@ -73,7 +73,7 @@ fn replace(secret: &mut String, shown: String) {
     *secret = shown;
 }
 
-/// Prints a line for each key, in the form of the file, with its source behind it.
+/// Prints a line for each key, in the form of the file, followed by its source.
 pub(super) fn as_toml(layers: &Layers) -> String {
     let mut section = "";
     let lines = KEYS.iter().map(|key| {

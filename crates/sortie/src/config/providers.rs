@@ -1,6 +1,6 @@
-//! Providers and models: the tables of the file whose names the operator chooses, and the providers' usual variables.
+//! Providers and models: the tables that the operator names in the file, and the providers' usual variables.
 //!
-//! A provider that people know is on as soon as its key is there. Every other one is on when the file names it.
+//! A known provider is enabled as soon as it has a key. Any other provider is enabled by naming it in the file.
 
 use std::path::PathBuf;
 
@@ -66,7 +66,7 @@ pub(super) struct ModelSection {
     effort: Option<Effort>,
 }
 
-/// Returns the providers and models. What follows for them from other keys is shown in the layers.
+/// Returns the providers and models. Records values that follow from other keys in the layers.
 pub(super) fn models(
     settings: &Settings,
     layers: &mut Layers,
@@ -160,7 +160,7 @@ fn is_header_text(text: &str) -> bool {
 }
 
 impl ModelSection {
-    /// Returns the prices; none where they are those of a built-in model. The error is a rule.
+    /// Returns the prices; `None` for the prices of a built-in model. The error is a rule.
     fn prices(&self, api: Option<Api>) -> Result<Option<ModelPrices>, &'static str> {
         let (input, output) = (self.input_micros_per_mtok, self.output_micros_per_mtok);
         let (read, write) = (self.cache_read_micros_per_mtok, self.cache_write_micros_per_mtok);
@@ -171,7 +171,7 @@ impl ModelSection {
             (_, Some(input), Some(output)) => Ok(Some(ModelPrices {
                 input_micros_per_mtok: input,
                 output_micros_per_mtok: output,
-                // Without a price of their own, tokens read from the cache cost what others do.
+                // If the cache price is missing, cached tokens cost as much as others.
                 cache_read_micros_per_mtok: read.unwrap_or(input),
                 cache_write_micros_per_mtok: write
                     .or_else(|| api.map_or(Some(input), |api| api.cache_write_price(input)))

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::logging::{self, FILTER_RULE};
 
-/// The most that `max_file_bytes` may be: what S3 takes in parts of 8 MiB.
+/// Upper limit of `max_file_bytes`: S3 accepts no more in parts of 8 MiB.
 const MAX_FILE_BYTES: i64 = 10_000 * 8 * 1024 * 1024;
 const MAX_U32: i64 = 0xFFFF_FFFF;
 const NO_MAX: i64 = i64::MAX;
@@ -74,7 +74,7 @@ pub(crate) struct Settings {
     pub(super) sign_up: SignUp,
     pub(super) smtp_url: Option<Credential>,
     pub(super) mail_from: Option<String>,
-    /// Keys that credentials are sealed with, the newest first; none: the key of the data folder.
+    /// Keys that credentials are sealed with, the newest first; `None` for the key of the data folder.
     #[serde(rename = "master_key", default, deserialize_with = "master_keys")]
     pub(crate) master_keys: Option<Vec<MasterKey>>,
     #[serde(deserialize_with = "whole::<_, _, 1, MAX_U32>")]
@@ -103,7 +103,7 @@ pub(crate) struct Settings {
         deserialize_with = "seconds::<_, 0, 86_400>"
     )]
     pub(crate) shutdown_grace: Duration,
-    /// Time for which finished runs are kept; none: for ever.
+    /// Time for which finished runs are kept; `None` for ever.
     #[serde(rename = "retention_days", deserialize_with = "days")]
     pub(crate) retention: Option<Duration>,
     pub(crate) retention_clock_checked: Option<Day>,
@@ -209,7 +209,7 @@ impl Settings {
         if is_private { Reach::Private } else { Reach::Public }
     }
 
-    /// Checks what the type of a key does not say.
+    /// Checks rules that the types of the keys do not express.
     pub(super) fn check(&self, layers: &Layers) -> Result<(), Error> {
         for (key, mode) in OF_ONE_MODE {
             if self.mode != mode && layers.is_given(key) {

@@ -1,4 +1,4 @@
-//! Export of spans: the section `traces`, whose keys also have the standard variables of OpenTelemetry.
+//! Export of spans: the section `traces`. The standard variables of OpenTelemetry also set its keys.
 
 use percent_encoding::percent_decode_str;
 use reqwest::header::{HeaderName, HeaderValue};
@@ -43,7 +43,7 @@ pub(super) struct TraceSection {
 pub(crate) struct TraceSettings {
     /// Address for batches: that of the collector with `/v1/traces`.
     pub(crate) endpoint: Url,
-    /// Headers of each request. The values are marked as sensitive, and so redacted.
+    /// Headers of each request. The values are marked as sensitive, so they are redacted.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     /// `service.name`.
     pub(crate) service_name: String,
@@ -55,14 +55,14 @@ pub(crate) struct TraceSettings {
 /// Selection of the traces to export.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Sampler {
-    /// Whether a trace that comes from a client is as its parent says.
+    /// Whether the sampling decision of a client's trace is followed.
     pub(crate) follows_parent: bool,
-    /// The share of the traces that begin here, 0 to 1.
+    /// Sampled share of the traces that begin here, 0 to 1.
     pub(crate) share: f64,
 }
 
 impl TraceSection {
-    /// Returns the settings of the export of spans; none: disabled.
+    /// Returns the settings of the export of spans; `None` if disabled.
     pub(super) fn settings(
         &self,
         layers: &Layers,
@@ -136,8 +136,7 @@ impl TraceSection {
     }
 }
 
-/// Reads a list of `name=value`, the values percent-encoded where they have to be (W3C Baggage). The rule does not repeat
-/// them.
+/// Reads a list of `name=value` with percent-encoded values (W3C Baggage). Error messages do not repeat them.
 fn pairs<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec<(String, String)>, &'static str> {
     texts
         .map(|text| {

@@ -23,7 +23,7 @@ pub(super) const HIDDEN: &str = "***";
 pub(crate) struct DatabaseUrl(String);
 
 impl DatabaseUrl {
-    /// The URL with its password, for the store alone.
+    /// The URL with its password, only for the store.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
@@ -79,7 +79,7 @@ pub(super) fn redact(url: &str) -> String {
     parsed.to_string()
 }
 
-/// Address that requests are made below. `Display` has no slash at its end.
+/// Base address of requests. `Display` has no slash at its end.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct BaseUrl {
@@ -171,7 +171,7 @@ where
     whole::<D, u64, LEAST, MOST>(deserializer).map(Duration::from_secs)
 }
 
-/// Reads a time of days; none for 0.
+/// Reads a time of days; `None` for 0.
 pub(super) fn days<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let days = whole::<D, u64, 0, 36_500>(deserializer)?;
     Ok((days > 0).then(|| Duration::from_hours(days * 24)))
@@ -182,7 +182,7 @@ pub(super) fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec
     list(deserializer, |text| network(&text).ok_or(rule))
 }
 
-/// A network, or a lone address as one of a single host. IPv4 in the form of IPv6 is none: no client's address is in
+/// A network, or a single address as a network of one host. IPv4-mapped IPv6 is refused: no client's address matches
 /// it.
 fn network(text: &str) -> Option<IpNet> {
     text.parse::<IpNet>()
@@ -194,7 +194,7 @@ fn network(text: &str) -> Option<IpNet> {
         .filter(|network| network.addr() == network.addr().to_canonical())
 }
 
-/// Reads the keys that seal credentials. The rule does not repeat them.
+/// Reads the keys that seal credentials. Error messages do not repeat them.
 pub(super) fn master_keys<'de, D>(deserializer: D) -> Result<Option<Vec<MasterKey>>, D::Error>
 where
     D: Deserializer<'de>,

@@ -26,7 +26,7 @@ struct VersionSection {
 }
 
 impl ApiSection {
-    /// Returns the dates of the end of `/v1`; none while it is the current version.
+    /// Returns the end dates of `/v1`; `None` while it is the current version.
     pub(super) fn deprecation(&self, layers: &Layers) -> Result<Option<Deprecation>, Error> {
         let wrong = |key: &str, rule: &str| layers.wrong(&format!("api.v1.{key}"), rule);
         let date = |key, text: &Option<String>| {
@@ -59,7 +59,7 @@ impl ApiSection {
     }
 }
 
-/// Whether a text is an address that a header can carry as it is.
+/// Whether a header can carry the address unchanged.
 fn is_plain_url(text: &str) -> bool {
     url::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
         && text

@@ -1,4 +1,4 @@
-//! The folder itself: for this user alone, hidden from version control, and never one with files of somebody else.
+//! The folder itself: private to this user, hidden from version control, and never one with foreign files.
 
 use std::{
     fs, io,
@@ -22,7 +22,7 @@ pub(super) const IGNORE_FILE: &str = ".gitignore";
 /// Rule that makes Git ignore everything in a folder.
 const EVERYTHING: &str = "*";
 
-/// Files that say that a folder is a data folder. An operator may put a database or a key there before the first start.
+/// Files that mark a folder as a data folder. An operator may put a database or a key there before the first start.
 const OWN_FILES: [&str; 5] = [
     NAME_FILE,
     MASTER_KEY_FILE,
@@ -31,7 +31,7 @@ const OWN_FILES: [&str; 5] = [
     NodeKey::Operator.file(),
 ];
 
-/// Begin of the text that an engine writes into its file.
+/// Start of the text that an engine writes into its file.
 const ENGINE_TEXT: &[u8] = b"{\"url\":";
 
 /// Entries of a folder that is empty otherwise: that of the root of a file system, and the settings of a node.
@@ -56,16 +56,16 @@ fn read_rules(folder: &Path) -> io::Result<String> {
     }
 }
 
-/// Whether `engine.json` in a folder is that of an engine. A start empties the file, so one of somebody else must not
-/// pass. A power cut may leave a part of the text, or zeros in its place.
+/// Whether `engine.json` in a folder is that of an engine. A start empties the file, so a foreign file must not pass. A
+/// power cut may leave a part of the text, or zeros instead.
 fn has_engine_file(folder: &Path) -> io::Result<bool> {
     let text = fs::read(folder.join(ENGINE_FILE))?;
     let length = text.len().min(ENGINE_TEXT.len());
     Ok(text.first() == Some(&0) || text.get(..length) == ENGINE_TEXT.get(..length))
 }
 
-/// Takes the rights of other users on an empty folder away. The folder of another user, such as a mounted volume, stays as
-/// it is: its files are private, and `sortie doctor` warns.
+/// Removes the permissions of other users on an empty folder. A folder of another user, such as a mounted volume, is
+/// left as it is: its files are private, and `sortie doctor` warns.
 fn close_to_others(folder: &Path) -> io::Result<()> {
     let found = fs::metadata(folder)?;
     if found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o077 != 0 {
@@ -74,14 +74,14 @@ fn close_to_others(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a private folder that version control ignores, in one step: under its name it is never seen without the file
-/// for that. Returns false where somebody else has made it meanwhile. `unfinished` is a free name beside it.
+/// Makes a private folder that version control ignores, in one step: the folder never exists under its name without the
+/// ignore file. Returns false if another process has created it first. `unfinished` is a free name next to it.
 pub(super) fn make_hidden(path: &Path, unfinished: &Path) -> io::Result<bool> {
     fs::DirBuilder::new().mode(0o700).create(unfinished)?;
     match hide_from_git(unfinished).and_then(|()| fs::rename(unfinished, path)) {
         Ok(()) => Ok(true),
         Err(error) => {
-            // What stays is empty and in nobody's way.
+            // A leftover folder would be empty and harmless.
             let _removed =
                 fs::remove_file(unfinished.join(IGNORE_FILE)).and_then(|()| fs::remove_dir(unfinished));
             let is_taken = matches!(
@@ -98,8 +98,8 @@ pub(super) fn make_hidden(path: &Path, unfinished: &Path) -> io::Result<bool> {
 }
 
 impl DataDir {
-    /// Makes the folder and those above it, readable by nobody else. Returns whether no engine has used the folder before.
-    /// Version control ignores the folder, for it holds keys.
+    /// Makes the folder and its parents. Only this user can read it. Returns whether no engine has used the folder
+    /// before. Version control ignores the folder, for it holds keys.
     ///
     /// # Errors
     /// The errors of [`Self::is_used`].
@@ -116,7 +116,7 @@ impl DataDir {
             }
         }
         let is_used = self.is_used()?;
-        // A copy of a data folder may lack the file. One with rules of the user stays as it is.
+        // A copy of a data folder may lack the file. A file with rules of the user is kept.
         if read_rules(&self.path).map_err(failed)?.trim().is_empty() {
             hide_from_git(&self.path).map_err(failed)?;
         }
@@ -126,11 +126,11 @@ impl DataDir {
         Ok(!is_used)
     }
 
-    /// Whether an engine has used the folder. One that is missing or empty was not used.
+    /// Whether an engine has used the folder. False for a missing or empty folder.
     ///
     /// # Errors
-    /// A folder that has files, none of which is an engine's, belongs to something else: keys and a database among them
-    /// would be committed, published or deleted with the rest.
+    /// Fails for a folder that has only foreign files. It belongs to another program: keys and a database in it would be
+    /// committed, published or deleted with the rest.
     pub(crate) fn is_used(&self) -> Result<bool> {
         let failed = |error: io::Error| failed("cannot read the data folder", &self.path, &error);
         let entries = match fs::read_dir(&self.path) {
@@ -163,7 +163,7 @@ impl DataDir {
         }
     }
 
-    /// Checks that an engine can write in the folder, or in the one that it is made in.
+    /// Checks that an engine can write in the folder, or in its parent if it does not exist yet.
     pub(crate) fn check_writable(&self) -> Result<()> {
         let there = self.path.ancestors().find(|path| path.symlink_metadata().is_ok());
         // The folder above a relative path has no name.

@@ -1,5 +1,5 @@
-//! A log line as one flat JSON object: when, how grave, where, what; then the fields of the spans around it and its
-//! own, by name. docs/LOGGING.md lists them.
+//! A log line as one flat JSON object: time, level, target and message; then the fields of the enclosing spans and of
+//! the event, by name. docs/LOGGING.md lists them.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -16,12 +16,12 @@ use tracing_subscriber::{
     registry::{LookupSpan, Scope},
 };
 
-/// Writes events as JSON lines. The fields of spans have to be kept as [`JsonFields`] has them.
+/// Writes events as JSON lines. The fields of spans must be recorded with [`JsonFields`].
 pub(super) struct JsonLines;
 
 type Fields = BTreeMap<String, Value>;
 
-/// Fields at the beginning of every line; another field of such a name is left out.
+/// Fields at the beginning of every line; other fields with these names are left out.
 const FIRST: [&str; 3] = ["timestamp", "level", "target"];
 
 impl<S, N> FormatEvent<S, N> for JsonLines

@@ -21,7 +21,7 @@ pub(crate) struct FirstKey {
     pub(crate) kept: io::Result<()>,
 }
 
-/// Part of a node that a first key opens.
+/// Part of a node that accepts a first key.
 pub(super) enum KeyHolder<'a> {
     /// The engine of a self-hosted node, which has no organization yet.
     Engine(&'a Engine),
@@ -58,7 +58,7 @@ impl KeyHolder<'_> {
         }
     }
 
-    /// Makes a secret the first key. Returns false where there is one already.
+    /// Makes a secret the first key. Returns false if there is a key already.
     async fn make(&self, secret: &Secret) -> Result<bool> {
         match self {
             Self::Engine(engine) => engine
@@ -73,8 +73,8 @@ impl KeyHolder<'_> {
     }
 }
 
-/// Makes the first key where the store has none. It is in the folder before it is a key, so that no death of the
-/// process loses it: what an earlier start left there is put in its place if the store knows it.
+/// Makes the first key if the store has none. The secret is written to the folder before the store gets it, so that a
+/// crash cannot lose it. A secret left by an earlier start is put in place if the store knows it.
 pub(super) async fn first_key(holder: KeyHolder<'_>, data_dir: &DataDir) -> Result<Option<FirstKey>> {
     let which = holder.which();
     if let Some(left) = data_dir.left_key(which)
@@ -84,7 +84,7 @@ pub(super) async fn first_key(holder: KeyHolder<'_>, data_dir: &DataDir) -> Resu
     }
     let random = random_bytes().map_err(|e| Failure::internal(format!("no random numbers: {e}")))?;
     let prepared = data_dir.prepare_key(which, Secret::new(which.prefix(), random))?;
-    // After an error nobody knows whether the key was made: the file stays for the next start.
+    // After an error the key may exist or not: the file stays for the next start.
     if holder.make(prepared.secret()).await? {
         Ok(Some(FirstKey::of(which, &prepared)))
     } else {
@@ -135,7 +135,7 @@ mod tests {
         let data_dir = DataDir::new(folder.path());
         let secret = Secret::new(NodeKey::Admin.prefix(), [7; 32]);
         let engine = engine(folder.path()).await;
-        // As far as a start that is killed behind the commit.
+        // As a start does that is killed right after the commit.
         let prepared = data_dir.prepare_key(NodeKey::Admin, secret.clone()).unwrap();
         assert!(engine.bootstrap(prepared.secret()).await.unwrap());
         drop(prepared);

@@ -1,4 +1,4 @@
-//! OTLP over HTTP to the collector that the operator named, with the house's own client.
+//! OTLP over HTTP to the collector that the operator named, with our own HTTP client.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{
 /// Timeout of a batch.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest answer that is read, in bytes: a few numbers and a sentence.
+/// Maximum length of an answer in bytes: a few numbers and a sentence.
 const ANSWER_BYTES: usize = 64 << 10;
 
 /// The exporter for these settings. Its requests are made on the runtime of this task.
@@ -42,7 +42,7 @@ pub(super) fn exporter(settings: &TraceSettings, outbound: &Outbound) -> Result<
         .with_endpoint(settings.endpoint.as_str())
         .with_timeout(TIMEOUT)
         .build();
-    // Everything but the address is given above, and the library has no further words about that.
+    // Only the address can be wrong here, and the library gives no details.
     built.map_err(|_| {
         Failure::new(
             Exit::Configuration,
@@ -60,14 +60,15 @@ pub(super) fn exporter(settings: &TraceSettings, outbound: &Outbound) -> Result<
 struct Collector {
     http: EngineClient,
     settings: TraceSettings,
-    /// The library asks from a thread of its own, which has none.
+    /// The library calls this from a separate thread, which has no runtime.
     runtime: Handle,
     requests: TaskTracker,
 }
 
 #[async_trait]
 impl HttpClient for Collector {
-    /// Sends the body with the headers of the configuration, whatever the library has read from the environment.
+    /// Sends the body with the headers of the configuration only, and ignores those that the library has read from the
+    /// environment.
     async fn send_bytes(&self, request: Request<Bytes>) -> std::result::Result<Response<Bytes>, HttpError> {
         let (parts, body) = request.into_parts();
         let mut post = self.http.request(Method::POST, &self.settings.endpoint)?;

@@ -1,4 +1,4 @@
-//! From the contexts that travel in headers to those of the exported spans, and back.
+//! Converts trace contexts from headers to those of exported spans, and back.
 
 use opentelemetry::{
     Context, SpanId, TraceFlags, TraceId,
@@ -28,7 +28,7 @@ impl SpanExport for Contexts {
         let own = context.span().span_context().clone();
         let flags = own.trace_flags().to_u8();
         let traceparent = format!("00-{}-{}-{flags:02x}", own.trace_id(), own.span_id());
-        // One that is not valid, as of a span that is not exported, is none here either.
+        // An invalid context, as of a span that is not exported, becomes `None`.
         TraceContext::parse(&traceparent, Some(&own.trace_state().header()))
     }
 }

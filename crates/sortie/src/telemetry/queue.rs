@@ -1,4 +1,4 @@
-//! Spans on their way: so many wait at most, and what is over is counted and told now and then. Whoever ends a span
+//! Queue of spans. Its length is bounded; spans beyond it are dropped, counted and logged now and then. Ending a span
 //! never waits for the collector.
 
 use std::{
@@ -40,7 +40,7 @@ pub(super) fn bounded<E: SpanExporter + 'static>(exporter: E) -> impl SpanProces
         count: Arc::clone(&count),
     };
     let config = BatchConfigBuilder::default()
-        // With room for the batch that is just being sent: it is here that spans are refused, not there.
+        // With room for the batch that is being sent: spans are dropped by this queue, not by the library.
         .with_max_queue_size(WAITING + BATCH)
         .with_max_export_batch_size(BATCH)
         .with_scheduled_delay(DELAY)
@@ -53,7 +53,7 @@ pub(super) fn bounded<E: SpanExporter + 'static>(exporter: E) -> impl SpanProces
     }
 }
 
-/// Number of spans that wait, and that were lost since the last log line.
+/// Numbers of waiting spans, and of spans lost since the last log line.
 #[derive(Debug, Default)]
 struct Count {
     waiting: AtomicUsize,
@@ -121,7 +121,7 @@ impl SpanProcessor for Queue {
     }
 }
 
-/// Counts what goes out, and what does not arrive.
+/// Counts the exported and the lost spans.
 #[derive(Debug)]
 struct Exporter<E> {
     to: E,
@@ -164,8 +164,8 @@ impl<E: SpanExporter> SpanExporter for Exporter<E> {
     }
 }
 
-/// Completes a span with facts that it could not hold while it was open: an earlier beginning, a list, and a name that
-/// was found on the way.
+/// Completes a span with facts that an open span cannot hold: an earlier start, a list, and a name that was found
+/// later.
 fn by_convention(mut span: SpanData) -> SpanData {
     let (mut began, mut route) = (None, None);
     span.attributes

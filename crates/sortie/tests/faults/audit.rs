@@ -1,5 +1,5 @@
-//! The audit after a fault: what must be true of every run, of the ledger, of the callbacks, of the host and of the
-//! nodes, whatever happened. It reads the API as clients do, and the records themselves.
+//! The audit after a fault: invariants of every run, of the ledger, of the callbacks, of the host and of the nodes. It
+//! reads the API as clients do, and the database directly.
 
 use std::{fmt::Write as _, path::Path};
 
@@ -23,15 +23,15 @@ use crate::{
     world::{RATE, World},
 };
 
-/// Time for the work behind the end of runs: settling, callbacks that wait for their next attempt, directories.
+/// Time for the work that follows the end of runs: settling, callbacks that wait for their next attempt, directories.
 const SETTLING: Duration = Duration::from_secs(90);
-/// Resources that a node may have in use beyond those before.
+/// Resources that a node may use in addition to its earlier use.
 const MORE_MEMORY: u64 = 48 << 20;
 const MORE_DESCRIPTORS: usize = 24;
-/// Difference between two readings of clocks that belong together, on a busy machine, in micros at [`RATE`].
+/// Tolerance for two clocks that are read as a pair on a busy machine, in micros at [`RATE`].
 const CLOCKS: u64 = 50;
 
-/// Reasons that a run which lost its worker ends with, each a part of its error.
+/// Errors of runs that lost their worker, each a part of the message.
 const LOST: [&str; 3] = [
     "working directory is gone",
     "resumed 3 times",
@@ -41,17 +41,17 @@ const LOST: [&str; 3] = [
 /// Deviations that a fault excuses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Excuse {
-    /// Workers were lost: runs may end as `interrupted`, where their directory is gone, after three
-    /// resumes, or after two losses in one step.
+    /// Workers were lost: runs may end as `interrupted` if their directory is gone, after three resumes, or after two
+    /// losses in one step.
     pub(crate) lost_workers: bool,
-    /// Runs may fail with one of these in their error.
+    /// Runs may fail with one of these texts in their error.
     pub(crate) failures: &'static [&'static str],
     /// Files may be skipped instead of kept.
     pub(crate) skipped_artifacts: bool,
-    /// Models wrote this without end: an answer may be what was written until it was cut.
+    /// Models wrote this endlessly: an answer may be a truncated part of it.
     pub(crate) cut_answer: Option<&'static str>,
-    /// The clock jumped: times that are shown say nothing of how long a run took. No worker is lost by it, as leases
-    /// are not counted on the clocks of nodes.
+    /// The clock jumped: displayed times do not show how long a run took. No worker is lost by it, because leases do
+    /// not depend on the clocks of nodes.
     pub(crate) moved_clock: bool,
 }
 
@@ -64,7 +64,7 @@ struct Report {
     wrong: Vec<String>,
 }
 
-/// Looks at everything. `orders` is what the clients know: every one of them was acknowledged.
+/// Runs the whole audit. `orders` is the clients' record: every one of them was acknowledged.
 pub(crate) async fn audit(world: &World, orders: &[Order], excuse: Excuse) -> Checked {
     let begun = Instant::now();
     let mut report = Report::default();
@@ -148,8 +148,8 @@ async fn runs(world: &World, orders: &[Order], excuse: Excuse, report: &mut Repo
     Ok(())
 }
 
-/// Checks a run. The stream has checked as it came that events are numbered from 1 without a gap and that each status
-/// follows from the one before.
+/// Checks a run. The stream has already checked that events are numbered from 1 without a gap and that each status
+/// transition is allowed.
 fn look(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
     let last = end(events, run)?;
     let count = |kind: &str| events.iter().filter(|event| event.kind == kind).count();
@@ -164,7 +164,7 @@ fn look(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
         .filter(|event| event.kind == "tool_end")
         .map(|event| data(event)["id"].to_string())
         .collect();
-    // The model server counts its calls by what it was told, so an id names a call of a run.
+    // The id names a call of a run, because the model server derives the number of a call from the conversation.
     let once: BTreeSet<&String> = done.iter().collect();
     ensure!(
         once.len() == done.len(),
@@ -214,7 +214,7 @@ fn look(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
     Ok(())
 }
 
-/// Returns the final status event, behind which there is nothing but calls of a cancelled run.
+/// Returns the final status event. Only calls of a cancelled run may follow it.
 fn end<'a>(events: &'a [Event], run: &Run) -> Result<&'a Event> {
     let finals = events
         .iter()
@@ -222,7 +222,7 @@ fn end<'a>(events: &'a [Event], run: &Run) -> Result<&'a Event> {
         .filter(|status| status.is_final())
         .count();
     ensure!(finals == 1, "{finals} final statuses");
-    // Only calls that a cancel has kept out are recorded behind it.
+    // Only calls that a cancel has prevented are recorded after it.
     let is_late = |event: &&Event| run.status == RunStatus::Cancelled && is_call(event);
     let last = events
         .iter()
@@ -246,7 +246,7 @@ fn same(followed: &[Event], events: &[Event], (run, last): (&Run, &Event)) -> Ch
             .map(|event| (event.id, event.kind.clone()))
             .collect()
     };
-    // A stream ends with a cancel, whatever comes behind it.
+    // A stream ends with a cancel, whatever events follow it.
     let seen = if run.status == RunStatus::Cancelled {
         followed.len().max(usize::try_from(last.id)?)
     } else {
@@ -266,7 +266,7 @@ fn is_call(event: &Event) -> bool {
     matches!(event.kind.as_str(), "model_call" | "tool_end")
 }
 
-/// Whether the answer of a run is what a model wrote until it was cut.
+/// Whether the answer of a run is a truncated text of the model.
 fn is_cut(order: &Order, run: &Run, excuse: Excuse) -> bool {
     let output = run.output.as_deref().unwrap_or_default();
     order.kind == Kind::Model
@@ -275,7 +275,7 @@ fn is_cut(order: &Order, run: &Run, excuse: Excuse) -> bool {
             .is_some_and(|written| output.starts_with(written))
 }
 
-/// Whether an answer before the last one is what a model wrote until it was cut. The next call goes on behind it.
+/// Whether an answer before the last one was cut off while the model wrote. The next call continues after it.
 fn was_cut(events: &[Event], excuse: Excuse) -> bool {
     excuse.cut_answer.is_some_and(|written| {
         events
@@ -292,8 +292,8 @@ fn was_cut(events: &[Event], excuse: Excuse) -> bool {
 /// Checks that a run's cost is that of its calls, as its events have them, and its time
 /// (`docs/RUNS.md#what-the-events-say-of-the-cost`).
 ///
-/// The cost is never more. It is less where a part of the time is not charged: the moments in which a worker takes a run
-/// over, and a wait for the storage of files. The time of a cancelled run is that of the database: see [`cancelled`].
+/// The cost is never higher. It is lower if a part of the time is not charged: while a worker takes over a run, and
+/// while a run waits for the storage of files. For a cancelled run the time of the database counts: see [`cancelled`].
 fn cost(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
     let of_calls: u64 = events
         .iter()
@@ -333,8 +333,8 @@ fn cost(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
         event.kind != "resumed" && !waits
     }) && run.status != RunStatus::Interrupted;
     let micros = u64::try_from(ended.as_micros() - begun.as_micros()).unwrap_or_default();
-    // A millisecond is a micro here. The times that are shown and those that are charged are of two clocks, which are
-    // read together at the start and at the end, again where a machine under load has torn the readings apart.
+    // A millisecond costs one micro here. The displayed and the charged times come from two clocks. Both are read
+    // together at the start and at the end, and again if a busy machine has delayed one of the readings.
     let of_time = micros * RATE / 1_000_000;
     let shown = of_calls + of_time;
     ensure!(
@@ -344,7 +344,8 @@ fn cost(order: &Order, events: &[Event], run: &Run, excuse: Excuse) -> Checked {
     Ok(())
 }
 
-/// The file that a run left is there, as it was written; or it was told that it is not, where that is excused.
+/// Checks that the file of a run exists with its content, or, if the excuse allows it, that the run has reported it as
+/// skipped.
 async fn kept(
     client: &sortie_testkit::Client,
     order: &Order,
@@ -374,7 +375,7 @@ async fn number(world: &World, sql: &str) -> Result<i64> {
     value.as_i64().with_context(|| format!("{value} of {sql}"))
 }
 
-/// Waits until nothing is under way any more.
+/// Waits until no work is in progress.
 async fn settled(world: &World) -> Checked {
     for open in [
         "queue",
@@ -389,7 +390,7 @@ async fn settled(world: &World) -> Checked {
     Ok(())
 }
 
-/// The records themselves: as many runs as were acknowledged, their events, the ledger.
+/// Checks the database: as many runs as were acknowledged, their events, the ledger.
 async fn records(world: &World, orders: &[Order]) -> Checked {
     let node = &world.nodes[0];
     let known: BTreeSet<&str> = orders.iter().filter_map(|order| order.id.as_deref()).collect();
@@ -434,7 +435,7 @@ async fn records(world: &World, orders: &[Order]) -> Checked {
     Ok(())
 }
 
-/// Every run with a callback was delivered, genuine and as it is; no other one was.
+/// Every run with a callback was delivered, genuine and unchanged; no other run was.
 async fn callbacks(world: &World, orders: &[Order], report: &mut Report) -> Checked {
     let all = world.receiver.all();
     for delivery in &all {
@@ -461,7 +462,7 @@ async fn callbacks(world: &World, orders: &[Order], report: &mut Report) -> Chec
         let mut sent: Value = last.body.clone();
         let mut shown: Value = client.get(&format!("/v1/runs/{id}")).json(200).await?;
         if sent["billing_pending"] == true {
-            // What a run cancelled at work has cost is known later.
+            // The cost of a run that was cancelled while it ran is known later.
             for changed in ["billing_pending", "cost_micros", "usage"] {
                 for run in [&mut sent, &mut shown] {
                     run.as_object_mut().context("no object")?.remove(changed);
@@ -474,7 +475,7 @@ async fn callbacks(world: &World, orders: &[Order], report: &mut Report) -> Chec
     Ok(())
 }
 
-/// Nothing is left of runs on the host: no process, no directory, no staged content.
+/// Checks that runs have left nothing on the host: no process, no directory, no staged content.
 async fn host(world: &World) -> Checked {
     let look = async || {
         let alive = world.left_alive().into_iter();
@@ -484,7 +485,7 @@ async fn host(world: &World) -> Checked {
     until("the end of all processes", look, Vec::is_empty).await?;
     for node in &world.nodes {
         let folder = node.data_dir().to_owned();
-        // That of a run which another node has ended is looked for every ten seconds.
+        // A node checks every ten seconds for directories of runs that another node has ended.
         let look = async || entries(&folder.join("work"));
         until("the removal of all directories", look, Vec::is_empty).await?;
         for staging in [
@@ -499,7 +500,7 @@ async fn host(world: &World) -> Checked {
     Ok(())
 }
 
-/// Returns the entries of a folder; none where there is no folder.
+/// Returns the entries of a folder; empty if there is no folder.
 fn entries(folder: &Path) -> Result<Vec<String>> {
     match std::fs::read_dir(folder) {
         Ok(entries) => entries
@@ -510,7 +511,7 @@ fn entries(folder: &Path) -> Result<Vec<String>> {
     }
 }
 
-/// Checks that the surviving nodes have no more in use than before, but for a bound.
+/// Checks that the surviving nodes use no more resources than before, within a bound.
 async fn levels(world: &World) -> Checked {
     for node in &world.nodes {
         let pid = node.pid()?;

@@ -1,5 +1,5 @@
-//! Clocks that jump while nodes work: libfaketime stands between the real binary and the clock of the day. What runs
-//! evenly (the monotonic clock) it leaves alone, as an operating system does.
+//! Clocks that jump while nodes run: libfaketime intercepts the wall clock of the real binary. It does not change the
+//! monotonic clock, as an operating system does not.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ const LIBRARIES: [&str; 3] = [
     "/usr/lib64/faketime/libfaketimeMT.so.1",
 ];
 
-/// The clocks of the nodes of a world, each a file that libfaketime reads at every look.
+/// The clocks of the nodes of a world, each a file that libfaketime reads at every call.
 #[derive(Clone, Debug)]
 pub(crate) struct Clocks {
     folder: Arc<TempDir>,
@@ -42,15 +42,15 @@ impl Clocks {
         self.folder.path().join(format!("clock{nth}"))
     }
 
-    /// From here on the day of this node is so many seconds later than it is.
+    /// Moves the wall clock of this node forward by this many seconds from now on.
     fn set(&self, nth: usize, seconds: i64) -> Result<()> {
-        // Replaced at once: nobody reads half of it.
+        // Replaced atomically, so that a reader never sees half of it.
         let new = self.folder.path().join("new");
         fs::write(&new, format!("{seconds:+}s\n"))?;
         fs::rename(new, self.file(nth)).context("the clock")
     }
 
-    /// Returns the variables that a node is started with; the clock has to be [set](Self::set) before.
+    /// Returns the variables to start a node with; the clock must be [set](Self::set) before.
     pub(crate) fn environment(&self, nth: usize) -> Vec<(String, String)> {
         let file = self.file(nth).display().to_string();
         [
@@ -81,8 +81,8 @@ async fn clocks_jump(database: Database) -> Checked {
     let (mut world, mut load) = begin(database, "clocks_jump", setup).await?;
     for _ in 0..4 {
         load.follow();
-        // Beyond a lease in both directions, and within what a receiver of callbacks puts up with. What became due
-        // while the clock was ahead waits for that time: forward it is no more than the audit has patience for.
+        // Beyond a lease in both directions, and within the tolerance of callback receivers. Work that became due while
+        // the clock was ahead waits for that time, so forward it is at most as long as the audit waits.
         let seconds = world.random.i64(-120..30);
         let alone = world.random.bool().then(|| world.some_node());
         println!(
@@ -110,7 +110,7 @@ async fn clocks_jump(database: Database) -> Checked {
 const HOURS: i64 = 3 * 3_600;
 const WEEKS: i64 = 960 * 3_600;
 
-/// Logged by a node whose clock is not that of its database.
+/// Logged by a node with a clock that differs from that of its database.
 const WRONG: &str = "the node is not ready, and deletes, counts and starts nothing by the clock";
 /// Logged by a node that was away for longer than its retention, by its own clock.
 const REFUSED: &str = "nothing expired is deleted";
@@ -143,7 +143,7 @@ async fn later_schedule(client: &Client, now: Timestamp) -> Checked {
     Ok(())
 }
 
-/// Waits until the process has logged this text so many times since its log was `before` long.
+/// Waits until the process has logged this text this many times since its log had the length `before`.
 async fn logged(node: &Node, (before, times): (usize, usize), text: &str) -> Checked {
     let look = async || Ok(node.log().get(before..).unwrap_or_default().matches(text).count());
     until(&format!("{text:?} in the log"), look, |count| *count >= times).await?;
@@ -189,7 +189,7 @@ async fn a_wrong_clock_of_one_node_deletes_and_moves_nothing_on_postgres() -> Ch
     assert!(said.contains("s ahead of the database's"), "{said}");
     assert_eq!(state(&right).await?, before);
 
-    // It is wrong at the start: every job looks at once, and the timer again with each heartbeat.
+    // The clock is wrong at the start: every job runs at once, and the timer again with each heartbeat.
     wrong.stop().await?;
     clocks.set(1, WEEKS)?;
     let from = wrong.log().len();
@@ -208,7 +208,7 @@ async fn a_wrong_clock_of_one_node_deletes_and_moves_nothing_on_postgres() -> Ch
         "{counted:?}"
     );
 
-    // A run that ends there has the time of the database.
+    // A run that ends there gets the time of the database.
     let late = finished_run(&wrong.client()?).await?;
     let late = right.client()?.get(&late).json(200).await?;
     let finished: Timestamp = late["finished_at"].as_str().context("no end")?.parse()?;
@@ -241,7 +241,7 @@ async fn a_wrong_clock_deletes_nothing_until_somebody_has_looked_at_it_on_sqlite
         node.restart().await?;
         logged(&node, (from, 1), REFUSED).await?;
         node.client()?.get(&run).expect(200).await?;
-        // A newer run is no proof of the clock.
+        // A newer run does not prove that the clock is right.
         finished_run(&node.client()?).await?;
         node.stop().await?;
     }

@@ -1,4 +1,4 @@
-//! Commits are slow, as behind a synchronous standby far away, and many commands wait for theirs.
+//! Commits are slow, as with a distant synchronous standby, and many commands wait for theirs.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -6,12 +6,12 @@ use tokio::task::JoinSet;
 
 use crate::prelude::*;
 
-/// Commands that wait for one node at any time.
+/// Number of commands that wait for one node at any time.
 const WAITING: usize = 1_000;
 /// Least remaining time of every lease.
 const LEAST_LEASE: Duration = Duration::from_secs(5);
 
-/// Remaining leases of the nodes at work, in micros, by the clock of the database.
+/// Remaining leases of the running nodes, in micros, by the clock of the database.
 const LEASES: &str = "SELECT name, lease_until - CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) AS rest \
      FROM node WHERE ended_at IS NULL";
 const ENDED: &str = "SELECT name FROM node WHERE ended_at IS NOT NULL";
@@ -27,7 +27,7 @@ async fn slow_commits_for_a_minute() -> Checked {
     slow_commits("slow_commits_for_a_minute", Duration::from_mins(1)).await
 }
 
-/// A commit takes 100 ms, and a thousand commands wait for one node: no node is declared lost, no lease gets short.
+/// A commit takes 100 ms, and a thousand commands wait for one node: no node is declared lost, and no lease gets short.
 async fn slow_commits(name: &str, lasts: Duration) -> Checked {
     let setup = Setup {
         own_server: true,
@@ -58,7 +58,7 @@ async fn slow_commits(name: &str, lasts: Duration) -> Checked {
     end(world, load, Excuse::default()).await
 }
 
-/// Makes every commit take so many milliseconds, or no longer.
+/// Makes every commit take this many milliseconds, or removes the delay.
 async fn set_delay(world: &World, delay: Option<u32>) -> Checked {
     let server = world.server.as_ref().context("no server of its own")?;
     let delay = delay.map_or(0, |delay| delay * 1_000);
@@ -71,7 +71,7 @@ async fn set_delay(world: &World, delay: Option<u32>) -> Checked {
         .await
 }
 
-/// Looks at the leases ten times a second; the least that any had left.
+/// Reads the leases ten times a second. Returns the shortest remaining time of any lease.
 async fn least_lease(world: &World, lasts: Duration) -> Result<Duration> {
     let begun = Instant::now();
     let mut least = BTreeMap::new();
@@ -124,7 +124,7 @@ impl Crowd {
                     if answer.is_ok_and(|answer| matches!(answer.status, 200 | 201)) {
                         done.fetch_add(1, Ordering::SeqCst);
                     } else {
-                        // A refused command is tried again, by and by.
+                        // A refused command is retried after a while.
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 }

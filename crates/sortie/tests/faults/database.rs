@@ -1,10 +1,11 @@
-//! Faults of the database that three nodes share: it stops and starts, and the way to it breaks.
+//! Faults of the database that three nodes share: it stops and starts, and the connections to it break.
 
 use sortie_testkit::{Passage, Shutdown};
 
 use crate::prelude::*;
 
-/// An outage ends nobody's attempt, but a run whose worker was lost meanwhile may go on elsewhere without its directory.
+/// An outage ends no attempt, but a run that lost its worker during it may resume on another node without its
+/// directory.
 const AWAY: Excuse = Excuse {
     lost_workers: true,
     failures: &[],
@@ -68,13 +69,13 @@ async fn the_way_to_postgres_breaks() -> Checked {
         world.database_proxies[nth].set(passage);
         tokio::time::sleep(lasts).await;
         world.database_proxies[nth].set(Passage::Open);
-        // What was swallowed is gone for good: without a reset both sides would wait for the rest.
+        // Swallowed data is lost for good: without a reset both sides would wait for the rest.
         world.database_proxies[nth].cut(1);
     }
     end(world, load, AWAY).await
 }
 
-/// A node that cannot reach the database for longer than its lease is lost, and its runs go on with others.
+/// A node that cannot reach the database for longer than its lease is lost, and other nodes resume its runs.
 #[tokio::test]
 async fn one_node_is_cut_off_from_postgres_for_longer_than_its_lease() -> Checked {
     let (mut world, mut load) = begin(Database::Postgres, "one_node_is_cut_off", Setup::default()).await?;

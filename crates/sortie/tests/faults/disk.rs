@@ -1,5 +1,5 @@
-//! Disks that are full: the one with the database, and the one with the content of files. Each is a small file system of
-//! the test's own, in memory; where the host does not let the test mount one, that is said, loudly.
+//! Disks that are full: the one with the database, and the one with the content of files. Each is a small file system
+//! in memory that the test mounts. If the host does not allow that, the test prints a clear notice.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// None where the host does not allow it, which is told.
+    /// `None` if the host does not allow it, which is printed.
     fn mount() -> Result<Option<Self>> {
         let folder = tempfile::Builder::new().prefix("sortie-disk-").tempdir()?;
         let at = folder.path().join("disk");
@@ -88,7 +88,7 @@ impl Drop for Disk {
         let at: &Path = &self.at;
         #[expect(clippy::disallowed_methods, reason = "a test puts the host back in order")]
         let unmounted = Command::new("umount").arg("-l").arg(at).status();
-        // A host that is left with it shows it in its table of mounts.
+        // A mount that remains is visible in the host's table of mounts.
         drop(unmounted);
     }
 }
@@ -123,12 +123,12 @@ async fn the_disk_with_sqlite_is_full() -> Checked {
     audited
 }
 
-/// The database has met the full disk: it has no room for a workflow, whose content is nowhere else.
+/// The database has hit the full disk: it has no room for a workflow, and its content is stored only there.
 async fn refused_by_the_database(node: &Node, disk: &Disk) -> Checked {
     let client = node.client()?;
     let workflow = json!({"prompt": "large ".repeat(10_000)}).to_string();
     for version in 0..1_000 {
-        // Directories that were removed meanwhile have made room.
+        // Directories that were removed since have made room.
         disk.fill()?;
         let path = format!("/v1/workflows/full{version}");
         let answer = client.send(Method::PUT, &path, workflow.clone().into()).await?;
@@ -140,12 +140,12 @@ async fn refused_by_the_database(node: &Node, disk: &Disk) -> Checked {
     bail!("the database on a full disk took 1,000 workflows")
 }
 
-/// The node whose database has met the full disk is not ready, and its log names the cause.
+/// After its database has hit the full disk, the node is not ready, and its log names the cause.
 async fn not_ready(world: &World, disk: &Disk) -> Checked {
     let node = &world.nodes[0];
     let client = node.client()?;
     for _ in 0..1_000 {
-        // Directories that were removed meanwhile have made room.
+        // Directories that were removed since have made room.
         disk.fill()?;
         if client.get("/readyz").await?.status == 503 {
             let log = node.log();
@@ -184,7 +184,7 @@ async fn a_start_on_a_full_disk_names_the_disk() -> Checked {
     Ok(())
 }
 
-/// `docs/OPERATIONS.md#looking`: an operator is told the cause that clients are not.
+/// `docs/OPERATIONS.md#looking`: operators see the cause, which clients do not.
 fn told_by_doctor(node: &Node) -> Checked {
     let output = node.sortie(&["doctor", "--json"]).output()?;
     let report: Value = serde_json::from_slice(&output.stdout)?;

@@ -5,16 +5,16 @@ use sortie_testkit::{PostgresServer, Shutdown};
 
 use crate::{load::Load, prelude::*};
 
-/// Longest time from the move of the address to the first write on every node.
+/// Maximum time from the move of the address to the first write on every node.
 const WRITES_AGAIN: Duration = Duration::from_secs(5);
-/// Longest time until a node has noticed that its server is read-only by a setting: it looks every five seconds.
+/// Maximum time until a node notices that its server is read-only by a setting: it checks every five seconds.
 const NOTICED: Duration = Duration::from_secs(10);
-/// Time after which no first write is waited for.
+/// Time after which the test stops waiting for a first write.
 const GIVEN_UP: Duration = Duration::from_secs(30);
 /// Longest answer to a probe.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// A run whose worker was lost meanwhile may go on elsewhere without its directory.
+/// A run that lost its worker during the failover may resume on another node without its directory.
 const FAILED_OVER: Excuse = Excuse {
     lost_workers: true,
     failures: &[],
@@ -23,7 +23,7 @@ const FAILED_OVER: Excuse = Excuse {
     cut_answer: None,
 };
 
-/// A world under load whose server has a synchronous standby.
+/// A world under load, with a server that has a synchronous standby.
 async fn replicated(name: &str) -> Result<(World, Load, PostgresServer)> {
     let setup = Setup {
         own_server: true,
@@ -79,7 +79,8 @@ async fn the_primary_becomes_a_standby_and_the_address_moves_later() -> Checked 
     end_on(standby, primary, world, load).await
 }
 
-/// The primary becomes read-only by its settings and stays up: nodes let go of their sessions there before the address moves.
+/// The primary becomes read-only by its settings and stays up: nodes drop their sessions there before the address
+/// moves.
 #[tokio::test]
 async fn the_primary_becomes_read_only_and_stays_up() -> Checked {
     let (mut world, mut load, standby) = replicated("the_primary_becomes_read_only").await?;
@@ -109,13 +110,13 @@ async fn promoted(standby: PostgresServer) -> Result<PostgresServer> {
     tokio::task::spawn_blocking(move || standby.promote().map(|()| standby)).await?
 }
 
-/// Ends the load on the standby while the old primary, if it is up, stays so.
+/// Ends the load on the standby. The old primary keeps running if it is up.
 async fn end_on(standby: PostgresServer, _primary: PostgresServer, mut world: World, load: Load) -> Checked {
     world.server = Some(standby);
     end(world, load, FAILED_OVER).await
 }
 
-/// No node says that it is ready, or writes, while it reaches a server that is read-only.
+/// No node reports ready, or writes, while it reaches a read-only server.
 async fn not_ready(world: &World) -> Checked {
     for _ in 0..10 {
         for node in &world.nodes {
@@ -129,7 +130,7 @@ async fn not_ready(world: &World) -> Checked {
     Ok(())
 }
 
-/// Moves the address: every node writes again `within` a time, and is ready.
+/// Moves the address: every node writes again within the time `within`, and is ready.
 async fn moved(world: &mut World, standby: &PostgresServer, within: Duration) -> Checked {
     let front = world.front.as_ref().context("no address that moves")?;
     front.move_to(standby.address());
@@ -154,13 +155,13 @@ async fn moved(world: &mut World, standby: &PostgresServer, within: Duration) ->
         took.iter().all(|took| *took < within),
         "writes again after {took:?}"
     );
-    // The load goes on there.
+    // The load continues there.
     let pause = world.moment(1_000..3_000);
     tokio::time::sleep(pause).await;
     Ok(())
 }
 
-/// Whether a write through this node is done now.
+/// Whether a write through this node succeeds now.
 async fn writes(client: &Client) -> bool {
     // Only a change is written.
     let probe = json!({"prompt": format!("never run {}", fastrand::u64(..))});
@@ -168,7 +169,7 @@ async fn writes(client: &Client) -> bool {
     matches!(status(put).await, Some(200 | 201))
 }
 
-/// Status of an answer that comes within [`PROBE`].
+/// Status of an answer that arrives within [`PROBE`].
 async fn status(answer: impl Future<Output = Result<sortie_testkit::Answer>>) -> Option<u16> {
     let answer = tokio::time::timeout(PROBE, answer).await;
     Some(answer.ok()?.ok()?.status)

@@ -1,5 +1,5 @@
-//! Nodes with a license are killed while clients create runs. The allowance neither loses nor invents a run: behind each
-//! kill its count is the number of runs, and those are the ones that were acknowledged.
+//! Nodes with a license are killed while clients create runs. The allowance neither loses nor invents a run: after each
+//! kill its count is the number of runs, and the runs are exactly the acknowledged ones.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,7 +19,7 @@ every_deployment![allowance_of_a_deployment_survives_its_kills];
 const CLIENTS: usize = 12;
 /// Runs that the last license has left.
 const LEFT: i64 = 40;
-/// Pause of a client whose request was not answered.
+/// Pause of a client before it repeats an unanswered request.
 const AGAIN: Duration = Duration::from_millis(20);
 
 async fn allowance_of_a_deployment_survives_its_kills(database: Database, count: usize) -> Checked {
@@ -47,11 +47,11 @@ struct Licensed {
     doors: Doors,
     random: fastrand::Rng,
     signer: LicenseSigner,
-    /// Runs whose creation was acknowledged.
+    /// Runs that the node has acknowledged.
     acknowledged: BTreeSet<String>,
     /// Requests that were refused because the allowance was used up.
     refused: usize,
-    /// Requests whose connection broke.
+    /// Requests that lost their connection.
     lost: usize,
 }
 
@@ -84,7 +84,7 @@ impl Licensed {
             refused: 0,
             lost: 0,
         };
-        // Nodes that start later have the license from their start on.
+        // Nodes that start later have the license from the beginning.
         licensed.install(1_000_000).await?;
         while licensed.nodes.len() < count {
             let node = licensed.nodes[0].beside().await?;
@@ -136,7 +136,7 @@ impl Licensed {
         tokio::time::sleep(pause).await;
     }
 
-    /// Kills a node under load, starts it again, ends the load, and counts.
+    /// Kills a node under load, starts it again, ends the load, and compares the counts.
     async fn round(&mut self, is_last: bool) -> Checked {
         let stop = Arc::<AtomicBool>::default();
         let mut load = JoinSet::new();
@@ -199,8 +199,8 @@ impl Licensed {
     }
 }
 
-/// Creates runs until told to stop, and `to_the_end` of the allowance where that is asked for. Each request is repeated under
-/// its key until it is answered.
+/// Creates runs until the stop flag is set, or with `to_the_end` until the allowance is used up. Each request is
+/// repeated with its key until it is answered.
 async fn create(
     doors: Doors,
     mut random: fastrand::Rng,

@@ -1,5 +1,5 @@
-//! The load under which faults happen: runs of many kinds, made by careful clients. A client repeats what was not
-//! answered under the same `Idempotency-Key`, so at the end every run in the database is one that was acknowledged.
+//! The load under which faults happen: runs of many kinds, made by careful clients. A client repeats an unanswered
+//! request with the same `Idempotency-Key`, so at the end every run in the database was acknowledged.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,9 +13,9 @@ use crate::{prelude::*, world::Doors};
 
 /// Clients at once.
 const CLIENTS: usize = 4;
-/// Time after which a client without an answer asks elsewhere.
+/// Time after which a client without an answer asks another node.
 const IMPATIENCE: Duration = Duration::from_secs(4);
-/// Time in which everything that the fault left unanswered is answered after it.
+/// Time limit after the fault for answering all open requests.
 const AFTERWARDS: Duration = Duration::from_mins(1);
 
 /// Kind of a run's work.
@@ -69,7 +69,7 @@ pub(crate) struct Order {
     pub(crate) id: Option<String>,
     /// Once a cancel was answered.
     pub(crate) cancelled: Option<Run>,
-    /// Events that the follower saw, if there was one that came to the end.
+    /// Events that a follower saw, if one reached the end.
     pub(crate) followed: Option<Vec<Event>>,
     is_followed: bool,
 }
@@ -93,7 +93,7 @@ impl Order {
     fn of(kind: Kind, random: &mut fastrand::Rng, number: &str, (token, callback): (&str, &str)) -> Self {
         let name = number.to_owned();
         let answer = format!("```answer\n{name}\n```\n");
-        // A command that was under way when its node died is made again: its line may be there twice, and no other.
+        // A command that was in progress when its node died is repeated: its line may be there twice, and no other.
         let prompt = match kind {
             Kind::Plain => name.clone(),
             Kind::Files => format!(
@@ -162,7 +162,7 @@ impl Order {
         Ok(())
     }
 
-    /// Tries once everything that was not answered yet.
+    /// Tries every unanswered request once.
     async fn ask(&mut self, client: &Client) -> Result<()> {
         if self.id.is_none() {
             self.place(client).await?;
@@ -177,11 +177,11 @@ impl Order {
 
 type Orders = Arc<Mutex<Vec<Order>>>;
 
-/// A load that goes on until it is ended.
+/// A load that runs until it is ended.
 #[derive(Debug)]
 pub(crate) struct Load {
     orders: Orders,
-    /// Number of the orders that came before the load, to warm the nodes up.
+    /// Number of orders before the load, which warm up the nodes.
     warm: usize,
     stop: Arc<AtomicBool>,
     doors: Doors,
@@ -191,7 +191,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Warms every node up by one run of each kind, takes the levels, and begins.
+    /// Warms up every node by one run of each kind, records the resource levels, and begins.
     pub(crate) async fn begin(world: &mut World) -> Result<Self> {
         let callback = format!("{}/", world.receiver_proxy.base_url());
         let mut warm = Vec::new();
@@ -236,7 +236,7 @@ impl Load {
         Ok(load)
     }
 
-    /// Follows, from here on, what is to be followed and is not yet.
+    /// Starts to follow the runs that are to be followed and are not followed yet.
     pub(crate) fn follow(&mut self) {
         let mut orders = lock(&self.orders);
         for order in orders.iter_mut().filter(|order| order.is_followed) {
@@ -249,7 +249,7 @@ impl Load {
         }
     }
 
-    /// Returns the number of the load's runs that were acknowledged so far.
+    /// Returns the number of the load's acknowledged runs so far.
     pub(crate) fn acknowledged(&self) -> usize {
         let orders = lock(&self.orders);
         orders[self.warm..]
@@ -258,14 +258,14 @@ impl Load {
             .count()
     }
 
-    /// Whether a run comes to its end by itself, as far as is known yet.
+    /// Whether a run ends without a cancel, as far as is known yet.
     pub(crate) fn ends(&self, run: &str) -> bool {
         lock(&self.orders)
             .iter()
             .any(|order| order.kind != Kind::Cancel && order.id.as_deref() == Some(run))
     }
 
-    /// Ends the load once the fault is over: what was not answered is asked again until it is, and every run is known
+    /// Ends the load after the fault: unanswered requests are repeated until they are answered, and every run is known
     /// to its client.
     pub(crate) async fn end(mut self) -> Result<Vec<Order>> {
         self.follow();
@@ -300,7 +300,7 @@ fn lock(orders: &Orders) -> parking_lot::MutexGuard<'_, Vec<Order>> {
     orders.lock()
 }
 
-/// Runs a client: it places one order after another until it is told to stop.
+/// Runs a client: it places one order after another until the stop flag is set.
 async fn order_on(
     mut random: fastrand::Rng,
     client: usize,
@@ -312,7 +312,7 @@ async fn order_on(
         number += 1;
         let mut order = Order::new(&mut random, &format!("c{client}n{number}"), &token, &callback);
         if let Some(door) = doors.any(&mut random) {
-            // What is not answered now is asked again when the fault is over.
+            // An unanswered request is repeated after the fault.
             if order.place(&door).await.is_ok() && random.bool() {
                 let pause = Duration::from_millis(random.u64(0..300));
                 tokio::time::sleep(pause).await;
@@ -326,7 +326,7 @@ async fn order_on(
     }
 }
 
-/// Follows a run to its end over whatever breaks in between, each time from the last event it has seen.
+/// Follows a run to its end. After every broken connection it continues after the last event.
 async fn follow(doors: Doors, mut random: fastrand::Rng, id: String) -> Result<(String, Vec<Event>)> {
     let mut events: Vec<Event> = Vec::new();
     let deadline = Instant::now() + 3 * AFTERWARDS;

@@ -1,4 +1,4 @@
-//! Faults under load, each followed by the same audit: docs/FAULTS.md says what is done to the nodes and what is looked at.
+//! Faults under load, each followed by the same audit: docs/FAULTS.md lists the faults and the checks.
 //!
 //! Everything random of a test is drawn from one seed, which it prints; `SORTIE_FAULT_SEED` repeats it.
 #![cfg(test)]
@@ -23,7 +23,7 @@ mod world;
 
 use crate::{load::Load, prelude::*};
 
-/// A world under load, with a budget that every run counts in.
+/// A world under load, with a budget that covers every run.
 async fn begin(database: Database, name: &str, setup: Setup) -> anyhow::Result<(World, Load)> {
     let mut world = World::start(database, name, setup).await?;
     let limit = serde_json::json!({"limit_micros": 900_000_000_000_u64, "period": "month"});
@@ -37,7 +37,7 @@ async fn begin(database: Database, name: &str, setup: Setup) -> anyhow::Result<(
     Ok((world, load))
 }
 
-/// The end of every fault: the load ends, and everything is looked at.
+/// The end of every fault: the load ends, and the audit runs.
 async fn end(world: World, load: Load, excuse: Excuse) -> Checked {
     let before = load.acknowledged();
     anyhow::ensure!(before > 0, "hardly any load");

@@ -1,5 +1,5 @@
-//! A model server that many runs ask at once: what it answers it reads from the conversation, not from a script, and it
-//! can be made to hang, to flood or to flap.
+//! A model server for many concurrent runs. It derives its answers from the conversation, not from a script, and can be
+//! made to hang, to flood or to flap.
 
 use std::{
     io,
@@ -32,11 +32,11 @@ pub(crate) const CALLS: usize = 3;
 pub(crate) enum Mood {
     /// The server answers.
     Well,
-    /// The server takes requests and is silent for as long as somebody waits.
+    /// The server accepts requests and stays silent until the client disconnects.
     Hangs,
     /// The answer never ends: text upon text.
     Floods,
-    /// The answer is a line without an end.
+    /// The answer is an endless line.
     OneLine,
     /// Failures, limits, broken streams and answers, in turn.
     Flaps,
@@ -55,7 +55,7 @@ struct Shared {
 /// Text that a flood repeats, 16 bytes.
 pub(crate) const FLOOD: &str = "xxxxxxxxxxxxxxxx";
 
-/// A request that is not answered: dropped when nobody waits for it any more.
+/// An unanswered request: dropped when the client disconnects.
 struct Unanswered(Arc<Shared>);
 
 impl Drop for Unanswered {
@@ -86,13 +86,13 @@ impl Model {
         self.shared.mood.store(index, Ordering::SeqCst);
     }
 
-    /// Requests that came, and answers that were sent whole as far as the server knows.
+    /// Requests received, and answers that were sent completely as far as the server knows.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let count = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
         (count(&self.shared.asked), count(&self.shared.answered))
     }
 
-    /// Requests that were not answered and that nobody waits for any more.
+    /// Unanswered requests that the client has abandoned.
     pub(crate) fn given_up(&self) -> u64 {
         self.shared.given_up.load(Ordering::SeqCst)
     }
@@ -104,7 +104,7 @@ impl Shared {
     }
 }
 
-/// The configuration of a node that asks it as `scripted`, at 3 and 15 dollars a million tokens.
+/// The configuration of a node that uses this server as `scripted`, at 3 and 15 dollars a million tokens.
 pub(crate) fn config(base_url: &str) -> String {
     format!(
         "default_model = \"runbook\"\n[providers.test]\napi = \"openai-chat\"\nbase_url = \"{base_url}/v1\"\n\
@@ -149,7 +149,7 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     }
 }
 
-/// Goes on for as long as somebody reads and the mood lasts, 16 KiB at once.
+/// Writes while the client reads and the mood lasts, 16 KiB at once.
 fn flood(mood: Mood, shared: Arc<Shared>) -> Response {
     let piece = match mood {
         Mood::OneLine => Bytes::from("x".repeat(16 << 10)),

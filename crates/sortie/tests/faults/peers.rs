@@ -1,4 +1,4 @@
-//! Faults of what nodes talk to: the model's provider, the receiver of callbacks, the store of files.
+//! Faults of a node's peers: the model's provider, the receiver of callbacks, the store of files.
 
 use sortie_testkit::{
     Gateway, GatewayFault, Passage,
@@ -18,9 +18,9 @@ both_databases![
     the_store_of_files_fails_and_is_slow,
 ];
 
-/// Silence after which a provider's call fails here, in seconds: less than it hangs for.
+/// Silence after which a provider's call fails here, in seconds: shorter than the provider hangs.
 const SILENCE: &str = "1";
-/// Memory that a flood may take of a node beyond its memory before.
+/// Memory that a node may use during a flood, in addition to its memory before.
 const FLOOD_BYTES: u64 = 512 << 20;
 
 async fn the_provider_of_models_hangs_floods_and_flaps(database: Database) -> Checked {
@@ -33,7 +33,7 @@ async fn the_provider_of_models_hangs_floods_and_flaps(database: Database) -> Ch
     world.random.shuffle(&mut moods);
     for mood in moods {
         load.follow();
-        // A provider that hangs does so for longer than it may.
+        // A provider hangs for longer than its timeout.
         let lasts = match mood {
             Mood::Hangs => world.moment(2_000..4_000),
             Mood::Well | Mood::Flaps | Mood::Floods | Mood::OneLine => world.moment(1_000..2_500),
@@ -65,7 +65,7 @@ async fn the_provider_of_models_hangs_floods_and_flaps(database: Database) -> Ch
     let (asked, answered) = world.model.counts();
     let given_up = world.model.given_up();
     println!("{asked} model calls, {answered} answered well, {given_up} given up");
-    // Five attempts are not enough for every run of these seconds, and a flood may use a budget up.
+    // For some runs five attempts are not enough during these seconds, and a flood may use up a budget.
     let excuse = Excuse {
         failures: &["provider", "budget", "is larger than"],
         cut_answer: Some(FLOOD),
@@ -87,7 +87,7 @@ async fn the_receiver_of_callbacks_is_away(database: Database) -> Checked {
         world.receiver_proxy.set(Passage::Open);
         world.receiver_proxy.cut(1);
     }
-    // Answers that are failures, and one that comes from somebody who has taken it all the same.
+    // Answers with failures, and one from a receiver that has accepted the delivery anyway.
     world.receiver.answer_with([StatusCode::INTERNAL_SERVER_ERROR; 3]);
     end(world, load, Excuse::default()).await
 }

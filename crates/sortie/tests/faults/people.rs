@@ -1,7 +1,7 @@
 //! Nodes of a hosted deployment are killed while people sign up, organize themselves and let an application act for them.
 //!
-//! The clients keep a record of what was acknowledged. Behind each kill the record is compared with the API and the
-//! database: one owner in every organization, no member lost, no code or token used twice.
+//! The clients record every acknowledged change. After each kill the record is compared with the API and the database:
+//! one owner in every organization, no member lost, no code or token used twice.
 
 mod apps;
 mod check;
@@ -27,7 +27,7 @@ use crate::{Checked, world::seeded};
 
 every_deployment![people_of_a_deployment_survive_its_kills];
 
-/// Answers before a kill at least. A starved machine takes longer for them than the pause.
+/// Minimum number of answers before a kill. A busy machine takes longer for them than the pause.
 const ANSWERS: usize = 150;
 /// Teams at once.
 const TEAMS: usize = 8;
@@ -70,9 +70,9 @@ impl Deployment {
         let mut random = seeded(&name, database)?;
         let options = NodeOptions::default()
             .env("SORTIE_MASTER_KEY", &"5a".repeat(32))
-            // What each person did is in the audit logs.
+            // The audit logs name the actions of each person.
             .env("SORTIE_LOG_FILTER", "warn,sortie::commands::serve=info")
-            // Each request has an address of its own, or the limits of networks would end the load.
+            // Each request has a different address, or the limits of networks would end the load.
             .env("SORTIE_TRUSTED_PROXIES", "127.0.0.1");
         let binary = env!("CARGO_BIN_EXE_sortie");
         let first = HostedNode::start_with(binary, database, options.clone()).await?;
@@ -117,7 +117,7 @@ impl Deployment {
         tokio::time::sleep(pause).await;
     }
 
-    /// Kills a node under load, starts it again, ends the load, and looks at everything.
+    /// Kills a node under load, starts it again, ends the load, and runs the audit.
     async fn round(&mut self, is_last: bool) -> Result<()> {
         let stop = Arc::<AtomicBool>::default();
         let mut load = JoinSet::new();
@@ -128,7 +128,7 @@ impl Deployment {
         }
         self.pause(800..2_500).await;
         while answered(&self.ways) < before + ANSWERS {
-            // Before it is told to stop, a team ends only by a failure.
+            // Before the stop flag is set, a team ends only because of a failure.
             if let Some(ended) = load.try_join_next() {
                 ended??;
             }
@@ -136,7 +136,7 @@ impl Deployment {
         }
         let nth = self.random.usize(..self.nodes.len());
         self.nodes[nth].node.kill()?;
-        // The clients find out for themselves, and then nobody begins anything there.
+        // Let the clients discover the kill on their own, before they are kept from the node.
         self.pause(0..100).await;
         self.ways.org.close(nth);
         self.ways.engine.close(nth);
@@ -159,7 +159,7 @@ impl Deployment {
         check_money(&self.nodes[0], &self.operator, &self.teams).await
     }
 
-    /// Prints the figures. An error where there was hardly any load.
+    /// Prints the figures. Fails if there was hardly any load.
     fn report(&self, rounds: usize, took: Duration) -> Checked {
         let figures = &self.ways.figures;
         let (answered, lost) = (

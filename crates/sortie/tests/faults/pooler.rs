@@ -6,10 +6,10 @@ use sortie_testkit::{Pgbouncer, PoolMode, Records, node::binary_command};
 
 use crate::prelude::*;
 
-/// Longest time in which a node says that it does not start.
+/// Maximum time until a node refuses to start.
 const REFUSAL: Duration = Duration::from_secs(30);
 
-/// A pooler before a fresh database; none where the package is missing, which is said.
+/// A pooler in front of a fresh database; `None`, with a notice, if the package is missing.
 async fn pooled(mode: PoolMode) -> anyhow::Result<Option<(Records, Pgbouncer, String)>> {
     let records = Database::Postgres.fresh().await?;
     let Records::Shared(database) = &records else {
@@ -39,7 +39,7 @@ async fn a_pooler_in_session_mode_works() -> Checked {
         .await?;
     ensure!(run.status == RunStatus::Succeeded, "{run:?}");
     ensure!(run.output.as_deref() == Some("through\n"), "{run:?}");
-    // What one node says, another one hears: the sessions are their own.
+    // Nodes receive each other's hints: each has a session for itself.
     let other = node.beside().await?;
     let waits = client
         .create(&json!({"prompt": "```wait 600000\n```\n", "timeout_seconds": 900}))

@@ -30,7 +30,7 @@ async fn nodes_are_killed(database: Database) -> Checked {
         load.follow();
         let nth = world.some_node();
         world.kill(nth)?;
-        // Some come back at once and take up what was theirs, some later.
+        // Some nodes come back at once and resume their runs, others later.
         let pause = world.moment(0..800);
         tokio::time::sleep(pause).await;
         world.restart(nth).await?;
@@ -41,16 +41,15 @@ async fn nodes_are_killed(database: Database) -> Checked {
     end(world, load, LOST).await
 }
 
-/// Checks the loss of a node that stays away: others resume everything it had, as the events of each run say, or end
-/// it.
+/// Checks the loss of a node that stays down: other nodes resume all of its runs, as the events of each run show, or
+/// end them.
 async fn taken_over(world: &mut World, load: &Load) -> Checked {
     let (nth, held) = stopped_at_work(world, load).await?;
     world.kill(nth)?;
     let killed = Instant::now();
     let mut left = held.clone();
     while !left.is_empty() {
-        // Twice what it may take on a machine that does nothing else; how long it takes there, the load program
-        // measures.
+        // Twice the limit for an idle machine. The load program measures the time there.
         ensure!(
             killed.elapsed() < Duration::from_secs(30),
             "neither resumed nor final: {left:?}"
@@ -64,7 +63,7 @@ async fn taken_over(world: &mut World, load: &Load) -> Checked {
              GROUP BY run_id"
         );
         let resumed = positions(world, &resumed).await?;
-        // One that was taken over before has such an event from then.
+        // A run that was taken over before has such an event from then.
         left.retain(|id, last| !ended.contains_key(id) && resumed.get(id).is_none_or(|at| at <= last));
     }
     println!(
@@ -75,8 +74,8 @@ async fn taken_over(world: &mut World, load: &Load) -> Checked {
     world.restart(nth).await
 }
 
-/// Stops a node that holds runs of which some end by themselves, some node of those that do: says which one, and what
-/// it holds.
+/// Stops a node that holds runs which end without a cancel; draws one of several such nodes. Returns its number and its
+/// runs.
 async fn stopped_at_work(world: &mut World, load: &Load) -> Result<(usize, BTreeMap<String, i64>)> {
     let is_wanted = |held: &BTreeMap<String, i64>| held.keys().any(|run| load.ends(run));
     let look = async || {
@@ -137,7 +136,7 @@ async fn nodes_are_stopped_for_longer_than_their_lease(database: Database) -> Ch
     end(world, load, LOST).await
 }
 
-/// Others have taken everything over and ended it; the node that wakes then writes nothing of it.
+/// Others have taken over and ended all its runs; when the node wakes, it writes to none.
 async fn fenced(world: &World, nth: usize, held: &BTreeMap<String, i64>) -> Checked {
     let name = world.nodes[nth].name()?;
     let left = format!(
@@ -145,7 +144,7 @@ async fn fenced(world: &World, nth: usize, held: &BTreeMap<String, i64>) -> Chec
     );
     let look = async || world.nodes[0].rows(&left).await;
     until("the takeover", look, Vec::is_empty).await?;
-    // Those that wait to be cancelled go on; all others come to their end.
+    // Runs that wait to be cancelled continue; all others end.
     let done = format!(
         "SELECT id, last_event FROM run WHERE id IN ({}) AND outcome IS NOT NULL",
         quoted(held)
@@ -158,11 +157,11 @@ async fn fenced(world: &World, nth: usize, held: &BTreeMap<String, i64>) -> Chec
     until("an end of a run", look, have_ended).await?;
     let silent = positions(world, &done).await?;
     world.nodes[nth].signal(Signal::CONT)?;
-    // It has found out once it is known under a new identity.
+    // The node has noticed once it is registered under a new identity.
     let alive = format!("SELECT name FROM node WHERE name = '{name}' AND ended_at IS NULL");
     let look = async || world.nodes[0].rows(&alive).await;
     until("the node to come back", look, |rows| !rows.is_empty()).await?;
-    // What it still has under way would be written by now.
+    // Wait until pending writes would be done.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let after = positions(world, &done).await?;
     for (id, last) in &silent {
@@ -194,7 +193,7 @@ async fn descriptors_run_out(database: Database) -> Checked {
         if limit_with(pid, 0)? >= limit {
             full += 1;
         } else if full == 0 && begun.elapsed() > lasts / 2 {
-            // Nothing has used the room that there was: then there is none.
+            // The file descriptors are still free: now use them up.
             limit = limit_with(pid, 0)?;
             set_limit(pid, Some(limit))?;
         }
@@ -203,12 +202,12 @@ async fn descriptors_run_out(database: Database) -> Checked {
     println!(
         "the table of node {nth} was full at {full} of {looks} looks, with room for {room} more at first"
     );
-    // A run waits for a descriptor, and ends as if there had always been one.
+    // A run waits for a descriptor, and then ends normally.
     end(world, load, Excuse::default()).await
 }
 
-/// The limit with which a process can open so many files more: a number above all of them, as the kernel gives out the
-/// lowest that is free.
+/// The limit with which a process can open this many more files. It is above all open numbers, because the kernel
+/// assigns the lowest free one.
 fn limit_with(pid: u32, room: usize) -> Result<u64> {
     let mut open = BTreeSet::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
@@ -218,11 +217,11 @@ fn limit_with(pid: u32, room: usize) -> Result<u64> {
     free.nth(room).context("no number is free")
 }
 
-/// Sets how many files a process may have open; says how many it was. `None` is without a limit.
+/// Sets the maximum number of open files of a process; returns the previous one. `None` is unlimited.
 fn set_limit(pid: u32, files: Option<u64>) -> Result<Option<u64>> {
     let limit = Rlimit {
         current: files,
-        // As the node has it from this process.
+        // The node has inherited it from this process.
         maximum: getrlimit(Resource::Nofile).maximum,
     };
     let before = prlimit(Pid::from_raw(i32::try_from(pid)?), Resource::Nofile, limit)?;

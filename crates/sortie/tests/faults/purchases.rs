@@ -1,8 +1,8 @@
-//! Nodes that sell credits are killed while organizations buy, spend and are refunded, while Stripe fails before and behind
-//! what it does, and while webhooks are lost.
+//! Nodes that sell credits are killed while organizations buy, spend and are refunded, while Stripe fails before or
+//! after it carries out a call, and while webhooks are lost.
 //!
-//! The double of Stripe keeps books of its own. Behind each kill three minutes pass for everything that waits for a time,
-//! and then the books of both are compared.
+//! The double of Stripe keeps separate books. After each kill the test advances all due times by three minutes, and
+//! then compares the books of both.
 
 mod bank;
 mod books;
@@ -34,23 +34,23 @@ every_deployment![purchases_of_a_deployment_survive_its_kills];
 const SECRET: &str = "whsec_of_the_test";
 /// Path of the webhooks.
 const WEBHOOKS: &str = "/v1/webhooks/stripe";
-/// Organizations that buy at once. Each round one comes and one goes.
+/// Number of organizations that buy concurrently. In each round one is added and one is removed.
 const CUSTOMERS: usize = 6;
 /// Answers of a round before its kill.
 const ANSWERS: usize = 200;
 /// Price of a second of a run, in micros.
 const RATE: &str = "4000000";
-/// Time after which a purchase on a page is looked at for the first time, and a little more.
+/// Slightly more than the time until a purchase on a page is first checked.
 const FIRST_LOOK: Duration = Duration::from_secs(125);
-/// Time after which nothing is open that was paid.
+/// Time after which no paid purchase is open.
 const THREE_MINUTES: Duration = Duration::from_mins(3);
-/// Time after which every page has expired, also those of the engine itself, and events were searched for.
+/// Time after which every page has expired, including those of the engine itself, and events were searched for.
 const A_DAY: Duration = Duration::from_mins(23 * 60 + 10);
-/// Acts of the bank at the end that no webhook tells of.
+/// Acts of the bank at the end that cause no webhook.
 const UNHEARD: usize = 40;
 
-/// Columns with the times that something waits for, and the rows that have them. The age of an automatic purchase decides
-/// when it is given up; that of a page stands in its request to Stripe.
+/// Columns with due times, and the rows that have them. The age of an automatic purchase decides when it is abandoned;
+/// the age of a checkout page is in its request to Stripe.
 const DUE: [(&str, &str, &str); 6] = [
     ("topup", "check_at", "check_at IS NOT NULL"),
     ("topup", "created_at", "kind = 'auto'"),
@@ -85,7 +85,7 @@ struct Shop {
     operator: String,
     bank: Bank,
     customers: Vec<Customer>,
-    /// Customers who do nothing any more.
+    /// Customers who have stopped.
     gone: Vec<Customer>,
     kills: usize,
 }
@@ -97,7 +97,7 @@ impl Shop {
         let double = Arc::new(StripeDouble::start().await?);
         let options = NodeOptions::default()
             .env("SORTIE_MASTER_KEY", &"5a".repeat(32))
-            // Each request has an address of its own, or the limits of networks would end the load.
+            // Each request has a different address, or the limits of networks would end the load.
             .env("SORTIE_TRUSTED_PROXIES", "127.0.0.1")
             .env("SORTIE_COMPUTE_MICROS_PER_SECOND", RATE)
             .env("SORTIE_PURCHASES_AUTO_PER_DAY", "1000")
@@ -140,7 +140,7 @@ impl Shop {
         Ok(shop)
     }
 
-    /// Lets a new customer in, who has no card and is not known to Stripe.
+    /// Adds a new customer, who has no card and is not known to Stripe.
     async fn welcome(&mut self) -> Result<()> {
         let name = format!("c{}", self.customers.len() + self.gone.len());
         let part = (self.ways.clone(), Arc::clone(&self.double));
@@ -180,7 +180,8 @@ impl Shop {
         self.let_in(nth)
     }
 
-    /// Kills a node under load and starts it again. Then ends the load, lets three minutes pass, and looks at the books.
+    /// Kills a node under load and starts it again. Then ends the load, advances the time by three minutes, and
+    /// compares the books.
     async fn round(&mut self) -> Result<()> {
         self.welcome().await?;
         self.gone.push(self.customers.remove(0));
@@ -199,11 +200,11 @@ impl Shop {
         bank.spawn(self.bank.clone().act(Arc::clone(&stop)));
 
         self.pause(800..2_500).await;
-        // A busy machine needs longer until there is a load to be killed under.
+        // A busy machine takes longer until there is enough load.
         let look = async || Ok(self.answered() - answered);
         until("a load", look, |answers| *answers >= ANSWERS).await?;
         let nth = self.kill()?;
-        // The clients find out for themselves, and then nobody begins anything there.
+        // Let the clients discover the kill on their own, before they are kept from the node.
         self.pause(0..100).await;
         self.keep_out(nth);
         self.pause(0..500).await;
@@ -230,7 +231,7 @@ impl Shop {
         check_books(&self.nodes[0], &self.operator).await
     }
 
-    /// Lets all pages expire and the events be searched for. Then nothing may be open, and the books are the same.
+    /// Lets all pages expire and searches for the events. Then nothing may be open, and the books must agree.
     async fn close(&mut self) -> Result<()> {
         for customer in self.customers.iter().chain(&self.gone) {
             customer.buy_no_more().await?;
@@ -250,11 +251,11 @@ impl Shop {
         check_books(&self.nodes[0], &self.operator).await
     }
 
-    /// Lets time pass for everything that waits for a time: nobody waits for minutes. On SQLite the node must be down.
+    /// Advances all due times, so that the test does not wait for minutes. On SQLite the node must be down.
     async fn jump(&self, by: Duration) -> Result<()> {
         let mut sql = "BEGIN; ".to_owned();
         if self.database == Database::Postgres {
-            // Nodes change rows of these tables meanwhile, in other orders.
+            // The nodes change rows of these tables concurrently, in other orders.
             let tables = DUE.map(|(table, ..)| table).join(", ");
             write!(sql, "LOCK TABLE {tables} IN EXCLUSIVE MODE; ")?;
         }
@@ -268,7 +269,7 @@ impl Shop {
         self.nodes[0].node.meddle(&(sql + "COMMIT")).await
     }
 
-    /// Wakes the worker of each node, which looks at what is due.
+    /// Wakes the worker of each node, which processes all due rows.
     async fn wake(&mut self) -> Result<()> {
         let at = self.double.now();
         for node in &self.nodes {
@@ -285,7 +286,7 @@ impl Shop {
         Ok(())
     }
 
-    /// Waits until the nodes have done what was due, and compares the books with those of the double.
+    /// Waits until the nodes have processed all due rows, and compares the books with those of the double.
     async fn catch_up(&mut self, time: Time) -> Result<()> {
         self.wake().await?;
         let look = async || {
@@ -301,7 +302,7 @@ impl Shop {
         until(&what, look, Result::is_ok).await?
     }
 
-    /// Prints the figures. An error where there was hardly any load.
+    /// Prints the figures. Fails if there was hardly any load.
     async fn report(&self, rounds: usize, took: Duration) -> Checked {
         let counts = self.counts().await?;
         let runs: usize = self.everybody().map(|customer| customer.runs.len()).sum();
@@ -322,7 +323,7 @@ impl Shop {
         Ok(())
     }
 
-    /// Answers to the requests of all customers so far.
+    /// Number of answers to the requests of all customers so far.
     fn answered(&self) -> usize {
         self.ways.figures.answered.load(Ordering::Relaxed)
     }
@@ -335,7 +336,7 @@ impl Shop {
 /// Time of a look at the books.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Time {
-    /// Three minutes later: pages may be open that were not paid.
+    /// Three minutes later: unpaid pages may be open.
     ThreeMinutes,
     /// A day later: nothing is open.
     TheEnd,

@@ -1,5 +1,5 @@
-//! Each task and thread that lasts as long as a node panics once. The process ends each time, says which one it was, and
-//! exits with a code after which a service manager starts it again: docs/FAULTS.md.
+//! Each long-lived task and thread of a node panics once. The process then logs the name of the task, and exits with a
+//! code after which a service manager restarts it: docs/FAULTS.md.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::prelude::*;
 
-/// Names the task that is to panic. Only builds for tests look at it.
+/// Variable that names the task that is to panic. Only test builds read it.
 const PANIC_IN: &str = "SORTIE_TEST_PANIC_IN";
 
 /// Tasks and threads of a node of a hosted deployment on `SQLite`. The store has several threads of some kinds.
@@ -40,7 +40,7 @@ const HOSTED: [&str; 25] = [
     "watch",
 ];
 
-/// Tasks and threads that only a self-hosted node on PostgreSQL has, where people sign in.
+/// Tasks and threads that exist only on a self-hosted node on PostgreSQL where people sign in.
 const SHARED: [&str; 6] = [
     "hints",
     "license",
@@ -62,7 +62,7 @@ fn options() -> NodeOptions {
         .env("SORTIE_LOG_FILTER", "info,sortie_base=debug")
 }
 
-/// Names of the tasks that a node has started. Of threads of one kind only the first is named.
+/// Names of the tasks that a node has started. For threads of one kind only the first is listed.
 fn started(log: &str) -> BTreeSet<&str> {
     log.lines()
         .filter_map(|line| line.split_once("starting a ")?.1.split_once("task=\""))

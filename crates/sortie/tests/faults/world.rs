@@ -1,5 +1,5 @@
-//! World that a fault happens to: one node on SQLite, or three on one PostgreSQL, each the real binary; a model server
-//! and a callback receiver behind proxies; and one seed that everything random is drawn from.
+//! The world of a fault test: one node on SQLite, or three on one PostgreSQL, each the real binary; a model server and
+//! a callback receiver, each reached through a proxy; and one seed for all random choices.
 
 use std::{
     io::Write as _,
@@ -24,40 +24,40 @@ use crate::{
     prelude::*,
 };
 
-/// The seed of all of it, in decimal; drawn where it is not there.
+/// The seed of all random choices, in decimal; drawn if unset.
 const SEED: &str = "SORTIE_FAULT_SEED";
 /// Price of a second of a run here, in micros.
 pub(crate) const RATE: u64 = 1_000;
 /// Secret that callbacks are signed with.
 pub(crate) const SECRET: &str = "hush";
-/// Nodes on the database that can have several.
+/// Number of nodes on a database that several can share.
 pub(crate) const MOST_NODES: usize = 3;
-/// Interval of the looks at the nodes' descendants.
+/// Interval of the checks of the nodes' descendants.
 const LOOK: Duration = Duration::from_millis(60);
 
 /// Settings of a world beyond the defaults.
 #[derive(Debug, Default)]
 pub(crate) struct Setup {
-    /// A PostgreSQL server of its own, which can be stopped and replaced.
+    /// A separate PostgreSQL server, which can be stopped and replaced.
     pub(crate) own_server: bool,
-    /// Further settings of that server, each as `name=value`.
+    /// Further settings of the server, each as `name=value`.
     pub(crate) server_settings: &'static [&'static str],
     /// Further environment of every node.
     pub(crate) environment: Vec<(String, String)>,
     /// Clocks of the nodes.
     pub(crate) clocks: Option<Clocks>,
-    /// Storage for the content of files; a folder that all nodes share unless it is named.
+    /// Storage for the content of files; by default a folder that all nodes share.
     pub(crate) blob_url: Option<String>,
-    /// The folder that every data folder is made in.
+    /// The parent of every data folder.
     pub(crate) data_parent: Option<PathBuf>,
 }
 
-/// Addresses of the nodes at the moment, for clients that go on while nodes come and go.
+/// Current addresses of the nodes, for clients that keep running while nodes stop and start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Doors(Arc<Mutex<Vec<(usize, SocketAddr)>>>, Arc<Mutex<String>>);
 
 impl Doors {
-    /// No address yet, for clients with this key.
+    /// No addresses yet, for clients with this key.
     pub(crate) fn of_key(key: &str) -> Self {
         Self(Arc::default(), Arc::new(Mutex::new(key.to_owned())))
     }
@@ -71,19 +71,19 @@ impl Doors {
         self.lock().push((nth, address));
     }
 
-    /// Closes the door of a node: no client begins anything there.
+    /// Removes a node's address, so that no client starts a request there.
     pub(crate) fn close(&self, nth: usize) {
         self.lock().retain(|(known, _)| *known != nth);
     }
 
-    /// The address of some node that is up; none where none is.
+    /// The address of a running node; `None` if none is up.
     pub(crate) fn address(&self, random: &mut fastrand::Rng) -> Option<SocketAddr> {
         let open = self.lock();
         let (_, address) = random.choice(open.iter())?;
         Some(*address)
     }
 
-    /// A client of some node that is up; none where none is.
+    /// A client of a running node; `None` if none is up.
     pub(crate) fn any(&self, random: &mut fastrand::Rng) -> Option<Client> {
         let address = self.address(random)?;
         let key = self.1.lock().clone();
@@ -96,7 +96,7 @@ impl Doors {
 pub(crate) struct World {
     pub(crate) database: Database,
     pub(crate) random: fastrand::Rng,
-    /// Part of every command line that a run of this world starts.
+    /// A part of every command line that a run of this world starts.
     pub(crate) token: String,
     pub(crate) nodes: Vec<Node>,
     pub(crate) doors: Doors,
@@ -104,22 +104,22 @@ pub(crate) struct World {
     pub(crate) receiver: CallbackReceiver,
     /// In front of the callback receiver.
     pub(crate) receiver_proxy: Proxy,
-    /// In front of the database, one for each node; none on `SQLite`.
+    /// Proxies in front of the database, one for each node; empty on `SQLite`.
     pub(crate) database_proxies: Vec<Proxy>,
     /// In front of the model.
     pub(crate) model_proxy: Proxy,
-    /// The node's processes and what they had in use when nothing was wrong yet.
+    /// The node's processes and their resource use before the fault.
     pub(crate) levels: Vec<(u32, InUse)>,
     watch: Watch,
-    // What lives as long as the nodes, in the order in which it has to go.
+    // Resources that live as long as the nodes, in the order in which they must be dropped.
     pub(crate) server: Option<PostgresServer>,
-    /// Address of the database, in front of the server of its own; none without one.
+    /// Address of the database, in front of the separate server; `None` without one.
     pub(crate) front: Option<Proxy>,
     blobs: TempDir,
     _config: NamedTempFile,
 }
 
-/// Remembers every process that ever descended from a node, as far as it lived long enough to be seen.
+/// Records every process that ever descended from a node, if it lived long enough to be seen.
 #[derive(Debug)]
 struct Watch {
     pids: Arc<Mutex<Vec<u32>>>,
@@ -166,7 +166,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say at its end.
+            // The thread returns nothing at its end.
             let _ended = thread.join();
         }
     }
@@ -179,7 +179,7 @@ pub(crate) fn seeded(name: &str, database: Database) -> Result<fastrand::Rng> {
     Ok(random(seed, name, database))
 }
 
-/// Returns the source of randomness: the same for the same three arguments, whatever version it was built with.
+/// Returns the source of randomness. It depends only on the three arguments, not on the version of the binary.
 fn random(seed: u64, name: &str, database: Database) -> fastrand::Rng {
     let digest = Sha256::digest(format!("{seed} {name} {}", database.as_str()));
     let folded = digest
@@ -189,7 +189,7 @@ fn random(seed: u64, name: &str, database: Database) -> fastrand::Rng {
     fastrand::Rng::with_seed(folded)
 }
 
-/// The first database of the server behind a proxy.
+/// The first database of the server, reached through a proxy.
 fn server_url(front: &Proxy) -> String {
     format!("postgres://postgres@{}/postgres", front.address())
 }
@@ -207,7 +207,7 @@ fn seed() -> Result<u64> {
 }
 
 impl World {
-    /// Starts everything and says from which seed. `name` is that of the fault.
+    /// Starts everything and prints the seed. `name` is that of the fault.
     pub(crate) async fn start(database: Database, name: &str, setup: Setup) -> Result<Self> {
         let mut random = seeded(name, database)?;
         let token = format!("fault{:016x}", random.u64(..));
@@ -319,7 +319,7 @@ impl World {
         self.watch.pids.lock()
     }
 
-    /// From here on no client begins anything at this node.
+    /// Keeps clients from starting requests at this node.
     pub(crate) fn close(&self, nth: usize) {
         self.doors.close(nth);
     }
@@ -330,7 +330,7 @@ impl World {
         self.open(nth)
     }
 
-    /// Kills a node. Its clients find out for themselves.
+    /// Kills a node. Its clients discover that on their own.
     pub(crate) fn kill(&mut self, nth: usize) -> Result<()> {
         look(&self.watch.pids, &self.watch.seen);
         self.nodes[nth].kill()?;
@@ -359,8 +359,7 @@ impl World {
         self.blobs.path().join("staging")
     }
 
-    /// Everything that ever descended from a node and is alive, but for the one process that forks launchers for each
-    /// node that is up.
+    /// Living processes that ever descended from a node, except the process of each running node that forks launchers.
     pub(crate) fn left_alive(&self) -> Vec<Process> {
         let mut nodes: BTreeSet<u32> = self.nodes.iter().filter_map(|node| node.pid().ok()).collect();
         let seen = self.watch.seen.lock().clone();
@@ -373,7 +372,7 @@ impl World {
         alive.into_iter().collect()
     }
 
-    /// Remembers what every node has in use now.
+    /// Records the current resource use of every node.
     pub(crate) fn take_levels(&mut self) -> Result<()> {
         self.levels.clear();
         for node in &self.nodes {

@@ -1,4 +1,4 @@
-//! `/v1/admin` (`docs/ADMINISTRATION.md`): keys that end and rotate, the audit log, usage and the license, and their
+//! `/v1/admin` (`docs/ADMINISTRATION.md`): expiry and rotation of keys, the audit log, usage and the license, and their
 //! commands.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
@@ -103,7 +103,7 @@ async fn usage_and_the_license_count_what_was_run(database: Database) -> Checked
     Ok(())
 }
 
-/// Every node of a database is the same installation, and a rotation on one is a rotation on all.
+/// Nodes of one database are the same installation, so a rotation on one applies to all.
 #[tokio::test]
 async fn two_nodes_agree_on_keys_and_on_who_they_are() -> Checked {
     let one = node(Database::Postgres).await?;
@@ -123,7 +123,8 @@ async fn two_nodes_agree_on_keys_and_on_who_they_are() -> Checked {
         .get("/v1/me")
         .expect(200)
         .await?;
-    // A node that has looked it up before believes that for five seconds, which the tests of the engine measure.
+    // A node that has looked the key up before caches the result for five seconds, which the tests of the engine
+    // measure.
     for client in [&here, &there] {
         let old = client.with_key(field(&key, "key"));
         old.get("/v1/me").refused("unauthorized").await?;
@@ -153,10 +154,10 @@ async fn the_key_of_the_data_folder_is_rotated_with_its_file() -> Checked {
         .collect();
     assert_eq!(keys, ["admin.key"]);
     node.client()?.get("/v1/me").refused("unauthorized").await?;
-    // The commands beside the node go on with the new one.
+    // Commands in the node's data folder continue with the new one.
     said(&node, &["keys", "list"])?;
 
-    // Another key leaves the file alone, whoever rotates it.
+    // The rotation of another key leaves the file unchanged.
     let other = json_said(
         &node,
         &["keys", "create", "other", "--json", "--expires-in", "30d"],
@@ -191,7 +192,7 @@ async fn the_log_usage_and_the_license_are_printed() -> Checked {
     Ok(())
 }
 
-/// The file holds a key, but none of this engine.
+/// The file holds a key that this engine does not know.
 #[tokio::test]
 async fn a_file_that_holds_another_key_is_left_alone() -> Checked {
     let node = node(Database::Sqlite).await?;

@@ -1,4 +1,4 @@
-//! `sortie backup` beside a node at work, and `sortie restore` of what it has written.
+//! `sortie backup` of a running node, and `sortie restore` of its archive.
 
 use std::{
     fs,
@@ -43,7 +43,7 @@ fn content_of(node: &Node, sum: &str) -> Result<PathBuf> {
         .context("the content")
 }
 
-/// Puts what a node had in the place of what it has, and starts it.
+/// Replaces the data of a node with that of an archive, and starts it.
 async fn restored(node: &mut Node, archive: &Path) -> Result<String> {
     node.kill()?;
     let data = node.data_dir().to_owned();
@@ -57,7 +57,7 @@ async fn restored(node: &mut Node, archive: &Path) -> Result<String> {
     Ok(text(&said.stdout))
 }
 
-/// Makes runs, and makes and deletes files, until it is told to stop.
+/// Makes runs, and makes and deletes files, until the stop flag is set.
 async fn load(client: &Client, stop: &AtomicBool) -> Result<u32> {
     let mut made = 0;
     while !stop.load(Ordering::SeqCst) {
@@ -122,7 +122,7 @@ async fn a_backup_under_load_has_everything_that_was_acknowledged_before_it() ->
     );
     let path = format!("/v1/runs/{}/artifacts/report.md", kept.id);
     assert_eq!(client.get(&path).expect(200).await?.body, "the report");
-    // The run that was at work goes on under the node that took it over.
+    // The run that was in progress resumes on the node that took it over.
     let mut stream = client.follow(&held, None).await?;
     stream.until(|event| event.kind == "resumed").await?;
     client.cancel(&held).await?;
@@ -147,7 +147,7 @@ async fn keys_are_in_a_backup_only_where_they_were_asked_for() -> Checked {
             .write_all(&output.stdout)?;
         let restored = restore.wait_with_output()?;
         ensure!(restored.status.success(), "{restored:?}");
-        // `git add .` in the folder above stages none of the keys.
+        // `git add .` in the folder above does not stage any key.
         assert_eq!(fs::read_to_string(target.join(".gitignore"))?, "*\n");
         let told = text(&restored.stdout);
         ensure!(told.contains("Git ignores the data folder"), "{told}");
@@ -168,8 +168,7 @@ async fn keys_are_in_a_backup_only_where_they_were_asked_for() -> Checked {
     Ok(())
 }
 
-/// The keys of the configuration are in no file of the data folder, and what the folder holds may be one that is not
-/// used.
+/// The keys of the configuration are in no file of the data folder, and a key file in the folder may be unused.
 #[tokio::test]
 async fn the_master_keys_in_use_are_in_a_backup_and_open_what_is_restored() -> Checked {
     let (first, second, unused) = ("1".repeat(64), "2".repeat(64), "3".repeat(64));
@@ -187,7 +186,7 @@ async fn the_master_keys_in_use_are_in_a_backup_and_open_what_is_restored() -> C
     let folder = TempDir::new()?;
     let archive = folder.path().join("backup.tar");
     let arguments = ["backup", as_text(&archive)?, "--include-keys"];
-    // A command that does not know the key in use makes no backup that nobody could use.
+    // A command that does not know the key in use makes no backup, because it could not be restored.
     let said = text(&exits(node.sortie(&arguments), 64)?.stderr);
     ensure!(
         said.contains("the master key in use is not known") && !archive.exists(),
@@ -233,10 +232,10 @@ async fn what_is_not_whole_is_not_restored_and_leaves_nothing() -> Checked {
     exits(node.sortie(&["backup", as_text(&archive)?]), 0)?;
     let whole = fs::read(&archive)?;
 
-    // A second one does not overwrite the first.
+    // A second backup does not overwrite the first.
     let refused = exits(node.sortie(&["backup", as_text(&archive)?]), 64)?;
     ensure!(text(&refused.stderr).contains("exists already"));
-    // A data folder that is one is not replaced.
+    // An existing data folder is not replaced.
     let refused = exits(node.sortie(&["restore", as_text(&archive)?]), 64)?;
     ensure!(text(&refused.stderr).contains("is not empty"));
 
@@ -260,7 +259,7 @@ async fn what_is_not_whole_is_not_restored_and_leaves_nothing() -> Checked {
         assert_eq!(names(folder.path())?, ["backup.tar", "bad.tar"], "{reason}");
     }
 
-    // Where the contents are is told from the beginning of it alone, and where it is to be before that.
+    // The start of the archive is enough to refuse the content storage, and the target folder is checked before that.
     let begun = folder.path().join("begun.tar");
     fs::write(&begun, &whole[..4_096])?;
     let mut elsewhere = on(&target, &["restore", as_text(&begun)?]);
@@ -282,7 +281,7 @@ async fn what_is_not_whole_is_not_restored_and_leaves_nothing() -> Checked {
     }
     assert_eq!(names(folder.path())?, ["backup.tar", "bad.tar", "led-to", "link"]);
 
-    // One that is killed in the middle has put nothing in its place, and the next one clears up after it.
+    // A restore that is killed in the middle leaves no target folder, and the next one removes its remains.
     let mut restore = on(&target, &["restore", "-"]).stdin(Stdio::piped()).spawn()?;
     let mut pipe = restore.stdin.take().context("a pipe")?;
     pipe.write_all(&whole[..whole.len() / 2])?;
@@ -294,7 +293,7 @@ async fn what_is_not_whole_is_not_restored_and_leaves_nothing() -> Checked {
     restore.kill()?;
     restore.wait()?;
     ensure!(!target.exists() && partial.exists());
-    // A folder may be named with a slash behind it, and be there as long as it is empty.
+    // The name of a folder may end with a slash, and the folder may exist if it is empty.
     let with_slash = folder.path().join("data/");
     exits(on(&with_slash, &["restore", as_text(&archive)?]), 0)?;
     ensure!(!partial.exists());
@@ -302,7 +301,7 @@ async fn what_is_not_whole_is_not_restored_and_leaves_nothing() -> Checked {
     exits(on(&led_to.join(""), &["restore", as_text(&archive)?]), 0)?;
     assert_eq!(names(&led_to)?, [".gitignore", "blobs", "sortie.db"]);
 
-    // What somebody else has put where the work is done stays there.
+    // A foreign file at the temporary path is kept.
     let photos = folder.path().join("photos.tar.partial");
     fs::create_dir(&photos)?;
     fs::write(photos.join("1.jpg"), "x")?;
@@ -334,7 +333,7 @@ async fn a_database_that_lacks_a_content_or_is_damaged_is_refused() -> Checked {
     ensure!(said.contains("cannot be read"), "{said}");
     assert!(names(folder.path())?.is_empty());
 
-    // All that are lost are named at once, with what needs them, and saving the same again mends one.
+    // The error lists all lost contents with their referrers, and saving the same content again repairs one.
     let report = run.artifacts.first().context("an artifact")?.sha256.to_string();
     let artifact = content_of(&node, &report)?;
     fs::write(&artifact, "another  ")?;

@@ -1,4 +1,4 @@
-//! `/v1/budgets` (`docs/BUDGETS.md`): what runs may cost in a day or a month, however many come at once.
+//! `/v1/budgets` (`docs/BUDGETS.md`): limits of the cost of runs in a day or a month, also with many concurrent runs.
 
 use futures_util::future::join_all;
 use sortie_api::{Budget, Run};
@@ -70,7 +70,7 @@ async fn no_stack_of_runs_gets_over_a_budget_and_each_counts_what_it_cost(databa
         admin.cancel(&id).await?;
         spent += settled(&admin, &id).await?.cost_micros.get();
     }
-    // A run that ends by itself counts as well.
+    // A run that ends normally counts as well.
     let (_, run) = ci
         .complete(&plain("```wait 30\n```\n\n```answer\nx\n```\n"))
         .await?;
@@ -88,7 +88,7 @@ async fn no_stack_of_runs_gets_over_a_budget_and_each_counts_what_it_cost(databa
 }
 
 async fn what_is_held_outlives_a_kill_and_is_settled_by_who_goes_on(database: Database) -> Checked {
-    // One answer may go with the node: the other is for who goes on.
+    // One answer may be lost with the node: the other is for the node that resumes the run.
     let script = ["x", "x"].map(|text| Turn::says([text]).held());
     let mut rig = Scripted::start_with(database, script, priced()).await?;
     let client = rig.node.client()?;
@@ -117,8 +117,8 @@ async fn what_is_held_outlives_a_kill_and_is_settled_by_who_goes_on(database: Da
     Ok(())
 }
 
-/// `docs/BUDGETS.md#how-many-at-once`: the limit of an organization holds over all nodes, and each organization has its
-/// own.
+/// `docs/BUDGETS.md#how-many-at-once`: the limit of an organization applies across all nodes, and separately to each
+/// organization.
 #[tokio::test]
 async fn two_nodes_work_on_no_more_runs_of_an_organization_than_it_may_have() -> Checked {
     let options = NodeOptions::default()
@@ -128,7 +128,7 @@ async fn two_nodes_work_on_no_more_runs_of_an_organization_than_it_may_have() ->
     let beside = node.beside().await?;
     let (owner, foreign) = (node.client()?, node.foreign_client(1).await?);
     let clients = [owner.clone(), beside.client()?];
-    // The database itself notes with each claim how many are at work then: whoever lists them may come too late.
+    // A trigger records with each claim how many runs are active: a client that lists them may be too late.
     node.meddle(
         "CREATE TABLE noted (org_id TEXT, at_work BIGINT); \
          CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \

@@ -1,4 +1,4 @@
-//! The command line: what it prints, and how it exits.
+//! The command line: its output and its exit codes.
 
 mod interrupts;
 
@@ -15,7 +15,7 @@ use crate::prelude::*;
 
 both_databases![run_prints_the_answer_on_standard_output_and_the_transcript_beside_it];
 
-/// The command line in a folder of its own, where no engine runs.
+/// The command line in a separate folder, without an engine.
 pub(crate) fn alone(data: &Path, arguments: &[&str]) -> Command {
     let mut command = binary_command(Path::new(env!("CARGO_BIN_EXE_sortie")));
     command
@@ -182,7 +182,7 @@ async fn the_prompt_is_read_from_standard_input_and_a_run_can_be_left_to_the_eng
     Ok(())
 }
 
-/// `docs/RUNS.md#create`: text that another program or a file gives is the input of the run, and never dropped.
+/// `docs/RUNS.md#create`: text from another program or a file is the input of the run, and is never dropped.
 #[tokio::test]
 async fn text_on_standard_input_is_the_input_of_the_run() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -257,7 +257,7 @@ async fn keys_are_made_listed_and_revoked() -> Checked {
     Ok(())
 }
 
-/// For container runtimes: no key, no HTTP client, no engine of its own.
+/// For container runtimes: needs no key, no HTTP client, and starts no engine.
 #[tokio::test]
 async fn health_says_whether_the_engine_takes_runs() -> Checked {
     let mut node = node(Database::Sqlite).await?;
@@ -312,7 +312,7 @@ async fn budgets_are_set_listed_and_deleted() -> Checked {
     Ok(())
 }
 
-/// On two threads, as the commands hold up the one that waits for them.
+/// On two threads, because the commands block the one that waits for them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_are_saved_listed_tested_and_deleted_without_a_credential_in_an_argument() -> Checked {
     let service = sortie_testkit::Service::start().await?;
@@ -368,7 +368,7 @@ async fn connections_are_saved_listed_tested_and_deleted_without_a_credential_in
     Ok(())
 }
 
-/// The browser of a person could not come back to an engine that goes with its command.
+/// The browser of a person could not return to an engine that ends with its command.
 #[tokio::test]
 async fn an_authorization_needs_an_engine_that_stays() -> Checked {
     let folder = tempfile::tempdir()?;
@@ -427,7 +427,7 @@ fn completions_are_printed_for_every_shell() -> Checked {
     Ok(())
 }
 
-/// Two processes on one data folder would be two owners of one database.
+/// Two processes on one data folder would both own one database.
 #[tokio::test]
 async fn a_second_node_on_the_same_data_folder_is_refused() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -438,8 +438,8 @@ async fn a_second_node_on_the_same_data_folder_is_refused() -> Checked {
     Ok(())
 }
 
-/// `docs/DEPLOYMENT.md#settings-and-secrets`: the first key is written for the owner's eyes only, and a restart makes
-/// no other.
+/// `docs/DEPLOYMENT.md#settings-and-secrets`: the first key is readable by its owner only, and a restart makes no
+/// other.
 #[tokio::test]
 async fn the_first_key_is_in_a_file_that_only_its_owner_reads() -> Checked {
     use std::os::unix::fs::PermissionsExt as _;
@@ -459,7 +459,7 @@ async fn the_first_key_is_in_a_file_that_only_its_owner_reads() -> Checked {
             .map(Vec::len),
         Some(1)
     );
-    // It was shown once, at the first start.
+    // The key was shown once, at the first start.
     assert_eq!(node.log().matches(key.trim()).count(), 1);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Several nodes on one PostgreSQL: whatever a client does through one of them holds on all, at once.
+//! Several nodes on one PostgreSQL: every change through one of them applies on all, at once.
 
 mod rolling;
 
@@ -6,26 +6,27 @@ use sortie_api::node::NodeState;
 
 use crate::prelude::*;
 
-/// `docs/RUNS.md#cancel`: through any node. That the other node is told, and does not find it by a poll, is a test of
-/// the engine.
+/// `docs/RUNS.md#cancel`: through any node. A test of the engine proves that the other node gets a hint and does not
+/// depend on a poll.
 #[tokio::test]
 async fn a_cancel_through_another_node_stops_the_worker() -> Checked {
     let first = node_with(Database::Postgres, NodeOptions::default()).await?;
     let here = first.client()?;
     let id = at_work(&here).await?.id.to_string();
-    // It works on the first node: there was no other when it began.
+    // The run is on the first node, because there was no other when it began.
     let second = first.beside().await?;
     let there = second.client()?;
     let cancelled = there.cancel(&id).await?;
     assert_eq!(cancelled.status, RunStatus::Cancelled);
-    // Its worker has stopped once it has said what the run cost.
+    // The worker has stopped once it has reported the cost of the run.
     settled(&there, &id).await?;
     let (events, run) = here.finished(&id).await?;
     assert_eq!((run.status, finals(&events)), (RunStatus::Cancelled, 1));
     Ok(())
 }
 
-/// A node that is gone when the database's clock is set back: its lease lies ahead, and nobody waits for that.
+/// A node is gone when the database's clock is set back: its lease ends in the future, but its runs do not wait
+/// for that.
 #[tokio::test]
 async fn a_lease_from_before_the_clock_was_set_back_keeps_no_run_from_others() -> Checked {
     let mut first = node_with(Database::Postgres, NodeOptions::default()).await?;
@@ -49,7 +50,7 @@ async fn nodes(client: &Client) -> anyhow::Result<Vec<(String, NodeState, i64)>>
         .collect())
 }
 
-/// Administrators see the nodes that are ready, one that is about to stop, and none that has stopped.
+/// Administrators see the nodes that are ready, one that is about to stop, and no stopped ones.
 #[tokio::test]
 async fn the_nodes_are_listed_with_their_state_and_their_runs() -> Checked {
     let options = NodeOptions::default()
@@ -102,12 +103,12 @@ async fn the_nodes_are_listed_with_their_state_and_their_runs() -> Checked {
     Ok(())
 }
 
-/// The node was silent for too long, as after a pause of its machine: it starts again, and nothing is wrong.
+/// The node was silent for too long, as after a pause of its machine: it registers again, and works normally.
 #[tokio::test]
 async fn a_node_that_was_declared_lost_begins_anew_and_logs_no_error() -> Checked {
     let (node, client) = started_with(Database::Postgres, NodeOptions::default()).await?;
     node.meddle("UPDATE node SET ended_at = lease_until").await?;
-    // Wakes the dispatcher, whose claim is refused until the next heartbeat.
+    // Wakes the dispatcher. Its claim is refused until the next heartbeat.
     let (_, run) = client.complete(&plain("later")).await?;
     assert_eq!(run.status, RunStatus::Succeeded);
     node.until_logged("this node was declared lost").await?;
@@ -116,7 +117,7 @@ async fn a_node_that_was_declared_lost_begins_anew_and_logs_no_error() -> Checke
     Ok(())
 }
 
-/// Older nodes live with the additions of a newer version; but none starts that does not know the tables.
+/// Older nodes tolerate the additions of a newer version, but a node that does not know the tables does not start.
 #[tokio::test]
 async fn a_node_goes_on_beside_a_newer_version_and_does_not_start_after_it() -> Checked {
     let (mut node, client) = started_with(Database::Postgres, NodeOptions::default()).await?;

@@ -1,5 +1,5 @@
-//! A commit on PostgreSQL is lost before it took place, lost after, or late: the client's view, another try, and the records
-//! agree. What this means for each command of the store is proven there.
+//! A commit on PostgreSQL is lost before or after it took place, or is late: the client's view, a retry, and the
+//! records agree. Tests of the store prove the effect on each command.
 
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ const CANCEL: &str = "UPDATE queue SET stopping = 1";
 const FINISH: &str = "UPDATE run SET status = $4, outcome = $4";
 const READ: &str = "UPDATE run SET output_expires_at = NULL";
 
-/// A node whose commits meet faults.
+/// A node with faults in its commits.
 struct Behind {
     node: Node,
     proxy: CommitProxy,
@@ -52,7 +52,8 @@ impl Behind {
             .context("no number")
     }
 
-    /// Sends a request whose commit meets the fault. A lost commit is a refusal that may be repeated, a late one an answer.
+    /// Sends a request that has a fault at its commit. If the commit is lost, the client gets an error and may retry;
+    /// if it is late, the client gets an answer.
     async fn disturbed<T>(
         &self,
         fault: CommitFault,
@@ -79,7 +80,7 @@ impl Behind {
 
     /// Waits until the run has ended, by its record.
     async fn ended(&self, id: &str) -> Result<String> {
-        // An event stream of content that is lost tells nothing.
+        // The record, because an event stream returns nothing if the content is lost.
         let sql = format!("SELECT outcome FROM run WHERE id = '{id}' AND outcome IS NOT NULL");
         let look = async || self.node.rows(&sql).await;
         let rows = until(&format!("the end of {id}"), look, |rows| !rows.is_empty()).await?;
@@ -95,7 +96,7 @@ async fn post(client: &Client, request: &Value) -> Result<(u16, Option<Run>)> {
     Ok((answer.status, run))
 }
 
-/// Creates a run under each fault and again with the same key: one run, which ends, and nothing is held any more.
+/// Creates a run under each fault, and again with the same key: the result is one run, which ends, and no hold is left.
 async fn create(is_unretained: bool) -> Checked {
     let behind = Behind::start().await?;
     let budget = json!({"limit_micros": 900_000_000, "period": "month"});
@@ -184,7 +185,7 @@ async fn a_cancel_whose_commit_is_lost_or_late_cancels_once() -> Checked {
     Ok(())
 }
 
-/// The commit of a worker's last write: the run ends once, its stream tells the end, and the answer is there.
+/// The commit of a worker's last write: the run ends once, its stream reports the end, and the answer is available.
 #[tokio::test]
 async fn an_end_whose_commit_is_lost_or_late_is_the_only_one() -> Checked {
     let behind = Behind::start().await?;
@@ -218,7 +219,7 @@ async fn an_end_whose_commit_is_lost_or_late_is_the_only_one() -> Checked {
     Ok(())
 }
 
-/// Of all reads of an answer that is not retained exactly one has it, also where the commit of a read was lost.
+/// Of all reads of an answer that is not retained exactly one gets it, even if the commit of a read was lost.
 #[tokio::test]
 async fn a_read_without_retention_whose_commit_is_lost_or_late_hands_the_answer_out_once() -> Checked {
     let behind = Behind::start().await?;

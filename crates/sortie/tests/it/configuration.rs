@@ -1,4 +1,4 @@
-//! The configuration as the command line checks it, and the data folder that a start makes.
+//! The command line's check of the configuration, and the data folder that a start creates.
 
 use std::{
     fs,
@@ -78,7 +78,7 @@ fn a_start_refuses_the_models_that_the_check_refuses() -> Checked {
     Ok(())
 }
 
-/// The data folder is made with everything in it hidden from Git, and the command says once that it made it.
+/// The data folder is created with everything in it hidden from Git, and the command reports its creation once.
 #[test]
 fn a_new_data_folder_is_told_and_ignored_by_git() -> Checked {
     let folder = tempfile::tempdir()?;
@@ -94,7 +94,7 @@ fn a_new_data_folder_is_told_and_ignored_by_git() -> Checked {
     Ok(())
 }
 
-/// A project that keeps files in a folder `data` of its own never finds keys or a database among them, and Git takes none
+/// If a project has files in a folder `data`, the engine puts no keys and no database there, and Git adds neither
 /// (`docs/DEPLOYMENT.md#settings-and-secrets`).
 #[test]
 fn the_data_folder_of_a_project_is_refused_and_stays_as_it_is() -> Checked {
@@ -123,7 +123,7 @@ fn the_data_folder_of_a_project_is_refused_and_stays_as_it_is() -> Checked {
     Ok(())
 }
 
-/// No restart mends a wrong command line or a missing master key, which exit with 64 and 78.
+/// No restart fixes a wrong command line or a missing master key, which exit with 64 and 78.
 #[test]
 fn the_unit_of_systemd_does_not_repeat_what_a_restart_cannot_mend() -> Checked {
     let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/systemd/sortie.service");
@@ -144,7 +144,7 @@ fn the_help_of_serve_names_both_modes() -> Checked {
     Ok(())
 }
 
-/// A first start that fails has made the folder all the same, and says so.
+/// A first start that fails has still created the folder, and says so.
 #[test]
 fn a_data_folder_is_told_where_the_first_start_fails() -> Checked {
     let root = tempfile::tempdir()?;
@@ -171,7 +171,7 @@ fn a_data_folder_is_told_where_the_first_start_fails() -> Checked {
     Ok(())
 }
 
-/// A full disk while the folder is made: under its name the folder has the file that hides its keys, or is not there.
+/// A full disk while the folder is created: the folder either has the file that hides its keys, or does not exist.
 #[test]
 fn a_data_folder_is_never_left_without_what_hides_it_from_git() -> Checked {
     let root = tempfile::tempdir()?;
@@ -191,7 +191,7 @@ fn a_data_folder_is_never_left_without_what_hides_it_from_git() -> Checked {
     Ok(())
 }
 
-/// The command line with a data folder of this name, which is not there yet.
+/// The command line with a data folder of this name, which does not exist yet.
 fn fresh(root: &Path, name: &str, arguments: &[&str]) -> Command {
     let mut command = alone(&root.join(name), arguments);
     command.current_dir(root);

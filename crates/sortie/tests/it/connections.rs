@@ -1,5 +1,4 @@
-//! `/v1/connections` (`docs/CONNECTIONS.md`), what runs do with connections, and that nobody sees what is
-//! secret of them.
+//! `/v1/connections` (`docs/CONNECTIONS.md`), the use of connections in runs, and the secrecy of their credentials.
 
 mod addresses;
 mod authorization;

@@ -12,7 +12,7 @@ both_databases![
     a_database_of_another_version_is_told_and_not_migrated
 ];
 
-/// Nobody listens at the address of the provider, and no engine runs.
+/// No server listens at the address of the provider, and no engine runs.
 #[tokio::test]
 async fn providers_are_asked_without_an_engine() -> Checked {
     let mut node = node(Database::Sqlite).await?;
@@ -28,7 +28,7 @@ async fn providers_are_asked_without_an_engine() -> Checked {
     ensure!(check(&asked(&[])?, "provider openai").is_err());
     let report = asked(&["--providers"])?;
     assert_eq!(check(&report, "provider openai")?["verdict"], "fault", "{report}");
-    // Nobody listens at the address of the engine either.
+    // No server listens at the address of the engine either.
     let away = asked(&["--providers", "--url", "http://127.0.0.1:9"])?;
     for name in ["node", "provider openai"] {
         assert_eq!(check(&away, name)?["verdict"], "fault", "{away}");
@@ -36,7 +36,7 @@ async fn providers_are_asked_without_an_engine() -> Checked {
     Ok(())
 }
 
-/// `docs/SANDBOX.md#4-hosts`: an ordinary user in a namespace that allows no further ones.
+/// `docs/SANDBOX.md#4-hosts`: an ordinary user in a namespace that allows no nested ones.
 #[tokio::test]
 async fn a_host_without_user_namespaces_is_named_with_the_setting_that_does_without() -> Checked {
     const WITHOUT: &str = "echo 0 >/proc/sys/user/max_user_namespaces || exit 77; exec \"$0\" \"$@\"";
@@ -70,7 +70,7 @@ async fn a_host_without_user_namespaces_is_named_with_the_setting_that_does_with
     Ok(())
 }
 
-/// `docs/OPERATIONS.md#looking`: a look brings no database to the version of the program that looks.
+/// `docs/OPERATIONS.md#looking`: `doctor` never migrates a database.
 async fn a_database_of_another_version_is_told_and_not_migrated(database: Database) -> Checked {
     let mut node = node(database).await?;
     node.stop().await?;
@@ -101,7 +101,7 @@ async fn a_database_of_another_version_is_told_and_not_migrated(database: Databa
     Ok(())
 }
 
-/// `docs/OPERATIONS.md#looking`: few descriptors are few runs, and not a host without a sandbox.
+/// `docs/OPERATIONS.md#looking`: few descriptors mean few runs, but the host still has a sandbox.
 #[test]
 fn commands_are_confined_with_few_descriptors_as_with_many() -> Checked {
     let folder = tempfile::tempdir()?;
@@ -186,7 +186,7 @@ async fn a_running_node_is_looked_at_from_here_and_from_inside(database: Databas
     let reserved = limit - limit / 2;
     let told = format!(" of {limit}; {reserved} are reserved for runs, the storage and the database");
     ensure!(files.ends_with(&told), "{files}");
-    // No provider is set up in a test, and none is asked unless told to.
+    // Tests have no provider, and `doctor` asks providers only with `--providers`.
     assert_eq!(check(&report, "providers")?["verdict"], "warning");
     let without = self::report(&node, &[])?;
     ensure!(check(&without, "providers").is_err());
@@ -207,7 +207,7 @@ async fn what_is_wrong_is_a_fault_and_the_exit_says_so() -> Checked {
     ensure!(found(check(&told, "queue")?).starts_with("1 runs wait"), "{told}");
     client.cancel(&held).await?;
 
-    // A member may not ask, and nobody gets an answer where nobody listens.
+    // A member may not ask, and without a listener there is no answer.
     let key = client
         .post(
             "/v1/admin/keys",

@@ -1,5 +1,5 @@
-//! The documentation does what it says: every block marked `sh` of a page is run, in order, in one shell, against a
-//! fresh node. Blocks that only show something are marked otherwise (`console`, `json`).
+//! Tests the documentation: every block marked `sh` of a page is run, in order, in one shell, against a fresh node.
+//! Blocks that only show something are marked otherwise (`console`, `json`).
 //!
 //! A page fails where a block is not whole, runs no command or does not reach its end, where a command fails, and where
 //! the API refuses a request.
@@ -49,10 +49,10 @@ pages![
     the_page_of_licenses_works = "docs/LICENSES.md",
 ];
 
-/// Page whose commands read the admin key from the data folder.
+/// Page with commands that read the admin key from the data folder.
 const README: &str = "README.md";
 
-/// Pages whose commands are run against a node of a hosted deployment.
+/// Pages with commands for a node of a hosted deployment.
 const HOSTED: [&str; 4] = [
     "docs/HOSTED.md",
     "docs/OAUTH.md",
@@ -60,14 +60,14 @@ const HOSTED: [&str; 4] = [
     "docs/BILLING.md",
 ];
 
-/// Page whose commands are run against a self-hosted engine beside a hosted deployment that issues licenses.
+/// Page with commands for a self-hosted engine, next to a hosted deployment that issues licenses.
 const LICENSES: &str = "docs/LICENSES.md";
 
 /// Nodes that the commands of a page reach.
 struct Nodes {
     /// Node of `SORTIE_URL`.
     engine: Node,
-    /// Node of `ACCOUNTS_URL`, beside a self-hosted engine.
+    /// Node of `ACCOUNTS_URL`, next to a self-hosted engine.
     hosted: Option<HostedNode>,
     /// Address of the organization API of the engine's own deployment.
     org_url: Option<String>,
@@ -132,7 +132,7 @@ fn root() -> PathBuf {
 struct Block {
     /// Number of its first line in the page.
     line: usize,
-    /// Mark behind the fence, such as `sh`.
+    /// Language of the block after the fence, such as `sh`.
     mark: String,
     is_indented: bool,
     text: String,
@@ -141,13 +141,14 @@ struct Block {
 /// Mark of the blocks that are run.
 const RUN: &str = "sh";
 
-/// Marks by which a page could name a shell, and of which no test would know.
+/// Languages by which a page could name a shell, although the test does not run such blocks.
 const OTHER_SHELLS: [&str; 5] = ["bash", "shell", "shell-session", "zsh", "shellscript"];
 
-/// Marks of the blocks that a reader pastes into a shell.
+/// Languages of the blocks that a reader pastes into a shell.
 const PASTED: [&str; 3] = [RUN, "console", ""];
 
-/// Returns the fence that a line begins with and its mark, as `CommonMark` has them: at least three backticks or tildes.
+/// Returns the fence at the start of a line and its language, by the rules of `CommonMark`: at least three backticks or
+/// tildes.
 fn fence(line: &str) -> Option<(&str, &str)> {
     let line = line.trim();
     let sign = line.chars().next().filter(|sign| "`~".contains(*sign))?;
@@ -210,19 +211,19 @@ fn bash() -> Command {
     Command::new("bash")
 }
 
-/// Makes the shell script of a page. It says on standard error where each block begins, and at the end of each how many
-/// commands the block ran.
+/// Makes the shell script of a page. The script prints on standard error where each block begins, and at the end of
+/// each the number of its commands.
 fn script(page: &str, blocks: &[Block]) -> Result<String> {
     let mut script = "set -euo pipefail\n_ran=0\ntrap '_ran=$((_ran + 1))' DEBUG\n".to_owned();
     for Block { line, text, .. } in blocks {
-        // A block alone must be whole: an open quotation or here-document would take in those that follow.
+        // Each block must be complete: an open quotation or here-document would swallow the next ones.
         let read = bash().args(["-nc", text]).output()?;
         let said = String::from_utf8_lossy(&read.stderr);
         ensure!(
             read.status.success() && said.is_empty(),
             "{page}:{line}: the block is not whole: {said}"
         );
-        // The command at the end is counted too.
+        // The command of the end marker is counted too.
         let end = end(page, *line);
         write!(
             script,
@@ -244,12 +245,12 @@ fn check(page: &str, blocks: &[Block], output: &Output) -> Checked {
         String::from_utf8_lossy(&output.stderr),
     );
     ensure!(output.status.success(), "{page}: {}\n{out}\n{err}", output.status);
-    // A failure of the API is an answer to curl.
+    // An error of the API is a normal answer for curl.
     ensure!(
         !out.contains("\"code\":\""),
         "{page}: a request was refused\n{out}\n{err}"
     );
-    // A shell that the page starts only warns of this, and its exit status stays 0.
+    // A shell that the page starts only warns about this, and its exit status stays 0.
     ensure!(
         !err.contains("delimited by end-of-file"),
         "{page}: a here-document has no end\n{err}"
@@ -263,7 +264,7 @@ fn check(page: &str, blocks: &[Block], output: &Output) -> Checked {
     Ok(())
 }
 
-/// Runs a page against a node of its own, in a folder that has what a fresh clone has for the reader.
+/// Runs a page against a fresh node, in a folder with the files that a reader has after a fresh clone.
 async fn works(page: &str) -> Checked {
     let text = std::fs::read_to_string(root().join(page)).with_context(|| page.to_owned())?;
     let blocks = commands(page, &text)?;
@@ -288,7 +289,7 @@ async fn works(page: &str) -> Checked {
         .env("HOME", folder.path());
     nodes.name_to(&mut shell)?;
     if page == README {
-        // Its reader has the key in the data folder alone.
+        // The reader of this page has the key only in the data folder.
         shell.env_remove("SORTIE_API_KEY");
         std::os::unix::fs::symlink(nodes.engine.data_dir(), folder.path().join("data"))?;
     }
@@ -321,7 +322,7 @@ fn every_page_with_commands_is_run() -> Result<()> {
     Ok(())
 }
 
-/// A shell that a person types into, such as zsh, may know no comments: it would take their words for commands or arguments.
+/// An interactive shell such as zsh may not support comments: it would treat their words as commands or arguments.
 #[test]
 fn no_block_that_is_pasted_into_a_shell_has_a_comment() -> Result<()> {
     for (page, text) in pages()? {
@@ -349,7 +350,7 @@ fn run_alone(text: &str) -> Checked {
 fn a_page_that_does_not_run_as_it_is_written_fails() -> Result<()> {
     run_alone("```sh\ntrue\n```\n````sh\ncat >/dev/null <<'END'\n```answer\nhello\n```\nEND\n````\n")?;
     for (text, expected) in rows! {
-        // Where lines are wrapped, the end of a here-document is lost, and what follows becomes its content.
+        // If lines are wrapped, the end of a here-document is lost, and the next lines become its content.
         "```sh\ncat >/dev/null <<'END'\na END true\n```\n\n```sh\nfalse\n```\n", "delimited by end-of-file";
         "```sh\nbash -c 'cat >/dev/null <<END'\n```\n", "a here-document has no end";
         "```sh\necho 'a\n```\n\n```sh\nfalse '\n```\n", "not whole";

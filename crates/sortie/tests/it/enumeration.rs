@@ -1,5 +1,5 @@
-//! Nobody learns from the organization API whether an address has an account (`docs/ACCOUNTS.md#sign-up-and-sign-in`):
-//! neither from an answer nor from its time.
+//! The organization API never reveals whether an address has an account (`docs/ACCOUNTS.md#sign-up-and-sign-in`):
+//! neither by an answer nor by its timing.
 //!
 //! Requests with a known and with an unknown address are sent in turn, one after the other. A rank test compares the two
 //! samples of times. The long form has a thousand of each and compares the medians as well:
@@ -20,22 +20,22 @@ both_databases![known_and_unknown_addresses_have_the_same_answers_in_the_same_ti
 const PAIRS: usize = 50;
 /// Set to a number of pairs by the long form of this test.
 const PAIRS_VARIABLE: &str = "SORTIE_ENUMERATION_PAIRS";
-/// Pairs from which on the medians say something about milliseconds on a machine that does other things as well.
+/// Pairs from which on the medians are reliable to milliseconds on a busy machine.
 const MANY: usize = 1_000;
-/// Probability below which the samples are taken for different.
+/// Probability below which the samples count as different.
 const LEAST: f64 = 0.01;
-/// Attempts: equal times are taken for different once in a hundred.
+/// Attempts: equal times look different once in a hundred cases.
 const ATTEMPTS: usize = 3;
 /// Largest difference of the medians: of the larger one, or in all.
 const SHARE: f64 = 0.02;
 const DIFFERENCE: Duration = Duration::from_micros(100);
-/// Uses of a known address: the mails to an address have a limit, and beyond it less work is done behind the answer.
+/// Uses of a known address: mails to an address are limited, and beyond the limit there is less work after the answer.
 const USES: usize = 3;
 /// Pairs of sign-ups at most.
 const SIGN_UPS: usize = 300;
-/// Pairs after which the work behind the answers is waited for: a node has a bounded queue of it.
+/// Pairs after which the test waits for the work that follows the answers: a node has a bounded queue for it.
 const QUEUED: usize = 400;
-/// Headers that tell of the time and of the request.
+/// Headers that depend on the time or on the request.
 const OF_THE_REQUEST: [&str; 4] = ["date", "x-request-id", "ratelimit", "x-ratelimit-reset"];
 
 /// Operation that takes an address from anybody.
@@ -69,7 +69,7 @@ async fn known_and_unknown_addresses_have_the_same_answers_in_the_same_time(data
     let pairs = pairs()?;
     let mut rig = Rig::start(database, pairs.div_ceil(USES)).await?;
     for operation in [Operation::LogIn, Operation::ForgotPassword, Operation::SignUp] {
-        // Behind the answer to a sign-up, a password is hashed.
+        // After the answer to a sign-up, a password is hashed.
         let pairs = match operation {
             Operation::LogIn | Operation::ForgotPassword => pairs,
             Operation::SignUp => pairs.min(SIGN_UPS),
@@ -125,7 +125,7 @@ impl Rig {
             .env("SORTIE_SMTP_URL", &mail.url())
             .env("SORTIE_MAIL_FROM", "Sortie <sortie@example.com>")
             .env("SORTIE_LOG_FILTER", "warn,sortie::commands::serve=info")
-            // Each request comes from a network of its own, or the limits of networks would end the test.
+            // Each request comes from a different network, or the limits of networks would end the test.
             .env("SORTIE_TRUSTED_PROXIES", "127.0.0.1");
         let node = HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), database, options).await?;
         let mut rig = Self {
@@ -137,7 +137,7 @@ impl Rig {
         for nth in 0..people {
             rig.time(Operation::SignUp, &known(nth)).await?;
         }
-        // Their accounts are made behind the answers.
+        // The accounts are made after the answers.
         for nth in 0..people {
             rig.mail.wait_for_mail_to(&known(nth)).await?;
         }
@@ -157,7 +157,7 @@ impl Rig {
         Ok((answer.expect(operation.status())?, took))
     }
 
-    /// Waits until the work behind earlier answers is done: that behind a further one comes after it.
+    /// Waits until the work of earlier answers is done: the queue is in order, so the mail of one more sign-up comes last.
     async fn drained(&mut self) -> Checked {
         let last = format!("last{}@example.com", self.requests);
         self.time(Operation::SignUp, &last).await?;
@@ -174,7 +174,7 @@ impl Rig {
             }
             let email = known((pair + attempt) % self.people);
             let unknown = format!("nobody{attempt}{pair:05}@example.com");
-            // In turn the first and the second of a pair.
+            // Alternately the first and the second of a pair.
             for is_known in [pair % 2 == 0, pair % 2 != 0] {
                 let email = if is_known { &email } else { &unknown };
                 let (answer, took) = self.time(operation, email).await?;
@@ -201,7 +201,7 @@ impl Rig {
     }
 }
 
-/// Everything about an answer that may not differ: status, headers and body.
+/// Returns the parts of an answer that must not differ: status, headers and body.
 fn told(answer: &Answer) -> (u16, BTreeMap<String, Vec<u8>>, Vec<u8>) {
     let headers = answer
         .headers

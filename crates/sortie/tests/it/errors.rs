@@ -27,7 +27,7 @@ async fn an_unknown_route_is_not_found_under_any_path() -> Checked {
     Ok(())
 }
 
-/// `docs/API.md#errors`: `Allow` lists exactly the methods there are.
+/// `docs/API.md#errors`: `Allow` lists exactly the supported methods.
 #[tokio::test]
 async fn a_wrong_method_is_answered_with_405_and_the_right_ones() -> Checked {
     let (_node, client) = started(Database::Sqlite).await?;
@@ -89,7 +89,7 @@ async fn a_missing_or_wrong_credential_is_unauthorized() -> Checked {
         ensure!(answer.header("www-authenticate")?.starts_with("Bearer"));
         assert_lacks!(answer, key, "sts_");
     }
-    // The scheme is case-insensitive, as HTTP wants it.
+    // The scheme is case-insensitive, as HTTP requires.
     let client = nobody.with_header("authorization", &format!("bearer {key}"));
     client.get("/v1/me").expect(200).await?;
     Ok(())

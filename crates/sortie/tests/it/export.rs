@@ -1,4 +1,4 @@
-//! `sortie runs export`: a run that has ended, as a cassette.
+//! `sortie runs export`: writes a finished run as a cassette.
 
 use sortie_testkit::model::Turn;
 

@@ -1,4 +1,4 @@
-//! `/v1/files` of a whole node: what a run is given, what outlives a restart, and `sortie files`.
+//! `/v1/files` of a whole node: the files of a run, restarts, and `sortie files`.
 
 use std::fs;
 
@@ -41,7 +41,7 @@ async fn a_run_reads_saved_files_as_they_were_when_it_was_made(database: Databas
         (&json!(file.id), &json!(file.id))
     );
 
-    // What a run writes is its own: the file is as it was, also for a run that names it by its new name.
+    // A run writes to a copy: the file is unchanged, also for a run that uses its new name.
     let body = Bytes::from(json!({"name": "other.bin"}).to_string());
     client
         .send(Method::PATCH, "/v1/files/data.bin", body)
@@ -93,7 +93,7 @@ async fn files_outlive_a_kill(database: Database) -> Checked {
     let mut node = node(database).await?;
     let content = content(700_000);
     let file = node.client()?.upload("kept", &content).await?;
-    // What the dead process was about to take in is cleared away by the next.
+    // The next process removes the files that the killed one was staging.
     fs::write(node.data_dir().join("blobs/staging/left"), "half an upload")?;
     node.kill()?;
     node.restart().await?;

@@ -1,4 +1,4 @@
-//! A hosted deployment as strangers see it: two organizations on one node, secrets of every kind, and limits.
+//! A hosted deployment: isolation of two organizations on one node, secrets of every kind, and limits.
 
 mod credits;
 mod isolation;

@@ -1,4 +1,4 @@
-//! `/v1/admin/keys` (`docs/ADMINISTRATION.md#keys`) and what a key may do (`docs/API.md#authentication`).
+//! `/v1/admin/keys` (`docs/ADMINISTRATION.md#keys`) and the permissions of keys (`docs/API.md#authentication`).
 
 use crate::prelude::*;
 
@@ -96,7 +96,7 @@ async fn no_key_is_created_offline_before_the_first_start() -> Checked {
     Ok(())
 }
 
-/// `docs/ADMINISTRATION.md#keys`: nobody locks himself out.
+/// `docs/ADMINISTRATION.md#keys`: no admin can lock themselves out.
 #[tokio::test]
 async fn the_last_admin_key_cannot_be_deleted() -> Checked {
     let (_node, admin) = started(Database::Sqlite).await?;

@@ -10,7 +10,7 @@ use sortie_testkit::client::status_of;
 
 use crate::prelude::*;
 
-/// The time of the host, which its nodes have as well.
+/// The time of the host, which is also that of its nodes.
 pub(crate) fn now() -> Timestamp {
     #[expect(
         clippy::disallowed_methods,
@@ -25,7 +25,7 @@ pub(crate) fn plain(text: &str) -> Value {
     json!({"prompt": text})
 }
 
-/// A run whose commands are these blocks, one after another.
+/// A run that executes these blocks, one after another.
 pub(crate) fn commands(blocks: &[&str]) -> Value {
     let blocks: Vec<String> = blocks
         .iter()
@@ -34,25 +34,26 @@ pub(crate) fn commands(blocks: &[&str]) -> Value {
     json!({"prompt": blocks.concat()})
 }
 
-/// A run that waits so long that a test ends it.
+/// A run that waits until a test ends it.
 pub(crate) fn waiting() -> Value {
     json!({"prompt": "```wait 600000\n```\n", "timeout_seconds": 900})
 }
 
-/// Creates a run that waits and returns once it is at work.
+/// Creates a run that waits. Returns once it is running.
 pub(crate) async fn at_work(client: &Client) -> Result<Run> {
     let run = client.create(&waiting()).await?;
     client.until_running(&run.id.to_string()).await?;
     Ok(run)
 }
 
-/// The run once its cost is settled: a run cancelled under its worker is pending until the worker has reported.
+/// The run after its cost is settled. The cost of a run that is cancelled while it runs is pending until the worker has
+/// reported.
 pub(crate) async fn settled(client: &Client, id: &str) -> Result<Run> {
     let look = async || client.run(id).await;
     until("the settlement", look, |run| !run.billing_pending).await
 }
 
-/// A run but for what settles after its end.
+/// A run without the fields that settle after its end.
 pub(crate) fn unsettled(run: &Run) -> Run {
     Run {
         billing_pending: true,
@@ -62,7 +63,7 @@ pub(crate) fn unsettled(run: &Run) -> Run {
     }
 }
 
-/// The statuses that a run's events tell, in order.
+/// The statuses in a run's events, in order.
 pub(crate) fn statuses(events: &[Event]) -> Vec<RunStatus> {
     events.iter().filter_map(status_of).collect()
 }
@@ -80,8 +81,8 @@ pub(crate) fn of_kind<'a>(events: &'a [Event], kind: &str) -> Vec<&'a Event> {
     events.iter().filter(|event| event.kind == kind).collect()
 }
 
-/// Checks the events of a run that was resumed so many times: each time a worker began again, the status went through
-/// its moves once, and the attempts are counted.
+/// Checks the events of a run that was resumed this many times: each worker that began again went through the status
+/// transitions once, and the attempts are counted.
 pub(crate) fn assert_resumed(events: &[Event], times: usize) {
     let attempts: Vec<Value> = of_kind(events, "resumed")
         .into_iter()
@@ -100,7 +101,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs a command to its end; an error unless it exits with `code`.
+/// Runs a command to its end. Fails unless it exits with `code`.
 pub(crate) fn exits(mut command: Command, code: i32) -> Result<Output> {
     let output = command.output().context("the command does not start")?;
     ensure!(
@@ -113,7 +114,7 @@ pub(crate) fn exits(mut command: Command, code: i32) -> Result<Output> {
     Ok(output)
 }
 
-/// The standard output of a command beside a node.
+/// The standard output of a command for a node.
 pub(crate) fn said(node: &Node, arguments: &[&str]) -> Result<String> {
     Ok(text(&exits(node.sortie(arguments), 0)?.stdout))
 }

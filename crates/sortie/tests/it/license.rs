@@ -115,7 +115,7 @@ async fn an_engine_is_licensed_by_a_hosted_deployment(database: Database) -> Che
         "license",
         "expires in 365 days; 2 of 2 runs used this month"
     );
-    // The count and the license outlive the process.
+    // The count and the license survive a restart.
     engine.kill()?;
     engine.restart().await?;
     assert_eq!(create(&engine).await?, 402);

@@ -1,5 +1,5 @@
-//! The log as a machine reads it: every line is one object, the lines of a request and of a run say which, and nothing
-//! that was said is in any.
+//! The log in its machine-readable form: every line is one object, the lines of a request and of a run have its id, and
+//! no line contains content.
 
 use sortie_testkit::{CallbackReceiver, http::StatusCode};
 
@@ -12,7 +12,7 @@ both_databases![
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// Returns options for the most talkative log of Sortie's own modules.
+/// Returns options for the most verbose log of Sortie's own modules.
 pub(crate) fn talkative() -> NodeOptions {
     let modules = [
         "sortie", "api", "store", "blobs", "net", "sandbox", "agent", "models", "web", "connect", "engine",
@@ -133,7 +133,7 @@ async fn nothing_that_was_said_is_logged(database: Database) -> Checked {
         let status = client.get(path).await?.status;
         ensure!(status >= 500, "{path}: {status}");
     }
-    // Refusals quote what was sent to the client, and to nobody else.
+    // Refusals quote the request to its client only, never in the log.
     let refused = json!({"prompt": prompt, "model": answer});
     client
         .post("/v1/runs", &refused)

@@ -1,4 +1,5 @@
-//! Mail of a whole node of a hosted deployment (`docs/HOSTED.md#mail`): letters to people, and what depends on them.
+//! Mail of a whole node of a hosted deployment (`docs/HOSTED.md#mail`): mails to people, and the features that depend
+//! on them.
 
 use sortie_testkit::{MailAnswer, MailSink, ReceivedMail};
 use tempfile::NamedTempFile;
@@ -54,13 +55,13 @@ fn token(mail: &ReceivedMail) -> Result<String> {
     Ok(token.to_owned())
 }
 
-/// Signs a person up, whose address stays unverified.
+/// Signs up a person without verifying the address.
 async fn sign_up(node: &HostedNode, name: &str) -> Result<Client> {
     let answer = node.anybody().post("/v1/auth/signup", &applicant(name)).await?;
     signed_in(node, &answer.expect(201)?.json()?)
 }
 
-/// Signs a person up who verifies the address.
+/// Signs up a person who verifies the address.
 async fn verified(node: &HostedNode, sink: &MailSink, name: &str) -> Result<Client> {
     let person = sign_up(node, name).await?;
     let mail = sink.wait_for_mail_to(&format!("{name}@example.com")).await?;
@@ -74,7 +75,7 @@ async fn verify(node: &HostedNode, mail: &ReceivedMail) -> Checked {
     answer.expect(204).map(drop)
 }
 
-/// Makes an organization. Returns the path of it.
+/// Creates an organization. Returns its path.
 async fn organization(person: &Client) -> Result<String> {
     let made = person
         .post("/v1/organizations", &json!({"name": "Plum Works"}))
@@ -281,7 +282,7 @@ async fn an_invitation_says_what_became_of_its_mail(database: Database) -> Check
     let mail = sink.wait_for_mail_to("bob@example.com").await?;
     ensure!(accepted["url"] == json!(mail.link()?), "{accepted}");
 
-    // A refused recipient is not tried again. The link still works.
+    // A refused recipient is not retried. The link still works.
     sink.answer_with([MailAnswer::Recipient(550)]);
     let failed = invite(&ann, &org, "cid").await?;
     ensure!(failed["email_delivery"] == "failed", "{failed}");
@@ -290,7 +291,7 @@ async fn an_invitation_says_what_became_of_its_mail(database: Database) -> Check
     node.anybody().get(page).expect(200).await?;
     ensure!(node.node.rows("SELECT id FROM mail").await?.is_empty());
 
-    // A server that is busy for a moment gets the mail later.
+    // A server that is temporarily busy gets the mail later.
     sink.answer_with([MailAnswer::Content(451)]);
     let later = invite(&ann, &org, "dan").await?;
     ensure!(later["email_delivery"] == "failed", "{later}");
@@ -320,7 +321,7 @@ async fn an_invitation_is_shared_by_hand_where_no_mail_is_sent() -> Checked {
     accepted.expect(200).map(drop)
 }
 
-/// Makes every mail that waits due, while the node is down.
+/// Makes every waiting mail due, while the node is down.
 async fn hurry(node: &HostedNode) -> Checked {
     node.node
         .meddle("UPDATE mail SET due_at = 1 WHERE due_at IS NOT NULL")
@@ -329,7 +330,7 @@ async fn hurry(node: &HostedNode) -> Checked {
 
 async fn a_mail_outlives_a_killed_node(database: Database) -> Checked {
     let (mut node, sink) = mailing(database).await?;
-    // The server has the mail and says nothing: nobody knows whether it was taken.
+    // The server has the mail and does not answer: the node cannot tell whether it was accepted.
     sink.answer_with([MailAnswer::Silence]);
     sign_up(&node, "ann").await?;
     sink.wait_for_attempts(1).await?;
@@ -340,7 +341,7 @@ async fn a_mail_outlives_a_killed_node(database: Database) -> Checked {
     let mail = sink.wait_for_mail_to("ann@example.com").await?;
     verify(&node, &mail).await?;
 
-    // A mail that waits for another attempt is the same mail in the next process.
+    // A mail that waits for a retry survives a restart unchanged.
     sink.answer_with([MailAnswer::Content(451)]);
     let body = json!({"email": "ann@example.com"});
     node.anybody()

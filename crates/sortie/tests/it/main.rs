@@ -1,5 +1,5 @@
-//! The real binary over HTTP, on a real port and on both databases. The modules mirror the paths of the API; what
-//! concerns a whole node (the command line, shutdown, recovery) stands beside them.
+//! The real binary over HTTP, on a real port and on both databases. The modules mirror the paths of the API; tests of a
+//! whole node (the command line, shutdown, recovery) have separate modules.
 //!
 //! A test that checks the API document names its section. Where the store matters, a test takes the [`Database`]
 //! and is listed in `both_databases!`: it then runs once on each.

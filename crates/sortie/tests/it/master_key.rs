@@ -1,4 +1,4 @@
-//! The rotation of the master key: everything is sealed again beside a node at work, and the old key can go.
+//! The rotation of the master key: everything is sealed again while a node runs, and then the old key can be removed.
 
 use futures_util::future::try_join_all;
 use sortie_testkit::CallbackReceiver;
@@ -60,7 +60,7 @@ fn with_callback(receiver: &CallbackReceiver) -> Value {
     request
 }
 
-/// A connection whose tokens are renewed before each use, a schedule that signs, and a callback that was sent.
+/// A connection that refreshes its tokens before each use, a schedule that signs, and a callback that was sent.
 async fn seal_something(client: &Client, service: &Service, receiver: &CallbackReceiver) -> Result<String> {
     service.give_tokens_for(1);
     crate::connections::authorize(client, service)
@@ -89,7 +89,8 @@ async fn everything_is_sealed_with_the_new_key_while_tokens_are_renewed_and_the_
     let sealed = values(&before, OLD)?;
     ensure!(sealed >= 5 && values(&before, NEW)? == 0, "{before}");
 
-    // The new key second: nothing changes yet. Then first: what is new is sealed with it, what is old needs the other.
+    // The new key second: nothing changes yet. Then the new key first: new values are sealed with it, old ones still
+    // need the old key.
     with_keys(&mut node, &[OLD, NEW]).await?;
     with_keys(&mut node, &[NEW, OLD]).await?;
     let told = said(&node, &["master-key", "status"])?;
@@ -104,7 +105,7 @@ async fn everything_is_sealed_with_the_new_key_while_tokens_are_renewed_and_the_
     renewed?;
     let after: Value = serde_json::from_slice(&resealed?.stdout)?;
     ensure!(values(&after, NEW)? >= sealed - 1, "{before} {after}");
-    // A renewal that met it was sealed with the new key as well.
+    // A concurrent token refresh has used the new key as well.
     let again = json_said(&node, &["master-key", "reseal", "--json"])?;
     assert_eq!(values(&again, OLD)?, 0, "{again}");
     let told = said(&node, &["master-key", "status"])?;
@@ -165,8 +166,7 @@ async fn a_rotation_that_is_killed_in_the_middle_is_done_by_the_next_one(databas
     Ok(())
 }
 
-/// A key that was used and forgotten: what it has sealed stays sealed with it, and nobody is told that the rotation is
-/// done.
+/// A key that was used and then dropped: its values stay sealed, and the rotation is never reported as done.
 #[tokio::test]
 async fn a_rotation_that_leaves_something_behind_is_not_done() -> Checked {
     const FORGOTTEN: &str = "0303030303030303030303030303030303030303030303030303030303030303";
@@ -203,7 +203,7 @@ async fn nothing_is_sealed_with_a_key_that_another_node_lacks() -> Checked {
     let status = json_said(&first, &["master-key", "status", "--json"])?;
     assert_eq!(values(&status, NEW)?, 0);
 
-    // It opens what the new key sealed, and still seals with the old one: nothing is lost, and the old key stays in
+    // The node opens values of the new key, and still seals with the old one: nothing is lost, and the old key stays in
     // use.
     with_keys(&mut second, &[OLD, NEW]).await?;
     said(&first, &["master-key", "reseal"])?;

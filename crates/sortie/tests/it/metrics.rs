@@ -1,5 +1,4 @@
-//! `/metrics` (`docs/METRICS.md`): figures that are true, in a form that is right, and nothing of an organization in
-//! them.
+//! `/metrics` (`docs/METRICS.md`): correct figures, in a valid format, without data of an organization.
 
 #![expect(
     clippy::float_cmp,
@@ -23,7 +22,7 @@ both_databases![
     what_waits_and_what_is_at_work_is_read_from_the_database,
 ];
 
-/// Reading of the metrics: every series with its value, as it is written.
+/// Reading of the metrics: every series with its value, as text.
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub(crate) text: String,
@@ -62,7 +61,7 @@ impl Reading {
             .with_context(|| format!("there is no {series} in\n{}", self.text))
     }
 
-    /// An error unless each of these series has its value.
+    /// Fails unless each of these series has its value.
     fn has_all(&self, expected: &[(&str, f64)]) -> Result<()> {
         for (series, expected) in expected {
             let value = self.get(series)?;
@@ -71,7 +70,7 @@ impl Reading {
         Ok(())
     }
 
-    /// An error unless each of these series is more than nothing.
+    /// Fails unless each of these series is above zero.
     fn has_some(&self, expected: &[&str]) -> Result<()> {
         for series in expected {
             ensure!(self.get(series)? > 0.0, "{series} is nothing in\n{}", self.text);
@@ -91,8 +90,8 @@ impl Reading {
     }
 }
 
-/// Readings until one is as it should be, in all that is asked of it: what has happened comes into them bit by bit.
-/// What is in the database is looked up at most once a second.
+/// Reads the metrics until `wanted` accepts them, because events arrive in them one by one. Figures from the database
+/// are updated at most once a second.
 async fn until(client: &Client, wanted: impl Fn(&Reading) -> Result<()> + Send + Sync) -> Result<Reading> {
     let look = async || {
         let reading = Reading::of(client).await?;
@@ -104,7 +103,7 @@ async fn until(client: &Client, wanted: impl Fn(&Reading) -> Result<()> + Send +
 /// Text that only the organization may read.
 const MARKER: &str = "wolpertinger";
 
-/// Has a node do something of everything. What must not be in its figures.
+/// Makes a node do something of every kind. Returns the texts that must not be in its metrics.
 async fn live_through(client: &Client) -> Result<Vec<String>> {
     let (receiver, service) = (CallbackReceiver::start(MARKER).await?, Service::start().await?);
     let mut told = vec![MARKER.to_owned()];
@@ -280,13 +279,13 @@ fn read_lag(reading: &Reading) -> Result<(f64, f64)> {
     Ok((of("count")?, of("sum")?))
 }
 
-/// The lag shows on the node that has the stream; replayed events do not count.
+/// The lag is measured on the node that serves the stream; replayed events do not count.
 #[tokio::test]
 async fn how_late_events_come_through_another_node_is_measured_there() -> Checked {
-    // Each with an output of its own: a run that only repeats itself is asked for its answer.
+    // Each with a different output: a run that only repeats itself is asked for its answer.
     let call = |n: u32| Turn::calls("shell", json!({"command": format!("sleep 0.2; echo {n}")}));
     let first_call = call(0).held();
-    // Far more than there have to be reads, as one read may bring what several calls have told.
+    // Far more than the required reads, as one read may return the events of several calls.
     let calls = std::iter::once(first_call).chain((1..=12).map(call));
     let turns = calls.chain([Turn::says(["done"])]);
     let first = Scripted::start(Database::Postgres, turns).await?;
@@ -294,7 +293,7 @@ async fn how_late_events_come_through_another_node_is_measured_there() -> Checke
     let id = here.create_id(&plain("Say one.")).await?;
     let mut stream = here.follow(&id, None).await?;
     stream.until_status(RunStatus::Running).await?;
-    // It works on the first node: there was no other when it began.
+    // The run is on the first node, because there was no other when it began.
     let second = first.node.beside().await?;
     let there = second.client()?;
     let mut elsewhere = there.follow(&id, None).await?;
@@ -316,7 +315,7 @@ async fn how_late_events_come_through_another_node_is_measured_there() -> Checke
     let reading = until(&there, |reading| reading.has_all(&[(followed, 3.0)])).await?;
     assert_eq!(read_lag(&reading)?.0, count);
     let reading = until(&here, |reading| reading.has_all(&[(followed, 1.0)])).await?;
-    // It has them from the worker. A look at the store may come between a commit and the hand-over of its events.
+    // The events come from the worker. A read of the store may happen between a commit and the hand-over of its events.
     let (few, _) = read_lag(&reading)?;
     ensure!(few <= 1.0, "{few} reads");
     Ok(())
@@ -328,7 +327,7 @@ async fn requests_over_a_quota_are_counted_by_whose_it_was() -> Checked {
         .env("SORTIE_RATE_LIMIT_PER_MINUTE", "1")
         .env("SORTIE_ANONYMOUS_RATE_LIMIT_PER_MINUTE", "1");
     let (_node, client) = started_with(Database::Sqlite, options).await?;
-    // One of three is refused even where a minute begins between them.
+    // At least one of three is refused, even if a new minute begins between them.
     for _ in 0..3 {
         client.get("/v1/me").await?;
         client.anonymous().get("/v1/models").await?;
@@ -365,7 +364,7 @@ async fn a_node_writes_its_figures_once_a_second_however_often_it_is_asked() -> 
     Ok(())
 }
 
-/// Longer than any reading takes that does not wait for the lock.
+/// Longer than any read takes that does not wait for the lock.
 const LOCKED: Duration = Duration::from_secs(20);
 
 #[tokio::test]
@@ -383,7 +382,7 @@ async fn a_database_that_does_not_answer_leaves_the_rest_to_read() -> Checked {
         };
         let is_down = |reading: &Reading| reading.has_all(&[("sortie_store_up", 0.0)]).is_ok();
         let reading = sortie_testkit::until("the lock to be noticed", look, is_down).await;
-        // Who holds the lock need not go on.
+        // The lock has served its purpose: end its session.
         node.meddle(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
              WHERE datname = current_database() AND query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()",
@@ -421,7 +420,7 @@ async fn on_a_listener_of_its_own_the_api_does_not_have_it() -> Checked {
     Ok(())
 }
 
-/// A client of the listener that the log tells of.
+/// A client of the listener that the log names.
 fn own_listener(node: &Node) -> Result<Client> {
     let log = node.log();
     let address = log

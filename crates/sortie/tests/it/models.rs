@@ -6,7 +6,7 @@ use sortie_testkit::node::{DefaultModel, binary_command};
 
 use crate::prelude::*;
 
-/// `docs/MODELS.md#the-offline-model`: the offline model does not pass for a language model.
+/// `docs/MODELS.md#the-offline-model`: the offline model does not count as a language model.
 #[tokio::test]
 async fn a_prompt_without_blocks_needs_a_language_model() -> Checked {
     const RULE: &str = "model: no language model is configured; set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, \
@@ -43,7 +43,7 @@ async fn a_prompt_without_blocks_needs_a_language_model() -> Checked {
     Ok(())
 }
 
-/// `docs/MODELS.md#the-offline-model`: the engine knows its models, and not the shell of the operator.
+/// `docs/MODELS.md#the-offline-model`: models depend on the engine, not on the operator's shell.
 #[tokio::test]
 async fn doctor_tells_the_models_of_the_engine_that_it_asks() -> Checked {
     let options = NodeOptions {
@@ -83,7 +83,7 @@ fn a_prompt_without_blocks_starts_no_engine_without_a_language_model() -> Checke
     ensure!(!data.exists(), "the folder was made");
     exits(run(&["run", "--no-shell", "```answer\nroses\n```"]), 0)?;
     ensure!(data.exists());
-    // A prompt for `runbook` by name is for the engine.
+    // The engine checks a prompt for `runbook` if it is named.
     exits(
         run(&["run", "--no-shell", "--model", "runbook", "Write a poem"]),
         0,

@@ -1,4 +1,5 @@
-//! The way to the outside: proxies and certificate authorities (`docs/DEPLOYMENT.md#behind-a-proxy-with-certificates-of-your-own`).
+//! Outbound connections: proxies and certificate authorities
+//! (`docs/DEPLOYMENT.md#behind-a-proxy-with-certificates-of-your-own`).
 
 use std::{io::Write as _, net::SocketAddr};
 
@@ -87,7 +88,7 @@ async fn commands_get_out_through_the_proxy_of_the_operator() -> Checked {
     Ok(())
 }
 
-/// The command is waited for on a thread of its own: the peers answer meanwhile.
+/// The test waits for the command on a separate thread, because the peers answer during it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_names_proxies_and_certificates_and_what_is_missing() -> Checked {
     let model = ScriptedModel::start([]).await?;

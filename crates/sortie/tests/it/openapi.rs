@@ -1,4 +1,4 @@
-//! `/openapi.json` (`docs/API.md#versions`), held against the node it describes.
+//! `/openapi.json` (`docs/API.md#versions`), compared with the node that it describes.
 
 use crate::prelude::*;
 
@@ -54,7 +54,7 @@ async fn the_document_is_openapi_3_1_and_names_each_operation_once() -> Checked 
     Ok(())
 }
 
-/// Whoever adds an operation decides here who may call it.
+/// To add an operation, add its callers here.
 #[tokio::test]
 async fn every_operation_answers_without_a_key_as_the_document_says() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -70,8 +70,8 @@ async fn every_operation_answers_without_a_key_as_the_document_says() -> Checked
         let security = operation.get("security").or_else(|| document.get("security"));
         let open = security.and_then(Value::as_array).is_none_or(Vec::is_empty);
         if open {
-            // The first two want the state of an authorization, the next one an engine with an https address, and the last
-            // two a hosted deployment.
+            // The first two need the state of an authorization, the next one an engine with an https address, and the
+            // last two a hosted deployment.
             let expected = match path.as_str() {
                 "/v1/oauth/callback" | "/v1/oauth/callback/{tag}" => 400,
                 "/v1/oauth/client-metadata/{tag}" => 404,

@@ -1,4 +1,4 @@
-//! Errors that an operator sees: the path, the cause and the remedy, without words of libraries.
+//! Errors for operators: each names the path, the cause and the remedy, without messages of libraries.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use sortie_testkit::node::binary_command;
 
 use crate::{cli::alone, prelude::*};
 
-/// The commands that meet a data folder first, with the exit codes for one that cannot be used.
+/// The commands that use a data folder first, with the exit codes if the folder is unusable.
 const COMMANDS: [(&[&str], i32); 3] = [
     (&["serve", "--listen", "127.0.0.1:0"], 69),
     (&["run", "hello", "--no-shell"], 69),
@@ -23,7 +23,7 @@ fn a_damaged_database_is_told_with_its_path_and_the_way_out() -> Checked {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("sortie.db");
     exits(alone(folder.path(), &["run", "hello", "--no-shell"]), 0)?;
-    // The log holds all of a small database. Where it was written back there is none.
+    // The log holds all of a small database. After a checkpoint there is no log.
     let _gone = fs::remove_file(folder.path().join("sortie.db-wal"));
     fs::write(
         &file,
@@ -37,7 +37,7 @@ fn a_damaged_database_is_told_with_its_path_and_the_way_out() -> Checked {
         }
         ensure!(!told.contains("is not a database"), "{told}");
     }
-    // The way out: with the file moved away there is an empty database.
+    // The remedy: after moving the file away, the next command creates an empty database.
     fs::rename(&file, folder.path().join("damaged.db"))?;
     exits(alone(folder.path(), &["run", "hello", "--no-shell"]), 0)?;
     Ok(())
@@ -75,7 +75,7 @@ fn a_file_in_the_place_of_the_data_folder_is_told_with_the_way_out() -> Checked 
     Ok(())
 }
 
-/// Nobody has set `blob_url`, and the configuration is in order.
+/// `blob_url` is not set, and the configuration is valid.
 #[test]
 fn a_file_in_the_place_of_the_storage_is_not_the_fault_of_the_configuration() -> Checked {
     let folder = tempfile::tempdir()?;
@@ -95,7 +95,7 @@ fn a_file_in_the_place_of_the_storage_is_not_the_fault_of_the_configuration() ->
     Ok(())
 }
 
-/// The command as a user whom the modes of files bind, as they do not bind root.
+/// The command as a user who is subject to file modes, which root is not.
 fn bound(command: &Command) -> Result<Command> {
     let mut bound = if fs::metadata("/proc/self")?.uid() == 0 {
         let mut bound = binary_command(Path::new("setpriv"));
@@ -132,7 +132,7 @@ impl<'a> Closed<'a> {
 
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
-        // The folder of the test goes all the same where this user is root.
+        // If this user is root, the folder can be removed anyway.
         let _opened = fs::set_permissions(self.0, fs::Permissions::from_mode(self.1));
     }
 }
@@ -196,7 +196,7 @@ fn what_may_not_be_read_is_not_told_as_missing() -> Checked {
     Ok(())
 }
 
-/// Words of libraries, which no message may have.
+/// Phrases of libraries, which no message may contain.
 const WORDS: [&str; 9] = [
     "os error",
     "expected",
@@ -209,7 +209,7 @@ const WORDS: [&str; 9] = [
     "failed to ",
 ];
 
-/// Runs a command in a folder that ends with this code, and tells this rule without words of libraries.
+/// Runs a command in a folder. It must exit with this code and print this rule without phrases of libraries.
 fn tells(folder: &Path, command: &[&str], code: i32, rule: &str) -> Checked {
     let output = exits(alone(folder, command), code)?;
     let told = text(&output.stderr);
@@ -293,7 +293,7 @@ fn files_that_cannot_be_read_are_told_without_words_of_libraries() -> Checked {
     Ok(())
 }
 
-/// A shell, `flock` or a service manager may leave descriptors open for what it starts.
+/// A shell, `flock` or a service manager may leave descriptors open for its children.
 #[test]
 fn descriptors_that_the_engine_is_started_with_do_no_harm_and_reach_no_command() -> Checked {
     let folder = tempfile::tempdir()?;

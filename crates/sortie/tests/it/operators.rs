@@ -22,7 +22,7 @@ fn answered(node: &HostedNode, arguments: &[&str]) -> Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// `docs/HOSTED.md#operators`: the key is made once, for its owner alone.
+/// `docs/HOSTED.md#operators`: the key is created once, readable by its owner only.
 async fn the_first_start_leaves_a_key_for_the_operator(database: Database) -> Checked {
     let mut node = hosted(database).await?;
     let file = node.node.data_dir().join("operator.key");
@@ -35,7 +35,7 @@ async fn the_first_start_leaves_a_key_for_the_operator(database: Database) -> Ch
         answered(&node, &["organizations", "list", "--json"])?,
         Value::Array(Vec::new())
     );
-    // There is no admin key: a command that needs a key says where one comes from.
+    // There is no admin key: a command that needs a key prints where to get one.
     for arguments in [
         &["runs", "list"][..],
         &["runs", "list", "--url", &node.node.url()?],
@@ -89,7 +89,7 @@ async fn the_operators_commands_make_and_close_accounts(database: Database) -> C
     Ok(())
 }
 
-/// `docs/BILLING.md#for-operators`: credits are given once for each reference, corrected, shown and checked.
+/// `docs/BILLING.md#for-operators`: credits are granted once for each reference, corrected, shown and checked.
 async fn the_operators_commands_move_credits_and_check_the_ledger(database: Database) -> Checked {
     let mut node = hosted(database).await?;
     let person =
@@ -190,7 +190,7 @@ async fn the_commands_on_all_nodes_take_the_operators_key(database: Database) ->
     }
     ensure!(check("key").is_none(), "{report}");
 
-    // The operator's key opens them, and no other.
+    // These commands accept only the operator's key.
     let mut other = node.node.sortie(&["nodes", "list", "--org-url", &node.org_url()]);
     other.env("SORTIE_OPERATOR_KEY", format!("stp_{}", "0".repeat(52)));
     let refused = other.output()?;
@@ -204,7 +204,7 @@ async fn the_commands_on_all_nodes_take_the_operators_key(database: Database) ->
         "http://127.0.0.1:1",
     ];
     exits(node.node.sortie(&both), 64)?;
-    // No engine of the command's own has an operator.
+    // An engine that a command starts has no operator.
     node.node.stop().await?;
     let settings = tempfile::tempdir()?;
     let file = settings.path().join("sortie.toml");

@@ -61,12 +61,13 @@ async fn lists_keys_cursors_and_idempotency_keys_are_an_organizations_own() -> C
     Ok(())
 }
 
-/// A run that takes some milliseconds: times are told to the millisecond, and its neighbours must differ.
+/// A run that takes some milliseconds: times have a resolution of one millisecond, and those of neighbours must differ.
 fn unhurried(n: u32) -> serde_json::Value {
     plain(&format!("```wait 5\n```\n\n```answer\n{n}\n```\n"))
 }
 
-/// `docs/BUDGETS.md#how-many-at-once`: organizations take turns. One that floods the queue does not hold up another.
+/// `docs/BUDGETS.md#how-many-at-once`: organizations take turns. An organization that floods the queue does not delay
+/// another.
 #[tokio::test]
 async fn an_organization_that_floods_the_queue_does_not_hold_up_another() -> Checked {
     let options = sortie_testkit::NodeOptions::default().env("SORTIE_CONCURRENCY", "1");

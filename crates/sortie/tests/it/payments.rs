@@ -1,4 +1,4 @@
-//! A deployment that sells credits: the binary beside the double of Stripe.
+//! A deployment that sells credits: the binary with the double of Stripe.
 
 use std::{io::Write as _, process::Output, time::Instant};
 
@@ -18,16 +18,16 @@ both_databases![
     licenses_are_sold
 ];
 
-/// Status of a command that is wrong, or that the state of a payment forbids.
+/// Status of a command that is wrong, or that the state of a payment does not allow.
 const USAGE: i32 = 64;
 
-/// Status of a command whose result is not known.
+/// Status of a command with an unknown result.
 const UNAVAILABLE: i32 = 69;
 
 /// Events that wait for an answer of Stripe. A request waits ten seconds, and a node makes eight at once.
 const WAITING: usize = 40;
 
-/// Text of a failure whose command is to be repeated.
+/// Text of a failure after which the command is to be repeated.
 const TYPE_AGAIN: &str = "the payment provider is unavailable, retry later";
 
 const SECRET: &str = "whsec_of_the_test";
@@ -44,7 +44,7 @@ async fn selling(database: Database, options: NodeOptions) -> Result<(HostedNode
     Ok((node, double))
 }
 
-/// Signs a person up, and makes an organization. Returns the person's client and the organization.
+/// Signs up a person, and creates an organization. Returns the person's client and the organization.
 async fn organization(node: &HostedNode) -> Result<(Client, String)> {
     let person = json!({"email": "ann@example.com", "name": "Ann", "password": "plum-anchor-violet-42"});
     let signed = node.anybody().post("/v1/auth/signup", &person).await?;
@@ -114,7 +114,7 @@ async fn credits_are_bought_and_refunded(database: Database) -> Checked {
     Ok(())
 }
 
-/// `docs/BILLING.md#refund-a-payment`: what an operator types after any failure, and again.
+/// `docs/BILLING.md#refund-a-payment`: the command that an operator runs after any failure, and repeats.
 async fn a_refund_is_made_once_however_often_its_line_is_typed(database: Database) -> Checked {
     let (mut node, double) = selling(database, NodeOptions::default()).await?;
     let (ann, org) = organization(&node).await?;
@@ -129,7 +129,7 @@ async fn a_refund_is_made_once_however_often_its_line_is_typed(database: Databas
     let nameless = typed(&node, &["--amount-cents", "500"], USAGE).await?;
     ensure!(nameless.contains("--reference <TEXT>"), "{nameless}");
 
-    // Stripe makes the refund, and its answer is lost. A webhook tells of it before the line is typed again.
+    // Stripe makes the refund, and its answer is lost. A webhook reports it before the command is repeated.
     let first = ["--amount-cents", "500", "--reference", "ticket-4711"];
     double.fail(Call::CreateRefund, 1, Fault::LostAfter);
     let lost = typed(&node, &first, UNAVAILABLE).await?;
@@ -195,8 +195,8 @@ async fn a_node_stops_while_stripe_is_silent(database: Database) -> Checked {
     Ok(())
 }
 
-/// `docs/BILLING.md#buy-credits-automatically`: the page on which a cardholder can pay goes with a mail. Without mail none is
-/// made: nobody would know of it, and it would stand among the pages that are not paid.
+/// `docs/BILLING.md#buy-credits-automatically`: the link to the page on which a cardholder can pay is sent by mail.
+/// Without mail no page is made: the cardholder would never learn of it, and it would count as an unpaid page.
 async fn nobody_is_asked_to_pay_without_mail(database: Database) -> Checked {
     let (node, double) = selling(database, NodeOptions::default()).await?;
     let (ann, org) = organization(&node).await?;

@@ -1,5 +1,5 @@
-//! Headers of rate limits (`docs/API.md#rate-limits`). What comes of the limits is a test of the server, where time can be
-//! moved.
+//! Headers of rate limits (`docs/API.md#rate-limits`). A test of the server covers the effect of the limits, because it
+//! can move the clock.
 
 use crate::prelude::*;
 
@@ -47,7 +47,7 @@ async fn every_engine_answer_carries_the_rate_limit_headers() -> Checked {
     Ok(())
 }
 
-/// A credential has what is configured, and without one an address has 120 requests a minute.
+/// A credential has the configured limit, and without one an address has 120 requests a minute.
 #[tokio::test]
 async fn the_limits_are_those_of_the_configuration() -> Checked {
     let options = NodeOptions::default().env("SORTIE_RATE_LIMIT_PER_MINUTE", "5");

@@ -25,7 +25,7 @@ both_databases![
 async fn a_restart_goes_on_at_once_with_the_runs_its_predecessor_lost(database: Database) -> Checked {
     let mut node = node(database).await?;
     let mut times: Vec<Duration> = Vec::new();
-    // A host that is busy is late now and then, a node that waits for its next look is late each time.
+    // A busy host is sometimes late; a node that waits for its next poll is late each time.
     while times.last().is_none_or(|took| *took >= Duration::from_secs(1)) {
         ensure!(times.len() < 3, "{times:?} after the node was ready");
         let id = at_work(&node.client()?).await?.id.to_string();
@@ -41,7 +41,7 @@ async fn a_restart_goes_on_at_once_with_the_runs_its_predecessor_lost(database: 
         let (events, _) = client.finished(&id).await?;
         assert_resumed(&events, 1);
     }
-    // The node works on as if nothing had been.
+    // The node continues as if nothing had happened.
     let (_, next) = node.client()?.complete(&plain("next")).await?;
     assert_eq!(next.status, RunStatus::Succeeded);
     Ok(())
@@ -71,7 +71,7 @@ async fn a_run_goes_on_from_its_last_completed_step_in_its_directory(database: D
     assert_ended!(run, Succeeded, "done");
     assert_resumed(&events, 1);
     assert_eq!(data(of_kind(&events, "resumed")[0])["step"], 2);
-    // Each command was run once, the last one where the others had been.
+    // Each command ran once, the last one in the same directory as the others.
     let outputs: Vec<Value> = of_kind(&events, "tool_end")
         .into_iter()
         .map(|event| data(event)["output"].clone())
@@ -82,7 +82,7 @@ async fn a_run_goes_on_from_its_last_completed_step_in_its_directory(database: D
 }
 
 async fn a_run_is_resumed_three_times_and_then_ended(database: Database) -> Checked {
-    // Each attempt completes one command, and goes with its node in the next model call.
+    // Each attempt completes one command, and is lost with its node in the next model call.
     let script = (1..=4).flat_map(|n| {
         let command = json!({"command": format!("echo {n}")});
         [Turn::calls("shell", command), Turn::says(["never"]).held()]
@@ -108,7 +108,7 @@ async fn a_run_is_resumed_three_times_and_then_ended(database: Database) -> Chec
     );
     assert_resumed(&events, 3);
     assert_eq!(data(of_kind(&events, "interrupted")[0])["reason"], "worker_lost");
-    // Cancel leaves an interrupted run as it is.
+    // Cancel does not change an interrupted run.
     assert_eq!(client.cancel(&id).await?, run);
     Ok(())
 }
@@ -192,7 +192,7 @@ async fn everything_acknowledged_is_there_after_a_kill(database: Database) -> Ch
     Ok(())
 }
 
-/// Waits for the end of so many tool calls of a run.
+/// Waits until a run has this many finished tool calls.
 async fn completed(client: &Client, id: &str, calls: usize) -> Checked {
     let mut stream = client.follow(id, None).await?;
     for _ in 0..calls {
@@ -201,7 +201,7 @@ async fn completed(client: &Client, id: &str, calls: usize) -> Checked {
     Ok(())
 }
 
-/// `docs/RUNS.md#statuses`: another node goes on with the runs of one that is gone within 15 seconds.
+/// `docs/RUNS.md#statuses`: another node resumes the runs of a lost node within 15 seconds.
 #[tokio::test]
 async fn another_node_goes_on_with_the_runs_of_a_lost_one_within_15_seconds() -> Checked {
     const RUNS: usize = 4;
@@ -214,7 +214,7 @@ async fn another_node_goes_on_with_the_runs_of_a_lost_one_within_15_seconds() ->
         ids.push(client.create_id(&plain("Go.")).await?);
     }
     rig.model.asked(RUNS).await?;
-    // The second node comes when the first has them all.
+    // The second node starts when the first has them all.
     let second = rig.node.beside().await?;
     rig.node.kill()?;
     let killed = now();
@@ -222,7 +222,7 @@ async fn another_node_goes_on_with_the_runs_of_a_lost_one_within_15_seconds() ->
     for id in &ids {
         let mut stream = client.follow(id, None).await?;
         let resumed = stream.until(|event| event.kind == "resumed").await?;
-        // By the clock of the node that goes on: when the test sees it is no matter.
+        // By the clock of the node that resumes; the time at which the test notices does not matter.
         let took = resumed.created_at.since(killed);
         ensure!(took < Duration::from_secs(15), "{took:?} after the kill");
     }
@@ -238,7 +238,7 @@ async fn another_node_goes_on_with_the_runs_of_a_lost_one_within_15_seconds() ->
     Ok(())
 }
 
-/// The files of a completed command are in the directory of the lost node, and not on another one.
+/// The files of a completed command are only in the directory of the lost node.
 #[tokio::test]
 async fn another_node_ends_a_run_whose_working_directory_it_does_not_have() -> Checked {
     let mut first = node(Database::Postgres).await?;
@@ -259,7 +259,7 @@ async fn another_node_ends_a_run_whose_working_directory_it_does_not_have() -> C
     Ok(())
 }
 
-/// A node sees what another one does as it happens: events, the end, a cancel.
+/// A node sees the changes of another one as they happen: events, the end, a cancel.
 #[tokio::test]
 async fn two_nodes_on_one_database_show_the_same() -> Checked {
     let first = node(Database::Postgres).await?;

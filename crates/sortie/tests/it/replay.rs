@@ -1,4 +1,5 @@
-//! `sortie runs replay`: a run again, with the definition that it used (`docs/RUNS.md#the-definition-and-once-more`).
+//! `sortie runs replay`: starts a run again with the definition that it used
+//! (`docs/RUNS.md#the-definition-and-once-more`).
 
 use std::{
     fs,
@@ -9,7 +10,7 @@ use crate::prelude::*;
 
 both_databases![a_replayed_run_gets_its_credentials_back];
 
-/// A terminal for a command: what is typed is `SECRET` and Enter, once each time a question ends with a colon.
+/// A terminal for a command: types `SECRET` and Enter each time a question ends with a colon.
 const TERMINAL: &str = r#"
 import os, pty, sys
 pid, terminal = pty.fork()
@@ -31,7 +32,7 @@ sys.stdout.flush()
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 "#;
 
-/// The command with a terminal, at which `secret` is typed.
+/// The command with a terminal in which `secret` is typed.
 #[expect(
     clippy::disallowed_methods,
     reason = "the terminal is Python's: no sandbox is wanted for it"

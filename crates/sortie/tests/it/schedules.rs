@@ -76,8 +76,8 @@ async fn a_schedule_is_made_previewed_started_by_hand_changed_and_deleted(databa
     Ok(())
 }
 
-/// Minutes are the finest that a timetable has. Nobody waits for one here: the next one is moved into the past. The tests
-/// of the engine move its clock.
+/// Timetables have a resolution of one minute. The test does not wait for one: it moves the next occurrence into the
+/// past. The tests of the engine move its clock.
 async fn a_schedule_starts_its_workflow_when_its_minute_has_come(database: Database) -> Checked {
     let (mut node, client) = started(database).await?;
     let made = schedule(&client, &json!({"cron": "* * * * *", "timezone": "UTC"})).await?;
@@ -90,7 +90,7 @@ async fn a_schedule_starts_its_workflow_when_its_minute_has_come(database: Datab
     node.restart().await?;
     let client = node.client()?;
     let look = async || client.get(&path).json(200).await;
-    // Where a further minute has passed, the earlier one is told as coalesced.
+    // If another minute has passed, the earlier occurrence is reported as coalesced.
     let started = |fires: &Value| {
         let mut items = fires["items"].as_array()?.iter();
         items.find(|fire| fire["outcome"] == "started").cloned()
@@ -111,7 +111,7 @@ async fn a_schedule_starts_its_workflow_when_its_minute_has_come(database: Datab
 async fn lists_come_page_by_page_and_a_cursor_is_of_its_list() -> Checked {
     let (_node, client) = started(Database::Sqlite).await?;
     let mut made = Vec::new();
-    // More than are read at once, on the first page and in all.
+    // More than one read returns, on the first page and in all.
     for _ in 0..25 {
         made.push(schedule(&client, &json!({"enabled": false})).await?["id"].clone());
     }
@@ -158,7 +158,7 @@ async fn lists_come_page_by_page_and_a_cursor_is_of_its_list() -> Checked {
     Ok(())
 }
 
-/// Each rule once over HTTP; the whole table of them stands beside the code.
+/// Each rule once over HTTP; the unit tests cover the whole table of rules.
 #[tokio::test]
 async fn what_breaks_a_rule_is_refused_by_name() -> Checked {
     let (_node, client) = started(Database::Sqlite).await?;
@@ -202,7 +202,7 @@ async fn the_command_line_does_all_that_the_api_does() -> Checked {
         let words: Vec<&str> = ["schedules"].iter().chain(line).copied().collect();
         said(&node, &words)
     };
-    // Its own time does not come meanwhile.
+    // Its own scheduled time does not come during the test.
     let made = sortie(&["create", "report", "@yearly", "--overlap", "skip", "--json"])?;
     let id = text(&made["id"]);
     assert_eq!(made["overlap"], "skip");

@@ -1,5 +1,5 @@
-//! Commands that work on runs in one data folder without a server: they share the engine of the first of them, and what
-//! a killed one leaves is resumed (`docs/RUNS.md#without-a-server`).
+//! Commands that work on runs in one data folder without a server: they share the engine of the first of them, and the
+//! runs of a killed command are resumed (`docs/RUNS.md#without-a-server`).
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use crate::{
     prelude::*,
 };
 
-/// A folder whose commands ask a scripted model.
+/// A folder, and commands in it that use a scripted model.
 struct Rig {
     folder: TempDir,
     model: ScriptedModel,
@@ -44,7 +44,7 @@ impl Rig {
         command
     }
 
-    /// Starts a run and returns once its start is stored and the model was asked so many times in all.
+    /// Starts a run. Returns once the run is stored and the model has received this many requests in all.
     async fn run(&self, asked: usize) -> Result<Running> {
         let mut running = Running::start(self.command(&["run", "Go.", "--no-shell"]))?;
         running.until("without commands")?;
@@ -53,7 +53,7 @@ impl Rig {
     }
 }
 
-/// A `sortie run` at work, killed on drop.
+/// A running `sortie run`, killed on drop.
 struct Running {
     child: Child,
     stderr: BufReader<ChildStderr>,
@@ -79,7 +79,7 @@ impl Running {
         Ok(running)
     }
 
-    /// Starts a command that is about this run.
+    /// Starts a command for this run.
     fn follow(mut command: Command, id: &str) -> Result<Self> {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let stderr = child.stderr.take().context("no standard error")?;
@@ -108,7 +108,7 @@ impl Running {
         Ok(())
     }
 
-    /// Waits for the end: the exit code, the answer, and what was said beside it since.
+    /// Waits for the end. Returns the exit code, the answer, and the notes printed since.
     fn end(mut self) -> Result<(Option<i32>, String, String)> {
         let (mut answer, mut beside) = (String::new(), String::new());
         let mut stdout = self.child.stdout.take().context("no standard output")?;
@@ -186,7 +186,7 @@ async fn a_second_run_in_a_folder_shares_the_engine_of_the_first() -> Checked {
     let first = rig.run(1).await?;
     let second = exits(rig.command(&["run", "Go.", "--no-shell"]), 0)?;
     assert_eq!(text(&second.stdout), "Second.\n");
-    // Other commands are told the real way out.
+    // Other commands print the correct remedy.
     let served = text(&exits(rig.command(&["serve", "--listen", "127.0.0.1:0"]), 69)?.stderr);
     assert_contains!(served, "works in the data folder", "try again when it has ended");
     let resumed = text(&exits(rig.command(&["runs", "resume"]), 69)?.stderr);
@@ -225,7 +225,7 @@ async fn the_first_run_ends_once_the_second_has() -> Checked {
     Ok(())
 }
 
-/// The next engine is one of those that are left, and the other shares it.
+/// After the kill, one of the remaining commands starts the next engine, and the other shares it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_that_share_an_engine_outlive_it() -> Checked {
     let answers = [Turn::says(["Done."]), Turn::says(["Done."])];
@@ -245,7 +245,7 @@ async fn runs_that_share_an_engine_outlive_it() -> Checked {
     Ok(())
 }
 
-/// The events that are recorded are printed, and the data folder is free again.
+/// The recorded events are printed, and the data folder is free again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_events_of_a_run_that_nobody_works_on_are_printed_and_not_waited_for() -> Checked {
     let rig = Rig::start([held()]).await?;
@@ -297,7 +297,7 @@ async fn a_member_looks_at_runs_while_another_command_has_the_engine() -> Checke
     Ok(())
 }
 
-/// The engine of another command does not come back: the command that reads goes on with one of its own.
+/// The engine of another command does not come back: the command that reads starts its own, which leaves the run alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_are_followed_to_the_end_of_the_engine_of_another_command() -> Checked {
     let rig = Rig::start([held()]).await?;
@@ -314,7 +314,7 @@ async fn events_are_followed_to_the_end_of_the_engine_of_another_command() -> Ch
     Ok(())
 }
 
-/// A command that follows a run of a server finds it again where it now answers.
+/// A command that follows a run of a server reconnects to the server at its new address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_comes_back_is_followed_on() -> Checked {
     let mut node = node(Database::Sqlite).await?;

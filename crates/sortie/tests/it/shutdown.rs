@@ -1,4 +1,4 @@
-//! A node that is told to stop (`docs/OPERATIONS.md#updating`).
+//! A node that is asked to stop (`docs/OPERATIONS.md#updating`).
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ both_databases![
 #[tokio::test]
 async fn an_idle_node_stops_at_once() -> Checked {
     let mut times: Vec<Duration> = Vec::new();
-    // A host that is busy is late now and then, a node that waits for something is late each time.
+    // A busy host is sometimes late; a node that waits for something is late each time.
     while times.last().is_none_or(|took| *took >= Duration::from_secs(2)) {
         ensure!(times.len() < 3, "{times:?}");
         let mut node = node(Database::Sqlite).await?;
@@ -59,10 +59,10 @@ async fn a_run_that_outlasts_the_grace_goes_on_after_the_restart(database: Datab
     rig.model.asked(2).await?;
     let begun = Instant::now();
     rig.node.terminate()?;
-    // The stream is closed without an end; it never keeps the node.
+    // The stream is closed without a `done`, and never delays the node.
     while matches!(stream.next().await, Ok(Next::Event(_))) {}
     ensure!(rig.node.ended().await?.success());
-    // The grace of a node that is not told another one is 30 seconds.
+    // The default grace period is 30 seconds.
     ensure!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     rig.node.restart().await?;
     let (events, run) = rig.node.client()?.finished(&id).await?;
@@ -75,11 +75,11 @@ async fn a_run_that_outlasts_the_grace_goes_on_after_the_restart(database: Datab
     Ok(())
 }
 
-/// A run that a node hands over goes on on another one, without waiting for a lease.
+/// A run that a node hands over resumes on another one, without waiting for a lease.
 #[tokio::test]
 async fn a_run_that_outlasts_the_grace_goes_on_elsewhere() -> Checked {
     let options = NodeOptions::default().env("SORTIE_SHUTDOWN_GRACE_SECONDS", "0");
-    // The first one goes with the node: only on another one the run comes to its end.
+    // The first node is gone: the run can end only on another one.
     let script = [Turn::says(["never"]).held(), Turn::says(["moved"])];
     let mut rig = Scripted::start_with(Database::Postgres, script, options).await?;
     let run = rig.node.client()?.create(&plain("Go.")).await?;

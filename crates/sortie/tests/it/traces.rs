@@ -1,4 +1,4 @@
-//! The trace of a client without a collector, and with one that is away. `tests/peers/traces.rs` has one that is there.
+//! Traces of clients without a collector, and with one that is unreachable. `tests/peers/traces.rs` uses a real one.
 
 use std::time::Instant;
 
@@ -36,7 +36,7 @@ async fn a_callback_carries_the_trace_of_its_client_on(database: Database) -> Ch
 
 #[tokio::test]
 async fn a_collector_that_is_away_holds_nothing_up_and_is_told_once() -> Checked {
-    // Discard: nobody listens.
+    // The discard port: no server listens there.
     let options = NodeOptions::default().env("SORTIE_TRACES_ENDPOINT", "http://127.0.0.1:9");
     let mut node = node_with(Database::Sqlite, options).await?;
     for n in 0..20 {

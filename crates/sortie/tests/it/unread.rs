@@ -21,17 +21,18 @@ both_databases![unread_answers_hold_little_memory];
 /// Clients that do not read.
 const CLIENTS: usize = 500;
 
-/// Clients where the answers come from elsewhere and are written in the same way. Without a bound they too would take
-/// several times the memory. Many more find no room for arrays that another node passes on.
+/// Number of clients for answers that come from another node and are written in the same way. Without a bound they too
+/// would take several times the memory. With many more clients there would be no room for arrays that another node
+/// passes on.
 const FEWER: usize = 120;
 
-/// Largest segment that a client takes, in bytes, as in an ordinary network.
+/// Largest segment that a client accepts, in bytes, as in an ordinary network.
 const SEGMENT: u32 = 1_460;
 
-/// Memory that all of them together may cost the node, in bytes.
+/// Memory that all of them together may use in the node, in bytes.
 const MOST: u64 = 160 << 20;
 
-/// Saves something large, and says whether it was taken.
+/// Saves something large, and returns whether it was accepted.
 async fn put(client: &Client, path: &str, body: &Value) -> Checked {
     let body = Bytes::from(serde_json::to_vec(body)?);
     let answer = client.send(Method::PUT, path, body).await?;
@@ -39,7 +40,7 @@ async fn put(client: &Client, path: &str, body: &Value) -> Checked {
     Ok(())
 }
 
-/// Fills a node. Returns the paths whose answers are large, with their media types.
+/// Fills a node. Returns the paths with large answers, with their media types.
 async fn filled(client: &Client) -> Result<Vec<(String, &'static str)>> {
     // Ten MiB of JSON, as each of the quotes is escaped.
     let content = "\"".repeat(5 << 20);
@@ -91,7 +92,7 @@ async fn asked(address: SocketAddr, request: &str) -> Result<TcpStream> {
     SockRef::from(&socket).set_tcp_mss(SEGMENT)?;
     let mut stream = socket.connect(address).await?;
     stream.write_all(request.as_bytes()).await?;
-    // The answer has begun: the node holds all that it takes into memory.
+    // The answer has begun: the node holds its full buffer in memory.
     let mut head = [0; 12];
     while stream.peek(&mut head).await? < head.len() {}
     ensure!(&head == b"HTTP/1.1 200", "{}", String::from_utf8_lossy(&head));
@@ -113,7 +114,7 @@ async fn unread(node: &Node, key: &str, (path, accept): (&str, &str), clients: u
     Ok(rise)
 }
 
-/// Requests `path` with a key of its own: a key has 600 requests a minute.
+/// Requests `path` with a separate key: a key has 600 requests a minute.
 async fn measure(node: &Node, path: &str, accept: &str, clients: usize) -> Checked {
     let keys = node
         .client()?

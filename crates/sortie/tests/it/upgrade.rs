@@ -1,5 +1,5 @@
-//! A node continues from a database of the previous version (`docs/OPERATIONS.md#updating`): records of every kind, keys,
-//! sealed credentials, and runs that work or wait.
+//! A node continues from a database of the previous version (`docs/OPERATIONS.md#updating`): records of every kind,
+//! keys, sealed credentials, and runs that are running or queued.
 
 mod left;
 
@@ -11,13 +11,13 @@ use crate::{connections::calls, prelude::*};
 
 both_databases![a_node_goes_on_with_what_the_version_before_has_left];
 
-/// The binary of the version before. It is the present one until a version was released.
+/// The binary of the previous version. Until the first release it is the current one.
 const BEFORE: &str = env!("CARGO_BIN_EXE_sortie");
 
 /// Credential of the saved connection, and secret of the callbacks.
 const SECRET: &str = "signed and sealed";
 
-/// Lifetime of a key that expires soon after the node was started again.
+/// Lifetime of a key that expires soon after the node has restarted.
 const SHORT: Duration = Duration::from_secs(2);
 
 /// Time in which a schedule that is due each minute starts a run.
@@ -103,7 +103,7 @@ async fn credentials_open(client: &Client, service: &Service) -> Checked {
             && one.headers["x-key"] == SECRET),
         "no call of api"
     );
-    // The access token had expired, and the refresh token that was saved gave the next one.
+    // The access token had expired, and the saved refresh token was exchanged for the next one.
     assert_eq!((service.grants(), service.refused()), (2, 0));
     Ok(())
 }
@@ -121,7 +121,7 @@ async fn open_runs_end(
         "{:?}",
         queued.error
     );
-    // Its inline credentials were sealed before, like the address of its callback.
+    // The inline credentials were sealed before, like the address of the callback.
     let received = service.received();
     ensure!(
         received

@@ -1,4 +1,4 @@
-//! The end of a version (`docs/API.md#versions`): `Deprecation`, `Sunset` and what comes after it.
+//! The end of a version (`docs/API.md#versions`): `Deprecation`, `Sunset` and the answers after that.
 
 use std::io::Write as _;
 
@@ -20,7 +20,7 @@ async fn a_deprecated_version_says_when_it_ends() -> Checked {
     )
     .await?;
     let client = node.client()?;
-    // Also answers that are failures, and those that no handler gives.
+    // Also for error answers, and for answers that no handler gives.
     for (client, path, status) in [
         (&client, "/v1/me", 200),
         (&client, "/v1/runs?limit=0", 400),

@@ -1,4 +1,4 @@
-//! `/v1/workflows` (`docs/WORKFLOWS.md`), runs that start from workflows, and the command line beside them.
+//! `/v1/workflows` (`docs/WORKFLOWS.md`), runs that start from workflows, and the commands for them.
 
 use std::{fs, process::Stdio};
 
@@ -19,7 +19,7 @@ async fn got(client: &Client, path: &str) -> Result<Value> {
     client.get(path).json(200).await
 }
 
-/// Greets whoever the input names.
+/// Greets the person that the input names.
 fn greeting() -> Value {
     json!({
         "prompt": "```sh\ngrep -o '\"who\": *\"[^\"]*\"' input.json | cut -d'\"' -f4\n```\n```answer\nhello {{1}}\n```\n",
@@ -101,7 +101,7 @@ async fn a_workflow_outlives_its_node_and_is_read_by_each_run(database: Database
         json!({"request": expected, "requires_credentials": []})
     );
     if let Some(other) = other {
-        // What one node saves counts at once for the runs that another takes.
+        // Changes on one node apply at once to the runs that another node accepts.
         for number in 0..5 {
             let prompt = number.to_string();
             put(&client, "greet", &json!({"prompt": prompt}))

@@ -1,5 +1,5 @@
-//! Zero data retention (`docs/ZERO-DATA-RETENTION.md`): on one node. What is written down is in `nothing_is_stored`,
-//! what other nodes see in `nodes`.
+//! Zero data retention (`docs/ZERO-DATA-RETENTION.md`) on one node. `nothing_is_stored` checks the written data,
+//! `nodes` the view of other nodes.
 
 mod callbacks;
 mod commands;
@@ -18,7 +18,7 @@ both_databases![
     a_stop_interrupts_those_that_outlive_the_grace,
 ];
 
-/// A run of this prompt of which nothing is stored.
+/// A run of this prompt that stores nothing.
 pub(crate) fn unretained(prompt: &str) -> Value {
     json!({"prompt": prompt, "zero_data_retention": true})
 }
@@ -34,7 +34,7 @@ async fn at_work(client: &Client) -> anyhow::Result<String> {
     Ok(id)
 }
 
-/// Returns a run whose node was lost once a sweep has ended it. A node is ready before its first sweep.
+/// Returns a run of a lost node after a sweep has ended it. A node is ready before its first sweep.
 async fn swept(client: &Client, id: &str) -> anyhow::Result<Run> {
     let look = async || client.run(id).await;
     until("the sweep", look, |run| run.status.is_final()).await
@@ -77,7 +77,7 @@ async fn the_first_read_after_the_end_has_the_output_and_no_other(database: Data
     let finished_at = done.finished_at.context("it is finished")?;
     assert_eq!(expires_at.as_micros() - finished_at.as_micros(), 3_600_000_000);
 
-    // Neither the list, nor a cancel, nor the idempotency key hand it out.
+    // Neither the list, nor a cancel, nor the idempotency key returns it.
     for run in [
         client.list("").await?.remove(0),
         client.cancel(&id).await?,
@@ -95,7 +95,7 @@ async fn the_first_read_after_the_end_has_the_output_and_no_other(database: Data
     let second = client.run(&id).await?;
     assert_eq!(held(&second), (None, Some(false), false));
     assert_eq!(client.list("").await?, [second]);
-    // The stream goes on for a few minutes, from any position.
+    // The stream stays available for a few minutes, from any position.
     let (again, done) = client.finished(&id).await?;
     assert_eq!(kinds(&again), kinds(&events));
     assert_eq!(held(&done), (None, Some(false), false));
@@ -142,7 +142,7 @@ async fn it_can_be_cancelled_while_it_waits_and_while_it_works(database: Databas
         assert_eq!((done.status, finals(&events)), (RunStatus::Cancelled, 1));
         assert_eq!(held(&client.run(id).await?), (None, Some(false), false));
     }
-    // Those of both kinds get the only place in turn.
+    // Runs of both kinds get the only slot in turn.
     for request in [unretained("a"), json!({"prompt": "b"}), unretained("c")] {
         let (_, done) = client.complete(&request).await?;
         assert_eq!(done.status, RunStatus::Succeeded);

@@ -1,4 +1,5 @@
-//! Chromium at the pages, by `browser.mjs`. Every page must fit the window. A picture of each one stays below `target/tmp`.
+//! Chromium on the pages, controlled by `browser.mjs`. Every page must fit the window. Screenshots of each are below
+//! `target/tmp`.
 
 use std::path::{Path, PathBuf};
 
@@ -55,7 +56,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// This page, where it is the expected one.
+    /// This page, if it is the expected one.
     pub(crate) fn is(self, status: u16, heading: &str) -> Result<Self> {
         ensure!(
             (self.status, self.heading.as_str()) == (status, heading),
@@ -64,7 +65,7 @@ impl Shown {
         Ok(self)
     }
 
-    /// This page, where it shows a text.
+    /// This page, if it shows a text.
     pub(crate) fn says(self, text: &str) -> Result<Self> {
         ensure!(self.text.contains(text), "expected {text}: {self:#?}");
         Ok(self)
@@ -142,14 +143,14 @@ impl Browser {
         self.leads(&json!({"name": "send", "fields": {}, "choices": {label: option}, "button": button}))
     }
 
-    /// Code of an authenticator with this key, `later` steps from now.
+    /// Code of an authenticator with this key, `later` steps in the future.
     pub(crate) fn code(&mut self, secret: &str, later: u32) -> Result<String> {
         let code = self.ask(&json!({"name": "code", "secret": secret, "later": later}))?;
         Ok(code.as_str().context("no code")?.to_owned())
     }
 
-    /// Ends the browser, which must have complained of nothing: no script, style, form or frame was refused, and nothing
-    /// was missing.
+    /// Ends the browser. It must have reported no error: no refused script, style, form or frame, and no missing
+    /// resource.
     pub(crate) fn close(mut self) -> Result<()> {
         let complaints = self.ask(&json!({"name": "complaints"}))?;
         ensure!(complaints == json!([]), "the browser complains: {complaints:#}");

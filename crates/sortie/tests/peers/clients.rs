@@ -1,4 +1,4 @@
-//! Clients that are generated from the description, at work with a node.
+//! Clients that are generated from the API description, used with a node.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::{described, peer, succeeds};
 
-/// Copies a script of ours beside what was generated.
+/// Copies a script of ours next to the generated client.
 fn bring(script: &str, folder: &TempDir) -> Result<()> {
     let from = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/peers")

@@ -13,7 +13,7 @@ use tokio::{sync::watch, time::timeout};
 
 use crate::peer;
 
-/// A collector at work; dropping it ends it.
+/// A running collector; dropping it ends it.
 pub(crate) struct Collector {
     child: Child,
     port: u64,
@@ -53,7 +53,7 @@ impl Collector {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// The spans of a trace, once they are `enough`.
+    /// The spans of a trace, once `enough` accepts them.
     pub(crate) async fn spans(
         &self,
         trace_id: &str,
@@ -91,7 +91,7 @@ impl Collector {
 
 impl Drop for Collector {
     fn drop(&mut self) {
-        // It may have ended by itself, which a test has seen by then.
+        // The process may have exited already, and the test has noticed by then.
         let _killed = self.child.kill();
         let _waited = self.child.wait();
     }

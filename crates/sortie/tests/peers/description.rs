@@ -33,7 +33,7 @@ async fn the_description_passes_the_recommended_rules() -> Result<()> {
     Ok(())
 }
 
-/// `OpenAPI` Generator. Most of the time of its short runs would go into making it fast.
+/// `OpenAPI` Generator, with the simple JIT only: optimizing would take most of the time of its short runs.
 fn generator(folder: &TempDir) -> Result<Command> {
     let mut command = peer("venv/bin/openapi-generator-cli", folder)?;
     command.env("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC");

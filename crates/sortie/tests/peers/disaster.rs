@@ -1,5 +1,5 @@
-//! A PostgreSQL server and its nodes are gone; the dump of the night, the bucket and the master key are left. What
-//! `docs/OPERATIONS.md` says to do then is done, in its own words.
+//! A PostgreSQL server and its nodes are lost; only last night's dump, the bucket and the master key are left. The test
+//! executes the procedure of `docs/OPERATIONS.md` literally.
 
 use std::{
     path::Path,
@@ -22,7 +22,7 @@ use crate::{storage, succeeds};
 const MASTER_KEY: &str = "0303030303030303030303030303030303030303030303030303030303030303";
 const BINARY: &str = env!("CARGO_BIN_EXE_sortie");
 
-/// The blocks of the section, in order: the dump, the way back, the look at what came of it.
+/// The blocks of the section, in order: the dump, the restore, the check of the result.
 fn blocks() -> Result<[String; 3]> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/OPERATIONS.md");
     let page = std::fs::read_to_string(page)?;
@@ -42,14 +42,14 @@ fn blocks() -> Result<[String; 3]> {
         .with_context(|| format!("{found} blocks of commands instead of 3"))
 }
 
-/// Operator before the shell: a folder, the programs, and the place of everything.
+/// Operator at a shell: a folder, the programs, and the location of everything.
 struct Operator {
     folder: TempDir,
     path: String,
 }
 
 impl Operator {
-    /// Nobody where PostgreSQL's own tools are not installed.
+    /// `None` if PostgreSQL's own tools are not installed.
     fn new() -> Result<Option<Self>> {
         let postgres = postgres_server::programs()?;
         let tools = ["psql", "pg_dump", "pg_restore"];
@@ -72,7 +72,7 @@ impl Operator {
         }))
     }
 
-    /// Runs a block, and returns what it prints.
+    /// Runs a block, and returns its output.
     async fn does(&self, block: &str, variables: &[(&str, &str)]) -> Result<String> {
         #[expect(clippy::disallowed_methods, reason = "an operator has a shell")]
         let mut shell = Command::new("bash");
@@ -116,7 +116,7 @@ async fn put(client: &Client, path: &str, body: &Value) -> Result<Answer> {
     client.put(path, &body).expect(201).await
 }
 
-/// A run that calls the API through its saved connection.
+/// A run that calls the API through a saved connection.
 fn call(method: &str) -> Value {
     let prompt = format!("```tool crm__request\n{}\n```\n", json!({"method": method}));
     json!({"prompt": prompt, "shell": false, "connections": {"crm": {"ref": "crm"}}})
@@ -134,7 +134,7 @@ struct Before {
     /// Saved resources, by their path.
     saved: Vec<(String, Value)>,
     member: String,
-    /// At work: one that only waits, one that has used its working directory, one in the middle of a call.
+    /// Active runs: one that only waits, one that has used its working directory, one in the middle of a call.
     waiting: String,
     working: String,
     calling: String,
@@ -215,7 +215,8 @@ async fn live(client: &Client, api: &Api) -> Result<Before> {
     })
 }
 
-/// Makes runs, makes and deletes files, and changes a workflow until it is told to stop. How often.
+/// Makes runs, makes and deletes files, and changes a workflow until the stop flag is set. Returns the number of
+/// rounds.
 async fn load(client: &Client, stop: &AtomicBool) -> Result<u32> {
     let mut times = 0;
     while !stop.load(Ordering::SeqCst) {
@@ -230,7 +231,7 @@ async fn load(client: &Client, stop: &AtomicBool) -> Result<u32> {
 }
 
 fn options(bucket: &S3) -> NodeOptions {
-    // As many places as there are runs that do not end.
+    // As many slots as there are runs that do not end.
     storage::options(bucket).env("SORTIE_CONCURRENCY", "3")
 }
 
@@ -241,7 +242,7 @@ fn url(records: &Records) -> Result<String> {
     }
 }
 
-/// Checks that everything finished or saved at the dump is there as it was.
+/// Checks that everything finished or saved before the dump is unchanged.
 async fn there(client: &Client, before: &Before) -> Checked {
     let (events, run) = &before.finished;
     let id = run.id.to_string();
@@ -274,7 +275,7 @@ fn reason(events: &[Event]) -> Value {
         .unwrap_or_default()
 }
 
-/// Checks that runs that waited or worked go on, or end, as the table says.
+/// Checks that runs that waited or ran continue, or end, as the table says.
 async fn goes_on(client: &Client, before: &Before) -> Checked {
     for (id, why) in [
         (&before.working, "worker_lost"),
@@ -294,7 +295,7 @@ async fn goes_on(client: &Client, before: &Before) -> Checked {
         assert_eq!(is, (RunStatus::Succeeded, Some(number.to_string())));
     }
     client.cancel(&before.waiting).await?;
-    // Made after the dump: nobody knows it, so it is made again.
+    // Made after the dump: the restored database does not know it, so it is made again.
     let again = client.with_header("idempotency-key", "after the dump");
     again.create(&json!({"prompt": "again", "shell": false})).await?;
     Ok(())

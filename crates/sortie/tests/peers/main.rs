@@ -1,5 +1,5 @@
-//! The API as those see it who did not write it: validators of its description, and clients generated from it, which
-//! work with the real binary. `scripts/peers` installs them.
+//! The API as third-party tools see it: validators of its description, and generated clients that use the real binary.
+//! `scripts/peers` installs them.
 #![cfg(test)]
 
 mod browser;
@@ -25,13 +25,13 @@ fn peer(path: &str, folder: &TempDir) -> Result<Command> {
     let mut command = peers::command(installed(path)?)?;
     command
         .current_dir(folder.path())
-        // Nothing is told to anybody, and nothing is looked up.
+        // Sends no telemetry, and looks nothing up.
         .env("REDOCLY_TELEMETRY", "off")
         .env("REDOCLY_SUPPRESS_UPDATE_NOTICE", "true");
     Ok(command)
 }
 
-/// Runs it to its end, which must be a success, and returns what it has printed.
+/// Runs the command to its end, requires success, and returns its output.
 fn succeeds(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     let (out, err) = (

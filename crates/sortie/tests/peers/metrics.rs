@@ -1,5 +1,5 @@
-//! The metrics, read by the Prometheus project's own parsers: the strict one of `OpenMetrics`, and that of the text format before
-//! it, which many agents still read everything with. `promtool` checks the latter.
+//! The metrics, read by the Prometheus project's own parsers: the strict one of `OpenMetrics`, and that of the older
+//! text format, which many agents still use. `promtool` checks the latter.
 
 use std::{
     io::Write,
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::{peer, succeeds};
 
-/// Prints every family with its type and how many samples it has, and those of one of them.
+/// Prints every family with its type and its number of samples, and the samples of one family.
 const SCRIPT: &str = "
 import json, sys
 from prometheus_client.openmetrics import parser as openmetrics
@@ -79,7 +79,7 @@ async fn the_metrics_are_what_prometheus_reads() -> Result<()> {
     Ok(())
 }
 
-/// Returns the metrics that are answered to this `Accept`, which must have this media type.
+/// Returns the answer to this `Accept`, which must have this media type.
 async fn metrics(client: &Client, accept: &'static str, media_type: &str) -> Result<String> {
     let client = client.anonymous().with_header("accept", accept);
     let answer = client.get("/metrics").expect(200).await?;
@@ -91,7 +91,7 @@ async fn metrics(client: &Client, accept: &'static str, media_type: &str) -> Res
     Ok(answer.text())
 }
 
-/// Runs `promtool check metrics` on a text. Returns what it complains about.
+/// Runs `promtool check metrics` on a text. Returns its complaints.
 fn complaints(text: &str) -> Result<String> {
     #[expect(clippy::disallowed_methods, reason = "a test starts what others wrote")]
     let mut check = Command::new(installed("deb/usr/bin/promtool")?)

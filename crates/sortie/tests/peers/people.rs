@@ -1,4 +1,4 @@
-//! People at the pages of a hosted deployment, with a mail server, a browser and an application of others.
+//! People on the pages of a hosted deployment, with a mail server, a browser and a third-party application.
 
 use std::{path::Path, time::Instant};
 
@@ -12,7 +12,7 @@ use crate::browser::{Browser, Device};
 const PASSWORD: &str = "plum-anchor-violet-42";
 const OTHER: &str = "seventeen grey herons at dawn";
 
-/// Time for which another node may accept an access that has ended.
+/// Time for which another node may still accept an access that has ended.
 const REFUSED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A node that sends its mail through maildev.
@@ -44,7 +44,7 @@ impl Deployment {
         Ok(link.context("the mail has no link")?.to_owned())
     }
 
-    /// Signs a person up at the page that the browser shows, and verifies the address.
+    /// Signs up a person on the page that the browser shows, and verifies the address.
     async fn sign_up(&self, browser: &mut Browser, name: &str) -> Result<()> {
         let email = format!("{}@example.com", name.to_lowercase());
         let fields = [("Name", name), ("Email address", &email), ("Password", PASSWORD)];
@@ -114,7 +114,7 @@ async fn two_people_share_an_organization_and_let_an_application_in(device: Devi
     bob.close()
 }
 
-/// Lets an application act for a person in an organization, and ends that.
+/// Lets an application act for a person in an organization, and then revokes that.
 async fn application(at: &Deployment, person: &Client, org: &str) -> Result<()> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/oauth_client.py");
     let arguments = [&*script.to_string_lossy(), &at.node.node.url()?];

@@ -1,4 +1,4 @@
-//! The real binary with its content in a store that speaks S3, which `scripts/peers` installs.
+//! The real binary with its content in an S3 store, which `scripts/peers` installs.
 
 use anyhow::bail;
 use sortie_testkit::{
@@ -116,7 +116,7 @@ async fn the_files_of_a_deleted_organization_go_from_a_store_that_speaks_s3() ->
     Ok(())
 }
 
-/// Requests of a node to its store that fail before a run gives up where it tries once: four for each operation.
+/// Number of failed requests after which a run without retries would have failed: four for each operation.
 const TRIED_AGAIN: u64 = 20;
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn a_store_that_is_away_for_seconds_costs_no_run_its_files_and_stops_none_
     Ok(())
 }
 
-/// Uploads of a node to a store behind a gateway, in which the second part of the next one hangs.
+/// Uploads of a node through a gateway to a store. The second part of the next upload hangs.
 struct Hanging {
     store: S3,
     gateway: Gateway,
@@ -164,7 +164,7 @@ impl Hanging {
         let gateway = Gateway::start(store.address()).await?;
         let options = options(&store).env("AWS_ENDPOINT_URL", &gateway.base_url());
         let node = Node::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite, options).await?;
-        // Whether the content is there, the beginning, and the first part go through.
+        // Requests that pass: the check whether the content exists, the start of the upload, and its first part.
         gateway.set([
             GatewayFault::None,
             GatewayFault::None,

@@ -1,4 +1,4 @@
-//! Traces as a collector gets them, from the client's own span to the callback.
+//! Traces as a collector receives them, from the client's own span to the callback.
 
 use std::io::Write as _;
 
@@ -19,7 +19,7 @@ fn options(collector: &Collector) -> NodeOptions {
         .env("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
 }
 
-/// A client whose requests belong to the trace of the test.
+/// A client that sends its requests as part of the trace of the test.
 fn traced(client: Client, flags: &str) -> Result<Client> {
     let parent = HeaderValue::from_str(&format!("00-{TRACE}-{PARENT}-{flags}"))?;
     Ok(client
@@ -90,7 +90,7 @@ async fn one_trace(database: Database) -> Result<()> {
     its_run(&trace, request, &run)?;
     let deliver = trace.one("callback.deliver")?;
     its_callback(deliver, request, &run)?;
-    // The receiver goes on where the delivery is, in the words of the client's tracing system.
+    // The receiver continues the trace of the delivery, with the headers of the client's tracing system.
     let headers = &delivered[0].headers;
     let parent = format!(
         "00-{TRACE}-{}-01",
@@ -190,7 +190,7 @@ async fn a_takeover_on_another_node_goes_on_in_the_trace() -> Result<()> {
     client.cancel(&run).await?;
     let is_whole = |trace: &Trace| !trace.named("invoke_agent").is_empty();
     let trace = collector.spans(TRACE, is_whole).await?;
-    // What the first node worked on has no end: it was killed.
+    // The first node's spans have no end, because it was killed.
     let execute = trace.one("invoke_agent")?;
     assert_eq!(execute["parent_span_id"], first.one("POST /v1/runs")?["span_id"]);
     attributes(
@@ -213,7 +213,7 @@ async fn what_a_client_does_not_sample_is_not_exported_and_its_callback_carries_
         parent.starts_with(&format!("00-{TRACE}-")) && parent.ends_with("-00"),
         "{parent}"
     );
-    // Whoever sends nothing along begins a trace.
+    // A client that sends no trace context begins a new trace.
     let run = node.client()?.create_id(&request).await?;
     let delivered = receiver.wait_for(&run, 1).await?;
     let parent = delivered[0].headers["traceparent"].to_str()?.to_owned();
@@ -299,7 +299,7 @@ async fn nothing_that_was_said_is_exported_with_and_without_retention() -> Resul
         let (_, run) = client.finished(&run.id.to_string()).await?;
         assert_ended!(run, Succeeded);
         let delivered = receiver.wait_for(&run.id.to_string(), 1).await?;
-        // Its state is the client's own text: of a run without retention it is not kept.
+        // The trace state is the client's own text: it is not stored for a run without retention.
         assert_eq!(
             delivered[0].headers.contains_key("tracestate"),
             !zero_data_retention
@@ -308,7 +308,7 @@ async fn nothing_that_was_said_is_exported_with_and_without_retention() -> Resul
             delivered[0].headers["traceparent"].to_str()?.contains(TRACE),
             "it goes on"
         );
-        // A name is in the path, as that of a file may be. Without retention no artifacts are kept.
+        // The path contains a name, such as that of a file. Without retention no artifacts are kept.
         let artifact = format!("/v1/runs/{}/artifacts/{name}", run.id);
         let status = if zero_data_retention { 404 } else { 200 };
         client.get(&artifact).await?.expect(status)?;

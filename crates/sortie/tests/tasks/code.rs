@@ -1,4 +1,4 @@
-//! Work on code: a bug, edits with the wrong white space, names of other harnesses, a large tree.
+//! Tasks on code: a bug, edits with the wrong white space, tool names of other harnesses, a large tree.
 
 use sortie_testkit::prelude::*;
 
@@ -181,7 +181,7 @@ const TREE: &str = "mkdir -p node_modules .git src && echo node_modules > .gitig
     i=0; while [ $i -lt 50 ]; do echo \"let x$i = $i;\" > src/f$i.js; i=$((i+1)); done\n\
     echo \"const REQUEST_TIMEOUT = 31; // the timeout\" >> src/f7.js\n";
 
-/// A search whose one hit of use is among thousands of others.
+/// A search with one useful hit among thousands of others.
 fn large_tree() -> Task {
     let search = |arguments| ("search_files", arguments);
     let stages = vec![

@@ -1,4 +1,4 @@
-//! Answers that are empty, cut off or refused, and work that is longer than its money or its time.
+//! Answers that are empty, cut off or refused, and tasks that exceed their budget or their time.
 
 use sortie_testkit::{model::Turn, prelude::*};
 
@@ -57,7 +57,7 @@ fn cut_off() -> Task {
     }
 }
 
-/// A refusal, with another model that answers in its place.
+/// A refusal, with another model that answers instead.
 fn refusal() -> Task {
     let name = "refusal-with-a-fallback";
     let mut request = run(
@@ -85,7 +85,7 @@ fn refusal() -> Task {
     }
 }
 
-/// Work without end: each step reads eight kilobytes more. The model goes on until it has to answer.
+/// Endless work: each step reads eight kilobytes more. The model continues until it has to answer.
 fn endless(name: &'static str) -> Task {
     let mut step = 0;
     Task {
@@ -120,8 +120,8 @@ fn small_budget() -> Task {
     task
 }
 
-/// Turns of three seconds until the last tenth of the time, in which the answer is asked for. That leaves a command, begun
-/// right before it, six seconds beside others.
+/// Turns of three seconds until the last tenth of the time, when the engine asks for the answer. A command that starts
+/// right before then still has six seconds, even on a busy machine.
 fn little_time() -> Task {
     let mut task = endless("long-work-little-time");
     task.request["timeout_seconds"] = 90.into();

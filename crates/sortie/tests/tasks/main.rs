@@ -1,6 +1,6 @@
-//! Typical tasks through the real binary, with a model that makes the mistakes that models make. It reads what it is
-//! told and goes on from there, so that better tools take fewer turns. The figures of each task have limits, and stand
-//! in a table of `docs/MODELS.md`.
+//! Typical tasks through the real binary, with a model that makes the mistakes that models make. It reacts to the
+//! results that it gets, so that better tools take fewer turns. The figures of each task have limits, and a table of
+//! `docs/MODELS.md` lists them.
 #![cfg(test)]
 
 mod code;

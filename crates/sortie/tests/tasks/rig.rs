@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::seen::Seen;
 
-/// The model of a task: what it says to what it sees.
+/// The model of a task: maps each request to a turn.
 pub(crate) type Model = Box<dyn FnMut(&Seen<'_>) -> Turn + Send>;
 
 /// The most that a task may take.
@@ -23,7 +23,7 @@ pub(crate) struct Limits {
     pub(crate) held: i64,
 }
 
-/// The most that a task may take: turns, kilobytes, thousandths of a dollar, and thousandths of a dollar at the highest hold.
+/// The limits of a task: turns, kilobytes, thousandths of a dollar, and thousandths of a dollar at the highest hold.
 pub(crate) const fn limits(turns: usize, kilobytes: u64, spent: i64, held: i64) -> Limits {
     Limits {
         turns,
@@ -43,7 +43,7 @@ pub(crate) struct Task {
     pub(crate) limits: Limits,
     /// A part that the answer must have.
     pub(crate) answer: &'static str,
-    /// Checks the requests and events; returns an empty text or the fault.
+    /// Checks the requests and events. Returns the fault, or an empty text.
     pub(crate) check: fn(&[Value], &[Event]) -> String,
     /// A service that the run calls, for as long as the task is there.
     pub(crate) _service: Option<Serving>,
@@ -54,7 +54,7 @@ pub(crate) struct Ended {
     pub(crate) name: &'static str,
     pub(crate) turns: usize,
     pub(crate) bytes: u64,
-    /// The part of all that was read that came from the cache, in percent.
+    /// The share of the input that came from the cache, in percent.
     pub(crate) cached: u64,
     /// The highest hold, in micros.
     pub(crate) held: i64,
@@ -69,7 +69,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Whether the run has the answer that was wished for.
+    /// Whether the run has the expected answer.
     pub(crate) fn is_answered(&self) -> bool {
         let output = self.run.output.as_deref().unwrap_or_default();
         self.run.status == RunStatus::Succeeded && output.contains(self.answer)
@@ -180,7 +180,7 @@ async fn complete(client: &Client, request: &Value) -> Result<(Vec<Event>, Run)>
     Ok((events, run))
 }
 
-/// The names of the two models of a task as their provider knows them.
+/// The names of the two models of a task, as the provider knows them.
 const MODEL: &str = "claude-opus-5-5";
 pub(crate) const FALLBACK: &str = "claude-sonnet-5-5";
 
@@ -204,7 +204,7 @@ fn describe(config: &mut NamedTempFile, task: &Task, base_url: &str) -> Result<(
 }
 
 /// The model of a task as its server needs it. It thinks before each answer, and writes notes where the engine asks for
-/// them. Where it has to answer in the middle of its work, the answer is none of those that tasks wish for.
+/// them. If it has to answer in the middle of its work, the answer is never the expected one.
 fn driver(mut model: Model) -> sortie_testkit::model::Driver {
     Box::new(move |request| {
         let seen = Seen::of(request);
@@ -244,7 +244,7 @@ fn figures(task: &Task, server: &ScriptedAnthropic, events: &[Event], run: Run, 
     }
 }
 
-/// The highest hold that the log tells of a run, in micros.
+/// The highest hold in the log for a run, in micros.
 fn held(log: &str, run: &str) -> i64 {
     let lines = log
         .lines()
@@ -274,7 +274,7 @@ pub(crate) fn nothing_else(_requests: &[Value], _events: &[Event]) -> String {
     String::new()
 }
 
-/// The fault of a run that was not asked for its answer because of this limit; an empty text where it was.
+/// The fault of a run that was not asked for its answer because of this limit; empty if it was.
 pub(crate) fn asked_because_of(reason: &str, events: &[Event]) -> String {
     let is_asked = |event: &Event| event.kind == "answer_requested" && data(event)["reason"] == reason;
     if events.iter().any(is_asked) {

@@ -1,4 +1,4 @@
-//! A request of Anthropic's protocol as the model of a task reads it.
+//! A request of Anthropic's protocol, as the model of a task reads it.
 
 use sortie_testkit::prelude::*;
 
@@ -39,12 +39,12 @@ impl<'a> Seen<'a> {
         self.text().contains("Answer now with what you have")
     }
 
-    /// Whether the engine asks for notes that stand for the conversation.
+    /// Whether the engine asks for notes that replace the conversation.
     pub(crate) fn must_write_notes(&self) -> bool {
         self.text().contains("Write the notes that stand for it")
     }
 
-    /// The working directory, where the newest message names it: the first one, or the output of `pwd`.
+    /// The working directory, if the newest message names it: the first one, or the output of `pwd`.
     pub(crate) fn directory(&self) -> Option<String> {
         let text = self.text();
         let named = text.lines().find_map(|line| {
@@ -62,7 +62,7 @@ impl<'a> Seen<'a> {
         Some(path.get(..end)?.trim_end_matches(['.', '/']).to_owned())
     }
 
-    /// The file that the newest message names as that of an output which was too long.
+    /// The file that the newest message names for an output that was too long.
     pub(crate) fn whole_output(&self) -> Option<String> {
         let text = self.text();
         let mut named = ["the whole output is in ", " bytes are in "].iter();
@@ -70,7 +70,7 @@ impl<'a> Seen<'a> {
         behind.split_whitespace().next().map(str::to_owned)
     }
 
-    /// The name of the model that is asked, as the provider knows it.
+    /// The name of the requested model, as the provider knows it.
     pub(crate) fn model(&self) -> &str {
         self.request["model"].as_str().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Commands that do not end, print too much, or come again and again.
+//! Commands that do not end, print too much, or are repeated endlessly.
 
 use sortie_testkit::{model::Turn, prelude::*};
 
@@ -40,7 +40,7 @@ fn follow_a_log() -> Task {
     }
 }
 
-/// A command that prints ten megabytes, of which the end matters.
+/// A command that prints ten megabytes; only the end matters.
 fn ten_megabytes() -> Task {
     let print = "python3 -c \"for n in range(60000): print('step', n, 'of the long calculation: all is as it was before')\n\
         print('RESULT 4711')\nfor n in range(110000): print('clean-up', n, 'of the long calculation: nothing to do here')\"";
@@ -86,7 +86,7 @@ fn server() -> Task {
     }
 }
 
-/// A failing call that comes again and again, until the engine says something of it.
+/// A failing call that is repeated until the engine comments on it.
 fn same_call() -> Task {
     let mut calls = 0;
     Task {
@@ -103,7 +103,7 @@ fn same_call() -> Task {
             if calls > 40 {
                 return Turn::says(["I gave up."]);
             }
-            // A sentence about the repetition brings it to look elsewhere.
+            // A note about the repetition makes the model try something else.
             if calls > 1 && (seen.has("same call") || seen.has("again") || seen.has("repeat")) {
                 return Turn::calls("shell", json!({"command": "find . -name report.txt | xargs cat"}));
             }

@@ -1,5 +1,5 @@
-//! A model that goes through a task in stages. In each it tries one thing after another until what it is told is what
-//! it wanted.
+//! A model that goes through a task in stages. In each stage it tries one call after another until a result satisfies
+//! the stage.
 
 use sortie_testkit::{model::Turn, prelude::*};
 
@@ -12,7 +12,7 @@ pub(crate) struct Stage {
 }
 
 /// A stage that is done once a call does not fail. `{cwd}` in the arguments is the working directory, and `{whole}` the
-/// file of a whole output, as far as the model has been told of them.
+/// file of a complete output, if a result has named them.
 pub(crate) fn stage(tries: impl IntoIterator<Item = (&'static str, Value)>) -> Stage {
     Stage {
         tries: tries.into_iter().map(|call| vec![call]).collect(),
@@ -33,13 +33,13 @@ pub(crate) fn shell(command: &str) -> (&'static str, Value) {
 }
 
 impl Stage {
-    /// The stage is done once this is true of what the model is told.
+    /// The stage is done once this is true of the latest results.
     pub(crate) fn until(self, is_done: fn(&Seen<'_>) -> bool) -> Self {
         Self { is_done, ..self }
     }
 }
 
-/// The model of these stages. It gives `answer` where each was done.
+/// The model of these stages. It gives `answer` after the last one.
 pub(crate) fn staged(stages: Vec<Stage>, answer: &'static str) -> Model {
     let (mut stage, mut attempt, mut given_up) = (0, 0, 0);
     let (mut directory, mut whole) = (".".to_owned(), "whole-output".to_owned());

@@ -1,14 +1,14 @@
-//! The table of the tasks: made of figures, and held against the one in the documentation.
+//! The table of the tasks: made from the figures, and compared with the one in the documentation.
 
 use std::fmt::Write as _;
 
 use crate::rig::Ended;
 
-/// Tolerance of a figure in the documentation, in percent of the measured one. Bytes and money depend on the
-/// machine: its tools, its paths, how much a command prints.
+/// Tolerance of a figure in the documentation, in percent of the measured one. Bytes and money depend on the machine:
+/// its tools, its paths, the output of its commands.
 const TOLERANCE: f64 = 25.0;
 
-/// The task whose figures depend on how fast the machine is.
+/// The task with figures that depend on the speed of the machine.
 const TIMED: &str = "long-work-little-time";
 
 pub(crate) const HEAD: &str = "| task | turns | kB sent | cached | held | spent | answer |";
@@ -42,7 +42,7 @@ fn dollars(micros: i64) -> String {
     format!("{}.{:02}", cents / 100, cents % 100)
 }
 
-/// Every row that the documentation does not have, or has with other figures.
+/// Every row that is missing in the documentation, or has other figures there.
 pub(crate) fn differences(documented: &str, measured: &str) -> Vec<String> {
     let of = |text: &str| -> Vec<Vec<String>> {
         let rows = text
@@ -78,7 +78,7 @@ fn alike(documented: &[String], measured: &[String]) -> bool {
             .iter()
             .zip(measured)
             .all(|(one, other)| match (number(one), number(other)) {
-                // A small figure may differ by a step of its last digit or two.
+                // A small figure may differ by one or two units of its last digit.
                 (Some(a), Some(b)) => {
                     (a - b).abs() <= (b * TOLERANCE / 100.0).max(if one.contains('.') { 0.02 } else { 3.0 })
                 }

@@ -1,4 +1,5 @@
-//! Checks of the data folder, the database and the storage of this machine's configuration. None changes the database.
+//! Checks of the data folder, the database and the storage of this machine's configuration. The checks never change the
+//! database.
 
 use std::{cmp::Ordering, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -61,7 +62,7 @@ pub(super) async fn database(config: &Config) -> Check {
     }
 }
 
-/// Compares the schema of a database with that of this program. A look never brings it to another version.
+/// Compares the schema of a database with that of this program. The check never migrates the database.
 fn schema(url: &str, info: &DatabaseInfo) -> Check {
     let DatabaseInfo {
         kind,
@@ -90,10 +91,10 @@ fn schema(url: &str, info: &DatabaseInfo) -> Check {
     }
 }
 
-/// Writes, reads and deletes a content where files would live.
+/// Writes, reads and deletes a content in the place of file contents.
 pub(super) async fn storage(config: &Config) -> Check {
     let name = "storage";
-    // A folder that no engine has used stays as it is.
+    // A folder that no engine has used is left unchanged.
     if !matches!(DataDir::new(&config.data_dir).is_used(), Ok(true)) {
         let url = config.blob_url.as_deref().unwrap_or("below the data folder");
         return Check::new(

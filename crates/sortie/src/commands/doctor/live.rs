@@ -1,4 +1,4 @@
-//! Checks of a running node: from outside, and those that it makes of itself.
+//! Checks of a running node: from outside, and its own checks.
 
 use jiff::fmt::rfc2822::DateTimeParser;
 use sortie_api::{
@@ -15,22 +15,22 @@ use crate::{
     failure::{Exit, Failure, Result},
 };
 
-/// Maximum difference of the clocks, in seconds. HTTP has whole seconds. From the second figure on nodes refuse the
-/// signatures of another one.
+/// Maximum difference of the clocks, in seconds. HTTP dates have whole seconds. Beyond the second figure nodes refuse
+/// each other's signatures.
 const SKEW: i64 = 5;
 const TOO_MUCH_SKEW: i64 = 30;
 
-/// Access to the checks that a node makes of itself.
+/// Access to the node's own checks.
 pub(super) struct Inside {
     /// Client with the key, if there is one.
     pub(super) client: Client,
-    /// Whether the node asks the providers of models as well.
+    /// Whether the node also asks the model providers.
     pub(super) providers: bool,
     /// Reason why the key of the data folder cannot be used.
     pub(super) no_key: Option<Failure>,
 }
 
-/// Looks at the node at `url`, from outside and from `inside`.
+/// Checks the node at `url`, from outside and from `inside`.
 pub(super) async fn checks(client: &Client, url: &str, inside: &Inside) -> Vec<Check> {
     let before = Clock::system().now();
     let time = match client.time().await {
@@ -55,8 +55,8 @@ pub(super) async fn checks(client: &Client, url: &str, inside: &Inside) -> Vec<C
     checks
 }
 
-/// Returns the check that the node takes runs, where it does not do so as usual. Only the checks that the node makes of
-/// itself, `own`, have the cause.
+/// Returns a check if the node does not accept runs as usual. The cause is only in `own`, the checks that the node
+/// makes of itself.
 fn readiness(ready: Result<Vec<String>>, own: &[Check]) -> Option<Check> {
     let name = "ready";
     match ready {
@@ -78,7 +78,7 @@ fn readiness(ready: Result<Vec<String>>, own: &[Check]) -> Option<Check> {
     }
 }
 
-/// Returns the checks that the node makes of itself, where the key may read them.
+/// Returns the node's own checks, if the key may read them.
 async fn own(inside: &Inside) -> Vec<Check> {
     let client = &inside.client;
     let (set, with) = match client.api() {
@@ -134,7 +134,7 @@ fn version(node: &str) -> Check {
     }
 }
 
-/// Checks whether a key that goes there can be read on the way.
+/// Checks whether a key sent to that address travels in clear.
 fn connection(url: &str) -> Check {
     let name = "connection";
     let Ok(parsed) = url.parse::<Url>() else {
@@ -154,7 +154,7 @@ fn connection(url: &str) -> Check {
     }
 }
 
-/// `date` is what the node said it is, between the two times of this machine.
+/// `date` is the time that the node sent. The machine's clock was read before and after it.
 fn clocks(date: Option<&str>, before: Timestamp, after: Timestamp) -> Check {
     let name = "clocks";
     let told = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());

@@ -1,11 +1,11 @@
-//! The way to the outside: the proxies and certificates in use, and whether the proxies can be reached.
+//! Outbound connections: the proxies and certificates in use, and whether the proxies are reachable.
 
 use sortie_api::check::{Check, Verdict};
 use sortie_net::{Outbound, ProxyServer};
 
 use crate::config::Config;
 
-/// Looks at the proxies and certificates of a configuration.
+/// Checks the proxies and certificates of a configuration.
 pub(super) async fn network(config: &Config) -> Check {
     let node = &config.outbound;
     let mut proxies: Vec<&ProxyServer> = node.http.iter().chain(&node.https).collect();

@@ -1,5 +1,5 @@
-//! Costs of cancelled runs. Their time is counted from the claim to the cancellation, on the clock of the database where it
-//! has one.
+//! Costs of cancelled runs. Their time is counted from the claim to the cancellation, on the clock of the database if
+//! it has one.
 
 use sortie_api::Run;
 use sortie_testkit::until_within;
@@ -44,8 +44,8 @@ pub(super) async fn costs(world: &World) -> Checked {
         let lasted = u64::try_from(number("lasted")?).unwrap_or_default();
         let of_calls = shown.get(id).copied().unwrap_or_default();
         let whole = of_calls + (lasted * RATE).div_ceil(1_000_000);
-        // The worker counts the time as well, on a clock of its own, and the smaller cost is charged. A worker that takes a
-        // run over begins to count shortly after the database has read its clock, within a second.
+        // The worker counts the time as well, on its own clock, and the smaller cost is charged. A worker that takes
+        // over a run starts counting shortly after the database has read its clock, within a second.
         let take_overs = u64::try_from(number("resumes")?)? * RATE;
         ensure!(
             cost <= whole && whole <= cost + CLOCKS + take_overs,

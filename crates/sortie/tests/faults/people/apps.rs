@@ -18,7 +18,7 @@ use crate::prelude::*;
 const MOST_GRANTS: usize = 80;
 
 impl Team {
-    /// Registers the application, where it has no id yet.
+    /// Registers the application if it has no id yet.
     async fn register(&mut self) -> Result<()> {
         if self.application.client_id.is_empty() {
             let call = Call::post("/oauth/register", &Application::metadata());
@@ -27,7 +27,8 @@ impl Team {
         Ok(())
     }
 
-    /// Lets a person allow the application on the page of consent, and exchanges the code, half of the time twice at once.
+    /// Lets a person allow the application on the consent page, and exchanges the code. In half of the cases it is
+    /// exchanged twice at once.
     pub(crate) async fn allow(&mut self) -> Result<()> {
         self.register().await?;
         let at = self.number(0..self.organizations.len());
@@ -67,7 +68,7 @@ impl Team {
         self.use_access(family).await
     }
 
-    /// Gets a code. None where the answer to the decision was lost.
+    /// Gets a code. `None` if the answer to the decision was lost.
     async fn consent(&self, at: usize, person: usize) -> Result<Option<String>> {
         let path = self.application.consent_page(&self.name);
         let page = self.requests.open(&path, self.token(person)).await?;
@@ -91,8 +92,8 @@ impl Team {
         Call::form(TOKEN, &self.application.refresh(token))
     }
 
-    /// Takes the answers to the uses of one code or one refresh token. At most one of them has a pair; a further use, by
-    /// the client's own hand, has ended the family.
+    /// Records the answers to the uses of one code or one refresh token. At most one of them has a pair; a second
+    /// deliberate use ends the family.
     fn take(&mut self, at: usize, spent: &str, answers: Vec<Answered>) -> Result<()> {
         let uses: usize = answers.iter().map(|answered| 1 + answered.lost).sum();
         let definite = answers.len();
@@ -111,7 +112,7 @@ impl Team {
         );
         let family = &mut self.families[at];
         let organization = family.organization;
-        // Every refusal here is one of a second use.
+        // Every refusal here is caused by a second use.
         let was_reused = pairs.len() < definite;
         family.ended |= was_reused;
         if let Some(pair) = pairs.pop() {
@@ -127,7 +128,7 @@ impl Team {
         Ok(())
     }
 
-    /// A family that lives and has a pair: its number and its refresh token.
+    /// A living family with a pair: its number and its refresh token.
     fn living(&self) -> Option<(usize, String)> {
         let living: Vec<(usize, &String)> = self
             .families
@@ -161,7 +162,7 @@ impl Team {
             .context("a refresh raced by another")
     }
 
-    /// Uses a code or a refresh token again that gave a pair, of a family that lives or of one that has ended.
+    /// Reuses a code or a refresh token that gave a pair, of a living family or of one that has ended.
     pub(crate) async fn replay(&mut self) -> Result<()> {
         let spent: Vec<(usize, bool)> = self
             .families
@@ -206,7 +207,7 @@ impl Team {
         Ok(())
     }
 
-    /// Checks that the newest acknowledged access token of a family that lives opens the engine.
+    /// Checks that the newest acknowledged access token of a living family opens the engine.
     pub(crate) async fn use_access(&self, at: usize) -> Result<()> {
         let family = &self.families[at];
         let Some(pair) = family.pair.as_ref().filter(|_| !family.ended) else {

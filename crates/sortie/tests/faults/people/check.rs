@@ -1,4 +1,4 @@
-//! Audit behind each kill: what the clients know beside what the API and the database say.
+//! Audit after each kill: compares the record of the clients with the API and the database.
 
 use sortie_api::Role;
 
@@ -11,7 +11,7 @@ use super::{
 use crate::prelude::*;
 
 impl Team {
-    /// Compares what the team knows with what the API says. `everybody` signs in again, not only those who are new.
+    /// Compares the team's record with the API. With `everybody` all people sign in again, not only new ones.
     pub(crate) async fn check(&mut self, everybody: bool) -> Result<()> {
         let first = if everybody { 0 } else { self.signed_in };
         for person in &self.people[first..] {
@@ -33,7 +33,7 @@ impl Team {
         Ok(())
     }
 
-    /// Checks the organizations that a person sees, and learns of those whose creation was not answered.
+    /// Checks the organizations that a person sees, and records those that were created although the answer was lost.
     async fn check_organizations_of(&mut self, person: usize) -> Result<()> {
         let call = Call::get("/v1/organizations").by(self.token(person));
         let listed = self.requests.ask(&call).await?.expect(200)?.json()?;
@@ -46,7 +46,7 @@ impl Team {
             }
             seen.insert(id, role);
         }
-        // No request is under way: what is not there now never comes.
+        // No request is in progress: an organization that does not exist now never will.
         self.people[person].lost_organizations.clear();
         let of_person = |organization: &super::record::Organization| {
             let role = organization.members.get(&person)?;
@@ -73,7 +73,7 @@ impl Team {
         self.organizations[at].changes.check(&log)
     }
 
-    /// Checks that every acknowledged key is there and works, and that no other one is there.
+    /// Checks that every acknowledged key exists and works, and that there is no other.
     async fn check_keys(&mut self, at: usize) -> Result<()> {
         let organization = &self.organizations[at];
         let call = Call::get(organization.path("/keys")).by(self.token(organization.owner()));
@@ -116,7 +116,7 @@ impl Team {
     }
 }
 
-/// Statements that find nothing in any state of the database.
+/// Statements that must find nothing in any state of the database.
 const NEVER: [(&str, &str); 7] = rows! {
     "an organization without exactly one owner",
     "SELECT o.id FROM organization o WHERE (SELECT COUNT(*) FROM membership m WHERE m.org_id = o.id AND m.role = 'owner') <> 1";
@@ -129,7 +129,7 @@ const NEVER: [(&str, &str); 7] = rows! {
     "SELECT a.target FROM audit a JOIN invitation i ON i.id = a.target WHERE a.action = 'invitation.accept'";
     "a grant of somebody who is no member",
     "SELECT g.id FROM oauth_grant g WHERE NOT EXISTS (SELECT 1 FROM membership m WHERE m.org_id = g.org_id AND m.user_id = g.user_id)";
-    // A used code gives a pair, and so does each used refresh token; nothing else does.
+    // A used code has led to a pair, and so has each used refresh token; there are no other pairs.
     "a grant with more or fewer pairs than uses",
     "SELECT g.id FROM oauth_grant g WHERE \
      (SELECT COUNT(*) FROM oauth_token t WHERE t.grant_id = g.id AND t.kind = 'refresh') <> \
@@ -139,7 +139,7 @@ const NEVER: [(&str, &str); 7] = rows! {
      (SELECT COUNT(*) FROM oauth_token t WHERE t.grant_id = g.id AND t.kind = 'access')";
 };
 
-/// Checks the database itself, beside what the teams know.
+/// Checks the database, in addition to the records of the teams.
 pub(crate) async fn check_database(node: &HostedNode, teams: &[Team]) -> Result<()> {
     for (never, sql) in NEVER {
         let found = node.node.rows(sql).await?;

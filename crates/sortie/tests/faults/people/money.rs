@@ -1,4 +1,5 @@
-//! Credits beside the kills: grants that the operator repeats until they are answered, and runs that are paid with them.
+//! Credits during the kills: grants that the operator repeats until they are answered, and runs that are paid with
+//! them.
 
 use sortie_testkit::recompute_ledger;
 
@@ -8,11 +9,11 @@ use super::{
 };
 use crate::prelude::*;
 
-/// Most that one run may cost, in micros: ten seconds of compute, and more.
+/// Maximum cost of one run, in micros: a bit more than ten seconds of compute.
 const MAX_COST: i64 = 2_000;
 
 impl Team {
-    /// Gives credits to an organization. The request is repeated until it is answered, and counts once.
+    /// Gives credits to an organization. The request is repeated until it is answered, and takes effect once.
     pub(crate) async fn give_credits(&mut self) -> Result<()> {
         let at = self.some_organization();
         let (reference, amount) = (format!("{} {}", self.name, self.fresh()), self.number(1..20_000));
@@ -29,7 +30,7 @@ impl Team {
         Ok(())
     }
 
-    /// Starts a run with a key, and cancels it at times. A run that the credits do not cover is refused.
+    /// Starts a run with a key, and sometimes cancels it. A run that the credits do not cover is refused.
     pub(crate) async fn start_run(&mut self) -> Result<()> {
         let Some((at, id)) = self.some_key() else {
             return Ok(());
@@ -59,8 +60,8 @@ impl Team {
     }
 }
 
-/// Checks that the ledger, the credits and the runs agree: by the product itself, and by the script that adds up the tables
-/// without it.
+/// Checks that the ledger, the credits and the runs agree: with the product's own check, and with the independent
+/// script.
 pub(crate) async fn check_books(node: &HostedNode, operator: &str) -> Result<()> {
     let client = node.client(operator);
     let mut cursor = String::new();

@@ -12,7 +12,7 @@ use crate::prelude::*;
 /// Change that races with the hand-over from the owner to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rival {
-    /// The owner hands over to somebody else as well.
+    /// The owner also hands over to another member.
     AnotherHandOver,
     /// An admin changes the role of the member.
     Role(Role),
@@ -23,7 +23,7 @@ enum Rival {
 }
 
 impl Team {
-    /// Lets two people change the ownership at once, and looks at what became of it.
+    /// Lets two people change the ownership at once, and checks the result.
     pub(crate) async fn race_for_ownership(&mut self) -> Result<()> {
         let at = self.number(0..self.organizations.len());
         let others = self.organizations[at].others();
@@ -65,12 +65,12 @@ impl Team {
         Call::post(self.organizations[at].path("/ownership"), &body).by(self.token(from))
     }
 
-    /// Hands the ownership over, with nobody racing.
+    /// Hands the ownership over, without a race.
     async fn hand_over(&mut self, at: usize, to: usize) -> Result<()> {
         let owner = self.organizations[at].owner();
         let call = self.hand_over_call(at, (owner, to));
         let answered = self.requests.ask(&call).await?;
-        // Who has handed it over is not the owner any more.
+        // A repeated request gets 403, because the previous owner has lost the role.
         answered.is_done(204, 403)?;
         let user = self.people[to].user.clone();
         self.changes(at)
@@ -109,7 +109,7 @@ impl Team {
                 );
             }
             Rival::Role(_) => {
-                // Nothing about the role keeps a member from becoming the owner.
+                // Any role may become the owner.
                 ensure!(owners == [to], "{owners:?} owns it");
                 ensure!(handed || first.lost > 0, "{}", first.answer.text());
             }
@@ -150,7 +150,7 @@ impl Team {
         Ok(())
     }
 
-    /// Remembers the changes of a race for the audit log.
+    /// Records the changes of a race for the check of the audit log.
     fn remember(
         &mut self,
         (at, to, third): (usize, usize, usize),
@@ -181,7 +181,7 @@ impl Team {
         Ok(())
     }
 
-    /// Reads the members of an organization as a member who may.
+    /// Reads the members of an organization, as a member with permission.
     pub(crate) async fn members(&self, at: usize, reader: usize) -> Result<BTreeMap<usize, Role>> {
         let call = Call::get(self.organizations[at].path("/members")).by(self.token(reader));
         let listed = self.requests.ask(&call).await?.expect(200)?.json()?;
@@ -208,7 +208,7 @@ pub(crate) fn of_role(members: &BTreeMap<usize, Role>, role: Role) -> Vec<usize>
 fn is_success(answered: &Answered) -> Result<bool> {
     match answered.answer.status {
         200 | 204 => Ok(true),
-        // No member any more; no owner any more; the owner by now.
+        // Depending on the race: not a member, not the owner, or the owner already.
         403 | 404 | 409 => Ok(false),
         status => bail!("{status} {}", answered.answer.text()),
     }

@@ -1,11 +1,11 @@
-//! Record of the clients: what was acknowledged to them, and what may have happened behind a lost answer.
+//! Record of the clients: acknowledged changes, and those that may have happened although the answer was lost.
 
 use sortie_api::Role;
 use sortie_testkit::TokenPair;
 
 use crate::prelude::*;
 
-/// A person whose sign-up was acknowledged.
+/// A person with an acknowledged sign-up.
 #[derive(Clone, Debug)]
 pub(crate) struct Person {
     pub(crate) email: String,
@@ -14,15 +14,15 @@ pub(crate) struct Person {
     pub(crate) user: String,
     /// Token of the session.
     pub(crate) token: String,
-    /// Organizations that the person has asked for: an hour has a limit.
+    /// Organizations that the person has requested: there is a limit per hour.
     pub(crate) organizations: usize,
-    /// Names of organizations whose creation was not answered.
+    /// Names of organizations that may exist: their creation was not answered.
     pub(crate) lost_organizations: BTreeSet<String>,
     /// Grants that the person gave, or may have given.
     pub(crate) grants: usize,
 }
 
-/// An acknowledged API key. No secret where the answer with it was lost.
+/// An acknowledged API key. Without a secret if the answer with it was lost.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Key {
     pub(crate) secret: Option<String>,
@@ -34,11 +34,11 @@ pub(crate) struct Organization {
     pub(crate) id: String,
     /// Roles of the members, by the number of the person.
     pub(crate) members: BTreeMap<usize, Role>,
-    /// Invitations that were asked for: an hour has a limit.
+    /// Invitations that were requested: there is a limit per hour.
     pub(crate) invitations: usize,
     /// Acknowledged keys by id.
     pub(crate) keys: BTreeMap<String, Key>,
-    /// Names of keys whose creation was not answered.
+    /// Names of keys that may exist: their creation was not answered.
     pub(crate) lost_keys: BTreeSet<String>,
     pub(crate) changes: Changes,
     /// Micros that the operator has given.
@@ -78,14 +78,14 @@ impl Organization {
 /// Changes of an organization that its audit log has to show.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
-    /// Acknowledged changes by action and target. The target is empty where the client does not know it.
+    /// Acknowledged changes by action and target. The target is empty if the client does not know it.
     acknowledged: BTreeMap<(&'static str, String), usize>,
     /// Changes that may have happened, by action.
     possible: BTreeMap<&'static str, usize>,
 }
 
 impl Changes {
-    /// Remembers an acknowledged change behind `lost` attempts.
+    /// Records an acknowledged change, after `lost` unanswered attempts.
     pub(crate) fn done(&mut self, action: &'static str, target: impl Into<String>, lost: usize) {
         *self.acknowledged.entry((action, target.into())).or_default() += 1;
         self.may_be(action, lost);
@@ -137,13 +137,13 @@ pub(crate) struct Family {
     pub(crate) person: usize,
     pub(crate) organization: usize,
     pub(crate) code: String,
-    /// The newest acknowledged pair. None before the code is exchanged.
+    /// The newest acknowledged pair. `None` before the code is exchanged.
     pub(crate) pair: Option<TokenPair>,
     /// Refresh tokens that were used.
     pub(crate) used: Vec<String>,
     /// True once the client has ended it, by a second use or by a revocation, or the person has left.
     pub(crate) ended: bool,
-    /// True once the end was seen at the token endpoint.
+    /// True once the token endpoint has confirmed the end.
     pub(crate) end_seen: bool,
 }
 

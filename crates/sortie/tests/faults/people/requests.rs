@@ -1,4 +1,4 @@
-//! Requests of a careful client: each is sent until a node answers it, and the attempts that broke are counted, because
+//! Requests of a careful client: each is repeated until a node answers it. The broken attempts are counted, because
 //! each of them may have taken effect.
 
 use std::{
@@ -23,12 +23,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct Figures {
     /// Answers.
     pub(crate) answered: AtomicUsize,
-    /// Attempts that broke: the node was killed meanwhile.
+    /// Attempts that broke because the node was killed.
     pub(crate) lost: AtomicUsize,
     networks: AtomicU32,
 }
 
-/// The ways to the nodes that are up.
+/// Addresses of the running nodes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ways {
     /// Doors of the organization API.
@@ -121,7 +121,7 @@ impl Call {
         self
     }
 
-    /// Takes 503 for an answer: that of a service behind the node.
+    /// Accepts 503 as an answer: a service that the node calls may be unavailable.
     pub(crate) fn or_unavailable(mut self) -> Self {
         self.may_be_unavailable = true;
         self
@@ -140,7 +140,7 @@ impl Answered {
         self.answer.expect(status)
     }
 
-    /// Whether it has one of two statuses: `done`, or `gone` where a lost attempt has done it already.
+    /// Whether it has one of two statuses: `done`, or `gone` if a lost attempt had succeeded.
     pub(crate) fn is_done(&self, done: u16, gone: u16) -> Result<bool> {
         let status = self.answer.status;
         let excused = status == gone && self.lost > 0;
@@ -167,7 +167,7 @@ impl Requests {
         draw(&mut self.random.lock())
     }
 
-    /// Sends a request until a node answers, with anything but 503.
+    /// Sends a request until a node answers with another status than 503.
     pub(crate) async fn ask(&self, call: &Call) -> Result<Answered> {
         let deadline = Instant::now() + PATIENCE;
         let mut lost = 0;
@@ -182,7 +182,7 @@ impl Requests {
         }
     }
 
-    /// Sends a request once. None where the answer was lost.
+    /// Sends a request once. `None` if the answer was lost.
     pub(crate) async fn try_once(&self, call: &Call) -> Result<Option<Answer>> {
         let doors = if call.is_engine {
             &self.ways.engine
@@ -222,7 +222,7 @@ impl Requests {
         }
     }
 
-    /// Sends the form of a page once. None where the answer was lost.
+    /// Sends the form of a page once. `None` if the answer was lost.
     pub(crate) async fn submit(
         &self,
         path: &str,
@@ -250,7 +250,7 @@ impl Requests {
         }
     }
 
-    /// Address of another network: limits by network are not the matter here.
+    /// Address of a new network: this test is not about the limits of networks.
     fn network(&self) -> Result<HeaderValue> {
         let [_, a, b, c] = self
             .ways
@@ -261,7 +261,7 @@ impl Requests {
         Ok(HeaderValue::try_from(format!("10.{a}.{b}.{c}"))?)
     }
 
-    /// Counts an answer or a lost attempt. A node that answers at all makes no error of its own.
+    /// Counts an answer or a lost attempt. A node that answers at all must not answer with an internal error.
     fn heard(&self, answer: Result<Answer>, path: &str) -> Result<Option<Answer>> {
         let figures = &self.ways.figures;
         let Ok(answer) = answer else {

@@ -12,16 +12,16 @@ use super::{
 };
 use crate::prelude::*;
 
-/// Organizations that a person asks for: below the limit of an hour.
+/// Maximum number of organizations that a person creates: below the hourly limit.
 const MOST_ORGANIZATIONS: usize = 15;
-/// Invitations of an organization: below the limit of an hour.
+/// Maximum number of invitations of an organization: below the hourly limit.
 const MOST_INVITATIONS: usize = 17;
-/// Organizations of a team, so that every audit takes seconds.
+/// Maximum number of organizations of a team, so that an audit takes only seconds.
 const ORGANIZATIONS: usize = 12;
 /// People of a team.
 const PEOPLE: usize = 60;
 
-/// People, their organizations, and what they know.
+/// People, their organizations, and the record of both.
 #[derive(Debug)]
 pub(crate) struct Team {
     pub(crate) name: String,
@@ -31,12 +31,12 @@ pub(crate) struct Team {
     /// OAuth client of the team. No id before it is registered.
     pub(crate) application: Application,
     pub(crate) families: Vec<Family>,
-    /// Codes and refresh tokens that gave a pair.
+    /// Codes and refresh tokens that were exchanged for a pair.
     pub(crate) spent: BTreeSet<String>,
     pub(crate) tally: Tally,
     /// The operator's key.
     pub(crate) operator: String,
-    /// Number of the people, in order, whose sign-in the audit has tried.
+    /// Number of people, in order, for whom the audit has tried to sign in.
     pub(crate) signed_in: usize,
 }
 
@@ -62,7 +62,7 @@ impl Team {
         }
     }
 
-    /// Acts until it is told to stop. Returns the team.
+    /// Acts until the stop flag is set. Returns the team.
     pub(crate) async fn act(mut self, stop: Arc<AtomicBool>) -> Result<Self> {
         while !stop.load(Ordering::SeqCst) {
             self.act_once()
@@ -105,7 +105,7 @@ impl Team {
         self.requests.draw(|random| random.usize(range))
     }
 
-    /// Draws an item of a list; none of an empty one.
+    /// Draws an item of a list; `None` if the list is empty.
     pub(crate) fn some<T: Copy>(&self, items: &[T]) -> Option<T> {
         self.requests.draw(|random| random.choice(items.iter()).copied())
     }
@@ -114,7 +114,7 @@ impl Team {
         &self.people[person].token
     }
 
-    /// A number that names things of this team.
+    /// A unique number for names within this team.
     pub(crate) fn fresh(&self) -> String {
         format!(
             "{}-{:08x}",
@@ -131,7 +131,7 @@ impl Team {
         );
         let body = json!({"email": email, "password": password, "name": name});
         let answered = self.requests.ask(&Call::post("/v1/auth/signup", &body)).await?;
-        // The address is taken where a lost attempt has created the account.
+        // The address is in use if a lost attempt has created the account.
         let login = if answered.is_done(201, 409)? {
             answered.answer.json()?
         } else {
@@ -179,7 +179,7 @@ impl Team {
         Ok(())
     }
 
-    /// Remembers an organization that a person has created.
+    /// Records an organization that a person has created.
     pub(crate) fn found(&mut self, person: usize, id: &str) {
         let mut organization = Organization::new(id.to_owned(), person);
         organization.changes.done("organization.create", id, 0);
@@ -190,7 +190,7 @@ impl Team {
         self.number(0..self.organizations.len())
     }
 
-    /// Invites a person of the team, who then accepts, mostly.
+    /// Invites a person of the team, who usually accepts.
     async fn invite(&mut self) -> Result<()> {
         let at = self.some_organization();
         let organization = &self.organizations[at];
@@ -234,7 +234,7 @@ impl Team {
         self.requests.ask(&accept).await?.expect(404).map(drop)
     }
 
-    /// Accepts an invitation, now and then twice at once. It is accepted once.
+    /// Accepts an invitation, sometimes twice at once. Only one attempt succeeds.
     async fn accept(
         &mut self,
         at: usize,
@@ -319,7 +319,7 @@ impl Team {
         Ok(())
     }
 
-    /// Remembers that a person is no member any more, and what ends with that.
+    /// Records that a person has left the organization, and drops the rights that end with it.
     pub(crate) fn leaves(&mut self, at: usize, person: usize) {
         self.organizations[at].members.remove(&person);
         for family in &mut self.families {

@@ -1,4 +1,4 @@
-//! People at the bank and at the dashboard of Stripe, of whom the nodes only hear.
+//! People at the bank and at Stripe's dashboard. The nodes learn of their actions only through Stripe.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -30,7 +30,7 @@ impl Bank {
         }
     }
 
-    /// Acts until it is told to stop. Returns the bank.
+    /// Acts until the stop flag is set. Returns the bank.
     pub(super) async fn act(mut self, stop: Arc<AtomicBool>) -> Self {
         while !stop.load(Ordering::SeqCst) {
             self.act_once();
@@ -40,7 +40,7 @@ impl Bank {
         self
     }
 
-    /// Does one thing. Stripe refuses what cannot be, such as a refund beyond the payment.
+    /// Does one thing. Stripe refuses impossible actions, such as a refund beyond the payment.
     pub(super) fn act_once(&mut self) {
         match self.random.usize(..20) {
             0..10 => {
@@ -83,7 +83,7 @@ impl Bank {
         }
     }
 
-    /// Pays what the bank has taken its time for.
+    /// Completes a payment that the bank was slow to process.
     pub(super) fn settle_all(&self) {
         for intent in self.double.intents("processing") {
             let _done_or_refused = self.double.settle(&intent, Settlement::Paid);

@@ -1,4 +1,4 @@
-//! Books of the deployment, as its tables have them, beside those of the double.
+//! Compares the books of the deployment, from its tables, with those of the double.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::{people::text, prelude::*};
 /// Micros of a cent.
 const CENT: i64 = 10_000;
 
-/// Names of rows that must not be there three minutes later, and the queries that find them.
+/// Names of rows that must not exist three minutes later, and the queries that find them.
 const OPEN: [(&str, &str); 4] = rows! {
     "purchases wait for their page", "SELECT * FROM topup WHERE kind = 'checkout' AND state = 'created'";
     "automatic purchases are under way", "SELECT * FROM topup WHERE kind = 'auto' AND state IN ('created', 'processing')";
@@ -20,7 +20,7 @@ const OPEN: [(&str, &str); 4] = rows! {
      JOIN credit c ON c.org_id = a.org_id WHERE a.paused_until IS NULL AND c.balance_micros - c.reserved_micros < c.topup_below_micros";
 };
 
-/// Names of rows that must not be there at the end either, and the queries that find them.
+/// Names of rows that must not exist at the end either, and the queries that find them.
 const OPEN_AT_THE_END: [(&str, &str); 2] = rows! {
     "purchases are open", "SELECT * FROM topup WHERE state IN ('created', 'open', 'processing')";
     "organizations have reservations", "SELECT * FROM credit WHERE reserved_micros <> 0";
@@ -71,7 +71,7 @@ impl Shop {
         number(rows.first().context("no row")?, "n")
     }
 
-    /// Returns what is not done that should be. None where all is done.
+    /// Returns the first kind of work that is still open, or `None` if all work is done.
     pub(super) async fn left(&self, time: Time) -> Result<Option<String>> {
         let mut queries = OPEN.to_vec();
         if time == Time::TheEnd {
@@ -103,7 +103,7 @@ impl Shop {
         Ok(Some(format!("{intent:?} is {ours:?} in the books, for {row:?}")))
     }
 
-    /// Compares the books, once nothing is left to be done.
+    /// Compares the books after all open work is done.
     pub(super) async fn compare(&self) -> Result<()> {
         let holdings = self.double.holdings();
         let twice = holdings.paid_twice();
@@ -156,7 +156,7 @@ impl Shop {
         Ok(())
     }
 
-    /// Compares the refunds that were ordered here: Stripe has made each of them once at most.
+    /// Compares the refunds that were ordered here: Stripe has made each of them at most once.
     async fn compare_refunds(&self) -> Result<()> {
         let names = self.double.refund_names();
         let made: BTreeSet<&String> = names.iter().collect();
@@ -164,7 +164,7 @@ impl Shop {
             made.len() == names.len(),
             "Stripe has made refunds twice: {names:?}"
         );
-        // Stripe may have made others that no event has told yet.
+        // Stripe may have made others that no event has reported yet.
         for row in self
             .rows("SELECT id FROM refund_order WHERE state = 'made'")
             .await?
@@ -194,7 +194,7 @@ impl Shop {
             .collect()
     }
 
-    /// Learns which customers of Stripe the organizations are.
+    /// Learns which organization each customer of Stripe is.
     pub(super) async fn learn_customers(&mut self) -> Result<()> {
         let rows = self.rows("SELECT org_id, customer FROM billing_account").await?;
         for row in rows {

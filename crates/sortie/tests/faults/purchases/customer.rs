@@ -1,4 +1,4 @@
-//! An organization that runs agents and buys the credits for them, on pages and by its saved card.
+//! An organization that runs agents and buys credits for them, on pages and with its saved card.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,13 +13,13 @@ use crate::{
     prelude::*,
 };
 
-/// Most that one run may cost, in micros: its seconds, and more.
+/// Maximum cost of one run, in micros: slightly more than its seconds.
 const MAX_COST: i64 = 13_000_000;
-/// Credits that the operator gives at first, in micros.
+/// Credits that the operator grants at first, in micros.
 const GIFT: i64 = 100_000_000;
-/// Attempts at a refund. Those that are left open are no difference of the books.
+/// Attempts at a refund. Refunds that are still open do not count as a difference of the books.
 const REPEATED: usize = 4;
-/// Credits are bought when less than this is available, in cents.
+/// Credits are bought automatically when less than this is available, in cents.
 const THRESHOLD: i64 = 6_000;
 
 /// An organization with its owner.
@@ -35,7 +35,7 @@ pub(super) struct Customer {
     token: String,
     /// API key of the organization.
     key: String,
-    /// Customer of Stripe that the organization is, as far as it is known.
+    /// Customer of Stripe that belongs to the organization, as far as known.
     pub(super) known_as: Option<String>,
     /// Sessions of pages that can be paid.
     pages: Vec<String>,
@@ -46,7 +46,7 @@ pub(super) struct Customer {
 }
 
 impl Customer {
-    /// Signs an owner up, who creates an organization and a key, and gets credits from the operator.
+    /// Signs up an owner, who creates an organization and a key, and gets credits from the operator.
     pub(super) async fn new(
         name: String,
         (ways, double): (Ways, Arc<StripeDouble>),
@@ -95,7 +95,7 @@ impl Customer {
         self.requests.draw(|random| random.i64(range))
     }
 
-    /// Buys credits, saves the card, and lets it be charged automatically, while nothing fails.
+    /// Buys credits, saves the card, and allows automatic charges, before any fault begins.
     pub(super) async fn buy_the_first(&mut self) -> Result<()> {
         let session = self.order(true).await?.context("no page")?;
         self.double.pay(&session, Card::Good)?;
@@ -107,7 +107,7 @@ impl Customer {
         Ok(())
     }
 
-    /// Acts until it is told to stop. Returns the customer.
+    /// Acts until the stop flag is set. Returns the customer.
     pub(super) async fn act(mut self, stop: Arc<AtomicBool>) -> Result<Self> {
         while !stop.load(Ordering::SeqCst) {
             let acted = self.act_once().await;
@@ -125,7 +125,7 @@ impl Customer {
             28..31 => self.pay_late().await,
             31..35 => self.be_refunded().await,
             35..38 => match self.allow_charges().await? {
-                // Without a card there is nothing to charge, and without Stripe nobody knows.
+                // Without a card there is nothing to charge (409), and without Stripe the result is unknown (503).
                 Some(answer) if [409, 503].contains(&answer.status) => Ok(()),
                 Some(answer) => answer.expect(200).map(drop),
                 None => Ok(()),
@@ -142,7 +142,7 @@ impl Customer {
         }
     }
 
-    /// Starts a run, and cancels it at times. The request is repeated until it is answered.
+    /// Starts a run, and sometimes cancels it. The request is repeated until it is answered.
     async fn start_run(&mut self) -> Result<()> {
         let run = json!({"prompt": format!("```wait {}\n```", self.number(0..400)), "shell": false,
             "model": "runbook", "timeout_seconds": 3, "max_cost_micros": MAX_COST});
@@ -169,14 +169,14 @@ impl Customer {
         Ok(())
     }
 
-    /// Orders credits. Returns the session of the page, if there is an answer, and one with a page.
+    /// Orders credits. Returns the session of the page, if the answer has one.
     async fn order(&mut self, saves_card: bool) -> Result<Option<String>> {
         let order = json!({"amount_cents": self.cents(500..1_500), "save_payment_method": saves_card});
         let call = Call::post(self.path("checkout"), &order).by(&self.token);
         let Some(answer) = self.requests.try_once(&call.or_unavailable()).await? else {
             return Ok(None);
         };
-        // Ten pages are open, or Stripe is away.
+        // Ten pages are open, or Stripe is unavailable.
         if [409, 503].contains(&answer.status) {
             return Ok(None);
         }
@@ -185,7 +185,7 @@ impl Customer {
         Ok(Some(session.to_owned()))
     }
 
-    /// Orders credits, and mostly pays them at once.
+    /// Orders credits, and usually pays them at once.
     async fn buy(&mut self) -> Result<()> {
         let saves_card = self.number(0..3) == 0;
         let Some(session) = self.order(saves_card).await? else {
@@ -203,7 +203,7 @@ impl Customer {
         Ok(())
     }
 
-    /// Pays on the page. Returns whether the money is there.
+    /// Pays on the page. Returns whether the money has arrived.
     fn pay(&mut self, session: &str) -> bool {
         let card = match self.number(0..12) {
             0 => Card::Declined,
@@ -261,7 +261,7 @@ impl Customer {
         Ok(page)
     }
 
-    /// Lets the operator refund a part of some payment, or all of it. The command is repeated while it is not answered.
+    /// Lets the operator refund a payment, fully or partly. The command is repeated until it is answered.
     async fn be_refunded(&self) -> Result<()> {
         let call = Call::get(self.path("payments?limit=100")).by(&self.token);
         let page = self.requests.ask(&call).await?.expect(200)?.json()?;
@@ -285,7 +285,7 @@ impl Customer {
         let path = format!("/v1/operator/payments/{payment}/refund");
         let call = Call::post(path, &part).by(&self.operator).or_unavailable();
         for _ in 0..REPEATED {
-            // The node is killed, or Stripe is away.
+            // The node is killed, or Stripe is unavailable.
             let Some(answer) = self.requests.try_once(&call).await? else {
                 continue;
             };
@@ -301,7 +301,7 @@ impl Customer {
         Ok(())
     }
 
-    /// Lets the saved card be charged whenever few credits are left.
+    /// Allows charging the saved card automatically whenever few credits are left.
     async fn allow_charges(&self) -> Result<Option<Answer>> {
         let settings = json!({"enabled": true, "threshold_cents": THRESHOLD,
             "amount_cents": self.cents(1_000..2_500), "consent": true});
@@ -315,7 +315,7 @@ impl Customer {
         self.requests.ask(&call).await?.expect(200).map(drop)
     }
 
-    /// Adds a card in the portal, mostly one that can be charged.
+    /// Adds a card in the portal, usually one that can be charged.
     fn change_card(&self) -> Result<()> {
         let card = match self.number(0..8) {
             0 => Card::Declined,

@@ -1,4 +1,4 @@
-//! Faults of Stripe in one round: what becomes of webhooks, and which calls fail.
+//! Faults of Stripe in one round: the fate of webhooks, and the calls that fail.
 
 use sortie_testkit::{
     StripeDouble,
@@ -39,7 +39,7 @@ const FAULTS_OF_WRITES: [Fault; 8] = [
 ];
 const FAULTS_OF_READS: [Fault; 3] = [Fault::ErrorBefore, Fault::TooMany, Fault::LostBefore];
 
-/// Calls of a kind among which failures are.
+/// Number of calls of a kind in which failures occur.
 const AMONG: usize = 8;
 /// Failures of a kind of calls in one round.
 const FAILURES: usize = 10;
@@ -51,7 +51,8 @@ pub(super) struct Weather {
     /// Seed of the order of held webhooks.
     order: u64,
     faults: Vec<(Call, usize, Fault)>,
-    /// Whether purchases become due under the load. Then no reads fail: a look that fails comes again after minutes.
+    /// Whether purchases become due under the load. Then no reads fail, because a failed check is repeated only after
+    /// minutes.
     pub(super) jumps: bool,
 }
 
@@ -93,7 +94,7 @@ impl Weather {
         }
     }
 
-    /// Ends all faults. What was held goes on, in any order and twice; what was dropped stays lost.
+    /// Ends all faults. Held webhooks are sent, in any order and twice; dropped ones stay lost.
     pub(super) fn end(&self, double: &StripeDouble) {
         double.forget_failures();
         double.release();

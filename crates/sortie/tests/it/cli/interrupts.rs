@@ -14,7 +14,7 @@ async fn an_interrupt_cancels_the_run() -> Checked {
     interrupted(&node, node.sortie(&["run", "```wait 60000\n```\n"]), "-INT").await
 }
 
-/// The end of the terminal does the same.
+/// The end of the terminal has the same effect.
 #[tokio::test]
 async fn a_hangup_cancels_the_run() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -43,7 +43,7 @@ async fn a_hangup_that_is_ignored_from_the_start_cancels_nothing() -> Checked {
     Ok(())
 }
 
-/// A command that is started with another treatment of a signal.
+/// A command that is started with another disposition of a signal.
 #[expect(clippy::disallowed_methods, reason = "`env` sets it and then is the command")]
 fn with_signals(command: &Command, option: &str) -> Command {
     let mut under = Command::new("env");
@@ -60,12 +60,12 @@ fn with_signals(command: &Command, option: &str) -> Command {
     under
 }
 
-/// Also one that comes before the engine has answered that there is a run.
+/// Also if it comes before the engine has confirmed the run.
 #[tokio::test]
 async fn an_interrupt_while_the_run_is_created_cancels_it() -> Checked {
     let node = node(Database::Sqlite).await?;
     let proxy = Proxy::start(node.address()?).await?;
-    // For so long the node works on the run before the command knows of it.
+    // Time for which the node works on the run before the command learns of it.
     proxy.set(Passage::Slow(Duration::from_secs(1)));
     let url = proxy.base_url();
     interrupted(
@@ -83,7 +83,7 @@ async fn interrupted(node: &Node, mut command: Command, signal: &str) -> Checked
     while client.list("status=running").await?.is_empty() {}
     let pid = i32::try_from(child.id())?;
     exits(kill(pid, signal), 0)?;
-    // On a thread of its own: what the command talks to may be on this one.
+    // On a separate thread, because the server of the command may run on this one.
     let output = tokio::task::spawn_blocking(|| child.wait_with_output()).await??;
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
     assert_eq!(client.list("status=cancelled").await?.len(), 1);

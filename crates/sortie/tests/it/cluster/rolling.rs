@@ -1,4 +1,4 @@
-//! Nodes behind a load balancer that are stopped and started again, one after the other, under their clients' work.
+//! Restarts nodes one after the other while clients use them through a load balancer.
 
 use std::sync::{
     Arc,
@@ -13,19 +13,19 @@ use crate::prelude::*;
 
 const NODES: usize = 3;
 
-/// Clients of each kind, at work all the time.
+/// Clients of each kind, all active for the whole test.
 const CLIENTS: usize = 3;
 
 /// Kind of work of a client with each of its runs.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// Follows it, and comes back where it was when its stream is closed.
+    /// Follows it, and reconnects at its position when the stream is closed.
     Follows,
-    /// Asks for it with `?wait=` until it is final.
+    /// Polls it with `?wait=` until it is final.
     Waits,
 }
 
-/// Follows a run to its end: the events it was sent, over as many streams as it took.
+/// Follows a run to its end. Returns the events of all the streams that it took.
 async fn follow(client: &Client, id: &str) -> Result<(usize, Run)> {
     let (mut events, mut last) = (Vec::new(), None);
     loop {
@@ -52,7 +52,7 @@ async fn wait(client: &Client, id: &str) -> Result<(usize, Run)> {
     }
 }
 
-/// Runs one after the other until it is told to stop: their ids.
+/// Runs one run after the other until the stop flag is set. Returns their ids.
 async fn work(client: Client, kind: Kind, request: Value, stop: Arc<AtomicBool>) -> Result<Vec<String>> {
     let mut runs = Vec::new();
     while !stop.load(Ordering::Relaxed) {
@@ -71,16 +71,16 @@ async fn work(client: Client, kind: Kind, request: Value, stop: Arc<AtomicBool>)
     Ok(runs)
 }
 
-/// No request fails, and every run that was acknowledged succeeds exactly once: also those that take longer than the
-/// grace of a node that stops.
+/// No request fails, and every acknowledged run succeeds exactly once, including those that take longer than the grace
+/// period of a stopping node.
 #[tokio::test]
 async fn a_rolling_restart_fails_no_request_and_loses_no_run() -> Checked {
     let options = NodeOptions::default()
-        // Much longer than the balancer takes to find out, also where this process stands still for a while.
+        // Much longer than the balancer needs to notice, even if this process pauses for a while.
         .env("SORTIE_DRAIN_SECONDS", "5")
         .env("SORTIE_SHUTDOWN_GRACE_SECONDS", "1");
     let mut nodes = vec![node_with(Database::Postgres, options).await?];
-    // Begun on the first node, and longer than that goes on: it is handed over for certain.
+    // Starts on the first node and outlasts it, so it is certainly handed over.
     let longest = json!({"prompt": "```wait 2500\n```\n".repeat(8)});
     let longest = nodes[0].client()?.create_id(&longest).await?;
     nodes[0].client()?.until_running(&longest).await?;
@@ -95,7 +95,7 @@ async fn a_rolling_restart_fails_no_request_and_loses_no_run() -> Checked {
     let stop = Arc::new(AtomicBool::new(false));
     let mut clients = JoinSet::new();
     let short = json!({"prompt": "```wait 100\n```\n```wait 100\n```\ndone"});
-    // Longer than a grace, and than a node is away.
+    // Longer than a grace period, and than a node is down.
     let long = json!({"prompt": "```wait 1500\n```\n```wait 1500\n```\n```wait 1500\n```\ndone"});
     for request in [short, long] {
         for kind in [Kind::Follows, Kind::Waits] {
@@ -131,15 +131,14 @@ async fn a_rolling_restart_fails_no_request_and_loses_no_run() -> Checked {
     Ok(())
 }
 
-/// Without the time to find out, a load balancer still sends clients to a node that is about to stop: what the drain is
-/// for.
+/// Without the drain time, a load balancer still sends clients to a node that is about to stop.
 #[tokio::test]
 async fn a_node_that_drains_serves_new_clients_until_it_stops() -> Checked {
     let options = NodeOptions::default().env("SORTIE_DRAIN_SECONDS", "3600");
     let (mut node, client) = started_with(Database::Sqlite, options).await?;
     node.terminate()?;
     let mut refused = 0;
-    // Until it says that it is not ready, and three times more.
+    // Until the node reports not ready, and three more times.
     while refused < 4 {
         let served = client.complete(&json!({"prompt": "x"})).await;
         served.with_context(|| format!("it has said {refused} times that it is not ready"))?;

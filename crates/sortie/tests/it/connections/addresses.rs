@@ -1,4 +1,5 @@
-//! Somebody who can write the database and has no master key points connections elsewhere: no credential goes there.
+//! An attacker who can write the database but has no master key points connections elsewhere: no credential is sent
+//! there.
 
 use super::{authorize, calls, put};
 use crate::prelude::*;
@@ -11,7 +12,7 @@ fn received(service: &Service, path: &str) -> usize {
         .count()
 }
 
-/// Writes another path in the place of `/echo`, or of `/guarded`, into every definition.
+/// Replaces `/echo`, or `/guarded`, by another path in every definition.
 async fn point_elsewhere(node: &Node) -> Checked {
     for (table, path) in [
         ("connection", "/echo"),

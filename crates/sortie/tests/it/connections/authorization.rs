@@ -1,4 +1,4 @@
-//! OAuth: a person authorizes a connection, runs use its tokens, and the engine keeps them fresh.
+//! OAuth: a person authorizes a connection, runs use its tokens, and the engine refreshes them.
 
 use futures_util::future::try_join_all;
 
@@ -34,7 +34,7 @@ pub(super) fn path_of(url: &str) -> Result<&str> {
     rest.find('/').and_then(|at| rest.get(at..)).context("no path")
 }
 
-/// Opens the page as a browser does, and returns the path that it is sent back to.
+/// Opens the page as a browser does, and returns the path of the redirect.
 pub(super) async fn browse(service: &Service, authorization_url: &str) -> Result<String> {
     let address = service.url().trim_start_matches("http://").parse()?;
     let answer = Client::new(address, None)
@@ -49,7 +49,7 @@ pub(super) async fn begin(client: &Client) -> Result<String> {
     Ok(begun["authorization_url"].as_str().context("no URL")?.to_owned())
 }
 
-/// The code on the page that a person comes back to.
+/// The code on the page after the redirect.
 pub(super) fn code(page: &Answer) -> Result<String> {
     let text = page.text();
     let behind = text.split_once("<strong><code>").context("no code")?.1;
@@ -61,7 +61,7 @@ pub(super) fn confirm(client: &Client, code: &str) -> Pending {
     client.post("/v1/connections/crm/oauth/confirm", &json!({"code": code}))
 }
 
-/// Begins an authorization and consents: the page that a person comes back to.
+/// Begins an authorization and consents. Returns the page after the redirect.
 pub(super) async fn consent(client: &Client, service: &Service) -> Result<Answer> {
     let back = browse(service, &begin(client).await?).await?;
     client.anonymous().get(&back).expect(200).await
@@ -78,7 +78,7 @@ pub(super) async fn status(client: &Client) -> Result<Value> {
     Ok(client.get("/v1/connections/crm").await?.json()?["status"].clone())
 }
 
-/// The audit log tells that it was begun with a key, consented to by a browser without one, and confirmed with a key.
+/// The audit log shows that it was begun with a key, consented to by a browser without a key, and confirmed with a key.
 async fn is_written_down(client: &Client) -> Checked {
     let log = client.get("/v1/admin/audit?target=crm").json(200).await?;
     for (at, action, has_key) in [
@@ -96,7 +96,7 @@ async fn is_written_down(client: &Client) -> Checked {
 
 async fn a_connection_is_authorized_and_its_tokens_are_renewed(database: Database) -> Checked {
     let service = Service::start().await?;
-    // So short that it is renewed before its first use.
+    // A lifetime so short that the token is refreshed before its first use.
     service.give_tokens_for(1);
     let (node, client) = started(database).await?;
     let made = put(&client, "crm", &definition(&service)).json(201).await?;
@@ -118,7 +118,7 @@ async fn a_connection_is_authorized_and_its_tokens_are_renewed(database: Databas
         assert_eq!(page.header(header)?, value);
     }
     assert_contains!(page.header("content-security-policy")?, "frame-ancestors 'none'");
-    // The state is good once, and does not find the tokens that wait for the code.
+    // The state is valid once, and does not lead to the tokens that wait for the code.
     client.anonymous().get(&back).refused("invalid_request").await?;
     confirm(&client, &code(&page)?).expect(200).await?;
     assert_eq!(status(&client).await?, "ready");
@@ -139,7 +139,7 @@ async fn a_connection_is_authorized_and_its_tokens_are_renewed(database: Databas
         "a token is shown"
     );
 
-    // The same place and client: the authorization stays. Another client: it does not.
+    // With the same address and client, the authorization stays. With another client, it is dropped.
     let mut changed = definition(&service);
     changed["description"] = json!("changed");
     assert_eq!(put(&client, "crm", &changed).json(200).await?["status"], "ready");
@@ -153,7 +153,7 @@ async fn a_connection_is_authorized_and_its_tokens_are_renewed(database: Databas
 
 async fn tokens_that_are_refused_ask_for_a_person_again(database: Database) -> Checked {
     let service = Service::start().await?;
-    // So short that it is renewed before its first use.
+    // A lifetime so short that the token is refreshed before its first use.
     service.give_tokens_for(1);
     let (_node, client) = started(database).await?;
     authorize(&client, &service).await?.expect(200)?;
@@ -166,8 +166,8 @@ async fn tokens_that_are_refused_ask_for_a_person_again(database: Database) -> C
     Ok(())
 }
 
-/// The server answers one path with 401, whatever the token: neither a grant that can be renewed nor one that cannot is
-/// lost or used up by it.
+/// The server answers one path with 401, whatever the token: no grant is lost or used up by that, whether it can be
+/// refreshed or not.
 async fn one_refused_request_does_not_cost_the_authorization(database: Database) -> Checked {
     let service = Service::start().await?;
     let (_node, client) = started(database).await?;
@@ -190,7 +190,7 @@ async fn one_refused_request_does_not_cost_the_authorization(database: Database)
     Ok(())
 }
 
-/// The scopes of before are asked for as well.
+/// The earlier scopes are requested as well.
 async fn a_call_that_lacks_a_scope_asks_for_it_at_the_next_authorization(database: Database) -> Checked {
     let service = Service::start().await?;
     let (_node, client) = started(database).await?;
@@ -243,7 +243,7 @@ async fn a_run_that_fails_for_want_of_authorization_tells_it_of_its_connection(
     assert_eq!(run.status, RunStatus::Failed);
     let shown = client.get("/v1/connections/crm").await?.json()?;
     assert_has!(shown, {"status": "needs_authorization", "error": "the server answers HTTP 401"});
-    // The refusal may have been a passing one: the next run asks again.
+    // The refusal may have been temporary: the next run tries again.
     let (_, run) = client
         .complete(&calls(&[], &json!({"crm": {"ref": "crm"}})))
         .await?;
@@ -252,7 +252,7 @@ async fn a_run_that_fails_for_want_of_authorization_tells_it_of_its_connection(
     Ok(())
 }
 
-/// A refresh token is good for one use: two nodes with many runs at once use each of them once.
+/// A refresh token is valid for one use: two nodes with many concurrent runs use each of them once.
 #[tokio::test]
 async fn many_runs_on_two_nodes_renew_tokens_once() -> Checked {
     let service = Service::start().await?;
@@ -276,7 +276,7 @@ async fn many_runs_on_two_nodes_renew_tokens_once() -> Checked {
     Ok(())
 }
 
-/// The state is what finds the way back: nobody's, a wrong one, or a refusal of the person changes nothing.
+/// The state identifies the authorization: an unknown or wrong state, or a refusal by the person, changes nothing.
 #[tokio::test]
 async fn a_way_back_that_is_not_ours_authorizes_nothing() -> Checked {
     let service = Service::start().await?;
@@ -314,7 +314,7 @@ async fn a_way_back_that_is_not_ours_authorizes_nothing() -> Checked {
     refused.refused("conflict")?;
     nobody.get(&back).refused("invalid_request").await?;
 
-    // Once it is authorized, a person who says no the next time takes nothing away.
+    // If a person refuses after an earlier authorization, that authorization stays.
     let page = consent(&client, &service).await?;
     confirm(&client, &code(&page)?).expect(200).await?;
     let back = browse(&service, &begin(&client).await?).await?;
@@ -342,7 +342,7 @@ async fn a_way_back_that_is_not_ours_authorizes_nothing() -> Checked {
     assert_eq!(status(&client).await?, "needs_authorization");
     assert_eq!(service.grants(), 1);
 
-    // One that began before the connection was replaced.
+    // An authorization that began before the connection was replaced.
     let back = browse(&service, &begin(&client).await?).await?;
     put(&client, "crm", &definition(&service)).expect(200).await?;
     nobody.get(&back).refused("conflict").await?;
@@ -360,7 +360,7 @@ async fn a_way_back_that_is_not_ours_authorizes_nothing() -> Checked {
 async fn an_engine_with_an_https_address_says_who_it_is() -> Checked {
     let options = NodeOptions::default().env("SORTIE_ADVERTISE_URL", "https://sortie.example.com/");
     let node = node_with(Database::Sqlite, options).await?;
-    // Each connection has its own at each authorization server.
+    // Each connection has a separate one at each authorization server.
     let tag = "0123456789abcdef".repeat(2);
     let nobody = node.client()?.anonymous();
     let path = format!("/v1/oauth/client-metadata/{tag}");

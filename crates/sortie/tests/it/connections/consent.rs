@@ -1,5 +1,5 @@
-//! Attacks on the authorization of a connection: a link that is passed on, codes that are guessed, and authorization servers
-//! that want what belongs to another one.
+//! Attacks on the authorization of a connection: a link that is passed on, codes that are guessed, and authorization
+//! servers that try to get the credentials of another one.
 
 use super::{
     authorization::{begin, browse, call, code, confirm, consent, definition, path_of, status},
@@ -13,8 +13,8 @@ both_databases![
     a_client_secret_is_sent_to_no_other_authorization_server,
 ];
 
-/// The admin sends the link to somebody else, who consents: a run uses that account only once this person has handed the
-/// code of the page to the admin.
+/// The admin sends the link to another person, who consents. A run uses that account only after this person has given
+/// the code of the page to the admin.
 async fn a_link_that_is_passed_on_gives_nobody_the_tokens_of_who_opens_it(database: Database) -> Checked {
     let service = Service::start().await?;
     service.give_tokens_of("victim@example.com");
@@ -31,7 +31,7 @@ async fn a_link_that_is_passed_on_gives_nobody_the_tokens_of_who_opens_it(databa
     let (_, run) = client.complete(&call()).await?;
     assert_eq!(run.status, RunStatus::Failed);
     assert_eq!(service.received(), []);
-    // The person sees whose account, for whom, and where; the admin does not see the code.
+    // The page names the account, the organization and the service to the person; the admin does not see the code.
     let text = page.text();
     for part in [
         "victim@example.com",
@@ -101,7 +101,7 @@ async fn a_code_is_good_for_its_organization_once_and_for_five_tries(database: D
     confirm(&client, &first).refused("conflict").await?;
     assert_eq!(status(&client).await?, "ready");
 
-    // At the fifth wrong try it is over, whatever comes then.
+    // The fifth wrong code ends the authorization, and the right one is then refused as well.
     let second = code(&consent(&client, &service).await?)?;
     let wrong = if second == "BBBB-BBBB" {
         "CCCC-CCCC"
@@ -113,7 +113,7 @@ async fn a_code_is_good_for_its_organization_once_and_for_five_tries(database: D
     }
     confirm(&client, &second).refused("conflict").await?;
 
-    // Nor is a code good for a connection that was replaced meanwhile.
+    // A code is also refused after the connection was replaced.
     let third = code(&consent(&client, &service).await?)?;
     put(&client, "crm", &definition(&service)).expect(200).await?;
     confirm(&client, &third).refused("conflict").await?;
@@ -132,7 +132,7 @@ fn begun(client: &Client) -> Pending {
     client.post_empty("/v1/connections/crm/oauth")
 }
 
-/// The resource server names the authorization server of an attacker after the connection was authorized with its own.
+/// The resource server names an attacker's authorization server after the connection was authorized with the right one.
 async fn a_client_secret_is_sent_to_no_other_authorization_server(database: Database) -> Checked {
     let (service, attacker) = (Service::start().await?, Service::start().await?);
     let (_node, client) = started(database).await?;
@@ -148,7 +148,7 @@ async fn a_client_secret_is_sent_to_no_other_authorization_server(database: Data
     service.name_authorization_server(&attacker.url());
     let refused = begun(&client).await?;
     if refused.status == 200 {
-        // An attack that gets this far is played to its end.
+        // If the attack gets this far, carry it out to the end.
         let url = refused.json()?["authorization_url"].clone();
         let back = browse(&attacker, url.as_str().context("no URL")?).await?;
         client.anonymous().get(&back).await?;
@@ -162,19 +162,19 @@ async fn a_client_secret_is_sent_to_no_other_authorization_server(database: Data
     ] {
         ensure!(refused.error.contains(&part), "{part}: {}", refused.error);
     }
-    // The pin also holds where the tokens are gone and the connection is the same.
+    // The pin also holds if the tokens are gone and the connection is unchanged.
     let same = put(&client, "crm", &discovered(&service, &given))
         .expect(200)
         .await?;
     assert_eq!(same.json()?["status"], "ready");
     begun(&client).refused("conflict").await?;
-    // An administrator who names the new one means it.
+    // An administrator who names the new server intends the change.
     let named = json!({"client_id": "sortie", "client_secret": "hush-client", "issuer": attacker.url()});
     put(&client, "crm", &discovered(&service, &named))
         .expect(200)
         .await?;
     begun(&client).expect(200).await?;
-    // Named beside the client, it holds from the first time on.
+    // If the issuer is configured with the client, it applies from the first authorization on.
     let named = json!({"client_id": "sortie", "client_secret": "hush-client", "issuer": service.url()});
     put(&client, "crm", &discovered(&service, &named))
         .expect(200)
@@ -195,8 +195,8 @@ fn parameter(url: &str, name: &str) -> Result<String> {
         .replace("%2F", "/"))
 }
 
-/// A mix-up: the attacker's server sends the browser on to an honest one, with the state of its own flow. The code of the
-/// honest server then comes back under that state.
+/// A mix-up attack: the attacker's server redirects the browser to an honest one, with the state of the attacker's
+/// flow. The code of the honest server then comes back under that state.
 #[tokio::test]
 async fn a_code_of_one_server_is_not_sent_to_another() -> Checked {
     let (honest, attacker) = (Service::start().await?, Service::start().await?);
@@ -242,7 +242,7 @@ async fn a_code_of_one_server_is_not_sent_to_another() -> Checked {
     Ok(())
 }
 
-/// Without a terminal, the command prints the address and says how to go on.
+/// Without a terminal, the command prints the address and the next step.
 #[tokio::test]
 async fn a_connection_is_authorized_from_the_command_line() -> Checked {
     let service = Service::start().await?;

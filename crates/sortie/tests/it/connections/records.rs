@@ -59,7 +59,7 @@ async fn a_connection_is_saved_shown_replaced_and_deleted_and_its_credentials_ne
     Ok(())
 }
 
-/// Each rule once over HTTP; the whole table of them stands beside the code.
+/// Each rule once over HTTP; the unit tests cover the whole table of rules.
 #[tokio::test]
 async fn a_definition_that_breaks_a_rule_is_refused_by_name_and_nothing_is_saved() -> Checked {
     let (_node, client) = started(Database::Sqlite).await?;
@@ -208,15 +208,16 @@ async fn a_test_calls_the_other_side_and_becomes_the_status() -> Checked {
     Ok(())
 }
 
-/// Runs `sortie serve` on the node's data, which it refuses: what it says.
+/// Runs `sortie serve` on the node's data, expects a refusal, and returns its message.
 fn refused(node: &Node, environment: &[(&str, &str)]) -> Result<String> {
     let mut command = node.sortie(&["serve", "--listen", "127.0.0.1:0"]);
     command.envs(environment.iter().copied());
     Ok(text(&exits(command, 78)?.stderr))
 }
 
-/// The key of the data folder is what makes credentials readable. A node with another one, or none, does not start, and so
-/// takes no run from those that could do it; it makes no key that would look like the one that is missing.
+/// Credentials can be read only with the key of the data folder. A node with another key, or without one, does not
+/// start, so it claims no runs that other nodes could execute. It also makes no new key, which would look like the
+/// missing one.
 #[tokio::test]
 async fn credentials_outlive_a_restart_and_need_the_key_they_were_sealed_with() -> Checked {
     let service = Service::start().await?;
@@ -242,7 +243,8 @@ async fn credentials_outlive_a_restart_and_need_the_key_they_were_sealed_with() 
     let said = text(&exits(node.sortie(&["connections", "list"]), 78)?.stderr);
     ensure!(said.contains(&sealed_with) && !file.exists(), "{said}");
 
-    // The new key first, the old one behind it: what was sealed opens, and what is saved again is the new key's.
+    // The new key first, then the old one: existing values still open, and newly saved ones are sealed with the new
+    // key.
     node.options_mut()
         .environment
         .push(("SORTIE_MASTER_KEY".to_owned(), format!("{other}, {}", old.trim())));

@@ -231,7 +231,7 @@ async fn a_connection_that_is_gone_when_the_run_starts_fails_it() -> Checked {
     Ok(())
 }
 
-/// An MCP server in the language of the shell: one tool, which tells what it was started with.
+/// An MCP server in the language of the shell: one tool, which returns the environment that it was started with.
 const SERVER: &str = r#"
 while read -r line; do
     id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -246,7 +246,7 @@ while read -r line; do
 done
 "#;
 
-/// Programs that fail are named, in a test and by a run, with what they wrote to standard error.
+/// Programs that fail are named, in a test and by a run, with their standard error.
 async fn is_named_where_it_fails(client: &Client) -> Checked {
     for (command, told) in rows! {
         json!(["no-such-program"]),
@@ -275,7 +275,8 @@ async fn is_named_where_it_fails(client: &Client) -> Checked {
     Ok(())
 }
 
-/// A program is confined as commands are, gets its own variables and none of the engine's, and leaves nothing.
+/// A program is confined as commands are, gets the variables of its connection but not those of the engine, and leaves
+/// no process.
 #[tokio::test]
 async fn an_mcp_server_may_be_a_program_in_a_sandbox() -> Checked {
     let options = sortie_testkit::NodeOptions::default().env("SORTIE_MASTER_KEY", &"6".repeat(64));

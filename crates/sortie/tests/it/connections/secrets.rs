@@ -1,5 +1,5 @@
-//! Credentials planted everywhere, a service that sends them back in every form, and a look at everything the engine
-//! shows, records and stores: they are nowhere.
+//! Credentials planted everywhere, and a service that sends them back in every form: the test searches everything that
+//! the engine shows, records and stores, and finds none.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ pub(crate) fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) -> Result
     Ok(())
 }
 
-/// Places that were looked at, with what is there.
+/// Places that were searched, with their bytes.
 #[derive(Default)]
 pub(crate) struct Looked(pub(crate) Vec<(String, Vec<u8>)>);
 
@@ -45,14 +45,14 @@ impl Looked {
         self.0.push((place.to_owned(), text.into()));
     }
 
-    /// That no form of a text is anywhere.
+    /// Checks that no form of a text is anywhere.
     pub(crate) fn without(&self, secret: &str) -> Result<()> {
         let mut texts = Vec::new();
         for form in forms(secret) {
             texts.push(serde_json::to_string(&form)?.trim_matches('"').to_owned());
             texts.push(form);
         }
-        // One pass for all of them: this looks through megabytes.
+        // A single pass for all forms, because it searches megabytes.
         let any = AhoCorasick::new(&texts)?;
         for (place, bytes) in &self.0 {
             if let Some(found) = any.find(bytes) {
@@ -152,7 +152,7 @@ async fn no_credential_comes_out_in_any_form(database: Database) -> Checked {
     Ok(())
 }
 
-/// The data folder but for the key that opens what is sealed, and the database, be it a file in there or not.
+/// The data folder, except the master key, and the database, whether it is a file there or not.
 async fn stored(node: &Node, looked: &mut Looked) -> Result<()> {
     let before = looked.0.len();
     files(node.data_dir(), &mut looked.0)?;
@@ -162,7 +162,7 @@ async fn stored(node: &Node, looked: &mut Looked) -> Result<()> {
         .into_iter()
         .map(|(table, bytes)| (format!("sortie.db: {table}"), bytes));
     looked.0.extend(tables);
-    // What is looked at is what is stored.
+    // Make sure that the searched bytes are really the stored ones.
     for stored in ["connection_call", "[redacted]"] {
         let has_it = |bytes: &[u8]| bytes.windows(stored.len()).any(|part| part == stored.as_bytes());
         ensure!(

@@ -9,8 +9,8 @@ pub(super) fn median(sample: &[Duration]) -> Duration {
     sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }
 
-/// Two-sided probability of ranks as unequal as these where both samples are of one distribution (Mann-Whitney U, by the
-/// normal approximation, for samples of twenty and more).
+/// Two-sided probability of ranks at least as unequal as these if both samples have one distribution (Mann-Whitney U,
+/// by the normal approximation, for samples of twenty and more).
 #[expect(clippy::cast_precision_loss, reason = "counts of a test are far below 2^52")]
 pub(super) fn mann_whitney(one: &[Duration], other: &[Duration]) -> f64 {
     let mut all: Vec<(Duration, bool)> = one.iter().map(|time| (*time, true)).collect();
@@ -71,7 +71,7 @@ mod tests {
         assert!(p < 0.001, "{p}");
         // The order of the samples says nothing.
         assert!((p - mann_whitney(&shifted, &even)).abs() < 1e-9);
-        // Two distributions with one median, where no sample is ahead of the other, are equal to it.
+        // Two distributions with the same median, where no sample tends to be larger, count as equal.
         let wide = times((0..100).map(|n| 4 * n));
         let narrow = times((0..100).map(|n| 100 + 2 * n));
         assert!(mann_whitney(&wide, &narrow) > 0.5);

@@ -1,4 +1,4 @@
-//! Credits of a hosted deployment under creates that come at once, and the books added up without the product
+//! Credits of a hosted deployment under concurrent creates, and an independent recomputation of the books
 //! (`docs/BILLING.md#what-a-run-costs`, `docs/BILLING.md#recompute-the-ledger`).
 
 use futures_util::future::try_join_all;
@@ -69,7 +69,7 @@ impl Paying {
         Ok(())
     }
 
-    /// Creates this run. Returns the id; none where the credits do not cover it.
+    /// Creates this run. Returns the id; `None` if the credits do not cover it.
     async fn create(&self, nth: usize, run: &Value) -> Result<Option<String>> {
         let client = self.nodes[nth % self.nodes.len()].engine_client(&self.key)?;
         let answer = client.post("/v1/runs", run).await?;
@@ -80,7 +80,7 @@ impl Paying {
         text(&answer.expect(202)?.json()?, "id").map(Some)
     }
 
-    /// Sends all the creates, and ends the runs of those that were covered.
+    /// Sends all creates, and ends the covered runs.
     async fn round(&self, round: usize) -> Checked {
         let covered = i64::try_from(COVERED)? * MAX_COST;
         // A rest that covers no further run.
@@ -114,7 +114,7 @@ async fn a_hundred_creates_with_credit_for_seven(database: Database, count: usiz
     recompute_ledger(&paying.nodes[0].node)
 }
 
-/// The rules that the script names for this change of the database.
+/// The rules that the script reports for this change of the database.
 async fn found_behind(node: &Node, change: &str) -> Result<Vec<String>> {
     node.meddle(change).await?;
     let Err(error) = recompute_ledger(node) else {
@@ -136,7 +136,7 @@ async fn the_books_are_added_up_without_the_product_and_a_changed_figure_is_foun
     let dear = paying.create(0, &run).await?.context("a run")?;
     let run = settled(&client, &dear).await?;
     ensure!(run.cost_micros.get() > 0, "{run:?}");
-    // While the node is at work, and with a run that is not settled.
+    // While the node is running, and with a run that is not settled.
     let open = json!({"prompt": "```wait 600000\n```\n", "shell": false, "model": "runbook",
         "timeout_seconds": 900, "max_cost_micros": MAX_COST});
     paying.create(0, &open).await?.context("a run")?;
@@ -177,7 +177,7 @@ async fn the_books_are_added_up_without_the_product_and_a_changed_figure_is_foun
     entries_are_added_up(node, &organization).await
 }
 
-/// Adds entries that contradict their payment. They cannot be taken back, so that this comes last.
+/// Adds entries that contradict their payment. They cannot be removed, so this comes last.
 async fn entries_are_added_up(node: &Node, organization: &str) -> Checked {
     let entry = |cause: &str, kind: &str, amount: i64| {
         format!(

@@ -1,5 +1,6 @@
-//! Two organizations on a hosted node. The first is full of markers. The second calls every operation of both APIs with the
-//! first one's ids, as every kind of caller, and gets the answers that it gets for ids of nobody: in every byte, and in time.
+//! Two organizations on a hosted node. The first is full of markers. The second calls every operation of both APIs with
+//! the first one's ids, as every kind of caller. The answers must equal those for unknown ids, in every byte and in
+//! time.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -14,7 +15,7 @@ both_databases![
     no_answer_takes_longer_because_the_id_is_somebodys,
 ];
 
-/// Texts of the first organization that nobody else ever sees.
+/// Texts of the first organization that no other organization may see.
 const MARKS: [&str; 13] = [
     "mark-organization-5a1f",
     "mark-owner-77c3",
@@ -35,10 +36,10 @@ const MARKS: [&str; 13] = [
 /// (`docs/LOGGING.md`).
 const LOGGED: [&str; 3] = ["mark-workflow-7f3a", "mark-connection-51c8", "mark-host-88d0"];
 
-/// Requests of each kind in the comparison of times.
+/// Number of requests of each kind in the comparison of times.
 const SAMPLES: usize = 300;
 
-/// Comparisons before a difference of times counts: other work of the machine makes one now and then.
+/// Comparisons before a difference of times counts: other work on the machine sometimes causes one.
 const TRIES: usize = 3;
 
 /// Headers that differ from answer to answer.
@@ -62,11 +63,11 @@ struct Rig {
     their_org: String,
     /// Ids of the first organization.
     ours: Ids,
-    /// Ids of nobody, as long as those of the first organization.
+    /// Unknown ids, as long as those of the first organization.
     nobodys: Ids,
 }
 
-/// A kind of caller: its client, the description that it follows, and what stands before the paths.
+/// A kind of caller: its client, its API description, and the prefix of its paths.
 struct Caller {
     name: &'static str,
     client: Client,
@@ -144,7 +145,7 @@ fn filled(path: &str, ids: &Ids) -> Result<(String, Vec<String>)> {
     Ok((whole, values))
 }
 
-/// Everything of an answer that may not depend on the id, with the ids of the request left out.
+/// Returns the parts of an answer that must not depend on the id, without the ids of the request.
 fn shown(answer: &Answer, values: &[String]) -> String {
     let headers = answer
         .headers
@@ -222,7 +223,7 @@ impl Rig {
         ])
     }
 
-    /// Calls an operation with the ids of the first organization and with those of nobody, and compares the answers.
+    /// Calls an operation with the ids of the first organization and with unknown ids, and compares the answers.
     async fn compare(&self, caller: &Caller, operation: &Operation) -> Result<()> {
         let path = format!("{}{}", caller.prefix, operation.path);
         let told = format!("{} as {}", operation.id, caller.name);
@@ -242,7 +243,7 @@ impl Rig {
         let (other, values) = ask(&self.nobodys).await?;
         let other = shown(&other, &values);
         if operation.method == Method::PUT && answer.status < 300 {
-            // Each makes a resource of the caller's own; their times and ids differ.
+            // Each creates a resource of the caller, so times and ids differ.
             ensure!(other.starts_with(&answer.status.to_string()), "{told}: {other}");
             return Ok(());
         }
@@ -383,7 +384,7 @@ async fn deployment(node: &HostedNode, owner: &Person, org: &str) -> Result<Stri
     text(&made, "id")
 }
 
-/// Links an identity to the account of somebody, as a sign-in at an identity provider does. Returns the id.
+/// Links an identity to an account, as a sign-in at an identity provider does. Returns the id.
 async fn identity(node: &mut HostedNode) -> Result<String> {
     let somebody = Person::sign_up(node, "linked@example.com", "Linked").await?;
     let link = format!(
@@ -402,7 +403,7 @@ async fn every_answer_is_that_for_an_id_of_nobody(database: Database) -> Checked
     let mut rig = Rig::start(database).await?;
     let callers = rig.callers().await?;
     let mut compared = 0;
-    // Puts make resources with names of the first organization: everything else comes before.
+    // `PUT` creates resources with names of the first organization, so everything else comes first.
     for puts in [false, true] {
         if puts {
             rig.compare_bodies(&callers[0].client).await?;
@@ -463,7 +464,7 @@ async fn no_answer_takes_longer_because_the_id_is_somebodys(database: Database) 
         for _ in 0..TRIES {
             let mut pairs = Pairs::default();
             for number in 0..SAMPLES {
-                // In turn, so that what else the machine does concerns both.
+                // Alternately, so that other work on the machine affects both.
                 for is_ours in [number % 2 == 0, number % 2 != 0] {
                     let path = if is_ours { &ours } else { &nobodys };
                     let begun = Instant::now();

@@ -2,13 +2,13 @@
 
 use crate::prelude::*;
 
-/// Difference of medians that is noise, as a part of the median.
+/// Relative difference of medians that counts as noise.
 const NOISE: f64 = 0.03;
 
-/// Probability below which a difference of ranks is no accident.
+/// Probability below which a difference of ranks counts as significant.
 const ACCIDENT: f64 = 0.001;
 
-/// Two series of times that were measured in turn.
+/// Two series of times that were measured alternately.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     pub(super) first: Vec<Duration>,
@@ -16,7 +16,7 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    /// Describes the difference of the series; none where there is none that could be told.
+    /// Describes the difference of the series; `None` if it is not significant.
     pub(super) fn difference(&self) -> Option<String> {
         let (first, second) = (median(&self.first), median(&self.second));
         let apart = (first - second).abs() / first.max(second);
@@ -34,7 +34,8 @@ fn median(times: &[Duration]) -> f64 {
         .map_or(f64::NAN, Duration::as_secs_f64)
 }
 
-/// Probability that two series of one distribution differ in their ranks as much as these, by the normal approximation.
+/// Probability that two series of one distribution differ in their ranks at least as much as these, by the normal
+/// approximation.
 fn probability(first: &[Duration], second: &[Duration]) -> f64 {
     let mut all: Vec<(Duration, bool)> = first.iter().map(|time| (*time, true)).collect();
     all.extend(second.iter().map(|time| (*time, false)));
@@ -52,7 +53,7 @@ fn probability(first: &[Duration], second: &[Duration]) -> f64 {
     2.0 * upper_tail(z.abs())
 }
 
-/// Part of a normal distribution above `z`, by the approximation of Abramowitz and Stegun (26.2.17).
+/// Tail of the normal distribution above `z`, by the approximation of Abramowitz and Stegun (26.2.17).
 fn upper_tail(z: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * z);
     let polynomial = t

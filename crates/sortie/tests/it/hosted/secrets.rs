@@ -1,5 +1,5 @@
-//! Secrets of people, of applications and of the operator, of every kind, and a look at everything that a hosted node shows,
-//! records and stores: they are nowhere but in the answer or the mail that gave them.
+//! Secrets of people, of applications and of the operator: the test searches everything that a hosted node shows,
+//! records and stores. Each secret may appear only in the answer or the mail that issued it.
 
 use anyhow::anyhow;
 use sortie_base::Clock;
@@ -13,14 +13,14 @@ use crate::{
 
 both_databases![no_secret_of_a_person_is_kept_or_told];
 
-/// Password that nobody has, and the one that the reset sets.
+/// Password that no account has, and the one that the reset sets.
 const WRONG: &str = "never-9a64-the-right-one";
 const NEXT: &str = "walnut-ladder-cobalt-77";
 
 /// Password of the mail server.
 const MAIL_PASSWORD: &str = "smtp-4e1b-secret-word";
 
-/// Files of the data folder that hold a key, for the operator to keep.
+/// Files of the data folder that hold keys, which the operator keeps.
 const KEY_FILES: [&str; 2] = ["operator.key", "master.key"];
 
 /// Secrets that were planted, by their kind.
@@ -98,7 +98,7 @@ async fn second_factor(
     Ok(())
 }
 
-/// Uses everything that has a secret. Returns the places of answers that have none.
+/// Uses everything that has a secret. Returns the answers, which must contain none.
 async fn lived(node: &HostedNode, sink: &MailSink, planted: &mut Planted) -> Result<Looked> {
     let mut looked = Looked::default();
     let ann = Person::sign_up(node, "ann@example.com", "Ann").await?;
@@ -197,7 +197,7 @@ async fn reset(node: &HostedNode, sink: &MailSink, planted: &mut Planted) -> Res
     Ok(())
 }
 
-/// The limits of the process: its memory goes into no file.
+/// The limits of the process: its memory is never dumped to a file.
 fn without_core(node: &HostedNode) -> Result<()> {
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", node.node.pid()?))?;
     let core = limits.lines().find(|line| line.starts_with("Max core file size"));
@@ -239,7 +239,7 @@ async fn no_secret_of_a_person_is_kept_or_told(database: Database) -> Checked {
             .map(|(table, bytes)| (format!("table {table}"), bytes)),
     );
     looked.0.extend(stored);
-    // What is looked at is what is stored.
+    // Make sure that the searched bytes are really the stored ones.
     for known in ["ann@example.com", "Plum Works"] {
         let has_it = |bytes: &[u8]| bytes.windows(known.len()).any(|part| part == known.as_bytes());
         let places = looked.0.iter().skip(before);

@@ -1,5 +1,5 @@
-//! Documents for operators beside the figures: the page with the table, the dashboard and the alerts. None of them
-//! names a series that does not exist, and the table has them all.
+//! Documents for operators about the metrics: the page with the table, the dashboard and the alerts. They name only
+//! series that exist, and the table names all of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ fn file(path: &str) -> Result<String> {
     std::fs::read_to_string(&path).with_context(|| path.display().to_string())
 }
 
-/// A family as it is announced: what it is, and what is said of it.
+/// A family as the node announces it: its type and its help text.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Family {
     kind: String,
@@ -22,8 +22,8 @@ struct Family {
     labels: BTreeSet<String>,
 }
 
-/// Returns the metrics of a node, by the names that queries use. A request was answered before, so that there are
-/// requests.
+/// Returns the metrics of a node, by the names that queries use. A request is sent first, so that request metrics
+/// exist.
 async fn shown() -> Result<(Reading, BTreeMap<String, Family>)> {
     shown_by(&node(Database::Sqlite).await?).await
 }
@@ -70,7 +70,7 @@ async fn shown_by(node: &Node) -> Result<(Reading, BTreeMap<String, Family>)> {
     Ok((reading, named))
 }
 
-/// The conventions that `promtool check metrics` holds names against.
+/// The naming conventions of `promtool check metrics`.
 #[tokio::test]
 async fn names_follow_the_conventions_and_every_family_is_explained() -> Checked {
     let (_, families) = shown().await?;
@@ -130,7 +130,7 @@ async fn names_follow_the_conventions_and_every_family_is_explained() -> Checked
     Ok(())
 }
 
-/// A node of a hosted deployment that takes payments, although nobody answers for Stripe.
+/// A node of a hosted deployment that takes payments, although no server answers for Stripe.
 async fn hosted() -> Result<HostedNode> {
     let options = NodeOptions::default()
         .env("SORTIE_STRIPE_SECRET_KEY", "sk_test_x")
@@ -139,7 +139,7 @@ async fn hosted() -> Result<HostedNode> {
     crate::hosted_with(Database::Sqlite, options).await
 }
 
-/// Returns the metrics of a hosted node, which has all of a self-hosted one and more.
+/// Returns the metrics of a hosted node, a superset of those of a self-hosted one.
 async fn shown_hosted() -> Result<(Reading, BTreeMap<String, Family>)> {
     shown_by(&hosted().await?.node).await
 }
@@ -175,7 +175,7 @@ fn documented(page: &str) -> Result<Series> {
     Ok(documented)
 }
 
-/// Compares the series that are there with those in the tables of a page.
+/// Compares the existing series with those in the tables of a page.
 fn compare(there: &Series, page: &str) -> Checked {
     let documented = documented(page)?;
     let missing: Vec<_> = there
@@ -196,7 +196,7 @@ fn compare(there: &Series, page: &str) -> Checked {
 #[tokio::test]
 async fn the_page_has_a_line_for_every_series() -> Checked {
     let (_, mut families) = shown().await?;
-    // Each database has series of its own.
+    // Each database has additional series.
     families.extend(shown_by(&node(Database::Postgres).await?).await?.1);
     compare(&series(families), "docs/METRICS.md")
 }
@@ -217,7 +217,7 @@ fn series_of(query: &str) -> impl Iterator<Item = &str> {
         .filter(|word| word.starts_with("sortie_") || word.starts_with("process_"))
 }
 
-/// Checks that a query speaks of series that are there, and groups by labels that they have. How many it speaks of.
+/// Checks that a query uses existing series and groups by their labels. Returns the number of series.
 fn check(query: &str, reading: &Reading, families: &BTreeMap<String, Family>) -> Result<usize> {
     let names: BTreeSet<&str> = reading.names().collect();
     let mut labels: BTreeSet<&str> = ["instance", "job", "le"].into();

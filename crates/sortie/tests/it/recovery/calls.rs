@@ -1,5 +1,4 @@
-//! kill -9 while runs call models and other people's APIs: no completed call is made again, no call in doubt is made
-//! twice.
+//! kill -9 while runs call models and external APIs: no completed call is repeated, and no call in doubt is made twice.
 
 use std::{
     collections::BTreeMap,
@@ -35,13 +34,13 @@ both_databases![
 const RUNS: usize = 24;
 /// Times that the node is killed.
 const KILLS: u32 = 3;
-/// Posts of a round before its kill: a third of what its runs make.
+/// POSTs in a round before its kill: a third of all that its runs make.
 const POSTS: u32 = 32;
 
 /// Number of posts to each path.
 type Counts = BTreeMap<String, u32>;
 
-/// A service whose every POST counts, after a time in which the caller may die.
+/// A service that counts every POST, and answers after a time in which the caller may die.
 async fn counter() -> Result<(Serving, watch::Receiver<Counts>)> {
     let (counts, counted) = watch::channel(Counts::default());
     let count = |State(counts): State<watch::Sender<Counts>>, uri: Uri| async move {
@@ -97,7 +96,7 @@ async fn no_call_with_an_effect_is_made_twice_when_the_node_is_killed(database: 
             let run = client.create(&caller(kill as usize * RUNS + n)).await?;
             ids.push(run.id.to_string());
         }
-        // Each POST takes 30 ms, so some are under way.
+        // Each POST takes 30 ms, so some are in progress.
         counted.wait_for(|counts| posts(counts) >= before + POSTS).await?;
         node.kill()?;
         node.restart().await?;
@@ -141,7 +140,7 @@ async fn no_call_with_an_effect_is_made_twice_when_the_node_is_killed(database: 
     Ok(())
 }
 
-/// Three resumes are over when the call begins: the run ends all the same with its name.
+/// Three resumes are used up when the call begins: the run ends and still names the call.
 async fn a_call_that_is_under_way_at_the_last_loss_is_named_as_well(database: Database) -> Checked {
     let (posted, mut is_posted) = watch::channel(false);
     let never = move || {
@@ -154,7 +153,7 @@ async fn a_call_that_is_under_way_at_the_last_loss_is_named_as_well(database: Da
     let router = Router::new().route("/api/{*path}", post(never).get(|| async { "read" }));
     let service = Serving::start(router).await?;
     let request = |method, path| Turn::calls("counter__request", json!({"method": method, "path": path}));
-    // Three attempts complete a step and go with the node in the next answer; the fourth attempt makes the call.
+    // Three attempts complete a step and are lost with the node in the next answer; the fourth attempt makes the call.
     let lost = (0..3).flat_map(|_| [request("GET", "/read"), Turn::says(["never"]).held()]);
     let call = request("POST", "/never");
     let mut rig = Scripted::start(database, lost.chain([call])).await?;
@@ -181,12 +180,12 @@ async fn a_call_that_is_under_way_at_the_last_loss_is_named_as_well(database: Da
     Ok(())
 }
 
-/// A model that calls a tool twice and then answers. What a conversation has come to it reads from the request.
+/// A model that calls a tool twice and then answers. It derives the position in a conversation from the request.
 #[derive(Default)]
 struct TwoTools {
     /// The tool results of each request so far.
     asked: Mutex<Vec<usize>>,
-    /// Whether the second call of a conversation comes back.
+    /// Whether the second call of a conversation returns.
     answers: AtomicBool,
 }
 
@@ -228,7 +227,7 @@ async fn answer(State(model): State<Arc<TwoTools>>, body: Bytes) -> Response {
     ([("content-type", "text/event-stream")], stream.concat()).into_response()
 }
 
-/// Ten runs, each killed in the second of three model calls: each needs the interrupted call again, and the third.
+/// Ten runs, each killed in the second of three model calls: each repeats the interrupted call, and makes the third.
 async fn a_killed_run_needs_only_the_model_calls_that_were_not_complete(database: Database) -> Checked {
     const AT_ONCE: usize = 10;
     let model = Arc::new(TwoTools::default());
@@ -257,7 +256,7 @@ async fn a_killed_run_needs_only_the_model_calls_that_were_not_complete(database
         assert_ended!(run, Succeeded, "Done.");
         let resumed: Vec<Value> = of_kind(&events, "resumed").into_iter().map(data).collect();
         assert_eq!(resumed, [json!({"step": 1, "attempt": 2})]);
-        // Three whole calls, and something for the interrupted one.
+        // More than three complete calls, because the interrupted one has a charge as well.
         let whole = 3 * (3_000 + 150);
         ensure!(run.cost_micros.get() > whole, "{run:?}");
     }
@@ -268,7 +267,7 @@ async fn a_killed_run_needs_only_the_model_calls_that_were_not_complete(database
     Ok(())
 }
 
-/// Waits until the first step of a run is in its events, and so in its journal.
+/// Waits until the first step of a run is in its events, and therefore in its journal.
 async fn recorded_first_step(node: &Node, id: &str) -> Checked {
     let mut stream = node.client()?.follow(id, None).await?;
     stream.until(|event| event.kind == "tool_end").await?;

@@ -1,5 +1,5 @@
-//! kill -9 under load, counted: every acknowledged run exists afterwards and succeeds, or says why it could not go on;
-//! its events are numbered without a gap, and none is executed again once it has ended.
+//! kill -9 under load, counted: every acknowledged run exists afterwards, and succeeds or reports why it could not
+//! continue. Its events are numbered without a gap, and no run is executed again after its end.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -14,16 +14,16 @@ both_databases![no_acknowledged_run_is_lost_when_the_node_is_killed_under_load];
 
 /// Clients that create runs at once.
 const CLIENTS: usize = 8;
-/// The node is killed after this long at the least, and after twice as long at the most.
+/// Minimum time until the kill of the node; the maximum is twice as long.
 const ROUND: Duration = Duration::from_millis(600);
 
-/// A run of several steps in one directory. A command that was under way when the node died is made again: its line may
-/// be there twice, one after the other, and nothing else may.
+/// A run of several steps in one directory. A command that was in progress when the node died is repeated: only its
+/// line may be there twice, one after the other.
 const STEPS: &str = "```sh\necho 1 >> log; echo done\n```\n```wait 150\n```\n```sh\necho 2 >> log; sleep 0.1\n```\n\
                      ```sh\necho 3 >> log\n```\n```wait 150\n```\n```sh\nuniq log\n```\n";
 
 /// The mix of the load: most runs end at once, some work in a shell, some are still waiting when the node dies. The
-/// prompt, and the answer that it has to have.
+/// prompt, and the required answer.
 fn task(n: usize) -> (String, String) {
     match n % 8 {
         0 => ("```sh\necho a > a; cat a\n```\n".to_owned(), "a\n".to_owned()),
@@ -40,10 +40,10 @@ fn task(n: usize) -> (String, String) {
     }
 }
 
-/// Runs that were acknowledged, each with the answer it has to have.
+/// Acknowledged runs, each with its required answer.
 type Acknowledged = Arc<Mutex<Vec<(String, String)>>>;
 
-/// Creates runs until the node is gone; what it acknowledged is kept.
+/// Creates runs until the node is gone, and records the acknowledged ones.
 async fn create_until_gone(client: Client, first: usize, acknowledged: Acknowledged) {
     for n in (first..).step_by(CLIENTS) {
         let (prompt, answer) = task(n);
@@ -54,11 +54,11 @@ async fn create_until_gone(client: Client, first: usize, acknowledged: Acknowled
     }
 }
 
-/// Checks what the events of a run must say whatever happened to it.
+/// Checks the invariants of a run's events.
 fn check(events: &[Event], run: &Run, answer: &str) -> Checked {
     ensure!(run.status.is_final(), "{run:?}");
     ensure!(finals(events) == 1, "{} final statuses", finals(events));
-    // The stream has checked already that the ids are 1, 2, 3 … and that each status follows from the one before.
+    // The stream has already checked that the ids are 1, 2, 3 … and that each status transition is allowed.
     let starts = of_kind(events, "worker_started").len();
     let resumes = of_kind(events, "resumed").len();
     ensure!(resumes <= 3, "resumed {resumes} times");
@@ -80,7 +80,7 @@ fn check(events: &[Event], run: &Run, answer: &str) -> Checked {
     let last = events.last().context("no events")?;
     ensure!(last.kind == "status", "{} after the end", last.kind);
     if run.status == RunStatus::Interrupted {
-        // No call of this load is ever in doubt: only the number of kills can be too much.
+        // No call of this load is ever in doubt: only the number of kills can be too high.
         let is_lost_twice = run
             .error
             .as_deref()
@@ -119,7 +119,7 @@ async fn no_acknowledged_run_is_lost_when_the_node_is_killed_under_load(database
                 Arc::clone(&acknowledged),
             ));
         }
-        // The moment of the kill is the test: spread over a round, another one each time.
+        // The moment of the kill is the point of the test: it is spread over a round, and differs each time.
         let part = u32::try_from(round * 7 % 20)?;
         tokio::time::sleep(ROUND + ROUND * part / 20).await;
         node.kill()?;
@@ -173,7 +173,7 @@ async fn no_acknowledged_run_is_lost_when_the_node_is_killed_under_load(database
         wrong.len(),
         wrong[..wrong.len().min(20)].join("\n")
     );
-    // What was created but not acknowledged comes to its end as well.
+    // Runs that were created but not acknowledged end as well.
     for status in ["queued", "starting", "running"] {
         for run in client.list(&format!("status={status}")).await? {
             client.finished(&run.id.to_string()).await?;

@@ -1,4 +1,4 @@
-//! Abilities of a run: commands, files, input, time, and an answer of any length.
+//! Features of a run: commands, files, input, time, and answers of any length.
 
 use crate::prelude::*;
 
@@ -96,7 +96,7 @@ async fn a_run_without_shell_runs_no_command_and_writes_no_file() -> Checked {
 /// `docs/RUNS.md#fields-of-a-run`: `output`, and the event `output_truncated`.
 async fn an_answer_beyond_one_mebibyte_is_cut_and_said_to_be(database: Database) -> Checked {
     let node = node(database).await?;
-    // The first byte moves every two-byte character across the limit.
+    // The first byte shifts every two-byte character across the limit.
     let mut prompt = "```sh\nprintf 'ä%.0s' $(seq 4096)\n```\n```answer\nx".to_owned();
     prompt.push_str(&"{{1}}".repeat(150));
     prompt.push_str("\n```\n");
@@ -138,7 +138,7 @@ async fn a_run_is_timed_out_when_its_time_is_over(database: Database) -> Checked
     let (_node, client) = started(database).await?;
     let prompts = ["```wait 60000\n```\n", "```sh\nsleep 60\n```\n"];
     let (mut timely, mut times) = (0, Vec::new());
-    // A host that is busy is late now and then: each prompt has two tries more.
+    // A busy host is sometimes late: each prompt has two more tries.
     while timely < prompts.len() {
         assert!(times.len() < 6, "{times:?}");
         let (events, run) = client

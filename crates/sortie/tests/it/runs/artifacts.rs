@@ -1,4 +1,4 @@
-//! `/v1/runs/{id}/artifacts`, and what of a run's directory gets there.
+//! `/v1/runs/{id}/artifacts`, and the files of a run's directory that are kept there.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn paths(run: &Run) -> Vec<&str> {
         .collect()
 }
 
-/// Path and reason of what was not kept.
+/// Path and reason of each skipped file.
 fn skipped(events: &[Event]) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     of_kind(events, "artifact_skipped")
@@ -35,7 +35,7 @@ fn skipped(events: &[Event]) -> Vec<(String, String)> {
 #[tokio::test]
 async fn a_file_is_kept_though_the_database_fails_for_a_moment() -> Checked {
     let node = node(Database::Postgres).await?;
-    // Out of resources, for two inserts: what a sequence has given is not rolled back.
+    // Out of resources, for two inserts: values of a sequence are not rolled back.
     node.meddle(
         "CREATE SEQUENCE tries; \
          CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
@@ -135,7 +135,7 @@ async fn an_artifact_becomes_a_file_without_being_copied(database: Database) -> 
     }
     let more = json!({"run": run.id, "path": "report.md", "name": "b", "more": 1});
     client.post("/v1/files", &more).refused("invalid_request").await?;
-    // A run reads it as any other file.
+    // A run reads it like any other file.
     let reads = json!({"prompt": "```sh\ncat in.md\n```\n", "files": [{"file": "kept.md", "path": "in.md"}]});
     let (_, reader) = client.complete(&reads).await?;
     assert_eq!(reader.output.as_deref().map(str::trim), Some("the report"));
@@ -247,7 +247,7 @@ async fn a_run_that_fails_or_times_out_keeps_them_and_a_cancelled_one_does_not()
     let (_, failed) = client.complete(&commands(&[REPORT, "exit 3"])).await?;
     assert_eq!((failed.status, failed.artifacts.len()), (RunStatus::Failed, 2));
     let mut slow = commands(&[REPORT, "sleep 600"]);
-    // By then the report is there, also on a host that is busy.
+    // By then the report exists, even on a busy host.
     slow["timeout_seconds"] = json!(10);
     let (_, late) = client.complete(&slow).await?;
     assert_eq!((late.status, late.artifacts.len()), (RunStatus::TimedOut, 2));
@@ -276,7 +276,8 @@ async fn a_run_that_is_not_final_has_none_yet() -> Checked {
     Ok(())
 }
 
-/// `docs/FILES.md#while-the-storage-is-away`: a run waits in `running` for a storage that is away, and loses nothing of what it made.
+/// `docs/FILES.md#while-the-storage-is-away`: a run waits in `running` while the storage is away, and loses none of its
+/// files.
 #[tokio::test]
 async fn what_a_run_made_is_stored_once_the_storage_is_back() -> Checked {
     let node = node(Database::Sqlite).await?;
@@ -314,7 +315,7 @@ async fn a_run_whose_time_is_over_goes_with_its_artifacts(database: Database) ->
     Ok(())
 }
 
-/// Waits until the retention job has come to it.
+/// Waits until the retention job has processed it.
 async fn gone(client: &Client, path: &str) -> Checked {
     let look = async || client.get(path).await;
     until("the deletion", look, |answer| answer.status != 200).await?;

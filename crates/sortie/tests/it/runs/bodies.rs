@@ -1,4 +1,4 @@
-//! Bodies that are no run request at all (`docs/API.md#bodies`).
+//! Bodies that are not run requests at all (`docs/API.md#bodies`).
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -105,7 +105,7 @@ async fn only_json_is_taken() -> Checked {
     Ok(())
 }
 
-/// `docs/API.md#bodies`: 413 for a whole body over the cap, whether its length is announced or not.
+/// `docs/API.md#bodies`: 413 for a complete body above the limit, whether its length is announced or not.
 #[tokio::test]
 async fn a_body_over_the_cap_is_too_large() -> Checked {
     let (node, client) = started(Database::Sqlite).await?;
@@ -162,7 +162,7 @@ async fn a_connection_that_is_no_http_hurts_nobody() -> Checked {
         socket.write_all(garbage).await?;
         socket.shutdown().await?;
         let mut answer = Vec::new();
-        // Refused or hung up on: both end the connection.
+        // An error answer or a closed connection: both end the connection.
         let _ended = socket.read_to_end(&mut answer).await;
         ensure!(
             !answer.starts_with(b"HTTP/1.1 5"),

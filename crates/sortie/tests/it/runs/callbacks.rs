@@ -1,4 +1,4 @@
-//! Completion callbacks (`docs/CALLBACKS.md`): what is sent, how often, and where not to.
+//! Completion callbacks (`docs/CALLBACKS.md`): their content, their retries, and the addresses that they may not reach.
 
 mod receivers;
 
@@ -27,12 +27,12 @@ const SHARE: usize = 16;
 /// Timeout of an attempt, in seconds.
 const ATTEMPT_SECONDS: u64 = 15;
 
-/// Checks that none beyond the share went to a host that answers nothing before the first had had its time, whenever
-/// the others came. `signed` has when each was signed, in seconds.
+/// Checks that a host that does not answer got no more than its share of callbacks until the first one had timed out,
+/// regardless of when the others came. `signed` has the time of each signature, in seconds.
 fn ensure_share(mut signed: Vec<u64>) -> Checked {
     signed.sort_unstable();
     if let (Some(first), Some(next)) = (signed.first(), signed.get(SHARE)) {
-        // A second for a clock that is adjusted meanwhile.
+        // A second of tolerance for a clock that is adjusted during the test.
         ensure!(
             next - first >= ATTEMPT_SECONDS - 1,
             "more than its share: {signed:?}"
@@ -61,13 +61,13 @@ async fn attempts(client: &Client, id: &str) -> Result<Vec<DeliveryAttempt>> {
     client.get(&format!("/v1/runs/{id}/deliveries")).read(200).await
 }
 
-/// The attempts once there are so many. No event tells of them.
+/// The attempts, once there are `count` of them. No event reports them.
 async fn attempts_made(client: &Client, id: &str, count: usize) -> Result<Vec<DeliveryAttempt>> {
     let look = async || attempts(client, id).await;
     until(&format!("{count} attempts"), look, |made| made.len() >= count).await
 }
 
-/// Waits until a run's callback is known to be taken.
+/// Waits until a run's callback is known to be delivered.
 async fn taken(client: &Client, id: &str) -> Checked {
     let look = async || attempts(client, id).await;
     let is_taken = |last: &DeliveryAttempt| last.status == Some(204);
@@ -162,7 +162,7 @@ async fn every_way_to_end_is_told(database: Database) -> Checked {
     Ok(())
 }
 
-/// A receiver that does not answer when the node dies is asked again after the restart, and nobody is left out.
+/// A receiver that does not answer when the node dies is called again after the restart, and no receiver is skipped.
 async fn callbacks_survive_a_kill(database: Database) -> Checked {
     let (mut node, client) = started(database).await?;
     let receiver = CallbackReceiver::start(SECRET).await?;
@@ -223,7 +223,7 @@ async fn where_a_callback_goes_is_stored_sealed(database: Database) -> Checked {
     Ok(())
 }
 
-/// `docs/CALLBACKS.md#when`: another answer than 2xx is retried after 10 seconds.
+/// `docs/CALLBACKS.md#when`: an answer other than 2xx is retried after 10 seconds.
 #[tokio::test]
 async fn a_failed_delivery_is_tried_again_after_ten_seconds() -> Checked {
     let (_node, client) = started(Database::Sqlite).await?;
@@ -285,8 +285,8 @@ async fn a_retry_is_in_time_although_its_receiver_got_others_just_before() -> Ch
     ensure_in_time(&attempts_made(&client, &failed.to_string(), 2).await?)
 }
 
-/// `docs/CALLBACKS.md#when`: each delivery is retried when it is due, also where others of its receiver have failed and
-/// take their time.
+/// `docs/CALLBACKS.md#when`: each delivery is retried when it is due, even if others of its receiver have failed and
+/// are slow.
 #[tokio::test]
 async fn deliveries_that_failed_together_are_each_tried_again_when_they_are_due() -> Checked {
     const RUNS: usize = 4;
@@ -301,7 +301,7 @@ async fn deliveries_that_failed_together_are_each_tried_again_when_they_are_due(
     for id in &ids {
         attempts_made(&client, id, 1).await?;
     }
-    // From here on an attempt takes as long as it may.
+    // From here on an attempt takes the maximum time.
     receiver.hold();
     receiver.wait_for_all(2 * RUNS).await?;
     receiver.release();
@@ -347,7 +347,7 @@ async fn the_command_line_lists_deliveries_and_sends_again() -> Checked {
     Ok(())
 }
 
-/// Two nodes send nothing twice, as long as none dies.
+/// Two nodes send nothing twice, as long as neither dies.
 #[tokio::test]
 async fn two_nodes_share_the_deliveries() -> Checked {
     let options = NodeOptions::default().env("SORTIE_MASTER_KEY", &"5a".repeat(32));
@@ -368,7 +368,7 @@ async fn two_nodes_share_the_deliveries() -> Checked {
     Ok(())
 }
 
-/// Stopped in good order, a node leaves what it could not send to the next start.
+/// A node that stops gracefully leaves unsent callbacks to the next start.
 #[tokio::test]
 async fn a_callback_under_way_when_the_node_stops_is_sent_by_the_next() -> Checked {
     let (mut node, client) = started(Database::Sqlite).await?;
@@ -385,7 +385,8 @@ async fn a_callback_under_way_when_the_node_stops_is_sent_by_the_next() -> Check
     Ok(())
 }
 
-/// `docs/CALLBACKS.md#where-it-may-go`: private addresses can be refused to callbacks, in the URL and behind a name.
+/// `docs/CALLBACKS.md#where-it-may-go`: callbacks to private addresses can be refused, both in the URL and after
+/// resolving a name.
 #[tokio::test]
 async fn a_node_can_keep_callbacks_from_private_addresses() -> Checked {
     let folder = tempfile::tempdir()?;

@@ -14,7 +14,7 @@ both_databases![
     a_cancel_that_races_the_end_agrees_with_it,
 ];
 
-/// That the worker is told, and does not find the cancel by a poll, is a test of the engine.
+/// A test of the engine proves that the worker gets a hint and does not depend on a poll.
 async fn cancel_of_a_running_run_ends_it(database: Database) -> Checked {
     let (_node, client) = started(database).await?;
     let id = at_work(&client).await?.id.to_string();
@@ -43,7 +43,7 @@ async fn cancel_kills_the_command_that_runs() -> Checked {
     wait_for_processes(&mark, |count| count == 0).await
 }
 
-/// Waits until the number of processes with this argument is as wanted.
+/// Waits until the expected number of processes have this argument.
 async fn wait_for_processes(argument: &str, is_wanted: fn(usize) -> bool) -> Checked {
     let look = async || {
         let mut count = 0;
@@ -76,7 +76,7 @@ async fn cancel_of_a_queued_run_ends_it_before_it_starts(database: Database) -> 
     );
     let (events, _) = client.finished(&queued.id.to_string()).await?;
     assert_eq!(statuses(&events), [RunStatus::Queued, RunStatus::Cancelled]);
-    // The one before it is untouched, and the one after it gets its turn.
+    // The run before it is unaffected, and the run after it gets its slot.
     let after = client.create(&plain("after")).await?;
     client.cancel(&working.id.to_string()).await?;
     assert_eq!(

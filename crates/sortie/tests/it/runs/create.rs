@@ -1,4 +1,4 @@
-//! `POST /v1/runs` (`docs/RUNS.md#create`): what is accepted, and what a run of it looks like.
+//! `POST /v1/runs` (`docs/RUNS.md#create`): the accepted fields, and the run that results.
 
 use crate::{node_under_load, prelude::*};
 
@@ -44,7 +44,7 @@ async fn a_new_run_is_answered_with_202_as_queued(database: Database) -> Checked
     Ok(())
 }
 
-/// `docs/RUNS.md#fields-of-a-run`: the times follow each other, the cost of a free model is left out.
+/// `docs/RUNS.md#fields-of-a-run`: the times are in order, and the cost of a free model is left out.
 async fn a_prompt_without_blocks_is_answered_with_itself(database: Database) -> Checked {
     let (_node, client) = started(database).await?;
     let text = "What is 2 × 3?\u{2028}\u{85}\u{2029} \"quoted\" \\ \u{1f600}";
@@ -84,7 +84,7 @@ async fn everything_optional_at_its_limit_is_accepted(database: Database) -> Che
     assert_eq!((run.status, run.error), (RunStatus::Succeeded, None));
     assert_eq!(run.max_cost_micros.get(), 100_000_000);
     let least = json!({"prompt": "x", "timeout_seconds": 1, "max_cost_micros": 1, "input": null});
-    // A host that is busy may take the second, and more, to begin: not each time.
+    // A busy host may take a second or more to begin, but not each time.
     for _ in 0..5 {
         let (_, run) = client.complete(&least).await?;
         if run.status == RunStatus::Succeeded {
@@ -95,7 +95,7 @@ async fn everything_optional_at_its_limit_is_accepted(database: Database) -> Che
     anyhow::bail!("no run succeeds in a second");
 }
 
-/// The output is the agent's answer, so it shows in which working directory the commands ran.
+/// The output is the agent's answer, so it shows the working directory of the commands.
 #[tokio::test]
 async fn many_runs_at_once_keep_apart() -> Checked {
     let node = node_under_load(Database::Sqlite).await?;

@@ -55,8 +55,7 @@ async fn defaults_are_filled_in() -> Checked {
     Ok(())
 }
 
-/// `docs/RUNS.md#the-definition-and-once-more`: the input is kept as sent, also where a number is larger than a
-/// machine's.
+/// `docs/RUNS.md#the-definition-and-once-more`: the input is stored as sent, even if a number exceeds 64 bits.
 #[tokio::test]
 async fn the_input_is_kept_as_sent() -> Checked {
     let (_node, client) = started(Database::Sqlite).await?;

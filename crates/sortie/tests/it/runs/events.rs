@@ -117,7 +117,7 @@ async fn the_stream_is_framed_as_the_document_says() -> Checked {
     Ok(())
 }
 
-/// `docs/API.md#event-streams`: `done` carries the run object, and closes the stream also for one who comes late.
+/// `docs/API.md#event-streams`: `done` carries the run object, and closes the stream also for a late client.
 #[tokio::test]
 async fn a_final_run_is_replayed_and_done_at_once() -> Checked {
     let (_node, client) = started(Database::Sqlite).await?;
@@ -205,7 +205,7 @@ async fn new_events_come_as_they_happen_to_every_follower(database: Database) ->
     let run = client.create(&plain("Go.")).await?;
     let id = run.id.to_string();
     let mut early = client.follow(&id, None).await?;
-    // The first command is told while the model is still held.
+    // The first command's event arrives while the model is still held.
     let first = early.until(|event| event.kind == "tool_end").await?;
     assert_eq!(client.run(&id).await?.status, RunStatus::Running);
     let mut late = client.follow(&id, Some(first.id)).await?;
@@ -233,7 +233,7 @@ async fn disconnecting_does_not_cancel_the_run() -> Checked {
     Ok(())
 }
 
-/// A reader that takes nothing holds up neither the run nor the others.
+/// A client that does not read delays neither the run nor other clients.
 #[tokio::test]
 async fn a_reader_that_stands_still_holds_nobody_up() -> Checked {
     let (_node, client) = started(Database::Sqlite).await?;
@@ -259,7 +259,7 @@ async fn a_follower_of_a_waiting_run_sees_its_cancellation_and_done() -> Checked
     stream.until_status(RunStatus::Running).await?;
     let cancelled = client.cancel(&run.id.to_string()).await?;
     let (rest, done) = stream.to_done().await?;
-    // The call of the model that the cancel meets may be recorded behind the status.
+    // The call of the model that the cancel interrupts may be recorded after the status.
     let last = rest.iter().rfind(|event| event.kind != "model_call");
     assert_eq!(last.and_then(status_of), Some(RunStatus::Cancelled));
     assert_eq!(unsettled(&done), unsettled(&cancelled));
@@ -275,7 +275,7 @@ async fn the_record_is_also_to_be_had_as_json() -> Checked {
     let path = format!("/v1/runs/{}/events", run.id);
     let whole: Vec<sortie_api::Event> = json.get(&path).read(200).await?;
     assert_eq!(kinds(&whole), kinds(&events));
-    // Names of media types are the same in capitals, and parameters change nothing.q=0.5");
+    // Names of media types are case-insensitive, and parameters are ignored.
     let named = client
         .with_header("accept", "text/plain, Application/JSON;q=0.5")
         .get(&path)
@@ -294,7 +294,7 @@ async fn the_record_is_also_to_be_had_as_json() -> Checked {
     Ok(())
 }
 
-/// `docs/API.md#event-streams`: an array has at most 1,000 events, those that come first.
+/// `docs/API.md#event-streams`: an array has at most 1,000 events, the first ones.
 #[tokio::test]
 async fn an_array_has_at_most_1000_events() -> Checked {
     let (node, client) = started(Database::Postgres).await?;

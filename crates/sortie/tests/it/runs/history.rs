@@ -1,5 +1,5 @@
-//! A long history, as the load program makes it: its runs are runs like others for lists, usage, the audit log and the
-//! retention.
+//! A long history, as the load program makes it: lists, usage, the audit log and the retention treat its runs like
+//! others.
 
 use sortie_api::{Run, RunPage, ScheduleId, Timestamp};
 use sortie_testkit::History;
@@ -23,7 +23,7 @@ async fn schedule(client: &Client) -> Result<ScheduleId> {
         .context("an id")
 }
 
-/// Everything that a list has, page by page.
+/// Reads a list to its end, page by page.
 async fn listed(client: &Client, query: &str) -> Result<Vec<Run>> {
     let (mut runs, mut cursor) = (Vec::new(), String::new());
     loop {

@@ -11,7 +11,7 @@ both_databases![
     a_cursor_is_valid_on_every_node_of_its_installation_and_on_no_other,
 ];
 
-/// Creates runs that end at once; their ids, newest first.
+/// Creates runs that end at once. Returns their ids, newest first.
 async fn some(client: &Client, count: usize) -> anyhow::Result<Vec<String>> {
     let mut ids = Vec::new();
     for n in 0..count {
@@ -39,7 +39,7 @@ async fn without_a_limit_the_100_most_recent_runs_are_a_plain_array(database: Da
     Ok(())
 }
 
-/// Every page of a walk; each holds at least one run. `between` is done before each further page.
+/// Every page of a walk; each has at least one run. `between` is called before each further page.
 async fn walk(
     client: &Client,
     limit: usize,
@@ -82,13 +82,13 @@ async fn pages_hold_every_run_once_newest_first_also_while_new_ones_come(databas
             "pages of {limit}"
         );
     }
-    // What comes meanwhile is newer than the first page and moves nothing.
+    // Runs that are created during the walk are newer than the first page and shift nothing.
     let pages = walk(&client, 2, async || {
         client.create(&plain("later")).await.map(|_| ())
     })
     .await?;
     assert_eq!(listed(&pages), ids);
-    // A cursor alone turns pagination on as well.
+    // A cursor alone enables pagination as well.
     let rest = page(&client, &format!("cursor={}", pages[0].next_cursor)).await?;
     assert_eq!(rest.items.len(), 5);
     Ok(())
@@ -123,7 +123,8 @@ async fn a_status_filter_lists_only_runs_of_that_status(database: Database) -> C
     Ok(())
 }
 
-/// `docs/API.md#lists`: a cursor survives restarts, is valid on every node of the database, and in no other installation.
+/// `docs/API.md#lists`: a cursor survives restarts, and is valid on every node of the database but in no other
+/// installation.
 async fn a_cursor_is_valid_on_every_node_of_its_installation_and_on_no_other(database: Database) -> Checked {
     let mut node = node(database).await?;
     let ids = some(&node.client()?, 3).await?;
@@ -154,7 +155,7 @@ async fn a_cursor_is_valid_on_every_node_of_its_installation_and_on_no_other(dat
     Ok(())
 }
 
-/// `docs/API.md#lists`: 400 for an invalid `status`, `schedule`, `limit` or `cursor`, and the message says which.
+/// `docs/API.md#lists`: 400 for an invalid `status`, `schedule`, `limit` or `cursor`, and the message names it.
 #[tokio::test]
 async fn an_invalid_query_is_refused_by_name() -> Checked {
     let (_node, client) = started(Database::Sqlite).await?;
@@ -185,7 +186,7 @@ async fn an_invalid_query_is_refused_by_name() -> Checked {
     Ok(())
 }
 
-/// `docs/API.md#lists`: a cursor is valid only as it was made, with the filters it was made for.
+/// `docs/API.md#lists`: a cursor is valid only unchanged and with the same filters.
 #[tokio::test]
 async fn a_cursor_cannot_be_changed_nor_used_with_other_filters() -> Checked {
     let (_node, client) = started(Database::Sqlite).await?;

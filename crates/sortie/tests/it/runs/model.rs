@@ -1,4 +1,4 @@
-//! Runs whose model is behind HTTP: what is sent to it, what its answers cost, what its failures do
+//! Runs with a model over HTTP: its requests, the cost of its answers, and the effect of its failures
 //! (`docs/MODELS.md#how-a-call-goes`).
 
 use std::{io::Write as _, time::Instant};
@@ -21,7 +21,7 @@ both_databases![
     a_cancelled_run_costs_what_its_events_show,
 ];
 
-/// A node whose default model is `scripted`, at 3 and 15 dollars a million tokens.
+/// A node with the default model `scripted`, at 3 and 15 dollars a million tokens.
 pub(crate) struct Scripted {
     pub(crate) node: Node,
     pub(crate) model: ScriptedModel,
@@ -33,7 +33,7 @@ impl Scripted {
         Self::start_with(database, script, NodeOptions::default()).await
     }
 
-    /// Starts a node with options behind a scripted model.
+    /// Starts a node with options, and a scripted model for it.
     pub(crate) async fn start_with(
         database: Database,
         script: impl IntoIterator<Item = Turn>,
@@ -49,7 +49,8 @@ impl Scripted {
     }
 }
 
-/// A node whose default model `scripted` answers at `base_url`, at 3 and 15 dollars a million tokens, and its file.
+/// A node with the default model `scripted` at `base_url`, at 3 and 15 dollars a million tokens, and its configuration
+/// file.
 pub(crate) async fn node_of(database: Database, base_url: &str) -> Result<(Node, NamedTempFile)> {
     node_of_with(database, ("openai-chat", base_url), NodeOptions::default()).await
 }
@@ -95,7 +96,7 @@ async fn the_effort_and_the_files_of_a_run_reach_its_model(database: Database) -
         .iter()
         .map(|sent| sent["reasoning_effort"].clone())
         .collect();
-    // The second run names none: that of the model's settings counts.
+    // The second run sets none, so that of the model's settings applies.
     assert_eq!(efforts, [json!("high"), json!("low")]);
     let first = requests[0]["messages"][1]["content"].to_string();
     assert_contains!(first, "in/data.csv", "8 bytes");
@@ -180,9 +181,9 @@ async fn a_refused_request_fails_the_run_at_once_in_the_providers_words_without_
     Ok(())
 }
 
-/// The first calls fit; what is left is then too little for another one.
+/// The first calls fit; the rest of the budget is then too small for another one.
 async fn an_expensive_model_ends_the_run_within_its_budget(database: Database) -> Checked {
-    // It goes on to call tools, also where it is asked for its answer.
+    // The model keeps calling tools, even when it is asked for its answer.
     let turn = || Turn::says(["As far as I came."]).and_calls("list_files", json!({}));
     let turns = (0..50).map(|_| turn().using(300, 120));
     let rig = Scripted::start(database, turns).await?;
@@ -239,7 +240,7 @@ async fn the_cost_grows_while_the_run_runs(database: Database) -> Checked {
     Ok(())
 }
 
-/// `docs/RUNS.md#what-the-events-say-of-the-cost`: the call under way is an event behind the cancellation.
+/// `docs/RUNS.md#what-the-events-say-of-the-cost`: the call in progress is an event after the cancellation.
 async fn a_cancelled_run_costs_what_its_events_show(database: Database) -> Checked {
     for (nth, zero_data_retention) in [false, true].into_iter().enumerate() {
         let script = [
@@ -285,13 +286,13 @@ async fn a_cancelled_run_costs_what_its_events_show(database: Database) -> Check
             run.started_at.context("no start")?,
             run.finished_at.context("no end")?,
         );
-        // SQLite has the clock of the node alone, so the time that is shown is the time that is charged: to a millisecond,
-        // which costs a micro, as times are shown.
+        // On SQLite there is only the clock of the node, so the displayed time is the charged time: to a millisecond,
+        // which costs a micro, because times are displayed in milliseconds.
         let time = (ended.as_micros() - begun.as_micros() + 999) / 1_000;
         let cost = run.cost_micros.get();
         match database {
             Database::Sqlite => ensure!(cost.abs_diff(shown + time) <= 1, "{cost} for {shown} and {time}"),
-            // PostgreSQL's own clock lies between the request and the answer to the cancel.
+            // PostgreSQL's own clock reading is between the request and the answer to the cancel.
             Database::Postgres => {
                 let most = shown + i64::try_from(until_cancelled)? / 1_000 + 1;
                 ensure!(
@@ -300,7 +301,7 @@ async fn a_cancelled_run_costs_what_its_events_show(database: Database) -> Check
                 );
             }
         }
-        // A stream that begins behind the cancellation has the rest.
+        // A stream that begins after the cancellation has the remaining events.
         let behind = given_up.id - 1;
         let (rest, _) = client.follow(&id, Some(behind)).await?.to_done().await?;
         assert_eq!(kinds(&rest), ["model_call"]);
@@ -312,11 +313,11 @@ async fn a_cancelled_run_costs_what_its_events_show(database: Database) -> Check
     Ok(())
 }
 
-/// The stream of a run with what its model writes. The model answers once the stream is open: a piece goes to whoever
-/// is there.
+/// The stream of a run with the model's deltas. The model answers once the stream is open, because only connected
+/// clients get a delta.
 async fn with_deltas(rig: &Scripted, run: &str) -> Result<String> {
     let mut socket = TcpStream::connect(rig.node.address()?).await?;
-    // A client of HTTP/1.0 gets the body as it is, not in chunks.
+    // An HTTP/1.0 client gets the body unchunked.
     let request = format!(
         "GET /v1/runs/{run}/events?deltas=true HTTP/1.0\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n",
         rig.node.key()

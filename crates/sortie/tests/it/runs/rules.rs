@@ -5,7 +5,7 @@ use crate::prelude::*;
 
 both_databases![a_request_that_breaks_a_rule_is_refused_by_name_and_creates_nothing];
 
-/// A request that breaks one rule: the field to be named, and the fields beside a good prompt.
+/// A request that breaks one rule: the field that the error must name, and the fields to add to a valid prompt.
 type Case = (&'static str, Value);
 
 fn forms() -> Vec<Case> {
@@ -115,7 +115,7 @@ fn files() -> Vec<Case> {
 }
 
 fn schemas() -> Vec<Case> {
-    // Each level doubles what has to be looked at: 2^30 in all.
+    // Each level doubles the work of the check: 2^30 in all.
     let mut definitions = json!({"d0": {"type": "string"}});
     for n in 1..=30 {
         let below = format!("#/$defs/d{}", n - 1);
@@ -159,7 +159,7 @@ fn schemas() -> Vec<Case> {
     input.chain(output).collect()
 }
 
-/// `docs/RUNS.md#schemas`: `input` must match `input_schema`, and the message is of path and reason.
+/// `docs/RUNS.md#schemas`: `input` must match `input_schema`; the message consists of path and reason.
 fn inputs() -> Vec<Case> {
     let schema = json!({
         "type": "object",
@@ -183,7 +183,7 @@ fn inputs() -> Vec<Case> {
     ]
 }
 
-/// References to what does not exist in the organization, and fields of the wrong form.
+/// References to objects that do not exist in the organization, and fields of the wrong form.
 fn not_yet() -> Vec<Case> {
     let callback = |url: &str| json!({"callback": {"url": url, "secret": "s"}});
     vec![
@@ -264,7 +264,7 @@ async fn a_request_that_breaks_a_rule_is_refused_by_name_and_creates_nothing(dat
         let answer = client.post("/v1/runs", &request).await?;
         let shown: String = fields.to_string().chars().take(120).collect();
         match answer.refused("invalid_request") {
-            // A message is for people: it quotes no megabyte back.
+            // A message is for people: it never quotes a megabyte.
             Ok(refusal) if refusal.error.contains(named) && refusal.error.len() < 2_000 => {}
             Ok(refusal) => wrong.push(format!(
                 "{shown}: the message does not name {named}: {}",

@@ -5,7 +5,7 @@ use sortie_testkit::{ScriptedAnthropic, ScriptedModel, model::Turn};
 use super::model::node_of_with;
 use crate::prelude::*;
 
-/// Two answers that are cut off within their thinking, and a whole one behind each.
+/// Two answers that are cut off within their thinking, and a complete one after each.
 fn script() -> Vec<Turn> {
     let cut = || Turn::says([] as [&str; 0]).thinks("Where was I?").cut_off();
     let works = Turn::calls("write_file", serde_json::json!({"path": "a.txt", "content": "a"}));

@@ -22,7 +22,7 @@ async fn a_read_that_waits_is_answered_when_the_run_ends(database: Database) -> 
     let waited: sortie_api::Run = waited.read()?;
     assert_ended!(waited, Succeeded, "done");
     assert!(began.elapsed() < Duration::from_secs(30));
-    // One that is final is answered at once.
+    // A run that is final is answered at once.
     let again = client
         .get(&format!("/v1/runs/{}?wait=60", run.id))
         .expect(200)
@@ -33,7 +33,7 @@ async fn a_read_that_waits_is_answered_when_the_run_ends(database: Database) -> 
 
 async fn a_read_that_waits_sees_an_end_that_came_through_another_node(database: Database) -> Checked {
     let node = node(database).await?;
-    // A file of SQLite is one node's: its own other connections stand for the others.
+    // A file of SQLite belongs to one node, so other connections of that node take the role of other nodes.
     let beside = match database {
         Database::Sqlite => None,
         Database::Postgres => Some(node.beside().await?),
@@ -43,7 +43,7 @@ async fn a_read_that_waits_sees_an_end_that_came_through_another_node(database: 
     let other = beside.as_ref().unwrap_or(&node).client()?;
     let path = format!("/v1/runs/{}?wait=60", run.id);
     let (waited, cancelled) = tokio::join!(other.get(&path), async {
-        // Whichever comes first: the answer is the same.
+        // The answer does not depend on which comes first.
         client.cancel(&run.id.to_string()).await
     });
     assert_eq!(cancelled?.status, RunStatus::Cancelled);
@@ -58,7 +58,7 @@ async fn a_read_that_waits_sees_an_end_that_came_through_another_node(database: 
 async fn a_read_waits_no_longer_than_it_says() -> Checked {
     let (_node, client) = started(Database::Sqlite).await?;
     let run = at_work(&client).await?;
-    // A busy machine is late now and then. A read that waits for something else is late each time.
+    // A busy machine is sometimes late. A read that waits for something else is late each time.
     let mut times: Vec<Duration> = Vec::new();
     while !times.iter().any(|took| *took < Duration::from_millis(1_500)) {
         ensure!(times.len() < 5, "{times:?}");

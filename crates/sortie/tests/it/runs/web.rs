@@ -1,8 +1,8 @@
-//! `web`: the tools it gives, and the way out of a run's commands (`docs/WEB.md`).
+//! `web`: its tools, and the egress of a run's commands (`docs/WEB.md`).
 
 use crate::prelude::*;
 
-/// Asks the proxy of the run for an address that nobody may reach, with nothing but the shell.
+/// Asks the proxy of the run for a forbidden address, using only the shell.
 const ASK: &str = "```sh\nexec 3<>/dev/tcp/127.0.0.1/3128 || exit 9\n\
                    printf 'GET http://10.0.0.1/ HTTP/1.1\\r\\nHost: 10.0.0.1\\r\\nConnection: close\\r\\n\\r\\n' >&3\n\
                    cat <&3\necho \"proxy: $http_proxy\"\n```\n";

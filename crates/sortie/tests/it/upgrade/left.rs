@@ -1,4 +1,4 @@
-//! Records that a node leaves behind when it is killed, with the answers it gave before.
+//! Records that a killed node leaves in its database, with the answers it gave before.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) struct Left {
     member: Client,
     /// Secrets of keys, and ids, by the names that they have here.
     names: BTreeMap<&'static str, String>,
-    /// Answers to a `GET` of these paths, which no later request changes.
+    /// Answers to a `GET` of these paths that later requests do not change.
     pub(super) answers: Vec<(String, Value)>,
 }
 
@@ -37,7 +37,7 @@ pub(super) async fn get(client: &Client, path: &str) -> Result<Answer> {
 }
 
 impl Left {
-    /// Uses a node of this binary and kills it. One run is at work then, and one waits for its slot.
+    /// Uses a node of this binary and kills it while one run is running and one waits for its slot.
     pub(super) async fn make(
         binary: &str,
         database: Database,
@@ -122,7 +122,7 @@ impl Left {
             "auth": {"type": "bearer", "token": SECRET}, "headers": {"X-Key": SECRET},
         });
         put(&self.admin, "api", &api).expect(201).await?;
-        // So short that the token is refreshed before it is used.
+        // A lifetime so short that the token is refreshed before it is used.
         service.give_tokens_for(1);
         authorize(&self.admin, service).await?.expect(200)?;
         Ok(())
@@ -213,7 +213,7 @@ impl Left {
         Ok(())
     }
 
-    /// A run at work, and one that waits for its slot: the kill of the node leaves them open.
+    /// A running run, and one that waits for its slot: both are still open after the kill.
     async fn open(&mut self, service: &Service, receiver: &CallbackReceiver) -> Checked {
         let late = self.admin.with_key(self.name("late")?);
         let at_work = json!({"prompt": "```wait 600000\n```\n", "timeout_seconds": 30});

@@ -1,4 +1,4 @@
-//! `docs/ZERO-DATA-RETENTION.md#reading-it`: with a callback, the output goes to its receiver and to nobody else.
+//! `docs/ZERO-DATA-RETENTION.md#reading-it`: with a callback, the output goes to its receiver only.
 
 use sortie_api::Run;
 use sortie_testkit::callback::CallbackReceiver;

@@ -1,5 +1,5 @@
 //! The command line and an answer that can be read once (`docs/ZERO-DATA-RETENTION.md#reading-it`): a command that does
-//! not print the answer does not take it.
+//! not print the answer does not consume it.
 
 use super::unretained;
 use crate::prelude::*;

@@ -1,4 +1,4 @@
-//! Runs without retention through another node than the one that has their content.
+//! Runs without retention, requested through another node than the one with their content.
 
 use sortie_api::Run;
 use sortie_testkit::Signal;
@@ -47,7 +47,7 @@ async fn another_node_shows_the_stream_and_hands_the_output_out_once() -> Checke
         outputs.extend(run?.output);
     }
     assert_eq!(outputs, ["deep\n"]);
-    // A read that waits, and one that is passed on as well.
+    // A read that waits, and one that is forwarded as well.
     let id = here
         .create(&unretained("```wait 300\n```\n```answer\nlate\n```\n"))
         .await?
@@ -58,7 +58,7 @@ async fn another_node_shows_the_stream_and_hands_the_output_out_once() -> Checke
         held(&here.run(&id.to_string()).await?),
         (None, Some(false), false)
     );
-    // What another organization asks for is not there on either.
+    // Requests of another organization find it on neither node.
     let foreign = second.foreign_client(7).await?;
     foreign
         .get(&format!("/v1/runs/{id}"))
@@ -93,7 +93,7 @@ async fn without_its_node_it_is_interrupted_and_asking_another_node_never_hangs(
     stream.until_status(RunStatus::Running).await?;
     first.kill()?;
     ensure!(stream.to_done().await.is_err(), "the stream breaks off");
-    // Until the node is declared lost, it cannot be asked; then the store says what became of the run.
+    // Until the node is declared lost, it cannot be asked; then the store has the outcome of the run.
     let path = format!("/v1/runs/{id}");
     there.get(&path).refused("unavailable").await?;
     first.declare_lost().await?;
@@ -102,12 +102,12 @@ async fn without_its_node_it_is_interrupted_and_asking_another_node_never_hangs(
         .get(&format!("/v1/runs/{id}/events"))
         .refused("gone")
         .await?;
-    // What the killed node left in memory goes with its next start.
+    // The next start of the killed node removes its files in memory.
     first.restart().await?;
     first.stop().await
 }
 
-/// The process of a node that was declared lost may live: what only it has is not gone.
+/// The process of a node that was declared lost may still run, so its content is not necessarily gone.
 #[tokio::test]
 async fn an_output_outlives_that_its_node_is_declared_lost() -> Checked {
     let (first, second) = two().await?;
@@ -142,7 +142,7 @@ async fn an_output_outlives_that_its_node_is_declared_lost() -> Checked {
 async fn a_run_whose_client_goes_away_before_its_commit_goes_on() -> Checked {
     let (first, _second) = two().await?;
     let client = first.client()?;
-    // For longer than the node takes to forget a run that the database does not know.
+    // Longer than the node needs to forget a run that the database does not know.
     let locked = first.lock_table("unretained", Duration::from_secs(3));
     let creating = async {
         let locks = "SELECT pid FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted \
@@ -173,7 +173,7 @@ async fn a_run_whose_client_goes_away_before_its_commit_goes_on() -> Checked {
     Ok(())
 }
 
-/// Only the nodes of one engine speak for clients.
+/// Only nodes of the same engine may act for clients.
 #[tokio::test]
 async fn a_signature_of_somebody_else_is_worth_nothing() -> Checked {
     let (first, _second) = two().await?;

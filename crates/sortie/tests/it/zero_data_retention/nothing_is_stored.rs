@@ -1,6 +1,6 @@
-//! Markers planted in everything that is content, and a look at everything that could keep them: the database and its
-//! log, the files of the data folder and of the folder for temporary files, the log at its most talkative, and whatever
-//! files the process has open. After the run, and after a kill in the middle of it.
+//! Markers planted in all content: the test searches everything that could keep them: the database and its log, the
+//! files of the data folder and of the temporary folder, the log at its most verbose, and all files that the process
+//! has open. It searches after the run, and after a kill in the middle of it.
 
 use std::{
     fmt::Write as _,
@@ -29,7 +29,7 @@ const MARKERS: [&str; 7] = [
     "mark-call-9d44",
 ];
 
-/// A run with a marker in everything, which then goes on as `rest` says.
+/// A run with a marker in everything, which then continues as `rest` says.
 fn marked(service: &Service, rest: &str) -> Value {
     let [prompt, input, file, output, answer, token, call] = MARKERS;
     // The output is put together by the command, so that the prompt does not hold it.
@@ -76,7 +76,7 @@ impl Planted {
         })
     }
 
-    /// That no marker is in anything that outlives the process, or that it writes to.
+    /// Checks that no marker is in anything that the process writes or that outlives it.
     async fn look(&self) -> Checked {
         let mut looked = Vec::new();
         files(self.node.data_dir(), &mut looked)?;
@@ -102,7 +102,7 @@ impl Planted {
     }
 }
 
-/// Returns the value that was read; nothing for a file that is gone by then.
+/// Returns the value that was read; empty for a file that is gone by then.
 fn unless_gone<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
@@ -111,7 +111,7 @@ fn unless_gone<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Collects the files below a folder, with their bytes. The node makes and deletes some meanwhile.
+/// Collects the files below a folder, with their bytes. The node makes and deletes some during the walk.
 fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
     for entry in unless_gone(std::fs::read_dir(folder))?.into_iter().flatten() {
         let path = entry?.path();
@@ -126,7 +126,7 @@ fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
     Ok(())
 }
 
-/// The regular files that a process has open, also those that no folder names any more, but for those in memory.
+/// The regular files that a process has open, including unlinked ones, except those in memory.
 fn open_files(pid: Option<u32>, found: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
     let Some(pid) = pid else { return Ok(()) };
     for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
@@ -141,7 +141,7 @@ fn open_files(pid: Option<u32>, found: &mut Vec<(String, Vec<u8>)>) -> Result<()
         }
         match std::fs::read(&path) {
             Ok(bytes) => found.push((format!("open: {}", target.display()), bytes)),
-            // It was closed, and its number may stand for something else by now.
+            // The descriptor was closed, and its number may be in use for another file by now.
             Err(_) if std::fs::read_link(&path).ok().as_ref() != Some(&target) => {}
             Err(error) => return Err(error.into()),
         }
@@ -149,7 +149,7 @@ fn open_files(pid: Option<u32>, found: &mut Vec<(String, Vec<u8>)>) -> Result<()
     Ok(())
 }
 
-/// That every marker was really there: in the stream, or sent to the service.
+/// Checks that every marker was really used: in the stream, or sent to the service.
 async fn told(client: &Client, service: &Service, id: &str) -> Result<String> {
     let (events, run) = client.finished(id).await?;
     ensure!(run.status == RunStatus::Succeeded, "{run:?}");
@@ -171,7 +171,7 @@ async fn nothing_of_a_run_is_anywhere_after_it(database: Database) -> Checked {
     let run = client.run(&id).await?;
     ensure!(run.output.is_some_and(|output| output.contains(MARKERS[4])));
     planted.look().await?;
-    // A failure may repeat what it failed on.
+    // A failure may quote its cause.
     let mut failing = marked(&planted.service, "");
     failing["output_schema"] = json!({"type": "object", "required": [MARKERS[1]]});
     let (_, failed) = client.complete(&failing).await?;

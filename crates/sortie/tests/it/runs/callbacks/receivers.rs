@@ -1,4 +1,4 @@
-//! Receivers that do not do what they should: each harms its own callbacks at most.
+//! Receivers that misbehave: each harms only its own callbacks.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -13,7 +13,7 @@ use tokio::{
 use super::{SECRET, SHARE, attempts, attempts_made, ensure_share, to};
 use crate::prelude::*;
 
-/// Manner of a receiver with a request that it has read.
+/// Behaviour of a receiver after it has read a request.
 #[derive(Clone, Debug)]
 enum Manner {
     /// Nothing, for ever.
@@ -22,13 +22,13 @@ enum Manner {
     Closing,
     /// Answers this.
     Saying(String),
-    /// Says that it took it, and goes on talking for ever, a byte at a time.
+    /// Accepts the callback, and then sends one byte at a time for ever.
     Dribbling,
-    /// Says that it took it, and goes on talking as fast as it can.
+    /// Accepts the callback, and then sends as fast as it can.
     Flooding,
 }
 
-/// The head of an answer that takes the callback, and has a body without a known length.
+/// The head of an answer that accepts the callback, and has a body of unknown length.
 const TAKEN: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n";
 
 /// A receiver on a free port.
@@ -36,7 +36,7 @@ struct Receiver {
     address: SocketAddr,
     /// Times at which the received callbacks were signed, in seconds.
     asked: watch::Receiver<Vec<u64>>,
-    /// Bytes of an answer that could be sent.
+    /// Number of bytes of an answer that could be sent.
     sent: Arc<std::sync::atomic::AtomicU64>,
     _task: JoinSet<()>,
 }
@@ -53,7 +53,7 @@ impl Receiver {
             while let Ok((stream, _)) = listener.accept().await {
                 let (manner, counted, told) = (manner.clone(), Arc::clone(&counted), told.clone());
                 connections.spawn(async move {
-                    // The other side may close whenever it likes.
+                    // The other side may close at any time.
                     let _ended = behave(stream, &manner, &counted, &told).await;
                 });
             }
@@ -86,7 +86,7 @@ async fn behave(
     told: &watch::Sender<Vec<u64>>,
 ) -> std::io::Result<()> {
     let mut request = vec![0; 16 << 10];
-    // The callback of a small run comes in one piece; where it does not, the beginning is enough.
+    // The callback of a small run comes in one piece; if it does not, the beginning is enough.
     let length = stream.read(&mut request).await?;
     if length == 0 {
         return Ok(());
@@ -117,7 +117,7 @@ async fn behave(
     }
 }
 
-/// A receiver takes connections and never answers: callbacks of the others come at once, and its own time out.
+/// A receiver accepts connections and never answers: callbacks of the others arrive at once, and its own time out.
 #[tokio::test]
 async fn a_receiver_that_never_answers_holds_up_nobody_else() -> Checked {
     let (_node, client) = started(Database::Sqlite).await?;
@@ -140,7 +140,7 @@ async fn a_receiver_that_never_answers_holds_up_nobody_else() -> Checked {
         assert_eq!(attempts_made(&client, id, 1).await?[0].status, Some(204));
     }
     ensure_share(hole.asked.borrow().clone())?;
-    // Those that were due first were sent first.
+    // The callbacks that were due first were sent first.
     let first = attempts_made(&client, &swallowed[0], 1).await?;
     assert_eq!(
         (first[0].status, first[0].error.as_deref()),
@@ -179,7 +179,7 @@ async fn redirects_are_not_followed_and_broken_answers_are_failures() -> Checked
     Ok(())
 }
 
-/// The status says that it was taken: what comes behind it is not waited for and not read.
+/// The status alone accepts the callback: the node neither waits for the body nor reads it.
 #[tokio::test]
 async fn an_answer_without_an_end_counts_by_its_status() -> Checked {
     let (_node, client) = started(Database::Sqlite).await?;
@@ -193,7 +193,7 @@ async fn an_answer_without_an_end_counts_by_its_status() -> Checked {
             "{manner:?}"
         );
         ensure!(made[0].duration_ms < 10_000, "{manner:?}: {made:?}");
-        // What the system's buffers took, and no more.
+        // No more than the buffers of the system.
         let sent = receiver.sent.load(std::sync::atomic::Ordering::Relaxed);
         ensure!(sent < 64 << 20, "{sent} bytes were taken");
         ensure!(attempts(&client, &id).await?.len() == 1);
