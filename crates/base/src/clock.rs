@@ -1,4 +1,4 @@
-//! Time and randomness, injected, so that tests can move the one and fix the other.
+//! Time and randomness, which are injected so that tests can control both.
 
 use std::{
     fmt,
@@ -12,36 +12,36 @@ use std::{
 use sortie_api::{Refusal, Timestamp};
 use tokio::time::Instant;
 
-/// Maximum distance of two clock readings that count as one moment.
+/// Maximum distance of two clock readings that count as simultaneous.
 const ONE_MOMENT: Duration = Duration::from_micros(100);
 /// Maximum number of attempts to read two clocks within [`ONE_MOMENT`].
 const READINGS: usize = 5;
 
-/// Time for which a node uses a look-up of a credential again. Another node may have ended the credential since.
+/// Time for which a node caches the lookup of a credential. Another node may have revoked the credential since.
 pub const CREDENTIAL_LOOKUP: Duration = Duration::from_secs(5);
 
-/// Most that the machine's clock may differ from the database's.
+/// Maximum tolerated difference of the machine's clock from the database's.
 const MOST_OFF: Duration = Duration::from_mins(1);
 
-/// Source of the time of a node. A node on a database server has that server's time, as all nodes of the database do: a
-/// node that decided by a wrong clock of its own would delete what others still keep. Between two answers of the server
-/// the time advances with the monotonic clock, so no step of the machine's clock reaches it.
+/// Source of the time of a node. With a database server, all nodes use that server's time: a node with a wrong clock would delete
+/// data that other nodes still need. Between two responses of the server the time advances with the monotonic clock, so steps of
+/// the machine's clock have no effect.
 ///
-/// Clones are the same clock.
+/// Clones share one clock.
 #[derive(Clone)]
 pub struct Clock {
     source: Source,
     database: Arc<DatabaseTime>,
 }
 
-/// Time of the database server, carried on with the monotonic clock.
+/// Time of the database server, extrapolated with the monotonic clock.
 struct DatabaseTime {
     began: Instant,
     /// The server's time at `began`, in microseconds, or [`UNKNOWN`].
     at_began: AtomicI64,
 }
 
-/// No server has told its time.
+/// No server has reported its time.
 const UNKNOWN: i64 = i64::MIN;
 
 impl DatabaseTime {
@@ -58,7 +58,7 @@ impl DatabaseTime {
     }
 }
 
-/// Difference between the clocks of the machine and of the database that is too large to go on.
+/// Difference between the clocks of the machine and of the database that is too large to continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockFault {
     /// Time by the machine's clock.
@@ -93,7 +93,7 @@ enum Source {
 }
 
 impl Clock {
-    /// The machine's clock, until a database server has told its time.
+    /// Uses the machine's clock until a database server has reported its time.
     pub fn system() -> Self {
         Self::of(Source::System)
     }
@@ -105,12 +105,12 @@ impl Clock {
         }
     }
 
-    /// A clock that stands at `at` until [`set`](Self::set) moves it.
+    /// Creates a clock that stays at `at` until [`set`](Self::set) moves it.
     pub fn manual(at: Timestamp) -> Self {
         Self::of(Source::Manual(Arc::new(AtomicI64::new(at.as_micros()))))
     }
 
-    /// A clock that stands at `at` now, and goes on evenly with the time of the runtime.
+    /// Creates a clock that starts at `at` and advances with the time of the runtime.
     #[cfg(any(test, feature = "simulation"))]
     pub fn going(at: Timestamp) -> Self {
         Self::of(Source::Going(
@@ -119,7 +119,7 @@ impl Clock {
         ))
     }
 
-    /// Moves a clock that goes on by itself, forward or back.
+    /// Moves a clock that advances with the runtime, forward or back.
     #[cfg(any(test, feature = "simulation"))]
     pub fn step(&self, by: i64) {
         if let Source::Going(micros, _) = &self.source {
@@ -134,7 +134,7 @@ impl Clock {
         }
     }
 
-    /// The time now: the database server's if it has told its time, otherwise the machine's. A manual clock keeps its own.
+    /// The current time: the database server's if it has reported one, otherwise the machine's. A manual clock has its own time.
     pub fn now(&self) -> Timestamp {
         let database = match self.source {
             Source::Manual(_) => None,
@@ -145,16 +145,16 @@ impl Clock {
         database.unwrap_or_else(|| self.own())
     }
 
-    /// The time of the database server now. `None` if no server has told it.
+    /// The current time of the database server. `None` if no server has reported it.
     pub fn database(&self) -> Option<Timestamp> {
         self.database.now()
     }
 
-    /// Takes the time that the database server has told in its answer to a request of `sent`. Returns the difference from
-    /// the expected time. A large one means another server, or a server whose clock was set.
+    /// Adopts the time that the database server has returned for a request sent at `sent`. Returns the difference from the
+    /// expected time. A large one means that the server changed, or its clock was set.
     ///
-    /// The server read its clock after `sent`, so this clock may become slow by the time that the answer took, and never
-    /// fast. It keeps its time where that agrees with the answer: an answer that was late moves nothing.
+    ///  The server read its clock after `sent`, so this clock can be slow by up to the round-trip time, and is never fast. A time
+    /// that is consistent with the response is kept: a late response moves nothing.
     pub fn follow(&self, told: Timestamp, sent: Instant) -> Duration {
         let (answered_in, now) = (sent.elapsed(), self.database.now());
         let step = now.map_or(Duration::ZERO, |now| apart(now, told));
@@ -166,15 +166,15 @@ impl Clock {
         step
     }
 
-    /// Returns the distance of the machine's clock from the database's, in microseconds, positive if it is ahead. Zero if
-    /// no server has told its time.
+    /// Returns the offset of the machine's clock from the database's, in microseconds, positive if it is ahead. Zero if no server
+    /// has reported its time.
     pub fn offset(&self) -> i64 {
         let (own, database) = (self.own(), self.database.now());
         database.map_or(0, |database| own.as_micros().saturating_sub(database.as_micros()))
     }
 
-    /// Returns the fault if the clocks of the machine and of the database differ by more than a minute. Nothing is to be
-    /// deleted or started by the clock then: which of the two is wrong is not known.
+    /// Returns the fault if the clocks of the machine and of the database differ by more than a minute. We do not know which one
+    /// is wrong, so the caller must not delete or start anything by the clock.
     pub fn fault(&self) -> Option<ClockFault> {
         let (own, database) = match self.source {
             Source::Manual(_) => return None,
@@ -247,7 +247,7 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// Error of a kernel that gives no random bytes.
+/// The kernel returned no random bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the kernel gives no random bytes: {0}")]
 pub struct NoRandomness(getrandom::Error);
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(closest_of(&[1]), (1, 1));
         assert_eq!(closest_of(&[100]), (1, 1));
         assert_eq!(closest_of(&[55_000, 2]), (2, 2));
-        // Where the machine gives no closer ones, the closest count.
+        // If no two readings are close enough, the closest pair counts.
         assert_eq!(closest_of(&[900, 500, 101, 700, 800]), (3, 5));
     }
 
@@ -329,7 +329,7 @@ mod tests {
         clock.follow(seconds(100), Instant::now());
         let sent = Instant::now();
         pass(2).await;
-        // The server read its clock at once, or just before the answer came.
+        // The server read its clock immediately, or just before the response arrived.
         for told in [100, 102] {
             clock.follow(seconds(told), sent);
             assert_eq!(clock.now(), seconds(102));

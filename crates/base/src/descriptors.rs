@@ -1,32 +1,32 @@
-//! Patience with a process that has no file descriptor left: others give theirs back, and what needs one is tried again.
+//! Retries for a process that has run out of file descriptors: other work closes its own, so a later attempt can succeed.
 
 use std::{error::Error, fs::File, io, time::Duration};
 
 use tokio::time::Instant;
 
-/// Pause between two tries.
+/// Pause between two attempts.
 pub const PAUSE: Duration = Duration::from_millis(250);
 
-/// Time for which a descriptor is waited for.
+/// Maximum time to wait for a descriptor.
 pub const TIME: Duration = Duration::from_mins(1);
 
-/// Error numbers of a process, and of a machine, that has no descriptor left: `EMFILE` and `ENFILE` of Linux.
+/// Error numbers for a full table of descriptors, of the process and of the machine: `EMFILE` and `ENFILE` of Linux.
 const NO_DESCRIPTOR: [i32; 2] = [24, 23];
 
-/// Returns true where an error, or one that it wraps, says that there is no file descriptor.
+/// Whether an error, or one that it wraps, means that no file descriptor is available.
 pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     let is_named = error
         .raw_os_error()
         .is_some_and(|number| NO_DESCRIPTOR.contains(&number));
-    // The source of such an error is that of what it wraps, and not what it wraps.
+    // `source` of such an error skips the wrapped error and returns its source, so we check the wrapped one here.
     is_named
         || error
             .get_ref()
             .is_some_and(|within| is_caused_by_full_table(within))
 }
 
-/// Returns true where a text quotes an error of the system that says so, in the words of the standard library, with or
-/// without its number. For reasons that have passed through another process, or through words for users.
+/// Whether a text quotes such a system error in the wording of the standard library, with or without its number. For reasons that
+/// another process or an error message for users has passed on.
 pub fn names_full_table(text: &str) -> bool {
     NO_DESCRIPTOR.iter().any(|number| {
         let quoted = io::Error::from_raw_os_error(*number).to_string();
@@ -35,20 +35,20 @@ pub fn names_full_table(text: &str) -> bool {
     })
 }
 
-/// Returns true where an error was caused by one that says so, or where there is no descriptor now. Some failures do not name
-/// theirs, as that of a look-up of a host.
+/// Whether such an error caused `error`, or no descriptor is available now. Some failures do not name their cause, for example a
+/// failed host lookup.
 pub fn lacks_descriptor(error: &(dyn Error + 'static)) -> bool {
     is_caused_by_full_table(error)
         || File::open("/dev/null").is_err_and(|error| is_out_of_descriptors(&error))
 }
 
-/// Returns true where an error, or one of its sources, is an error of the system that says so, or quotes one.
+/// Whether an error, or one of its sources, is such a system error or quotes one.
 fn is_caused_by_full_table(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
         let is_named = match error.downcast_ref::<io::Error>() {
             Some(error) => is_out_of_descriptors(error),
-            // A library may have kept the words alone.
+            // A library may have kept only the message.
             None => names_full_table(&error.to_string()),
         };
         if is_named {
@@ -59,7 +59,7 @@ fn is_caused_by_full_table(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// Tries left for something that needs a file descriptor.
+/// Remaining attempts for an operation that needs a file descriptor.
 #[derive(Debug)]
 pub struct Patience {
     until: Instant,
@@ -74,7 +74,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Waits before another try. Returns false where the time is over.
+    /// Waits before the next attempt. Returns false if the time is used up.
     pub async fn wait(&self) -> bool {
         if Instant::now() >= self.until {
             return false;
@@ -88,7 +88,7 @@ impl Patience {
 mod tests {
     use super::*;
 
-    /// Says nothing of its cause.
+    /// An error that does not mention its cause.
     #[derive(Debug, thiserror::Error)]
     #[error("it failed")]
     struct Wrapping(#[source] io::Error);
@@ -104,7 +104,7 @@ mod tests {
             let wrapped = io::Error::new(io::ErrorKind::NotConnected, Wrapping(io::Error::other(error())));
             assert_eq!(is_out_of_descriptors(&wrapped), is_out, "{wrapped}");
             assert_eq!(lacks_descriptor(&Wrapping(error())), is_out);
-            // Words alone, with the number and without it.
+            // Only the message, with and without the number.
             let quoted = format!("no address: {}", error());
             let (words, _) = quoted.split_once(" (os error").unwrap();
             for text in [quoted.as_str(), words] {

@@ -1,5 +1,5 @@
-//! Parts that the crates of a node share: the clock, random bytes, sealing under the master keys, licenses, the start of
-//! tasks, and patience with a full table of file descriptors. No SQL, no HTTP.
+//! Shared parts of a node: the clock, random bytes, sealing with the master keys, licenses, spawning of tasks, and retries when
+//! file descriptors run out. No SQL, no HTTP.
 
 mod clock;
 pub mod descriptors;

@@ -1,8 +1,8 @@
 //! Sealing: authenticated encryption of secrets in the database with the node's master key.
 //!
-//! A sealed text is a version byte, the id of its key, a random nonce and the output of `XChaCha20-Poly1305`. Table,
-//! column, row and organization are authenticated as well: moved to another row, a sealed text does not open. Several
-//! keys may be known, and the first one seals. Neither keys nor opened texts are ever logged.
+//! A sealed text is a version byte, the id of its key, a random nonce and the output of `XChaCha20-Poly1305`. Table, column, row
+//! and organization are authenticated as well, so a sealed text does not open in another row. A node can have several keys; the
+//! first one seals. Neither keys nor opened texts are ever logged.
 
 use std::{
     fmt::{self, Write as _},
@@ -23,7 +23,7 @@ use sha2::{Digest as _, Sha256};
 use sortie_api::{OrgId, Refusal};
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// Version of the form of a sealed text.
+/// Version of the format of a sealed text.
 const VERSION: u8 = 1;
 const KEY_ID: usize = 8;
 const NONCE: usize = 24;
@@ -155,7 +155,7 @@ pub(crate) fn key_bytes(text: &str) -> Option<Zeroizing<[u8; 32]>> {
 
 fn fill_from_base64(text: &str, bytes: &mut [u8; 32]) -> Option<()> {
     let any_padding = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
-    // The decoder wants room for the last group of four characters as a whole.
+    // The decoder needs room for the whole last group of four characters.
     let mut decoded = Zeroizing::new([0; 33]);
     [STANDARD, URL_SAFE].iter().find_map(|alphabet| {
         let base64 = GeneralPurpose::new(alphabet, any_padding);
@@ -227,7 +227,7 @@ impl Sealer {
         self.keys.iter().map(MasterKey::id).collect()
     }
 
-    /// Seals a sealed text again with the newest key. `None` if that key has sealed it already.
+    /// Seals a sealed text again with the newest key. `None` if that key has sealed it.
     pub fn seal_again(
         &self,
         context: SealContext<'_>,
@@ -295,8 +295,8 @@ pub fn key_of(sealed: &[u8]) -> Option<String> {
     header.strip_prefix(&[VERSION]).map(hex)
 }
 
-/// Returns the associated data: the header and the context. Each part has its length before it, so that two different
-/// contexts never have the same bytes.
+/// Returns the associated data: the header and the context. Each part is prefixed with its length, so that two different contexts
+/// never have the same bytes.
 fn vouched(header: &[u8], context: SealContext<'_>) -> Vec<u8> {
     let org = context.org.map(|org| org.to_string()).unwrap_or_default();
     let mut bytes = header.to_vec();
@@ -428,12 +428,12 @@ mod tests {
         assert_eq!(key_of(b""), None);
     }
 
-    /// Fails to compile where a library leaves its copy of a key in memory.
+    /// Fails to compile if a library leaves its copy of a key in memory.
     #[test]
     fn every_holder_of_a_key_overwrites_it() {
         fn overwrites<T: zeroize::ZeroizeOnDrop>() {}
         overwrites::<Zeroizing<[u8; 32]>>();
-        // An HMAC is two states of the hash and a buffer of its own.
+        // An HMAC holds two hash states and a buffer.
         overwrites::<Sha256>();
         overwrites::<XChaCha20Poly1305>();
         overwrites::<sortie_api::Credential>();

@@ -1,6 +1,6 @@
-//! Tasks and threads of a node. A lasting one does a part of the node's work until the node stops. If it panics, the
-//! process ends: without its heartbeat or its dispatcher, a node would stay ready and do no work. Another node, or the
-//! next start of this one, resumes the runs, as after any crash.
+//! Tasks and threads of a node. A lasting one runs until the node stops. If it panics, the process exits: without its heartbeat
+//! or its dispatcher, a node would stay ready and do no work. Another node, or the next start of this one, resumes the runs, as
+//! after any crash.
 
 use std::{
     future::{Future, poll_fn},
@@ -13,7 +13,7 @@ use std::{
 
 use tokio_util::task::TaskTracker;
 
-/// Exit code of a process whose lasting task has panicked. Service managers start such a process again.
+/// Exit code of a process after a lasting task panicked. Service managers restart such a process.
 const PANICKED: i32 = 70;
 
 /// Spawns a task that lasts as long as the node. A panic of the task ends the process, and the log then names the task.
@@ -22,7 +22,7 @@ pub fn spawn_lasting(
     name: &'static str,
     task: impl Future<Output = ()> + Send + 'static,
 ) {
-    // Boxed: the scheduler's part is then compiled once, and not for each task.
+    // Boxed, so that the code of the scheduler is compiled once and not per task.
     spawn_boxed(tracker, name, Box::pin(task));
 }
 
@@ -39,7 +39,7 @@ fn spawn_boxed(
     });
 }
 
-/// Spawns a task that ends with one piece of work, such as a run. The caller deals with its panic.
+/// Spawns a task that ends with one piece of work, such as a run. The caller handles its panic.
 #[expect(clippy::disallowed_methods, reason = "one of the two places that spawn tasks")]
 pub fn spawn_short<T: Send + 'static>(
     tracker: &TaskTracker,
@@ -66,11 +66,11 @@ pub fn lasting_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::R
 
 /// Returns the result of `work`. If `work` panics, the process ends.
 fn or_end<T>(name: &str, work: impl FnOnce() -> T) -> T {
-    // What the work leaves behind is never seen: the process ends.
+    // Unwind safety does not matter: the process exits, so the state is never used again.
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(done) => done,
         Err(_panic) => {
-            // The text of a panic may quote what was worked on, so the log has only its place.
+            // The message of a panic may quote the data that was processed, so we log only its location.
             tracing::error!(
                 task = name,
                 "a task of the node panicked: the process ends, because a node without this task does only a part of \

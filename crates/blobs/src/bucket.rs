@@ -1,8 +1,9 @@
-//! Content in an S3-compatible store: one request for what is small, parts for what is large, each from the staged file.
+//! Content in an S3-compatible store. Small content goes in one request, large content as a multipart upload; both read from the
+//! staged file.
 //!
-//! An upload in parts is a task of its own. Whoever waits for it may go away: the task then aborts the upload, so that its
-//! parts do not stay in the store, where they are in no list of objects and cost money. A process that dies leaves parts
-//! behind, and so can a part that is on its way at the abort: for these the bucket needs a rule (docs/FILES.md).
+//!  A multipart upload runs in a separate task. If its caller is dropped, the task aborts the upload. Otherwise the parts would
+//! stay in the store, where no object listing shows them and they cost money. A crashed process leaves parts in the store, and so
+//! can a part that is in flight during the abort. The bucket needs a lifecycle rule for these (docs/FILES.md).
 
 use std::{
     fs::File, io, ops::Range, os::unix::fs::FileExt, pin::pin, str::FromStr, sync::Arc, time::Duration,
@@ -24,15 +25,15 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{Address, Content, Error, KEEPING_TIME, Result, Settings, Staged, blocking};
 
-/// Size of a part, and of what goes in one request. Stores want equal parts of at least 5 MiB.
+/// Size of a part, and maximum size of content that goes in one request. Stores require equal parts of at least 5 MiB.
 const PART: u64 = 8 * 1024 * 1024;
-/// Time to abort an upload, after the time to send it.
+/// Time to abort an upload. It does not count towards the time to send it.
 const ABORTING_TIME: Duration = Duration::from_mins(1);
-/// Time without an answer after which a store is asked whether it answers at all.
+/// We probe the store if a request gets no response for this time.
 const SILENCE: Duration = Duration::from_secs(5);
-/// Time for the answer to that question. With [`SILENCE`] it is the time after which a store that hangs is unavailable.
+/// Timeout of the probe. A store that hangs is unavailable after [`SILENCE`] plus this time.
 const PROBE: Duration = Duration::from_secs(3);
-/// Contents that are sent to the store at once, each with one part in memory.
+/// Maximum number of concurrent uploads. Each keeps one part in memory.
 const SENDING: usize = 4;
 
 const TIMEOUTS: Timeouts = Timeouts {
@@ -46,15 +47,15 @@ pub(crate) struct Bucket {
     store: Arc<AmazonS3>,
     prefix: Path,
     sending: Arc<Semaphore>,
-    /// Uploads in parts, until they are complete or aborted.
+    /// Multipart uploads that are neither complete nor aborted.
     uploads: TaskTracker,
 }
 
-/// An upload in parts.
+/// A multipart upload.
 struct Upload {
     store: Arc<AmazonS3>,
     path: Path,
-    /// The staged file, which is removed with it.
+    /// The staged file. Dropping it removes the file.
     staged: Staged,
     file: Arc<File>,
     deadline: Instant,
@@ -79,12 +80,12 @@ impl Bucket {
             })
             .with_retry(RetryConfig {
                 max_retries: 3,
-                // Of requests that were never answered, too: each of them takes the silence of the timeouts.
+                // This also bounds the retries of requests without a response, each of which takes the full read timeout.
                 retry_timeout: 3 * TIMEOUTS.read,
                 ..RetryConfig::default()
             });
         for (name, value) in &settings.aws {
-            // What is not about a store is for others.
+            // Variables that do not configure a store belong to other parts of the environment, so we skip them.
             if let Ok(key) = AmazonS3ConfigKey::from_str(&name.to_ascii_lowercase()) {
                 builder = builder.with_config(key, value.expose());
             }
@@ -112,8 +113,8 @@ impl Bucket {
             .fold(self.prefix.clone(), Path::join)
     }
 
-    /// Waits for an answer of the store for as long as the store answers small requests meanwhile: a slow upload goes on,
-    /// and a store that hangs is an error.
+    /// Waits for a response as long as the store also responds to small requests. A slow upload can therefore continue, and a
+    /// store that hangs is an error.
     async fn answered<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
         let mut answer = pin!(answer);
         loop {
@@ -168,14 +169,14 @@ impl Bucket {
             reason = "an upload ends, and its panic is an error below"
         )]
         let sending = self.uploads.spawn(upload.send(given_up.clone()));
-        // Dropping this future gives the upload up.
+        // Dropping this future aborts the upload.
         let _guard = given_up.drop_guard();
         sending
             .await
             .map_err(|error| Error::Unavailable(format!("an upload broke off: {error}")))?
     }
 
-    /// Returns once no upload in parts is under way.
+    /// Waits for all multipart uploads to complete or abort.
     pub(crate) async fn settled(&self) {
         self.uploads.close();
         self.uploads.wait().await;
@@ -221,7 +222,7 @@ impl Bucket {
         self.answered(self.probe()).await
     }
 
-    /// Asks for something that is not there: whether it may, and whether there is a bucket.
+    /// Requests an object that does not exist, to check the credentials and the bucket.
     async fn probe(&self) -> Result<()> {
         match self.store.head(&self.prefix.clone().join("sortie")).await {
             Ok(_) | Err(StoreError::NotFound { .. }) => Ok(()),
@@ -231,9 +232,9 @@ impl Bucket {
 }
 
 impl Upload {
-    /// Sends all parts; an upload that fails, takes too long or is given up is aborted.
+    /// Sends all parts. Aborts the upload if it fails, times out or is cancelled.
     async fn send(self, given_up: CancellationToken) -> Result<()> {
-        // Waited for also when it is given up: an upload whose id was not heard cannot be aborted.
+        // We wait for this response even after a cancellation: without its id an upload cannot be aborted.
         let begun = timeout_at(self.deadline, self.store.put_multipart(&self.path)).await;
         let mut upload = begun.map_err(|_| late())?.map_err(failed)?;
         let sending = timeout_at(self.deadline, send(&mut *upload, &self.file, self.staged.size()));
@@ -243,7 +244,7 @@ impl Upload {
             sent = sending => sent.unwrap_or_else(|_| Err(late())),
         };
         if sent.is_err() {
-            // Nothing more is sent: the next content need not wait for the abort.
+            // Nothing more is sent, so the next upload does not have to wait for the abort.
             drop(self.turn);
             abort(&mut *upload, &self.path).await;
         }
@@ -263,7 +264,7 @@ async fn abort(upload: &mut dyn MultipartUpload, path: &Path) {
     tracing::warn!(%path, error = %why, "cannot abort an upload: its parts stay in the store");
 }
 
-/// Sends the parts one after the other: a second one in memory would be worth little on the way to a store.
+/// Sends the parts one at a time. A second one in memory would hardly speed up the upload.
 async fn send(upload: &mut dyn MultipartUpload, file: &Arc<File>, size: u64) -> Result<()> {
     let mut at = 0;
     while at < size {
@@ -276,7 +277,7 @@ async fn send(upload: &mut dyn MultipartUpload, file: &Arc<File>, size: u64) -> 
     Ok(())
 }
 
-/// These bytes of the file.
+/// Reads a range of the file.
 async fn part(file: &Arc<File>, range: Range<u64>) -> Result<Vec<u8>> {
     let file = Arc::clone(file);
     let read = move || -> io::Result<Vec<u8>> {
@@ -300,7 +301,7 @@ fn late() -> Error {
     Error::Unavailable("the store takes too long".to_owned())
 }
 
-/// Gives the library the clients that `net` makes.
+/// Makes the library use the HTTP clients of `net`.
 #[derive(Debug)]
 struct Connector {
     outbound: Outbound,

@@ -1,4 +1,4 @@
-//! Content in a local folder: renamed into its place from the staging area of the same folder, and synced with it.
+//! Content in a local folder. A file is staged in the same folder, renamed to its final path and synced.
 
 use std::{
     collections::HashSet,
@@ -21,18 +21,18 @@ use crate::{
     staging::{gone, make_folder},
 };
 
-/// Bytes that are read at once. A reader holds two pieces, and its connection the rest of the one before.
+/// Number of bytes per read. A reader holds two such pieces, and its connection the rest of the previous one.
 const PIECE: u64 = 96 * 1024;
 
-/// Folders that are remembered as durable. An organization has 256 of them at most.
+/// Maximum number of folders that we remember as durable. An organization has at most 256.
 const REMEMBERED: usize = 16 * 1024;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Folder {
     root: PathBuf,
     durable: DurableFolders,
-    /// Maximum time from the beginning of a write to its rename. A disk that hangs lets a writer go on after its caller
-    /// has gone.
+    /// Maximum time from the start of a write to its rename. If the disk hangs, the write can continue after its caller was
+    /// dropped.
     limit: Duration,
 }
 
@@ -73,8 +73,8 @@ impl Folder {
         let (root, path) = (self.root.clone(), self.path(address));
         let (durable, limit, began) = (self.durable.clone(), self.limit, Instant::now());
         blocking(move || {
-            // A rename onto what is there already puts the same bytes in its place, unless they were cut off by a crash
-            // of the machine: then it mends them.
+            // A rename over an existing file replaces it with the same bytes. If a crash of the machine truncated that file, the
+            // rename repairs it.
             staged.file().sync_all()?;
             let folder = path.parent().unwrap_or(&root);
             durable.make(&root, folder, sync_folder)?;
@@ -108,7 +108,7 @@ impl Folder {
             if piece.is_empty() {
                 return Err(Error::Damaged(address));
             }
-            // The next piece is read while this one is sent.
+            // Start to read the next piece while the caller sends this one.
             let rest = next(range.start.saturating_add(piece.len() as u64)..range.end);
             Ok(Some((piece, (rest, next))))
         });
@@ -128,7 +128,7 @@ impl Folder {
     }
 }
 
-/// Reads the first bytes of the range, fewer where the file ends before it. The reading begins at once.
+/// Reads up to one piece from the start of the range, less if the file ends earlier. The read starts immediately.
 fn read_piece(
     file: &Arc<File>,
     range: Range<u64>,
@@ -149,13 +149,13 @@ fn read_piece(
     })
 }
 
-/// The folders whose names this process has synced, up to the root. A folder that is there may have been made by
-/// another upload a moment ago and not be durable yet, so only what is remembered here is taken for durable.
+/// Folders that this process has synced, with their parents up to the root. Another upload may have created an existing folder
+/// just now without syncing it yet, so only folders in this set count as durable.
 #[derive(Clone, Debug, Default)]
 struct DurableFolders(Arc<Mutex<HashSet<PathBuf>>>);
 
 impl DurableFolders {
-    /// Makes `folder` and those above it, up to `root`. Returns when each is synced into the one above it.
+    /// Creates `folder` and its parents up to `root`, and returns after each one's entry is synced in its parent.
     fn make(&self, root: &Path, folder: &Path, sync: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
         if self.known().contains(folder) && folder.is_dir() {
             return Ok(());
@@ -203,7 +203,7 @@ mod tests {
         let record = |synced: &RefCell<Vec<PathBuf>>, path: &Path| synced.borrow_mut().push(path.to_owned());
         let made = folders.make(root, &folder, |path| {
             record(&first, path);
-            // The folders are there, and none of them is synced.
+            // At this point the folders exist, but they are not synced.
             if first.borrow().len() == 1 {
                 folders.make(root, &folder, |path| {
                     record(&second, path);

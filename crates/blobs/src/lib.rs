@@ -1,10 +1,9 @@
 //! The content of files and artifacts, in a local folder or in an S3-compatible store.
 //!
-//! Content is addressed by its organization, its SHA-256 and the id of its row in the table `blob`; the id makes the
-//! address of content that is written again another one than that of content that was given up, so that a late deletion
-//! never hits what is new. What is under an address is whole: it gets there by one rename or one request, after it was
-//! staged in a private file. Nothing is held in memory but a few pieces of fixed size, and nothing here is deleted
-//! unasked: the table says what is still needed.
+//! The address of content consists of its organization, its SHA-256 and the id of its row in the table `blob`. The id makes the
+//! address unique: if content is deleted and later written again, a late deletion cannot hit the new copy. Content under an
+//! address is always complete, because one rename or one request puts it there after it was staged in a private file. Memory use
+//! is a few pieces of fixed size. This crate deletes content only on request: the table records which content is still needed.
 
 mod bucket;
 mod folder;
@@ -29,10 +28,10 @@ use sortie_net::Outbound;
 pub use self::staging::{Staged, Staging};
 use self::{bucket::Bucket, folder::Folder, staging::Area};
 
-/// Maximum time to keep one content: a third of the hour for which a row stays that nothing refers to.
+/// Timeout of [`Blobs::keep`]. This is a third of the hour for which an unreferenced row is kept.
 const KEEPING_TIME: Duration = Duration::from_mins(20);
 
-/// Content on its way out, piece by piece.
+/// Content that is being read, piece by piece.
 pub type Content = BoxStream<'static, Result<Bytes>>;
 
 /// Result of an operation of this crate.
@@ -41,7 +40,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Failure to store or read content. The texts are for the operator: they name addresses and paths.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The settings are not usable, and why.
+    /// The settings are invalid. The text gives the reason.
     #[error("{0}")]
     Settings(String),
     /// There is no content under the address.
@@ -50,7 +49,7 @@ pub enum Error {
     /// The content that was read differs from what was written.
     #[error("the content of {0} is damaged")]
     Damaged(Address),
-    /// The folder or the store does not do its work now.
+    /// The folder or the store is unavailable.
     #[error("file storage: {0}")]
     Unavailable(String),
 }
@@ -65,12 +64,12 @@ impl From<io::Error> for Error {
     }
 }
 
-/// Backend of the content, and the access to it.
+/// Location of the storage, and the access to it.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `file:<folder>` or `s3://<bucket>[/<prefix>]`.
     pub url: String,
-    /// Folder in which content is staged on its way to a store that is not a folder.
+    /// Staging folder for content that is uploaded to a store. A local folder has its own staging area.
     pub staging: PathBuf,
     /// The `AWS_…` variables of the environment, for `s3:`.
     pub aws: BTreeMap<String, Credential>,
@@ -78,14 +77,13 @@ pub struct Settings {
     pub outbound: Outbound,
 }
 
-/// Kind of a storage.
 enum Kind {
     Folder(PathBuf),
     Bucket,
 }
 
 impl Settings {
-    /// Checks the settings without looking at the storage.
+    /// Checks the settings without accessing the storage.
     pub fn check(&self) -> Result<()> {
         match self.kind()? {
             Kind::Folder(_) => Ok(()),
@@ -115,7 +113,7 @@ pub struct Address {
     pub blob: BlobId,
 }
 
-/// `org/aa/sha256.blob`: folders of a bearable size, and never a name from outside.
+/// `org/aa/sha256.blob`. The prefix folder keeps folders small, and no part of the path comes from a user.
 impl std::fmt::Display for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let sha256 = self.sha256.to_string();
@@ -125,13 +123,13 @@ impl std::fmt::Display for Address {
 }
 
 impl Address {
-    /// The file of the content in a folder that contents are kept in.
+    /// Returns the path of the content in a folder of contents.
     pub fn file_in(&self, folder: &Path) -> PathBuf {
         folder.join(self.to_string())
     }
 }
 
-/// A text that is no address.
+/// A text that is not an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not the address of a content")]
 pub struct InvalidAddress;
@@ -148,7 +146,7 @@ impl FromStr for Address {
             sha256: sha256.parse().map_err(|_| InvalidAddress)?,
             blob: blob.parse().map_err(|_| InvalidAddress)?,
         };
-        // One spelling only: nothing of the text is left that was not looked at.
+        // Accept only the canonical form. This also rejects parts that were not parsed above.
         (address.to_string() == text)
             .then_some(address)
             .ok_or(InvalidAddress)
@@ -169,11 +167,11 @@ enum Backend {
 }
 
 impl Blobs {
-    /// Opens the storage that the settings name, and removes what a process that is gone has left in the staging area.
-    /// A folder is made where it is missing; a store is not asked yet.
+    /// Opens the storage and removes files that a dead process has left in the staging area. Creates the folder if it is missing.
+    /// Does not contact a store yet.
     ///
     /// # Errors
-    /// `Settings` with a sentence for the operator; `Unavailable` when a folder cannot be made.
+    /// `Settings` with a sentence for the operator; `Unavailable` if a folder cannot be created.
     pub async fn open(settings: &Settings) -> Result<Self> {
         let (place, staging) = match settings.kind()? {
             Kind::Folder(path) => {
@@ -189,13 +187,13 @@ impl Blobs {
         })
     }
 
-    /// Begins to take content in.
+    /// Starts to stage content.
     pub async fn stage(&self) -> Result<Staging> {
         self.area.stage().await
     }
 
-    /// Keeps staged content under its address, durably: one copy, however often it is kept. The content must have the
-    /// address's SHA-256, and the row `blob` must be there before this is called.
+    /// Stores staged content durably under its address. Repeated calls for an address keep one copy. The content must have the
+    /// SHA-256 of the address, and the row `blob` must exist before the call.
     pub async fn keep(&self, address: Address, staged: Staged) -> Result<()> {
         if staged.sha256() != address.sha256 {
             return Err(Error::Damaged(address));
@@ -206,7 +204,7 @@ impl Blobs {
         }
     }
 
-    /// Reads the bytes of `range`, which must lie within the content. A failure on the way is the last item.
+    /// Reads the bytes of `range`, which must lie within the content. A failure during the read is the last item.
     pub async fn read(&self, address: Address, range: Range<u64>) -> Result<Content> {
         match &self.place {
             Backend::Folder(folder) => folder.read(address, range).await,
@@ -214,8 +212,8 @@ impl Blobs {
         }
     }
 
-    /// The whole content as a file to read from its beginning, which has no name or must not be touched under it. From
-    /// a store it is fetched into the staging area first, and checked.
+    /// Returns the whole content as a file, positioned at its start. The caller must not change a file of a local folder. From a
+    /// store the content is first downloaded to the staging area and verified, and the file has no name.
     pub async fn open_file(&self, address: Address) -> Result<File> {
         match &self.place {
             Backend::Folder(folder) => folder.open_file(address).await,
@@ -234,7 +232,7 @@ impl Blobs {
         }
     }
 
-    /// Deletes content; it is no error where there is none.
+    /// Deletes content. Succeeds if there is none.
     pub async fn delete(&self, address: Address) -> Result<()> {
         match &self.place {
             Backend::Folder(folder) => folder.delete(address).await,
@@ -242,8 +240,7 @@ impl Blobs {
         }
     }
 
-    /// Returns once no content is on its way any more, in order to end the process: whatever nobody waits for is
-    /// aborted first.
+    /// Waits until no content is being sent, so that the process can exit. Uploads without a caller are aborted first.
     pub async fn settled(&self) {
         match &self.place {
             Backend::Folder(_) => {}
@@ -251,7 +248,7 @@ impl Blobs {
         }
     }
 
-    /// Checks that content can be stored and read now, for readiness.
+    /// Checks that content can be stored and read now. Used for readiness.
     pub async fn check(&self) -> Result<()> {
         drop(self.stage().await?);
         match &self.place {
@@ -260,8 +257,8 @@ impl Blobs {
         }
     }
 
-    /// Shows that content can be written, read and deleted, by doing it: for an operator who asks. `blob` and `org` are
-    /// an address that nothing else has.
+    /// Tests the storage on request of an operator: writes, reads and deletes a small content. No other content may have the
+    /// address of `org` and `blob`.
     pub async fn prove(&self, org: OrgId, blob: BlobId) -> Result<()> {
         let mut staging = self.stage().await?;
         staging.write(blob.to_string().as_bytes()).await?;
@@ -284,14 +281,14 @@ impl Blobs {
     }
 }
 
-/// The folder that a URL of a storage names, where it names one.
+/// Returns the folder of a `file:` URL, and `None` for other URLs.
 pub fn folder_of(url: &str) -> Option<PathBuf> {
     let path = url.strip_prefix("file:")?;
-    // Two slashes and an empty host are another way to write an absolute path.
+    // `file:///path` is another spelling of `file:/path`.
     Some(path.strip_prefix("//").unwrap_or(path).into())
 }
 
-/// Does work that blocks on a thread of its own. The work begins at once, and goes on if nobody waits for it.
+/// Runs blocking work on the blocking thread pool. The work starts immediately and continues if the returned future is dropped.
 fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> impl Future<Output = Result<T>> + Send {

@@ -1,7 +1,7 @@
-//! Content on its way in: a private file that is hashed and counted while it grows, and gone when nobody holds it.
+//! Staging area: content is written to a private file, which is hashed and counted as it grows and removed on drop.
 //!
-//! A staged file is locked for as long as somebody holds it, so that the next process that opens the area knows which
-//! ones were left behind by one that died, whoever else uses the area meanwhile.
+//!  The process that writes a staged file keeps it locked. Another process that opens the area removes only unlocked files: a
+//! dead process left them.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, TryLockError},
@@ -16,19 +16,20 @@ use tokio::task::JoinHandle;
 
 use crate::{Error, Result, blocking};
 
-/// Bytes that are gathered before they are hashed and written by another thread.
+/// Number of bytes to buffer before another thread hashes and writes them.
 const PIECE: usize = 512 * 1024;
-/// Number of attempts to create a file that another process takes for one left behind.
+/// Number of attempts to create a file. An attempt fails if another process takes the new file for an abandoned one and removes
+/// it.
 const TRIES: usize = 8;
 
-/// The folder that content is staged in.
+/// Folder of the staged files.
 #[derive(Debug)]
 pub(crate) struct Area {
     folder: PathBuf,
 }
 
 impl Area {
-    /// Opens the area, made where it is missing, and removes what was left behind in it.
+    /// Opens the area. Creates the folder if it is missing and removes abandoned files.
     pub(crate) async fn open(folder: PathBuf) -> Result<Self> {
         blocking(move || {
             make_folder(&folder)
@@ -45,7 +46,7 @@ impl Area {
         .await?
     }
 
-    /// An empty file of its own.
+    /// Creates an empty staged file.
     pub(crate) async fn stage(&self) -> Result<Staging> {
         let folder = self.folder.clone();
         blocking(move || {
@@ -71,7 +72,7 @@ impl Area {
     }
 }
 
-/// A folder for this user alone.
+/// Creates a folder that only this user can access.
 pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
@@ -80,7 +81,7 @@ fn sweep(folder: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         let file = match File::open(&path) {
-            // Removed meanwhile by who made it.
+            // The process that created it has removed it again.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             opened => opened?,
         };
@@ -93,7 +94,7 @@ fn sweep(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A new locked file; `None` where another process took it for one left behind before it was locked.
+/// Creates a locked file. `None` if another process has removed it as abandoned before we could lock it.
 fn make(folder: &Path) -> Result<Option<(File, PathBuf)>> {
     let mut name = [0; 16];
     getrandom::fill(&mut name).map_err(|error| Error::Unavailable(error.to_string()))?;
@@ -112,7 +113,7 @@ fn make(folder: &Path) -> Result<Option<(File, PathBuf)>> {
     }
 }
 
-/// That a file is not there is what its removal wants.
+/// Treats a missing file as removed.
 pub(crate) fn gone(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -120,7 +121,7 @@ pub(crate) fn gone(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// The path of a file that is removed when this goes.
+/// Path of a file that is removed on drop.
 #[derive(Debug)]
 struct Removed(PathBuf);
 
@@ -145,15 +146,15 @@ impl Growing {
     }
 }
 
-/// The file, or the thread that has it.
+/// The file, or the thread that writes to it.
 enum State {
     Idle(Growing),
     Working(JoinHandle<(io::Result<Growing>, Vec<u8>)>),
-    /// A piece could not be written.
+    /// Writing a piece failed.
     Broken,
 }
 
-/// Content that is being taken in. Dropped, its file is removed.
+/// Content that is being staged. Dropping it removes the file.
 pub struct Staging {
     path: Option<Removed>,
     buffer: Vec<u8>,
@@ -162,7 +163,7 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Adds bytes. Returns while they are still being hashed and written, in turn; a failure comes with the next call.
+    /// Appends bytes. Returns before they are hashed and written, in order; the next call reports a failure.
     pub async fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let room = PIECE.saturating_sub(self.buffer.len()).min(bytes.len());
@@ -177,12 +178,12 @@ impl Staging {
         Ok(())
     }
 
-    /// Returns the number of bytes so far.
+    /// Returns the number of bytes written so far.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The content is complete.
+    /// Completes the content.
     pub async fn finish(mut self) -> Result<Staged> {
         self.flush().await?;
         let (Growing { file, hasher }, _) = self.idle().await?;
@@ -195,7 +196,7 @@ impl Staging {
         })
     }
 
-    /// Hands what is gathered to another thread, once that is done with the piece before.
+    /// Passes the buffer to another thread after the previous piece is written.
     async fn flush(&mut self) -> Result<()> {
         let (file, mut empty) = self.idle().await?;
         empty.clear();
@@ -223,7 +224,7 @@ fn broken() -> Error {
     Error::Unavailable("the content could not be written before".to_owned())
 }
 
-/// Complete content that is not kept yet. Dropped, its file is removed.
+/// Complete content that is not stored yet. Dropping it removes the file.
 #[derive(Debug)]
 pub struct Staged {
     path: Removed,
@@ -251,7 +252,7 @@ impl Staged {
         &self.file
     }
 
-    /// The content from its beginning, as a file that has no name any more.
+    /// Returns the content as an unlinked file, positioned at its start.
     pub(crate) fn open(self) -> io::Result<File> {
         let mut file = self.file;
         file.rewind()?;

@@ -173,7 +173,7 @@ async fn content_that_is_shorter_than_it_was_is_damaged_and_no_endless_stream() 
 #[test]
 fn the_next_piece_is_read_before_it_is_asked_for() {
     let folder = tempfile::tempdir().unwrap();
-    // One thread for files: it does what it was given first.
+    // With one blocking thread, work runs in the order of submission.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(1)
         .build()

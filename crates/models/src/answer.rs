@@ -1,6 +1,6 @@
-//! From a stream of events to one reply, the same way for every provider whose client has a [`Decoder`].
+//! Assembles one reply from a stream of events, in the same way for every provider with a [`Decoder`].
 //!
-//! A decoder does no I/O. Whatever ends a stream early, the error says what the provider charges for it all the same.
+//!  A decoder does no I/O. If a stream ends early, the error carries the usage that the provider charges anyway.
 
 use std::{
     borrow::Cow,
@@ -23,93 +23,93 @@ use crate::{
     transport::{Events, Transport, is_filtered},
 };
 
-/// Least margin of the bytes of an answer beyond those of the tokens that were asked for.
+/// Minimum margin, in bytes, above the size of the requested tokens.
 const MARGIN_BYTES: u64 = 64 << 10;
 
-/// Tool calls of one answer; more is a server gone wrong.
+/// Maximum number of tool calls in one answer. More means that the server is faulty.
 pub(crate) const CALLS: usize = 1_024;
 
-/// The mark that ends a stream of Chat Completions, and those of gateways for other protocols.
+/// End marker of a Chat Completions stream. Gateways send it for other protocols too.
 const DONE: &str = "[DONE]";
 
-/// Reads the events of one answer.
+/// Decodes the events of one answer.
 pub(crate) trait Decoder {
-    /// Takes the next event, by its name and its JSON; its text goes to `deltas`.
+    /// Decodes the next event from its name and its JSON. Text goes to `deltas`.
     fn take(&mut self, name: &str, data: &str, deltas: &dyn Deltas) -> Result<Flow, Failure>;
 
-    /// Takes the mark that ends a stream.
+    /// Handles the end marker of a stream.
     fn end(&mut self) {}
 
-    /// Takes the end of an answer that came in one piece, which has all there is.
+    /// Handles the end of an answer that came as one JSON document, so that nothing more can follow.
     fn end_whole(&mut self) {}
 
-    /// Whether the answer is there and only figures can still come: a stream that breaks then loses none of it.
+    /// Whether the answer is complete and only usage figures can follow. A stream that breaks after this point loses nothing.
     fn is_whole(&self) -> bool {
         false
     }
 
-    /// Usage that the provider has counted so far.
+    /// Usage that the provider has reported so far.
     fn usage(&self) -> Usage;
 
-    /// Bytes that the model has written so far, hidden ones included.
+    /// Number of bytes that the model has written so far, including hidden ones.
     fn written_bytes(&self) -> u64;
 
-    /// Ends the answer where it is: it goes on beyond the length that was asked for.
+    /// Truncates the answer here because it exceeds the requested length.
     fn cut(&mut self);
 
-    /// The answer, if it is whole.
+    /// Returns the answer if it is complete.
     fn finish(self) -> Result<Reply, Failure>;
 }
 
 /// State of a stream after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// More may come.
+    /// More events can follow.
     On,
-    /// The answer is whole.
+    /// The answer is complete.
     Done,
 }
 
-/// Failure of a stream that brought no answer.
+/// Failure of a stream that produced no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The provider says that it failed.
+    /// The provider reported an error.
     Reported(StatusCode, String),
-    /// An event is not what the protocol has.
+    /// An event does not conform to the protocol.
     Unreadable(String),
-    /// The stream ended before its answer.
+    /// The stream ended before the answer was complete.
     CutOff,
-    /// The model wrote something that its provider could not use.
+    /// The model wrote something that its provider could not parse.
     Garbled(String),
 }
 
 impl Failure {
-    /// Whether the provider says itself that it failed.
+    /// Whether the provider reported the error.
     fn is_reported(&self) -> bool {
         matches!(self, Self::Reported(..))
     }
 
-    /// More tool calls than one answer may have.
+    /// The answer has more than [`CALLS`] tool calls.
     pub(crate) fn too_many_calls() -> Self {
         Self::Garbled(format!("the model made more than {CALLS} calls at once"))
     }
 
-    /// An event that is not what the protocol has.
+    /// An event does not conform to the protocol.
     #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
     pub(crate) fn unreadable(why: serde_json::Error) -> Self {
         Self::Unreadable(why.to_string())
     }
 }
 
-/// Gives an event to a decoder, the same way for all protocols: as JSON that can be read, without what keeps the
-/// connection open and what is of no protocol. Once the answer is whole, nothing that follows is a failure.
+/// Passes an event to a decoder, in the same way for all protocols: as readable JSON, without keep-alives and events outside the
+/// protocol. Once the answer is complete, later events cannot fail it.
 pub(crate) fn take(
     decoder: &mut impl Decoder,
     event: &sse::Message,
     deltas: &dyn Deltas,
 ) -> Result<Flow, Failure> {
     let mut data = event.data.trim();
-    // A few relays send the name of the field twice.
+    // A few relays repeat the field name `data:`.
     while let Some(rest) = data.strip_prefix("data:") {
         data = rest.trim_start();
     }
@@ -131,8 +131,8 @@ pub(crate) fn take(
             Ok(Flow::On)
         };
     }
-    // Nearly every event is one object, which is read once. A decoder reads all of a text before it changes: what is no
-    // JSON can be given to it again, mended or in parts.
+    // Nearly every event is one object, which we parse once. A decoder parses the whole text before it changes its state, so
+    // invalid JSON can be repaired or split and passed to it again.
     if data.starts_with('{') {
         let was_whole = decoder.is_whole();
         match decoder.take(&event.event, data, deltas) {
@@ -157,12 +157,12 @@ pub(crate) fn take(
     Ok(Flow::On)
 }
 
-/// Reads the data of an event, or a part of it.
+/// Parses the data of an event, or a part of it.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, Failure> {
     serde_json::from_str(data).map_err(Failure::unreadable)
 }
 
-/// Sends `body`, which asks for at most `max_tokens`, and reads the stream that it is answered with.
+/// Sends `body`, which asks for at most `max_tokens`, and reads the streamed answer.
 pub(crate) async fn call(
     transport: &Transport,
     body: &(impl Serialize + Sync),
@@ -177,7 +177,7 @@ pub(crate) async fn call(
     outcome.or_else(filtered)
 }
 
-/// A filter of the provider that stops a request refuses it as a model does: another model may take it.
+/// Treats a request that a content filter of the provider blocked like a refusal by the model: another model may accept it.
 fn filtered(error: ModelError) -> Result<Reply, ModelError> {
     let is_refusal = matches!(error.kind, ErrorKind::Request | ErrorKind::Credential);
     if !is_refusal || !is_filtered(&error.message) {
@@ -191,16 +191,16 @@ fn filtered(error: ModelError) -> Result<Reply, ModelError> {
     })
 }
 
-/// Bytes after which an answer of so many tokens is cut: four for each token, and as many again, at least
-/// [`MARGIN_BYTES`], because tokens of code and of some languages are longer.
+/// Maximum size of an answer of `max_tokens`, in bytes: four per token, and the same again, at least [`MARGIN_BYTES`], because
+/// tokens of code and of some languages are longer. A longer answer is truncated.
 const fn longest_bytes(max_tokens: u64) -> u64 {
     let asked = max_tokens.saturating_mul(BYTES_PER_TOKEN);
     let margin = if asked > MARGIN_BYTES { asked } else { MARGIN_BYTES };
     asked.saturating_add(margin)
 }
 
-/// Reads a stream to its end. What nobody has counted is estimated, in an answer as in a failure: money is never
-/// silently zero.
+/// Reads a stream to its end. Usage that the provider does not report is estimated, for answers and for failures, so that a call
+/// never counts as free by mistake.
 async fn read(
     mut events: Events<'_>,
     mut decoder: impl Decoder,
@@ -226,7 +226,7 @@ async fn read(
             Err(error) => return Err(charged(error, &decoder, sent)),
         };
         let taken = take(&mut decoder, &event, &shown);
-        // Told as it comes, so that a call that is given up is charged for it.
+        // Reported as it arrives, so that a cancelled call is charged for it.
         let unseen = decoder
             .written_bytes()
             .saturating_sub(shown.bytes.load(Ordering::Relaxed));
@@ -235,7 +235,7 @@ async fn read(
             hidden = unseen;
         }
         match taken {
-            // Whoever writes on has not heeded the limit: the connection is closed.
+            // The server ignores the limit: close the connection.
             Ok(Flow::On) if !decoder.is_whole() && decoder.written_bytes() > longest_bytes => {
                 tracing::warn!(
                     longest_bytes,
@@ -246,14 +246,14 @@ async fn read(
             }
             Ok(Flow::On) => {}
             Ok(Flow::Done) => {
-                // Whatever comes of it, the answer is there.
+                // The answer is complete, so the result does not matter.
                 let _ended = timeout(transport.end_wait(), events.next()).await;
                 break;
             }
             Err(failure) => {
                 let error = told(&failure, transport, &events, decoder.written_bytes());
                 let nothing_came = decoder.usage() == Usage::default() && decoder.written_bytes() == 0;
-                // Treated like a refusal before the stream, for which no provider asks money.
+                // Equivalent to a refusal before the stream, which no provider charges for.
                 let is_refused = nothing_came && failure.is_reported();
                 return Err(if is_refused {
                     error
@@ -274,7 +274,7 @@ async fn read(
     }
 }
 
-/// Counts the text that is shown.
+/// Counts the text that is streamed to the user.
 struct CountingDeltas<'a> {
     deltas: &'a dyn Deltas,
     bytes: AtomicU64,
@@ -287,7 +287,7 @@ impl Deltas for CountingDeltas<'_> {
     }
 }
 
-/// An answer with the side estimated that its provider has not counted, and with JSON that every provider takes back.
+/// Returns the reply with estimates for usage that the provider did not report, and with JSON that every provider accepts back.
 fn counted(reply: Reply, sent_bytes: usize, written_bytes: u64) -> Reply {
     let pieces = reply.content.iter().map(|piece| match piece {
         Content::Text(text) => text.len(),
@@ -309,7 +309,7 @@ fn counted(reply: Reply, sent_bytes: usize, written_bytes: u64) -> Reply {
     }
 }
 
-/// A piece without halves of surrogate pairs in its JSON.
+/// Replaces unpaired surrogates in the JSON of a piece.
 fn paired(piece: Content) -> Content {
     match piece {
         Content::ToolCall(mut call) => {
@@ -348,8 +348,8 @@ fn charged(error: ModelError, decoder: &impl Decoder, sent_bytes: usize) -> Mode
     }
 }
 
-/// Cost of a call without a reply: what the provider counted, and at least the request and the text that came.
-/// Providers tell the whole count of the output at the end only.
+/// Returns the cost of a call without a reply: the reported usage, but at least the request and the received text. Providers
+/// report the full output count only at the end.
 fn charge(decoder: &impl Decoder, sent_bytes: usize) -> Usage {
     let usage = with_input(decoder.usage(), sent_bytes);
     Usage {

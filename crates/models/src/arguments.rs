@@ -1,9 +1,9 @@
-//! Arguments of tool calls, which models write and which may be anything.
+//! Arguments of tool calls. A model writes them, so they can be anything.
 
 use serde_json::value::RawValue;
 
-/// `text` as the JSON object it is meant to be, as it was written; what is none becomes the empty object. The provider
-/// takes nothing else back, and what was wrong with it stands in the call's result.
+/// Returns `text` unchanged if it is a JSON object, and the empty object otherwise. The provider accepts only objects, and the
+/// result of the call already explains the mistake.
 pub(crate) fn object(text: &str) -> &RawValue {
     match serde_json::from_str::<&RawValue>(text) {
         Ok(value) if value.get().starts_with('{') => value,
@@ -12,7 +12,7 @@ pub(crate) fn object(text: &str) -> &RawValue {
 }
 
 fn empty() -> &'static RawValue {
-    // `null` cannot be the outcome: the text is an object. The type has no constant for one.
+    // `null` is impossible here because the text is a valid object, but `RawValue` has no constant for one.
     serde_json::from_str("{}").unwrap_or(RawValue::NULL)
 }
 

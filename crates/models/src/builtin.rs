@@ -1,13 +1,14 @@
-//! The models that come with Sortie, as their providers described them.
+//! Built-in models, with the figures of their providers.
 //!
-//! Prices change: what an operator says about a model counts, and this table does not. Three rules keep it from charging
-//! too little. Where a price is announced to rise, the later one stands here. Where long prompts cost more, the context
-//! window ends before they do. Where writing to the cache costs nothing extra, it has the price of input.
+//!  Prices change, and an operator can override every figure. Three rules keep this table from charging too little. If a price
+//! increase is announced, we use the later price. If long prompts cost more, the context window ends below that threshold. If
+//! cache writes cost nothing extra, they have the price of input.
 //!
 //! Each line names the page that was checked and its date. "Pricing" is the price list of the provider:
 //! platform.claude.com/docs/en/about-claude/pricing, developers.openai.com/api/docs/pricing and
 //! ai.google.dev/gemini-api/docs/pricing, read on 2026-11-22 through the price table of `LiteLLM` 1.106.2, which cites them.
-//! Windows and abilities (`vision`: pictures, `documents`: PDF) are from there as well, and from the model's own page.
+//! Context windows and capabilities (`vision`: pictures, `documents`: PDF) come from there as well, and from the page of the
+//! model.
 
 use sortie_api::{
     Micros,
@@ -21,17 +22,17 @@ use crate::known::{Api, KnownProvider, PROVIDERS};
 pub(crate) struct Builtin {
     id: &'static str,
     name: &'static str,
-    /// Most tokens of a request and its answer together, and of one answer.
+    /// Maximum tokens of a request with its answer, and of one answer.
     tokens: (u64, u64),
     /// Thousandths of a dollar per million tokens, as `[input, output, cache read, cache write]`.
     prices: [u64; 4],
     capabilities: &'static [&'static str],
 }
 
-/// Every ability that settings can give a model.
+/// Every capability that settings can give a model.
 pub(crate) const ALL: &[&str] = &["tools", "structured_output", "thinking", "vision", "documents"];
 
-/// Returns a line of a table of models.
+/// Creates a line of a table of models.
 pub(crate) const fn model(
     id: &'static str,
     name: &'static str,
@@ -75,7 +76,7 @@ pub(crate) fn find(id: &str) -> Option<ModelInfo> {
 }
 
 impl Builtin {
-    /// Entry in the catalog.
+    /// Returns the entry of the catalog.
     fn info(&self, provider: &str) -> ModelInfo {
         let [input, output, cache_read, cache_write] = self
             .prices

@@ -1,7 +1,7 @@
-//! The catalog: which models a node offers, each with a client that is ready.
+//! The catalog: the models that a node offers, each with its client.
 //!
-//! Nothing is guessed: a model whose provider, size or price is not known is refused with a sentence that names it, and
-//! so is a default that nobody could use. `runbook` is always there.
+//!  The catalog does not guess. It rejects a model with an unknown provider, size or price, and an unusable default model, with
+//! an error that names it. `runbook` is always available.
 
 use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 
@@ -16,16 +16,16 @@ use crate::{
     settings::{ModelSettings, ProviderSettings, Settings},
 };
 
-/// The connection to a provider.
+/// Timeout to connect to a provider.
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// The models of a node.
 pub struct Catalog {
-    /// The model of a run that names none: one of `models`.
+    /// Model of runs that do not name one. It is one of `models`.
     pub default_model: String,
-    /// Whether the default is `runbook` for want of any other model, and not because the settings name it.
+    /// Whether the default is `runbook` only because there is no other model, and not because the settings name it.
     pub is_stopgap: bool,
-    /// Every usable model, `runbook` last. No two have the same id.
+    /// All usable models, `runbook` last, with unique ids.
     pub models: Vec<Arc<dyn Model>>,
 }
 
@@ -40,8 +40,8 @@ impl fmt::Debug for Catalog {
     }
 }
 
-/// The models that these settings make usable: of each provider in turn the built-in ones, then the operator's. The models
-/// of a provider share one pool of connections. The error is a sentence that names the setting which is wrong.
+/// Builds the catalog: for each provider in order its built-in models, then the operator's. The models of a provider share one
+/// connection pool. The error names the wrong setting.
 pub fn catalog(settings: &Settings) -> Result<Catalog, InvalidSettings> {
     let runbook = runbook();
     let offline = runbook.info().id.clone();
@@ -55,7 +55,7 @@ pub fn catalog(settings: &Settings) -> Result<Catalog, InvalidSettings> {
     })
 }
 
-/// The models of all providers, in turn.
+/// Returns the models of all providers, in order.
 fn provided(settings: &Settings, own: &[Entry]) -> Result<Vec<Arc<dyn Model>>, InvalidSettings> {
     let mut names = HashSet::new();
     let mut models = Vec::new();
@@ -84,7 +84,7 @@ fn refused(sentence: String) -> InvalidSettings {
     InvalidSettings(sentence)
 }
 
-/// The HTTP client of a provider.
+/// Creates the HTTP client of a provider.
 pub(crate) fn client(
     provider: &ProviderSettings,
     silence: Duration,
@@ -102,7 +102,7 @@ pub(crate) fn client(
     })
 }
 
-/// Base address of a provider, without a slash at its end.
+/// Returns the base address of a provider, without a trailing slash.
 pub(crate) fn base(provider: &ProviderSettings) -> Result<Url, InvalidSettings> {
     let wrong = |rule: &str| refused(format!("provider {:?}: base_url {rule}", provider.name));
     let mut base = match &provider.base_url {
@@ -128,7 +128,7 @@ pub(crate) fn base(provider: &ProviderSettings) -> Result<Url, InvalidSettings> 
     Ok(base)
 }
 
-/// The operator's models, completed and checked.
+/// Completes and checks the operator's models.
 fn own_models(settings: &Settings, offline: &str) -> Result<Vec<Entry>, InvalidSettings> {
     let mut ids = HashSet::new();
     let mut own = Vec::new();
@@ -156,7 +156,7 @@ fn wrong(model: &ModelSettings, why: &str) -> InvalidSettings {
     refused(format!("model {:?}: {why}", model.id))
 }
 
-/// A model of the operator's with what it has from the built-in one of its id.
+/// Completes a model of the operator with the figures of the built-in model with the same id.
 fn complete(model: &ModelSettings) -> Result<Entry, InvalidSettings> {
     let known = builtin::find(&model.id);
     let known = known.as_ref();
@@ -208,7 +208,7 @@ fn complete(model: &ModelSettings) -> Result<Entry, InvalidSettings> {
     })
 }
 
-/// Models of a provider. An operator's model takes the place of the built-in one of its id, also where that means
+/// Returns the models of a provider. An operator's model replaces the built-in one with the same id, even if it belongs to
 /// another provider.
 fn entries<'a>(provider: &'a ProviderSettings, own: &'a [Entry]) -> impl Iterator<Item = Entry> + 'a {
     let of_own = |id: &str| own.iter().find(|entry| entry.info.id == id);
@@ -229,7 +229,7 @@ fn entries<'a>(provider: &'a ProviderSettings, own: &'a [Entry]) -> impl Iterato
     builtins.chain(others.cloned())
 }
 
-/// The default that is asked for, or the first model there is.
+/// Returns the configured default model, or the first available one.
 fn default_model(settings: &Settings, models: &[Arc<dyn Model>]) -> Result<String, InvalidSettings> {
     let mut ids = models.iter().map(|model| &model.info().id);
     let Some(wanted) = &settings.default_model else {

@@ -1,4 +1,4 @@
-//! Address and headers of a provider's calls.
+//! Address and headers of the calls to a provider.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sortie_api::Credential;
@@ -6,7 +6,7 @@ use url::Url;
 
 use crate::provider::{InvalidSettings, Provider};
 
-/// The address of `path` below the provider's own, which may name the version of the API (`/v1`) or leave it out.
+/// Returns the address of `path` below the base address, which can include the API version (`/v1`) or omit it.
 pub(crate) fn url(provider: &Provider, version: &str, path: &[&str]) -> Result<Url, InvalidSettings> {
     let mut url = provider.base.clone();
     let has_version = url
@@ -28,7 +28,7 @@ pub(crate) fn url(provider: &Provider, version: &str, path: &[&str]) -> Result<U
     Ok(url)
 }
 
-/// `v1`, `v1beta`, `v2`.
+/// Whether a segment is a version: `v1`, `v1beta`, `v2`.
 fn is_version(segment: &str) -> bool {
     let mut chars = segment.chars();
     chars.next() == Some('v') && chars.next().is_some_and(|c| c.is_ascii_digit())

@@ -1,11 +1,11 @@
-//! Estimates of tokens where a provider reports no count.
+//! Token estimates, used if a provider reports no count.
 
 use sortie_agent::model::Usage;
 
-/// Bytes that are counted as one token.
+/// Number of bytes per estimated token.
 pub(crate) const BYTES_PER_TOKEN: u64 = 4;
 
-/// The usage of a request of this size. Its input is estimated where the provider has reported no count.
+/// Adds an estimate of the input to the usage if the provider has reported no count.
 pub(crate) fn with_input(usage: Usage, sent_bytes: usize) -> Usage {
     let is_counted = (usage.input_tokens | usage.cache_read_tokens | usage.cache_write_tokens) > 0;
     Usage {
@@ -18,7 +18,7 @@ pub(crate) fn with_input(usage: Usage, sent_bytes: usize) -> Usage {
     }
 }
 
-/// Estimates the tokens of so many bytes.
+/// Estimates the number of tokens in `bytes` bytes.
 pub(crate) fn tokens(bytes: u64) -> u64 {
     bytes.div_ceil(BYTES_PER_TOKEN)
 }

@@ -1,4 +1,4 @@
-//! JSON as servers and models write it.
+//! Repair of invalid JSON from servers and models.
 
 use std::borrow::Cow;
 
@@ -7,9 +7,9 @@ use serde_json::value::RawValue;
 
 use crate::surrogates::unit_at;
 
-/// Values that are no JSON become null, so that they cost no more than the field that has them: Python writes `NaN` and
-/// `Infinity`, C `nan` and `-inf`. Control characters and unknown escapes in strings become characters of the string. A
-/// text that is broken in another way stays broken, and one that is JSON is left alone. The work is linear.
+/// Repairs a text that is not quite JSON. Invalid values become null, so that only their field is lost: Python writes `NaN` and
+/// `Infinity`, C `nan` and `-inf`. Control characters and unknown escapes in strings become characters of the string. Other
+/// errors remain, and valid JSON is unchanged. Takes linear time.
 pub(crate) fn readable(text: &str) -> Cow<'_, str> {
     if is_json(text) {
         return Cow::Borrowed(text);
@@ -33,12 +33,12 @@ pub(crate) fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// Whether a character belongs to a number or a word outside of strings.
+/// Whether a character can be part of a number or word outside of strings.
 fn is_of_scalar(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '+' | '-' | '.' | '_' | '(' | ')')
 }
 
-/// Adds the number or word at the beginning of `text`. Returns what follows it.
+/// Appends the number or word at the start of `text`. Returns the rest.
 fn push_scalar<'a>(text: &'a str, whole: &mut String) -> &'a str {
     let end = text.find(|c| !is_of_scalar(c)).unwrap_or(text.len());
     let (scalar, rest) = text.split_at(end);
@@ -46,7 +46,7 @@ fn push_scalar<'a>(text: &'a str, whole: &mut String) -> &'a str {
     rest
 }
 
-/// Adds the string that `text` is the rest of. Returns what follows it.
+/// Appends the string whose opening quote precedes `text`. Returns the rest.
 fn push_string<'a>(text: &'a str, whole: &mut String) -> &'a str {
     whole.push('"');
     let mut rest = text;
@@ -80,7 +80,7 @@ fn push_string<'a>(text: &'a str, whole: &mut String) -> &'a str {
     ""
 }
 
-/// Whether `text` begins with an escape. `next` is the character after its backslash.
+/// Whether `text` starts with a valid escape. `next` is the character after its backslash.
 fn is_escape(next: char, text: &str) -> bool {
     match next {
         '"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't' => true,
@@ -95,8 +95,7 @@ fn characters_after(text: &str) -> &str {
     characters.as_str()
 }
 
-/// The objects of a text, in which one value follows the other, and those of its lists. Some servers send several where
-/// the protocol has one.
+/// Returns the objects in a sequence of values, including those in its lists. Some servers send several objects instead of one.
 pub(crate) fn objects(text: &str) -> serde_json::Result<Vec<&RawValue>> {
     let is_object = |value: &&RawValue| value.get().starts_with('{');
     let mut objects = Vec::new();
@@ -112,7 +111,7 @@ pub(crate) fn objects(text: &str) -> serde_json::Result<Vec<&RawValue>> {
     Ok(objects)
 }
 
-/// Tells when the pieces of a JSON object have become a whole one, without reading any of them twice.
+/// Detects the end of a JSON object that arrives in pieces, and reads each piece only once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ObjectEnd {
     depth: usize,
@@ -127,19 +126,19 @@ enum Place {
     Before,
     Within,
     Behind,
-    /// The text is no object.
+    /// The text is not an object.
     Elsewhere,
 }
 
 impl ObjectEnd {
-    /// Takes the next piece.
+    /// Scans the next piece.
     pub(crate) fn push(&mut self, piece: &str) {
         for byte in piece.bytes() {
             self.take(byte);
         }
     }
 
-    /// Whether what has come so far is one whole object.
+    /// Whether the pieces so far form one complete object.
     pub(crate) fn is_whole(self) -> bool {
         self.state == Place::Behind
     }
@@ -262,7 +261,7 @@ mod tests {
         }
     }
 
-    /// A text of what JSON is made of, and of what it is not.
+    /// Texts of JSON fragments and of invalid fragments.
     fn text() -> impl Strategy<Value = String> {
         let piece = prop::sample::select(vec![
             "{", "}", "[", "]", ",", ":", "\"", "\"a\":", "\\", "\\u", "\\ud83d", "\\ude00", "\\n", "NaN",

@@ -1,7 +1,7 @@
-//! Providers that people know, and the protocols that models are called by.
+//! Known providers, and the protocols to call models.
 //!
-//! A provider is a folder of this crate and its line in [`PROVIDERS`]. The names of the configuration, the variables of keys
-//! and addresses, the clients and the built-in models all come from here.
+//!  A provider is a module of this crate and an entry in [`PROVIDERS`]. This module supplies the names for the configuration, the
+//! environment variables of keys and addresses, the clients and the built-in models.
 
 use std::{fmt, sync::Arc};
 
@@ -19,13 +19,12 @@ use crate::{
 /// Every known provider.
 pub(crate) const PROVIDERS: &[&KnownProvider] = &[&anthropic::PROVIDER, &openai::PROVIDER, &gemini::PROVIDER];
 
-/// A provider whose address, protocols and models are known.
+/// A provider with known address, protocols and models.
 #[derive(Debug)]
 pub struct KnownProvider {
-    /// Name of the provider, such as `openai`. In upper case, it begins the variables of its key and its address.
+    /// Name of the provider, such as `openai`. In upper case, it is the prefix of the variables of its key and its address.
     pub name: &'static str,
-    /// Protocols: the first one is that of the provider itself, the last one that of most servers which take its place at
-    /// another address.
+    /// Protocols. The first one is the protocol of the provider's own service, the last one that of most compatible servers.
     pub(crate) apis: &'static [Api],
     pub(crate) models: &'static [Builtin],
 }
@@ -47,11 +46,11 @@ impl KnownProvider {
     }
 }
 
-/// A protocol that models are called by.
+/// A protocol to call models.
 #[derive(Clone, Copy)]
 pub struct Api(pub(crate) &'static Protocol);
 
-/// Makes the client of a model. Fails if an address or a key cannot be used.
+/// Creates the client of a model. Fails if an address or a key is not usable.
 type Client = fn(&Provider, Entry) -> Result<Arc<dyn Model>, InvalidSettings>;
 
 /// Properties of a protocol.
@@ -61,9 +60,9 @@ pub(crate) struct Protocol {
     /// Address of the provider's own service.
     pub(crate) home: &'static str,
     pub(crate) client: Client,
-    /// Connects to the list of the provider's models.
+    /// Creates the transport for the list of the provider's models.
     pub(crate) list: fn(&Provider) -> Result<Transport, InvalidSettings>,
-    /// Default price of writing to the cache, in per cent of the price of input.
+    /// Default price of cache writes, in per cent of the input price.
     pub(crate) cache_write_percent: u64,
 }
 
@@ -83,7 +82,7 @@ impl Api {
         self.0.name
     }
 
-    /// Returns the default price of writing to the cache, rounded up, from the price of input. `None` if it is too large.
+    /// Returns the default price of cache writes, rounded up, from the price of input. `None` if it is too large.
     pub fn cache_write_price(self, input: Micros) -> Option<Micros> {
         let input = u128::from(input.get().unsigned_abs());
         let price = (input * u128::from(self.0.cache_write_percent)).div_ceil(100);

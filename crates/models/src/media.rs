@@ -1,8 +1,8 @@
-//! Pictures and documents: which of them a model takes, and the most tokens that one can count for.
+//! Pictures and documents: support by models, and maximum token counts.
 //!
-//! The budget holds these figures before a call, so each is the worst case that the provider documents. Sources, as of
-//! 2026-11-22: Anthropic "Images and vision", "PDF support" and "What's new in Claude Opus 4.7"; OpenAI "Images and
-//! vision" (developers.openai.com/api/docs/guides/images-vision); Google "Media resolution" and "Image understanding"
+//!  The budget reserves these counts before a call, so each is the worst case that the provider documents. Sources, as of
+//! 2026-11-22: Anthropic "Images and vision", "PDF support" and "What's new in Claude Opus 4.7"; OpenAI "Images and vision"
+//! (developers.openai.com/api/docs/guides/images-vision); Google "Media resolution" and "Image understanding"
 //! (ai.google.dev/gemini-api/docs).
 
 mod pdf;
@@ -11,23 +11,23 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sortie_agent::Media;
 use sortie_api::model::ModelInfo;
 
-/// Tokens of the text of one page of a document. Anthropic: typically 1,500 to 3,000.
+/// Tokens of the text on one page of a document. Anthropic: typically 1,500 to 3,000.
 const PAGE_TEXT: u64 = 3_000;
-/// Pages of a document whose pages cannot be read: as many as providers with small windows take.
+/// Assumed pages of an unreadable document: the maximum of providers with small context windows.
 const UNKNOWN_PAGES: u64 = 100;
-/// Most pages that a provider takes.
+/// Maximum number of pages that a provider accepts.
 const MOST_PAGES: u64 = 1_000;
-/// Tokens around a picture or a document: its frame, its label's heading.
+/// Overhead of a picture or a document, in tokens, for its framing and the heading of its label.
 const FRAME: u64 = 16;
 
-/// Kind of media, as a provider takes it.
+/// Media type class, as providers distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Picture,
     Document,
 }
 
-/// Kind of this file, where the model takes it; `None` where it is told of it by its label alone.
+/// Returns the kind of this file if the model accepts it. `None` if the model gets only the label.
 pub(crate) fn taken(info: &ModelInfo, media: &Media) -> Option<Kind> {
     let (kind, needed) = if media.media_type.starts_with("image/") {
         (Kind::Picture, "vision")
@@ -39,28 +39,28 @@ pub(crate) fn taken(info: &ModelInfo, media: &Media) -> Option<Kind> {
     info.capabilities.iter().any(|can| can == needed).then_some(kind)
 }
 
-/// The content as the address that OpenAI's protocols take.
+/// Returns the content as a data URL, which OpenAI's protocols accept.
 pub(crate) fn data_url(media: &Media) -> String {
     format!("data:{};base64,{}", media.media_type, media.data)
 }
 
-/// The way in which a provider counts pictures.
+/// The method by which a provider counts pictures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counting {
-    /// Most tokens of the picture of a page, or of one whose size is unknown.
+    /// Maximum tokens of the picture of a page, or of a picture of unknown size.
     pub(crate) largest: u64,
-    /// Most tokens of a picture with this width and height in pixels.
+    /// Maximum tokens of a picture with this width and height in pixels.
     pub(crate) picture: fn(u32, u32) -> u64,
 }
 
 impl Counting {
-    /// A server of unknown models: one token a patch of 14 pixels, up to 16,384.
+    /// For servers with unknown models: one token per patch of 14 pixels, up to 16,384.
     pub(crate) const UNKNOWN: Self = Self {
         largest: 16_384,
         picture: |width, height| patches(width, height, 14).min(16_384),
     };
 
-    /// The most tokens of this piece of media, which is of this kind.
+    /// Returns the maximum tokens of this file of this kind.
     pub(crate) fn most_tokens(self, kind: Kind, media: &Media) -> u64 {
         FRAME
             + match kind {
@@ -77,7 +77,7 @@ pub(crate) fn patches(width: u32, height: u32, edge: u32) -> u64 {
     u64::from(width.div_ceil(edge)) * u64::from(height.div_ceil(edge))
 }
 
-/// The pages of a PDF; `None` where they cannot be read.
+/// Returns the number of pages of a PDF. `None` if it cannot be read.
 fn pages(base64: &str) -> Option<u64> {
     let pdf = STANDARD.decode(base64).ok()?;
     Some(pdf::pages(&pdf)?.min(MOST_PAGES))

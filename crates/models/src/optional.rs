@@ -1,14 +1,14 @@
-//! Parts of a request that some servers refuse. Each is sent until the server refuses it, then left out.
+//! Parts of a request that some servers reject. We send each until the server rejects it, and then omit it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sortie_agent::model::{ErrorKind, ModelError, Reply};
 
-/// The optional parts of a client's requests. A client names them by their places.
+/// The optional parts of a client's requests, identified by index.
 #[derive(Debug)]
 pub(crate) struct Optionals<const N: usize>([Optional; N]);
 
-/// An optional part. The client remembers for its life whether its server takes the part.
+/// An optional part. The client remembers if its server rejects the part.
 #[derive(Debug)]
 pub(crate) struct Optional {
     is_refused: AtomicBool,
@@ -42,7 +42,7 @@ impl<const N: usize> Optionals<N> {
         Self(parts)
     }
 
-    /// The parts that a request has: those that it needs and the server has not refused.
+    /// Returns the parts to send: those that the request needs and the server has not rejected.
     pub(crate) fn sent(&self, mut needed: [bool; N]) -> [bool; N] {
         for (needed, part) in needed.iter_mut().zip(&self.0) {
             *needed &= !part.is_refused.load(Ordering::Relaxed);
@@ -50,10 +50,10 @@ impl<const N: usize> Optionals<N> {
         needed
     }
 
-    /// Takes the outcome of a call with these parts. Returns the parts of the next attempt, which are fewer; `None`
-    /// unless the server refused the request because of one of them.
+    /// Handles the outcome of a call with these parts. Returns the reduced parts for the next attempt, or `None` if the server
+    /// did not reject one of them.
     ///
-    /// A server error counts where it names the part: proxies answer 500 to parts that they do not know.
+    ///  A server error counts if it names the part: proxies answer 500 to unknown parts.
     pub(crate) fn without_refused(
         &self,
         sent: [bool; N],
@@ -75,7 +75,7 @@ impl<const N: usize> Optionals<N> {
     }
 }
 
-/// Whether a refusal is about `tool_choice`, in the words of any server.
+/// Whether a refusal is about `tool_choice`, in the wording of any server.
 pub(crate) fn is_about_tool_choice(said: &str) -> bool {
     ["tool_choice", "tool choice", "toolchoice"]
         .iter()

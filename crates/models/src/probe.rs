@@ -1,4 +1,4 @@
-//! Check of the providers and their keys: each is asked for the list of its models, which costs nothing.
+//! Checks the providers and their keys by requesting the list of models, which is free.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::{
     provider::{END_WAIT, InvalidSettings, Provider},
 };
 
-/// Longest time that a provider may take.
+/// Timeout for a provider.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Asks every provider for its models, all at once: by name, nothing or a sentence that says why it is not usable.
+/// Requests the models of all providers concurrently. Returns for each name `Ok` or a sentence that explains the failure.
 ///
-/// # Errors
-/// Settings that cannot be used.
+///  # Errors
+///  Invalid settings.
 pub async fn probe(settings: &Settings) -> Result<Vec<(String, Result<(), String>)>, InvalidSettings> {
     let mut transports = Vec::with_capacity(settings.providers.len());
     for provider in &settings.providers {

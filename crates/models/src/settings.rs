@@ -8,16 +8,16 @@ use url::Url;
 
 use crate::known::Api;
 
-/// The providers of a node, its own models, and the model of a run that names none.
+/// Providers of a node, the operator's models, and the default model.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Providers that can be reached: each has a key or needs none.
+    /// Usable providers: each has a key or requires none.
     pub providers: Vec<ProviderSettings>,
-    /// Models beyond the built-in ones, or with other figures.
+    /// Additional models, and built-in models with changed figures.
     pub models: Vec<ModelSettings>,
-    /// The model of a run that names none. `None`: the first usable one of the first provider that has one, else `runbook`.
+    /// Model of runs that do not name one. `None`: the first usable model of the first provider that has one, else `runbook`.
     pub default_model: Option<String>,
-    /// Longest silence of a provider, at least a second: then the call counts as failed, and may be tried again.
+    /// Maximum silence of a provider, at least a second. After that the call fails and can be retried.
     pub silence: Duration,
 }
 
@@ -27,7 +27,7 @@ impl Default for Settings {
             providers: Vec::new(),
             models: Vec::new(),
             default_model: None,
-            // Of a model that thinks.
+            // A thinking model can be silent this long.
             silence: Duration::from_mins(5),
         }
     }
@@ -40,40 +40,41 @@ pub struct ProviderSettings {
     pub name: String,
     /// The protocol.
     pub api: Api,
-    /// Base address; `None`: the provider's own. OpenAI's ends with `/v1`, as its clients take it.
+    /// Base address. `None`: the provider's own. OpenAI's ends with `/v1`, as in its SDKs.
     pub base_url: Option<Url>,
-    /// The key; `None` for a server that wants none.
+    /// The key. `None` for a server that requires none.
     pub key: Option<Credential>,
-    /// Proxies and certificates of the connections to it.
+    /// Proxies and certificates of the connections to the provider.
     pub outbound: Outbound,
 }
 
 impl ProviderSettings {
-    /// Returns the proxy of the connections to it.
+    /// Returns the proxy of the connections to the provider.
     pub fn proxy(&self) -> Option<&ProxyServer> {
         self.outbound.proxy_of(&crate::catalog::base(self).ok()?)
     }
 }
 
-/// Settings of a model, beside or over the built-in entry of the same id. What is `None` is taken from the built-in entry.
+/// Settings of a model, either a new one or overrides of the built-in model with this id. `None` fields default to the built-in
+/// entry.
 #[derive(Clone, Debug, Default)]
 pub struct ModelSettings {
-    /// Name that a run's `model` takes.
+    /// Value of `model` in a run.
     pub id: String,
     /// The name of its provider.
     pub provider: Option<String>,
     /// Name that the provider uses. Default: the id.
     pub upstream: Option<String>,
-    /// A name for people. Default: the id.
+    /// Display name. Default: the id.
     pub name: Option<String>,
-    /// Most tokens of a request and its answer together.
+    /// Maximum tokens of a request and its answer together.
     pub context_window: Option<u64>,
-    /// Most tokens of one answer.
+    /// Maximum tokens of one answer.
     pub max_output_tokens: Option<u64>,
-    /// Prices of the model. A model without a price is refused, unless it is declared free by prices that are all 0.
+    /// Prices of the model. A model without prices is rejected. Prices of 0 declare a free model.
     pub prices: Option<ModelPrices>,
-    /// Abilities of the model: `tools`, `structured_output`, `thinking`, `vision` (pictures), `documents` (PDF).
+    /// Capabilities of the model: `tools`, `structured_output`, `thinking`, `vision` (pictures), `documents` (PDF).
     pub capabilities: Option<Vec<String>>,
-    /// Effort of calls whose run names none. `None` leaves it to the provider.
+    /// Effort of runs that do not specify one. `None` leaves it to the provider.
     pub effort: Option<Effort>,
 }

@@ -1,20 +1,20 @@
-//! The reasons for the end of an answer, of all protocols.
+//! Stop reasons of all protocols.
 //!
-//! A reason that is not known may mean that the answer is not whole: it is a failure, and the call is made again.
+//!  An unknown reason may mean that the answer is incomplete, so it is a failure and the call is retried.
 //!
-//! Gathered on 2026-11-28 from the documentation of the providers, and from the table that Sim keeps of them
-//! (`simstudioai/sim`, pull request 6302).
+//!  Collected on 2026-11-28 from the documentation of the providers, and from the table in Sim (`simstudioai/sim`, pull request
+//! 6302).
 
 use http::StatusCode;
 use sortie_agent::model::StopReason;
 
 use crate::answer::Failure;
 
-/// Returns the meaning of a reason; `None` where there is none yet.
+/// Returns the meaning of a reason. `None` if it means that the answer is not finished.
 pub(crate) fn reason(reason: &str) -> Result<Option<StopReason>, Failure> {
     let name = reason.trim().to_ascii_lowercase().replace(['-', ' '], "_");
     Ok(Some(match name.as_str() {
-        // Some servers say in each chunk that it is not the last.
+        // Some servers state in each chunk that it is not the last.
         "" | "null" | "none" | "not_finished" | "in_progress" | "finish_reason_unspecified" => return Ok(None),
         "stop" | "end_turn" | "stop_sequence" | "stop_token" | "eos" | "eos_token" | "eot" | "end" | "complete" | "completed"
         | "finished" | "done" | "success" | "normal" => StopReason::EndTurn,
@@ -23,7 +23,7 @@ pub(crate) fn reason(reason: &str) -> Result<Option<StopReason>, Failure> {
         "tool_use" | "tool_call" | "tool_calls" | "function_call" | "function_calls" => StopReason::ToolUse,
         "length" | "max_tokens" | "max_output_tokens" | "max_completion_tokens" | "max_length" | "model_length" | "token_limit"
         | "model_context_window_exceeded" | "context_window_exceeded" | "context_length_exceeded" | "truncated"
-        // The provider interrupted a long turn, which another call goes on with.
+        // The provider interrupted a long turn, which another call continues.
         | "pause_turn" => StopReason::MaxTokens,
         "refusal" | "content_filter" | "content_filtered" | "sensitive" | "safety" | "recitation" | "language" | "blocklist"
         | "prohibited_content" | "spii" | "image_safety" | "image_prohibited_content" | "image_recitation" | "model_armor"
@@ -33,8 +33,8 @@ pub(crate) fn reason(reason: &str) -> Result<Option<StopReason>, Failure> {
             let said = format!("the answer was broken off: {reason}");
             return Err(Failure::Reported(StatusCode::INTERNAL_SERVER_ERROR, said));
         }
-        // `malformed_function_call`, `unexpected_tool_call`, `other`, and what is new.
-        // `endTurn`, `maxTokens`: read like the same words with lines between them.
+        // `malformed_function_call`, `unexpected_tool_call`, `other`, and unknown reasons.
+        // `endTurn`, `maxTokens`: equivalent to the same words in snake case.
         _ if reason.contains(char::is_lowercase) && reason.contains(char::is_uppercase) => {
             return self::reason(&with_lines(reason));
         }
@@ -42,7 +42,7 @@ pub(crate) fn reason(reason: &str) -> Result<Option<StopReason>, Failure> {
     }))
 }
 
-/// A name such as `endTurn` as `end_turn`.
+/// Converts a name such as `endTurn` to `end_turn`.
 fn with_lines(name: &str) -> String {
     let mut lined = String::new();
     for letter in name.trim().chars() {

@@ -1,4 +1,4 @@
-//! For tests: a provider that answers with exactly the bytes a test wants, and keeps what it was asked.
+//! Test provider that sends exactly the given bytes and records its requests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,10 +29,10 @@ pub(crate) fn api(name: &str) -> Api {
     Api::named(name).unwrap()
 }
 
-/// The key that every provider here has.
+/// The key of every provider in these tests.
 pub(crate) const KEY: &str = "sk-very-secret";
 
-/// Wait for the end of a stream whose answer is whole: longer than a machine under load takes for it.
+/// Time to wait for the end of a stream with a complete answer: long enough for a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Answer on a connection.
@@ -51,7 +51,7 @@ enum Then {
 }
 
 impl Answer {
-    /// A stream of these events, whole.
+    /// A complete stream of these events.
     pub(crate) fn events(body: &str) -> Self {
         Self::raw(format!(
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
@@ -59,7 +59,7 @@ impl Answer {
         ))
     }
 
-    /// A stream of these events whose end comes a little after the last of them.
+    /// A stream of these events that ends shortly after the last one.
     pub(crate) fn ended_late(body: &str) -> Self {
         Self {
             then: Then::EndLate,
@@ -78,7 +78,7 @@ impl Answer {
         ))
     }
 
-    /// A stream that stays open without a word more.
+    /// A stream that stays open and silent after these events.
     pub(crate) fn held(body: &str) -> Self {
         Self {
             then: Then::Hold,
@@ -86,7 +86,7 @@ impl Answer {
         }
     }
 
-    /// Not a word, not even a status.
+    /// Sends nothing, not even a status.
     pub(crate) fn silent() -> Self {
         Self {
             then: Then::Hold,
@@ -94,7 +94,7 @@ impl Answer {
         }
     }
 
-    /// A stream that repeats itself for ever.
+    /// A stream that repeats these events forever.
     pub(crate) fn endless(body: &str) -> Self {
         Self {
             then: Then::Repeat,
@@ -109,7 +109,7 @@ impl Answer {
         Self::packed(status, headers, body.as_bytes())
     }
 
-    /// An answer whose body may be no text.
+    /// An answer with a binary body.
     pub(crate) fn packed(status: &str, headers: &str, body: &[u8]) -> Self {
         let head = format!(
             "HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n",
@@ -121,7 +121,7 @@ impl Answer {
         }
     }
 
-    /// This answer with another status.
+    /// Returns this answer with another status.
     pub(crate) fn with_status(self, status: &str) -> Self {
         let text = String::from_utf8(self.bytes).unwrap();
         Self {
@@ -149,7 +149,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Answers one connection after the other with these.
+    /// Sends one answer per connection, in order.
     pub(crate) async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
         let answers: Vec<Answer> = answers.into_iter().collect();
         Self::serving(async move |listener: TcpListener, kept: Arc<Mutex<Vec<Asked>>>| {
@@ -163,7 +163,7 @@ impl Server {
         .await
     }
 
-    /// Answers one request after the other with these, all on the first connection.
+    /// Sends one answer per request, all on the first connection.
     pub(crate) async fn on_one_connection(answers: impl IntoIterator<Item = Answer>) -> Self {
         let answers: Vec<Answer> = answers.into_iter().collect();
         Self::serving(async move |listener: TcpListener, kept: Arc<Mutex<Vec<Asked>>>| {
@@ -200,17 +200,17 @@ impl Server {
         }
     }
 
-    /// The number of requests so far.
+    /// Returns the number of requests so far.
     pub(crate) fn requests(&self) -> usize {
         self.asked.lock().len()
     }
 
-    /// The head of the request of this number, in lower case.
+    /// Returns the head of a request, in lower case.
     pub(crate) fn head(&self, number: usize) -> String {
         self.asked.lock()[number].0.to_ascii_lowercase()
     }
 
-    /// The body of the request of this number.
+    /// Returns the body of a request.
     pub(crate) fn body(&self, number: usize) -> Value {
         serde_json::from_slice(&self.asked.lock()[number].1).unwrap()
     }
@@ -220,7 +220,7 @@ async fn give(stream: &mut TcpStream, answer: &Answer) {
     let body = answer.bytes.windows(4).position(|w| w == b"\r\n\r\n");
     let body = body.map_or(0, |end| end + 4);
     let mut rest = answer.bytes.as_slice();
-    // A client that has had enough closes: that ends an endless answer.
+    // An endless answer ends when the client closes the connection.
     while stream.write_all(rest).await.is_ok() {
         match answer.then {
             Then::Close => return,
@@ -267,12 +267,12 @@ async fn read_request(stream: &mut TcpStream) -> Asked {
     }
 }
 
-/// Calls a model, whatever it says before its reply.
+/// Calls a model and discards the deltas.
 pub(crate) async fn ask(model: &dyn Model, request: Request<'_>) -> Result<Reply, ModelError> {
     model.call(request, &RecordedDeltas::default()).await
 }
 
-/// A client that gives up after this silence.
+/// Creates a client that times out after this silence.
 pub(crate) fn http(silence: Duration) -> EngineClient {
     let timeouts = Timeouts {
         connect: Duration::from_secs(20),
@@ -282,7 +282,7 @@ pub(crate) fn http(silence: Duration) -> EngineClient {
     EngineClient::new(timeouts).unwrap()
 }
 
-/// An entry of the model `upstream`, which can do these things.
+/// Creates an entry of the model `upstream` with these capabilities.
 pub(crate) fn entry(upstream: &str, capabilities: &[&str]) -> Entry {
     let price = |micros| Micros::new(micros).unwrap();
     Entry {
@@ -305,13 +305,13 @@ pub(crate) fn entry(upstream: &str, capabilities: &[&str]) -> Entry {
     }
 }
 
-/// A stream of these, as the events of a body.
+/// Encodes these values as the events of a body.
 pub(crate) fn events(events: &[Value]) -> String {
     let lines: Vec<String> = events.iter().map(|event| format!("data: {event}\n\n")).collect();
     lines.concat()
 }
 
-/// A request that says "Say hello." and nothing else.
+/// A request with only the prompt "Say hello.".
 pub(crate) const fn hello() -> Request<'static> {
     Request {
         system: "Be brief.",
@@ -332,7 +332,7 @@ pub(crate) const fn hello() -> Request<'static> {
     }
 }
 
-/// The pieces of text, as they came.
+/// Records the deltas of text.
 #[derive(Debug, Default)]
 pub(crate) struct RecordedDeltas(Mutex<Vec<String>>, Mutex<usize>);
 
@@ -341,7 +341,7 @@ impl RecordedDeltas {
         self.0.lock().clone()
     }
 
-    /// Bytes of what was written besides.
+    /// Number of bytes other than text.
     pub(crate) fn unseen(&self) -> usize {
         *self.1.lock()
     }
@@ -357,7 +357,7 @@ impl Deltas for RecordedDeltas {
     }
 }
 
-/// `bytes` cut into chunks at these places, through the event parser and a decoder, as a connection would bring them.
+/// Splits `bytes` at these positions and passes the chunks through the event parser to a decoder, like a connection does.
 pub(crate) fn decode<D: crate::answer::Decoder>(
     mut decoder: D,
     bytes: &[u8],

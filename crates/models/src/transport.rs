@@ -1,7 +1,7 @@
-//! A streamed call to a provider: the request, its failure in the provider's words, the events of its answer.
+//! A streamed call to a provider: the request, its failure with the provider's message, and the events of its answer.
 //!
-//! Every provider client goes through here, so that what may be tried again, how much is taken, and that the key is in
-//! no message, is decided in one place.
+//!  Every provider client uses this module. Retries, size limits and the removal of the key from messages are therefore decided
+//! in one place.
 
 mod events;
 mod fields;
@@ -33,9 +33,9 @@ use self::{
 };
 use crate::{estimate, json, openai, provider::Provider};
 
-/// Most characters of a failure that are told.
+/// Maximum number of characters of a provider's message that we report.
 const TOLD_CHARS: usize = 500;
-/// Codes of a 429 that is no rate limit: the account is empty, and stays so.
+/// Codes of a 429 that is not a rate limit: the account has no funds, so retries cannot help.
 const UNPAID: [&str; 2] = ["insufficient_quota", "exceeded_current_quota_error"];
 
 /// Address, headers and connections of a provider.
@@ -43,17 +43,17 @@ const UNPAID: [&str; 2] = ["insufficient_quota", "exceeded_current_quota_error"]
 pub(crate) struct Transport {
     client: EngineClient,
     url: Url,
-    /// With the type of the body.
+    /// Includes the content type.
     headers: HeaderMap,
-    /// Taken out of what the provider says.
+    /// Removed from messages of the provider.
     key: Option<Credential>,
     end_wait: Duration,
-    /// Fields that the server does not know.
+    /// Fields that the server has rejected as unknown.
     refused: Arc<RefusedFields>,
 }
 
 impl Transport {
-    /// Calls `url` with `headers`, which carry the provider's key in its own way.
+    /// Creates a transport to `url`. `headers` carry the provider's key.
     pub(crate) fn new(provider: &Provider, url: Url, mut headers: HeaderMap) -> Self {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Self {
@@ -71,14 +71,14 @@ impl Transport {
         self.end_wait
     }
 
-    /// Sends a request and returns its events once the provider has accepted it. A failure after that, or where nobody
-    /// knows whether it was before, carries the estimated cost of the request.
+    /// Sends a request and returns its events once the provider has accepted it. A later failure carries the estimated cost of
+    /// the request, and so does one that leaves open if the provider accepted it.
     ///
-    /// A request that is refused for a field that the server does not know goes out again without it.
+    ///  If the server rejects the request for an unknown field, we send it again without that field.
     pub(crate) async fn stream(&self, body: &(impl Serialize + Sync)) -> Result<Events<'_>, ModelError> {
         let whole = serde_json::to_string(body)
             .map_err(|error| ModelError::fatal(format!("the request is not JSON: {error}")))?;
-        // Schemas and pieces of the provider's own go out as they came.
+        // Schemas and opaque pieces of the provider are sent unchanged.
         let paired = match paired(&whole) {
             Cow::Borrowed(_) => None,
             Cow::Owned(paired) => Some(paired),
@@ -122,8 +122,8 @@ impl Transport {
         })
     }
 
-    /// Asks for what is there, which has no effect and costs nothing: whether the provider answers and takes the key. What
-    /// it answers is not read.
+    /// Requests the list of models, which has no effect and is free, to check that the provider responds and accepts the key. The
+    /// list is not read.
     pub(crate) async fn list(&self) -> Result<(), ModelError> {
         let request = self
             .client
@@ -140,7 +140,7 @@ impl Transport {
         Err(self.refusal(response).await.0)
     }
 
-    /// A message for people, without the key.
+    /// Returns a message for users, without the key.
     pub(crate) fn clean(&self, text: &str) -> String {
         let text = match &self.key {
             Some(key) if !key.expose().is_empty() => text.replace(key.expose(), "[redacted]"),
@@ -149,7 +149,7 @@ impl Transport {
         text.chars().take(TOLD_CHARS).collect()
     }
 
-    /// The connection failed or broke: it may be tried again, unless the request could not even be written.
+    /// The connection failed or broke. A retry is possible, unless the request could not be built.
     fn broken(&self, error: &sortie_net::Error) -> ModelError {
         let http = if let sortie_net::Error::Http(error) = error {
             Some(error)
@@ -173,7 +173,7 @@ impl Transport {
         }
     }
 
-    /// A refusal, and the provider's words for it.
+    /// Returns a refusal, and the provider's message.
     async fn refusal(&self, response: Response) -> (ModelError, String) {
         let status = response.status();
         let headers = response.headers().clone();
@@ -193,9 +193,9 @@ impl Transport {
         (ModelError { retry, ..failure }, said)
     }
 
-    /// Meaning of a failure with this status and this message, also of one that comes inside of a stream.
+    /// Classifies a failure with this status and this message. Failures inside of a stream count too.
     pub(crate) fn failure(&self, status: StatusCode, said: &str, after: Option<Duration>) -> ModelError {
-        // A server error can be one of length.
+        // A server error can also mean that the request is too long.
         let retry = if is_too_long(status, said) {
             Retry::Smaller
         } else if is_passing(status) || status == StatusCode::PAYLOAD_TOO_LARGE || refusals::is_passing(said)
@@ -211,7 +211,7 @@ impl Transport {
         let message = format!("the model's provider answered {}: {said}", status.as_u16());
         let kind = match (status.as_u16(), retry) {
             (_, Retry::Smaller) => ErrorKind::TooLarge,
-            // 413 is one where it is not about the size of the request.
+            // Here 413 is a rate limit, because it is not about the size of the request.
             (413 | 429 | GROQ_BUSY, _) => ErrorKind::RateLimit,
             (401 | 403, _) => ErrorKind::Credential,
             (408, _) => ErrorKind::Timeout,
@@ -233,16 +233,16 @@ fn charged(error: ModelError, sent_bytes: usize) -> ModelError {
     }
 }
 
-/// Groq's own status of a service tier without capacity.
+/// Groq's status for a service tier without capacity.
 const GROQ_BUSY: u16 = 498;
 
-/// Statuses of a state that passes: time-outs, conflicts, rate limits, overload, a broken server.
+/// Statuses of temporary conditions: time-outs, conflicts, rate limits, overload, server errors.
 fn is_passing(status: StatusCode) -> bool {
     status.is_server_error() || matches!(status.as_u16(), 408 | 409 | 425 | 429 | GROQ_BUSY)
 }
 
-/// Whether a refusal is about a thinking block: its conversation has changed, or its signature is not one or is missing. All
-/// of these pass once the thinking is left out.
+/// Whether a refusal is about a thinking block: its conversation has changed, or its signature is invalid or missing. A retry
+/// without the thinking succeeds.
 fn is_bound_elsewhere(said: &str) -> bool {
     [
         "bound to a different conversation",
@@ -253,7 +253,7 @@ fn is_bound_elsewhere(said: &str) -> bool {
     .any(|words| said.contains(words))
 }
 
-/// Words of a provider about a failure.
+/// Error message of a provider.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ErrorBody {
     /// `error.message`, `error`, `message` or `detail` of a JSON body, else the body.
@@ -262,16 +262,16 @@ struct ErrorBody {
     code: Option<String>,
     /// `error.param`: the field that the provider refuses.
     param: Option<String>,
-    /// Fields that may tell of a wait.
+    /// Fields that may contain a retry delay.
     waits: Vec<wait::Field>,
-    /// Whether a JSON body tells of an error, rather than being an answer.
+    /// Whether a JSON body is an error and not an answer.
     is_error: bool,
-    /// Status that the error has in the body.
+    /// Status of the error in the body.
     status: Option<StatusCode>,
 }
 
 impl ErrorBody {
-    /// The message, with the code and the field where they are not in it: some say more.
+    /// Returns the message, followed by the code and the field unless it contains them.
     fn with_details(&self) -> Cow<'_, str> {
         let mut said = Cow::Borrowed(self.message.as_str());
         for detail in [&self.code, &self.param].into_iter().flatten() {
@@ -324,7 +324,7 @@ impl ErrorBody {
             .unwrap_or(&text)
             .trim()
             .to_owned();
-        // The words of the provider behind `OpenRouter`.
+        // The message of the upstream provider, which `OpenRouter` forwards.
         if let Some(raw) = find(&["/error/metadata/raw"]) {
             message = format!("{message}: {}", Self::of(raw.as_bytes()).message);
         }

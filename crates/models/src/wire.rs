@@ -1,7 +1,8 @@
-//! Lenient readings of the values of an event, for all protocols.
+//! Lenient parsing of the values in events, for all protocols.
 //!
-//! Many servers speak these protocols nearly. A text may be null or in parts, a figure a float or a text, a list one
-//! object: all of that is read. A field that is nothing of the kind counts as left out, and costs no other field.
+//!  Many servers deviate slightly from these protocols. A text can be null or split into parts, a number can be a float or a
+//! text, and a list can be a single object: all of these are accepted. A field of any other type counts as missing and does not
+//! affect other fields.
 
 use std::{
     borrow::Cow,
@@ -16,8 +17,8 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// An object of this type; nothing where the value is no object. In its place, a number that no float holds and a text
-/// with half of a surrogate pair make the event unreadable.
+/// An object of this type, or `None` if the value is not an object. Numbers beyond the range of floats and texts with unpaired
+/// surrogates in its position still make the event unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Object<T>(pub(crate) Option<T>);
 
@@ -39,7 +40,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
 
 /// Reads objects in one pass: most of an event is nested objects, and an answer has hundreds of events.
 struct Objects<T> {
-    /// Whether the objects of a list are wanted, too.
+    /// Whether to collect the objects of a list as well.
     of_lists: bool,
     kind: PhantomData<T>,
 }
@@ -92,7 +93,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Objects<T> {
     }
 }
 
-/// The values of a list. A single object is a list of one, anything else an empty one.
+/// The values of a list. A single object is a list of one, any other value an empty list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Values<'a>(pub(crate) Vec<&'a RawValue>);
 
@@ -113,7 +114,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// The objects of a list, as in [`Values`].
+/// The objects of a list, see [`Values`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct List<T>(pub(crate) Vec<T>);
 
@@ -132,12 +133,12 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
     }
 }
 
-/// A figure of at least 0, as a number of any form or in a text; a float is cut. Anything else is none.
+/// A count of at least 0, from a number in any format or a text. Floats are truncated. `None` for any other value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count(pub(crate) Option<u64>);
 
 impl Count {
-    /// The figure; 0 where there is none.
+    /// Returns the count, or 0 if there is none.
     pub(crate) fn get(self) -> u64 {
         self.0.unwrap_or_default()
     }
@@ -165,16 +166,16 @@ impl<'de> Deserialize<'de> for Count {
     }
 }
 
-/// A text. What is null, an object or left out is an empty one; of an array of parts it is their `text`; a number is its
-/// digits. It is borrowed from the event where nothing in it is escaped.
+/// A text. Null, an object or a missing value is an empty text; an array of parts is the concatenation of their `text`; a number
+/// is its digits. Borrows from the event unless the text contains escapes.
 ///
-/// Servers cut texts between the two halves of a surrogate pair. A half is kept here as the three bytes that UTF-8 would
-/// have for it, until [`Joined`] finds the other.
+///  Servers split texts between the two halves of a surrogate pair. A half is kept as the three bytes that UTF-8 would use for
+/// it, until [`Joined`] finds the other half.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Piece<'a>(Cow<'a, [u8]>);
 
 impl<'a> Piece<'a> {
-    /// The text alone; a half of a pair becomes U+FFFD.
+    /// Returns only this text. An unpaired surrogate becomes U+FFFD.
     pub(crate) fn into_text(self) -> Cow<'a, str> {
         let bytes = match self.0 {
             Cow::Borrowed(bytes) => match str::from_utf8(bytes) {
@@ -236,7 +237,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Piece<'a> {
     }
 }
 
-/// The bytes of a JSON string, in which halves of pairs are allowed.
+/// Returns the bytes of a JSON string, which may contain unpaired surrogates.
 fn string(raw: &str) -> serde_json::Result<Cow<'_, [u8]>> {
     struct Bytes;
     impl<'de> Visitor<'de> for Bytes {
@@ -257,7 +258,7 @@ fn string(raw: &str) -> serde_json::Result<Cow<'_, [u8]>> {
     serde_json::Deserializer::from_str(raw).deserialize_bytes(Bytes)
 }
 
-/// A text that comes whole: see [`Piece`].
+/// A text that arrives in one piece: see [`Piece`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 
@@ -275,7 +276,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// The arguments of a call, or a piece of them: meant to be a text, sent as an object by some servers.
+/// The arguments of a call, or a piece of them. They should be a text, but some servers send an object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arguments<'a>(pub(crate) Piece<'a>);
 
@@ -289,18 +290,18 @@ impl<'de: 'a, 'a> Deserialize<'de> for Arguments<'a> {
     }
 }
 
-/// A text that is put together from pieces.
+/// A text that is assembled from pieces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Joined {
     text: String,
-    /// First half of a surrogate pair, if it is the last that came.
+    /// First half of a surrogate pair, if the last piece ended with it.
     half: Option<u16>,
 }
 
 const FIRST_HALVES: RangeInclusive<u16> = 0xD800..=0xDBFF;
 
 impl Joined {
-    /// Adds a piece. Returns the text that is new with it.
+    /// Appends a piece. Returns the new text.
     pub(crate) fn push(&mut self, piece: &Piece<'_>) -> &str {
         let before = self.text.len();
         self.push_bytes(&piece.0);
@@ -312,7 +313,7 @@ impl Joined {
         &self.text
     }
 
-    /// Takes a text for the whole, unless it is empty.
+    /// Replaces the text, unless `whole` is empty.
     pub(crate) fn replace_with(&mut self, whole: Self) {
         if whole != Self::default() {
             *self = whole;
@@ -368,7 +369,7 @@ impl Joined {
         }
     }
 
-    /// The other half does not follow.
+    /// Replaces a pending half that has no other half.
     fn end_half(&mut self) {
         if self.half.take().is_some() {
             self.text.push('\u{FFFD}');
@@ -396,7 +397,7 @@ mod tests {
         serde_json::from_str::<Text<'_>>(json).unwrap().0.into_owned()
     }
 
-    /// The text of these pieces, and what each has added.
+    /// Returns the assembled text, and the text that each piece has added.
     fn joined(pieces: &[&str]) -> (String, Vec<String>) {
         let mut joined = Joined::default();
         let added = pieces

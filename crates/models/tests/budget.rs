@@ -1,7 +1,8 @@
-//! Long work on small budgets, with the prices of real models: every run ends with an answer, or has spent what it was
-//! given, and never more.
+//! Long runs on small budgets with the prices of real models. Every run produces an answer or uses up its budget, and never
+//! exceeds it.
 //!
-//! The model of the simulation works until it is asked for its answer. It counts tokens as its tokenizer does, thinks
+//!  The simulated model works until the agent asks for its answer. It counts tokens like its tokenizer and thinks before each
+//! call. Its provider either caches the prefix of the previous request or does not.
 //! before each call, and its provider caches the prefix of the request before, or does not.
 
 #![expect(
@@ -31,12 +32,12 @@ use sortie_sandbox::{
 };
 use tokio::time::{Duration, Instant};
 
-/// The kind of text that a task is about.
+/// Type of text in a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Text {
-    /// English: four bytes for a token.
+    /// English: four bytes per token.
     Prose,
-    /// Figures: three bytes for two tokens.
+    /// Digits: two tokens per three bytes.
     Digits,
 }
 
@@ -60,14 +61,14 @@ impl Text {
     }
 }
 
-/// A model that reads piece after piece until it is asked for its answer.
+/// A model that reads page after page until the agent asks for its answer.
 struct Reader {
     info: ModelInfo,
     text: Text,
     caches: bool,
-    /// Calls in one message.
+    /// Number of calls per message.
     at_once: u32,
-    /// The prompt that was sent last, part by part, with the tokens of each.
+    /// Parts of the previous prompt, with their token counts.
     seen: Mutex<Vec<(String, u64)>>,
     calls: Mutex<u32>,
 }
@@ -188,7 +189,7 @@ impl Model for Reader {
     }
 }
 
-/// The tool that hands out pages.
+/// A tool that returns pages.
 struct Fetch {
     text: Text,
     bytes: usize,
@@ -229,7 +230,7 @@ impl Tool for Fetch {
     }
 }
 
-/// Remembers what the run has cost and how it was compacted.
+/// Records the cost of the run and its compactions.
 #[derive(Default)]
 struct Recorded {
     cost: Mutex<Micros>,
@@ -297,9 +298,9 @@ struct Case {
     text: Text,
     caches: bool,
     page_bytes: usize,
-    /// Calls in one message.
+    /// Number of calls per message.
     at_once: u32,
-    /// The task in bytes.
+    /// Size of the task in bytes.
     task_bytes: usize,
 }
 
@@ -426,7 +427,7 @@ async fn long_work_on_a_small_budget_ends_with_an_answer() {
             ended.spent_percent,
         )
         .unwrap();
-        // An answer without work is none.
+        // An answer without any work does not count.
         let has_answered = matches!(ended.outcome, Outcome::Succeeded(_)) && ended.calls > 2;
         if !has_answered && ended.spent_percent < 80 {
             bad.push((case, ended.calls, ended.spent_percent));

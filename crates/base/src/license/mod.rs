@@ -18,14 +18,14 @@ use zeroize::Zeroizing;
 use crate::sealing::{hex, key_bytes};
 use paseto::{Malformed, Token};
 
-/// Form of a public key as text (PASERK).
+/// Prefix of a public key as text (PASERK).
 const PUBLIC: &str = "k4.public.";
 
 /// Rights of one deployment, as its token states them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LicenseClaims {
-    /// Number of this token, different for each.
+    /// Unique number of this token.
     pub serial: String,
     /// Deployment that the license is for.
     pub deployment: DeploymentId,
@@ -45,7 +45,7 @@ pub struct LicenseClaims {
     pub expires_at: Timestamp,
 }
 
-/// A token that grants nothing. The text is for the person who has sent it.
+/// A token that grants nothing. The text is for the person who submitted it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidLicense {
     /// The text is not a token.
@@ -57,7 +57,7 @@ pub enum InvalidLicense {
     /// The key did not sign this token.
     #[error("has a wrong signature")]
     WrongSignature,
-    /// The key signed something else than a license.
+    /// The key signed something other than a license.
     #[error("has claims that are not a license")]
     WrongClaims,
 }
@@ -84,7 +84,7 @@ pub enum InvalidLicenseKey {
 pub struct LicensePublicKey([u8; 32]);
 
 impl LicensePublicKey {
-    /// ID of the key, as the footer of a token has it.
+    /// ID of the key, as in the footer of a token.
     pub fn id(&self) -> String {
         let digest = Sha256::digest(self.0);
         hex(digest.get(..8).unwrap_or_default())
@@ -134,7 +134,7 @@ pub struct LicenseSigner {
 }
 
 impl LicenseSigner {
-    /// Makes the key of a seed.
+    /// Creates the key from a seed.
     fn of(seed: &[u8]) -> Result<Self, InvalidLicenseKey> {
         let pair = Ed25519KeyPair::from_seed_unchecked(seed).map_err(|_| InvalidLicenseKey::Signing)?;
         let public = pair.public_key().as_ref().try_into();
@@ -142,7 +142,7 @@ impl LicenseSigner {
         Ok(Self { pair, public })
     }
 
-    /// Key that verifies what this one signs.
+    /// Returns the key that verifies signatures of this one.
     pub fn public(&self) -> &LicensePublicKey {
         &self.public
     }
@@ -150,7 +150,7 @@ impl LicenseSigner {
     /// Signs a license. Returns its token.
     ///
     /// # Errors
-    /// `Malformed` where the claims make a token that is too long to be read.
+    /// `Malformed` if the claims make a token that is too long to read.
     pub fn sign(&self, claims: &LicenseClaims) -> Result<Zeroizing<String>, InvalidLicense> {
         let message = serde_json::to_vec(claims).map_err(|_| InvalidLicense::WrongClaims)?;
         let footer = paseto::footer(&self.public.id()).map_err(|_| InvalidLicense::WrongClaims)?;
@@ -186,7 +186,7 @@ impl fmt::Debug for LicenseSigner {
     }
 }
 
-/// Reads a token that one of these keys has signed. The caller checks the time and the installation.
+/// Reads a token that one of these keys signed. The caller checks the time and the installation.
 ///
 /// # Errors
 /// The rule that the token breaks.

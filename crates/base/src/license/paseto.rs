@@ -1,6 +1,6 @@
-//! Form of a PASETO v4.public token: a message and a footer in clear, and the signature over both.
+//! Encoding of a PASETO v4.public token: message and footer in clear, and the signature over both.
 //!
-//! Reading is strict: one text for one token. A token that was read is not verified yet.
+//!  Parsing is strict: each token has exactly one valid text. A parsed token is not verified yet.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ const SIGNATURE: usize = 64;
 /// Maximum length of a token.
 pub(super) const MOST: usize = 4_096;
 
-/// A text that is not a token of this form.
+/// A text that is not a token of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
@@ -39,7 +39,7 @@ impl Token {
         let parts = text.strip_prefix(HEADER).filter(|_| text.len() <= MOST);
         let parts = parts.ok_or(Malformed)?;
         let (body, footer) = match parts.split_once('.') {
-            // A footer that is empty has no dot.
+            // Without a footer there is no dot.
             Some((_, "")) => return Err(Malformed),
             Some((body, footer)) => (body, footer),
             None => (parts, ""),
@@ -81,8 +81,8 @@ pub(super) fn footer(key_id: &str) -> Result<Vec<u8>, serde_json::Error> {
     })
 }
 
-/// Returns the bytes that are signed: the parts with their number and their lengths ("pre-authentication encoding").
-/// `implicit` is in no token: both sides know it.
+/// Returns the bytes to sign: the number of parts, then each with its length ("pre-authentication encoding"). `implicit` is not
+/// part of the token: both sides know it.
 pub(super) fn signed(message: &[u8], footer: &[u8], implicit: &[u8]) -> Vec<u8> {
     let parts = [HEADER.as_bytes(), message, footer, implicit];
     let mut bytes = length(parts.len()).to_vec();
@@ -93,7 +93,7 @@ pub(super) fn signed(message: &[u8], footer: &[u8], implicit: &[u8]) -> Vec<u8> 
     bytes
 }
 
-/// A length as eight bytes. The highest bit stays free.
+/// Encodes a length as eight bytes with the highest bit clear.
 const fn length(of: usize) -> [u8; 8] {
     (of as u64 & (u64::MAX >> 1)).to_le_bytes()
 }

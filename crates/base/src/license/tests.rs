@@ -1,4 +1,4 @@
-//! Tokens against the official vectors of PASETO, and against every change of a byte.
+//! Tokens: the official vectors of PASETO, and tokens with one changed byte.
 
 use std::time::Duration;
 
@@ -104,14 +104,14 @@ fn a_license_is_read_with_the_key_that_its_footer_names() {
     let unknown = InvalidLicense::UnknownKey(signer.public().id());
     assert_eq!(read_license(&token, &keys[..1]), Err(unknown));
     assert!(read_license(&token, &[]).is_err());
-    // Another key that claims to be this one.
+    // Another key with the id of this one.
     let footer = paseto::footer(&signer.public().id()).unwrap();
     let forged = other.token(serde_json::to_vec(&claims()).unwrap(), footer.clone(), b"");
     assert_eq!(
         read_license(&forged.text(), &keys),
         Err(InvalidLicense::WrongSignature)
     );
-    // The right key under something else.
+    // The right key, but it signed other content.
     for message in [MESSAGE.to_owned(), String::new(), r#"{"serial":1}"#.to_owned()] {
         let token = signer.token(message.into(), footer.clone(), b"");
         assert_eq!(
@@ -191,7 +191,7 @@ proptest! {
         let mut bytes = signer.sign(&claims()).unwrap().as_bytes().to_vec();
         let at = at % bytes.len();
         prop_assume!(bytes[at] != to);
-        // Spaces around a token are no part of it.
+        // Surrounding spaces are not part of a token.
         prop_assume!(!(to.is_ascii_whitespace() && (at == 0 || at + 1 == bytes.len())));
         bytes[at] = to;
         prop_assert!(read_license(&String::from_utf8(bytes).unwrap(), &keys).is_err());

@@ -1,4 +1,4 @@
-//! Content in a store that speaks S3: moto's server, which `scripts/peers` installs.
+//! Content in an S3-compatible store: the server of moto, which `scripts/peers` installs.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -35,7 +35,7 @@ async fn open(store: &S3, folder: &Path, bucket: &str) -> Blobs {
     Blobs::open(&settings).await.unwrap()
 }
 
-/// The storage behind a gateway whose fault hits one request after some others.
+/// Connects the storage through a gateway that lets `before` requests pass and then injects `fault`.
 async fn faulted(store: &S3, folder: &Path, before: usize, fault: GatewayFault) -> (Blobs, Gateway) {
     let gateway = Gateway::start(store.address()).await.unwrap();
     let mut variables: BTreeMap<_, _> = store.variables().into_iter().collect();
@@ -53,7 +53,7 @@ async fn faulted(store: &S3, folder: &Path, before: usize, fault: GatewayFault) 
     (Blobs::open(&settings).await.unwrap(), gateway)
 }
 
-/// Works on `keeping` until the fault of the gateway has hit, and then lets everything through.
+/// Polls `keeping` until the gateway has injected its fault, then lets all requests pass.
 async fn until_troubled(mut keeping: Pin<&mut impl Future<Output = Result<(), Error>>>, gateway: &Gateway) {
     while gateway.faulted() == 0 {
         let ended = std::future::poll_fn(|context| Poll::Ready(keeping.as_mut().poll(context).is_ready()));
@@ -63,7 +63,8 @@ async fn until_troubled(mut keeping: Pin<&mut impl Future<Output = Result<(), Er
     gateway.set([]);
 }
 
-/// Requests of an upload: whether the content is there, the beginning, and a part each of 8 MiB. Then its end.
+/// Content of three parts. An upload checks whether the content exists, starts, sends one request per part of 8 MiB, and
+/// completes.
 const PARTS: &[u8] = &[7; 20_000_000];
 
 #[tokio::test]
@@ -142,7 +143,7 @@ async fn content_of_every_size_goes_to_the_store_and_comes_back() {
     let (store, folder) = (S3::start().await.unwrap(), tempfile::tempdir().unwrap());
     let blobs = open(&store, folder.path(), BUCKET).await;
     blobs.check().await.unwrap();
-    // The last two go in parts.
+    // The last two need a multipart upload.
     for length in [0, 5, 8 << 20, (8 << 20) + 1, 20_000_000] {
         let content: Vec<u8> = (0..length)
             .map(|at: usize| u8::try_from(at % 251).unwrap())
@@ -253,7 +254,7 @@ async fn a_request_goes_on_for_as_long_as_the_store_answers_others() {
     let staged = staged(&blobs, b"x").await;
     let mut keeping = pin!(blobs.keep(address(&staged), staged));
     until_troubled(keeping.as_mut(), &gateway).await;
-    // Counts the request that asks whether the store answers.
+    // Counts the requests that probe the store.
     gateway.set([GatewayFault::Late(Duration::ZERO)]);
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(6)).await;

@@ -1,7 +1,7 @@
 //! Facts about Claude models, read from a model's name.
 //!
-//! Sources: the pages of platform.claude.com on preserved thinking, prefix checks, thinking and effort, as of
-//! 2026-11-22. A server of another provider that speaks this protocol has names of another form, and none of this.
+//! Sources: the pages of platform.claude.com on preserved thinking, prefix checks, thinking and effort, as of 2026-11-22. Model
+//! names of other providers that speak this protocol have a different form, so these facts do not apply to them.
 
 use sortie_api::Effort;
 
@@ -12,7 +12,7 @@ pub(super) struct Claude {
     family: Family,
 }
 
-/// Line of models; the lines gained abilities at different versions.
+/// Model family. The families gained abilities at different versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Family {
     Opus,
@@ -22,8 +22,8 @@ enum Family {
 }
 
 impl Claude {
-    /// The model of this name; `None` where the name is not one of a Claude model. A name without a version, such as
-    /// `claude-opus-latest`, is one of the newest model of its family.
+    /// Parses the name of a model. `None` if it is not a Claude model. A name without a version, such as `claude-opus-latest`,
+    /// means the newest model of its family.
     pub(super) fn of(name: &str) -> Option<Self> {
         let (_, name) = name.rsplit_once("claude-")?;
         let parts = || name.split(['-', '.', '@', ':', '/']);
@@ -33,7 +33,7 @@ impl Claude {
             "sonnet" | "haiku" => (Family::Other, true),
             _ => (Family::Other, false),
         };
-        // A longer number is a date.
+        // Longer numbers are dates.
         let mut numbers = parts()
             .skip_while(|part| !is_number(part))
             .take_while(|part| is_number(part) && part.len() < 3)
@@ -43,20 +43,19 @@ impl Claude {
         Some(Self { version, family })
     }
 
-    /// Whether the model decides by itself how much it thinks (`adaptive`). Models since 4.6 do; those since 5 refuse a
-    /// budget of tokens.
+    /// Whether the model decides how much it thinks (`adaptive`). Models since 4.6 do; those since 5 reject a token budget.
     pub(super) fn is_adaptive(self) -> bool {
         self.version >= (4, 6)
     }
 
-    /// Whether thinking comes back empty unless `display` asks for a summary. On Opus 5.5 the text between tool calls
+    /// Whether the provider returns empty thinking unless `display` asks for a summary. On Opus 5.5 the text between tool calls
     /// is thinking as well.
     pub(super) fn hides_thinking(self) -> bool {
         self.version >= (4, 7)
     }
 
-    /// Whether the model has preserved thinking: each thinking block is bound to the system prompt, the tools and the
-    /// messages before it. On 2026-11-22 those are Fable and Mythos 5.1 and 5.2, and Opus, Sonnet and Haiku 5.5.
+    /// Whether the model has preserved thinking: each thinking block is bound to the system prompt, the tools and the messages
+    /// before it. On 2026-11-22 these are Fable and Mythos 5.1 and 5.2, and Opus, Sonnet and Haiku 5.5.
     pub(super) fn binds_thinking(self) -> bool {
         self.version
             >= match self.family {
@@ -65,12 +64,12 @@ impl Claude {
             }
     }
 
-    /// Whether pictures keep up to 2,576 pixels of their longer edge, which costs up to three times as many tokens.
+    /// Whether pictures keep up to 2,576 pixels on their longer edge, which costs up to three times as many tokens.
     pub(super) fn sees_sharply(self) -> bool {
         self.version >= (4, 7)
     }
 
-    /// The nearest level of effort that the model takes; `None` where it takes none.
+    /// Returns the nearest effort level that the model supports. `None` if it supports none.
     pub(super) fn effort(self, wanted: Effort) -> Option<&'static str> {
         let since = match self.family {
             Family::Opus => (4, 5),

@@ -1,15 +1,15 @@
 //! Anthropic's Messages API, and servers that speak it.
 //!
-//! Every call streams. The fixed part of a conversation and all that is said in it are marked for the provider's cache,
-//! so that each call reads what the one before wrote. Thinking is sent back as it came.
+//!  Every call streams. We mark the fixed part of a conversation and its end for the provider's cache, so that each call reads
+//! the prefix that the previous call wrote. Thinking is returned unchanged.
 //!
-//! Preserved thinking, by Anthropic's pages of that name as read on 2026-11-22: a thinking block is valid while `system`,
-//! `tools` and the messages before it have the same values. The form of the JSON, the order of its keys and
-//! `cache_control` do not count, nor does any other field of the request: `tool_choice`, `max_tokens`, `output_config`,
-//! `thinking`. Thinking blocks may be left out at the front, at the end or all of them, but not in the middle. So this
-//! client derives `system`, `tools` and each message from the conversation alone, in its order, and marks only
-//! `cache_control` differently from call to call. Accounts made since 2026-08-31 are held to the rule, older ones where a
-//! request sets `prefix_mismatch_behavior`. With `drop_block` a mistake costs that reasoning and not the run.
+//! Preserved thinking, according to Anthropic's pages of that name as read on 2026-11-22: a thinking block is valid while
+//! `system`, `tools` and the messages before it have the same values. The formatting of the JSON, the order of keys and
+//! `cache_control` do not matter, nor does any other field of the request: `tool_choice`, `max_tokens`, `output_config`,
+//! `thinking`. Thinking blocks can be omitted at the front, at the end, or altogether, but not in the middle. This client
+//! therefore derives `system`, `tools` and each message only from the conversation, in order, and varies only `cache_control`
+//! between calls. The rule is enforced for accounts created since 2026-08-31, and for older ones if a request sets
+//! `prefix_mismatch_behavior`. With `drop_block` a mistake costs that reasoning, but not the run.
 
 mod claude;
 mod models;
@@ -39,7 +39,6 @@ use crate::{
     transport::Transport,
 };
 
-/// Anthropic.
 pub(crate) const PROVIDER: KnownProvider = KnownProvider {
     name: "anthropic",
     apis: &[Api(&Protocol {
@@ -52,30 +51,30 @@ pub(crate) const PROVIDER: KnownProvider = KnownProvider {
     models: models::MODELS,
 };
 
-/// Pictures of models since 4.7: one token a patch of 28 pixels.
+/// Pictures for models since 4.7: one token per patch of 28 pixels.
 pub(crate) const SHARP: Counting = Counting {
     largest: 4_784,
     picture: |width, height| patches(width, height, 28).min(4_784),
 };
-/// Pictures of earlier models.
+/// Pictures for earlier models.
 pub(crate) const COARSE: Counting = Counting {
     largest: 1_600,
     picture: |width, height| patches(width, height, 28).min(1_600),
 };
 
-/// The version of the API that is spoken here.
+/// Version of the API.
 const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
 
-/// Allows a request to say what becomes of thinking whose conversation has changed, and tells what became of it.
+/// Lets a request choose how the provider treats thinking of a changed conversation. The response then reports dropped thinking.
 const BINDING_CONTROLS: HeaderValue = HeaderValue::from_static("thinking-binding-controls-2026-08-01");
 
-/// Connects to the list of models.
+/// Creates the transport for the list of models.
 fn list(provider: &Provider) -> Result<Transport, InvalidSettings> {
     let url = endpoint::url(provider, "v1", &["models"])?;
     Ok(Transport::new(provider, url, headers(provider)?))
 }
 
-/// A client of one model.
+/// Creates the client of a model.
 fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>, InvalidSettings> {
     let url = endpoint::url(provider, "v1", &["messages"])?;
     let transport = |headers| Transport::new(provider, url.clone(), headers);
@@ -95,8 +94,8 @@ fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>, InvalidSe
     }))
 }
 
-/// Whether a refusal is about the controls of bound thinking. A refusal that speaks of a bound block names the field too,
-/// as a way out, and is no refusal of the field. Bedrock says only `invalid beta flag`.
+/// Whether a refusal is about the controls of bound thinking. A refusal of a bound block also mentions the field, as a remedy,
+/// but does not reject it. Bedrock says only `invalid beta flag`.
 fn is_about_controls(said: &str) -> bool {
     let names = [
         "block_binding",
@@ -109,12 +108,12 @@ fn is_about_controls(said: &str) -> bool {
     !said.contains("bound to a different conversation") && names.iter().any(|name| said.contains(name))
 }
 
-/// Whether a refusal is about the form in which thinking is shown.
+/// Whether a refusal is about `display`, the form of readable thinking.
 fn is_about_display(said: &str) -> bool {
     said.contains("thinking") && said.contains("display")
 }
 
-/// The key, and the version of the API.
+/// Headers with the key and the version of the API.
 fn headers(provider: &Provider) -> Result<HeaderMap, InvalidSettings> {
     let mut headers = endpoint::keyed(provider, "x-api-key")?;
     headers.insert("anthropic-version", VERSION);
@@ -124,10 +123,10 @@ fn headers(provider: &Provider) -> Result<HeaderMap, InvalidSettings> {
 struct Anthropic {
     /// For requests without extras.
     plain: Transport,
-    /// For those with the controls of bound thinking.
+    /// For requests with the controls of bound thinking.
     with_controls: Transport,
     entry: Entry,
-    /// Facts that the name tells about the model.
+    /// Facts about the model that follow from its name.
     claude: Option<Claude>,
     optionals: Optionals<3>,
 }
@@ -154,7 +153,7 @@ impl Anthropic {
         answer::call(transport, &body, answer, deltas, request.max_tokens).await
     }
 
-    /// The optional parts that this request needs.
+    /// Optional parts that this request needs.
     fn needed(&self, request: &Request<'_>) -> [bool; 3] {
         let claude = self.claude.filter(|_| self.entry.can("thinking"));
         let has_tools = self.entry.can("tools") && !request.tools.is_empty();
@@ -177,7 +176,7 @@ impl Model for Anthropic {
 
     fn media_tokens(&self, media: &Media) -> Option<u64> {
         let kind = media::taken(&self.entry.info, media)?;
-        // A server of unknown models may count like the newest of this protocol.
+        // A server with unknown models may count like the newest models of this protocol.
         let counting = if self.claude.is_none_or(Claude::sees_sharply) {
             SHARP
         } else {

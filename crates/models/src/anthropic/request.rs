@@ -1,4 +1,4 @@
-//! The body of a request, borrowed from what the agent holds.
+//! The body of a request, which borrows from the agent's data.
 
 use std::borrow::Cow;
 
@@ -17,14 +17,14 @@ use crate::{
     provider::Entry,
 };
 
-/// Optional parts of a request that have a place in its body.
+/// Optional parts in the body of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extras {
-    /// Whether the request says what becomes of thinking whose conversation has changed.
+    /// Whether the request sets how the provider treats thinking of a changed conversation.
     pub(super) controls: bool,
     /// Whether the request asks for readable thinking.
     pub(super) display: bool,
-    /// Whether calls of tools can be forbidden.
+    /// Whether the request can forbid tool calls.
     pub(super) tool_choice: bool,
 }
 
@@ -213,7 +213,7 @@ impl<'a> Body<'a> {
             thinking,
             output_config: (output_config.effort.is_some() || output_config.format.is_some())
                 .then_some(output_config),
-            // A server that refuses the field still gets the tools: thinking can be bound to them.
+            // If the server rejects the field we still send the tools, because thinking can be bound to them.
             tool_choice: match request.tool_use {
                 ToolUse::Never if extras.tool_choice && !tools.is_empty() => Some(ToolChoice::None),
                 ToolUse::Never | ToolUse::Auto => None,
@@ -237,21 +237,21 @@ fn tool<'a>(tool: &ToolDefinition<'a>) -> Tool<'a> {
     }
 }
 
-/// Treatment of the thinking in a conversation that is sent back.
+/// Treatment of the thinking in the conversation that we send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thoughts {
     Kept,
     LeftOut,
 }
 
-/// Returns the conversation. Turns of one side in a row are one message, and empty messages are left out.
+/// Returns the conversation. Merges consecutive turns of one role into one message, and omits empty messages.
 fn messages<'a>(
     info: &ModelInfo,
     task: Task<'a>,
     transcript: &'a [Turn],
     thoughts: Thoughts,
 ) -> Vec<Message<'a>> {
-    // Pictures before the text that asks about them.
+    // Pictures precede the text that asks about them.
     let mut first: Vec<_> = task
         .media
         .iter()
@@ -277,8 +277,8 @@ fn messages<'a>(
     messages
 }
 
-/// Sets two marks for the cache. The last one is written; the one before was written by the call before and is read.
-/// The provider would find it by itself only if no more than twenty blocks came since.
+/// Sets two cache breakpoints. The provider writes the last one and reads the one before, which the previous call wrote. The
+/// provider would find that one without a mark only within the last twenty blocks.
 fn mark(messages: &mut [Message<'_>]) {
     let ends = messages.iter_mut().rev().filter(|m| m.role == Role::User).take(2);
     for end in ends.filter_map(|message| message.content.last_mut()) {
@@ -288,9 +288,9 @@ fn mark(messages: &mut [Message<'_>]) {
     }
 }
 
-/// Whether a model that thinks within a budget may think in its next answer. An answer with tool calls and the answers
-/// to their results are one turn to the provider, and a turn without thinking at its start must go on without it. It is
-/// the turn of another model, or one whose thinking was dropped.
+/// Whether a model with a thinking budget may think in its next answer. For the provider, an answer with tool calls and the
+/// answers to their results form one turn. If a turn does not start with thinking, because another model wrote it or its thinking
+/// was dropped, it must continue without thinking.
 fn starts_with_thinking(messages: &[Message<'_>]) -> bool {
     let is_result = |block: &Block<'_>| matches!(block, Block::ToolResult { .. });
     let starts_turn = |m: &Message<'_>| m.role == Role::User && !m.content.iter().any(is_result);
@@ -300,8 +300,8 @@ fn starts_with_thinking(messages: &[Message<'_>]) -> bool {
     first.is_none_or(|answer| matches!(answer.content.first(), Some(Block::Opaque(_))))
 }
 
-/// Returns the blocks of an answer without the thinking at its end: the provider refuses a message that ends with it.
-/// Such an answer was cut off while the model thought.
+/// Returns the blocks of an answer without trailing thinking: the provider rejects a message that ends with it. Such an answer
+/// was cut off while the model was thinking.
 fn said(pieces: &[Content], thoughts: Thoughts) -> Vec<Block<'_>> {
     let mut blocks: Vec<_> = pieces
         .iter()
@@ -319,7 +319,7 @@ fn text(text: Cow<'_, str>) -> Block<'_> {
     }
 }
 
-/// A piece of what the model said; text of white space alone is refused by the provider, and means nothing.
+/// Converts a piece of an answer. The provider rejects text that is only white space, so we omit it.
 fn piece(piece: &Content) -> Option<Block<'_>> {
     match piece {
         Content::Text(said) if said.trim().is_empty() => None,
@@ -333,8 +333,8 @@ fn piece(piece: &Content) -> Option<Block<'_>> {
     }
 }
 
-/// The id of a call in the letters that the provider takes. Ids of other providers can have more, such as
-/// `functions.shell:0`: each other byte is written in hexadecimal, the same way in every request.
+/// Encodes the id of a call with the characters that the provider accepts. Ids of other providers can contain more, such as
+/// `functions.shell:0`. Each other byte is written in hexadecimal, identically in every request.
 fn id(id: &str) -> Cow<'_, str> {
     let is_taken = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if id.bytes().all(is_taken) {
@@ -353,7 +353,7 @@ fn id(id: &str) -> Cow<'_, str> {
     Cow::Owned(taken)
 }
 
-/// A file of the run's: its label, and the file where the model takes it.
+/// Returns the label of a file of the run, and the file if the model accepts it.
 fn labelled<'a>(info: &ModelInfo, media: &'a Media) -> impl Iterator<Item = Block<'a>> {
     let label = text(Cow::Borrowed(&media.label));
     [label].into_iter().chain(shown(info, media))
@@ -386,12 +386,13 @@ fn result<'a>(info: &ModelInfo, result: &'a ToolResult) -> Block<'a> {
     }
 }
 
-/// Tokens that a model of the older form may think: few steps, because every change of it costs the cache.
+/// Thinking budgets of models without adaptive thinking, in tokens. There are few steps because every change invalidates the
+/// cache.
 const BUDGETS: [u64; 4] = [32_768, 16_384, 8_192, 2_048];
-/// The smallest budget that the provider takes.
+/// The smallest budget that the provider accepts.
 const LEAST_BUDGET: u64 = 1_024;
 
-/// The form in which the model is told to think.
+/// Returns the `thinking` field for this model.
 fn thinking(
     claude: Option<Claude>,
     effort: Option<Effort>,
@@ -409,7 +410,7 @@ fn thinking(
     budget(effort, max_tokens).map(|budget_tokens| Thinking::Enabled { budget_tokens })
 }
 
-/// The largest budget within this effort that leaves half of the answer for text; `None` where there is no room.
+/// Returns the largest budget within this effort that leaves half of the answer for text. `None` if there is no room.
 fn budget(effort: Option<Effort>, max_tokens: u64) -> Option<u64> {
     let most = match effort {
         Some(Effort::Minimal) => LEAST_BUDGET,
@@ -418,7 +419,7 @@ fn budget(effort: Option<Effort>, max_tokens: u64) -> Option<u64> {
         Some(Effort::High) => 16_384,
         Some(Effort::Xhigh | Effort::Max) => 32_768,
     };
-    // Only who asks for the least gets the least.
+    // The smallest budget is used only if the caller asks for the lowest effort.
     let least = (most == LEAST_BUDGET).then_some(most);
     let mut steps = BUDGETS.into_iter().chain(least).filter(|budget| *budget <= most);
     steps.find(|budget| budget * 2 <= max_tokens)

@@ -1,18 +1,18 @@
 //! JSON Schemas that the provider enforces while the model writes.
 //!
-//! The provider refuses the whole request over a schema with anything beyond its subset, so only what is surely inside is sent
-//! along. Every answer is checked by the agent all the same.
+//!  The provider rejects the whole request if a schema uses anything outside its subset, so we send a schema only if it is
+//! certainly inside. The agent validates every answer in any case.
 
 use serde_json::{Value, value::RawValue};
 
-/// Deepest nesting, in levels.
+/// Maximum nesting depth.
 const DEPTH: usize = 8;
-/// Most subschemas: larger ones may be too complex for the provider.
+/// Maximum number of subschemas. A larger schema may be too complex for the provider.
 const NODES: usize = 64;
-/// Most places that leave the type open.
+/// Maximum number of subschemas with more than one type.
 const UNIONS: usize = 8;
 
-/// `text`, where all of it can be enforced.
+/// Returns `text` if the provider can enforce all of it.
 pub(super) fn enforceable(text: &str) -> Option<&RawValue> {
     let schema: Value = serde_json::from_str(text).ok()?;
     let mut check = Check { nodes: 0, unions: 0 };
@@ -71,7 +71,8 @@ const TYPES: [&str; 7] = [
     "object", "array", "string", "integer", "number", "boolean", "null",
 ];
 
-/// Objects are closed and all their fields required: the provider allows few optional ones. Arrays say of what.
+/// Requires closed objects with only required fields, because the provider allows few optional ones, and arrays with an item
+/// type.
 fn has_its_fields(kind: &str, schema: &Value) -> bool {
     match kind {
         "object" => {

@@ -1,7 +1,7 @@
-//! The events of an answer, put together.
+//! Assembles an answer from its events.
 //!
-//! Blocks are kept whether they are ever closed or not. Tokens may be counted at the start, at the end or both: a later
-//! count of a field replaces the one before, because some servers count the cache at the end only.
+//!  A block counts even if it is never closed. Servers report tokens at the start, at the end or both. A later value of a field
+//! replaces an earlier one, because some servers report cache tokens only at the end.
 
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -14,14 +14,14 @@ use crate::{
     wire::{Arguments, Count, Joined, List, Object, Piece, Text, Values},
 };
 
-/// An answer as far as it has come.
+/// The part of an answer that has arrived.
 #[derive(Debug, Default)]
 pub(super) struct Message {
-    /// With their indexes, which servers may use twice: a part is one of the last block that has its index.
+    /// Blocks with their indexes. Servers can reuse an index: a delta belongs to the last block with its index.
     blocks: Vec<(u64, Block)>,
     usage: Usage,
     written: u64,
-    /// Tool calls that have begun.
+    /// Number of tool calls that have started.
     calls: usize,
     stop_reason: Option<StopReason>,
     stopped: bool,
@@ -35,7 +35,7 @@ enum Block {
     ToolUse {
         id: String,
         name: String,
-        /// Arguments at the start of the block; servers that do not stream arguments have all of them here.
+        /// Arguments at the start of the block. Servers that do not stream arguments send all of them here.
         input: String,
         json: Joined,
     },
@@ -43,9 +43,9 @@ enum Block {
         thinking: Joined,
         signature: Option<Joined>,
     },
-    /// Sent back as it came.
+    /// Returned to the provider unchanged.
     Redacted(Box<RawValue>),
-    /// Of a kind that nobody asked for.
+    /// A block of an unknown type.
     Other,
 }
 
@@ -60,7 +60,7 @@ impl Block {
     }
 }
 
-/// An event of the stream, or the whole message of a server that does not stream.
+/// An event of the stream, or the whole message from a server that does not stream.
 #[derive(Deserialize)]
 struct Event<'a> {
     #[serde(borrow, default, rename = "type")]
@@ -87,7 +87,7 @@ struct Event<'a> {
 struct Start<'a> {
     #[serde(default)]
     usage: Object<WireUsage>,
-    /// Parts that the provider has left out of the request, where it tells.
+    /// Parts that the provider has omitted from the request, if it reports them.
     #[serde(borrow, default)]
     input_transformations: List<Transformation<'a>>,
 }
@@ -130,7 +130,7 @@ struct NewBlock<'a> {
     signature: Option<Piece<'a>>,
 }
 
-/// A part of a block, or of the message.
+/// Delta of a block or of the message.
 #[derive(Deserialize)]
 struct Delta<'a> {
     #[serde(borrow, default)]
@@ -154,7 +154,7 @@ struct WireError<'a> {
 }
 
 impl Delta<'_> {
-    /// The block that a part begins which has none.
+    /// Returns the block that a delta without one starts.
     fn begun(&self) -> Option<Block> {
         if !self.text.is_empty() {
             return Some(Block::Text(Joined::default()));
@@ -166,7 +166,7 @@ impl Delta<'_> {
     }
 }
 
-/// The failure that an event tells: the error in it, or the event itself.
+/// Returns the failure that an event reports: its `error`, or the event itself.
 fn failure(error: &RawValue) -> Failure {
     let told = parse::<WireError<'_>>(error.get()).unwrap_or_default();
     if let Some(status) = status(&told.kind) {
@@ -221,7 +221,7 @@ impl Decoder for Message {
                 self.stopped = true;
                 return Ok(Flow::Done);
             }
-            // `ping`, `content_block_stop`, and what is new.
+            // `ping`, `content_block_stop`, and unknown events.
             _ => {}
         }
         Ok(Flow::On)
@@ -233,7 +233,7 @@ impl Decoder for Message {
         }
     }
 
-    /// With the reason to stop everything of the answer has come, also where the last event is missing.
+    /// After the stop reason the answer is complete, even if the last event is missing.
     fn is_whole(&self) -> bool {
         self.stopped || self.stop_reason.is_some()
     }
@@ -278,8 +278,8 @@ impl Decoder for Message {
 }
 
 impl Message {
-    /// An answer of which nothing has come. A Claude model signs its thinking (`signs`): a block without signature was cut
-    /// off, and the provider refuses it. Other servers may want their thinking back unsigned.
+    /// Creates an empty answer. A Claude model signs its thinking (`signs`): a block without a signature was cut off, and the
+    /// provider rejects it. Other servers may require their unsigned thinking back.
     pub(super) fn new(signs: bool) -> Self {
         Self {
             signs,
@@ -287,7 +287,7 @@ impl Message {
         }
     }
 
-    /// Takes the figures that are named. A server that has counted nothing at the end names them too, as zeros.
+    /// Updates the counts. A server that has counted nothing at the end still sends the fields, as zeros, so zeros are ignored.
     fn count(&mut self, usage: Option<WireUsage>) {
         let new = usage.unwrap_or_default();
         let usage = &mut self.usage;
@@ -358,8 +358,8 @@ impl Message {
         Ok(())
     }
 
-    /// Adds a part to its block: that of its index which can take it, or the last one that can, as some servers give parts
-    /// another index. A text or thinking whose block has not begun begins it.
+    /// Appends a delta to the block with its index if that block can take it, otherwise to the last block that can, as some
+    /// servers use another index for deltas. Text or thinking without a block starts a new one.
     fn extend(&mut self, index: Count, delta: &Delta<'_>, deltas: &dyn Deltas) {
         let takes = |block: &Block| match block {
             Block::Text(_) => !delta.text.is_empty(),
@@ -410,8 +410,8 @@ impl Message {
     }
 }
 
-/// Logs how much thinking the provider has dropped from the request: thinking of another model, which it cannot read, or
-/// thinking whose conversation has changed.
+/// Logs how many thinking blocks of the request the provider has dropped, because they are from another model, which it cannot
+/// read, or their conversation has changed.
 fn log_dropped(transformations: &[Transformation<'_>]) {
     let is_dropped = |entry: &&Transformation<'_>| &*entry.kind == "thinking_dropped";
     let blocks = transformations.iter().filter(is_dropped).count();
@@ -426,7 +426,7 @@ fn log_dropped(transformations: &[Transformation<'_>]) {
     }
 }
 
-/// The thinking that people can read, with an empty line between its blocks.
+/// Returns the readable thinking, with an empty line between blocks.
 fn readable<'a>(blocks: impl Iterator<Item = &'a Block>) -> String {
     let texts = blocks.filter_map(|block| match block {
         Block::Thinking { thinking, .. } => Some(thinking.as_str().trim()),
@@ -479,7 +479,7 @@ fn content(block: Block) -> Result<Option<Content>, Failure> {
     Ok(Some(piece))
 }
 
-/// The status that a failure has when it comes before the stream.
+/// Status of a response with this error type, for errors inside of a stream.
 fn status(kind: &str) -> Option<StatusCode> {
     let code = match kind {
         "invalid_request_error" => 400,

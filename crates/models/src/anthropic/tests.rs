@@ -19,7 +19,7 @@ mod optional;
 mod thinking;
 mod turns;
 
-/// A request to a server that knows nothing but the basic protocol.
+/// A request to a server that supports only the basic protocol.
 pub(super) const PLAIN: Extras = Extras {
     controls: false,
     display: false,
@@ -31,7 +31,7 @@ const CONTROLS: Extras = Extras {
     tool_choice: true,
 };
 
-/// An answer with everything in it that a real one has.
+/// An answer with every element of a real one.
 const WHOLE: &str = concat!(
     "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"usage\":{\"input_tokens\":25,",
     "\"cache_creation_input_tokens\":100,\"cache_read_input_tokens\":2000,\"output_tokens\":1}}}\n\n",
@@ -65,7 +65,7 @@ fn text_answer(stop: &str) -> String {
     ])
 }
 
-/// The reply as JSON, to be compared.
+/// The reply as JSON, for comparison.
 fn shown(reply: &Reply) -> Value {
     json!({"content": reply.content, "stop": reply.stop_reason.as_str(), "usage": [reply.usage.input_tokens,
         reply.usage.output_tokens, reply.usage.cache_read_tokens, reply.usage.cache_write_tokens]})
@@ -289,8 +289,8 @@ fn arguments_cut_off_at_the_limit_come_as_they_are() {
 
 #[test]
 fn servers_that_bend_the_protocol_are_understood() {
-    // Arguments that come whole with their block, and no name of the event in its data; blocks of a new kind, and parts
-    // of them; a call that ends as an ordinary turn; no last event.
+    // Arguments that arrive in the start of their block, data without an event name, unknown blocks and deltas, a call with the
+    // stop reason of an ordinary turn, and no last event.
     let stream = concat!(
         "event: content_block_start\ndata: {\"index\":0,\"content_block\":{\"type\":\"hologram\",\"x\":[1]}}\n\n",
         "event: content_block_delta\ndata: {\"index\":0,\"delta\":{\"type\":\"hologram_delta\",\"text\":\"?\"}}\n\n",
@@ -455,7 +455,7 @@ async fn what_is_no_event_of_the_protocol_is_a_clean_failure() {
 
 #[test]
 fn an_answer_cut_off_at_any_byte_is_a_failure_that_knows_what_was_counted() {
-    // With the reason to stop the answer is whole: from there on nothing is missing.
+    // The answer is complete at the stop reason, so nothing after it can be missing.
     let end = WHOLE.find("event: message_stop").unwrap();
     let started = WHOLE.find("\n\n").unwrap() + 2;
     for cut in 0..WHOLE.len() {
@@ -504,7 +504,7 @@ async fn an_answer_that_goes_on_beyond_the_length_asked_for_is_cut() {
     let text = json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "na ".repeat(100)}});
     let open =
         json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}});
-    // Each turn opens other blocks, whose frames count as well.
+    // Each turn opens further blocks, and their frames count as well.
     let thinking = json!({"type": "content_block_start", "index": 1, "content_block": {"type": "thinking", "thinking": ""}});
     let thought = json!({"type": "content_block_delta", "index": 1, "delta": {"type": "thinking_delta", "thinking": "hm ".repeat(100)}});
     let (reply, heard) = call([Answer::endless(&events(&[open, text, thinking, thought]))]).await;

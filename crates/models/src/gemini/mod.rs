@@ -1,7 +1,7 @@
 //! Google's Gemini API.
 //!
-//! Thought signatures go back with the very part they came with: the API refuses a conversation without them. A part's
-//! signature stands in the transcript as an opaque piece before the piece that it belongs to.
+//! The API rejects a conversation without thought signatures, so each signature goes back with the part that carried it. In the
+//! transcript, a signature is an opaque piece before the piece that it belongs to.
 
 mod models;
 mod request;
@@ -28,7 +28,6 @@ use crate::{
     transport::Transport,
 };
 
-/// Google's Gemini API.
 pub(crate) const PROVIDER: KnownProvider = KnownProvider {
     name: "gemini",
     apis: &[Api(&Protocol {
@@ -41,30 +40,30 @@ pub(crate) const PROVIDER: KnownProvider = KnownProvider {
     models: models::MODELS,
 };
 
-/// Pictures since version 3.
+/// Pictures for models since version 3.
 pub(crate) const SINCE_3: Counting = Counting {
     largest: 2_240,
     picture: |_, _| 2_240,
 };
-/// Pictures of earlier models: 258 tokens for each tile of 256 to 768 pixels.
+/// Pictures for earlier models: 258 tokens per tile of 256 to 768 pixels.
 pub(crate) const BEFORE_3: Counting = Counting {
     // A page is scaled to at most 3,072 pixels: sixteen tiles.
     largest: 16 * 258,
     picture: |width, height| {
-        // Two thirds of the shorter edge, within bounds.
+        // Two thirds of the shorter edge, clamped.
         let tile = (width.min(height) / 3 * 2).clamp(256, 768);
         258 * patches(width, height, tile).max(1)
     },
 };
 
-/// Connects to the list of models.
+/// Creates the transport for the list of models.
 fn list(provider: &Provider) -> Result<Transport, InvalidSettings> {
     let url = endpoint::url(provider, "v1beta", &["models"])?;
     let headers = endpoint::keyed(provider, "x-goog-api-key")?;
     Ok(Transport::new(provider, url, headers))
 }
 
-/// A client of one model.
+/// Creates the client of a model.
 fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>, InvalidSettings> {
     let name = entry.upstream.strip_prefix("models/").unwrap_or(&entry.upstream);
     let method = format!("{name}:streamGenerateContent");
@@ -110,7 +109,7 @@ impl Model for Gemini {
     }
 }
 
-/// Kind of this file, where the model takes it; the API takes no GIF.
+/// Returns the kind of this file if the model accepts it. The API does not accept GIF.
 fn taken(entry: &Entry, media: &Media) -> Option<Kind> {
     media::taken(&entry.info, media).filter(|_| media.media_type != "image/gif")
 }
@@ -127,7 +126,7 @@ fn calls(transcript: &[Turn]) -> usize {
     transcript.iter().map(calls).sum()
 }
 
-/// Beginning of an id that we gave to a call which came without one. The id is unique in the conversation, and not sent.
+/// Prefix of an id that we assign to a call without one. The id is unique in the conversation, and we never send it.
 const OWN_ID: &str = "own_call_";
 
 /// A signature in the transcript.
@@ -135,7 +134,7 @@ const OWN_ID: &str = "own_call_";
 #[serde(rename_all = "camelCase")]
 struct Signature {
     thought_signature: String,
-    /// Given where the signature came with a part that had no text: then it is a part of its own.
+    /// Present if the signature arrived on a part without text. Then we return it as a separate part.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
 }

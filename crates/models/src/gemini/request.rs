@@ -1,4 +1,4 @@
-//! The body of a request, borrowed from what the agent holds.
+//! The body of a request, which borrows from the agent's data.
 
 use std::borrow::Cow;
 
@@ -122,7 +122,7 @@ struct Outcome<'a> {
     id: Option<&'a str>,
     name: &'a str,
     response: Response<'a>,
-    /// Files of the result, where the model takes them here.
+    /// Files of the result, if the model accepts them here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parts: Vec<Part<'a>>,
 }
@@ -149,7 +149,7 @@ impl<'a> Body<'a> {
             .filter(|_| entry.can("tools"))
             .map(function)
             .collect();
-        // The form of the answer cannot be combined with tools.
+        // The API does not support an output schema together with tools.
         let schema = request
             .task
             .output_schema
@@ -195,8 +195,8 @@ impl Message<'_> {
     }
 }
 
-/// The conversation. What is said by the same side in a row is one message; an empty message is none. Results of tools and
-/// what the user says behind them are two messages: Gemini 3 answers nothing to one that has both.
+/// Returns the conversation. Merges consecutive turns of one role into one message, and omits empty messages. Tool results and a
+/// following text of the user stay two messages: Gemini 3 returns an empty answer to a message with both.
 fn contents<'a>(entry: &Entry, request: &Request<'a>) -> Vec<Message<'a>> {
     let task = &request.task;
     let mut first: Vec<_> = task
@@ -230,12 +230,12 @@ fn contents<'a>(entry: &Entry, request: &Request<'a>) -> Vec<Message<'a>> {
     messages
 }
 
-/// Stands for a signature where the calls came from another model: since Gemini 3 the API refuses a step whose first call
-/// has none ("Thought signatures", ai.google.dev/gemini-api/docs/thought-signatures, read on 2026-11-22).
+/// Placeholder for the signature of calls from another model. Since Gemini 3 the API rejects a step without a signature on its
+/// first call ("Thought signatures", ai.google.dev/gemini-api/docs/thought-signatures, read on 2026-11-22).
 const FOREIGN: &str = "skip_thought_signature_validator";
 
-/// Returns the parts of an answer, each with the signature that it came with. An answer of signatures alone, which was cut
-/// off while the model thought, has none.
+/// Returns the parts of an answer, each with its signature. Empty if the answer has only signatures: it was cut off while the
+/// model was thinking.
 fn said<'a>(entry: &Entry, pieces: &'a [Content]) -> Vec<Part<'a>> {
     if pieces.iter().all(|piece| matches!(piece, Content::Opaque(_))) {
         return Vec::new();
@@ -265,7 +265,7 @@ fn said<'a>(entry: &Entry, pieces: &'a [Content]) -> Vec<Part<'a>> {
                     thought_signature: Some(thought_signature),
                     ..Part::default()
                 },
-                // Not of this provider: nothing here has use for it.
+                // An opaque piece of another provider, which this API does not understand.
                 Err(_) => continue,
             },
         };
@@ -299,7 +299,7 @@ fn called(call: &ToolCall) -> Call<'_> {
     }
 }
 
-/// A file of the run's: its label, and the file where the model takes it.
+/// Returns the label of a file of the run, and the file if the model accepts it.
 fn labelled<'a>(entry: &Entry, media: &'a Media) -> impl Iterator<Item = Part<'a>> {
     let label = text(Cow::Borrowed(&media.label));
     [label].into_iter().chain(shown(entry, media))
@@ -316,7 +316,7 @@ fn shown<'a>(entry: &Entry, media: &'a Media) -> Option<Part<'a>> {
     })
 }
 
-/// The outcomes of the calls. Models since Gemini 3 take files in them; for others the files stand behind.
+/// Returns the results of calls. Models since Gemini 3 accept files in them; for others the files follow the results.
 fn outcomes<'a>(entry: &Entry, results: &'a [ToolResult]) -> Vec<Part<'a>> {
     let mut parts = Vec::new();
     let mut behind = Vec::new();

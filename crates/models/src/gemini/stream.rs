@@ -1,6 +1,7 @@
-//! The events of an answer, put together.
+//! Assembles an answer from its events.
 //!
-//! Each event is a piece of the one candidate. The counts grow from event to event; the largest of each field holds.
+//!  Each event carries a piece of the single candidate. Counts grow from event to event, so the maximum of each field is the
+//! final value.
 
 use http::StatusCode;
 use serde::Deserialize;
@@ -14,17 +15,17 @@ use crate::{
     wire::{Arguments, Count, Joined, List, Object, Piece, Text},
 };
 
-/// An answer as far as it has come.
+/// The part of an answer that has arrived.
 #[derive(Debug, Default)]
 pub(super) struct Candidate {
     content: Vec<Content>,
-    /// The last text, which is not among the content yet.
+    /// The latest text, which is not in the content yet.
     text: Joined,
-    /// Summaries of thoughts, which are for people to read and are not sent back.
+    /// Summaries of thoughts, for display only. They are not sent back.
     thinking: Joined,
-    /// Tool calls of the conversation so far.
+    /// Number of tool calls in the conversation so far.
     calls: usize,
-    /// Tool calls of this answer.
+    /// Number of tool calls in this answer.
     made: usize,
     counts: Counts,
     written: u64,
@@ -99,11 +100,11 @@ struct WireError<'a> {
     message: Text<'a>,
 }
 
-/// Tokens as the API counts them.
+/// Token counts as the API reports them.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Counts {
-    /// Tokens that were read, cached ones included.
+    /// Input tokens, including cached ones.
     #[serde(rename = "promptTokenCount")]
     prompt: Count,
     #[serde(rename = "cachedContentTokenCount")]
@@ -112,13 +113,13 @@ struct Counts {
     tool_use: Count,
     #[serde(rename = "candidatesTokenCount")]
     said: Count,
-    /// Hidden thinking; not part of what was said.
+    /// Tokens of hidden thinking, which are not included in the candidate's tokens.
     #[serde(rename = "thoughtsTokenCount")]
     thought: Count,
 }
 
 impl Candidate {
-    /// An answer in a conversation that has had so many tool calls.
+    /// Creates the answer of a conversation that already has this number of tool calls.
     pub(super) fn new(calls: usize) -> Self {
         Self {
             calls,
@@ -151,7 +152,7 @@ impl Candidate {
                 deltas.text(new);
             }
         }
-        // A signature closes the text that it belongs to.
+        // A signature completes the text that it belongs to.
         if is_signed {
             self.end_text();
         }
@@ -222,7 +223,7 @@ impl Decoder for Candidate {
         {
             self.finish = Some(Ok(StopReason::Refusal));
         }
-        // A request asks for a single candidate.
+        // Requests ask for a single candidate.
         let Some(candidate) = event.candidates.0.into_iter().next() else {
             return Ok(Flow::On);
         };
@@ -243,11 +244,11 @@ impl Decoder for Candidate {
                 self.finish = Some(Err(Failure::Garbled(why)));
             }
         }
-        // The counts may follow: only the end of the stream ends the answer.
+        // Counts can follow: only the end of the stream ends the answer.
         Ok(Flow::On)
     }
 
-    /// The reason for the end has come: after it come only the figures.
+    /// After the finish reason only usage figures follow.
     fn is_whole(&self) -> bool {
         self.finish.is_some()
     }

@@ -15,7 +15,7 @@ use crate::{
 
 mod extras;
 
-/// An answer with everything in it that a real one has.
+/// An answer with every element of a real one.
 const WHOLE: &str = concat!(
     "data: {\"candidates\": [{\"content\": {\"parts\": [{\"text\": \"I should look.\",\"thought\": true}],\"role\": \"model\"},\"index\": 0}],",
     "\"usageMetadata\": {\"promptTokenCount\": 1200,\"cachedContentTokenCount\": 1000,\"totalTokenCount\": 1210,\"thoughtsTokenCount\": 10}}\r\n\r\n",
@@ -35,7 +35,7 @@ fn ended(parts: &Value, reason: &str) -> String {
     })])
 }
 
-/// The reply as JSON, to be compared.
+/// The reply as JSON, for comparison.
 fn shown(reply: &Reply) -> Value {
     json!({"content": reply.content, "stop": reply.stop_reason.as_str(), "usage": [reply.usage.input_tokens,
         reply.usage.output_tokens, reply.usage.cache_read_tokens, reply.usage.cache_write_tokens]})
@@ -362,7 +362,7 @@ async fn a_stream_that_breaks_after_the_reason_for_the_end_has_lost_nothing() {
 fn too_many_calls_are_no_reply() {
     let read = |calls: usize| {
         let parts = vec![json!({"functionCall": {"name": "shell"}}); calls];
-        // Those of the turns before do not count.
+        // Calls of earlier turns do not count towards the limit.
         decode(
             Candidate::new(5_000),
             ended(&json!(parts), "STOP").as_bytes(),
@@ -415,7 +415,7 @@ async fn what_is_no_event_of_the_protocol_is_a_clean_failure() {
 fn an_answer_cut_off_at_any_byte_is_a_failure() {
     for cut in 0..WHOLE.len() {
         let cut_off = decode(Candidate::new(3), &WHOLE.as_bytes()[..cut], &[]);
-        // The line feed of the last line end says nothing more.
+        // Only the final line feed is missing, which carries no information.
         if cut + 1 == WHOLE.len() {
             assert_eq!(shown(&cut_off.unwrap()), whole());
         } else {

@@ -1,7 +1,7 @@
-//! Settings that tell Gemini models to think.
+//! Thinking settings of Gemini models.
 //!
-//! Sources, as of 2026-11-22: Google's pages "Thinking" and "Gemini 3 developer guide", and the developer's guide to Gemini
-//! 3.5 Flash. Models since 3 take a level, those before a budget of tokens; both at once are refused.
+//!  Sources, as of 2026-11-22: Google's pages "Thinking" and "Gemini 3 developer guide", and the developer's guide to Gemini 3.5
+//! Flash. Models since 3 accept a level, earlier ones a token budget. Both in one request are an error.
 
 use serde::Serialize;
 use sortie_agent::model::Request;
@@ -9,7 +9,7 @@ use sortie_api::Effort;
 
 use crate::provider::Entry;
 
-/// The smallest budget that every model of version 2.5 takes.
+/// The smallest budget that every model of version 2.5 accepts.
 const LEAST_BUDGET: u64 = 512;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -22,7 +22,7 @@ pub(super) struct Config {
     thinking_budget: Option<u64>,
 }
 
-/// The field of this call; `None` for a model that cannot think. Thoughts are summaries for people to read.
+/// Returns the thinking configuration of this call. `None` for a model that cannot think. Thoughts are summaries for display.
 pub(super) fn config(entry: &Entry, request: &Request<'_>) -> Option<Config> {
     if !entry.can("thinking") {
         return None;
@@ -41,7 +41,8 @@ pub(super) fn config(entry: &Entry, request: &Request<'_>) -> Option<Config> {
     })
 }
 
-/// The nearest level that the model has. Only Flash models from 3 to 3.6 have the least; Gemini 3 Pro has no medium one.
+/// Returns the nearest level that the model supports. Only Flash models from 3 to 3.6 have `minimal`; Gemini 3 Pro has no
+/// `medium`.
 fn level(upstream: &str, wanted: Effort) -> &'static str {
     let has_medium = !upstream.contains("-pro") || version(upstream) != Some((3, 0));
     let has_minimal =
@@ -54,7 +55,7 @@ fn level(upstream: &str, wanted: Effort) -> &'static str {
     }
 }
 
-/// Tokens of thinking, within what every model of version 2.5 takes: 512 to 24,576.
+/// Returns a thinking budget that every model of version 2.5 accepts: 512 to 24,576 tokens.
 fn budget(wanted: Effort) -> u64 {
     match wanted {
         Effort::Minimal => LEAST_BUDGET,
@@ -65,13 +66,12 @@ fn budget(wanted: Effort) -> u64 {
     }
 }
 
-/// Whether the model is of version 3 or later. Names without a version, such as `gemini-flash-latest`, are those of the
-/// newest models.
+/// Whether the model has version 3 or later. Names without a version, such as `gemini-flash-latest`, mean the newest models.
 pub(super) fn is_since_3(upstream: &str) -> bool {
     version(upstream).is_none_or(|version| version >= (3, 0))
 }
 
-/// The version of `gemini-MAJOR[.MINOR]-…`.
+/// Parses the version of `gemini-MAJOR[.MINOR]-…`.
 fn version(upstream: &str) -> Option<(u32, u32)> {
     let (_, name) = upstream.rsplit_once("gemini-")?;
     let number = name.split('-').next()?;

@@ -1,16 +1,16 @@
-//! Counts the pages of a PDF in one pass, without reading more of the document than its dictionaries.
+//! Counts the pages of a PDF in one pass, by reading only its dictionaries.
 
 use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 
-/// Most bytes of all object streams of a document, unpacked. Those of a thousand pages are a tenth of it.
+/// Maximum total size of the unpacked object streams of a document. A thousand pages need a tenth of it.
 const UNPACKED_BYTES: usize = 8 << 20;
-/// Most dictionaries within each other.
+/// Maximum nesting depth of dictionaries.
 const DEPTH: usize = 64;
 
-/// Returns the pages of a PDF, counted high; `None` where they cannot be read.
+/// Returns an upper estimate of the pages of a PDF. `None` if the document cannot be read.
 ///
-/// The result is the number of page objects, or the `/Count` of a page tree where that is larger. Both can stand in compressed
-/// object streams. Outlines have a `/Count` too, which is none of pages.
+///  The result is the number of page objects, or the `/Count` of a page tree if that is larger. Both can be in compressed object
+/// streams. Outlines also have a `/Count`, which does not count pages.
 pub(super) fn pages(pdf: &[u8]) -> Option<u64> {
     let mut found = Found {
         objects: 0,
@@ -23,22 +23,22 @@ pub(super) fn pages(pdf: &[u8]) -> Option<u64> {
 }
 
 struct Found {
-    /// Page objects.
+    /// Number of page objects.
     objects: u64,
     /// Largest count of a page tree.
     told: u64,
-    /// Bytes that object streams may still unpack to.
+    /// Number of bytes that object streams may still unpack to.
     unpacked: usize,
 }
 
-/// A dictionary, as far as it counts here.
+/// The relevant entries of a dictionary.
 #[derive(Clone, Copy, Debug, Default)]
 struct Dictionary {
     kind: Kind,
     count: u64,
-    /// Whether its stream is compressed in the usual way.
+    /// Whether its stream is compressed with deflate.
     is_deflated: bool,
-    /// Whether its stream is packed in a way that is not read here.
+    /// Whether its stream has an encoding that we do not read.
     is_odd: bool,
     key: Key,
 }
@@ -52,7 +52,7 @@ enum Kind {
     Other,
 }
 
-/// The key whose value comes next.
+/// The key of the next value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Key {
     Type,
@@ -62,7 +62,7 @@ enum Key {
 }
 
 impl Found {
-    /// Reads the dictionaries of these bytes. Returns `None` where they are not those of a PDF.
+    /// Reads the dictionaries in these bytes. Returns `None` if they are not from a PDF.
     fn scan(&mut self, bytes: &[u8], has_streams: bool) -> Option<()> {
         let mut rest = bytes;
         let mut open: Vec<Dictionary> = Vec::new();
@@ -105,7 +105,7 @@ impl Found {
         Some(())
     }
 
-    /// Takes a dictionary that is read to its end, and its stream. Returns the bytes behind both.
+    /// Handles a complete dictionary and its stream. Returns the bytes after both.
     fn closed<'a>(
         &mut self,
         dictionary: Dictionary,
@@ -181,19 +181,19 @@ impl Dictionary {
     }
 }
 
-/// Splits off the stream at the front. Each byte is in one stream, so that none is unpacked twice.
+/// Splits off the stream at the front. Each byte belongs to one stream, so that no byte is unpacked twice.
 fn stream_of(bytes: &[u8]) -> (&[u8], &[u8]) {
     let end = bytes.windows(9).position(|window| window == b"endstream");
     bytes.split_at(end.unwrap_or(bytes.len()))
 }
 
-/// The bytes behind a comment.
+/// Returns the bytes after a comment.
 fn after_line(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
     end.and_then(|end| bytes.get(end..)).unwrap_or_default()
 }
 
-/// The bytes behind a text in brackets, which can have others in it; `None` where it does not end.
+/// Returns the bytes after a text in parentheses, which can be nested. `None` if the text does not end.
 fn after_text(mut bytes: &[u8]) -> Option<&[u8]> {
     let mut open = 1_usize;
     while open > 0 {
@@ -209,7 +209,7 @@ fn after_text(mut bytes: &[u8]) -> Option<&[u8]> {
     Some(bytes)
 }
 
-/// A name and the bytes behind it. `#` and two digits stand for any byte.
+/// Returns a name and the bytes after it. `#` and two digits encode any byte.
 fn name(bytes: &[u8]) -> (Vec<u8>, &[u8]) {
     let is_end = |byte: &u8| {
         byte.is_ascii_whitespace()
@@ -246,7 +246,7 @@ mod tests {
     /// An object stream with two pages and their tree, compressed.
     const OBJECTS: &str = "eNozUTBQMFUwM1AwUzA0MlCwsdEPqSxI1Q9ITE8t1vfOTCmONgWqCAJKA8lYfef80rwSBSM7OxSVQKIoFShuAlKk75uakpnolF8RbQDkmhkaKZhbGsUidChg0eKcn1cC5BUrWIK4dnYA5W4pmw==";
 
-    /// A document whose pages are in an object stream with this dictionary.
+    /// A document with its pages in an object stream that has this dictionary.
     fn packed(dictionary: &str) -> Vec<u8> {
         let objects = STANDARD.decode(OBJECTS).unwrap();
         let head = format!("%PDF-1.7\n%\u{e2}(\n8 0 obj\n<<{dictionary}>>\nstream\r\n");

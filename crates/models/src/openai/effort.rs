@@ -1,9 +1,9 @@
-//! Levels of effort by model. Sources, as of 2026-11-22: OpenAI's guide "Reasoning models" and its model pages, and the
-//! levels that the `LiteLLM` price table names for each.
+//! Effort levels by model. Sources, as of 2026-11-22: OpenAI's guide "Reasoning models" and its model pages, and the levels in
+//! the `LiteLLM` price table.
 
 use sortie_api::Effort;
 
-/// The nearest level that a model of this name takes. Models of others take the three that all servers know.
+/// Returns the nearest level that the model supports. For models of other providers these are the three that all servers know.
 pub(crate) fn level(upstream: &str, wanted: Effort) -> &'static str {
     let version = version(upstream).unwrap_or_default();
     let is = |variant: &str| upstream.split('-').any(|part| part == variant);
@@ -26,7 +26,7 @@ pub(crate) fn level(upstream: &str, wanted: Effort) -> &'static str {
     }
 }
 
-/// The version of `gpt-MAJOR[.MINOR]…`, also behind the name of a provider.
+/// Parses the version of `gpt-MAJOR[.MINOR]…`, which can follow the name of a provider.
 pub(crate) fn version(upstream: &str) -> Option<(u32, u32)> {
     let name = upstream.rsplit('/').next()?.strip_prefix("gpt-")?;
     let number = name.split('-').next()?;

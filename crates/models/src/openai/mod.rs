@@ -1,5 +1,5 @@
-//! `OpenAI`, and the parts that its two protocols share: the address and the key, failures inside of a stream, and the
-//! arithmetic of usage.
+//! `OpenAI`, and the shared parts of its two protocols: the address and the key, failures inside of a stream, and the calculation
+//! of usage.
 
 mod chat;
 mod effort;
@@ -32,7 +32,7 @@ use crate::{
 pub(crate) use effort::level;
 pub(crate) use usage::{Counted, Figures};
 
-/// `OpenAI`. A server at another address rarely has more than Chat Completions.
+/// `OpenAI`. Servers at other addresses rarely support more than Chat Completions.
 pub(crate) const PROVIDER: KnownProvider = KnownProvider {
     name: "openai",
     apis: &[
@@ -56,7 +56,7 @@ pub(crate) const PROVIDER: KnownProvider = KnownProvider {
 
 const HOME: &str = "https://api.openai.com/v1";
 
-/// Pictures in the line of GPT-6, with `detail` `high`: patches of 32 pixels, up to 2,500, times 1.2.
+/// Pictures for models since GPT-6 with `detail` `high`: patches of 32 pixels, up to 2,500, times 1.2.
 pub(crate) const SINCE_6: Counting = Counting {
     largest: 3_000,
     picture: |width, height| {
@@ -64,7 +64,7 @@ pub(crate) const SINCE_6: Counting = Counting {
         tokens.min(3_000)
     },
 };
-/// Pictures of earlier models: a factor of at most 2.46, or at most eight tiles of 170 tokens and 85 more.
+/// Pictures for earlier models: a factor of at most 2.46, or at most eight tiles of 170 tokens plus 85.
 pub(crate) const BEFORE_6: Counting = Counting {
     largest: 6_150,
     picture: |width, height| {
@@ -73,12 +73,12 @@ pub(crate) const BEFORE_6: Counting = Counting {
     },
 };
 
-/// Connects to the list of models.
+/// Creates the transport for the list of models.
 fn list(provider: &Provider) -> Result<Transport, InvalidSettings> {
     transport(provider, &["models"])
 }
 
-/// Calls the endpoint `path` below the provider's base address.
+/// Creates the transport for the endpoint `path` below the provider's base address.
 pub(crate) fn transport(provider: &Provider, path: &[&str]) -> Result<Transport, InvalidSettings> {
     let unusable = |why: &str| InvalidSettings(format!("provider {:?}: {why}", provider.name));
     let mut url = provider.base.clone();
@@ -96,15 +96,15 @@ pub(crate) fn transport(provider: &Provider, path: &[&str]) -> Result<Transport,
     Ok(Transport::new(provider, url, headers))
 }
 
-/// Whether the address is `OpenAI`'s own service, or Azure's form of it: some fields only they know, some only they lack.
+/// Whether the address is `OpenAI`'s own service or Azure's version of it. Some fields exist only there, and some only elsewhere.
 pub(crate) fn is_openai(url: &Url) -> bool {
     url.host_str().is_some_and(|host| {
         host == "api.openai.com" || host.ends_with(".api.openai.com") || host.ends_with(".openai.azure.com")
     })
 }
 
-/// Returns the tools that the model is told of: none where it can call none, which servers refuse. Where the server does
-/// not take `tool_choice`, tools that must not be called are left out, unless the conversation has calls of them.
+/// Returns the tools for the request: none if the model cannot call tools, because servers reject them. If the server does not
+/// support `tool_choice` and calls are forbidden, the tools are omitted, unless the conversation contains calls.
 pub(crate) fn tools<'a>(
     entry: &Entry,
     request: &Request<'a>,
@@ -118,7 +118,7 @@ pub(crate) fn tools<'a>(
     }
 }
 
-/// Whether the request forbids the calls of tools that the model is told of.
+/// Whether the request has tools but forbids calling them.
 pub(crate) fn forbids_tools(entry: &Entry, request: &Request<'_>) -> bool {
     request.tool_use == ToolUse::Never && entry.can("tools") && !request.tools.is_empty()
 }
@@ -131,14 +131,14 @@ fn has_calls(transcript: &[Turn]) -> bool {
     })
 }
 
-/// Whether a refusal is about the effort of thinking.
+/// Whether a refusal is about the effort.
 pub(crate) fn is_about_effort(said: &str) -> bool {
     ["reasoning_effort", "reasoning.effort", "reasoning effort"]
         .iter()
         .any(|name| said.contains(name))
 }
 
-/// The way in which pictures count at this address.
+/// Returns the method to count pictures at this address.
 pub(crate) fn counting(is_own: bool, upstream: &str) -> Counting {
     let is_since_6 = || effort::version(upstream).is_some_and(|version| version >= (6, 0));
     match is_own {
@@ -148,17 +148,17 @@ pub(crate) fn counting(is_own: bool, upstream: &str) -> Counting {
     }
 }
 
-/// The key under which the provider routes the calls of a run to one cache. Only `OpenAI` is known to take the field.
+/// Returns the key by which the provider routes the calls of a run to one cache. Only `OpenAI` is known to accept the field.
 pub(crate) fn cache_key<'a>(is_own: bool, request: &Request<'a>) -> Option<&'a str> {
     (is_own && !request.cache_key.is_empty()).then_some(request.cache_key)
 }
 
-/// The text of a JSON Schema as a part of a body.
+/// Parses the text of a JSON Schema for a body.
 pub(crate) fn schema(text: &str) -> Result<&RawValue, ModelError> {
     serde_json::from_str(text).map_err(|error| ModelError::fatal(format!("a schema is not JSON: {error}")))
 }
 
-/// The output schema, where providers can be bound to it: they take none but objects.
+/// Returns the output schema if providers can enforce it: they accept only schemas of objects.
 pub(crate) fn object_schema(text: Option<&str>) -> Result<Option<&RawValue>, ModelError> {
     #[derive(Deserialize)]
     struct Root {
@@ -169,18 +169,18 @@ pub(crate) fn object_schema(text: Option<&str>) -> Result<Option<&RawValue>, Mod
         return Ok(None);
     };
     let raw = schema(text)?;
-    // A schema may also be `true`, or allow several types: then it has no root of this form.
+    // A schema can also be `true`, or allow several types. Then its root does not have this form.
     let is_object = serde_json::from_str(raw.get()).is_ok_and(|root: Root| root.kind == "object");
     Ok(is_object.then_some(raw))
 }
 
-/// A failure that the provider tells inside of its stream: `error` of a chunk, or a whole event.
+/// Returns the failure that a provider reports inside of its stream: `error` of a chunk, or a whole event.
 pub(crate) fn failure(error: &RawValue) -> Failure {
     let (status, said) = told(error);
     Failure::Reported(status, said)
 }
 
-/// The status and the words of such a failure.
+/// Returns the status and the message of such a failure.
 pub(crate) fn told(error: &RawValue) -> (StatusCode, String) {
     #[derive(Deserialize)]
     struct Told<'a> {
@@ -193,7 +193,7 @@ pub(crate) fn told(error: &RawValue) -> (StatusCode, String) {
         #[serde(borrow, default)]
         metadata: Object<Metadata<'a>>,
     }
-    /// The words of the provider behind `OpenRouter`.
+    /// The message of the upstream provider, which `OpenRouter` forwards.
     #[derive(Deserialize)]
     struct Metadata<'a> {
         #[serde(borrow, default)]
@@ -222,7 +222,7 @@ pub(crate) fn told(error: &RawValue) -> (StatusCode, String) {
     (status, said)
 }
 
-/// The status that a failure of this name has where it comes as an answer of its own.
+/// Status of a response with this error name, for errors inside of a stream.
 pub(crate) fn status_of(name: &str) -> Option<StatusCode> {
     Some(match name {
         "context_length_exceeded" | "BadRequestError" | "content_filter" | "content_policy_violation" => {
@@ -239,8 +239,7 @@ pub(crate) fn status_of(name: &str) -> Option<StatusCode> {
     })
 }
 
-/// Gives each call of a reply an id of its own: the results are told apart by it. `turn` makes the ids of different
-/// replies different.
+/// Makes the ids of the calls in a reply unique, because results refer to them. `turn` keeps ids of different replies distinct.
 pub(crate) fn tell_apart(content: &mut [Content], turn: usize) {
     let mut taken = std::collections::HashSet::new();
     let calls = content.iter_mut().filter_map(|piece| match piece {
@@ -251,7 +250,7 @@ pub(crate) fn tell_apart(content: &mut [Content], turn: usize) {
         let mut tries = 0_usize;
         while call.id.is_empty() || taken.contains(&call.id) {
             call.id = match tries {
-                // Mistral takes nine letters and digits.
+                // Mistral requires nine letters and digits.
                 0 => format!("c{turn:05}{number:03}"),
                 tries => format!("c{turn:05}{number:03}{tries}"),
             };
@@ -261,11 +260,12 @@ pub(crate) fn tell_apart(content: &mut [Content], turn: usize) {
     }
 }
 
-/// Separates the id of a call from the thoughts of a Gemini model, which `LiteLLM` keeps in it and wants back.
+/// Separates the id of a call from the thoughts of a Gemini model. `LiteLLM` appends the thoughts to the id and requires them
+/// back.
 const THOUGHTS: &str = "__thought__";
 
-/// The id of a call with at most `most` bytes: the same for the call and its result. Ids of other providers may be longer than
-/// `OpenAI` takes.
+/// Shortens the id of a call to at most `most` bytes, identically for the call and its result. Ids of other providers can be
+/// longer than `OpenAI` accepts.
 pub(crate) fn call_id(id: &str, most: usize) -> Cow<'_, str> {
     if id.len() <= most || id.contains(THOUGHTS) {
         return Cow::Borrowed(id);
@@ -275,7 +275,7 @@ pub(crate) fn call_id(id: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(format!("call_{:016x}", hash.finish()))
 }
 
-/// A call as it came; `None` for one without anything in it, which some servers end their calls with.
+/// Creates a call. `None` for an empty one, which some servers send after their last call.
 pub(crate) fn tool_call(id: String, name: String, arguments: String) -> Result<Option<ToolCall>, Failure> {
     match (name.is_empty(), arguments.is_empty()) {
         (true, true) => Ok(None),

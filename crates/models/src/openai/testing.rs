@@ -1,4 +1,4 @@
-//! For tests of both protocols: a request with a tool, and events as the bytes they come in.
+//! Helpers for the tests of both protocols: a request with a tool, and events as bytes.
 
 use sortie_agent::{
     Media, ToolContent,
@@ -30,7 +30,7 @@ pub(crate) fn stream<S: AsRef<str>>(events: impl IntoIterator<Item = S>) -> Stri
     })
 }
 
-/// The content of a reply, short: texts as they are, calls as `name(arguments)#id`.
+/// The content of a reply in short form: texts unchanged, calls as `name(arguments)#id`.
 pub(crate) fn short(reply: &Reply) -> Vec<String> {
     let piece = |piece: &Content| match piece {
         Content::Text(text) => text.clone(),
@@ -40,7 +40,7 @@ pub(crate) fn short(reply: &Reply) -> Vec<String> {
     reply.content.iter().map(piece).collect()
 }
 
-/// A call of the shell.
+/// A call of the shell tool.
 pub(crate) fn tool_call(id: &str, arguments: &str) -> Content {
     Content::ToolCall(ToolCall {
         id: id.to_owned(),

@@ -1,5 +1,5 @@
-//! Tokens that a call has cost, from figures that differ from server to server, or from the bytes where there are
-//! none: money is never silently zero.
+//! Usage of a call, from figures that differ between servers, or estimated from the number of bytes if there are no figures, so
+//! that a call never counts as free by mistake.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use crate::{
     wire::{Count, Object},
 };
 
-/// The figures of an event, in the names of both protocols and of the servers that count beside them.
+/// The usage figures of an event, with the names of both protocols and of servers with their own names.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Figures {
@@ -24,7 +24,7 @@ pub(crate) struct Figures {
     input_tokens_details: Object<CacheFigures>,
     /// `DeepSeek`'s name for tokens read from its cache.
     prompt_cache_hit_tokens: Count,
-    /// Anthropic's names, which its gateways keep.
+    /// Anthropic's names, which gateways to it keep.
     cache_read_input_tokens: Count,
     cache_creation_input_tokens: Count,
 }
@@ -59,23 +59,23 @@ impl From<Figures> for Counted {
     }
 }
 
-/// The provider's figures so far. Those of several chunks belong to the same call: the largest of each counts.
+/// Figures of the provider so far. Several chunks report on the same call, so the maximum of each figure counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
-    /// Tokens of the request, as a rule those of the cache included.
+    /// Tokens of the request, usually including those of the cache.
     pub(crate) input: u64,
     /// Tokens of the answer.
     pub(crate) output: u64,
-    /// Both together.
+    /// Total of both.
     pub(crate) total: u64,
-    /// Of the request, read from the cache.
+    /// Tokens of the request that were read from the cache.
     pub(crate) cache_read: u64,
-    /// Of the request, written to the cache.
+    /// Tokens of the request that were written to the cache.
     pub(crate) cache_write: u64,
 }
 
 impl Counted {
-    /// Takes the figures of one more chunk.
+    /// Merges the figures of another chunk.
     pub(crate) fn take(&mut self, other: Self) {
         self.input = self.input.max(other.input);
         self.output = self.output.max(other.output);
@@ -84,15 +84,15 @@ impl Counted {
         self.cache_write = self.cache_write.max(other.cache_write);
     }
 
-    /// Whether the provider has told anything.
+    /// Whether the provider has reported no figures.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The usage of a call with this body that brought `answer_bytes`. A side that the provider has not counted is
-    /// estimated at four bytes a token.
+    /// Returns the usage of a call with this body and `answer_bytes` of output. A missing count is estimated at four bytes per
+    /// token.
     pub(crate) fn usage(&self, body: &impl Serialize, answer_bytes: u64) -> Usage {
-        // A few servers count the cache beside the input. They show when it is larger.
+        // A few servers exclude cache tokens from the input. We can tell if the cache count is larger.
         let beside = self.cache_read.max(self.cache_write) > self.input;
         // Tokens written to the cache can overlap with those read from it.
         let unread = self.input.saturating_sub(self.cache_read);
@@ -106,7 +106,7 @@ impl Counted {
             input if beside => input,
             _ => unread - cache_write_tokens,
         };
-        // A few servers leave reasoning out of the answer's tokens, yet have it in the total, and charge for it.
+        // A few servers exclude reasoning from the output count but include it in the total, and charge for it.
         let output = if beside {
             self.output
         } else {
@@ -124,7 +124,7 @@ impl Counted {
     }
 }
 
-/// Size of a body in bytes. Only reckoned where the provider has not counted: it costs a second serialization.
+/// Returns the size of a body in bytes. Only used if the provider reported no count, because it serializes the body again.
 fn serialized_bytes(body: &impl Serialize) -> u64 {
     struct Counter(u64);
     impl io::Write for Counter {
@@ -138,7 +138,7 @@ fn serialized_bytes(body: &impl Serialize) -> u64 {
         }
     }
     let mut counter = Counter(0);
-    // This body has been serialized before, and this writer does not fail.
+    // Serializing this body has succeeded before, and this writer does not fail.
     let _ = serde_json::to_writer(&mut counter, body);
     counter.0
 }
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_was_not_counted_is_estimated_at_four_bytes_a_token() {
-        // Twelve bytes of body, with its quotes.
+        // The body has twelve bytes with its quotes.
         assert_eq!(figures(Counted::default()), [3, 3, 0, 0]);
         assert_eq!(figures(counted(10, 0, 10, 0, 0)), [10, 3, 0, 0]);
         assert_eq!(figures(counted(0, 5, 5, 0, 0)), [3, 5, 0, 0]);

@@ -1,4 +1,4 @@
-//! The events of an answer, in whatever form the server sends them: a stream, JSON in one piece, compressed or not.
+//! The events of an answer: from a stream or one JSON document, compressed or not.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -10,19 +10,19 @@ use sortie_net::{DecodedBody, sse, unknown_coding};
 
 use super::{ErrorBody, Transport};
 
-/// Most bytes of an event of a stream.
+/// Maximum size of an event of a stream, in bytes.
 const EVENT_BYTES: usize = 16 << 20;
-/// A whole answer, in bytes.
+/// Maximum size of a whole answer, in bytes.
 const ANSWER_BYTES: usize = 64 << 20;
-/// The body of a failure, in bytes; what is over is not read.
+/// Maximum size of the body of a failure, in bytes. The rest is not read.
 const FAILURE_BYTES: usize = 64 << 10;
-/// Bytes of the beginning of a stream that are kept, to say what came instead of an answer.
+/// Number of bytes from the start of a stream that we keep, to describe an unexpected response.
 const HEAD_BYTES: usize = 300;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Reason why an accepted request has no events.
 pub(super) enum NoEvents {
-    /// The answer is a refusal in disguise, with the words for it.
+    /// The response has a success status but contains an error, with its message.
     Refused(ModelError, String),
     Broken(ModelError),
 }
@@ -41,17 +41,17 @@ pub(crate) struct Events<'a> {
     bytes: usize,
     parser: sse::Parser,
     ready: VecDeque<sse::Message>,
-    /// Fails behind the events that are ready.
+    /// An error is reported after the events that are ready.
     parsed: Result<(), sse::TooLarge>,
     head: Vec<u8>,
-    /// Whether the answer is JSON in one piece, all of which is ready.
+    /// Whether the answer is one JSON document, which has been read completely.
     is_whole: bool,
     has_ended: bool,
 }
 
 impl<'a> Events<'a> {
-    /// The events of an accepted request. Some servers answer with JSON in one piece, though a stream was asked for: that
-    /// is one event. A page is none, nor is a failure in disguise.
+    /// Reads the response of an accepted request. Some servers send one JSON document although we asked for a stream; it counts
+    /// as one event. An HTML page or an error with a success status is not an answer.
     pub(super) async fn of(
         transport: &'a Transport,
         response: Response,
@@ -74,7 +74,7 @@ impl<'a> Events<'a> {
             is_whole: false,
             has_ended: false,
         };
-        // Blank lines before the first event keep the connection open.
+        // Blank lines before the first event are keep-alives.
         let first = loop {
             match events.chunk().await? {
                 Some(chunk) if chunk.trim_ascii().is_empty() => {}
@@ -104,7 +104,7 @@ impl<'a> Events<'a> {
         Ok(events)
     }
 
-    /// Takes an answer that is JSON.
+    /// Handles an answer that is one JSON document.
     fn take_whole(&mut self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Result<(), NoEvents> {
         let told = ErrorBody::of(body);
         if told.is_error {
@@ -122,18 +122,18 @@ impl<'a> Events<'a> {
         Ok(())
     }
 
-    /// Whether the answer came as JSON in one piece.
+    /// Whether the answer came as one JSON document.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole
     }
 
-    /// Size of the request in bytes.
+    /// Returns the size of the request in bytes.
     pub(crate) fn sent_bytes(&self) -> usize {
         self.sent_bytes
     }
 
-    /// The failure of a provider that ended its answer before it was whole. One of which the model has written nothing
-    /// tells what it was.
+    /// Returns the failure of a provider that closed the stream before the answer was complete. If the model has written nothing,
+    /// the message quotes the start of the response.
     pub(crate) fn cut_off(&self, has_answer: bool) -> ModelError {
         let head = String::from_utf8_lossy(&self.head);
         let head = head.trim();
@@ -147,7 +147,7 @@ impl<'a> Events<'a> {
         ModelError::retryable(self.transport.clean(&message), None)
     }
 
-    /// The next event; `None` when the provider has closed the stream.
+    /// Returns the next event. `None` after the provider has closed the stream.
     pub(crate) async fn next(&mut self) -> Result<Option<sse::Message>, ModelError> {
         loop {
             if let Some(message) = self.ready.pop_front() {
@@ -158,7 +158,7 @@ impl<'a> Events<'a> {
             let chunk = match self.chunk().await? {
                 Some(chunk) => chunk,
                 None if self.has_ended => return Ok(None),
-                // A few servers leave the empty line behind their last event out.
+                // A few servers omit the empty line after their last event.
                 None => {
                     self.has_ended = true;
                     Bytes::from_static(b"\n\n")
@@ -184,7 +184,7 @@ impl<'a> Events<'a> {
     }
 }
 
-/// The beginning of a body; what cannot be read is left out.
+/// Returns the start of a body. Read errors are ignored.
 pub(super) async fn start_of(mut body: DecodedBody) -> Vec<u8> {
     let mut start = Vec::new();
     while start.len() < FAILURE_BYTES
@@ -196,7 +196,7 @@ pub(super) async fn start_of(mut body: DecodedBody) -> Vec<u8> {
     start
 }
 
-/// Whether a body is announced as a page for people: a wrong address, or a proxy's own answer. PHP announces everything so.
+/// Whether the content type is HTML, which means a wrong address or the response of a proxy. PHP uses it for everything.
 fn is_page(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/html"))

@@ -1,4 +1,4 @@
-//! Fields of a request that its server does not know: left out, or sent by their other name, once it has said so.
+//! Fields of a request that the server does not know. After its refusal we omit them or use their other name.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ const UNKNOWN: [&str; 22] = [
     "invalid parameter",
     "deprecated",
 ];
-/// Without these there is no request, or no conversation.
+/// Fields that are never omitted: without them there is no request or no conversation.
 const NEEDED: [&str; 24] = [
     "model",
     "messages",
@@ -58,7 +58,7 @@ const NEEDED: [&str; 24] = [
     "functionCall",
     "functionResponse",
 ];
-/// Fields that the clients leave out by themselves, with what else hangs on them.
+/// Fields that the clients omit themselves, together with dependent fields.
 const OF_CLIENTS: [&str; 7] = [
     "tool_choice",
     "reasoning_effort",
@@ -68,7 +68,7 @@ const OF_CLIENTS: [&str; 7] = [
     "effort",
     "summary",
 ];
-/// Fields whose value is somebody else's: schemas, arguments.
+/// Fields with arbitrary values of others: schemas, arguments.
 const FOREIGN: [&str; 8] = [
     "parameters",
     "input_schema",
@@ -79,15 +79,15 @@ const FOREIGN: [&str; 8] = [
     "args",
     "input",
 ];
-/// Depth up to which fields are looked for: deeper ones are the provider's own.
+/// Maximum depth to search for fields. Deeper ones are opaque data of the provider.
 const DEPTH: usize = 16;
-/// Names of one and the same field.
+/// Alternative names of a field.
 const NAMES: [[&str; 2]; 2] = [
     ["max_tokens", "max_completion_tokens"],
     ["max_completion_tokens", "max_tokens"],
 ];
 
-/// The fields that a server has refused. The client remembers them for its life.
+/// Fields that a server has rejected. The client remembers them until it is dropped.
 #[derive(Debug, Default)]
 pub(super) struct RefusedFields(Mutex<Vec<Refused>>);
 
@@ -95,14 +95,14 @@ pub(super) struct RefusedFields(Mutex<Vec<Refused>>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Refused {
     name: String,
-    /// Name to use instead.
+    /// Alternative name to use.
     other: Option<&'static str>,
 }
 
 type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
 impl RefusedFields {
-    /// The body as the server takes it.
+    /// Returns the body without the rejected fields.
     pub(super) fn fitted(&self, body: &Bytes) -> Bytes {
         let refused = self.0.lock().clone();
         if refused.is_empty() {
@@ -115,7 +115,7 @@ impl RefusedFields {
         )
     }
 
-    /// Learns from the refusal of this body. Returns whether the next one will be another.
+    /// Learns from the refusal of this body. Returns whether the next body will differ.
     pub(super) fn learn(&self, body: &[u8], said: &str) -> bool {
         let Some(name) = refused_field(body, said) else {
             return false;
@@ -139,8 +139,7 @@ impl RefusedFields {
     }
 }
 
-/// A value without these fields, wherever they are in it, or with their other names. The fields around them are in another
-/// order then, always the same.
+/// Removes or renames these fields in a value at any depth. The order of the remaining fields changes, but deterministically.
 fn without(value: &RawValue, refused: &[Refused], depth: usize) -> serde_json::Result<Box<RawValue>> {
     let text = value.get();
     if depth > DEPTH || !refused.iter().any(|field| text.contains(&field.name)) {
@@ -178,7 +177,7 @@ fn without(value: &RawValue, refused: &[Refused], depth: usize) -> serde_json::R
     to_raw_value(&fields?)
 }
 
-/// The field of a body that a refusal does not know: the innermost that it names.
+/// Returns the innermost field of a body that a refusal names as unknown.
 fn refused_field(body: &[u8], said: &str) -> Option<String> {
     let lower = said.to_ascii_lowercase();
     if !UNKNOWN.iter().any(|words| lower.contains(words)) {
@@ -190,7 +189,7 @@ fn refused_field(body: &[u8], said: &str) -> Option<String> {
     if named().any(|(name, _)| OF_CLIENTS.contains(&name.as_str())) {
         return None;
     }
-    // A refusal of a schema names the field that it is in.
+    // A refusal of a schema also names the field that contains it.
     let is_kept = |name: &str| NEEDED.contains(&name) || FOREIGN.contains(&name);
     let mut left_out = named().filter(|(name, _)| !is_kept(name));
     let first = left_out.next()?;
@@ -198,7 +197,7 @@ fn refused_field(body: &[u8], said: &str) -> Option<String> {
     Some(innermost.0.clone())
 }
 
-/// Adds the names of all fields of a value, with how deep they are.
+/// Collects the names of all fields of a value with their depths.
 fn collect_names(value: &RawValue, depth: usize, names: &mut BTreeMap<String, usize>) {
     let text = value.get();
     if depth > DEPTH {
@@ -218,12 +217,12 @@ fn collect_names(value: &RawValue, depth: usize, names: &mut BTreeMap<String, us
     }
 }
 
-/// Whether a field is the conversation of Responses, whose name is that of arguments elsewhere.
+/// Whether a field is the conversation in Responses. Elsewhere the same name means arguments.
 fn is_list_of_turns(name: &str, value: &RawValue) -> bool {
     name == "input" && value.get().starts_with('[')
 }
 
-/// Whether a refusal names this field: as a word of its own that is no word of a sentence, by its form or its quotes.
+/// Whether a refusal names this field: as a separate word that is recognizable as an identifier or quoted.
 fn is_named(name: &str, said: &str) -> bool {
     let is_identifier = name.contains(|c: char| c == '_' || c.is_ascii_uppercase());
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -244,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    /// A body after these refusals, and whether each was worth another try.
+    /// Returns a body after these refusals, and whether each led to another attempt.
     fn after(body: &Value, refusals: &[&str]) -> (Value, Vec<bool>) {
         let refused = RefusedFields::default();
         let whole = Bytes::from(serde_json::to_vec(body).unwrap());

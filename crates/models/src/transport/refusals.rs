@@ -1,11 +1,11 @@
-//! Refusals with a status of the client's fault that are none of its: the model wrote something that its server could not
-//! use, or a filter of the provider stopped it.
+//! Refusals with a client error status that the client did not cause: the model wrote something that its server could not parse,
+//! or a content filter of the provider blocked it.
 //!
-//! The words were gathered on 2026-11-28 from the documentation of the providers and from reports of their users.
+//!  The wordings were collected on 2026-11-28 from the documentation of the providers and from reports of their users.
 
 use super::wordings::{Wording, is_any_in, wordings};
 
-/// The server could not use what the model wrote, or is not ready: another try may pass.
+/// The server could not parse the model's output, or is not ready. A retry may succeed.
 #[rustfmt::skip]
 const PASSING: &[Wording] = wordings! {
     "Groq: the code": ["tool_use_failed"] in "bad request (tool_use_failed)";
@@ -24,7 +24,7 @@ const PASSING: &[Wording] = wordings! {
     "any": ["overloaded"] in "The model is overloaded";
 };
 
-/// A filter of the provider stopped the request or the answer.
+/// A content filter of the provider blocked the request or the answer.
 #[rustfmt::skip]
 const FILTERED: &[Wording] = wordings! {
     "Azure": ["content management policy"] in "The response was filtered due to the prompt triggering Azure OpenAI's content management policy. Please modify your prompt and retry.";
@@ -49,12 +49,12 @@ const FILTERED: &[Wording] = wordings! {
     "Gemini": ["prohibited_content"] in "The prompt was blocked: PROHIBITED_CONTENT";
 };
 
-/// Whether another try may pass, though the status says that none does.
+/// Whether a retry may succeed in spite of the status.
 pub(super) fn is_passing(said: &str) -> bool {
     is_any_in(PASSING, said)
 }
 
-/// Whether a filter of the provider refuses, as the model does elsewhere.
+/// Whether a content filter blocked the call, which counts like a refusal by the model.
 pub(crate) fn is_filtered(said: &str) -> bool {
     is_any_in(FILTERED, said)
 }

@@ -17,7 +17,7 @@ fn transport(server: &Server) -> Transport {
     Transport::new(provider, url, headers)
 }
 
-/// Outcome of a call that is answered like this.
+/// Returns the error of a call with this answer.
 async fn refusal(answer: Answer) -> ModelError {
     let server = Server::start([answer]).await;
     let transport = transport(&server);
@@ -27,7 +27,7 @@ async fn refusal(answer: Answer) -> ModelError {
     }
 }
 
-/// A decoder of a protocol that has no events.
+/// A decoder of a protocol without events.
 struct Nothing;
 
 impl Decoder for Nothing {
@@ -116,7 +116,7 @@ async fn a_wait_is_read_from_headers_fields_and_words_of_a_refusal() {
         let after = expected.map(Duration::from_millis);
         assert_eq!(error.retry, Retry::Soon { after }, "{headers} {body}");
     }
-    // A failure inside of a stream has no headers of its own.
+    // A failure inside of a stream has no headers.
     let server = Server::start([]).await;
     let failed = transport(&server).failure(StatusCode::TOO_MANY_REQUESTS, "try again in 11.054s", None);
     let after = Some(Duration::from_millis(11_054));
@@ -227,7 +227,7 @@ async fn an_answer_is_told_by_its_bytes_in_whatever_form_it_comes() {
         of("", b"[{\"a\": 1}, {\"b\": 2}, 3]"), 1;
         of("content-encoding: gzip\r\n", &gzip("data: 1\n\ndata: 2\n\ndata: 3\n\n")), 3;
         of("content-encoding: gzip\r\n", &gzip("{\"a\": 1}")), 1;
-        // Without the empty line at its end.
+        // Without the final empty line.
         of("", b"data: 1\n\ndata: 2"), 2;
         of("", b"\n\n: comment\n\n"), 0;
     } {
@@ -319,7 +319,7 @@ async fn a_request_that_was_accepted_and_brought_nothing_costs_its_input() {
         let error = refusal(answer).await;
         assert_eq!(input(&error), expected, "{error}");
     }
-    // Nothing of an answer comes, not even its head.
+    // Not even the head of an answer arrives.
     let mut server = Server::start([Answer::silent()]).await;
     server.provider.http = http(Duration::from_millis(200));
     let silent = events(&transport(&server)).await.unwrap_err();
@@ -328,7 +328,7 @@ async fn a_request_that_was_accepted_and_brought_nothing_costs_its_input() {
         (1, Retry::Soon { after: None }),
         "{silent}"
     );
-    // Nobody is there. It has time enough to be refused in.
+    // No server listens there. The timeout leaves enough time for the refusal.
     server.provider.http = http(Duration::from_secs(20));
     let patient = transport(&server);
     drop(server);

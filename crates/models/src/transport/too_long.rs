@@ -1,8 +1,8 @@
-//! The words with which providers and servers refuse a request that is larger than their model's window.
+//! The wordings of errors for a request that exceeds the model's context window.
 //!
-//! There is no standard for it: most answer 400, some 413, 422 or 500, and the sentence is each one's own. The table
-//! was gathered on 2026-11-22 from the documentation and the source of the servers themselves and from the lists that
-//! pi (`overflow.ts`), opencode (`provider/error.ts`), `LiteLLM` (`exception_mapping_utils.py`) and cline keep.
+//!  There is no standard for it: most servers answer 400, some 413, 422 or 500, each with a different sentence. The table was
+//! collected on 2026-11-22 from the documentation and the source of the servers and from the lists in pi (`overflow.ts`),
+//! opencode (`provider/error.ts`), `LiteLLM` (`exception_mapping_utils.py`) and cline.
 
 use std::collections::BTreeSet;
 
@@ -65,7 +65,7 @@ const WORDINGS: &[Wording] = wordings! {
     "Lambda, Nebius and others in front of vLLM": ["token limit exceeded"] in "Input token limit exceeded";
 };
 
-/// A refusal with one of these is about how much is asked in a time, also where it speaks of tokens.
+/// A refusal with one of these is about a rate limit, even if it mentions tokens.
 const RATE: [&str; 12] = [
     "tokens per min",
     "rate limit",
@@ -81,13 +81,13 @@ const RATE: [&str; 12] = [
     "per month",
 ];
 
-/// Whether a refusal is about how much is asked in a time. Groq answers 413 to it.
+/// Whether a refusal is about a rate limit. Groq answers 413 to it.
 fn is_rate_limit(said: &str) -> bool {
     let said = said.to_ascii_lowercase();
     RATE.iter().any(|words| said.contains(words))
 }
 
-/// Whether a refusal is one of length.
+/// Whether a refusal is about the length of the request.
 pub(super) fn is_too_long(status: StatusCode, said: &str) -> bool {
     if !matches!(status.as_u16(), 400 | 413 | 422 | 500) || is_rate_limit(said) {
         return false;
@@ -98,7 +98,7 @@ pub(super) fn is_too_long(status: StatusCode, said: &str) -> bool {
         || exceeds_window(said)
 }
 
-/// Whether a refusal says in words of its own that what is read is too long, without numbers.
+/// Whether a refusal says without numbers, in an unknown wording, that the input is too long.
 fn exceeds_window(said: &str) -> bool {
     let said = said.to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
@@ -122,7 +122,7 @@ fn exceeds_window(said: &str) -> bool {
     (is_of_window || is_of_input) && is_over && !is_of_answer
 }
 
-/// Words for what is read, of which there can be too much.
+/// Words for the input.
 const READ: [&str; 8] = [
     "input token",
     "inputs",
@@ -133,7 +133,7 @@ const READ: [&str; 8] = [
     "conversation",
     "sequence",
 ];
-/// Words for more than there may be.
+/// Words for exceeding a limit.
 const OVER: [&str; 15] = [
     "exceed",
     "too long",
@@ -151,11 +151,11 @@ const OVER: [&str; 15] = [
     "less than",
     " > ",
 ];
-/// Fewest tokens that a window has.
+/// Minimum number of tokens in a context window.
 const LEAST_WINDOW: u64 = 512;
 
-/// Whether a refusal says in words of its own that so many tokens are read, and how many there may be. A limit of the
-/// answer alone is none of the request.
+/// Whether a refusal contains a token count of the input and a smaller limit, in an unknown wording. A limit of only the answer
+/// does not count.
 fn compares_tokens(said: &str) -> bool {
     let said = said.to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| said.contains(word));

@@ -1,5 +1,4 @@
-//! The wait that a provider asks for before another attempt, wherever it says so: in headers, in fields of the body, in
-//! words.
+//! The retry delay that a provider asks for, in headers, in fields of the body or in the message.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,18 +6,18 @@ use http::{HeaderMap, header::DATE};
 use jiff::SignedDuration;
 use serde_json::Value;
 
-/// The longest wait that is believed: no quota of a provider is for more than a day.
+/// Maximum delay that we accept: no quota of a provider covers more than a day.
 const LONGEST: Duration = Duration::from_hours(24);
-/// The longest time to a reset that is waited for where the provider does not say which of its limits was reached.
+/// Maximum time until a reset that we wait for if the provider does not say which of its limits was reached.
 const LONGEST_GUESS: Duration = Duration::from_mins(1);
-/// Numbers from here on are no waits but seconds since 1970.
+/// Numbers from here on are not delays but seconds since 1970.
 const EPOCH_SECONDS: f64 = 1e9;
 /// Numbers from here on are milliseconds since 1970.
 const EPOCH_MILLIS: f64 = 1e12;
-/// Most bytes between the words that ask for a wait and its number.
+/// Maximum number of bytes between the words that ask for a delay and its number.
 const WORDS_BETWEEN: usize = 32;
 
-/// Words that may stand there.
+/// Words that may appear between them.
 const BETWEEN: [&str; 18] = [
     "in",
     "after",
@@ -40,10 +39,10 @@ const BETWEEN: [&str; 18] = [
     "time",
 ];
 
-/// A field of a failure's body that may tell of a wait: its name and its value.
+/// A field of a failure's body that may contain a delay: its name and its value.
 pub(super) type Field = (String, String);
 
-/// The fields of a failure's body that may tell of a wait, at any depth.
+/// Returns the fields of a failure's body that may contain a delay, at any depth.
 pub(super) fn fields(body: &Value) -> Vec<Field> {
     let mut found = Vec::new();
     collect(body, &mut found);
@@ -73,11 +72,11 @@ fn collect(value: &Value, found: &mut Vec<Field>) {
     }
 }
 
-/// The wait that a refusal asks for, by its headers, the `fields` of its body and its message. The more exact one counts:
-/// a time to the reset of a limit says only when all of it is there again.
+/// Returns the delay that a refusal asks for, from its headers, the `fields` of its body and its message. An explicit delay has
+/// priority: the reset time of a limit says only when the full quota is available again.
 pub(super) fn asked(headers: &HeaderMap, fields: &[Field], said: &str) -> Option<Duration> {
     let date = headers.get(DATE).and_then(|value| value.to_str().ok());
-    // A moment counts from the provider's own clock, which its answer tells: ours may differ.
+    // Absolute times refer to the provider's clock, which the response contains: ours may differ.
     let now = date.and_then(|date| httpdate::parse_http_date(date).ok());
     let mut all: Vec<Field> = headers
         .iter()
@@ -99,7 +98,7 @@ pub(super) fn asked(headers: &HeaderMap, fields: &[Field], said: &str) -> Option
         .or_else(|| reset(&all, now))
 }
 
-/// Whether a field or header of this name can tell of a wait.
+/// Whether a field or header with this name can contain a delay.
 fn is_of_wait(name: &str) -> bool {
     let name = folded(name);
     ["retry", "reset", "remaining"]
@@ -107,7 +106,7 @@ fn is_of_wait(name: &str) -> bool {
         .any(|word| name.contains(word))
 }
 
-/// A name without the differences between headers and fields.
+/// Normalizes the names of headers and fields.
 fn folded(name: &str) -> String {
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
     letters.map(|c| c.to_ascii_lowercase()).collect()
@@ -126,8 +125,8 @@ fn believable(wait: Duration) -> Option<Duration> {
     (wait <= LONGEST).then_some(wait)
 }
 
-/// A value as a wait from `now`: seconds, a duration such as `1m2.5s`, a date, or a moment in seconds or milliseconds
-/// since 1970, which some servers send in place of seconds.
+/// Parses a delay from `now`: seconds, a duration such as `1m2.5s`, a date, or seconds or milliseconds since 1970, which some
+/// servers send instead of seconds.
 fn wait(value: &str, now: Option<SystemTime>) -> Option<Duration> {
     let value = value.trim();
     let until = |moment: SystemTime| believable(moment.duration_since(now?).unwrap_or_default());
@@ -148,13 +147,13 @@ fn wait(value: &str, now: Option<SystemTime>) -> Option<Duration> {
     until(moment?)
 }
 
-/// A duration in any of the forms that people and programs write.
+/// Parses a duration in any common notation.
 fn duration(text: &str) -> Option<Duration> {
     let duration: SignedDuration = text.parse().ok()?;
     believable(Duration::try_from(duration).ok()?)
 }
 
-/// The time to the reset of the limits that have nothing left, or of those whose reset is near.
+/// Returns the time until the reset of exhausted limits, or otherwise the longest near reset.
 fn reset(all: &[Field], now: Option<SystemTime>) -> Option<Duration> {
     let resets = all.iter().filter_map(|(name, value)| {
         let is_reset = name.contains("ratelimit") && name.contains("reset");
@@ -173,7 +172,7 @@ fn reset(all: &[Field], now: Option<SystemTime>) -> Option<Duration> {
         .or_else(|| waits().min())
 }
 
-/// The wait that a message asks for, such as `Please try again in 1m2.5s` or `retry after 45 seconds`.
+/// Returns the delay that a message asks for, such as `Please try again in 1m2.5s` or `retry after 45 seconds`.
 pub(super) fn in_words(said: &str) -> Option<Duration> {
     let said = said.to_ascii_lowercase();
     let phrases = ["try again", "retry", "retrydelay", "resets", "reset", "wait"];
@@ -184,14 +183,14 @@ pub(super) fn in_words(said: &str) -> Option<Duration> {
         let at = rest.find(|c: char| c.is_ascii_digit() || matches!(c, '.' | ';' | '\n'))?;
         let between = rest.get(..at).filter(|_| at <= WORDS_BETWEEN)?;
         let mut words = between.split(|c: char| !c.is_ascii_alphabetic());
-        // `waiting` and `retries` ask for nothing.
+        // `waiting` and `retries` do not ask for a delay.
         let is_whole = words.next().is_some_and(str::is_empty);
         let asks = is_whole && words.all(|word| word.is_empty() || BETWEEN.contains(&word));
         written_wait(rest.get(at..).filter(|_| asks)?)
     })
 }
 
-/// The duration at the beginning of a text: the most words that are one. A number alone is one of seconds.
+/// Parses the duration at the start of a text, from as many words as possible. A bare number means seconds.
 fn written_wait(text: &str) -> Option<Duration> {
     const MOST_WORDS: usize = 6;
     let words: Vec<&str> = text.split_whitespace().take(MOST_WORDS).collect();
@@ -208,7 +207,7 @@ fn written_wait(text: &str) -> Option<Duration> {
     longest.or_else(|| {
         let first = words.first()?;
         let number: f64 = ended(&[first]).parse().ok()?;
-        // What follows the number may say of what it is one.
+        // The next word may be an unknown unit.
         let is_alone = words.len() == 1 || first.ends_with(|c: char| !c.is_ascii_alphanumeric());
         seconds(number).filter(|_| is_alone)
     })
@@ -252,7 +251,7 @@ mod tests {
                 Some(45_000),
             ),
             (&[("ratelimit-reset", "30")], Some(30_000)),
-            // The limit that is used up, or the longest reset that is near.
+            // The exhausted limit, or the longest near reset.
             (
                 &[
                     ("x-ratelimit-reset-requests", "2m59.5s"),
@@ -287,7 +286,7 @@ mod tests {
                 );
             }
         }
-        // One that is over is no wait, and one that makes no sense hides no other.
+        // A past time is not a delay, and an invalid one does not hide others.
         assert_eq!(
             millis_asked(&[("retry-after", "1700000000")], &Value::Null, ""),
             Some(0)
@@ -358,7 +357,7 @@ mod tests {
                 None,
             ),
             ("Timed out waiting 600 seconds for the model to start", None),
-            // Numbers of something else.
+            // Numbers with another meaning.
             ("Please try again later.", None),
             ("Please retry. It took 300s", None),
             ("retry with at most 5 requests", None),

@@ -1,17 +1,17 @@
-//! Tables of the words with which providers refuse a request.
+//! Tables of the wordings of refusals.
 
-/// A wording: a refusal that has all of the words, in lower case, is one of its kind.
+/// A wording. It matches a refusal that contains all of the words, in lower case.
 pub(super) struct Wording {
     pub(super) words: &'static [&'static str],
-    /// A refusal as it comes.
+    /// Example of a refusal.
     #[cfg(test)]
     pub(super) example: &'static str,
-    /// Provider or server that says it.
+    /// Provider or server that sends it.
     #[cfg(test)]
     pub(super) source: &'static str,
 }
 
-/// Makes a table of `source: [words] in example;`.
+/// Creates a table from `source: [words] in example;`.
 macro_rules! wordings {
     ($($source:literal: [$($word:literal),+] in $example:literal;)*) => {
         &[$(Wording {
@@ -25,7 +25,7 @@ macro_rules! wordings {
 }
 pub(super) use wordings;
 
-/// Whether a refusal has all words of one of these wordings.
+/// Whether a refusal matches one of these wordings.
 pub(super) fn is_any_in(table: &[Wording], said: &str) -> bool {
     let said = said.to_ascii_lowercase();
     let has = |wording: &Wording| wording.words.iter().all(|word| said.contains(word));

@@ -1,4 +1,4 @@
-//! aimock, a server for tests of many providers' clients: what it understood of a conversation, and its faults.
+//! aimock, a test server for the clients of many providers: how it parses our conversations, and its injected faults.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tempfile::NamedTempFile;
 
 use crate::support::{Peer, Streamed, command, model, request};
 
-/// The protocols with what stands between the address and the endpoint in their clients' settings.
+/// The protocols, with the path that their clients' settings append to the address.
 const APIS: [(&str, &str); 3] = [
     ("openai-chat", "/v1"),
     ("openai-responses", "/v1"),
@@ -52,7 +52,7 @@ impl Aimock {
         )
     }
 
-    /// Last request as the server understood it, in the form of Chat Completions whatever came.
+    /// Returns the last request as the server parsed it. It converts every protocol to Chat Completions.
     async fn understood(&self) -> Value {
         let journal = self
             .control
@@ -155,7 +155,7 @@ async fn a_conversation_with_tools_is_understood_as_it_was_meant() {
     }
 }
 
-/// Checks that the server read what was said, in its order.
+/// Checks that the server parsed all messages in order.
 fn understood_whole(body: &Value, calls: &[ToolCall], api: &str) {
     assert_eq!(body["model"], "theirs", "{api:?}");
     let tool = &body["tools"][0]["function"];
@@ -228,7 +228,7 @@ async fn failures_say_whether_they_may_be_tried_again() {
             "too much", Retry::Soon { after: None }, "answered 529: Overloaded.";
             "too long", Retry::Smaller, "prompt is too long";
             "no entry", Retry::Never, "answered 401: Who are you?";
-            // Strict: what it has no fixture for is refused.
+            // In strict mode the server refuses requests without a fixture.
             "anything else", Retry::Soon { after: None }, "answered 503";
         } {
             let error = model

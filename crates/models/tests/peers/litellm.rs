@@ -1,5 +1,5 @@
-//! `LiteLLM`: its proxy as a second dialect of three protocols, and its table of prices as a second opinion on ours and
-//! on what we make of a provider's figures.
+//! `LiteLLM`: its proxy as a second dialect of three protocols, and its price table as a check of our prices and of our parsing
+//! of usage figures.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::support::{Peer, Streamed, command, model, request, run_script};
 
 const MASTER_KEY: &str = "sk-master";
 
-/// A proxy whose models are those of these servers, by name.
+/// Starts a proxy with the models of these servers, by name.
 fn proxy(models: &[(&str, &ScriptedModel)]) -> (Peer, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("config.json");
@@ -36,7 +36,7 @@ fn proxy(models: &[(&str, &ScriptedModel)]) -> (Peer, tempfile::TempDir) {
         "router_settings": {"num_retries": 0, "disable_cooldowns": true},
         "litellm_settings": {"telemetry": false},
     });
-    // JSON is YAML as well.
+    // JSON is valid YAML.
     std::fs::write(&config, settings.to_string()).unwrap();
     let litellm = || {
         let mut litellm = command("venv/bin/litellm");
@@ -47,7 +47,7 @@ fn proxy(models: &[(&str, &ScriptedModel)]) -> (Peer, tempfile::TempDir) {
             .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
             .env("LITELLM_MASTER_KEY", MASTER_KEY)
             .env("PYTHONDONTWRITEBYTECODE", "1")
-            // The proxy takes no 0.
+            // The proxy does not accept port 0.
             .arg("--port");
         litellm
     };
@@ -87,7 +87,7 @@ async fn a_conversation_goes_through_the_proxy_in_three_protocols() {
         let base = format!("http://{}{path}", proxy.address);
         let client = model(api, &base, MASTER_KEY, name);
         converse(&*client, name).await;
-        // The server behind the proxy got what was meant for it.
+        // The upstream server received the fields of our request.
         let seen = server.requests()[1].to_string();
         for part in [
             "Be brief.",
@@ -202,7 +202,7 @@ fn builtins() -> Vec<ModelInfo> {
     infos.filter(|info| info.provider != "sortie").collect()
 }
 
-/// Input, output, read from the cache, written to it.
+/// Prices of input, output, cache reads and cache writes.
 fn four(prices: &ModelPrices) -> [u64; 4] {
     [
         prices.input_micros_per_mtok,
@@ -213,7 +213,7 @@ fn four(prices: &ModelPrices) -> [u64; 4] {
     .map(|price| price.get().unsigned_abs())
 }
 
-/// Usage as each protocol tells it, and whose model it is of.
+/// Usage in the format of each protocol, and the provider of the model.
 fn told() -> Vec<(&'static str, &'static str, &'static str, Value)> {
     let chat = |read: u64, written: u64| {
         json!({"prompt_tokens": 1_000, "completion_tokens": 70, "total_tokens": 1_070,
@@ -256,7 +256,7 @@ fn told() -> Vec<(&'static str, &'static str, &'static str, Value)> {
     told
 }
 
-/// Usage as a client reads it.
+/// Returns the usage that a client parses.
 async fn read(api: &str, usage: Value) -> Usage {
     let events = match api {
         "openai-chat" => vec![
@@ -311,7 +311,7 @@ async fn prices_and_costs_are_those_of_its_table() {
             unknown.push(&*info.id);
             continue;
         }
-        // Without a price for the cache, the tokens cost what all others do.
+        // Without a cache price, cached tokens cost as much as others.
         let input = known["prices"][0].as_u64();
         let price = |kind: usize| known["prices"][kind].as_u64().or(input).unwrap();
         let (own, known_prices) = (four(&info.prices), [0, 1, 2, 3].map(price));
@@ -324,7 +324,7 @@ async fn prices_and_costs_are_those_of_its_table() {
         if own != known_prices {
             differences.push(&*info.id);
         }
-        // No request of ours may become so long that it costs more.
+        // The context window must end below the threshold for higher prices.
         if let Some(step) = known["dearer_above"].as_u64() {
             assert!(
                 info.context_window <= step,
@@ -333,9 +333,9 @@ async fn prices_and_costs_are_those_of_its_table() {
             );
         }
     }
-    // Both are newer than its table.
+    // Both are newer than the price table.
     assert_eq!(unknown, ["claude-fable-5-2", "gpt-6.1-terra"]);
-    // Both are cheaper for a while only; ours are the prices after it.
+    // Both have a temporary discount; ours are the prices after it.
     assert_eq!(differences, ["gemini-3.8-flash", "gemini-4-argon"]);
 
     for ((api, _, id, usage), cost) in told.into_iter().zip(theirs["costs"].as_array().unwrap()) {

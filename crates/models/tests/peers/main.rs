@@ -1,7 +1,7 @@
-//! The clients against servers that others wrote, and the scripted models of the other tests against clients that
-//! others wrote: what all of these agree on is what goes over the wire.
+//! Our clients against third-party servers, and our scripted models against third-party clients. Together they check the wire
+//! format.
 //!
-//! `scripts/peers` installs them. A peer that is not there fails its test.
+//!  `scripts/peers` installs them. A missing peer fails its test.
 
 #![cfg(test)]
 

@@ -1,4 +1,4 @@
-//! The official Python clients read what the scripted models send: what our own clients are tested with is real.
+//! The official Python clients parse the output of our scripted models, so our tests use realistic servers.
 
 use serde_json::{Value, json};
 use sortie_testkit::{ScriptedAnthropic, ScriptedModel, model::Turn};
@@ -15,7 +15,7 @@ fn script() -> [Turn; 2] {
     ]
 }
 
-/// Pieces that a client must have read, where the ids of calls begin with this.
+/// Pieces that a client must have parsed, if the ids of calls begin with `ids`.
 fn expected(ids: &str) -> Value {
     let call = |number: u8, tool: &str, arguments: Value| json!([format!("{ids}_{number}"), tool, arguments]);
     let calls = [

@@ -20,13 +20,13 @@ use sortie_testkit::{
     ports::{free_ports, listens},
 };
 
-/// Longest start of a peer: Python on a busy machine is slow.
+/// Maximum start-up time of a peer: Python on a busy machine is slow.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Ports that are tried, where others are faster or a server does not start at all.
+/// Number of attempts with different ports, because another process can take a port first or a server can fail to start.
 const TRIES: usize = 3;
 
-/// A program below the folder of the peers.
+/// A program in the folder of the peers.
 pub(crate) fn command(path: &str) -> Command {
     peers::command(installed(path).unwrap()).unwrap()
 }
@@ -38,12 +38,12 @@ pub(crate) fn python() -> Command {
     python
 }
 
-/// A script beside these tests.
+/// A script in the folder of these tests.
 pub(crate) fn script(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers")).join(name)
 }
 
-/// Runs a script to its end with this input, and returns what it printed.
+/// Runs a script with this input and returns its output.
 pub(crate) async fn run_script(name: &'static str, arguments: Vec<String>) -> Value {
     let run = move || {
         let mut python = python();
@@ -56,7 +56,7 @@ pub(crate) async fn run_script(name: &'static str, arguments: Vec<String>) -> Va
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{name}: {error}: {said}"))
 }
 
-/// A running server; it is ended with its handle.
+/// A running server. Dropping it kills the server.
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     child: Child,
@@ -68,7 +68,7 @@ impl Peer {
         Self::try_start(command).unwrap_or_else(|log| panic!("the peer tells no address:\n{log}"))
     }
 
-    /// Starts a server that has to be told its port, which is put behind its arguments, on one that nobody else has.
+    /// Starts a server that requires a port number as its last argument, on a free port.
     pub(crate) fn on_free_port(command: impl Fn() -> Command) -> Self {
         let mut said = String::new();
         for port in free_ports().take(TRIES) {
@@ -83,7 +83,7 @@ impl Peer {
         panic!("the peer does not start:\n{said}");
     }
 
-    /// Words of the peer, where it has ended without an address.
+    /// Returns the log of the peer if it exits without printing an address.
     fn try_start(mut command: Command) -> Result<Self, String> {
         let mut child = command
             .stdin(Stdio::null())
@@ -97,13 +97,13 @@ impl Peer {
             Box::new(child.stdout.take().unwrap()),
             Box::new(child.stderr.take().unwrap()),
         ];
-        // Both streams are read for as long as it lives: a full pipe would hold it up.
+        // We read both streams until it exits: a full pipe would block it.
         for stream in streams {
             let (found, log) = (found.clone(), Arc::clone(&log));
             thread::spawn(move || {
                 for line in BufReader::new(stream).lines().map_while(Result::ok) {
                     if let Some(address) = address_in(&line) {
-                        // Nobody listens any more once the first one was found.
+                        // After the first address, the receiver is gone.
                         let _ = found.send(address);
                     }
                     let mut log = log.lock();
@@ -113,7 +113,7 @@ impl Peer {
             });
         }
         drop(found);
-        // From here on it ends with its handle.
+        // From here on dropping the handle kills the process.
         let mut peer = Self {
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             child,
@@ -129,20 +129,20 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // The peer may have ended by itself.
+        // The process may already have exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The address in a line such as `listening on http://127.0.0.1:4711`.
+/// Parses the address in a line such as `listening on http://127.0.0.1:4711`.
 fn address_in(line: &str) -> Option<SocketAddr> {
     let (_, rest) = line.split_once("http://127.0.0.1:")?;
     let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
     Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
 }
 
-/// A client of the model `name` at this address.
+/// Creates a client of the model `name` at this address.
 pub(crate) fn model(api: &str, base: &str, key: &str, name: &str) -> Arc<dyn Model> {
     let price = |micros| Micros::new(micros).unwrap();
     let settings = Settings {
@@ -200,7 +200,7 @@ pub(crate) fn request<'a>(prompt: &'a str, transcript: &'a [Turn]) -> Request<'a
     }
 }
 
-/// The text that has streamed.
+/// Records the streamed text.
 #[derive(Default)]
 pub(crate) struct Streamed(Mutex<String>);
 

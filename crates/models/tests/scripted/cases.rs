@@ -1,5 +1,5 @@
-//! The corpus of what real providers send: each file of `tests/cases` is a run of the agent against a scripted provider.
-//! The README in that folder has the format.
+//! A corpus of responses from real providers. Each file in `tests/cases` is a run of the agent against a scripted provider. The
+//! README in that folder describes the format.
 
 mod clock;
 mod file;
@@ -16,7 +16,7 @@ use self::{
     run::Ended,
 };
 
-/// Differences between what came out of a case and what it expects.
+/// Returns the differences between the outcome of a case and its expectations.
 fn differences(case: &Case, ended: &Ended) -> Vec<String> {
     let expected = &case.expect;
     let mut found: Vec<String> = ended
@@ -112,7 +112,7 @@ async fn every_case_comes_out_as_its_file_says() {
     );
 }
 
-/// A case that holds.
+/// A case that passes.
 const HELLO: &str = r#"
 about = "A greeting."
 [model]

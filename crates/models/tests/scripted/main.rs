@@ -1,5 +1,5 @@
-//! A conversation with a server of each protocol, through the catalog: text, tool calls, their results, an
-//! answer, a refusal. The servers know nothing of the clients.
+//! A conversation with a server of each protocol, through the catalog: text, tool calls, their results, an answer, a refusal. The
+//! servers share no code with the clients.
 
 #[cfg(test)]
 mod cases;
@@ -43,7 +43,7 @@ fn script() -> [model::Turn; 3] {
     ]
 }
 
-/// The one model of a provider at this address.
+/// Returns the only model of a provider at this address.
 fn only_model(api: &str, base_url: &str) -> Result<Arc<dyn Model>> {
     let settings = Settings {
         providers: vec![ProviderSettings {

@@ -1,4 +1,4 @@
-//! Servers that speak the protocol nearly.
+//! Servers that deviate from the protocol.
 
 use super::*;
 use sortie_testkit::rows;
@@ -34,7 +34,7 @@ fn blocks_that_share_an_index_are_all_there() {
         call_block(0, "b"),
         arguments(&json!("0"), "{\"n\":2}"),
         call_block(1, "c"),
-        // To the last block, where it does not say.
+        // Without an index it belongs to the last block.
         arguments(&Value::Null, "{\"n\":3}"),
         stop(),
     ]);
@@ -75,7 +75,7 @@ fn a_later_count_replaces_the_one_before() {
     let end =
         |usage: Value| json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage});
     for (first, last, expected) in rows! {
-        // The cache is counted at the end only.
+        // Cache tokens are reported only at the end.
         json!({"input_tokens": 10_000, "output_tokens": 1}),
         json!({"input_tokens": 200, "cache_read_input_tokens": 9_800, "output_tokens": 50}),
         [200, 50, 9_800, 0];
@@ -83,14 +83,14 @@ fn a_later_count_replaces_the_one_before() {
         json!({"output_tokens": 50}),
         [30, 50, 7, 5];
         json!({"input_tokens": 0, "output_tokens": 0}), json!({"input_tokens": 30, "output_tokens": 50}), [30, 50, 0, 0];
-        // Nothing was counted at the end.
+        // The end reports zeros.
         json!({"input_tokens": 30, "cache_read_input_tokens": 7, "output_tokens": 9}),
         json!({"input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 0}),
         [30, 9, 7, 0];
         json!({"input_tokens": 30}),
         json!({"input_tokens": 0, "cache_read_input_tokens": 30, "output_tokens": 50}),
         [0, 50, 30, 0];
-        // Figures of any form.
+        // Counts in unusual formats.
         json!({"input_tokens": 100.0, "cache_read_input_tokens": "7", "cache_creation_input_tokens": null}),
         json!({"input_tokens": [], "output_tokens": 5e1}),
         [100, 50, 7, 0];
@@ -137,7 +137,7 @@ fn what_nobody_needs_spoils_nothing() {
         "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"Hi\",\"score\":NaN}}\n\n",
         "data: {\"type\":\"metrics\",\"tps\":-Infinity}\n\n",
         "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n",
-        // Behind the reason nothing is fatal.
+        // After the stop reason no event is fatal.
         "data: {\"type\":\n\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"late\"}}\n\ndata: [DONE]\n\n",
     );
     let reply = decode(Message::new(true), stream.as_bytes(), &[]).unwrap();

@@ -1,4 +1,4 @@
-//! Pictures and documents in the first message and in results of tools.
+//! Pictures and documents in the first message and in tool results.
 
 use sortie_agent::{Media, model::Request};
 

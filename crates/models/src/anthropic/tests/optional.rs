@@ -1,4 +1,4 @@
-//! Parts of a request that some servers refuse.
+//! Parts of a request that some servers reject.
 
 use sortie_agent::model::ToolUse;
 use sortie_testkit::rows;
@@ -9,7 +9,7 @@ fn refusal(said: &str) -> String {
     json!({"type": "error", "error": {"type": "invalid_request_error", "message": said}}).to_string()
 }
 
-/// Calls twice. The server answers the first requests so, and all others.
+/// Makes two calls. The server answers the first requests with `refusals` and accepts all others.
 async fn twice(refusals: &[(&str, &str)], request: Request<'_>) -> Server {
     let refusals = refusals
         .iter()

@@ -152,7 +152,7 @@ fn what_the_binding_and_the_cache_compare_is_the_same_in_every_call_of_a_convers
         ..hello()
     };
     let (system, tools, messages) = compared(&whole);
-    // After two turns the answer is empty: no thinking is bound to that request.
+    // After two turns the answer is empty, so no thinking is bound to that request.
     for turns in [0, 4, 6] {
         let earlier = Request {
             transcript: &transcript[..turns],
@@ -189,7 +189,7 @@ fn a_call_without_tools_keeps_the_tools_and_forbids_their_use() {
         (Some(json!({"type": "none"})), true)
     );
     assert_eq!(choice(&[SHELL], ToolUse::Auto), (None, true));
-    // Without tools the provider refuses the field.
+    // The provider rejects the field if there are no tools.
     assert_eq!(choice(&[], ToolUse::Never), (None, false));
 }
 

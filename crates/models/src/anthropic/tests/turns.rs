@@ -1,4 +1,4 @@
-//! Turns that the provider would refuse as they came.
+//! Turns that the provider would reject unchanged.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn body(name: &str, transcript: &[Turn], max_tokens: u64) -> Value {
     serde_json::to_value(request::Body::new(&entry, &request, PLAIN)).unwrap()
 }
 
-/// Roles of the messages, each with the types of its blocks.
+/// Roles of the messages, with the types of their blocks.
 fn shape(body: &Value) -> Vec<String> {
     let kinds = |message: &Value| {
         let blocks = message["content"].as_array().unwrap().iter();
@@ -37,7 +37,7 @@ fn shape(body: &Value) -> Vec<String> {
     body["messages"].as_array().unwrap().iter().map(kinds).collect()
 }
 
-/// Blocks of all messages with their roles, without the marks for the cache.
+/// Blocks of all messages with their roles, without cache breakpoints.
 fn blocks(body: &Value) -> Vec<(Value, Value)> {
     let mut blocks = Vec::new();
     for message in body["messages"].as_array().unwrap() {
@@ -112,7 +112,7 @@ fn a_turn_that_began_without_thinking_goes_on_without_it_on_a_model_with_a_budge
     // Another model called the tool, or its thinking was dropped.
     let foreign = [Turn::Assistant(vec![said("Looking."), call()]), results()];
     assert_eq!(budget(&foreign), Value::Null);
-    // A correction beside the results starts no turn.
+    // A correction in the same message as the results does not start a turn.
     let corrected: Vec<_> = foreign.iter().cloned().chain([told("Mind the time.")]).collect();
     assert_eq!(budget(&corrected), Value::Null);
     // The next turn can think.
@@ -122,7 +122,7 @@ fn a_turn_that_began_without_thinking_goes_on_without_it_on_a_model_with_a_budge
         .chain([Turn::Assistant(vec![said("Done.")]), told("As JSON.")])
         .collect();
     assert_eq!(budget(&answered), "enabled");
-    // Within a turn this form thinks at its start alone.
+    // With a thinking budget, a turn contains thinking only at its start.
     let own = [
         Turn::Assistant(vec![thinking(), call()]),
         results(),
@@ -195,7 +195,7 @@ proptest! {
             prop_assert_eq!(role, ["user", "assistant"][place % 2]);
             prop_assert!(!kinds.is_empty() && !kinds.ends_with("thinking"), "{}", message);
         }
-        // A later request has the same blocks in front.
+        // A later request starts with the same blocks.
         let earlier = body(name, &transcript[..transcript.len() / 4 * 2], max_tokens);
         if sent["thinking"] == earlier["thinking"] {
             let (whole, front) = (blocks(&sent), blocks(&earlier));

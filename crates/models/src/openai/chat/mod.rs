@@ -1,8 +1,8 @@
 //! The client of `OpenAI`'s Chat Completions protocol, which most other servers speak as well.
 //!
-//! The client takes what those servers make of the protocol: calls without ids or in one piece, usage in any chunk or in
-//! none, a stream without its last mark. An answer counts as whole when a reason for its end has come, or its usage
-//! and the last mark; one that broke off before is an error that carries what it has cost.
+//!  The client accepts common deviations: calls without ids or in one piece, usage in any chunk or in no chunk, a stream without
+//! its end marker. An answer is complete once it has a finish reason, or usage and the end marker. If the stream breaks before
+//! that, the error carries the cost.
 
 mod reasoning;
 mod reply;
@@ -32,7 +32,7 @@ use reasoning::Returned;
 use reply::Answer;
 use request::{Body, Dialect, Form};
 
-/// The client of one model. An unusable address or key is refused.
+/// Creates the client of a model. Fails if the address or the key is not usable.
 pub(super) fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>, InvalidSettings> {
     let form = if openai::is_openai(&provider.base) {
         Form::Openai
@@ -55,7 +55,7 @@ struct ChatModel {
     transport: Transport,
     entry: Entry,
     form: Form,
-    /// Whether the server has sent `reasoning_content`, or has refused answers that came back without.
+    /// Whether the server has sent `reasoning_content`, or has rejected answers without it.
     wants_reasoning: AtomicBool,
     optionals: Optionals<2>,
 }
@@ -88,7 +88,7 @@ impl ChatModel {
         Ok(reply)
     }
 
-    /// Whether the server refuses answers that came back without `reasoning_content`. From then on they have it.
+    /// Whether the server rejects answers that come back without `reasoning_content`. From then on we add it.
     fn misses_reasoning(&self, outcome: &Result<Reply, ModelError>) -> bool {
         let is_missed = outcome.as_ref().is_err_and(|error| {
             error.kind == ErrorKind::Request && error.message.contains("reasoning_content")
@@ -96,7 +96,7 @@ impl ChatModel {
         is_missed && !self.wants_reasoning.swap(true, Ordering::Relaxed)
     }
 
-    /// Says what to do where the provider serves the model in its other protocol alone.
+    /// Adds a remedy to the error if the provider serves the model only through its other protocol.
     fn explained(&self, error: ModelError) -> ModelError {
         if error.kind != ErrorKind::Request || !error.message.contains("v1/responses") {
             return error;

@@ -1,9 +1,8 @@
-//! The reasoning that a server wants back with the conversation: gathered from its pieces, kept as one opaque piece of
-//! the reply, and put back into the assistant's message.
+//! Reasoning that a server requires back: collected from its pieces, kept as one opaque piece of the reply, and returned in the
+//! assistant's message.
 //!
-//! `OpenRouter` sends `reasoning_details`, blocks of which some are signed. `DeepSeek`, Kimi and others send
-//! `reasoning_content`, also an empty one, and refuse a conversation whose answers come without the field. A bare
-//! `reasoning` nobody asks for.
+//! `OpenRouter` sends `reasoning_details`, blocks of which some are signed. `DeepSeek`, Kimi and others send `reasoning_content`,
+//! which can be empty, and reject a conversation with answers that lack the field. No server requires a bare `reasoning` back.
 
 use std::collections::BTreeMap;
 
@@ -16,29 +15,29 @@ use crate::{
     wire::{Joined, Piece},
 };
 
-/// A piece of `reasoning_details`, as it came.
+/// A piece of `reasoning_details`, unchanged.
 pub(super) type Detail<'a> = BTreeMap<String, &'a RawValue>;
 
 /// The reasoning of one answer.
 #[derive(Debug, Default)]
 pub(super) struct Reasoning {
-    /// Empty where the model sent the field without anything in it.
+    /// Empty if the model sent the field without content.
     content: Option<Joined>,
     details: Vec<Block>,
-    /// Bytes of the details so far.
+    /// Size of the details so far, in bytes.
     detail_bytes: usize,
-    /// Text that is not sent back.
+    /// Text of the field `reasoning`, which is not sent back.
     bare: Joined,
 }
 
-/// A block of `reasoning_details`. The text it is about comes in pieces.
+/// A block of `reasoning_details`. Its text arrives in pieces.
 #[derive(Debug)]
 struct Block {
     text: Option<(&'static str, Joined)>,
     rest: BTreeMap<String, Box<RawValue>>,
 }
 
-/// Reasoning as it stands in an assistant's message.
+/// Reasoning in an assistant's message.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Returned<'a> {
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
@@ -48,7 +47,7 @@ pub(super) struct Returned<'a> {
 }
 
 impl<'a> Returned<'a> {
-    /// Reads what [`Reasoning::into_opaque`] has made.
+    /// Reads the output of [`Reasoning::into_opaque`].
     pub(super) fn of(opaque: &'a RawValue) -> Result<Self, ModelError> {
         serde_json::from_str(opaque.get())
             .map_err(|error| ModelError::fatal(format!("the conversation holds foreign reasoning: {error}")))
@@ -59,7 +58,7 @@ impl<'a> Returned<'a> {
         self.reasoning_content.is_some()
     }
 
-    /// Adds an empty `reasoning_content` where there is none.
+    /// Adds an empty `reasoning_content` if there is none.
     pub(super) fn add_content(&mut self) {
         if self.reasoning_content.is_none() {
             self.reasoning_content = serde_json::from_str("\"\"").ok();
@@ -76,15 +75,15 @@ impl Reasoning {
         self.bare.push(piece);
     }
 
-    /// Takes `reasoning_details`.
+    /// Adds `reasoning_details`.
     pub(super) fn take_details(&mut self, details: Vec<Detail<'_>>) -> Result<(), Failure> {
         details
             .into_iter()
             .try_for_each(|detail| self.take_detail(detail))
     }
 
-    /// A piece of text continues the block before it when that is of the same kind and place; anything else is a block
-    /// of its own.
+    /// Adds a piece. A piece of text continues the previous block if both have the same type and index. Otherwise it starts a new
+    /// block.
     fn take_detail(&mut self, mut piece: Detail<'_>) -> Result<(), Failure> {
         let field = ["text", "summary"]
             .into_iter()
@@ -98,7 +97,7 @@ impl Reasoning {
             })
         {
             self.detail_bytes += whole.push(text).len();
-            // A signature comes at the end; what is null then was told before.
+            // A signature arrives at the end, with fields of earlier pieces as null. Those must not overwrite the earlier values.
             piece.retain(|_, raw| raw.get() != "null");
             last.rest
                 .extend(piece.into_iter().map(|(name, raw)| (name, raw.to_owned())));
@@ -121,14 +120,14 @@ impl Reasoning {
         Ok(())
     }
 
-    /// Bytes that the model has written.
+    /// Number of bytes that the model has written.
     pub(super) fn bytes(&self) -> usize {
-        // The bare text and the details say the same.
+        // The bare text repeats the details.
         let content = self.content.as_ref().map_or("", Joined::as_str);
         content.len() + self.bare.as_str().len().max(self.detail_bytes)
     }
 
-    /// The text that people can read. Servers tell it in up to three fields, which say the same.
+    /// Returns the readable text. Servers send the same text in up to three fields.
     pub(super) fn readable(&self) -> String {
         let details = || {
             let texts = self.details.iter().filter_map(|block| block.text.as_ref());
@@ -139,7 +138,7 @@ impl Reasoning {
         text.map_or_else(details, str::to_owned).trim().to_owned()
     }
 
-    /// Piece that goes back, if any.
+    /// Returns the piece to send back, if any.
     pub(super) fn into_opaque(self) -> Option<Result<Box<RawValue>, Failure>> {
         #[derive(Serialize)]
         struct Opaque<'a> {
@@ -153,7 +152,7 @@ impl Reasoning {
             return None;
         }
         let opaque = Opaque {
-            // Whoever sends details has no use for the text beside them.
+            // Servers that send details do not need the text in addition.
             reasoning_content: content.as_deref().filter(|_| self.details.is_empty()),
             reasoning_details: &self.details,
         };

@@ -1,4 +1,4 @@
-//! The answer, put together from its chunks.
+//! Assembles an answer from its chunks.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -17,15 +17,14 @@ use super::{
     request::Body,
 };
 
-/// An event of the stream, or the whole answer of a server that does not stream. Fields that are not named here are passed
-/// over.
+/// A chunk of the stream, or the whole answer of a server that does not stream. Unknown fields are ignored.
 #[derive(Deserialize)]
 struct Chunk<'a> {
     #[serde(borrow, default)]
     choices: List<Choice<'a>>,
     #[serde(default)]
     usage: Object<Figures>,
-    /// Groq's own place for the figures.
+    /// Groq sends usage here.
     #[serde(default)]
     x_groq: Object<Extra>,
     #[serde(borrow, default)]
@@ -42,12 +41,12 @@ struct Extra {
 struct Choice<'a> {
     #[serde(borrow, default)]
     delta: Object<Delta<'a>>,
-    /// Message of an answer that comes whole.
+    /// Message of an answer that does not stream.
     #[serde(borrow, default)]
     message: Object<Delta<'a>>,
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
-    /// A few servers put it here.
+    /// A few servers send usage here.
     #[serde(default)]
     usage: Object<Figures>,
 }
@@ -66,7 +65,7 @@ struct Delta<'a> {
     reasoning_details: List<Detail<'a>>,
     #[serde(borrow, default)]
     tool_calls: List<CallDelta<'a>>,
-    /// Call in the form that tool calls have replaced.
+    /// Call in the deprecated form that tool calls have replaced.
     #[serde(borrow, default)]
     function_call: Object<FunctionDelta<'a>>,
 }
@@ -89,12 +88,12 @@ struct FunctionDelta<'a> {
     arguments: Arguments<'a>,
 }
 
-/// Answer as far as it has come.
+/// The part of an answer that has arrived.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
-    /// Request. Its size stands in for figures that the provider does not tell.
+    /// Request. We estimate missing usage from its size.
     body: &'a Body<'a>,
-    /// Turns of the conversation so far.
+    /// Number of turns in the conversation so far.
     turn: usize,
     text: Joined,
     refused: bool,
@@ -110,12 +109,12 @@ struct Call {
     id: String,
     name: String,
     arguments: Joined,
-    /// Tells whether the arguments are whole.
+    /// Detects the end of the arguments.
     end: ObjectEnd,
 }
 
 impl<'a> Answer<'a> {
-    /// The answer to `body`, whose conversation has this many turns.
+    /// Creates the answer to `body`. Its conversation has `turn` turns.
     pub(super) fn new(body: &'a Body<'a>, turn: usize) -> Self {
         Self {
             body,
@@ -143,7 +142,7 @@ impl<'a> Answer<'a> {
             }
             match stop::reason(&choice.finish_reason) {
                 Ok(reason) => self.stopped = reason.or(self.stopped),
-                // Told in the words of the chunk, where it has any.
+                // The error of the chunk gives a better message.
                 Err(_) if chunk.error.is_some() => {}
                 Err(failure) => return Err(failure),
             }
@@ -213,9 +212,10 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    /// Finds the call that a piece continues. The index says it; but some servers leave it out, give every call the
-    /// same, give the arguments another than the name, or give every piece another id. So a piece with a name begins a call
-    /// when its id is another one, or when the call in its place is whole already and it brings arguments of its own.
+    /// Finds the call that a piece continues. The index identifies the call, but some servers omit it, use one index for all
+    /// calls, use another index for the arguments than for the name, or change the id with every piece. A piece with a name
+    /// therefore starts a new call if its id differs, or if the call at its index is complete and the piece brings further
+    /// arguments.
     fn continued(&self, piece: &CallPiece<'_>) -> Option<usize> {
         let last = || self.calls.len().checked_sub(1);
         let named = piece.name.is_empty() && !piece.id.is_empty();
@@ -242,7 +242,7 @@ impl Decoder for Answer<'_> {
         self.take_chunk(data, deltas).map(|()| Flow::On)
     }
 
-    /// A few servers give no reason: their usage says that nothing is missing.
+    /// A few servers send no finish reason. Their usage then shows that the answer is complete.
     fn end(&mut self) {
         if !self.counted.is_empty() && self.written_bytes() > 0 {
             self.stopped.get_or_insert(StopReason::EndTurn);
@@ -255,12 +255,12 @@ impl Decoder for Answer<'_> {
         }
     }
 
-    /// A reason for the end has come: after it come only the figures.
+    /// After the finish reason only usage figures follow.
     fn is_whole(&self) -> bool {
         self.stopped.is_some()
     }
 
-    /// Nothing where nothing has come; what is not counted is estimated.
+    /// Empty if nothing has arrived. Missing counts are estimated.
     fn usage(&self) -> Usage {
         let written = self.written_bytes();
         if written == 0 && self.counted.is_empty() && !self.is_whole() {
@@ -305,7 +305,7 @@ impl Decoder for Answer<'_> {
         openai::tell_apart(&mut content, self.turn);
         let stop_reason = match stopped {
             StopReason::EndTurn | StopReason::ToolUse if self.refused => StopReason::Refusal,
-            // Servers differ in what they say beside calls.
+            // Servers send different finish reasons together with tool calls.
             StopReason::EndTurn | StopReason::ToolUse if calls => StopReason::ToolUse,
             reason @ (StopReason::EndTurn
             | StopReason::ToolUse
@@ -322,7 +322,7 @@ impl Decoder for Answer<'_> {
 }
 
 impl Call {
-    /// Takes the next piece of the name. Some servers send the whole name, or all of it so far, with each piece.
+    /// Adds the next piece of the name. Some servers repeat the whole name, or its prefix so far, in each piece.
     fn continue_name(&mut self, piece: &str) {
         if piece.starts_with(&self.name) {
             piece.clone_into(&mut self.name);

@@ -1,4 +1,4 @@
-//! The body of a request, serialized once from what the agent holds.
+//! The body of a request, which is serialized once from the agent's data.
 
 use std::borrow::Cow;
 
@@ -19,27 +19,27 @@ use crate::{
 
 use super::reasoning::Returned;
 
-/// Length of the longest id of a call that `OpenAI` takes, in bytes.
+/// Maximum length of a call id at `OpenAI`, in bytes.
 const ID_BYTES: usize = 40;
 
-/// Form of the protocol that the server takes.
+/// Variant of the protocol that the server supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dialect {
     pub(super) form: Form,
-    /// Whether the server takes `tool_choice`.
+    /// Whether the server supports `tool_choice`.
     pub(super) tool_choice: bool,
-    /// Whether the server takes `reasoning_effort`.
+    /// Whether the server supports `reasoning_effort`.
     pub(super) effort: bool,
-    /// Whether the server may refuse an answer that comes back without `reasoning_content`.
+    /// Whether the server may reject an answer that comes back without `reasoning_content`.
     pub(super) reasoning: bool,
 }
 
-/// Form of the protocol, by its speakers.
+/// Form of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// `OpenAI`'s own.
+    /// `OpenAI`'s own form.
     Openai,
-    /// That of all others.
+    /// The form of all other servers.
     Compatible,
 }
 
@@ -81,7 +81,7 @@ enum Message<'a> {
         content: UserContent<'a>,
     },
     Assistant {
-        /// Null, rather than empty, beside tool calls.
+        /// Null, rather than empty, if there are tool calls.
         content: Option<Cow<'a, str>>,
         #[serde(flatten)]
         reasoning: Returned<'a>,
@@ -94,7 +94,7 @@ enum Message<'a> {
     },
 }
 
-/// Content of a user's message: text, which every server takes, or parts where there are files.
+/// Content of a user message: text, which every server accepts, or parts if there are files.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum UserContent<'a> {
@@ -113,7 +113,7 @@ enum Part<'a> {
 #[derive(Debug, Serialize)]
 struct ImageUrl {
     url: String,
-    /// Bounds what a picture counts for: without it newer models take every pixel.
+    /// Bounds the tokens of a picture. Without it newer models use the full resolution.
     detail: &'static str,
 }
 
@@ -169,7 +169,7 @@ struct JsonSchema<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// The body of this request to this model.
+    /// Creates the body of this request to this model.
     pub(super) fn new(entry: &'a Entry, dialect: Dialect, request: &Request<'a>) -> Result<Self, ModelError> {
         let form = dialect.form;
         let info = &entry.info;
@@ -207,7 +207,7 @@ impl<'a> Body<'a> {
             Form::Openai => (None, Some(request.max_tokens)),
             Form::Compatible => (Some(request.max_tokens), None),
         };
-        // Other servers bind the whole answer to the schema: no tool could be called any more, or they refuse both.
+        // On other servers the schema applies to every answer, which prevents tool calls, or they reject the combination.
         let bound = entry.can("structured_output") && (form == Form::Openai || tools.is_empty());
         let schema = openai::object_schema(request.task.output_schema.filter(|_| bound))?;
         Ok(Self {
@@ -236,8 +236,8 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Servers of Mistral's models refuse a message of the user right behind the result of a tool. Neither is part of the
-/// other: a result that was sent stays as it was, so that the caches of what is before it stay valid.
+/// Inserts an assistant message between tool results and a user message, because servers of Mistral's models reject that
+/// sequence. We do not merge the two: messages that were already sent stay unchanged, so that cached prefixes stay valid.
 fn with_results_answered(messages: Vec<Message<'_>>) -> Vec<Message<'_>> {
     let mut answered = Vec::with_capacity(messages.len());
     for message in messages {
@@ -253,8 +253,8 @@ fn with_results_answered(messages: Vec<Message<'_>>) -> Vec<Message<'_>> {
     answered
 }
 
-/// Gives every answer its `reasoning_content` where one has it: `DeepSeek` refuses a conversation in which an answer comes
-/// back without the field, also one for which the model did not reason.
+/// Adds `reasoning_content` to every answer if one has it. `DeepSeek` rejects a conversation with an answer that lacks the field,
+/// even if the model did not reason for it.
 fn return_reasoning(messages: &mut [Message<'_>], is_wanted: bool) {
     let has_content = |message: &Message<'_>| match message {
         Message::Assistant { reasoning, .. } => reasoning.has_content(),
@@ -270,8 +270,8 @@ fn return_reasoning(messages: &mut [Message<'_>], is_wanted: bool) {
     }
 }
 
-/// Two messages of the user in a row become one: the chat templates of some models refuse them. Text alone is sent as
-/// text, which every server takes.
+/// Merges consecutive user messages, because the chat templates of some models reject them. Text without files is sent as a
+/// string, which every server accepts.
 fn said_by_user<'a>(parts: Vec<Part<'a>>, messages: &mut Vec<Message<'a>>) {
     for part in parts {
         match (messages.last_mut(), part) {
@@ -307,7 +307,7 @@ fn text(text: Cow<'_, str>) -> Vec<Part<'_>> {
     vec![Part::Text { text }]
 }
 
-/// A file of the run's: its label, and the file where the model takes it.
+/// Returns the label of a file of the run, and the file if the model accepts it.
 fn labelled<'a>(info: &ModelInfo, media: &'a Media) -> impl Iterator<Item = Part<'a>> {
     let label = Part::Text {
         text: Cow::Borrowed(&media.label),
@@ -332,15 +332,15 @@ fn shown<'a>(info: &ModelInfo, media: &Media) -> Option<Part<'a>> {
     })
 }
 
-/// The files of these results, for a message behind them: messages of tools take text only.
+/// Returns the files of these results, for a separate message after them: tool messages accept only text.
 fn files_of<'a>(info: &ModelInfo, results: &'a [ToolResult]) -> Vec<Part<'a>> {
     let media = results.iter().flat_map(|result| result.content.media());
     let taken = media.filter(|media| media::taken(info, media).is_some());
     taken.flat_map(|media| labelled(info, media)).collect()
 }
 
-/// Returns the message of an answer; `None` for one without text and calls, which servers refuse. Such an answer was cut
-/// off while the model thought.
+/// Returns the message of an answer. `None` if it has neither text nor calls, which servers reject. Such an answer was cut off
+/// while the model was thinking.
 fn assistant(content: &[Content]) -> Result<Option<Message<'_>>, ModelError> {
     let mut text = Cow::Borrowed("");
     let mut reasoning = Returned::default();

@@ -26,7 +26,7 @@ fn text(piece: &str) -> String {
     json!({"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": null}]}).to_string()
 }
 
-/// This form of the protocol, of which the server takes every part.
+/// This form of the protocol with every optional part.
 fn all(form: Form) -> Dialect {
     Dialect {
         form,
@@ -152,7 +152,7 @@ fn a_message_of_the_user_never_stands_right_behind_a_result() {
     let transcript = [
         Turn::Assistant(vec![tool_call("a", "{}")]),
         result(),
-        // An empty answer is no message.
+        // An empty answer is omitted.
         Turn::Assistant(vec![]),
         Turn::User("Your last message was empty.".to_owned()),
         Turn::Assistant(vec![Content::Text("So.".to_owned())]),
@@ -174,7 +174,7 @@ fn a_message_of_the_user_never_stands_right_behind_a_result() {
         "user: \"Again.\"",
     ];
     assert_eq!(roles(Form::Compatible, &transcript), expected);
-    // What was sent before stays as it was.
+    // Messages that were already sent do not change.
     assert_eq!(roles(Form::Compatible, &transcript[..2]), expected[..2]);
     let own: Vec<&str> = [&expected[..2], &expected[3..]].concat();
     assert_eq!(roles(Form::Openai, &transcript), own, "its own service takes it");
@@ -222,7 +222,7 @@ fn every_answer_has_its_reasoning_once_the_server_has_sent_one() {
         sent(&transcript, false),
         [json!("Let me"), nothing.clone(), nothing.clone(), nothing.clone()]
     );
-    // After notes took the place of the turns that had one.
+    // After notes replaced the turns that had reasoning.
     assert_eq!(sent(&transcript[2..4], true), [nothing]);
     assert_eq!(
         sent(&transcript[2..4], false),
@@ -259,7 +259,7 @@ async fn reasoning_that_a_server_sends_empty_goes_back_empty() {
         let reply = ask(&*model, request(&said)).await.unwrap();
         replies.push(short(&reply).len());
     }
-    // What is null was not sent.
+    // Null here means that the field was not sent.
     let sent = [0, 1, 2].map(|number| {
         server.body(number)["messages"][2]
             .get("reasoning_content")
@@ -288,7 +288,7 @@ async fn a_server_that_misses_reasoning_is_asked_again_with_it() {
     model.call(request(&said), &nobody).await.unwrap();
     let sent = [0, 1].map(|number| server.body(number)["messages"][2]["reasoning_content"].clone());
     assert_eq!(sent, [Value::Null, json!("")]);
-    // Once only: it has the field by now.
+    // We retry only once: the second request already has the field.
     let error = model.call(request(&said), &nobody).await.unwrap_err();
     assert_eq!((error.retry, server.requests()), (Retry::Never, 3));
 }

@@ -1,8 +1,7 @@
-//! The client of `OpenAI`'s Responses protocol, used without the provider's storage: everything a turn needs goes along
-//! with it, the encrypted reasoning of the turns before it included.
+//! The client of `OpenAI`'s Responses protocol. We do not use the provider's storage: each request contains the whole
+//! conversation, including the encrypted reasoning of earlier turns.
 //!
-//! An answer counts as whole when its last event has come; one that broke off before is an error that carries what it
-//! has cost.
+//!  An answer is complete once its last event has arrived. If the stream breaks before that, the error carries the cost.
 
 mod reply;
 mod request;
@@ -27,7 +26,7 @@ use crate::{
 use reply::Answer;
 use request::{Body, Dialect};
 
-/// The client of one model. An unusable address or key is refused.
+/// Creates the client of a model. Fails if the address or the key is not usable.
 pub(super) fn client(provider: &Provider, entry: Entry) -> Result<Arc<dyn Model>, InvalidSettings> {
     Ok(Arc::new(ResponsesModel {
         transport: openai::transport(provider, &["responses"])?,
@@ -45,7 +44,7 @@ const fn optionals() -> Optionals<3> {
     ])
 }
 
-/// Whether a refusal is about summaries of reasoning: accounts get them once they are verified.
+/// Whether a refusal is about reasoning summaries, which only verified accounts get.
 fn is_about_summary(said: &str) -> bool {
     said.contains("reasoning.summary") || said.contains("reasoning summar")
 }
@@ -53,7 +52,7 @@ fn is_about_summary(said: &str) -> bool {
 struct ResponsesModel {
     transport: Transport,
     entry: Entry,
-    /// Whether the address is `OpenAI`'s own.
+    /// Whether the address is `OpenAI`'s own service.
     is_own: bool,
     optionals: Optionals<3>,
 }
@@ -94,7 +93,7 @@ impl Model for ResponsesModel {
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
             let needed = [
-                // Other servers seldom know it.
+                // Other servers rarely support it.
                 self.is_own && self.entry.can("thinking"),
                 self.entry.effort_of(&request).is_some(),
                 openai::forbids_tools(&self.entry, &request),

@@ -1,7 +1,7 @@
-//! The answer, put together from its events.
+//! Assembles an answer from its events.
 //!
-//! A finished item counts as it is told. Some servers tell no text or arguments in it, or no item at all: they are taken
-//! from the pieces that came before.
+//!  A finished item replaces its pieces. Some servers omit the text or the arguments in it, or the whole item. We then use the
+//! pieces.
 
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use crate::{
 
 use super::request::Body;
 
-/// An event of the stream. Fields that are not named here are passed over.
+/// An event of the stream. Unknown fields are ignored.
 #[derive(Deserialize)]
 struct Event<'a> {
     #[serde(borrow, default, rename = "type")]
@@ -96,28 +96,28 @@ struct Incomplete<'a> {
     reason: Text<'a>,
 }
 
-/// Answer as far as it has come.
+/// The part of an answer that has arrived.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
-    /// Request. Its size stands in for figures that the provider does not tell.
+    /// Request. We estimate missing usage from its size.
     body: &'a Body<'a>,
-    /// Turns of the conversation so far.
+    /// Number of turns in the conversation so far.
     turn: usize,
     items: Vec<Draft>,
-    /// Bytes that the model has written so far.
+    /// Number of bytes that the model has written so far.
     bytes: usize,
     counted: Counted,
     stopped: Option<StopReason>,
 }
 
-/// Place of an event: that of its item in the answer, and the item's id.
+/// Location of an event: the index of its item in the answer, and the item's id.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     index: Count,
     id: &'a str,
 }
 
-/// An item as far as it has come.
+/// The part of an item that has arrived.
 #[derive(Debug)]
 struct Draft {
     id: String,
@@ -168,7 +168,7 @@ impl Draft {
         }
     }
 
-    /// Takes what an item tells. What it tells replaces the pieces that came before.
+    /// Copies the fields of an item. They replace earlier pieces.
     fn fill(&mut self, item: &Item<'_>) {
         for (own, told) in [
             (&mut self.id, &item.id),
@@ -188,7 +188,7 @@ impl Draft {
         arguments.push(&item.arguments.0);
         self.text.replace_with(text);
         self.refusal.replace_with(refusal);
-        // Some servers tell the arguments only before, and none here.
+        // Some servers send the arguments only in pieces, and an empty object here.
         if arguments.as_str().trim() != "{}" || self.arguments.as_str().is_empty() {
             self.arguments.replace_with(arguments);
         }
@@ -199,7 +199,7 @@ impl Draft {
             .replace_with(Joined::from(summaries.join("\n\n").as_str()));
     }
 
-    /// The pieces of the item, which is told as `raw` where it is finished.
+    /// Completes the item. `raw` is its JSON if the server sent the finished item.
     fn finish(&mut self, finished: Option<(&Item<'_>, &RawValue)>) -> Result<(), Failure> {
         let mut pieces = Vec::new();
         match self.kind {
@@ -217,7 +217,7 @@ impl Draft {
                 let arguments = std::mem::take(&mut self.arguments).into_text();
                 pieces.extend(openai::tool_call(id, name, arguments)?.map(Content::ToolCall));
             }
-            // Without its content the provider would look for it in its storage, where nothing is.
+            // Without its content the provider would look the item up in its storage, which is empty.
             Kind::Reasoning => {
                 let sealed = finished.filter(|(item, _)| item.encrypted_content.is_some());
                 pieces.extend(sealed.map(|(_, raw)| Content::Opaque(raw.to_owned())));
@@ -230,7 +230,7 @@ impl Draft {
 }
 
 impl<'a> Answer<'a> {
-    /// The answer to `body`, whose conversation has this many turns.
+    /// Creates the answer to `body`. Its conversation has `turn` turns.
     pub(super) fn new(body: &'a Body<'a>, turn: usize) -> Self {
         Self {
             body,
@@ -296,7 +296,7 @@ impl<'a> Answer<'a> {
                 self.take_response(event.response.0, status)?;
             }
             "error" => {
-                // The failure is the event itself, or within it.
+                // The failure is the event, or its `error`.
                 let whole = parse(data)?;
                 return Err(openai::failure(event.error.unwrap_or(whole)));
             }
@@ -313,7 +313,7 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    /// The unfinished item of this kind at this place: the last one, where the event does not say.
+    /// Returns the unfinished item of this kind at this place, or the last one if the event has no place.
     fn draft(&mut self, place: Place<'_>, kind: Kind) -> Result<&mut Draft, Failure> {
         let open = |item: &Draft| item.pieces.is_none() && item.kind == kind;
         let items = self.items.iter();
@@ -342,7 +342,7 @@ impl<'a> Answer<'a> {
         self.items.get_mut(at).ok_or_else(too_many_items)
     }
 
-    /// Takes the whole text of a message whose pieces have not come.
+    /// Adds the whole text of a message if its pieces are missing.
     fn add_missing(
         &mut self,
         place: Place<'_>,
@@ -369,7 +369,7 @@ impl<'a> Answer<'a> {
             .items
             .iter()
             .filter(|item| item.pieces.is_none() && item.kind == kind);
-        // Some servers count the parts of an item from another place than its end.
+        // Some servers use different indexes for the parts of an item and for its end.
         let index = if open.count() == 1 { Count(None) } else { index };
         let place = Place { index, id: &item.id };
         let draft = self.draft(place, kind)?;
@@ -377,7 +377,8 @@ impl<'a> Answer<'a> {
         draft.finish(Some((&item, raw)))
     }
 
-    /// Takes the items of a whole answer whose kinds have not come: a few servers send them, or some of them, only there.
+    /// Adds items of the final response if no item of their kind has arrived. A few servers send items, or some kinds of them,
+    /// only there.
     fn take_missing(&mut self, output: &Values<'_>) -> Result<(), Failure> {
         let finished = self.items.iter().filter(|item| item.pieces.is_some());
         let finished: Vec<Kind> = finished.map(|item| item.kind).collect();
@@ -389,13 +390,13 @@ impl<'a> Answer<'a> {
                 taken.push(kind);
             }
         }
-        // What came of them before is in them.
+        // The final items include the earlier pieces.
         self.items
             .retain(|item| item.pieces.is_some() || !taken.contains(&item.kind));
         Ok(())
     }
 
-    /// Takes the end of the answer. Its status is that of the event where the response tells none.
+    /// Handles the end of the answer. If the response has no status, the event determines it.
     fn take_response(&mut self, response: Option<Response<'_>>, status: &str) -> Result<(), Failure> {
         let mut reason = None;
         let mut told = None;
@@ -447,7 +448,7 @@ impl Decoder for Answer<'_> {
         self.stopped.is_some()
     }
 
-    /// Nothing where nothing has come; what is not counted is estimated.
+    /// Empty if nothing has arrived. Missing counts are estimated.
     fn usage(&self) -> Usage {
         let written = self.written_bytes();
         if written == 0 && self.counted.is_empty() && !self.is_whole() {
@@ -482,7 +483,7 @@ impl Decoder for Answer<'_> {
             .items
             .iter()
             .any(|item| is_call(item) && item.pieces.is_some());
-        // Parts of a finished call that came under another place.
+        // Pieces of a finished call that arrived under another index.
         self.items
             .retain(|item| item.pieces.is_some() || !is_call(item) || !item.name.is_empty() || !has_call);
         for mut item in self.items {
@@ -513,7 +514,7 @@ impl Decoder for Answer<'_> {
     }
 }
 
-/// Phase of a message, which newer models want to see again. The piece stands before its text.
+/// Returns the phase of a message, which newer models require back. The piece precedes the text of the message.
 fn phase_of(phase: &RawValue) -> Result<Box<RawValue>, Failure> {
     #[derive(Serialize)]
     struct Opaque<'a> {

@@ -1,4 +1,4 @@
-//! The body of a request, serialized once from what the agent holds.
+//! The body of a request, which is serialized once from the agent's data.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ use crate::{
     wire::Text,
 };
 
-/// Length of the longest id of a call that `OpenAI` takes, in bytes.
+/// Maximum length of a call id at `OpenAI`, in bytes.
 const ID_BYTES: usize = 64;
 
 /// Body of a request.
@@ -38,7 +38,7 @@ pub(super) struct Body<'a> {
     prompt_cache_key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning: Option<Reasoning>,
-    /// The reasoning, to be sent back: models that do not reason refuse to be asked for it.
+    /// Requests the reasoning, so that we can send it back. Models that do not reason reject this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     include: Option<[&'static str; 1]>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,12 +59,12 @@ struct Reasoning {
     summary: Option<&'static str>,
 }
 
-/// A part of the conversation.
+/// An item of the conversation.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Item<'a> {
     Own(OwnItem<'a>),
-    /// Reasoning, as it came.
+    /// Reasoning, unchanged.
     Opaque(&'a RawValue),
 }
 
@@ -106,7 +106,7 @@ enum Part<'a> {
     },
     InputImage {
         image_url: String,
-        /// Bounds what a picture counts for: without it newer models take every pixel.
+        /// Bounds the tokens of a picture. Without it newer models use the full resolution.
         detail: &'static str,
     },
     InputFile {
@@ -122,21 +122,21 @@ enum Output<'a> {
     Parts(Vec<Part<'a>>),
 }
 
-/// Parts of the protocol that the server takes.
+/// Parts of the protocol that the server supports.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a part of its own")]
 pub(super) struct Dialect {
-    /// Whether it is `OpenAI`'s own service: files may stand in the output of a call, and calls have a cache key.
+    /// Whether it is `OpenAI`'s own service, where the output of a call can contain files and calls have a cache key.
     pub(super) is_own: bool,
-    /// Whether it is asked for summaries of reasoning.
+    /// Whether we ask it for summaries of reasoning.
     pub(super) summary: bool,
-    /// Whether it takes an effort.
+    /// Whether it supports an effort.
     pub(super) effort: bool,
-    /// Whether it takes `tool_choice`.
+    /// Whether it supports `tool_choice`.
     pub(super) tool_choice: bool,
 }
 
-/// Not strict, which would be this protocol's default: it takes only a part of JSON Schema.
+/// A tool. We disable strict mode, the default of this protocol, because it supports only a subset of JSON Schema.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename = "function")]
 struct Tool<'a> {
@@ -159,7 +159,7 @@ struct Format<'a> {
     strict: bool,
 }
 
-/// Parts of an opaque piece that decide how it goes back.
+/// Fields of an opaque piece that determine how we send it back.
 #[derive(Deserialize)]
 struct Opaque<'a> {
     #[serde(borrow, default, rename = "type")]
@@ -169,7 +169,7 @@ struct Opaque<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// The body of this request to this model.
+    /// Creates the body of this request to this model.
     pub(super) fn new(entry: &'a Entry, dialect: Dialect, request: &Request<'a>) -> Result<Self, ModelError> {
         let info = &entry.info;
         let mut input = Vec::with_capacity(request.transcript.len() * 2 + 1);
@@ -238,7 +238,7 @@ fn said_by_user(content: Vec<Part<'_>>) -> Item<'_> {
     })
 }
 
-/// A file of the run's: its label, and the file where the model takes it.
+/// Returns the label of a file of the run, and the file if the model accepts it.
 fn labelled<'a>(info: &ModelInfo, media: &'a Media) -> impl Iterator<Item = Part<'a>> {
     let label = Part::InputText {
         text: Cow::Borrowed(&media.label),
@@ -259,7 +259,7 @@ fn shown<'a>(info: &ModelInfo, media: &Media) -> Option<Part<'a>> {
     })
 }
 
-/// The outputs of the calls. Where a server takes only text in them, a message behind them has the files.
+/// Adds the outputs of the calls. If a server accepts only text in them, a message after them carries the files.
 fn outputs<'a>(info: &ModelInfo, dialect: Dialect, results: &'a [ToolResult], input: &mut Vec<Item<'a>>) {
     let mut behind = Vec::new();
     for result in results {
@@ -287,8 +287,8 @@ fn outputs<'a>(info: &ModelInfo, dialect: Dialect, results: &'a [ToolResult], in
     }
 }
 
-/// Adds the items of one answer, in the order in which they came. Reasoning belongs to the item after it, and the provider
-/// refuses it without one: where an answer was cut off while the model thought, the reasoning at its end is left out.
+/// Adds the items of one answer in their order. Reasoning belongs to the item after it, and the provider rejects it without one.
+/// If an answer was cut off while the model was thinking, the trailing reasoning is omitted.
 fn said_by_model<'a>(content: &'a [Content], input: &mut Vec<Item<'a>>) -> Result<(), ModelError> {
     let mut phase = None;
     let is_opaque = |piece: &Content| matches!(piece, Content::Opaque(_));

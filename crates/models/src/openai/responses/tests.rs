@@ -141,7 +141,7 @@ fn reasoning_and_phases_go_back_unchanged_in_their_places() {
     let bare = json!({"type": "reasoning", "id": "rs_2", "summary": [], "content": [{"text": "x"}]});
     let mut commentary = message("I look.");
     commentary["phase"] = json!("commentary");
-    // The items come in any order; their places count.
+    // Items arrive in any order; their indexes determine the order.
     let reply = read([
         done(2, &function_call("call_1", r#"{"command":"ls"}"#)),
         done(0, &reasoning),
@@ -233,7 +233,7 @@ fn the_end_tells_whether_the_answer_is_whole() {
     } {
         assert_eq!(read(&events).unwrap().stop_reason, expected, "{events:?}");
     }
-    // A server that tells its items at the end only.
+    // A server that sends its items only at the end.
     let late = completed(&json!({"output": [message("x"), function_call("", "{}")]}));
     assert_eq!(short(&read([late]).unwrap()), ["x", "shell({})#c00000000"]);
 }
@@ -316,7 +316,7 @@ fn too_many_items_are_no_reply() {
     assert!(matches!(failure, Failure::Garbled(_)), "{failure:?}");
 }
 
-/// Values of an event, sensible or not.
+/// Valid and invalid values of an event.
 fn event() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just(Value::Null),

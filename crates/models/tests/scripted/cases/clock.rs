@@ -1,25 +1,25 @@
-//! A paused clock that moves on while the run and its provider wait.
+//! A paused clock that advances while the run and its provider wait.
 
 use std::{sync::mpsc, time::Duration};
 
-/// Length of a look at whether anything happens, in real time, and step of the clock meanwhile.
+/// Interval, in real time, to check for progress. The clock advances by the same time.
 const LOOK: Duration = Duration::from_millis(1);
-/// Looks without progress after which the clock moves faster.
+/// Number of intervals without progress after which the steps grow.
 const PATIENCE: u32 = 50;
-/// The longest step.
+/// Maximum step.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Moves the clock on for ever: by the waits that the run has begun, and in steps that grow while `progress` stays the
-/// same, because the provider pauses or the run waits in silence.
+/// Advances the clock forever: by the delays that the run has started, and in growing steps while `progress` does not change,
+/// because the provider pauses or the run waits silently.
 ///
-/// Tokio would move it by itself, but also while bytes are on their way between the run and its provider, so that a
-/// time-out came instead of an answer. It does not as long as a blocking task runs.
+///  Tokio would advance it automatically, but also while bytes are in flight between the run and its provider, which would cause
+/// time-outs instead of answers. A running blocking task disables that.
 pub(super) async fn moves_on(begun: impl Fn() -> Duration, progress: impl Fn() -> usize) {
     let (mut waited, mut seen, mut idle) = (Duration::ZERO, progress(), 0);
     loop {
         let looked = tokio::task::spawn_blocking(|| {
             let (_sender, nothing) = mpsc::channel::<()>();
-            // An error in any case: after the time, as the sender lives.
+            // Always a time-out, because the sender is still alive.
             nothing.recv_timeout(LOOK).is_err()
         });
         looked.await.unwrap();

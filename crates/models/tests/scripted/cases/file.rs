@@ -97,7 +97,7 @@ pub(super) struct RunTable {
     pub(super) prompt: String,
     /// JSON Schema of the output.
     pub(super) schema: Option<String>,
-    /// Whether the run has a fallback model, which the provider knows as `fallback`.
+    /// Whether the run has a fallback model, named `fallback` at the provider.
     pub(super) fallback: bool,
     pub(super) timeout_seconds: u64,
 }
@@ -131,7 +131,7 @@ fn any_object() -> String {
 struct AnswerTable {
     #[serde(default = "once")]
     times: usize,
-    /// Repeats the answer until so many seconds after the first request.
+    /// Repeats the answer until this many seconds after the first request.
     until_seconds: Option<u64>,
     says: Option<String>,
     #[serde(default)]
@@ -148,7 +148,7 @@ const fn once() -> usize {
     1
 }
 
-/// Call of a tool, as a model makes it or as the agent has made it.
+/// A tool call, as a model makes it or as the agent has executed it.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Call {
@@ -186,19 +186,19 @@ pub(super) enum Status {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RequestCheck {
-    /// From 1.
+    /// Starts at 1.
     pub(super) number: usize,
     #[serde(default)]
     pub(super) contains: Vec<String>,
     #[serde(default)]
     pub(super) lacks: Vec<String>,
-    /// JSON pointers and the values there.
+    /// JSON pointers with their expected values.
     #[serde(default)]
     pub(super) has: BTreeMap<String, Value>,
 }
 
 impl Case {
-    /// Reads a file. The error says what is wrong with it.
+    /// Parses a file. The error describes the mistake.
     pub(super) fn read(text: &str) -> Result<Self, String> {
         let case: Self = toml::from_str(text).map_err(|error| error.to_string())?;
         if case.about.trim().is_empty() {
@@ -225,7 +225,7 @@ impl Case {
         Ok(case)
     }
 
-    /// The answers in order.
+    /// Returns the answers in order.
     pub(super) fn planned(&self) -> Result<VecDeque<Planned>, String> {
         let mut planned = VecDeque::new();
         for (number, answer) in (1..).zip(&self.answers) {
@@ -237,11 +237,11 @@ impl Case {
     }
 }
 
-/// Answer that waits for its request.
+/// An answer for a future request.
 #[derive(Clone)]
 pub(super) struct Planned {
     pub(super) turn: Turn,
-    /// Time since the first request until which it is repeated.
+    /// The answer repeats until this time after the first request.
     pub(super) until: Option<Duration>,
 }
 
@@ -296,8 +296,8 @@ impl AnswerTable {
     }
 }
 
-/// The pieces of a stream. A line that begins with `{` or `[` is the data of an event. A line in parentheses is a step of
-/// the server. Everything else goes out as it stands.
+/// Parses the pieces of a stream. A line that begins with `{` or `[` is the data of an event. A line in parentheses is a step of
+/// the server. All other lines are sent unchanged.
 fn pieces(stream: &str) -> Result<Vec<Piece>, String> {
     let bytes = |text: String| Piece::Bytes(text.into());
     let mut pieces = Vec::new();
@@ -324,7 +324,7 @@ fn pieces(stream: &str) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-/// The event of this data. Protocols whose events have a type send it as the name too.
+/// Encodes an event with this data. Protocols with event types also send the type as the name.
 fn event(data: &str) -> String {
     let kind = data
         .strip_prefix(r#"{"type":""#)

@@ -1,4 +1,4 @@
-//! A run of a case: the agent loop, the client of the protocol, and a provider that answers as the case says.
+//! Runs a case: the agent loop and the client of the protocol against a provider that answers as scripted.
 
 use std::{collections::VecDeque, ops::Deref, sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ use super::{
     sandbox,
 };
 
-/// Money of a run: a hundred dollars.
+/// Budget of a run: a hundred dollars.
 const BUDGET_MICROS: u64 = 100_000_000;
 
 /// The outcome of a case.
@@ -37,14 +37,14 @@ pub(super) struct Ended {
     pub(super) text: String,
     pub(super) calls: Vec<Call>,
     pub(super) charged_micros: u64,
-    /// Sum of the waits in front of another attempt.
+    /// Total of the retry delays.
     pub(super) waited: Duration,
     pub(super) requests: Vec<Value>,
-    /// Answers that no request was made for.
+    /// Number of answers without a request.
     pub(super) answers_left: usize,
-    /// Requests that no answer was left for.
+    /// Number of requests without an answer.
     pub(super) unanswered: usize,
-    /// Rules of the provider that requests have broken.
+    /// Rules of the provider that requests have violated.
     pub(super) broken: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Ended {
 struct Answers {
     planned: VecDeque<Planned>,
     first: Option<Instant>,
-    /// Requests that no answer was left for.
+    /// Number of requests without an answer.
     unanswered: usize,
 }
 
@@ -101,13 +101,13 @@ struct Events(Mutex<Vec<Value>>);
 
 impl Events {
     fn push(&self, event: &EventType) {
-        // An event that is no JSON has none of the fields that a case looks at.
+        // An event that cannot be serialized has no fields that a case could check.
         let mut data = serde_json::to_value(event).unwrap_or_else(|_| Value::Object(serde_json::Map::new()));
         data["type"] = event.kind().into();
         self.0.lock().push(data);
     }
 
-    /// The events of a type.
+    /// Returns the events of a type.
     fn of(&self, kind: &str) -> Vec<Value> {
         let events = self.0.lock();
         events
@@ -124,7 +124,7 @@ impl Events {
             .sum()
     }
 
-    /// Sum of the waits in front of another attempt.
+    /// Returns the total of the retry delays.
     fn waits(&self) -> Duration {
         Duration::from_millis(self.sum("retry", "delay_ms"))
     }
@@ -159,7 +159,7 @@ impl Sink for Events {
     }
 }
 
-/// A tool that always gives the same answer.
+/// A tool that always returns the same result.
 struct Fixed {
     name: String,
     schema: String,
@@ -206,7 +206,7 @@ fn micros(amount: u64) -> Micros {
     Micros::new(amount).unwrap()
 }
 
-/// The models `m` and `fallback` of the provider at this address.
+/// Creates the models `m` and `fallback` of the provider at this address.
 fn models(case: &Case, base_url: &str) -> Catalog {
     let table = &case.model;
     let model = |id: &str, upstream: &str| ModelSettings {
@@ -215,7 +215,7 @@ fn models(case: &Case, base_url: &str) -> Catalog {
         upstream: Some(upstream.to_owned()),
         context_window: Some(200_000),
         max_output_tokens: Some(32_000),
-        // A micro-dollar for a token of input.
+        // One micro-dollar per input token.
         prices: Some(ModelPrices {
             input_micros_per_mtok: micros(1_000_000),
             output_micros_per_mtok: micros(5_000_000),

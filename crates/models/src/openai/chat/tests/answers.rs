@@ -1,4 +1,4 @@
-//! Answers in every dialect of the protocol.
+//! Answers in every known dialect of the protocol.
 
 use http::StatusCode;
 use proptest::prelude::*;
@@ -38,7 +38,7 @@ pub(super) fn read<S: AsRef<str>>(events: impl IntoIterator<Item = S>) -> Result
     decode(Answer::new(&body, 0), stream(events).as_bytes(), &[])
 }
 
-/// Chunks of a dialect, and the calls that are in them.
+/// Chunks of each dialect, and the calls in them.
 fn dialects() -> Vec<(&'static str, Vec<Value>, Vec<&'static str>)> {
     let f = |name: &str, arguments: &str| json!({"name": name, "arguments": arguments});
     let more = |arguments: &str| json!({ "arguments": arguments });
@@ -152,7 +152,7 @@ fn the_reason_of_the_end_is_read_in_every_dialect() {
         ("stop", true, StopReason::ToolUse),
         ("eos", false, StopReason::EndTurn),
         ("tool_calls", true, StopReason::ToolUse),
-        // The agent asks again for a call that did not arrive.
+        // The agent repeats the request if a call did not arrive.
         ("tool_calls", false, StopReason::ToolUse),
         ("function_call", true, StopReason::ToolUse),
         ("function_call", false, StopReason::ToolUse),
@@ -298,7 +298,7 @@ fn reasoning_that_its_server_wants_back_goes_back_and_other_does_not() {
     }
 }
 
-/// Values of a chunk, sensible or not.
+/// Valid and invalid values of a chunk.
 fn chunk() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -1,4 +1,4 @@
-//! Servers that speak the protocol nearly.
+//! Servers that deviate from the protocol.
 
 use serde_json::json;
 use sortie_agent::model::StopReason;
@@ -19,7 +19,7 @@ fn names_and_indexes_of_calls_come_in_any_form() {
     for pieces in [
         vec![named("she", ""), named("ll", ""), more("{\"n\":1}")],
         vec![named("she", ""), named("ll", "{\"n\""), more(":1}")],
-        // All of the name so far, and the whole name again.
+        // The name so far, and the whole name again.
         vec![named("she", ""), named("shell", ""), named("shell", "{\"n\":1}")],
         vec![named("shell", "{\"n\""), named("shell", ":1}")],
         vec![
@@ -167,7 +167,7 @@ fn arguments_in_many_pieces_take_time_in_proportion() {
         short(&read(whole).unwrap())[0].len(),
         2_000_000 + "shell({\"n\":\"\"})#a".len()
     );
-    // Each read again with the next, they would take minutes.
+    // Parsing the arguments again for each piece would take minutes.
     assert!(
         began.elapsed() < std::time::Duration::from_secs(20),
         "{:?}",

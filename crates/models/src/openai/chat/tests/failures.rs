@@ -77,7 +77,7 @@ async fn a_failure_says_whether_it_may_be_tried_again_and_nothing_of_the_key() {
     for (_, retry, words) in cases {
         let error = ask(&*model, request(&[])).await.unwrap_err();
         assert_eq!(error.retry, retry, "{error}");
-        // A refusal costs nothing, also as the first event of a stream.
+        // A refusal costs nothing, even as the first event of a stream.
         assert_eq!(error.usage, Usage::default(), "{error}");
         assert!(error.message.contains(words), "{error}");
         assert!(!error.message.contains(KEY), "{error}");
@@ -133,10 +133,10 @@ async fn usage_and_the_last_mark_end_an_answer_that_gives_no_reason() {
         let model = client(&server.provider, entry("theirs", &["tools"])).unwrap();
         let reply = ask(&*model, request(&[])).await.unwrap();
         assert_eq!((reply.content.len(), reply.stop_reason), (1, reason));
-        // Charged once, as the model has counted.
+        // Charged once, with the reported usage.
         assert_eq!((reply.usage.input_tokens, reply.usage.output_tokens), (10, 5));
         assert_eq!(server.requests(), 1);
-        // Without its usage, or without the mark, something may be missing.
+        // Without usage or the end marker, something may be missing.
         for _ in 0..2 {
             let error = ask(&*model, request(&[])).await.unwrap_err();
             assert_eq!(error.retry, Retry::Soon { after: None });

@@ -1,4 +1,4 @@
-//! Answers of servers that tell the pieces of an item, and nothing or little of it when it is finished.
+//! Servers that send the pieces of an item, and an empty or incomplete finished item.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn arguments(place: u64, delta: &str) -> String {
         .to_string()
 }
 
-/// Holds an answer of these events to its pieces.
+/// Checks the pieces of an answer with these events.
 fn check(events: &[String], expected: &[&str]) {
     let reply = read(events).unwrap();
     assert_eq!(short(&reply), expected, "{events:?}");
@@ -69,7 +69,7 @@ fn a_call_is_made_of_its_pieces_where_its_item_lacks_them() {
             named,
             done(0, &message("Hello")),
         ],
-        // At the place of the text.
+        // With the index of the text.
         vec![call(0), arguments(0, "{\"n\":1}")],
     ] {
         let events = [vec![delta("Hello")], pieces, vec![completed(&json!({}))]].concat();
