@@ -153,7 +153,7 @@ impl Clock {
     /// Adopts the time that the database server has returned for a request sent at `sent`. Returns the difference from the
     /// expected time. A large one means that the server changed, or its clock was set.
     ///
-    ///  The server read its clock after `sent`, so this clock can be slow by up to the round-trip time, and is never fast. A time
+    /// The server read its clock after `sent`, so this clock can be slow by up to the round-trip time, and is never fast. A time
     /// that is consistent with the response is kept: a late response moves nothing.
     pub fn follow(&self, told: Timestamp, sent: Instant) -> Duration {
         let (answered_in, now) = (sent.elapsed(), self.database.now());

@@ -1,7 +1,7 @@
 //! Content in an S3-compatible store. Small content goes in one request, large content as a multipart upload; both read from the
 //! staged file.
 //!
-//!  A multipart upload runs in a separate task. If its caller is dropped, the task aborts the upload. Otherwise the parts would
+//! A multipart upload runs in a separate task. If its caller is dropped, the task aborts the upload. Otherwise the parts would
 //! stay in the store, where no object listing shows them and they cost money. A crashed process leaves parts in the store, and so
 //! can a part that is in flight during the abort. The bucket needs a lifecycle rule for these (docs/FILES.md).
 

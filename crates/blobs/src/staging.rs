@@ -1,6 +1,6 @@
 //! Staging area: content is written to a private file, which is hashed and counted as it grows and removed on drop.
 //!
-//!  The process that writes a staged file keeps it locked. Another process that opens the area removes only unlocked files: a
+//! The process that writes a staged file keeps it locked. Another process that opens the area removes only unlocked files: a
 //! dead process left them.
 
 use std::{

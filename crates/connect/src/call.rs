@@ -1,4 +1,4 @@
-//! The `connection_call` event: one for every request made through a connection, also for one that brought no answer.
+//! The `connection_call` event. Every request through a connection has one, even without a response.
 
 use sortie_agent::{
     Redactor,
@@ -12,7 +12,7 @@ use crate::text;
 /// Maximum length of a path in an event, in bytes.
 const PATH_BYTES: usize = 1024;
 
-/// A call under way.
+/// A call in progress.
 pub(crate) struct Call {
     connection: String,
     method: String,
@@ -23,9 +23,9 @@ pub(crate) struct Call {
 /// Result of the call.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct CallEnd {
-    /// The status of the answer, if one came.
+    /// Status of the response, if there was one.
     pub(crate) status: Option<u16>,
-    /// Bytes of its body that were read.
+    /// Number of bytes read from its body.
     pub(crate) bytes: u64,
 }
 
@@ -39,7 +39,7 @@ impl Call {
         }
     }
 
-    /// Records the call, its path redacted. Fails when the run is no longer this worker's.
+    /// Records the call with a redacted path. Fails if this worker has lost the run.
     pub(crate) async fn record(
         self,
         end: CallEnd,

@@ -1,7 +1,7 @@
-//! Definition of a connection: its server, its authentication, and the calls that a run may make.
+//! Definition of a connection: its server, its authentication, and the permitted calls of a run.
 //!
-//! The types hold credentials only as [`Credential`], which shows nothing when it is printed. They are made by whoever
-//! keeps connections; this crate only uses them.
+//! The types hold credentials only as [`Credential`], which never prints its value. The store of connections creates the
+//! definitions; this crate only uses them.
 
 use std::{fmt, sync::Arc};
 
@@ -12,18 +12,18 @@ use url::Url;
 
 use crate::oauth::Challenge;
 
-/// A connection as one run has it: the saved or inline definition, narrowed by what the run allows.
+/// A connection of one run: the saved or inline definition, restricted to the run's permissions.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// The name under which the agent sees it: `[a-z0-9][a-z0-9._-]{0,99}`, unique in the run.
+    /// Name for the agent: `[a-z0-9][a-z0-9._-]{0,99}`, unique in the run.
     pub name: String,
     /// Server of the connection.
     pub target: Target,
     /// Authentication at the server.
     pub auth: Auth,
-    /// Headers the engine adds to every request. Their values are treated as credentials.
+    /// Headers that the engine adds to every request. Their values are treated as credentials.
     pub headers: Vec<(HeaderName, Credential)>,
-    /// Purpose, in the words of whoever saved the connection; the model reads it.
+    /// Purpose, as written by the person who saved the connection. The model reads it.
     pub description: Option<String>,
 }
 
@@ -34,23 +34,23 @@ pub enum Target {
     Http {
         /// The base URL.
         url: Url,
-        /// The methods the agent may use; `None` for all.
+        /// Permitted methods; `None` for all.
         allowed_methods: Option<Vec<Method>>,
     },
     /// An MCP server over streamable HTTP.
     Mcp {
         /// The MCP endpoint.
         url: Url,
-        /// The tools the agent may use, by the server's own names; `None` for all.
+        /// Permitted tools, by the server's names; `None` for all.
         allowed_tools: Option<Vec<String>>,
     },
-    /// An MCP server that is a program: started inside a sandbox, on self-hosted engines only.
+    /// A program as MCP server. It runs in a sandbox, on self-hosted engines only.
     McpStdio {
         /// The program and its arguments.
         command: Vec<String>,
         /// Environment of the program. The values are treated as credentials.
         env: Vec<(String, Credential)>,
-        /// The tools the agent may use, by the server's own names; `None` for all.
+        /// Permitted tools, by the server's names; `None` for all.
         allowed_tools: Option<Vec<String>>,
     },
 }
@@ -58,7 +58,7 @@ pub enum Target {
 /// Authentication method, with its credentials.
 #[derive(Clone)]
 pub enum Auth {
-    /// Not at all.
+    /// No authentication.
     None,
     /// `Authorization: Bearer …`.
     Bearer(Credential),
@@ -69,7 +69,7 @@ pub enum Auth {
         /// The password.
         password: Credential,
     },
-    /// A header of its own.
+    /// A custom header.
     Header {
         /// The header's name.
         name: HeaderName,
@@ -83,11 +83,11 @@ pub enum Auth {
         /// Value of the header or parameter.
         value: Credential,
     },
-    /// `Authorization: Bearer …` with an access token that is refreshed when it is refused.
+    /// `Authorization: Bearer …` with an access token, which is refreshed after a refusal.
     OAuth(Arc<dyn Tokens>),
 }
 
-/// Names the kind and nothing else.
+/// Prints only the kind.
 impl fmt::Debug for Auth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -101,29 +101,28 @@ impl fmt::Debug for Auth {
     }
 }
 
-/// Source of access tokens. The keeper of the tokens refreshes them under a lock, so that a rotated refresh token is
-/// used once.
+/// Source of access tokens. The implementation refreshes tokens under a lock, so that a rotated refresh token is used once.
 pub trait Tokens: Send + Sync {
-    /// A token that is valid now. `refused` is the one that the server has just answered with 401: it is not returned
-    /// again. [`TokenError::JustGiven`] where it is too new to be renewed for that.
+    /// Returns a valid token. `refused` is the token that the server has just answered with 401. It is not returned again.
+    /// [`TokenError::JustGiven`] if that token is too new to be refreshed for this reason.
     fn token<'a>(&'a self, refused: Option<&'a Credential>) -> BoxFuture<'a, Result<Credential, TokenError>>;
 
-    /// Keeps the challenge of a server that refuses every token there is, for the next authorization. One that wants
-    /// more scopes asks for that authorization. `refused` is the token that the server has refused: a challenge to one
-    /// of an earlier authorization does not count.
+    /// Stores the challenge of a server that refuses every available token, for the next authorization. A challenge for more
+    /// scopes requests that authorization. `refused` is the token that the server has refused; a challenge to a token of an
+    /// earlier authorization is ignored.
     fn challenged<'a>(&'a self, refused: &'a Credential, challenge: Challenge) -> BoxFuture<'a, ()>;
 }
 
-/// Reason why there is no access token. The sentences name no credential.
+/// Reason why there is no access token. The messages contain no credentials.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// Nobody has authorized the connection yet, or the authorization is over: a person has to do it again.
+    /// The connection is not authorized yet, or the authorization has expired. A person has to authorize it.
     #[error("it needs to be authorized again: {0}")]
     NeedsAuthorization(String),
-    /// The refused token was given so lately that another would be refused as well: it is the request that is refused.
+    /// The refused token is so new that another would be refused as well: the server refuses the request.
     #[error("the server refuses an access token that was given less than a minute ago")]
     JustGiven,
-    /// The authorization server, or what is stored, cannot be had at the moment.
+    /// The authorization server or the token store is not available.
     #[error("no access token could be had: {0}")]
     Unavailable(String),
 }

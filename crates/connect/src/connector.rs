@@ -1,7 +1,7 @@
-//! The node's way to connections: opens what a run has, and tests one for an administrator.
+//! Opens the connections of a run, and tests a connection for an administrator.
 //!
-//! Opening reaches every MCP server of the run at once and ends within [`OPEN_TIMEOUT`]; a server that cannot be had is
-//! an [`OpenError`] that names its connection. HTTP APIs are not asked at the start.
+//! Opening contacts all MCP servers of the run concurrently and takes at most [`OPEN_TIMEOUT`]. An unavailable server is an
+//! [`OpenError`] with the name of its connection. HTTP APIs are not contacted at the start.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -20,36 +20,35 @@ use crate::{
     outlet::{Outgoing, Outlet},
 };
 
-/// The longest that opening one connection may take.
+/// Timeout to open a connection.
 pub const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Timeout of a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest silence of an event stream of MCP revision 2024-11-05, which stays open between calls: as long as a run.
+/// Maximum silence of an event stream of MCP revision 2024-11-05, which stays open between calls, possibly for the whole run.
 const STREAM_SILENCE: Duration = Duration::from_hours(1);
 
-/// The node's way to connections.
+/// Opens and tests connections for the runs of a node.
 pub struct Connector {
-    /// For requests with a short answer.
+    /// For requests with a short response.
     http: Client,
-    /// For MCP, whose answers may be streams: only their silence is bounded here.
+    /// For MCP, with responses that can be streams: this client limits only their silence.
     streams: Client,
-    /// For the one stream of MCP revision 2024-11-05.
+    /// For the event stream of MCP revision 2024-11-05.
     long_streams: Client,
     stdio: Option<Arc<dyn StdioLauncher>>,
 }
 
-/// The connections of a run, open. Dropping it closes the MCP sessions in the background; [`Opened::close`] waits.
+/// The open connections of a run. Dropping it closes the MCP sessions in the background; [`Opened::close`] waits for that.
 pub struct Opened {
     /// Tools for the agent: `<connection>__request` for an HTTP API, `<connection>__<tool>` for an MCP server.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// Tools of the server that were left out, and the reasons, in sentences.
+    /// Messages about omitted tools, with the reasons.
     pub notes: Vec<String>,
     sessions: Vec<Arc<Session>>,
 }
 
-/// Open connection.
 struct OpenOne {
     tools: Vec<Arc<dyn Tool>>,
     notes: Vec<String>,
@@ -57,7 +56,7 @@ struct OpenOne {
 }
 
 impl Connector {
-    /// A way to what `network` allows. Without `stdio`, connections to programs are refused.
+    /// Creates a connector for the servers that `network` allows. Without `stdio`, it refuses connections to programs.
     pub fn new(
         network: &Arc<Network>,
         stdio: Option<Arc<dyn StdioLauncher>>,
@@ -78,8 +77,8 @@ impl Connector {
         })
     }
 
-    /// Opens the connections of a run, all at once. Every credential in them, and every access token they get later, is
-    /// made known to `redactor` before it is sent. Fails with the first that cannot be opened.
+    /// Opens the connections of a run concurrently. Registers every credential in them, and every later access token, with
+    /// `redactor` before it is sent. Fails with the first connection that cannot be opened.
     pub async fn open(
         &self,
         connections: &[Connection],
@@ -105,7 +104,7 @@ impl Connector {
                 if names.insert(name.clone()) {
                     opened.tools.push(tool);
                 } else {
-                    // Possible only where a server aims for it.
+                    // Two tools have the same name only if a server does this on purpose.
                     opened
                         .notes
                         .push(format!("tool `{name}` is left out: another has its name"));
@@ -189,8 +188,8 @@ impl Connector {
         })
     }
 
-    /// Tries a connection: an MCP server is opened and asked for its tools, an HTTP API is sent a `HEAD`, and a `GET` if
-    /// it knows no `HEAD`.
+    /// Tests a connection: opens an MCP server and lists its tools, or sends a `HEAD` to an HTTP API, and a `GET` if it does not
+    /// support `HEAD`.
     pub async fn test(&self, connection: &Connection) -> TestReport {
         let began = Instant::now();
         let redactor = Arc::new(Redactor::default());
@@ -287,7 +286,7 @@ impl Connector {
 }
 
 impl Opened {
-    /// Ends the MCP sessions and waits, for some seconds at most, until the servers have been told.
+    /// Closes the MCP sessions and waits up to some seconds until the servers are notified.
     pub async fn close(self) {
         let Self { tools, sessions, .. } = self;
         drop(tools);
@@ -312,14 +311,14 @@ impl TestReport {
     }
 }
 
-/// The outlet of a connection, after a look at its URL: nothing is sent.
+/// Creates the outlet of a connection and checks its URL. Sends nothing.
 fn outlet(
     connection: &Connection,
     url: &Url,
     client: &Client,
     redactor: &Arc<Redactor>,
 ) -> Result<Arc<Outlet>, Failure> {
-    // Made to see whether it can be, and not sent.
+    // Built only as a check, and not sent.
     let _request = client
         .request(Method::GET, url)
         .map_err(|error| Failure::Error(error.to_string()))?;
@@ -328,7 +327,7 @@ fn outlet(
         .map_err(Failure::Error)
 }
 
-/// Returns the failure of a server, or of the named program, that does not answer.
+/// Returns the failure of a server, or of the named program, that does not respond.
 fn too_slow(target: &Target, redactor: &Redactor) -> Failure {
     let whose = match target {
         Target::Http { .. } | Target::Mcp { .. } => "the server".to_owned(),
@@ -340,7 +339,7 @@ fn too_slow(target: &Target, redactor: &Redactor) -> Failure {
     ))
 }
 
-/// A connection could not be opened.
+/// Failure to open a connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("connection `{connection}`: {failure}")]
 pub struct OpenError {
@@ -355,15 +354,15 @@ pub struct OpenError {
 pub struct TestReport {
     /// State of the connection.
     pub status: Status,
-    /// Finding, in a sentence.
+    /// Result as a sentence.
     pub detail: String,
-    /// The status an HTTP API answered with.
+    /// Status of the HTTP API's response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http_status: Option<u16>,
-    /// The MCP revision the server speaks.
+    /// The negotiated MCP revision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol_version: Option<String>,
-    /// The tools an MCP server offers, by its own names.
+    /// The tools of an MCP server, by its names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
     /// Duration of the test, in milliseconds.
@@ -376,7 +375,7 @@ pub struct TestReport {
 pub enum Status {
     /// The connection can be used.
     Ready,
-    /// A person has to authorize it first.
+    /// A person has to authorize the connection first.
     NeedsAuthorization,
     /// The connection cannot be used.
     Error,

@@ -1,8 +1,8 @@
-//! Connections: the HTTP APIs and MCP servers a run calls through the engine, whose credentials it never sees.
+//! Connections: HTTP APIs and MCP servers that a run calls through the engine without access to their credentials.
 //!
-//! A [`Connection`] says where something is and how the engine proves itself there. The engine adds the credentials to
-//! the outgoing request and to nothing else; what comes back is bounded in bytes and in time and has the credentials
-//! taken out before the agent, an event, an error or a log line can hold it.
+//! A [`Connection`] defines a server and the engine's authentication there. The engine adds the credentials only to the outgoing
+//! request. Responses have limits of size and time, and credentials are redacted before the agent, an event, an error or a log
+//! line can contain them.
 
 mod call;
 mod connection;

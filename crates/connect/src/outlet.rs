@@ -1,7 +1,7 @@
-//! The one place where credentials meet a request.
+//! The only place that adds credentials to requests.
 //!
-//! An [`Outlet`] belongs to one connection of one run. It adds the connection's headers and its authentication to a
-//! request on its way out, and tells the run's redactor of every credential before it is first sent.
+//! An [`Outlet`] belongs to one connection of one run. It adds the connection's headers and its authentication to outgoing
+//! requests, and registers every credential with the run's redactor before it is first sent.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use url::Url;
 
 use crate::{Auth, Connection, Failure, Target, TokenError, Tokens, oauth::Challenge};
 
-/// Minimum length of a piece of a URL that is taken for a credential by its looks, in bytes.
+/// Minimum length of a part of a URL that is treated as a credential because of its form, in bytes.
 const SECRET_LOOKING: usize = 20;
 
-/// A request as the agent or a protocol makes it, without credentials.
+/// A request of the agent or a protocol, without credentials.
 pub(crate) struct Outgoing {
     pub(crate) method: Method,
     pub(crate) url: Url,
@@ -29,7 +29,7 @@ pub(crate) struct Outgoing {
     pub(crate) body: Option<Bytes>,
 }
 
-/// Reason why no answer came.
+/// Reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SendError {
     #[error(transparent)]
@@ -57,13 +57,13 @@ impl From<SendError> for Failure {
 pub(crate) struct Outlet {
     client: Client,
     auth: Auth,
-    /// The connection's own headers, and its authentication where that never changes.
+    /// The connection's headers, and its authentication if that never changes.
     headers: HeaderMap,
     redactor: Arc<Redactor>,
 }
 
 impl Outlet {
-    /// Fails with a sentence where a credential cannot stand in a header.
+    /// Fails with a message if a credential is not valid in a header.
     pub(crate) fn new(
         client: Client,
         connection: &Connection,
@@ -102,7 +102,7 @@ impl Outlet {
         &self.redactor
     }
 
-    /// Returns the failure for a 401 that a fresh token did not help against.
+    /// Returns the failure for a 401 that remains after a refresh of the token.
     pub(crate) fn refused_401(&self) -> Failure {
         match &self.auth {
             Auth::None | Auth::OAuth(_) => {
@@ -114,7 +114,7 @@ impl Outlet {
         }
     }
 
-    /// Returns the failure for a 403 that wants more scopes, if the answer is one.
+    /// Returns the failure if the response is a 403 that requires more scopes.
     pub(crate) fn refused_scope(&self, response: &Response) -> Option<Failure> {
         let challenge = wanted_scope(response)?;
         let told = match &challenge.scope {
@@ -129,19 +129,19 @@ impl Outlet {
         })
     }
 
-    /// Whether the engine sets this header, so that nobody else may.
+    /// Whether the engine sets this header. Others must not.
     pub(crate) fn sets_header(&self, name: &HeaderName) -> bool {
         *name == AUTHORIZATION || self.headers.contains_key(name)
     }
 
-    /// Whether the engine sets this parameter of the query.
+    /// Whether the engine sets this query parameter.
     pub(crate) fn sets_query(&self, name: &str) -> bool {
         matches!(&self.auth, Auth::Query { name: own, .. } if own == name)
     }
 
-    /// Sends a request with the credentials, up to the head of the answer. An access token that is refused with 401 is
-    /// renewed once, and the request sent again: what is refused for its token was not carried out. Where the token is
-    /// too new to be at fault, the 401 is the answer.
+    /// Sends a request with the credentials, up to the head of the response. After a 401, an access token is refreshed once and
+    /// the request is sent again: a request that was refused for its token was not executed. If the token is too new to be the
+    /// cause, the 401 is the response.
     pub(crate) async fn send(&self, request: &Outgoing) -> Result<Response, SendError> {
         let Auth::OAuth(tokens) = &self.auth else {
             return self.send_once(request, None).await;
@@ -171,7 +171,7 @@ impl Outlet {
         token
     }
 
-    /// A redirect may have brought the parameter along: it stands there once.
+    /// A redirect may have kept the parameter, so it is replaced rather than added twice.
     fn signed_url(&self, url: &Url) -> Url {
         match &self.auth {
             Auth::Query { name, value } => with_parameter(url, name, value.expose()),
@@ -203,7 +203,7 @@ impl Outlet {
     }
 }
 
-/// Tells the keeper of the tokens what an answer to this token asks for that no token helps against.
+/// Passes a challenge to the token source if no available token helps.
 async fn noted(tokens: &dyn Tokens, token: &Credential, response: Response) -> Response {
     let challenge = match response.status() {
         StatusCode::UNAUTHORIZED => Some(Challenge::of(&response)).filter(|found| !found.is_empty()),
@@ -215,7 +215,7 @@ async fn noted(tokens: &dyn Tokens, token: &Credential, response: Response) -> R
     response
 }
 
-/// The challenge of a 403 that wants more scopes.
+/// Returns the challenge of a 403 that requires more scopes.
 fn wanted_scope(response: &Response) -> Option<Challenge> {
     let is_forbidden = response.status() == StatusCode::FORBIDDEN;
     is_forbidden
@@ -223,7 +223,7 @@ fn wanted_scope(response: &Response) -> Option<Challenge> {
         .filter(Challenge::wants_scope)
 }
 
-/// `url` with its own parameters, but for those named `name`, and that one at the end.
+/// Replaces the parameters `name` of `url` with one at the end.
 fn with_parameter(url: &Url, name: &str, value: &str) -> Url {
     let mut signed = url.clone();
     let others = url.query_pairs().filter(|(other, _)| other != name);
@@ -246,7 +246,7 @@ fn basic(username: &str, password: &Credential) -> String {
     STANDARD.encode(format!("{username}:{}", password.expose()))
 }
 
-/// Every credential of the definition, in the forms in which the engine sends it.
+/// Returns every credential of the definition, in the forms in which the engine sends it.
 fn secrets(connection: &Connection) -> Vec<String> {
     let mut found = Vec::new();
     for (_, value) in &connection.headers {
@@ -271,7 +271,7 @@ fn secrets(connection: &Connection) -> Vec<String> {
     found
 }
 
-/// A header's value, and what stands behind its scheme: `Token abc` comes back as `abc`, too.
+/// Adds a header's value, and also the part after its scheme: a server may return `Token abc` as `abc`.
 fn push_header(found: &mut Vec<String>, value: &Credential) {
     let value = value.expose();
     if let Some((_, token)) = value.split_once(' ') {
@@ -280,7 +280,7 @@ fn push_header(found: &mut Vec<String>, value: &Credential) {
     found.push(value.to_owned());
 }
 
-/// Returns the credentials in a URL: parameters that are named like one, and long pieces with a digit in them.
+/// Returns the credentials in a URL: parameters with a typical name, and long parts that contain a digit.
 fn url_secrets(url: &Url) -> Vec<String> {
     let looks_secret = |text: &str| text.len() >= SECRET_LOOKING && text.bytes().any(|b| b.is_ascii_digit());
     let is_named = |name: &str| {

@@ -1,8 +1,8 @@
-//! Text of strangers, made fit to be shown: bounded, and without what hides or reorders it.
+//! Prepares untrusted text for display: with a maximum length, and without characters that hide or reorder it.
 
 use std::borrow::Cow;
 
-/// `text` in at most `limit` bytes, ending between characters; a mark says how much is missing.
+/// Truncates `text` to at most `limit` bytes at a character boundary, with a note about the missing length.
 pub(crate) fn bounded(text: &str, limit: usize) -> Cow<'_, str> {
     if text.len() <= limit {
         return Cow::Borrowed(text);
@@ -14,7 +14,7 @@ pub(crate) fn bounded(text: &str, limit: usize) -> Cow<'_, str> {
     ))
 }
 
-/// The first part of `text`, at most `limit` bytes, ending between characters.
+/// Returns the first part of `text`, at most `limit` bytes, ending at a character boundary.
 pub(crate) fn head(text: &str, limit: usize) -> &str {
     text.get(..text.floor_char_boundary(limit.min(text.len())))
         .unwrap_or_default()
@@ -29,8 +29,8 @@ pub(crate) fn line(text: &str, limit: usize) -> String {
     format!("{}…", head(&words, limit))
 }
 
-/// `text` without characters that a reader does not see or that turn the order of others: control characters other
-/// than line feed and tab, bidirectional overrides, zero-width and tag characters.
+/// Removes characters that are invisible or change the order of others: control characters other than line feed and tab,
+/// bidirectional overrides, zero-width and tag characters.
 pub(crate) fn visible(text: &str) -> String {
     text.chars().filter(|c| !is_hidden(*c)).collect()
 }

@@ -1,23 +1,22 @@
-//! Names of tools: what a connection and its tool are called in front of the model.
+//! Names of tools for the model, from a connection and its tool.
 //!
-//! `<connection>__<tool>` fits `[a-zA-Z][a-zA-Z0-9_-]{0,63}`, which every provider takes, and is a function of the two
-//! names alone, so that a run that goes on elsewhere finds its tools again. Names that had to be changed, or could be
-//! read in two ways, end with a piece of a hash of both, so that two different tools share no name unless a server aims
-//! for it.
+//! `<connection>__<tool>` matches `[a-zA-Z][a-zA-Z0-9_-]{0,63}`, which every provider accepts, and depends only on the two names,
+//! so that a run that resumes on another node finds its tools again. If a name had to be changed or would be ambiguous, it ends
+//! with a part of a hash of both names. Two different tools then have the same name only if a server provokes a collision.
 
 use sha2::{Digest, Sha256};
 
-/// The longest name of a tool that every provider takes, in bytes.
+/// Maximum length of a tool name that every provider accepts, in bytes.
 const LONGEST: usize = 64;
-/// Length to which a connection's name is cut when the whole is too long, in bytes.
+/// Length to which a connection's name is truncated if the whole name is too long, in bytes.
 const CONNECTION_PART: usize = 24;
-/// Hexadecimal digits of the hash.
+/// Number of hexadecimal digits of the hash.
 const HASH_DIGITS: usize = 8;
 
-/// The name of `tool` of `connection`.
+/// Returns the name of `tool` of `connection`.
 pub(crate) fn tool_name(connection: &str, tool: &str) -> String {
     let plain = format!("{connection}__{tool}");
-    // Gemini and Kimi refuse names that begin with a digit.
+    // Gemini and Kimi reject names that start with a digit.
     let is_started = connection.starts_with(|c: char| c.is_ascii_alphabetic());
     let is_clear = is_started && !connection.contains("__") && !connection.ends_with('_') && !tool.is_empty();
     if is_clear && plain.len() <= LONGEST && plain.bytes().all(is_allowed) {
@@ -45,7 +44,7 @@ pub(crate) fn tool_name(connection: &str, tool: &str) -> String {
     format!("{connection}__{tool}_{digits}")
 }
 
-/// The beginning of `name`, with `_` for what a name may not hold.
+/// Returns the start of `name`, with invalid characters replaced by `_`.
 fn mapped(name: &str, limit: usize) -> String {
     let allowed = |c: char| u8::try_from(c).is_ok_and(is_allowed);
     name.chars()

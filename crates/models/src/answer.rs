@@ -1,6 +1,6 @@
 //! Assembles one reply from a stream of events, in the same way for every provider with a [`Decoder`].
 //!
-//!  A decoder does no I/O. If a stream ends early, the error carries the usage that the provider charges anyway.
+//! A decoder does no I/O. If a stream ends early, the error carries the usage that the provider charges anyway.
 
 use std::{
     borrow::Cow,

@@ -1,6 +1,6 @@
 //! Built-in models, with the figures of their providers.
 //!
-//!  Prices change, and an operator can override every figure. Three rules keep this table from charging too little. If a price
+//! Prices change, and an operator can override every figure. Three rules keep this table from charging too little. If a price
 //! increase is announced, we use the later price. If long prompts cost more, the context window ends below that threshold. If
 //! cache writes cost nothing extra, they have the price of input.
 //!

@@ -1,6 +1,6 @@
 //! The catalog: the models that a node offers, each with its client.
 //!
-//!  The catalog does not guess. It rejects a model with an unknown provider, size or price, and an unusable default model, with
+//! The catalog does not guess. It rejects a model with an unknown provider, size or price, and an unusable default model, with
 //! an error that names it. `runbook` is always available.
 
 use std::{collections::HashSet, fmt, sync::Arc, time::Duration};

@@ -1,6 +1,6 @@
 //! Known providers, and the protocols to call models.
 //!
-//!  A provider is a module of this crate and an entry in [`PROVIDERS`]. This module supplies the names for the configuration, the
+//! A provider is a module of this crate and an entry in [`PROVIDERS`]. This module supplies the names for the configuration, the
 //! environment variables of keys and addresses, the clients and the built-in models.
 
 use std::{fmt, sync::Arc};

@@ -1,6 +1,6 @@
 //! Models: clients of the supported providers, and the catalog with their prices.
 //!
-//!  A client makes one streamed call: it converts a [`Request`](sortie_agent::model::Request) to the provider's wire format and
+//! A client makes one streamed call: it converts a [`Request`](sortie_agent::model::Request) to the provider's wire format and
 //! the provider's stream to one [`Reply`](sortie_agent::model::Reply). It neither retries nor charges: it reports if a retry
 //! makes sense, and the usage that the provider counted.
 //! it says what may be tried again and what the provider counted.

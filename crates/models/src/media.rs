@@ -1,6 +1,6 @@
 //! Pictures and documents: support by models, and maximum token counts.
 //!
-//!  The budget reserves these counts before a call, so each is the worst case that the provider documents. Sources, as of
+//! The budget reserves these counts before a call, so each is the worst case that the provider documents. Sources, as of
 //! 2026-11-22: Anthropic "Images and vision", "PDF support" and "What's new in Claude Opus 4.7"; OpenAI "Images and vision"
 //! (developers.openai.com/api/docs/guides/images-vision); Google "Media resolution" and "Image understanding"
 //! (ai.google.dev/gemini-api/docs).

@@ -53,7 +53,7 @@ impl<const N: usize> Optionals<N> {
     /// Handles the outcome of a call with these parts. Returns the reduced parts for the next attempt, or `None` if the server
     /// did not reject one of them.
     ///
-    ///  A server error counts if it names the part: proxies answer 500 to unknown parts.
+    /// A server error counts if it names the part: proxies answer 500 to unknown parts.
     pub(crate) fn without_refused(
         &self,
         sent: [bool; N],

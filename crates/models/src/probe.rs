@@ -13,8 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Requests the models of all providers concurrently. Returns for each name `Ok` or a sentence that explains the failure.
 ///
-///  # Errors
-///  Invalid settings.
+/// # Errors
+/// Invalid settings.
 pub async fn probe(settings: &Settings) -> Result<Vec<(String, Result<(), String>)>, InvalidSettings> {
     let mut transports = Vec::with_capacity(settings.providers.len());
     for provider in &settings.providers {

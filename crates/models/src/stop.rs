@@ -1,8 +1,8 @@
 //! Stop reasons of all protocols.
 //!
-//!  An unknown reason may mean that the answer is incomplete, so it is a failure and the call is retried.
+//! An unknown reason may mean that the answer is incomplete, so it is a failure and the call is retried.
 //!
-//!  Collected on 2026-11-28 from the documentation of the providers, and from the table in Sim (`simstudioai/sim`, pull request
+//! Collected on 2026-11-28 from the documentation of the providers, and from the table in Sim (`simstudioai/sim`, pull request
 //! 6302).
 
 use http::StatusCode;

@@ -1,6 +1,6 @@
 //! A streamed call to a provider: the request, its failure with the provider's message, and the events of its answer.
 //!
-//!  Every provider client uses this module. Retries, size limits and the removal of the key from messages are therefore decided
+//! Every provider client uses this module. Retries, size limits and the removal of the key from messages are therefore decided
 //! in one place.
 
 mod events;
@@ -74,7 +74,7 @@ impl Transport {
     /// Sends a request and returns its events once the provider has accepted it. A later failure carries the estimated cost of
     /// the request, and so does one that leaves open if the provider accepted it.
     ///
-    ///  If the server rejects the request for an unknown field, we send it again without that field.
+    /// If the server rejects the request for an unknown field, we send it again without that field.
     pub(crate) async fn stream(&self, body: &(impl Serialize + Sync)) -> Result<Events<'_>, ModelError> {
         let whole = serde_json::to_string(body)
             .map_err(|error| ModelError::fatal(format!("the request is not JSON: {error}")))?;

@@ -1,6 +1,6 @@
 //! Lenient parsing of the values in events, for all protocols.
 //!
-//!  Many servers deviate slightly from these protocols. A text can be null or split into parts, a number can be a float or a
+//! Many servers deviate slightly from these protocols. A text can be null or split into parts, a number can be a float or a
 //! text, and a list can be a single object: all of these are accepted. A field of any other type counts as missing and does not
 //! affect other fields.
 
@@ -169,7 +169,7 @@ impl<'de> Deserialize<'de> for Count {
 /// A text. Null, an object or a missing value is an empty text; an array of parts is the concatenation of their `text`; a number
 /// is its digits. Borrows from the event unless the text contains escapes.
 ///
-///  Servers split texts between the two halves of a surrogate pair. A half is kept as the three bytes that UTF-8 would use for
+/// Servers split texts between the two halves of a surrogate pair. A half is kept as the three bytes that UTF-8 would use for
 /// it, until [`Joined`] finds the other half.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Piece<'a>(Cow<'a, [u8]>);

@@ -1,7 +1,7 @@
 //! Long runs on small budgets with the prices of real models. Every run produces an answer or uses up its budget, and never
 //! exceeds it.
 //!
-//!  The simulated model works until the agent asks for its answer. It counts tokens like its tokenizer and thinks before each
+//! The simulated model works until the agent asks for its answer. It counts tokens like its tokenizer and thinks before each
 //! call. Its provider either caches the prefix of the previous request or does not.
 //! before each call, and its provider caches the prefix of the request before, or does not.
 

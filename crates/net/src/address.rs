@@ -1,8 +1,8 @@
 //! Rules for the addresses that a request may reach.
 //!
-//! The rule for IPv6 is to refuse what is not known to be public: only global unicast space (`2000::/3`) less its
-//! special ranges passes, besides the forms that carry an IPv4 address to a place on the network, which are judged
-//! by the address they carry. Cloud metadata services are refused always, in every form.
+//! For IPv6 we refuse everything that is not known to be public. Only global unicast space (`2000::/3`) without its special
+//! ranges passes, and the forms that carry an IPv4 address to a host on the network, which are checked by that address. Cloud
+//! metadata services are always refused, in every form.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,12 +11,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub enum Reach {
     /// Public addresses only.
     Public,
-    /// Also private networks and the host itself, but never a metadata service.
+    /// Also private networks and the host, but never a metadata service.
     Private,
 }
 
 impl Reach {
-    /// Whether a client of this reach may connect to `ip`.
+    /// Whether a client with this reach may connect to `ip`.
     pub fn allows(self, ip: IpAddr) -> bool {
         match self {
             Self::Public => is_public(ip),
@@ -30,7 +30,7 @@ type V4Range = ([u8; 4], u32);
 /// A range of IPv6 addresses: its base and the length of its prefix.
 type V6Range = ([u16; 8], u32);
 
-/// IPv4 that is not public.
+/// IPv4 ranges that are not public.
 const V4_SPECIAL: &[V4Range] = &[
     ([0, 0, 0, 0], 8),       // this network
     ([10, 0, 0, 0], 8),      // private
@@ -48,7 +48,7 @@ const V4_SPECIAL: &[V4Range] = &[
     ([224, 0, 0, 0], 3),     // multicast, reserved, broadcast
 ];
 
-/// The part of `2000::/3` that is not public.
+/// Ranges of `2000::/3` that are not public.
 const V6_SPECIAL: &[V6Range] = &[
     ([0x2001, 0, 0, 0, 0, 0, 0, 0], 23), // protocol assignments: Teredo, benchmarks, ORCHID …
     ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32), // documentation
@@ -56,7 +56,7 @@ const V6_SPECIAL: &[V6Range] = &[
     ([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20), // documentation
 ];
 
-/// Global unicast space: what else there is in IPv6 is special or not yet given out.
+/// Global unicast space. The rest of IPv6 is special or unassigned.
 const V6_GLOBAL: V6Range = ([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
 /// IPv4 addresses of the metadata services of clouds.
@@ -75,7 +75,7 @@ const V6_METADATA: &[V6Range] = &[
     ([0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe], 128), // Oracle
 ];
 
-/// Forms of IPv6 whose last 32 bits are an IPv4 address.
+/// Forms of IPv6 with an IPv4 address in the last 32 bits.
 const MAPPED: V6Range = ([0, 0, 0, 0, 0, 0xffff, 0, 0], 96);
 const COMPATIBLE: V6Range = ([0, 0, 0, 0, 0, 0, 0, 0], 96);
 const TRANSLATED: V6Range = ([0, 0, 0, 0, 0xffff, 0, 0, 0], 96);
@@ -83,7 +83,7 @@ const NAT64: V6Range = ([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
 const NAT64_LOCAL: V6Range = ([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48);
 /// 6to4: the IPv4 address follows the first 16 bits.
 const SIX_TO_FOUR: V6Range = ([0x2002, 0, 0, 0, 0, 0, 0, 0], 16);
-/// Teredo: the last 32 bits are the IPv4 address with every bit turned round.
+/// Teredo: the last 32 bits are the inverted IPv4 address.
 const TEREDO: V6Range = ([0x2001, 0, 0, 0, 0, 0, 0, 0], 32);
 
 fn in_v4(ip: Ipv4Addr, (base, length): V4Range) -> bool {
@@ -100,7 +100,7 @@ fn low_32(bits: u128) -> Ipv4Addr {
     Ipv4Addr::from_bits(u32::try_from(bits & u128::from(u32::MAX)).unwrap_or(0))
 }
 
-/// The IPv4 address that an IPv6 address carries, in whichever form.
+/// Returns the IPv4 address that an IPv6 address carries, in any form.
 fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let bits = ip.to_bits();
     if [MAPPED, COMPATIBLE, TRANSLATED, NAT64, NAT64_LOCAL]
@@ -124,8 +124,8 @@ fn is_public_v4(ip: Ipv4Addr) -> bool {
         .any(|range| in_v4(ip, *range))
 }
 
-/// Whether an address is on the public internet: not private, local, special, reserved or a metadata service.
-/// An IPv4-mapped or well-known NAT64 address is what the IPv4 address in it is; other carriers are refused.
+/// Whether an address is on the public internet: not private, local, special, reserved or a metadata service. An IPv4-mapped or
+/// well-known NAT64 address counts like its IPv4 address; other carriers are refused.
 pub fn is_public(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => is_public_v4(ip),
@@ -134,11 +134,11 @@ pub fn is_public(ip: IpAddr) -> bool {
     }
 }
 
-/// The IPv4 address that an address carries, in whichever form, or else the address itself: what two spellings of one
-/// place have in common.
+/// Returns the IPv4 address that an address carries, in any form, or else the address. Different spellings of one host therefore
+/// have the same result.
 pub(crate) fn carried(ip: IpAddr) -> IpAddr {
     match ip {
-        // `::1` is no carrier of 0.0.0.1.
+        // `::1` does not carry 0.0.0.1.
         IpAddr::V4(_) | IpAddr::V6(Ipv6Addr::LOCALHOST | Ipv6Addr::UNSPECIFIED) => ip,
         IpAddr::V6(v6) => embedded(v6).map_or(ip, IpAddr::V4),
     }
@@ -153,7 +153,7 @@ pub fn is_metadata(ip: IpAddr) -> bool {
     }
 }
 
-/// Whether an address names one host, and not none, several or all.
+/// Whether an address identifies exactly one host.
 fn is_host(ip: IpAddr) -> bool {
     let v4 = |ip: Ipv4Addr| !in_v4(ip, ([0, 0, 0, 0], 8)) && !in_v4(ip, ([224, 0, 0, 0], 3));
     match ip {
@@ -307,7 +307,7 @@ mod tests {
         }
     }
 
-    /// The networks behind each `except:` of a policy.
+    /// Returns the networks after each `except:` of a policy.
     fn exceptions(policy: &str) -> Vec<String> {
         let mut found = Vec::new();
         let mut lines = policy.lines().map(str::trim);

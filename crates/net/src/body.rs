@@ -1,11 +1,12 @@
-//! Bodies of answers, decoded and taken up to a limit.
+//! Reads bodies of responses, decoded and with a size limit.
 
 use bytes::{Bytes, BytesMut};
 use reqwest::Response;
 
 use crate::{DecodedBody, Error, unknown_coding};
 
-/// Reads the body of an answer. One in a coding that is not known is refused. So is one of more than `limit` bytes, as soon as that is known; the rest of it is not read.
+/// Reads the body of a response. Refuses an unknown content coding, and more than `limit` bytes as soon as the size is known,
+/// without reading the rest.
 pub async fn read_body(response: Response, limit: usize) -> Result<Bytes, Error> {
     if response
         .content_length()
@@ -26,28 +27,28 @@ pub async fn read_body(response: Response, limit: usize) -> Result<Bytes, Error>
     Ok(body.freeze())
 }
 
-/// The beginning of a body.
+/// The start of a body.
 #[derive(Debug)]
 pub struct BodyHead {
-    /// At most as many bytes as were asked for.
+    /// At most the requested number of bytes.
     pub bytes: Bytes,
-    /// End of the reading: the whole body, or the reason why it is not whole.
+    /// Reason why reading ended.
     pub end: BodyEnd,
 }
 
-/// End of the reading of a body.
+/// Reason why reading a body ended.
 #[derive(Debug)]
 pub enum BodyEnd {
-    /// With the body.
+    /// The body is complete.
     Whole,
-    /// At the limit; the rest is not read.
+    /// The limit was reached, and the rest was not read.
     Cut,
-    /// With the connection.
+    /// The connection broke.
     Broken(Error),
 }
 
-/// Reads the first `limit` bytes of a body. What has come is kept also where the connection breaks: the answer itself
-/// has arrived.
+/// Reads the first `limit` bytes of a body. If the connection breaks, the received bytes are kept, because the response has
+/// arrived.
 pub async fn read_head(response: Response, limit: usize) -> BodyHead {
     let (mut response, mut body) = (DecodedBody::new(response), Vec::new());
     let end = loop {
@@ -57,7 +58,7 @@ pub async fn read_head(response: Response, limit: usize) -> BodyHead {
                 let room = limit - body.len();
                 let taken = chunk.get(..room).unwrap_or(&chunk);
                 if body.capacity() - body.len() < taken.len() {
-                    // Doubled, but never beyond the limit.
+                    // Doubled, but never above the limit.
                     body.reserve_exact(taken.len().max(body.len().min(room)));
                 }
                 body.extend_from_slice(taken);

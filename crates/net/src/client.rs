@@ -1,4 +1,4 @@
-//! The two HTTP clients: the guarded one for addresses that others name, and the plain one for what the operator names.
+//! The two HTTP clients: the guarded one for untrusted addresses, and the plain one for addresses of the operator.
 
 use std::{error::Error as StdError, net::IpAddr, sync::Arc, time::Duration};
 
@@ -20,17 +20,17 @@ use crate::{
     stale::is_stale,
 };
 
-/// Most connections that a request finds closed before it fails.
+/// Maximum number of stale pooled connections that a request tries before it fails.
 const STALE: usize = 4;
 
-/// Makes `ring` the process's TLS provider, for whoever else needs one: the clients here name it themselves. A second
-/// call changes nothing.
+/// Makes `ring` the process's default TLS provider, for other users of rustls: the clients here select it explicitly. Further
+/// calls have no effect.
 fn install_crypto() {
-    // Err means that a provider is installed already, which is all that is asked for.
+    // An error means that a default is already installed, which is sufficient.
     let _installed = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Product and version, sent as `User-Agent` with every request that sets none: some servers refuse requests without one.
+/// Product and version, sent as `User-Agent` unless a request sets its own: some servers refuse requests without one.
 pub const USER_AGENT: &str = concat!("sortie/", env!("CARGO_PKG_VERSION"));
 
 /// Timeouts of the parts of a request.
@@ -38,14 +38,14 @@ pub const USER_AGENT: &str = concat!("sortie/", env!("CARGO_PKG_VERSION"));
 pub struct Timeouts {
     /// Resolution and connection.
     pub connect: Duration,
-    /// The longest silence of the other side.
+    /// Maximum silence of the other side.
     pub read: Duration,
-    /// The whole exchange; `None` for streams, which `read` bounds.
+    /// The whole exchange; `None` for streams, which `read` limits.
     pub total: Option<Duration>,
 }
 
-/// A client for addresses that strangers name. It reaches only what its [`Network`] allows, directly or through the
-/// proxies of that, follows no redirect and keeps no cookie.
+/// A client for untrusted addresses. It reaches only what its [`Network`] allows, directly or through the proxies of the network.
+/// It follows no redirects and keeps no cookies.
 #[derive(Clone, Debug)]
 pub struct Client {
     ways: Ways,
@@ -53,29 +53,29 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the given reach, without a proxy.
+    /// Creates a client with this reach, without a proxy.
     pub fn new(reach: Reach, timeouts: Timeouts) -> Result<Self, Error> {
         Self::on(Arc::new(Network::new(reach, Vec::new())), timeouts)
     }
 
-    /// A client that reaches what `network` allows.
+    /// Creates a client that reaches what `network` allows.
     pub fn on(network: Arc<Network>, timeouts: Timeouts) -> Result<Self, Error> {
         let ways = Ways::new(network.outbound(), timeouts, Some(&network))?;
         Ok(Self { ways, network })
     }
 
-    /// Begins a request of a run: where the run's policy allows it and the client reaches. As no redirect is followed,
-    /// each step of a chain of redirects comes through here.
+    /// Starts a request of a run, if the run's policy and the client allow the URL. The client follows no redirects, so each step
+    /// of a redirect chain passes through here.
     pub fn request_under(&self, policy: &Policy, method: Method, url: &Url) -> Result<RequestBuilder, Error> {
         policy.check_url(url)?;
         self.request(method, url)
     }
 
-    /// Begins a request, where its URL is one that may be reached. The names in it are judged when they are
-    /// resolved, by the addresses that are then connected to, or before a proxy is given them.
+    /// Starts a request if the client allows its URL. Host names are checked later: by the resolved addresses, which we then
+    /// connect to, or before a proxy receives the name.
     pub fn request(&self, method: Method, url: &Url) -> Result<RequestBuilder, Error> {
         check_form(url).map_err(Error::Url)?;
-        // The resolver is not asked for literal addresses: they are judged here.
+        // The resolver never sees literal addresses, so we check them here.
         let literal = match url.host() {
             Some(Host::Ipv4(ip)) => Some(IpAddr::V4(ip)),
             Some(Host::Ipv6(ip)) => Some(IpAddr::V6(ip)),
@@ -87,17 +87,17 @@ impl Client {
         Ok(self.ways.of(url).request(method, url.clone()))
     }
 
-    /// Sends a request. A refused address comes out as [`Error::Refused`].
+    /// Sends a request. A forbidden address returns [`Error::Refused`].
     pub async fn send(&self, request: RequestBuilder) -> Result<reqwest::Response, Error> {
         usable(self.judged(request).await?.send().await)
     }
 
-    /// Sends a request as [`send`](Self::send) does, as soon as there is a file descriptor for its connection.
+    /// Sends a request like [`send`](Self::send), and waits for a free file descriptor if necessary.
     pub async fn send_patiently(&self, request: RequestBuilder) -> Result<reqwest::Response, Error> {
         usable(send_patiently(self.judged(request).await?).await)
     }
 
-    /// Sends a request that may arrive twice, and again at once where a connection that was kept turns out to be closed.
+    /// Sends a request that may safely arrive twice. Retries immediately if a pooled connection turns out to be closed.
     pub async fn send_repeatable(&self, request: RequestBuilder) -> Result<reqwest::Response, Error> {
         let mut request = self.judged(request).await?;
         for _ in 1..STALE {
@@ -110,7 +110,7 @@ impl Client {
         usable(request.send().await)
     }
 
-    /// Judges the name of a request that goes through a proxy. The names of others are judged when they are resolved.
+    /// Checks the host name of a request through a proxy. Other names are checked when they are resolved.
     async fn judged(&self, request: RequestBuilder) -> Result<RequestBuilder, Error> {
         let (http, request) = request.build_split();
         let request: Request = request?;
@@ -130,7 +130,7 @@ impl Client {
     }
 }
 
-/// Sends a request, and again while there is no file descriptor for its connection: nothing of it was sent then.
+/// Sends a request, and retries while no file descriptor is available for its connection: then nothing was sent.
 pub async fn send_patiently(mut request: RequestBuilder) -> reqwest::Result<reqwest::Response> {
     let patience = Patience::default();
     loop {
@@ -154,40 +154,40 @@ fn usable(sent: reqwest::Result<reqwest::Response>) -> Result<reqwest::Response,
     Ok(response)
 }
 
-/// A client for what the operator names: any address, no redirect.
+/// A client for addresses of the operator: any address, no redirects.
 #[derive(Clone, Debug)]
 pub struct EngineClient {
     ways: Ways,
 }
 
 impl EngineClient {
-    /// A client with these time limits, without a proxy.
+    /// Creates a client with these timeouts, without a proxy.
     pub fn new(timeouts: Timeouts) -> Result<Self, Error> {
         Self::through(&Outbound::default(), timeouts)
     }
 
-    /// A client with the proxies and the trusted certificates of `outbound`.
+    /// Creates a client with the proxies and the trusted certificates of `outbound`.
     pub fn through(outbound: &Outbound, timeouts: Timeouts) -> Result<Self, Error> {
         let ways = Ways::new(outbound, timeouts, None)?;
         Ok(Self { ways })
     }
 
-    /// Begins a request.
+    /// Starts a request.
     pub fn request(&self, method: Method, url: &Url) -> Result<RequestBuilder, Error> {
         check_form(url).map_err(Error::Url)?;
         Ok(self.ways.of(url).request(method, url.clone()))
     }
 }
 
-/// A bare client for the object store that the operator named: any address, no redirect. The library that speaks to the
-/// store needs one of its own.
+/// Creates a bare client for the operator's object store: any address, no redirects. The library for the store requires its own
+/// client.
 pub fn store_client(outbound: &Outbound, timeouts: Timeouts) -> Result<reqwest::Client, Error> {
     let ways = outbound.clone();
     let proxy = reqwest::Proxy::custom(move |url| Some(ways.proxy_of(url)?.expose().to_owned()));
     Ok(base(timeouts, outbound, None)?.proxy(proxy).build()?)
 }
 
-/// The connections of a client: direct ones, and those through the proxy of each scheme.
+/// The connection pools of a client: for direct connections, and for the proxy of each scheme.
 #[derive(Clone, Debug)]
 struct Ways {
     outbound: Outbound,
@@ -197,7 +197,7 @@ struct Ways {
 }
 
 impl Ways {
-    /// Names are judged by `network` where there is one.
+    /// Host names are checked by `network` if there is one.
     fn new(outbound: &Outbound, timeouts: Timeouts, network: Option<&Arc<Network>>) -> Result<Self, Error> {
         let guarded = |builder: ClientBuilder, proxy: Option<&ProxyServer>| match network {
             Some(network) => builder.dns_resolver(Arc::new(Guard {
@@ -259,8 +259,8 @@ fn base(
     })
 }
 
-/// Gives reqwest the addresses that its network allows, and nothing for a name that has another. The proxy is the
-/// operator's, and may be anywhere.
+/// Resolver for reqwest that returns only allowed addresses, and nothing for a name that has a forbidden one. The operator's
+/// proxy can have any address.
 struct Guard {
     network: Arc<Network>,
     proxy: Option<String>,
@@ -320,7 +320,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Answers one connection with `answer` and returns the port and what was asked.
+    /// Sends `answer` on one connection. Returns the port and the received request.
     async fn answering(answer: impl Into<Vec<u8>>) -> (u16, tokio::sync::oneshot::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! Watch over the connections of a client: whether a request opened one, and the proxy in the cause of its failure.
+//! Observes the connections of a client: records if a request opened one, and adds the proxy to the cause of a failure.
 
 use std::{
     cell::Cell,
@@ -12,15 +12,15 @@ use tower::{Layer, Service};
 
 use crate::proxy::ProxyServer;
 
-/// An error of any type, as connectors have them.
+/// An error of any type, as connectors return it.
 type AnyError = Box<dyn StdError + Send + Sync>;
 
 tokio::task_local! {
-    /// Whether the request of this task has begun a connection.
+    /// Whether the request of this task has opened a connection.
     static OPENED: Cell<bool>;
 }
 
-/// Runs a request, and returns whether it has begun a connection: otherwise it used one that was kept.
+/// Runs a request, and returns whether it opened a connection. Otherwise it used a pooled one.
 pub(crate) async fn noticing<F: Future>(request: F) -> (F::Output, bool) {
     let scoped = OPENED.scope(Cell::new(false), async {
         let output = request.await;
@@ -29,7 +29,7 @@ pub(crate) async fn noticing<F: Future>(request: F) -> (F::Output, bool) {
     scoped.await
 }
 
-/// A failure on the way to or through a proxy.
+/// A failure to connect to or through a proxy.
 #[derive(Debug, thiserror::Error)]
 #[error("through the proxy {proxy}")]
 pub(crate) struct ThroughProxy {
@@ -38,7 +38,7 @@ pub(crate) struct ThroughProxy {
     cause: AnyError,
 }
 
-/// Watches the connections of a client, which go through `proxy` where it has one.
+/// Observes the connections of a client. `proxy` is its proxy, if any.
 #[derive(Clone)]
 pub(crate) struct Watch {
     pub(crate) proxy: Option<ProxyServer>,
@@ -55,7 +55,7 @@ impl<S> Layer<S> for Watch {
     }
 }
 
-/// A connector that is watched.
+/// A connector with observation.
 #[derive(Clone)]
 pub(crate) struct Watched<S> {
     connector: S,

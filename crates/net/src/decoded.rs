@@ -1,8 +1,8 @@
-//! Bodies of answers without their content coding.
+//! Bodies of responses without their content coding.
 //!
-//! A server may compress an answer that nobody asked it to compress (RFC 9110, section 12.5.3), so every body is read
-//! through here. `gzip` (RFC 1952) and `deflate` (RFC 1950, and RFC 1951 as many servers send it) are decoded. A step
-//! yields at most [`STEP_BYTES`], so the memory of a decompression bomb is bounded here, and its length by whoever reads.
+//! A server may compress a response that did not ask for it (RFC 9110, section 12.5.3), so we read every body through this
+//! module. It decodes `gzip` (RFC 1952) and `deflate` (RFC 1950, and RFC 1951 as many servers send it). A step returns at most
+//! [`STEP_BYTES`], which bounds the memory of a decompression bomb. The caller must limit the total length.
 
 use bytes::{Buf, Bytes, BytesMut};
 use miniz_oxide::{
@@ -16,19 +16,19 @@ use reqwest::{
 
 use crate::Error;
 
-/// Most bytes that one step yields.
+/// Maximum number of bytes that one step returns.
 const STEP_BYTES: usize = 32 * 1024;
-/// Maximum size of the header of a gzip member, in bytes: it may hold a name and a comment.
+/// Maximum size of the header of a gzip member, in bytes: it can contain a name and a comment.
 const HEADER_BYTES: usize = 64 * 1024;
-/// Most bytes of a body in a row that yield nothing: a body of empty parts would otherwise be read without end.
+/// Maximum number of consecutive bytes without output. Without it, a body of empty parts could be read endlessly.
 const MOST_SILENT_BYTES: usize = 1 << 20;
 /// First bytes of a gzip member.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// Size of the checksum and the length behind a gzip member, in bytes.
+/// Size of the checksum and the length after a gzip member, in bytes.
 const TRAILER_BYTES: usize = 8;
 
-/// Body of an answer, decoded where its coding is known. A body in another coding is passed on as it came:
-/// [`unknown_coding`] names that coding.
+/// Body of a response, decoded if its coding is supported. A body in another coding is returned unchanged; [`unknown_coding`]
+/// names that coding.
 #[derive(Debug)]
 pub struct DecodedBody {
     response: Response,
@@ -46,7 +46,7 @@ impl DecodedBody {
         Self { response, decoder }
     }
 
-    /// The next piece; `None` at the end. Dropping the future loses nothing.
+    /// Returns the next piece, or `None` at the end. Cancel-safe.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
         let Some(decoder) = &mut self.decoder else {
             return Ok(self.response.chunk().await?);
@@ -66,7 +66,7 @@ impl DecodedBody {
     }
 }
 
-/// The coding of an answer that cannot be decoded here, for a sentence about it.
+/// Returns the unsupported coding of a response, for error messages.
 pub fn unknown_coding(headers: &HeaderMap) -> Option<String> {
     match coding_of(headers) {
         Coding::Unknown(name) => Some(name),
@@ -81,7 +81,7 @@ enum Coding {
     Unknown(String),
 }
 
-/// The one coding of an answer. Several on top of each other are not decoded.
+/// Returns the coding of a response. We do not decode several codings on top of each other.
 fn coding_of(headers: &HeaderMap) -> Coding {
     let named: Vec<String> = headers
         .get_all(CONTENT_ENCODING)
@@ -110,12 +110,12 @@ enum Format {
 }
 
 enum Stage {
-    /// At the beginning of the body, or of a gzip member behind another.
+    /// At the start of the body, or of a gzip member after another one.
     Start,
     Inflating(Box<InflateState>),
-    /// In the last bytes of a gzip member, which a wrong length of the body may have cut off.
+    /// In the trailer of a gzip member, which can be missing if the body has a wrong length.
     Trailer,
-    /// The body is not in the coding that its answer names.
+    /// The body is not in the coding that its response names.
     Plain,
     Done,
 }
@@ -124,11 +124,11 @@ struct Decoder {
     format: Format,
     stage: Stage,
     unread: BytesMut,
-    /// Whether nothing will be added to `unread`.
+    /// Whether no more bytes will be added to `unread`.
     has_ended: bool,
     /// Whether a gzip member was decoded.
     has_member: bool,
-    /// Bytes of the body since the last piece.
+    /// Number of bytes of the body since the last output.
     silent: usize,
     step: Box<[u8]>,
 }
@@ -155,7 +155,7 @@ impl Decoder {
         }
     }
 
-    /// The next piece; `None` where it needs more of the body, and at its end.
+    /// Returns the next piece. `None` if it needs more of the body, and at the end.
     fn next(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             match &mut self.stage {
@@ -213,8 +213,7 @@ impl Decoder {
         }
     }
 
-    /// Looks at the first bytes, and takes a header of gzip off. `None` where they have not all arrived, and for an empty
-    /// body.
+    /// Examines the first bytes and removes a gzip header. `None` if they have not all arrived, and for an empty body.
     fn start(&mut self) -> Result<Option<Stage>, Error> {
         let Some(first) = self.unread.first_chunk::<2>().copied() else {
             return Ok((self.has_ended && !self.unread.is_empty()).then(|| self.stage_of_no_coding()));
@@ -242,8 +241,8 @@ impl Decoder {
         }
     }
 
-    /// Goes on with a body that does not begin as its coding does: servers name codings that they do not use. Bytes behind
-    /// a gzip member only fill up.
+    /// Returns the stage for a body that does not start like its coding: servers name codings that they do not use. Bytes after a
+    /// gzip member are padding.
     fn stage_of_no_coding(&self) -> Stage {
         if self.has_member {
             Stage::Done
@@ -253,7 +252,7 @@ impl Decoder {
     }
 }
 
-/// Size of the header of a gzip member (RFC 1952, section 2.3); `None` where it has not arrived whole.
+/// Returns the size of the header of a gzip member (RFC 1952, section 2.3). `None` if it has not arrived completely.
 fn header_length(bytes: &[u8]) -> Option<usize> {
     let flags = *bytes.get(3)?;
     let has = |flag: u8| flags & flag != 0;
@@ -340,7 +339,7 @@ mod tests {
                 b"one",
             ),
             (Format::Gzip, b"".to_vec(), b""),
-            // A coding that is named and not used.
+            // The response names a coding but does not use it.
             (Format::Gzip, b"{\"a\": 1}".to_vec(), b"{\"a\": 1}"),
             (Format::Gzip, b"7".to_vec(), b"7"),
             (Format::Deflate, compress_to_vec_zlib(&words, 6), &words),

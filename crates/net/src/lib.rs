@@ -1,9 +1,9 @@
-//! The only outgoing HTTP: where a request may go, by which way, and how much of an answer is taken.
+//! All outgoing HTTP: allowed targets, routes through proxies, and size limits of responses.
 //!
-//! [`Client`] is for addresses that strangers name: it refuses what [`Reach`] forbids, after resolution and for
-//! literal addresses alike, follows no redirect and bounds time and size. [`Policy`] narrows that to what one run may
-//! reach on the web. [`EngineClient`] is for addresses that the operator chose. [`Outbound`] has the operator's proxies and
-//! certificates for both. Nobody else builds an HTTP client.
+//! [`Client`] is for untrusted addresses: it refuses addresses that [`Reach`] forbids, both literal and resolved ones, follows
+//! no redirects and limits time and size. [`Policy`] restricts that to the web targets of one run. [`EngineClient`] is for
+//! addresses of the operator. [`Outbound`] has the operator's proxies and certificates for both. No other crate builds an HTTP
+//! client.
 
 pub mod address;
 mod body;
@@ -35,49 +35,49 @@ pub use trust::TrustedCertificates;
 pub use tunnel::{Connection, NoConnection, Stream};
 pub use words::of_io;
 
-/// Failure to make a request or to take its answer.
+/// Failure to send a request or to receive its response.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The URL is not one this client goes to: its scheme, its user info or its missing host.
+    /// The client does not support the URL, because of its scheme, its user info or its missing host.
     #[error("{0}")]
     Url(&'static str),
-    /// The host is, or resolves to, an address that must not be reached.
+    /// The host is, or resolves to, a forbidden address.
     #[error("{host} is not a public address")]
     Refused {
-        /// The host as the URL names it.
+        /// Host in the URL.
         host: String,
     },
-    /// The run may not go there.
+    /// The run's policy forbids the target.
     #[error(transparent)]
     Policy(#[from] Refused),
-    /// The answer is larger than the caller takes.
+    /// The response exceeds the size limit of the caller.
     #[error("the answer is larger than {limit} bytes")]
     TooLarge {
         /// The limit, in bytes.
         limit: usize,
     },
-    /// The body is in a content coding that is not decoded here.
+    /// The body has an unsupported content coding.
     #[error("the answer is compressed as `{0}`, which was not asked for")]
     Coding(String),
     /// The body ends before its compressed content does.
     #[error("the compressed answer ends early")]
     CutOff,
-    /// The body is not in the form of its content coding.
+    /// The body is not valid in its content coding.
     #[error("the compressed answer cannot be unpacked")]
     Undecodable,
-    /// The server switched protocols, which no request here asks for.
+    /// The server switched protocols, which we never request.
     #[error("the server switched protocols, which was not asked for")]
     Switched,
-    /// No client can be made with the settings of TLS.
+    /// The TLS settings do not allow a client.
     #[error("TLS cannot be set up: {0}")]
     Setup(String),
-    /// The request failed on its way: connection, TLS, time or protocol.
+    /// The request failed: connection, TLS, time-out or protocol.
     #[error("{}", words::of(.0))]
     Http(#[source] reqwest::Error),
 }
 
 impl From<reqwest::Error> for Error {
-    /// Takes the URL out first: it may hold what must not be logged.
+    /// Removes the URL first, because it can contain secrets.
     fn from(error: reqwest::Error) -> Self {
         Self::Http(error.without_url())
     }

@@ -1,7 +1,7 @@
-//! The network as requests see it: who turns names into addresses, and which of those may be connected to.
+//! Name resolution, and the check of addresses before a connection.
 //!
-//! Every address is judged here, whether it came from a name or stood in the URL, and what was judged is what is
-//! connected to: a name is resolved once. Who asks and what may answer are values, so that a test brings its own.
+//! Every address is checked here, both resolved and literal ones, and we connect to exactly the checked address: a name is
+//! resolved once. Resolver and rules are values, so that tests can replace them.
 
 use std::{
     fmt,
@@ -18,15 +18,15 @@ use url::Host;
 
 use crate::{Outbound, address::Reach, own::OwnAddresses, refused::Refused};
 
-/// Longest resolution of a name that a proxy resolves as well.
+/// Timeout to resolve a name that a proxy resolves as well.
 const RESOLUTION: Duration = Duration::from_secs(2);
 
 /// Future that a resolver returns.
 pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'a>>;
 
-/// Turns names into addresses.
+/// Resolves names to addresses.
 pub trait Resolver: Send + Sync {
-    /// The addresses of `host`, an ASCII name without a trailing dot. They carry `port`; 0 leaves it to the caller.
+    /// Returns the addresses of `host`, an ASCII name without a trailing dot. They carry `port`; 0 leaves it to the caller.
     fn resolve<'a>(&'a self, host: &'a str, port: u16) -> Resolving<'a>;
 }
 
@@ -40,7 +40,7 @@ impl Resolver for SystemResolver {
     }
 }
 
-/// Rules of the addresses that may be connected to, and the resolver of names. There is one for each reach of a node.
+/// Address rules and the resolver. There is one for each reach of a node.
 #[derive(Clone)]
 pub struct Network {
     reach: Reach,
@@ -50,7 +50,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Allows the addresses of `reach` but the engine's `own` ones, and resolves names as the operating system does.
+    /// Allows the addresses of `reach` except `own`, and uses the resolver of the operating system.
     pub fn new(reach: Reach, own: Vec<IpAddr>) -> Self {
         Self {
             reach,
@@ -60,8 +60,8 @@ impl Network {
         }
     }
 
-    /// Everything that `reach` allows but the addresses that this machine has at the moment of a request, those that
-    /// come later included. An error where the kernel does not list them.
+    /// Allows the addresses of `reach` except those that this machine has at the time of a request, including addresses that are
+    /// added later. Fails if the kernel does not list them.
     pub fn of_this_machine(reach: Reach) -> io::Result<Self> {
         Ok(Self {
             reach,
@@ -93,17 +93,17 @@ impl Network {
         self.reach
     }
 
-    /// Whether an address may be connected to.
+    /// Whether the client may connect to an address.
     pub fn allows(&self, ip: IpAddr) -> bool {
         self.reach.allows(ip) && !self.own.contain(ip)
     }
 
-    /// Judges a host before a proxy is given its name, and returns its addresses, where this machine can resolve it. The
-    /// proxy resolves the name again. One that only the proxy can resolve passes where private addresses may be reached,
-    /// or where the operator has left that to the proxy.
+    /// Checks a host before a proxy receives its name, and returns its addresses if this machine can resolve it. The proxy
+    /// resolves the name again. A name that only the proxy can resolve is accepted if private addresses are allowed, or if the
+    /// operator has left the check to the proxy.
     pub async fn judge_for_proxy(&self, host: &Host<String>, port: u16) -> Result<Vec<SocketAddr>, Refused> {
         let is_left_to_proxy = self.outbound.proxy_resolves || self.reach == Reach::Private;
-        // The resolvers of such networks may drop what they do not know.
+        // Resolvers of such networks may drop queries for unknown names.
         let judged = timeout(RESOLUTION, self.resolve(host, port)).await;
         let judged = judged.unwrap_or_else(|_late| {
             Err(Refused::Unknown {
@@ -118,8 +118,8 @@ impl Network {
         }
     }
 
-    /// The addresses of a host that may be connected to. A name with one address that may not be is refused whole:
-    /// a name with a public and a private address is a trap, not a choice.
+    /// Returns the addresses of a host. A name is refused if any of its addresses is forbidden: a name with a public and a
+    /// private address is an attack.
     pub async fn resolve(&self, host: &Host<String>, port: u16) -> Result<Vec<SocketAddr>, Refused> {
         let found = match host {
             Host::Ipv4(ip) => vec![SocketAddr::new((*ip).into(), port)],

@@ -1,4 +1,4 @@
-//! The operator's settings for connections to the outside: proxies, and certificates that are trusted.
+//! The operator's settings for outgoing connections: proxies and trusted certificates.
 
 use std::path::Path;
 
@@ -9,24 +9,24 @@ use crate::{
     trust::TrustedCertificates,
 };
 
-/// Proxies and certificates of the connections that a client makes. By default there are no proxies, and the certificate
-/// authorities of the binary are trusted. Cheap to clone.
+/// Proxies and certificates for the connections of a client. By default there are no proxies, and the built-in certificate
+/// authorities are trusted. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Outbound {
-    /// Proxy of `http://` addresses.
+    /// Proxy for `http://` addresses.
     pub http: Option<ProxyServer>,
-    /// Proxy of `https://` addresses.
+    /// Proxy for `https://` addresses.
     pub https: Option<ProxyServer>,
     /// Hosts that are reached without a proxy.
     pub no_proxy: NoProxy,
-    /// Whether names that this machine cannot resolve are left to the proxy, also where private addresses are refused. The
-    /// proxy then has to refuse them.
+    /// Whether to leave names that this machine cannot resolve to the proxy, even if private addresses are forbidden. The proxy
+    /// must then refuse them.
     pub proxy_resolves: bool,
-    /// Certificates that are trusted beside those of the binary.
+    /// Certificates that are trusted in addition to the built-in ones.
     pub trusted: TrustedCertificates,
 }
 
-/// A variable of the environment that cannot be used. The value is not repeated: it may have a password.
+/// An invalid environment variable. The value is not repeated because it can contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}: {rule}")]
 pub struct InvalidVariable {
@@ -37,8 +37,8 @@ pub struct InvalidVariable {
 }
 
 impl Outbound {
-    /// Reads the variables that other programs read too: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, each also
-    /// in lower case, `SSL_CERT_FILE` and `SSL_CERT_DIR`. `get` returns a variable that is set and not empty.
+    /// Reads the conventional variables: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, each also in lower case,
+    /// `SSL_CERT_FILE` and `SSL_CERT_DIR`. `get` returns a variable that is set and not empty.
     pub fn from_variables<'a>(
         get: impl Fn(&'static str) -> Option<&'a str>,
     ) -> Result<Self, InvalidVariable> {
@@ -88,18 +88,18 @@ impl Outbound {
         }
     }
 
-    /// Leaves the proxies out, for what is on the operator's own network.
+    /// Removes the proxies, for addresses on the operator's network.
     #[must_use]
     pub fn direct(&self) -> Self {
         self.clone().through(None, NoProxy::default())
     }
 
-    /// Returns the proxy of an address.
+    /// Returns the proxy for an address.
     pub fn proxy_of(&self, url: &Url) -> Option<&ProxyServer> {
         self.proxy_of_host(url.scheme(), &url.host()?, url.port_or_known_default()?)
     }
 
-    /// Returns the proxy of a host for addresses of this scheme.
+    /// Returns the proxy for a host with this scheme.
     pub(crate) fn proxy_of_host<S: AsRef<str>>(
         &self,
         scheme: &str,
@@ -139,7 +139,7 @@ mod tests {
             (&[("all_proxy", c), ("HTTPS_PROXY", a)], Some(c), Some(a)),
             (&[("ALL_PROXY", c), ("NO_PROXY", "x.example")], None, None),
             (&[("ALL_PROXY", c), ("no_proxy", "*")], None, None),
-            // One that nothing would use is not read.
+            // An unused variable is not parsed.
             (
                 &[
                     ("ALL_PROXY", "nonsense://"),

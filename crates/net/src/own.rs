@@ -1,7 +1,7 @@
-//! The addresses of this machine, which requests for strangers must not reach, as they are at the moment of each request.
+//! The addresses of this machine at the time of each request. Untrusted requests must not reach them.
 //!
-//! The kernel says when an address comes or goes (rtnetlink): a check asks a socket whether it has said so, and reads the
-//! addresses again only then. Where there is no such socket, they are read again after two seconds.
+//! The kernel reports changes of addresses (rtnetlink). A check polls a socket for reports, and reads the addresses again only
+//! after a change. Without such a socket, they are read again after two seconds.
 
 use std::{
     fs, io,
@@ -23,11 +23,11 @@ use tokio::time::Instant;
 
 use crate::address::carried;
 
-/// Maximum age of what was read, where the kernel does not say that it has changed.
+/// Maximum age of the addresses if the kernel does not report changes.
 const MAX_AGE: Duration = Duration::from_secs(2);
 
-/// Messages of the kernel that are taken: IPv4 addresses, IPv4 routes, IPv6 addresses (`RTMGRP_…`). An IPv4 address is in
-/// the table that is read here once its local route is, which is after the message about the address.
+/// Subscribed kernel messages: IPv4 addresses, IPv4 routes, IPv6 addresses (`RTMGRP_…`). An IPv4 address appears in the table
+/// that we read together with its local route, which is after the message about the address.
 const GROUPS: u32 = 0x10 | 0x40 | 0x100;
 
 /// `RTM_NEWADDR` and `RTM_DELADDR`.
@@ -38,15 +38,15 @@ const ROUTE_MESSAGES: [u16; 2] = [24, 25];
 const LOCAL: u8 = 2;
 /// Length of the header of a message (`nlmsghdr`).
 const HEADER: usize = 16;
-/// Position of the type of a route in its message (`rtmsg`), behind the header.
+/// Offset of the type of a route in its message (`rtmsg`), after the header.
 const ROUTE_TYPE: usize = HEADER + 7;
 
-/// Addresses of the machine that the engine runs on.
+/// Addresses of the machine of this engine.
 #[derive(Clone, Debug)]
 pub(crate) enum OwnAddresses {
-    /// Addresses that were given.
+    /// Fixed addresses.
     Given(Vec<IpAddr>),
-    /// Addresses of this machine, read when they are asked for.
+    /// Addresses of this machine, read on demand.
     Current(Arc<Mutex<Current>>),
 }
 
@@ -54,19 +54,19 @@ pub(crate) enum OwnAddresses {
 pub(crate) struct Current {
     changes: Option<OwnedFd>,
     addresses: Vec<IpAddr>,
-    /// None: they could not be read.
+    /// None if they could not be read.
     read_at: Option<Instant>,
 }
 
 impl OwnAddresses {
-    /// These addresses, in whichever form.
+    /// Uses these addresses, in any form.
     pub(crate) fn given(addresses: Vec<IpAddr>) -> Self {
         Self::Given(addresses.into_iter().map(carried).collect())
     }
 
-    /// Addresses of this machine. An error where the kernel does not list them.
+    /// Reads the addresses of this machine. Fails if the kernel does not list them.
     pub(crate) fn current() -> io::Result<Self> {
-        // First the socket, then the list: nothing that comes between the two is missed.
+        // We open the socket before we read the list, so that no change in between is missed.
         let mut current = Current {
             changes: changes().ok(),
             addresses: Vec::new(),
@@ -76,7 +76,7 @@ impl OwnAddresses {
         Ok(Self::Current(Arc::new(Mutex::new(current))))
     }
 
-    /// Whether `ip` is one of them, in whichever form. True for every address while the kernel does not list them.
+    /// Whether `ip` is one of them, in any form. True for every address while the kernel does not list them.
     pub(crate) fn contain(&self, ip: IpAddr) -> bool {
         let ip = carried(ip);
         match self {
@@ -98,7 +98,7 @@ impl Current {
         Ok(())
     }
 
-    /// Whether an address has come or gone since the last question.
+    /// Whether an address has changed since the last call.
     fn has_changed(&mut self) -> bool {
         let Some(socket) = &self.changes else {
             return self.read_at.is_none_or(|at| at.elapsed() >= MAX_AGE);
@@ -106,13 +106,13 @@ impl Current {
         let (mut buffer, mut has_changed) = ([0; 8 * 1024], false);
         loop {
             match recv(socket, &mut buffer[..], RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
-                // A message that did not fit may have been about anything.
+                // A truncated message can be about any change.
                 Ok((_, length)) => {
                     has_changed |= buffer.get(..length).is_none_or(tells_of_own_addresses);
                 }
                 Err(Errno::AGAIN) => return has_changed,
                 Err(Errno::INTR) => {}
-                // Messages were lost.
+                // The kernel has dropped messages.
                 Err(Errno::NOBUFS) => has_changed = true,
                 Err(_) => {
                     self.changes = None;
@@ -123,7 +123,7 @@ impl Current {
     }
 }
 
-/// A socket on which the kernel says that addresses come and go.
+/// Opens a socket on which the kernel reports changes of addresses.
 fn changes() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
@@ -131,7 +131,7 @@ fn changes() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Whether one of these messages of the kernel is about an address of this machine. What is no message counts as one.
+/// Whether one of these kernel messages is about an address of this machine. Invalid messages count as well.
 fn tells_of_own_addresses(mut messages: &[u8]) -> bool {
     while !messages.is_empty() {
         let length = messages
@@ -146,26 +146,25 @@ fn tells_of_own_addresses(mut messages: &[u8]) -> bool {
         if ADDRESS_MESSAGES.contains(&kind) || (ROUTE_MESSAGES.contains(&kind) && is_local_route()) {
             return true;
         }
-        // Each begins at a multiple of four bytes.
+        // Each message is aligned to four bytes.
         messages = messages.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     false
 }
 
-/// The addresses of this machine's interfaces in the current network namespace, as the kernel lists them. An error
-/// where it does not.
+/// Returns the addresses of this machine's interfaces in the current network namespace. Fails if the kernel does not list them.
 fn own_addresses() -> io::Result<Vec<IpAddr>> {
     let mut addresses = ipv4_of(&fs::read_to_string("/proc/net/fib_trie")?);
     match fs::read_to_string("/proc/net/if_inet6") {
         Ok(text) => addresses.extend(ipv6_of(&text)),
-        // A kernel without IPv6 has no such file, and no such addresses.
+        // A kernel without IPv6 has no such file, and no IPv6 addresses.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
     Ok(addresses)
 }
 
-/// Of the routing table: an address line, and beneath it one that says it is local.
+/// Parses the routing table: an address line, followed by an indented line that marks it as local.
 fn ipv4_of(table: &str) -> Vec<IpAddr> {
     let mut found = Vec::new();
     let mut leaf: Option<Ipv4Addr> = None;
@@ -179,7 +178,7 @@ fn ipv4_of(table: &str) -> Vec<IpAddr> {
     found
 }
 
-/// Of the list of interfaces: 32 hexadecimal digits at the start of each line.
+/// Parses the list of interfaces: 32 hexadecimal digits at the start of each line.
 fn ipv6_of(list: &str) -> Vec<IpAddr> {
     let address = |line: &str| u128::from_str_radix(line.split_whitespace().next()?, 16).ok();
     list.lines()
@@ -224,7 +223,7 @@ mod tests {
         assert!(done.success(), "ip {arguments}");
     }
 
-    /// A command in a network of its own, whose addresses it may change.
+    /// A command in a new network namespace, so that it may change addresses.
     fn in_a_network_of_its_own(program: impl AsRef<OsStr>) -> Command {
         #[expect(
             clippy::disallowed_methods,
@@ -235,7 +234,7 @@ mod tests {
         command
     }
 
-    /// Reason why this host has no such network.
+    /// Returns the reason why this host cannot create such a namespace.
     fn missing() -> Option<String> {
         let tried = in_a_network_of_its_own("ip")
             .args(["link", "set", "lo", "up"])
@@ -247,7 +246,7 @@ mod tests {
         }
     }
 
-    /// Runs a test of this file in a network of its own.
+    /// Runs a test of this file in a new network namespace.
     fn run(test: &str) {
         let done = in_a_network_of_its_own(std::env::current_exe().unwrap())
             .args(["--exact", test, "--ignored", "--nocapture"])
@@ -289,7 +288,7 @@ mod tests {
             ip("addr del 8.8.4.4/32 dev lo");
             ip("addr del 2a00:1450::5/128 dev lo");
         }
-        // A route to somewhere else is no reason to read anything.
+        // A route to another host does not require reading the addresses.
         let read_at = || current.lock().read_at;
         own.contain(four);
         let before = read_at();
@@ -313,7 +312,7 @@ mod tests {
         assert!(own.contain(four));
     }
 
-    /// A message of the kernel: its header, its type, and a body.
+    /// A kernel message: its header, its type, and a body.
     fn message(kind: u16, body: &[u8]) -> Vec<u8> {
         let length = u32::try_from(HEADER + body.len()).unwrap();
         let mut bytes = length.to_ne_bytes().to_vec();

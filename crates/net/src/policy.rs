@@ -1,8 +1,7 @@
-//! Targets that a run may reach on the web: one judgement for its web tools and for its commands at the egress proxy.
+//! Web targets of a run: one check for its web tools and for its commands at the egress proxy.
 //!
-//! A target passes when its form is plain, its port is 80 or 443, its host is within the run's domains, and every
-//! address that its name has may be reached. What comes out are the addresses that were judged: whoever connects
-//! goes to them and resolves nothing again.
+//! A target is allowed if its form is valid, its port is 80 or 443, its host is in the run's domains, and every address of its
+//! name is allowed. The result is the checked addresses. Callers connect to these and do not resolve the name again.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -10,24 +9,24 @@ use url::{Host, Url};
 
 use crate::{network::Network, refused::Refused};
 
-/// The ports of the web.
+/// The allowed ports.
 const PORTS: [u16; 2] = [80, 443];
-/// Longest URL of a request, in bytes.
+/// Maximum length of a URL, in bytes.
 pub(crate) const URL_BYTES: usize = 8 * 1024;
-/// The longest name that DNS holds, in bytes.
+/// Maximum length of a DNS name, in bytes.
 const MAX_NAME: usize = 253;
-/// The longest label of one, in bytes.
+/// Maximum length of a DNS label, in bytes.
 const MAX_LABEL: usize = 63;
-/// Maximum part of a refused domain that a message repeats, in characters.
+/// Maximum number of characters of an invalid domain that a message repeats.
 const TOLD_CHARS: usize = 100;
 
 /// A text that is not a domain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{domain}`: {rule}")]
 pub struct InvalidDomain {
-    /// The text as given, cut.
+    /// The text as given, truncated.
     pub domain: String,
-    /// The rule that it breaks.
+    /// The violated rule.
     pub rule: &'static str,
 }
 
@@ -35,13 +34,13 @@ pub struct InvalidDomain {
 #[derive(Clone, Debug)]
 pub struct Policy {
     network: Arc<Network>,
-    /// Lower case, ASCII, without a trailing dot; `None`: every public address.
+    /// Lower case, ASCII, without a trailing dot. `None`: every public address.
     domains: Option<Vec<String>>,
 }
 
 impl Policy {
-    /// Allows the addresses of `network`, on the ports of the web, within the domains of `allow` and their subdomains;
-    /// with `None` any host.
+    /// Allows the addresses of `network` on the web ports, within the domains of `allow` and their subdomains. `None` allows any
+    /// host.
     pub fn new(network: Arc<Network>, allow: Option<&[String]>) -> Result<Self, InvalidDomain> {
         let domains = match allow {
             Some(allow) => Some(allow.iter().map(|text| domain(text)).collect::<Result<_, _>>()?),
@@ -55,7 +54,7 @@ impl Policy {
         &self.network
     }
 
-    /// Judges what a URL says without resolving its name.
+    /// Checks a URL without resolving its name.
     pub fn check_url(&self, url: &Url) -> Result<(), Refused> {
         check_form(url).map_err(Refused::Form)?;
         let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
@@ -64,7 +63,7 @@ impl Policy {
         self.check(&plain(&host.to_owned()), port)
     }
 
-    /// Whether a host is within the run's domains. An address is in none.
+    /// Whether a host is in the run's domains. An address is in no domain.
     pub fn allows_host(&self, host: &Host<String>) -> bool {
         let Some(domains) = &self.domains else {
             return true;
@@ -75,8 +74,8 @@ impl Policy {
         }
     }
 
-    /// Judges a target and returns the addresses to connect to. `host` is as a URL has it, an IPv6 address in
-    /// brackets; one in an unusual spelling is refused.
+    /// Checks a target and returns the addresses to connect to. `host` has the form as in a URL, with an IPv6 address in
+    /// brackets. Unusual spellings are refused.
     pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Refused> {
         let host = parse_host(host)?;
         self.check(&host, port)?;
@@ -106,10 +105,10 @@ impl Policy {
     }
 }
 
-/// Checks a URL as every request does, before its host is looked at.
+/// Checks the form of a URL. The host is not checked.
 ///
 /// # Errors
-/// The rule that it breaks.
+/// The violated rule.
 pub fn check_form(url: &Url) -> Result<(), &'static str> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err("the URL must begin with http:// or https://");
@@ -131,8 +130,8 @@ pub fn check_form(url: &Url) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A host as a proxy request or an allow-list names it: lower case, ASCII, without a trailing dot. What only a lenient
-/// reader takes for an address or a name is refused: the next reader may take it for another.
+/// Parses a host of a proxy request or an allow-list: lower case, ASCII, without a trailing dot. Refuses texts that only a
+/// lenient parser accepts as an address or a name, because another parser may read them differently.
 pub fn parse_host(text: &str) -> Result<Host<String>, Refused> {
     if text.contains(['%', '@', '/', '\\']) {
         return Err(Refused::Form("the host must be a plain name or address"));
@@ -149,7 +148,7 @@ pub fn parse_host(text: &str) -> Result<Host<String>, Refused> {
     }
 }
 
-/// Whether a name can exist: labels of 1 to 63 bytes, 253 together. One dot may end it.
+/// Whether a name can exist: labels of 1 to 63 bytes, 253 in total. It may end with a dot.
 pub(crate) fn has_labels(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     name.len() <= MAX_NAME
@@ -158,7 +157,7 @@ pub(crate) fn has_labels(name: &str) -> bool {
             .all(|label| (1..=MAX_LABEL).contains(&label.len()))
 }
 
-/// A host without the one dot that may end a name.
+/// Removes the trailing dot of a name.
 pub(crate) fn plain(host: &Host<String>) -> Host<String> {
     match host {
         Host::Domain(name) => Host::Domain(name.strip_suffix('.').unwrap_or(name).to_owned()),
@@ -172,7 +171,7 @@ fn is_within(name: &str, domain: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// Reads an entry of an allow-list.
+/// Parses an entry of an allow-list.
 fn domain(text: &str) -> Result<String, InvalidDomain> {
     let refuse = |rule| InvalidDomain {
         domain: text.chars().take(TOLD_CHARS).collect(),
@@ -194,7 +193,7 @@ fn domain(text: &str) -> Result<String, InvalidDomain> {
         Ok(Host::Ipv4(_) | Host::Ipv6(_)) => return Err(refuse("must be a domain, not an address")),
         Err(_) => return Err(refuse("must be a domain such as example.com")),
     };
-    // The length of its labels was judged with the host.
+    // The host check has already covered the length of labels.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if !name.bytes().all(is_plain) {
         return Err(refuse("must be a domain such as example.com"));
@@ -214,7 +213,7 @@ mod tests {
         network::{Resolver, Resolving},
     };
 
-    /// Answers with the addresses, one list for each question, the last for all that follow.
+    /// Returns one list of addresses per query. The last one repeats.
     struct Scripted {
         answers: Vec<Vec<SocketAddr>>,
         asked: AtomicUsize,

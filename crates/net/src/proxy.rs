@@ -1,4 +1,4 @@
-//! Proxies that the operator names, and the hosts that are reached without one.
+//! The operator's proxies, and the hosts that are reached directly.
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
-/// Rule of the address of a proxy.
+/// Rule for the address of a proxy.
 const RULE: &str = "must be an address such as http://proxy.example.com:3128 or socks5h://127.0.0.1:1080, \
                     user:password@ before the host percent-encoded, and no path";
 
@@ -22,15 +22,15 @@ pub struct ProxyServer {
 pub enum ProxyKind {
     /// HTTP, with CONNECT for https.
     Http,
-    /// SOCKS5 that is given addresses, which this machine resolves.
+    /// SOCKS5 with addresses, which this machine resolves.
     Socks,
-    /// SOCKS5 that is given names.
+    /// SOCKS5 with names, which the proxy resolves.
     SocksNames,
 }
 
 impl ProxyServer {
-    /// Reads the address of a proxy. Without a scheme it is one of HTTP. The error is the rule, without the address: it may
-    /// have a password.
+    /// Parses the address of a proxy. Without a scheme it is HTTP. The error is the rule without the address, which can contain a
+    /// password.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         let with_scheme = if text.contains("://") {
@@ -38,7 +38,7 @@ impl ProxyServer {
         } else {
             format!("http://{text}")
         };
-        // Desktops write `socks:`, and mean a proxy that resolves names.
+        // Desktops write `socks:` for a proxy that resolves names.
         let with_scheme = match with_scheme.strip_prefix("socks://") {
             Some(rest) => format!("socks5h://{rest}"),
             None => with_scheme,
@@ -51,7 +51,7 @@ impl ProxyServer {
             _ => return Err("must begin with http://, https://, socks5:// or socks5h://"),
         };
         let host = url.host_str().filter(|host| !host.is_empty()).ok_or(RULE)?;
-        // The library does not read hosts of other schemes than those of the web.
+        // The library parses hosts only for the schemes of the web.
         let host = Host::parse(host).map_err(|_| RULE)?.to_string();
         let is_bare = matches!(url.path(), "" | "/") && url.query().is_none() && url.fragment().is_none();
         if !is_bare || url.set_host(Some(&host)).is_err() {
@@ -71,27 +71,27 @@ impl ProxyServer {
         self.kind
     }
 
-    /// Whether the connection to the proxy is one of TLS.
+    /// Whether the connection to the proxy uses TLS.
     pub(crate) fn is_tls(&self) -> bool {
         self.url.scheme() == "https"
     }
 
-    /// The address with user and password, for the library that connects.
+    /// Returns the address with user and password, for the connecting library.
     pub(crate) fn expose(&self) -> &str {
         self.url.as_str()
     }
 
-    /// The host, an IPv6 address in brackets.
+    /// Returns the host, with an IPv6 address in brackets.
     pub(crate) fn host(&self) -> &str {
         self.url.host_str().unwrap_or_default()
     }
 
-    /// The port, also where the address has none.
+    /// Returns the port, or its default.
     pub(crate) fn port(&self) -> u16 {
         self.url.port_or_known_default().unwrap_or(1080)
     }
 
-    /// User and password, decoded.
+    /// Returns user and password, decoded.
     pub(crate) fn credentials(&self) -> Option<(String, String)> {
         let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
         let (user, password) = (self.url.username(), self.url.password());
@@ -112,18 +112,18 @@ impl fmt::Debug for ProxyServer {
     }
 }
 
-/// Hosts that are reached without a proxy. By default this machine's own.
+/// Hosts that are reached without a proxy. Default: only this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoProxy {
     entries: Vec<Entry>,
-    /// Whether addresses of this machine are among them.
+    /// Whether this machine is included.
     local: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Entry {
     Everything,
-    /// A domain with its subdomains: lower case, ASCII, without dots at its ends.
+    /// A domain with its subdomains: lower case, ASCII, without leading or trailing dots.
     Domain(String, Option<u16>),
     Network(IpNet, Option<u16>),
 }
@@ -138,7 +138,7 @@ impl Default for NoProxy {
 }
 
 impl NoProxy {
-    /// No host, not even this machine.
+    /// Contains no host, not even this machine.
     pub const fn none() -> Self {
         Self {
             entries: Vec::new(),
@@ -146,9 +146,9 @@ impl NoProxy {
         }
     }
 
-    /// Reads a list as `NO_PROXY` has it, separated by commas or spaces: `*`, domains, which include their subdomains and
-    /// may begin with a dot or `*.`, addresses, networks, each also with a port. This machine is always in it. An entry
-    /// that is none of these matches nothing.
+    /// Parses a `NO_PROXY` list, separated by commas or spaces: `*`, domains, which include their subdomains and may start with a
+    /// dot or `*.`, addresses and networks, each with an optional port. This machine is always included. Other entries match
+    /// nothing.
     pub fn parse(list: &str) -> Self {
         let entries = list
             .split([',', ' ', '\t', '\n'])
@@ -207,7 +207,7 @@ impl Entry {
     }
 }
 
-/// A network, or a lone address as one of a single host, also in brackets.
+/// Parses a network, or an address as a network of one host, optionally in brackets.
 fn network(text: &str) -> Option<IpNet> {
     let text = text
         .strip_prefix('[')
@@ -217,7 +217,7 @@ fn network(text: &str) -> Option<IpNet> {
     text.parse().or_else(|_| address()).ok()
 }
 
-/// Whether a host is this machine: a proxy elsewhere would reach itself.
+/// Whether a host is this machine: a remote proxy would reach itself.
 fn is_local<S: AsRef<str>>(host: &Host<S>) -> bool {
     match host {
         Host::Domain(name) => {

@@ -3,10 +3,10 @@
 /// Refusal of a target. The text is for the caller, the model included.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The target is not written as it must be.
+    /// The target has an invalid form.
     #[error("{0}")]
     Form(&'static str),
-    /// Another port than those of the web.
+    /// The port is not 80 or 443.
     #[error("port {port} may not be used: only 80 and 443")]
     Port {
         /// The port.
@@ -18,13 +18,13 @@ pub enum Refused {
         /// The host.
         host: String,
     },
-    /// The host is, or resolves to, an address that must not be reached.
+    /// The host is, or resolves to, a forbidden address.
     #[error("{host} is not a public address")]
     Address {
         /// The host.
         host: String,
     },
-    /// The name could not be turned into an address.
+    /// The name could not be resolved.
     #[error("{host} could not be resolved: {why}")]
     Unknown {
         /// The host.
@@ -32,7 +32,7 @@ pub enum Refused {
         /// Message of the resolver.
         why: String,
     },
-    /// The name could not be turned into an address, so that nothing can be judged before a proxy is given it.
+    /// The name could not be resolved, so it cannot be checked before a proxy receives it.
     #[error(
         "{host} could not be resolved ({why}), and so not be judged before the proxy is given it: the operator can set \
          network.proxy_resolves where the proxy refuses private addresses"

@@ -1,25 +1,24 @@
-//! Server-sent events, read as they arrive.
+//! Incremental parser for server-sent events.
 //!
-//! The parser follows the WHATWG event stream rules: lines end with CR, LF or CRLF in any mix, one byte order mark
-//! at the start is dropped, an `id` with NUL and a `retry` that is no number are ignored, and an event that the end
-//! of the stream cuts off is never given out. An event is bounded, and a stream means the same however it is cut into
-//! chunks.
+//! The parser follows the WHATWG event stream rules: lines end with CR, LF or CRLF in any mix, one byte order mark at the start
+//! is dropped, an `id` with NUL and a non-numeric `retry` are ignored, and an event that the end of the stream truncates is
+//! discarded. The size of an event is limited. The result does not depend on how the stream is split into chunks.
 
 use std::sync::Arc;
 
-/// Event that the stream has completed.
+/// A complete event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The `event` field, or `message` where there was none.
+    /// The `event` field. Default: `message`.
     pub event: String,
     /// The `data` lines, joined by newlines.
     pub data: String,
-    /// The last `id` so far, also of an earlier event: what `Last-Event-ID` takes. Empty when there was none. Shared by
-    /// the events that follow it: a long `id` before many short events takes memory once.
+    /// The last `id` so far, possibly from an earlier event, for `Last-Event-ID`. Empty if there was none. Events share it, so a
+    /// long `id` before many short events takes memory once.
     pub last_id: Arc<str>,
 }
 
-/// An event, or a single line, is larger than the parser takes. The stream cannot be read on.
+/// An event or a single line exceeds the limit. The rest of the stream cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event is larger than {limit} bytes")]
 pub struct TooLarge {
@@ -29,7 +28,7 @@ pub struct TooLarge {
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// Reads one stream. After a reconnection a new one is needed: what was left of the old stream is not an event.
+/// Parses one stream. A reconnection requires a new parser: an incomplete event of the old stream is lost.
 #[derive(Debug)]
 pub struct Parser {
     limit: usize,
@@ -43,7 +42,7 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// A parser that takes events of at most `limit` bytes: name, data and the line that is being read, together.
+    /// Creates a parser for events of at most `limit` bytes: name, data and the current line together.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -57,20 +56,19 @@ impl Parser {
         }
     }
 
-    /// The reconnection time that the stream asked for last, in milliseconds.
+    /// Returns the reconnection time that the stream requested last, in milliseconds.
     pub fn retry_millis(&self) -> Option<u64> {
         self.retry_millis
     }
 
-    /// Takes the next bytes and adds the events that they complete to `messages`, also those before an event that is
-    /// too large.
+    /// Parses the next bytes and adds completed events to `messages`, including those before an event that is too large.
     pub fn push(&mut self, bytes: &[u8], messages: &mut impl Extend<Message>) -> Result<(), TooLarge> {
         for piece in bytes.split_inclusive(|byte| matches!(byte, b'\r' | b'\n')) {
             let (content, end) = match piece.split_last() {
                 Some((end @ (b'\r' | b'\n'), content)) => (content, Some(*end)),
                 Some(_) | None => (piece, None),
             };
-            // The LF of a CRLF, possibly the first byte of another chunk, ends no second line.
+            // The LF of a CRLF, possibly at the start of another chunk, does not end a second line.
             let of_crlf = self.after_cr && content.is_empty() && end == Some(b'\n');
             self.after_cr = end == Some(b'\r');
             if of_crlf {
@@ -81,7 +79,7 @@ impl Parser {
             if end.is_some() {
                 let line = std::mem::take(&mut self.line);
                 messages.extend(self.end_line(&line));
-                // Bytes that are not UTF-8 have grown.
+                // Invalid UTF-8 grows when it is replaced.
                 self.check()?;
             }
         }
@@ -121,13 +119,13 @@ impl Parser {
             "retry" if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) => {
                 self.retry_millis = value.parse().ok().or(self.retry_millis);
             }
-            // A comment has an empty field name; unknown fields are ignored likewise.
+            // A comment has an empty field name. Unknown fields are ignored as well.
             _ => {}
         }
         None
     }
 
-    /// Ends an event. One without a `data` line only sets the last id.
+    /// Ends an event. An event without a `data` line only sets the last id.
     fn dispatch(&mut self) -> Option<Message> {
         let event = std::mem::take(&mut self.event);
         let data = self.data.take()?;
@@ -155,7 +153,7 @@ mod tests {
         messages
     }
 
-    /// The number of events under a limit, and whether one was too large.
+    /// Returns the number of events under a limit, and whether one was too large.
     fn parse_within(limit: usize, stream: &[u8]) -> (usize, bool) {
         let mut messages = Vec::new();
         let end = Parser::new(limit).push(stream, &mut messages);
@@ -255,7 +253,7 @@ mod tests {
             parse_within(20, b"data: 0123456789\n\ndata: 0123456789\n\n"),
             (2, false)
         );
-        // Each of these bytes becomes the three of U+FFFD.
+        // Each of these bytes becomes the three bytes of U+FFFD.
         assert_eq!(
             parse_within(20, b"data: \xff\xff\xff\xff\xff\xff\xff\n\n"),
             (0, true)

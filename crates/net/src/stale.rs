@@ -1,8 +1,8 @@
-//! Failures of a connection that was kept and that the other side had closed meanwhile.
+//! Failures of a pooled connection that the other side had already closed.
 
 use std::{error::Error, io};
 
-/// Whether a request failed because its connection was closed before a byte of the answer came.
+/// Whether a request failed because its connection was closed before the first byte of the response.
 pub(crate) fn is_stale(error: &reqwest::Error) -> bool {
     if error.is_connect() || error.is_timeout() || error.is_body() {
         return false;

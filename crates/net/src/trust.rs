@@ -1,4 +1,4 @@
-//! Certificate authorities: those that the binary carries, and the operator's own beside them.
+//! Certificate authorities: built-in ones, and those of the operator.
 
 use std::{
     collections::HashSet,
@@ -22,18 +22,17 @@ use x509_cert::{Certificate, der::Decode as _};
 
 use crate::Error;
 
-/// Maximum part of a name of a certificate that a message repeats, in characters.
+/// Maximum number of characters of a certificate's name that a message repeats.
 const TOLD_CHARS: usize = 200;
 
-/// Certificate authorities that the binary carries, parsed once. The platform verifier panics on a machine without a
-/// certificate store.
+/// Built-in certificate authorities, parsed once. The platform verifier panics on a machine without a certificate store.
 static ROOTS: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());
     Arc::new(roots)
 });
 
-/// Certificates that the operator trusts beside the authorities of the binary. Cheap to clone.
+/// Certificates that the operator trusts in addition to the built-in authorities. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct TrustedCertificates(Option<Arc<Own>>);
 
@@ -44,7 +43,7 @@ struct Own {
 }
 
 impl TrustedCertificates {
-    /// Adds the certificates of a file: any number in PEM, or one in DER. The error is a rule about the file.
+    /// Adds the certificates of a file: any number in PEM, or one in DER. The error is a rule for the file.
     pub fn with_file(&self, path: &Path) -> Result<Self, String> {
         let bytes = fs::read(path).map_err(|error| format!("{}: cannot be read: {error}", path.display()))?;
         let read = certificates(&bytes);
@@ -56,7 +55,7 @@ impl TrustedCertificates {
         })
     }
 
-    /// Adds the certificates of every file of a folder. What is none is passed over, and so is a folder that is not there.
+    /// Adds the certificates of every file in a folder. Ignores other files, and a missing folder.
     #[must_use]
     pub fn with_folder(&self, path: &Path) -> Self {
         let files = fs::read_dir(path)
@@ -78,7 +77,7 @@ impl TrustedCertificates {
         };
         let mut is_usable = false;
         for certificate in read {
-            // A bundle may repeat one, or hold one that is too old for the verifier.
+            // A bundle can repeat a certificate, or contain one that is too old for the verifier.
             if certificates.contains(&certificate) {
                 is_usable = true;
             } else if roots.add(certificate.clone()).is_ok() {
@@ -102,12 +101,12 @@ impl TrustedCertificates {
         self.0.as_ref().map_or(&[], |own| &own.sources)
     }
 
-    /// Returns the certificates, without those of the binary.
+    /// Returns the certificates without the built-in ones.
     pub fn certificates(&self) -> impl Iterator<Item = &CertificateDer<'static>> {
         self.0.iter().flat_map(|own| &own.certificates)
     }
 
-    /// Settings of TLS for a client. It speaks HTTP/2 where the other side does.
+    /// Creates the TLS settings of a client, with HTTP/2 if the server supports it.
     pub(crate) fn client_config(&self) -> Result<ClientConfig, Error> {
         let provider = Arc::new(ring::default_provider());
         let failed = |error: rustls::Error| Error::Setup(error.to_string());
@@ -140,9 +139,9 @@ impl fmt::Debug for TrustedCertificates {
     }
 }
 
-/// Every certificate of a file.
+/// Returns the certificates in a file.
 fn certificates(bytes: &[u8]) -> Vec<CertificateDer<'static>> {
-    // The form of DER: a sequence with a length of two bytes.
+    // Prefix of DER: a sequence with a length of two bytes.
     if bytes.starts_with(&[0x30, 0x82]) {
         return vec![CertificateDer::from(bytes.to_vec())];
     }
@@ -154,16 +153,16 @@ fn certificates(bytes: &[u8]) -> Vec<CertificateDer<'static>> {
 /// Reason why the issuer of a certificate is not trusted, with the names that an operator needs to find it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Untrusted {
-    /// An authority that is not known.
+    /// The authority is unknown.
     #[error(
         "its certificate is not trusted: the authority {0:?} that issued it is not known; add the certificate of this \
          authority to ca_file"
     )]
     Authority(String),
-    /// No authority.
+    /// The certificate is self-signed.
     #[error("its certificate is not trusted: it is self-signed ({0:?}); add this certificate to ca_file")]
     SelfSigned(String),
-    /// A certificate of an authority in the place of a server's.
+    /// The server presented the certificate of an authority.
     #[error(
         "its certificate is not trusted: it is that of an authority ({0:?}) and not of a server; add this certificate to \
          ca_file, or give the server one of its own"
@@ -171,8 +170,8 @@ pub(crate) enum Untrusted {
     AuthorityAsServer(String),
 }
 
-/// Verifies certificates as the library does, accepts one that the operator has named itself, and says who issued one that
-/// is not trusted.
+/// Verifies certificates like the library, accepts certificates that the operator has listed, and names the issuer of an
+/// untrusted one.
 #[derive(Debug)]
 struct Verifier {
     library: Arc<WebPkiServerVerifier>,
@@ -212,7 +211,7 @@ impl ServerCertVerifier for Verifier {
         let Err(error) = verified else {
             return verified;
         };
-        // Of the library's checks its time is the first: these two errors come after it.
+        // The library checks the validity period first, so these two errors imply that it is valid.
         let is_authority = is_authority_as_server(&error);
         let is_unknown = matches!(
             error,
@@ -260,14 +259,14 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Whether a server has shown the certificate of an authority, as `openssl req -x509` makes them.
+/// Whether a server has presented the certificate of an authority, as `openssl req -x509` creates them.
 fn is_authority_as_server(error: &rustls::Error) -> bool {
-    // The library's type for this is not among those that it hands on.
+    // The library does not export its type for this error.
     matches!(error, rustls::Error::InvalidCertificate(CertificateError::Other(other))
         if other.to_string().contains("CaUsedAsEndEntity"))
 }
 
-/// The names of the subject and of the issuer, as a message may repeat them.
+/// Returns the names of the subject and of the issuer, for messages.
 fn names(certificate: &CertificateDer<'_>) -> Option<(String, String)> {
     let parsed = Certificate::from_der(certificate).ok()?.tbs_certificate;
     let told = |name: String| {

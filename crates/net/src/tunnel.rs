@@ -1,4 +1,4 @@
-//! Connections of a run's commands: to an address that was judged, or through the operator's proxy.
+//! Connections for a run's commands: to a checked address, or through the operator's proxy.
 
 use std::{
     error::Error as StdError,
@@ -30,10 +30,10 @@ use crate::{
     words,
 };
 
-/// Timeout of a connection to a proxy that is only tried.
+/// Timeout of a test connection to a proxy.
 const REACH: Duration = Duration::from_secs(5);
 
-/// A connection that bytes go through.
+/// A bidirectional byte stream.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
@@ -42,9 +42,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 pub struct Connection {
     /// The connection.
     pub stream: Box<dyn Stream>,
-    /// Whether it ends at a proxy of HTTP that passes requests on: then they name whole URLs.
+    /// Whether it ends at an HTTP proxy that forwards requests, which therefore need absolute URLs.
     pub is_to_proxy: bool,
-    /// Value of `Proxy-Authorization` of requests that the proxy passes on.
+    /// Value of `Proxy-Authorization` for forwarded requests.
     pub authorization: Option<HeaderValue>,
 }
 
@@ -61,17 +61,17 @@ impl Connection {
 /// Reason why there is no connection to a target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoConnection {
-    /// The target may not be reached.
+    /// The target is forbidden.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// The target did not answer, or the proxy refused it.
+    /// The target did not respond, or the proxy refused it.
     #[error("the host cannot be reached: {0}")]
     Failed(String),
 }
 
 impl Policy {
-    /// Judges a target and connects to one of the addresses that were judged, or to the operator's proxy, which then
-    /// resolves the name again. For `host` see [`resolve`](Self::resolve).
+    /// Checks a target and connects to one of the checked addresses, or to the operator's proxy, which then resolves the name
+    /// again. For `host` see [`resolve`](Self::resolve).
     pub async fn connect(&self, host: &str, port: u16) -> Result<Connection, NoConnection> {
         let outbound = self.network().outbound();
         let parsed = parse_host(host)?;
@@ -103,7 +103,7 @@ impl Policy {
     }
 }
 
-/// Connects to the first address that takes the connection.
+/// Connects to the first address that accepts the connection.
 async fn first_of(addresses: &[SocketAddr]) -> Result<Connection, NoConnection> {
     let mut failed = "no address".to_owned();
     for address in addresses {
@@ -116,7 +116,7 @@ async fn first_of(addresses: &[SocketAddr]) -> Result<Connection, NoConnection> 
 }
 
 impl ProxyServer {
-    /// Connects to the proxy, and asks it for nothing. The error is the reason in words.
+    /// Tests the connection to the proxy without a request. The error is a readable reason.
     pub async fn reach(&self) -> Result<(), String> {
         let connecting = TcpStream::connect((self.host().trim_matches(['[', ']']), self.port()));
         match timeout(REACH, connecting).await {
@@ -137,7 +137,7 @@ async fn to_proxy(proxy: &ProxyServer, outbound: &Outbound) -> Result<Box<dyn St
         return Ok(Box::new(stream));
     }
     let mut tls = outbound.trusted.client_config()?;
-    // A proxy speaks HTTP/1.1.
+    // Proxies use HTTP/1.1.
     tls.alpn_protocols.clear();
     let name = match host.parse::<IpAddr>() {
         Ok(ip) => ServerName::from(ip),

@@ -1,4 +1,4 @@
-//! Words for failures of HTTP, which whoever has named the address understands.
+//! Messages for HTTP failures that the person who configured the address understands.
 
 use std::{error::Error, io};
 
@@ -6,10 +6,10 @@ use rustls::{CertificateError, OtherError};
 
 use crate::{connecting::ThroughProxy, trust::Untrusted};
 
-/// Beginnings of the library's sentences for an answer that ends too early.
+/// Prefixes of the library's messages for a truncated response.
 const CUT_OFF: [&str; 3] = ["unexpected EOF", "end of file before", "error reading a body"];
 
-/// Beginnings of the library's sentences about proxies, and ours.
+/// Prefixes of the library's messages about proxies, and our messages.
 const PROXY: [(&str, &str); 10] = [
     (
         "tunnel error: proxy authorization required",
@@ -32,7 +32,7 @@ const PROXY: [(&str, &str); 10] = [
     ("SOCKS error", "it cannot connect to this host"),
 ];
 
-/// Returns why a request failed or its answer broke off, in one line.
+/// Returns in one line why a request failed or its response broke off.
 pub(crate) fn of(error: &reqwest::Error) -> String {
     let mut cause: &(dyn Error + 'static) = error;
     let mut way = String::new();
@@ -66,7 +66,7 @@ pub(crate) fn of(error: &reqwest::Error) -> String {
     way + &words
 }
 
-/// Returns the words for the first cause that has some, or else the last cause.
+/// Returns the message for the first known cause, or else the last cause.
 pub(crate) fn of_chain(error: &(dyn Error + 'static)) -> String {
     let mut cause = error;
     loop {
@@ -80,21 +80,21 @@ pub(crate) fn of_chain(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// Returns why a connection of the system, or its TLS, failed.
+/// Returns why a system connection or its TLS failed.
 pub fn of_io(error: &io::Error) -> String {
     of_chain(error)
 }
 
-/// Words for a failure of a proxy.
+/// Message for a failure of a proxy.
 fn of_proxy(cause: &(dyn Error + 'static)) -> Option<String> {
-    // Where the library names a cause, that says more.
+    // If the library names a cause, that cause is more specific.
     let text = cause.source().is_none().then(|| cause.to_string())?;
     let mut known = PROXY.iter();
     let (_, words) = known.find(|(begin, _)| text.starts_with(begin))?;
     Some((*words).to_owned())
 }
 
-/// Words for one cause, where it is of a kind that says enough.
+/// Message for one cause, if its kind is specific enough.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the system has words of its own for the other kinds"
@@ -107,7 +107,7 @@ fn of_cause(cause: &(dyn Error + 'static)) -> Option<String> {
         return Some(words);
     }
     let io = cause.downcast_ref::<io::Error>()?;
-    // The cause of an error of this kind is not its source, but within it.
+    // An error of this kind contains its cause, and does not return it as its source.
     if let Some(within) = io.get_ref() {
         return of_cause(within);
     }
@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// Asks a server that gives its connection this answer and closes it; returns the error in words.
+    /// Sends a request to a server that sends this response and closes the connection. Returns the error message.
     async fn told(scheme: &str, answer: &[u8]) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("{scheme}://{}/", listener.local_addr().unwrap());

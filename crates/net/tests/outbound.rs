@@ -31,7 +31,7 @@ const QUICK: Timeouts = Timeouts {
     total: Some(Duration::from_secs(10)),
 };
 
-/// A server that answers the first requests of each connection with `ok`, and closes it at the next.
+/// A server that answers the first requests of each connection with `ok`, and closes the connection at the next.
 struct Peer {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
@@ -79,7 +79,7 @@ fn proxied(address: &str) -> Outbound {
     Outbound::default().through(Some(proxy), NoProxy::default())
 }
 
-/// Certificates in a file.
+/// Trusts the certificates in this PEM text.
 fn trusting(pem: &str) -> TrustedCertificates {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), pem).unwrap();
@@ -215,7 +215,7 @@ async fn a_certificate_that_is_not_trusted_is_named_with_the_remedy() {
         let mut outbound = Outbound::default();
         let error = get(&outbound, &url).await.unwrap_err();
         assert!(error.contains(told) && error.contains("ca_file"), "{error}");
-        // Another certificate does not help.
+        // A different certificate does not help.
         outbound.trusted = trusting(if shown == OfAuthority {
             SelfSigned.pem()
         } else {
@@ -228,7 +228,7 @@ async fn a_certificate_that_is_not_trusted_is_named_with_the_remedy() {
             shown.pem()
         });
         assert_eq!(get(&outbound, &url).await.as_deref(), Ok("ok"), "{shown:?}");
-        // One that is trusted is still for its names alone.
+        // A trusted certificate is still valid only for its names.
         let other = TlsFront::start(peer.address, shown).await.unwrap();
         let proxy = ForwardProxy::start()
             .await
@@ -258,7 +258,7 @@ fn certificates_are_read_from_files_and_folders() {
     assert_eq!((count(&none), count(&bundle)), (0, 2));
     let der = bundle.certificates().next().unwrap().to_vec();
     assert_eq!(count(&none.with_file(&write("one.der", &der)).unwrap()), 1);
-    // What is there already is not there twice.
+    // Certificates that are already present are not added again.
     assert_eq!(count(&bundle.with_folder(folder.path())), 2);
     assert_eq!(count(&none.with_folder(&folder.path().join("nowhere"))), 0);
     for bytes in [
@@ -273,7 +273,7 @@ fn certificates_are_read_from_files_and_folders() {
     assert!(rule.contains("cannot be read"), "{rule}");
 }
 
-/// Names that only this test has.
+/// Names of this test.
 struct Names;
 
 impl Resolver for Names {
@@ -312,7 +312,7 @@ async fn a_stranger_is_judged_before_the_proxy_is_asked() {
         (Private, false, "unknown.example.test", true),
         (Private, false, "metadata.example.test", false),
         (Private, true, "169.254.169.254", false),
-        // This machine is never asked through a proxy.
+        // Requests to this machine never use a proxy.
         (Public, true, "127.0.0.1", false),
         (Public, true, "localhost", false),
     ] {
@@ -320,7 +320,7 @@ async fn a_stranger_is_judged_before_the_proxy_is_asked() {
             .await
             .unwrap()
             .leading(&format!("{host}:80"), peer.address);
-        // The address of the proxy itself is private.
+        // The address of the proxy is private.
         let mut outbound = proxied(&format!("http://localhost:{}", proxy.address().port()));
         outbound.proxy_resolves = proxy_resolves;
         let client = Client::on(network(reach, outbound), QUICK).unwrap();
@@ -357,7 +357,7 @@ async fn a_command_of_a_run_is_connected_through_the_proxy() {
             443,
             Some("SOCKS public.example.test:443"),
         ),
-        // What was judged is what the proxy is given.
+        // The proxy receives the checked address.
         ("socks5", "public.example.test", 443, Some("SOCKS 8.8.8.8:443")),
         ("socks5", "public.example.test", 80, Some("SOCKS 8.8.8.8:80")),
         (
@@ -437,7 +437,7 @@ async fn a_request_is_sent_again_only_where_a_kept_connection_was_closed() {
         assert_eq!(send(&client, &peer).await.unwrap(), "ok");
     }
     assert_eq!(peer.connections(), 3);
-    // A connection of the request's own that is closed is an answer.
+    // If a new connection is closed, we do not retry.
     let peer = Peer::answering(0).await;
     let error = send(&client, &peer).await.unwrap_err().to_string();
     assert_eq!(error, "the connection was closed before the answer");

@@ -1,4 +1,4 @@
-//! The page reader of the tests: what the real binary becomes by its first argument.
+//! The page reader of the tests, equivalent to the real binary with the argument that selects the reader.
 
 fn main() {
     sortie_web::reader_main();

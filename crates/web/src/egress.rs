@@ -1,9 +1,9 @@
-//! Egress of a run's commands: an HTTP proxy that the run's network namespace has instead of a network.
+//! Egress for the commands of a run: an HTTP proxy, which is the only network in the run's network namespace.
 //!
-//! It takes CONNECT to port 443, whose TLS handshake must ask for the host that was named, and plain HTTP in absolute
-//! form to port 80, whose `Host` must be the URL's. Each request is judged by the run's [`Policy`], also the second on
-//! a connection, and the connection goes to the address that was judged. What is sent inside of TLS is not looked
-//! into. Connections, bytes, headers and silences are bounded.
+//! It accepts CONNECT to port 443, whose TLS handshake must name the same host, and plain HTTP in absolute form to port 80,
+//! whose `Host` must match the URL. The run's [`Policy`] checks every request, including later ones on a connection, and we
+//! connect to the checked address. The proxy does not inspect the content of TLS. Connections, bytes, headers and idle times are
+//! limited.
 
 mod hello;
 mod proxy;
@@ -31,25 +31,25 @@ use tokio::{
 
 use self::{proxy::Proxy, watched::Watched};
 
-/// The head of one request, in bytes.
+/// Maximum size of a request head, in bytes.
 const HEAD_BYTES: usize = 32 * 1024;
-/// The header fields of one request.
+/// Maximum number of header fields in a request.
 const HEAD_FIELDS: usize = 128;
-/// Pause of a listener that cannot accept.
+/// Pause after a failure to accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Limits of the proxy of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections of the run at a time. As many more wait.
+    /// Maximum number of concurrent connections of the run. The same number can wait.
     pub connections: usize,
-    /// Time after which a waiting connection is answered with 503.
+    /// Time after which a waiting connection gets a 503.
     pub wait: Duration,
-    /// Timeout of the head of a request, and of a TLS handshake.
+    /// Timeout to receive the head of a request or a TLS handshake.
     pub head: Duration,
     /// Timeout of resolution and connection together.
     pub connect: Duration,
-    /// The longest silence of a connection.
+    /// Idle timeout of a connection.
     pub idle: Duration,
     /// Maximum traffic of the run in both directions together, in bytes.
     pub total_bytes: u64,
@@ -68,32 +68,32 @@ impl Default for Limits {
     }
 }
 
-/// Event at the proxy. Texts are bounded.
+/// Event at the proxy. Texts have a maximum length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A connection to the outside was made.
+    /// An outgoing connection was opened.
     Opened {
-        /// The host that was named.
+        /// Host in the request.
         host: String,
         /// Port of the target.
         port: u16,
     },
-    /// A request was refused, or led nowhere.
+    /// A request was refused or could not connect.
     Refused {
-        /// Target that was asked for.
+        /// Requested target.
         target: String,
         /// Reason of the refusal.
         why: String,
     },
-    /// A connection to the outside is over.
+    /// An outgoing connection was closed.
     Closed {
-        /// The host that was named.
+        /// Host in the request.
         host: String,
         /// Port of the target.
         port: u16,
-        /// Sent to it, in bytes.
+        /// Number of bytes sent.
         sent: u64,
-        /// Received from it, in bytes.
+        /// Number of bytes received.
         received: u64,
     },
 }
@@ -101,8 +101,7 @@ pub enum Event {
 /// Receiver of events. Called on the runtime's threads: it must not block.
 pub type OnEvent = Arc<dyn Fn(Event) + Send + Sync>;
 
-/// Serves the proxy on a listener of the run's own network namespace. It ends when it is dropped, and every
-/// connection with it.
+/// Serves the proxy on a listener in the network namespace of the run. Dropping the future closes all connections.
 pub async fn serve(
     listener: TcpListener,
     policy: Arc<Policy>,
@@ -147,7 +146,7 @@ pub async fn serve(
     }
 }
 
-/// HTTP as the proxy speaks it, with the bounds of a request.
+/// HTTP server with the limits of a request.
 fn http(limits: Limits) -> http1::Builder {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
@@ -157,8 +156,8 @@ fn http(limits: Limits) -> http1::Builder {
     http
 }
 
-/// Answers the first request of a connection that has found no place. A client that got no answer would take the proxy
-/// for broken.
+/// Responds to the first request of a connection that got no slot. Without a response, the client would consider the proxy
+/// broken.
 async fn turn_away(proxy: &Proxy, stream: TcpStream) {
     let io = TokioIo::new(Watched::new(stream, proxy.limits.idle, None));
     let service = service_fn(async |request| Ok::<_, Infallible>(proxy.turn_away(&request)));
@@ -168,10 +167,10 @@ async fn turn_away(proxy: &Proxy, stream: TcpStream) {
     }
 }
 
-/// Serves one connection from the run: requests in turn, or a tunnel at last.
+/// Serves one connection from the run: requests in sequence, possibly with a tunnel at the end.
 async fn connection(proxy: Arc<Proxy>, stream: TcpStream) {
     let io = TokioIo::new(Watched::new(stream, proxy.limits.idle, None));
-    // A tunnel that a request asked for begins when the connection is given up by HTTP.
+    // A requested tunnel starts after HTTP has released the connection.
     let tunnel = Arc::new(Mutex::new(None));
     let service = {
         let (proxy, tunnel) = (proxy.clone(), tunnel.clone());
@@ -185,7 +184,7 @@ async fn connection(proxy: Arc<Proxy>, stream: TcpStream) {
         .with_upgrades()
         .await;
     if let Err(error) = served {
-        // The run's own doing, or its command was ended: nothing for the operator.
+        // The run caused this, or its command was killed, so the operator does not need to know.
         tracing::debug!(%error, "a connection to the egress proxy broke");
     }
     let tunnel = tunnel.lock().take();

@@ -1,4 +1,4 @@
-//! `web_fetch`: a page as text a model can read.
+//! `web_fetch`: a page as text that a model can read.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,11 +30,11 @@ use crate::{
     told,
 };
 
-/// Maximum part of a page that is read, in bytes.
+/// Maximum number of bytes to read from a page.
 pub(crate) const BODY_BYTES: usize = 5 << 20;
 /// Timeout of a fetch, redirects and robots.txt included.
 const TIME: Duration = Duration::from_secs(20);
-/// Longest `Content-Type` that is taken for one, in bytes.
+/// Maximum length of a `Content-Type`, in bytes. Longer ones are ignored.
 const CONTENT_TYPE_BYTES: usize = 500;
 
 pub(crate) struct WebFetch {
@@ -107,7 +107,6 @@ impl Tool for WebFetch {
     }
 }
 
-/// Page that was fetched.
 struct Fetched {
     url: Url,
     status: String,
@@ -152,7 +151,7 @@ impl WebFetch {
     }
 }
 
-/// A URL as a model writes it.
+/// Parses a URL that a model wrote.
 pub(crate) fn parse_url(text: &str) -> Result<Url, ToolError> {
     let too_long = || told(format!("url: must be at most {URL_BYTES} bytes long"));
     if text.len() > URL_BYTES {
@@ -181,7 +180,7 @@ pub(crate) fn media_of(response: &Response) -> Media {
     Media::new(value.and_then(|value| value.to_str().ok()).unwrap_or_default())
 }
 
-/// Returns the text of a type for messages; it is the server's text.
+/// Returns the name of a media type for messages. The server chose its text.
 pub(crate) fn type_text(media: &Media) -> String {
     match media.essence.as_str() {
         "" => "no content type".to_owned(),
@@ -195,7 +194,7 @@ fn not_text(url: &Url, media: &Media, size: Option<u64>) -> ToolError {
     told(format!("{url} is {kind}, {size}: only text can be fetched"))
 }
 
-/// First lines of a result: address, status, type, and what is missing.
+/// Returns the first lines of a result: address, status, type, and notes on missing content.
 fn head(fetched: &Fetched, reading: &Reading) -> String {
     let note = match reading.layout() {
         Some(Layout::Article) => "\nThis is the main part of the page.",

@@ -1,4 +1,4 @@
-//! A request and the redirects that it meets, each judged like the first.
+//! Sends a request and follows redirects. Each target is checked like the first.
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
@@ -10,9 +10,9 @@ use url::Url;
 
 use crate::{robots::Robots, text::URL_BYTES};
 
-/// Redirects that are followed.
+/// Maximum number of redirects.
 const HOPS: usize = 5;
-/// Headers that go along to another origin; all others may be meant for the first alone.
+/// Headers that are also sent to another origin. All others may be meant only for the first.
 const CARRIED: [HeaderName; 2] = [ACCEPT, ACCEPT_LANGUAGE];
 
 /// A request without a body.
@@ -23,7 +23,7 @@ pub(crate) struct Asked {
     pub(crate) headers: HeaderMap,
 }
 
-/// An answer that is no redirect, and where it comes from.
+/// A response that is not a redirect, and its URL.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) url: Url,
@@ -33,13 +33,13 @@ pub(crate) struct Answered {
 /// Checks that must pass before each request.
 #[derive(Clone, Copy)]
 pub(crate) enum Gate<'a> {
-    /// The run's policy alone.
+    /// Only the run's policy.
     Open,
-    /// Also the site's robots.txt.
+    /// The run's policy and the site's robots.txt.
     Robots(&'a Robots),
 }
 
-/// Reason why there is no answer.
+/// Reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("{0}")]
@@ -53,18 +53,18 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Whether the run's own policy is the reason.
+    /// Whether the run's policy is the reason.
     pub(crate) fn is_of_policy(&self) -> bool {
         matches!(self, Self::Net(sortie_net::Error::Policy(_)))
     }
 
-    /// Whether it is a chain of redirects without an end.
+    /// Whether the reason is an endless chain of redirects.
     pub(crate) fn is_redirects(&self) -> bool {
         matches!(self, Self::Redirects | Self::Location)
     }
 }
 
-/// Sends a GET or HEAD and follows where it is redirected.
+/// Sends a GET or HEAD and follows redirects.
 pub(crate) async fn follow(
     client: &Client,
     policy: &Policy,
@@ -73,7 +73,7 @@ pub(crate) async fn follow(
 ) -> Result<Answered, Failure> {
     for _ in 0..=HOPS {
         if let Gate::Robots(robots) = gate {
-            // The policy first: nobody is asked for the robots.txt of a site that may not be reached.
+            // Check the policy first, so that we never fetch the robots.txt of a forbidden site.
             policy.check_url(&asked.url).map_err(sortie_net::Error::from)?;
             robots.check(client, policy, &asked.url).await?;
         }
@@ -96,7 +96,7 @@ pub(crate) async fn follow(
     Err(Failure::Redirects)
 }
 
-/// The URL that a redirect names.
+/// Returns the URL that a redirect names.
 fn target(from: &Url, location: &HeaderValue) -> Option<Url> {
     let location = std::str::from_utf8(location.as_bytes()).ok()?;
     if location.len() > URL_BYTES {
@@ -106,7 +106,7 @@ fn target(from: &Url, location: &HeaderValue) -> Option<Url> {
     (target.as_str().len() <= URL_BYTES).then_some(target)
 }
 
-/// Returns the target of a redirect.
+/// Returns the `Location` of a redirect.
 fn redirect(response: &Response) -> Option<&HeaderValue> {
     let redirects = matches!(
         response.status(),
@@ -119,7 +119,7 @@ fn redirect(response: &Response) -> Option<&HeaderValue> {
     response.headers().get(LOCATION).filter(|_| redirects)
 }
 
-/// Refuses a body in a content coding that cannot be unpacked.
+/// Rejects a body with an unknown content coding.
 pub(crate) fn check_encoding(response: &Response) -> Result<(), sortie_net::Error> {
     unknown_coding(response.headers()).map_or(Ok(()), |coding| Err(sortie_net::Error::Coding(coding)))
 }

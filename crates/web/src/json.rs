@@ -1,11 +1,11 @@
-//! JSON laid out in lines, every name and number as it was sent.
+//! JSON with line breaks and indentation. Names and numbers stay unchanged.
 
 use serde::de::IgnoredAny;
 
-/// Maximum length of a layout: bytes for each byte of input, and bytes beside.
+/// Maximum length of a layout: bytes per byte of input, and additional bytes.
 const GROWTH: (usize, usize) = (4, 64 * 1024);
 
-/// `text` with each value on a line of its own, or as it is where it is not JSON or has lines already.
+/// Returns JSON with one value per line, and `text` unchanged if it is not JSON or already has lines.
 pub(crate) fn laid_out(text: String) -> String {
     let is_json = serde_json::from_str::<IgnoredAny>(&text).is_ok();
     if !is_json || text.trim().contains('\n') {
@@ -14,7 +14,7 @@ pub(crate) fn laid_out(text: String) -> String {
     indent(&text).unwrap_or(text)
 }
 
-/// `None` where deep nesting would make the layout much larger than the text.
+/// `None` if deep nesting would make the layout much larger than the text.
 fn indent(text: &str) -> Option<String> {
     let most = text.len() * GROWTH.0 + GROWTH.1;
     let mut out = String::with_capacity(text.len() * 2);
@@ -34,7 +34,7 @@ fn indent(text: &str) -> Option<String> {
         if closes {
             depth = depth.saturating_sub(1);
         }
-        // An empty object or array stays on its line.
+        // An empty object or array stays on one line.
         if opened != closes {
             new_line(&mut out, depth);
         }

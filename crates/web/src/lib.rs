@@ -1,7 +1,6 @@
-//! The web for agents: tools that fetch, search and call public APIs, and the egress of a run's commands.
+//! Web access for agents: tools that fetch, search and call public APIs, and the egress of a run's commands.
 //!
-//! All of it goes where the run's [`Policy`] allows and nowhere else, in bounded time and bytes. What it brings is data
-//! from outside and says so.
+//! Every request obeys the run's [`Policy`] and has limits of time and size. Results are marked as data from outside.
 
 pub mod egress;
 mod fetch;
@@ -26,47 +25,47 @@ pub use self::{
     search::{Backend, SearchSettings},
 };
 
-/// Resolution and connection may take this long.
+/// Timeout of resolution and connection.
 const CONNECTING: Duration = Duration::from_secs(8);
-/// The longest silence of a server.
+/// Maximum silence of a server.
 const SILENCE: Duration = Duration::from_secs(15);
 
 /// Settings of the operator for the web.
 #[derive(Clone, Debug)]
 pub struct WebSettings {
-    /// Rules of addresses, and the resolver. The reach is public, except in tests.
+    /// Address rules and the resolver. The reach is public, except in tests.
     pub network: Arc<Network>,
     /// Treatment of robots.txt.
     pub robots: RobotsTxt,
-    /// The search engine; without one there is no search.
+    /// The search engine. `None` disables the search.
     pub search: Option<SearchSettings>,
-    /// Binary of the page reader, which calls [`reader_main`] first. `None`: this binary.
+    /// Binary of the page reader, which calls [`reader_main`] first. `None`: the current binary.
     pub reader: Option<PathBuf>,
 }
 
 /// Treatment of robots.txt by `web_fetch`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RobotsTxt {
-    /// Each site is asked first.
+    /// Each site's robots.txt is checked first.
     #[default]
     Honoured,
-    /// Sites are not asked.
+    /// Sites are not checked.
     Ignored,
 }
 
 /// Permission of a run to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Search {
-    /// Allowed, where a search engine is configured.
+    /// Allowed if a search engine is configured.
     On,
     /// Denied.
     Off,
 }
 
-/// Reason why the web cannot be set up.
+/// Reason why web access cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The settings contradict themselves.
+    /// The settings are inconsistent.
     #[error("{0}")]
     Settings(&'static str),
     /// A client could not be built.
@@ -74,7 +73,7 @@ pub enum SetupError {
     Client(#[from] sortie_net::Error),
 }
 
-/// The web of a node: what all runs share.
+/// Web access of a node, shared by all runs.
 pub struct Web {
     client: Client,
     robots: Option<Robots>,
@@ -83,12 +82,12 @@ pub struct Web {
 }
 
 impl Web {
-    /// The web as the operator wants it.
+    /// Creates web access with the settings of the operator.
     pub fn new(settings: WebSettings) -> Result<Arc<Self>, SetupError> {
         let timeouts = Timeouts {
             connect: CONNECTING,
             read: SILENCE,
-            // Each call has its own end.
+            // Each call has a separate timeout.
             total: None,
         };
         let outbound = settings.network.outbound().clone();
@@ -109,7 +108,7 @@ impl Web {
         self.search.is_some()
     }
 
-    /// The tools of a run that may go where `policy` allows.
+    /// Returns the tools of a run with this policy.
     pub fn tools(self: &Arc<Self>, policy: Arc<Policy>, search: Search) -> Vec<Arc<dyn Tool>> {
         let readers = Arc::new(self.readers.of_a_run());
         let mut tools: Vec<Arc<dyn Tool>> = vec![
@@ -123,7 +122,7 @@ impl Web {
     }
 }
 
-/// A failure that the model is told of.
+/// Returns an error that the model can see.
 fn told(why: impl std::fmt::Display) -> ToolError {
     ToolError::ToModel(why.to_string())
 }

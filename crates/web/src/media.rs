@@ -1,13 +1,13 @@
-//! Media type and character encoding of a body, and the text in it.
+//! Media type and character encoding of a body, and the decoding of its text.
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 
-/// Bytes of a page that are searched for the encoding it names, as browsers do.
+/// Number of bytes of a page to search for a declared encoding, as browsers do.
 const DECLARATION_BYTES: usize = 1024;
-/// Bytes that decide whether a file is binary or text.
+/// Number of bytes to examine to classify a file as binary or text.
 const SNIFFED_BYTES: usize = 4096;
 
-/// Kind that a body is read as.
+/// Format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// HTML.
@@ -16,16 +16,16 @@ pub(crate) enum Kind {
     Json,
     /// Any other text.
     Text,
-    /// No type is given, or one that says nothing: the bytes decide.
+    /// The type is missing or too general, so the bytes decide.
     Unknown,
     /// Not text.
     Binary,
 }
 
-/// The media type of an answer, from its `Content-Type`.
+/// The media type of a response, from its `Content-Type`.
 #[derive(Clone, Debug)]
 pub(crate) struct Media {
-    /// `type/subtype` in lower case; empty when none is given.
+    /// `type/subtype` in lower case; empty if missing.
     pub(crate) essence: String,
     charset: Option<&'static Encoding>,
 }
@@ -43,7 +43,7 @@ impl Media {
         Self { essence, charset }
     }
 
-    /// The type as a `Content-Type` has it, with what is known of it and nothing else.
+    /// Returns a `Content-Type` with only the recognized parts.
     pub(crate) fn content_type(&self) -> String {
         match self.charset {
             Some(charset) => format!("{}; charset={}", self.essence, charset.name()),
@@ -51,7 +51,7 @@ impl Media {
         }
     }
 
-    /// Returns the kind that a body of this type is read as.
+    /// Returns the format for this media type.
     pub(crate) fn kind(&self) -> Kind {
         let essence = self.essence.as_str();
         match essence {
@@ -84,19 +84,19 @@ impl Media {
         }
     }
 
-    /// Returns the kind that a body of this type with these bytes is read as; never [`Kind::Unknown`].
+    /// Returns the format for this media type and these bytes; never [`Kind::Unknown`].
     pub(crate) fn kind_of(&self, bytes: &[u8]) -> Kind {
         let kind = self.kind();
         if kind == Kind::Unknown { sniff(bytes) } else { kind }
     }
 
-    /// The text of a body: by its byte order mark, the encoding the answer names, the one the page names, UTF-8 where
-    /// it is that, or else Windows-1252, which every byte is text in.
+    /// Decodes the text of a body. The encoding is that of the byte order mark, of the response header, or of the page, in this
+    /// order. Otherwise it is UTF-8 if the body is valid UTF-8, and Windows-1252 if not, which can decode every byte.
     pub(crate) fn decode(&self, bytes: &[u8]) -> String {
         let declared = self.charset.or_else(|| declared(bytes));
         let encoding = declared.unwrap_or(match std::str::from_utf8(bytes) {
             Ok(_) => UTF_8,
-            // Cut in the middle of a character.
+            // The body was cut in the middle of a character.
             Err(error) if error.error_len().is_none() => UTF_8,
             Err(_) => WINDOWS_1252,
         });
@@ -104,7 +104,7 @@ impl Media {
     }
 }
 
-/// Guesses the kind from the bytes.
+/// Guesses the format from the bytes.
 fn sniff(bytes: &[u8]) -> Kind {
     let start = bytes.get(..SNIFFED_BYTES).unwrap_or(bytes);
     let utf16 = start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]);
@@ -120,7 +120,7 @@ fn sniff(bytes: &[u8]) -> Kind {
     }
 }
 
-/// The encoding that `<meta charset>`, `<meta http-equiv>` or an XML declaration names.
+/// Returns the encoding that `<meta charset>`, `<meta http-equiv>` or an XML declaration names.
 fn declared(bytes: &[u8]) -> Option<&'static Encoding> {
     let start = bytes.get(..DECLARATION_BYTES).unwrap_or(bytes);
     let start = String::from_utf8_lossy(start).to_ascii_lowercase();
@@ -136,7 +136,7 @@ fn declared(bytes: &[u8]) -> Option<&'static Encoding> {
         html if html.starts_with('<') => label_after("charset"),
         _ => None,
     }?;
-    // A page that could be searched for ASCII is not in UTF-16, whatever it says.
+    // A page in which ASCII was found is not UTF-16, whatever it declares.
     let encoding = Encoding::for_label(label.as_bytes())?;
     Some(encoding.output_encoding())
 }
@@ -207,7 +207,7 @@ mod tests {
             let again = Media::new(&media.content_type());
             assert_eq!(again.decode(bytes), text, "{content_type}");
         }
-        // Cut within a character.
+        // Cut in the middle of a character.
         assert_eq!(Media::new("text/plain").decode(&"ä".as_bytes()[..1]), "\u{fffd}");
     }
 

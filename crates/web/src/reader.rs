@@ -1,8 +1,8 @@
-//! The page reader: text of what strangers send, made in a process of its own.
+//! The page reader: a separate process that extracts the text of untrusted content.
 //!
-//! Parsers take time and memory by how a page is built, and no check inside of them finds every way. The reader is a
-//! [helper](sortie_sandbox::Helper): a page that breaks it breaks nothing else. What broke the reader of whole pages is
-//! read as bare text by a second one.
+//! The time and memory of parsers depend on the structure of a page, and checks inside of them cannot find every bad case. The
+//! reader is a [helper](sortie_sandbox::Helper), so a page that crashes it affects nothing else. If the full reader fails on a
+//! page, a second one extracts the bare text.
 
 use std::{borrow::Cow, num::NonZero, sync::Arc, thread::available_parallelism, time::Duration};
 
@@ -23,43 +23,43 @@ use crate::{
 
 /// Argument that makes the binary a page reader.
 const ARGUMENT: &str = "__page-reader";
-/// Most readers at a time, also on a node with more processors.
+/// Maximum number of concurrent readers, even with more processors.
 const READERS: usize = 4;
-/// Longest wait for a free reader.
+/// Maximum time to wait for a free reader.
 const WAIT: Duration = Duration::from_secs(30);
-/// Memory of one reader, in bytes.
+/// Memory limit of a reader, in bytes.
 const MEMORY_BYTES: u64 = 256 << 20;
-/// Answer beside the text, in bytes: the title, with every byte escaped.
+/// Maximum size of the response other than the text, in bytes: the title, with every byte escaped.
 const HEAD_BYTES: usize = 8 * 1024;
-/// Limits of the first reader of a text.
+/// Limits of the first reader of a text: CPU seconds and time.
 const WHOLE: (u64, Duration) = (4, Duration::from_secs(20));
-/// Limits of the second, which makes bare text.
+/// Limits of the second reader, which extracts bare text.
 const BARE: (u64, Duration) = (2, Duration::from_secs(10));
 
-/// Becomes a page reader, and then never returns, if the first argument says so; otherwise does nothing. Called first
-/// in `main`: before any thread, runtime or output.
+/// Turns the process into a page reader and never returns if the first argument asks for it; otherwise does nothing. `main` must
+/// call this first: before any thread, runtime or output.
 pub fn reader_main() {
     helper_main(ARGUMENT, answer);
 }
 
-/// A body that is to be read.
+/// A body to read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Body<'a> {
     pub(crate) media: &'a Media,
-    /// URL that the body was found at.
+    /// URL of the body.
     pub(crate) url: &'a Url,
     pub(crate) bytes: &'a [u8],
 }
 
-/// Form of the text.
+/// Format of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Form {
-    /// HTML as Markdown, JSON in lines, other text as sent.
+    /// HTML as Markdown, JSON with indentation, other text unchanged.
     Page,
-    /// HTML without its tags, other text as sent.
+    /// HTML without its tags, other text unchanged.
     Bare,
-    /// JSON in lines, other text as sent.
+    /// JSON with indentation, other text unchanged.
     Source,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Title of the page on one line; empty when it has none.
+    /// Returns the title of the page on one line; empty if it has none.
     pub(crate) fn title(&self) -> &str {
         &self.head.title
     }
@@ -90,13 +90,13 @@ impl Reading {
     }
 }
 
-/// Reason why a body was not read. The text is for the model.
+/// Reason why a body could not be read. The text is for the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unread {
-    /// The content broke its reader.
+    /// The content crashed its reader.
     #[error("takes more memory or processor time than one page may have")]
     TooMuch,
-    /// No reader was free in time.
+    /// No reader became free in time.
     #[error("waited {} s for other pages: try again later", WAIT.as_secs())]
     Busy,
     /// The node cannot start readers.
@@ -112,7 +112,7 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    /// Readers that are started from the given binary, which calls [`reader_main`] first; `None`: this binary.
+    /// Creates readers from the given binary, which calls [`reader_main`] first. `None`: the current binary.
     pub(crate) fn new(binary: Option<std::path::PathBuf>) -> Self {
         let cores = available_parallelism().map_or(1, NonZero::get);
         Self {
@@ -124,7 +124,7 @@ impl Readers {
         }
     }
 
-    /// The readers as one run has them.
+    /// Returns the readers for one run.
     pub(crate) fn of_a_run(self: &Arc<Self>) -> RunReaders {
         RunReaders {
             node: Arc::clone(self),
@@ -132,7 +132,7 @@ impl Readers {
         }
     }
 
-    /// Has one process read a body within so many seconds of processor time and so much time.
+    /// Lets one process read a body, with limits for its CPU seconds and its time.
     async fn ask(
         &self,
         body: Body<'_>,
@@ -175,7 +175,7 @@ impl Readers {
     }
 }
 
-/// The page readers as one run has them: one at a time, so that its pages do not keep those of others waiting.
+/// The page readers for one run: one at a time, so that its pages do not delay those of other runs.
 #[derive(Debug)]
 pub(crate) struct RunReaders {
     node: Arc<Readers>,
@@ -183,7 +183,7 @@ pub(crate) struct RunReaders {
 }
 
 impl RunReaders {
-    /// The text of a body from byte `start`, at most `most` bytes of it.
+    /// Returns the text of a body from byte `start`, at most `most` bytes.
     pub(crate) async fn read(
         &self,
         body: Body<'_>,
@@ -194,7 +194,7 @@ impl RunReaders {
         if body.bytes.is_empty() {
             return Ok(Reading::default());
         }
-        // A run waits for a reader of the node in one place at a time.
+        // A run occupies at most one place in the queue of the node.
         let places = timeout(WAIT, async {
             let turn = self.turn.acquire().await?;
             Ok::<_, AcquireError>((turn, self.node.free.acquire().await?))
@@ -212,7 +212,7 @@ impl RunReaders {
     }
 }
 
-/// First line of the reader's input. The body follows.
+/// First line of the reader's input, before the body.
 #[derive(Debug, Serialize, Deserialize)]
 struct Job<'a> {
     #[serde(borrow)]
@@ -224,7 +224,7 @@ struct Job<'a> {
     most: usize,
 }
 
-/// First line of the reader's answer. The text follows.
+/// First line of the reader's response, before the text.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Head {
     title: String,
@@ -233,7 +233,7 @@ struct Head {
     total: usize,
 }
 
-/// An answer as the engine takes it: bounded and consistent, whoever gave it.
+/// Parses and checks a response of a reader, because a compromised reader can send anything.
 fn reading(mut answer: Vec<u8>, most: usize) -> Option<Reading> {
     let end = answer.iter().position(|byte| *byte == b'\n')?;
     let mut head: Head = serde_json::from_slice(answer.get(..end)?).ok()?;
@@ -243,7 +243,7 @@ fn reading(mut answer: Vec<u8>, most: usize) -> Option<Reading> {
     (is_bounded && head.start.checked_add(text.len())? <= head.total).then_some(Reading { head, text })
 }
 
-/// The work of a reader. An input that is no job has an empty answer.
+/// Does the work of a reader. Returns an empty response to an invalid job.
 fn answer(input: &[u8]) -> Vec<u8> {
     let Some((job, body)) = split_line(input) else {
         return Vec::new();
@@ -314,7 +314,7 @@ mod tests {
         job
     }
 
-    /// Starts readers that read and never answer.
+    /// Starts readers that read their input and never respond.
     fn stuck(readers: usize, folder: &Path) -> Arc<Readers> {
         let binary = folder.join("stuck");
         fs::write(&binary, "#!/bin/sh\nexec sleep 600\n").unwrap();

@@ -1,7 +1,7 @@
 //! `http_request`: a call to a public API.
 //!
-//! It goes where the run's policy allows, follows redirects of a GET alone, and always tells the status once there is
-//! one: whoever has changed something outside must learn of it.
+//! It obeys the run's policy, follows redirects only for GET, and always reports the status if there is one, because the model
+//! must learn if a call has changed something.
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
@@ -32,18 +32,18 @@ use crate::{
 
 /// Timeout of a call.
 const TIME: Duration = Duration::from_mins(1);
-/// The largest body of a request, in bytes.
+/// Maximum size of a request body, in bytes.
 const SENT_BYTES: usize = 1 << 20;
-/// The header fields of a request.
+/// Maximum number of header fields in a request.
 const FIELDS: usize = 50;
-/// Their names and values together, in bytes.
+/// Maximum total size of their names and values, in bytes.
 const FIELD_BYTES: usize = 16 * 1024;
-/// The longest idempotency key.
+/// Maximum length of an idempotency key, in characters.
 const KEY_CHARS: usize = 200;
-/// The name it is sent by.
+/// Header field of the idempotency key.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// Fields that frame the message, belong to the connection, or are the tool's own to set.
+/// Fields that frame the message, belong to the connection, or are set by the tool.
 const FORBIDDEN: [HeaderName; 12] = [
     header::HOST,
     header::CONTENT_LENGTH,
@@ -59,7 +59,7 @@ const FORBIDDEN: [HeaderName; 12] = [
     HeaderName::from_static("keep-alive"),
 ];
 
-/// Fields of an answer that are shown, besides those of rate limits.
+/// Response fields that we show, in addition to those of rate limits.
 const SHOWN: [HeaderName; 9] = [
     CONTENT_TYPE,
     header::CONTENT_LENGTH,
@@ -72,7 +72,7 @@ const SHOWN: [HeaderName; 9] = [
     header::WWW_AUTHENTICATE,
 ];
 
-/// Length after which no further field of an answer is shown, in bytes.
+/// Size in bytes after which further response fields are omitted.
 const SHOWN_BYTES: usize = 4096;
 
 pub(crate) struct HttpRequest {
@@ -228,7 +228,7 @@ impl HttpRequest {
     }
 }
 
-/// Returns the note on a call that was sent and not answered.
+/// Returns the note on a call that was sent but not answered.
 fn in_doubt(verb: Verb) -> &'static str {
     if verb.is_safe() {
         ""
@@ -237,7 +237,7 @@ fn in_doubt(verb: Verb) -> &'static str {
     }
 }
 
-/// The header fields of a request.
+/// Parses the header fields of a request.
 fn fields(arguments: &Arguments) -> Result<HeaderMap, ToolError> {
     let bytes: usize = arguments
         .headers
@@ -281,7 +281,7 @@ fn fields(arguments: &Arguments) -> Result<HeaderMap, ToolError> {
     Ok(fields)
 }
 
-/// The body of a request.
+/// Returns the body of a request.
 fn body(arguments: Arguments) -> Result<Option<String>, ToolError> {
     let body = match (arguments.body, arguments.json) {
         (Some(_), Some(_)) => return Err(told("body: give either body or json")),
@@ -298,7 +298,7 @@ fn body(arguments: Arguments) -> Result<Option<String>, ToolError> {
     Ok(body)
 }
 
-/// An answer as the model reads it, in at most `limit` bytes.
+/// Formats a response for the model, in at most `limit` bytes.
 async fn show(answered: Answered, readers: &RunReaders, limit: usize) -> String {
     let Answered { url, response } = answered;
     let media = media_of(&response);
@@ -348,7 +348,7 @@ async fn show(answered: Answered, readers: &RunReaders, limit: usize) -> String 
     head + shown.text + &cut + &missing
 }
 
-/// The header fields that are shown, one on a line.
+/// Returns the visible header fields, one per line.
 fn shown_fields(response: &Response) -> String {
     let mut lines = String::new();
     for (name, value) in response.headers() {

@@ -1,6 +1,6 @@
-//! Permission of a site to fetch a page by program: its robots.txt, cached for a while.
+//! Checks if a site permits automatic access to a page, according to its robots.txt, which is cached for a while.
 //!
-//! A site without one allows everything; one that cannot be asked allows nothing until it can.
+//! A site without the file permits everything. If the file cannot be fetched, nothing is permitted until it can.
 
 mod rules;
 
@@ -18,15 +18,15 @@ use url::{Origin, Url};
 use self::rules::Rules;
 use crate::follow::{Asked, Failure, Gate, follow};
 
-/// Time for which a site's rules are cached.
+/// Time for which the rules of a site are cached.
 const KEPT: Duration = Duration::from_hours(1);
-/// Time for which a failure to ask a site is cached.
+/// Time for which a failed fetch is cached.
 const KEPT_FAILURE: Duration = Duration::from_mins(1);
-/// Most sites that are remembered.
+/// Maximum number of cached sites.
 const SITES: usize = 1000;
-/// Memory of the rules of all sites together, in bytes.
+/// Maximum memory of the rules of all sites, in bytes.
 const BYTES: usize = 32 << 20;
-/// Longest that a site may take to answer.
+/// Timeout of a fetch.
 const TIME: Duration = Duration::from_secs(6);
 
 /// Cache of the rules of sites.
@@ -48,25 +48,25 @@ struct Known {
     until: Instant,
 }
 
-/// Answer of a site.
+/// Result for a site.
 #[derive(Clone, Debug)]
 enum Answer {
-    /// The rules of the site, which may be none.
+    /// The rules of the site, possibly empty.
     Rules(Arc<Rules>),
-    /// The site cannot be asked.
+    /// The file cannot be fetched.
     Unreachable,
 }
 
-/// State of asking a site.
+/// Scope of a result.
 enum Asking {
-    /// For everybody who asks for a while.
+    /// Valid for all runs for this time.
     Kept(Answer, Duration),
-    /// For this run alone: its own policy had a part in it.
+    /// Valid only for this run, because its policy influenced the result.
     Once(Answer),
 }
 
 impl Robots {
-    /// Checks that a page may be fetched; `Err` has the reason why not.
+    /// Checks that a page may be fetched. The error is the reason why not.
     pub(crate) async fn check(&self, client: &Client, policy: &Policy, url: &Url) -> Result<(), Failure> {
         let site = url.origin();
         let rules = match self.known(&site) {
@@ -92,7 +92,7 @@ impl Robots {
             Some(query) => format!("{}?{query}", url.path()),
             None => url.path().to_owned(),
         };
-        // Thousands of rules are work for the processor.
+        // Thousands of rules take CPU time, so this runs on a blocking thread.
         let allowed = spawn_blocking(move || rules.allow(&path)).await;
         if allowed.map_err(|_| unreachable())? {
             Ok(())
@@ -155,7 +155,7 @@ impl Sites {
 }
 
 impl Answer {
-    /// Memory of the answer, in bytes.
+    /// Returns the memory of the result, in bytes.
     fn bytes(&self) -> usize {
         match self {
             Self::Rules(rules) => rules.bytes(),
@@ -164,7 +164,7 @@ impl Answer {
     }
 }
 
-/// Fetches the robots.txt of the site of `url`. Where the network itself fails, so would the page: that is the error.
+/// Fetches the robots.txt of the site of `url`. If the network fails, the page would fail as well, so that is the error.
 async fn ask(client: &Client, policy: &Policy, url: &Url) -> Result<Asking, Failure> {
     let mut asked = Asked {
         method: Method::GET,
@@ -176,13 +176,13 @@ async fn ask(client: &Client, policy: &Policy, url: &Url) -> Result<Asking, Fail
     let text = http::HeaderValue::from_static("text/plain, */*;q=0.1");
     asked.headers.insert(ACCEPT, text);
     let no_rules = || Answer::Rules(Arc::new(Rules::default()));
-    // Boxed: following is what asks for the robots.txt in the first place.
+    // Boxed because of recursion: `follow` calls this function.
     let answer = timeout(TIME, Box::pin(follow(client, policy, asked, Gate::Open)));
     let unreachable = Asking::Kept(Answer::Unreachable, KEPT_FAILURE);
     let answer = match answer.await {
         Err(_) => return Ok(unreachable),
         Ok(Err(failure)) if failure.is_of_policy() => return Ok(Asking::Once(no_rules())),
-        // Redirected without end: as good as none.
+        // An endless chain of redirects counts as a missing file.
         Ok(Err(failure)) if failure.is_redirects() => return Ok(Asking::Kept(no_rules(), KEPT)),
         Ok(answer) => answer?,
     };

@@ -1,7 +1,7 @@
-//! `web_search`: pages found by a search engine of the operator's choice.
+//! `web_search`: finds pages with a search engine of the operator's choice.
 //!
-//! The engine's address and key are the operator's. What it finds is a stranger's: bounded, and cut down to where the
-//! run may go.
+//! The operator configures the engine's address and key. The results are untrusted: they are truncated, and limited to pages
+//! that the run may visit.
 
 mod backends;
 
@@ -24,16 +24,16 @@ use crate::{SetupError, Web, text, told};
 
 /// Timeout of a search.
 const TIME: Duration = Duration::from_secs(15);
-/// The largest answer of an engine, in bytes.
+/// Maximum size of a response, in bytes.
 const ANSWER_BYTES: usize = 2 << 20;
-/// The longest query, in characters.
+/// Maximum length of a query, in characters.
 const QUERY_CHARS: usize = 400;
-/// Results where the model names no number, and at most.
+/// Default and maximum number of results.
 const COUNT: (usize, usize) = (8, 20);
-/// The longest title and the longest snippet, in characters.
+/// Maximum length of a title and of a snippet, in characters.
 const TITLE_CHARS: usize = 200;
 const SNIPPET_CHARS: usize = 500;
-/// The longest URL of a result, in bytes.
+/// Maximum length of the URL of a result, in bytes.
 const URL_BYTES: usize = 2048;
 
 /// The search engine of a node.
@@ -41,33 +41,33 @@ const URL_BYTES: usize = 2048;
 pub struct SearchSettings {
     /// Search engine.
     pub backend: Backend,
-    /// The key; needed by Brave and Tavily.
+    /// The key. Brave and Tavily require one.
     pub key: Option<Credential>,
-    /// Address of the service; `None`: the provider's own, which `SearXNG` does not have.
+    /// Address of the service. `None`: the provider's default, which `SearXNG` does not have.
     pub base_url: Option<Url>,
     /// Price of a search.
     pub price: Micros,
 }
 
-/// The search engines that are spoken to.
+/// The supported search engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// The Brave Search API.
     Brave,
     /// Tavily.
     Tavily,
-    /// A `SearXNG` of the operator's own, with its JSON format switched on.
+    /// A `SearXNG` that the operator runs, with its JSON format enabled.
     Searxng,
 }
 
-/// A search engine that is set up.
+/// A configured search engine.
 pub(crate) struct Engine {
     backend: Box<dyn SearchBackend>,
     client: EngineClient,
     price: Micros,
 }
 
-/// A page that was found.
+/// A result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hit {
     pub(crate) title: String,
@@ -120,8 +120,8 @@ impl Engine {
         })
     }
 
-    /// Searches. Messages are the engine's status alone: what it says may hold the key. A request that is on its way is
-    /// the engine's to bill, whatever comes back.
+    /// Sends a query. Error messages contain only the status of the engine, because its response may contain the key. Once the
+    /// request is sent, the engine may bill it, whatever the response.
     async fn search(&self, query: &str, count: usize) -> Result<Vec<Hit>, ToolError> {
         let request = self
             .backend
@@ -223,7 +223,7 @@ fn not_sent(why: impl std::fmt::Display) -> ToolError {
     ToolError::NotSent(why.to_string())
 }
 
-/// The results that the run may go to, in at most `limit` bytes.
+/// Formats the results that the run may visit, in at most `limit` bytes.
 fn list(hits: &[Hit], policy: &Policy, count: usize, limit: usize) -> String {
     let may_go = |hit: &&Hit| {
         let url = hit.url.parse::<Url>().ok().filter(|_| hit.url.len() <= URL_BYTES);
@@ -248,7 +248,7 @@ fn list(hits: &[Hit], policy: &Policy, count: usize, limit: usize) -> String {
     list
 }
 
-/// A snippet without the tags that some engines mark words with.
+/// Removes the tags with which some engines highlight words.
 fn without_tags(text: &str) -> String {
     let mut out = text.to_owned();
     for tag in ["<strong>", "</strong>", "<b>", "</b>", "<em>", "</em>"] {

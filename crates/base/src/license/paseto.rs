@@ -1,6 +1,6 @@
 //! Encoding of a PASETO v4.public token: message and footer in clear, and the signature over both.
 //!
-//!  Parsing is strict: each token has exactly one valid text. A parsed token is not verified yet.
+//! Parsing is strict: each token has exactly one valid text. A parsed token is not verified yet.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};

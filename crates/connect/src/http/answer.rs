@@ -1,4 +1,4 @@
-//! The answer of an HTTP API, read up to a limit and told as text.
+//! The response of an HTTP API, with a size limit, as text for the model.
 
 use std::fmt::Write as _;
 
@@ -11,11 +11,11 @@ use sortie_net::{DecodedBody, unknown_coding};
 
 use crate::text;
 
-/// Maximum part of an answer's body that is read, in bytes.
+/// Maximum number of bytes to read from a body.
 const BODY_BYTES: usize = 1 << 20;
-/// Maximum part of a header that the model reads, in bytes.
+/// Maximum length of a header for the model, in bytes.
 const HEADER_BYTES: usize = 1024;
-/// The headers that tell the agent something.
+/// Headers that are useful to the agent.
 const TOLD_HEADERS: [&str; 12] = [
     "content-type",
     "etag",
@@ -31,7 +31,7 @@ const TOLD_HEADERS: [&str; 12] = [
     "content-range",
 ];
 
-/// An answer as far as it was read.
+/// The part of a response that was read.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     headers: HeaderMap,
@@ -40,7 +40,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Reads an answer; what is over the limit stays unread.
+    /// Reads a response. The rest above the limit is not read.
     pub(super) async fn read(response: Response) -> Result<Self, sortie_net::Error> {
         let (status, headers) = (response.status(), response.headers().clone());
         let mut response = DecodedBody::new(response);
@@ -71,7 +71,7 @@ impl Answer {
         self.body.len() as u64
     }
 
-    /// The status, the telling headers and the body. `note` stands below the headers.
+    /// Returns the status, the useful headers, `note` and the body.
     pub(super) fn text(&self, note: Option<&str>) -> String {
         let mut out = format!("HTTP {}\n", self.status);
         for (name, value) in &self.headers {
@@ -120,7 +120,7 @@ impl Answer {
         out
     }
 
-    /// The body, where it is text by its type or, without a type, by its looks.
+    /// Returns the body if it is text according to its type or, without a type, its content.
     fn as_text(&self) -> Option<String> {
         let kind = self.content_type();
         let is_text_type = kind.starts_with("text/")

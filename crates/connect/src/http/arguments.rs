@@ -1,4 +1,4 @@
-//! Arguments of the agent for an HTTP request, and the request made of them.
+//! The agent's arguments for an HTTP request, and their conversion to the request.
 
 use bytes::Bytes;
 use reqwest::{
@@ -12,7 +12,7 @@ use sortie_agent::tool::Effect;
 use super::scope::Scope;
 use crate::outlet::{Outgoing, Outlet};
 
-/// The methods of a connection that names none.
+/// Default methods of a connection.
 pub(super) const METHODS: [Method; 7] = [
     Method::GET,
     Method::HEAD,
@@ -22,15 +22,15 @@ pub(super) const METHODS: [Method; 7] = [
     Method::PATCH,
     Method::DELETE,
 ];
-/// The largest body of a request, in bytes.
+/// Maximum size of a request body, in bytes.
 const BODY_BYTES: usize = 1 << 20;
-/// The most headers of a request, and the most bytes of them.
+/// Maximum number of headers in a request, and their maximum size.
 const HEADERS: usize = 32;
 const HEADER_BYTES: usize = 8 * 1024;
-/// The parameter in which some frameworks take another method than the request's, in any case.
+/// Parameter with which some frameworks override the method, in any case.
 const METHOD_PARAMETER: &str = "_method";
-/// Headers that belong to the connection between two machines, say where a request comes from, or change the method or
-/// the path behind the back of the connection's limits.
+/// Headers that belong to the connection between two hosts, describe the origin of a request, or could override the method or the
+/// path and bypass the limits of the connection.
 const REFUSED_HEADERS: [&str; 22] = [
     "accept-encoding",
     "connection",
@@ -72,7 +72,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Returns the possible effect of the request. A method that does not exist has none.
+    /// Returns the possible effect of the request. An invalid method has none.
     pub(super) fn effect(&self) -> Effect {
         let is_repeatable = self.idempotency_key.is_some() || self.method().is_ok_and(|m| is_safe(&m));
         if is_repeatable {
@@ -85,14 +85,14 @@ impl Arguments {
     pub(super) fn method(&self) -> Result<Method, String> {
         let method = Method::from_bytes(self.method.to_ascii_uppercase().as_bytes())
             .map_err(|_| "method: is not an HTTP method".to_owned())?;
-        // TRACE sends back what it was sent, credentials included; CONNECT is for proxies.
+        // TRACE returns the request with its credentials; CONNECT is for proxies.
         if matches!(method, Method::TRACE | Method::CONNECT) {
             return Err(format!("method: {method} is not possible"));
         }
         Ok(method)
     }
 
-    /// The request, without the connection's credentials. The sentence names the argument and the rule.
+    /// Creates the request without the connection's credentials. The error names the argument and the rule.
     pub(super) fn request(
         self,
         allowed: &[Method],
@@ -149,7 +149,7 @@ pub(super) fn is_safe(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-/// The parameters by name; an array repeats its name.
+/// Converts the query to pairs; an array repeats its name.
 fn query(query: &Map<String, Value>) -> Result<Vec<(String, String)>, String> {
     let mut pairs = Vec::new();
     for (name, value) in query {

@@ -1,8 +1,8 @@
-//! HTTP APIs as tools: one tool for each connection, which makes one request.
+//! HTTP APIs as tools: one tool per connection, which sends one request.
 //!
-//! A request stays on the connection's origin and below its path, uses an allowed method, carries the connection's
-//! credentials and no header of the agent in their place. A redirect is followed for reading requests, within the
-//! connection, five times at most. An answer with an error status is a tool error; nothing of it ends the run.
+//! A request stays on the connection's origin and below its path, uses a permitted method, and carries the connection's
+//! credentials; the agent cannot override their headers. Read-only requests follow up to five redirects within the connection. A
+//! response with an error status is a tool error and never ends the run.
 
 mod answer;
 mod arguments;
@@ -33,11 +33,11 @@ use crate::{
     tool_name::tool_name,
 };
 
-/// The longest that a request with its redirects may take.
+/// Timeout of a request with its redirects.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
-/// Maximum number of redirects that are followed.
+/// Maximum number of redirects.
 const REDIRECTS: usize = 5;
-/// Maximum part of a connection's description that the model reads, in bytes.
+/// Maximum length of a connection's description for the model, in bytes.
 const DESCRIPTION_BYTES: usize = 1024;
 
 /// The tool of an HTTP connection.
@@ -90,7 +90,7 @@ impl HttpTool {
         self.exchange(request, context).await
     }
 
-    /// Sends the request and follows it where it may.
+    /// Sends the request and follows permitted redirects.
     async fn exchange(&self, mut request: Outgoing, context: Context<'_>) -> Result<ToolContent, ToolError> {
         let deadline = Instant::now() + REQUEST_TIMEOUT;
         let mut note = None;
@@ -130,7 +130,7 @@ impl HttpTool {
         Ok(ToolContent::Text(text))
     }
 
-    /// Makes a request and records it as a `connection_call`.
+    /// Sends a request and records it as a `connection_call`.
     async fn send(
         &self,
         request: &Outgoing,
@@ -203,7 +203,7 @@ impl Tool for HttpTool {
     }
 
     fn effect(&self, arguments: &RawValue) -> Effect {
-        // What cannot be read is refused before anything is sent.
+        // Invalid arguments are rejected before anything is sent.
         arguments_of::<Arguments>(&self.definition(), arguments)
             .map_or(Effect::Nothing, |arguments| arguments.effect())
     }

@@ -1,12 +1,12 @@
 //! Scope of the requests of an HTTP connection: its origin, at or below the path of its URL.
 //!
-//! A path of the agent is refused where any server could read it as a way out: dot segments, empty segments,
-//! backslashes, and encoded forms of these however often they are encoded. The URL that comes out is checked once more.
+//! A path of the agent is refused if any server could interpret it as outside of the prefix: dot segments, empty segments,
+//! backslashes, and encoded forms of these at any level of encoding. The resulting URL is checked again.
 
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-/// The longest URL that is sent, in bytes.
+/// Maximum length of a URL, in bytes.
 const URL_BYTES: usize = 8 * 1024;
 
 /// The origin and path prefix of a connection.
@@ -21,7 +21,7 @@ impl Scope {
         Self { base }
     }
 
-    /// The URL of `path` below the base, with the base's own query and then `query`. The sentence says what is wrong.
+    /// Returns the URL of `path` below the base, with the base's query followed by `query`. The error is a sentence.
     pub(super) fn resolve(&self, path: &str, query: &[(String, String)]) -> Result<Url, String> {
         let mut url = self.base.clone();
         let below = path.strip_prefix('/').unwrap_or(path);
@@ -58,7 +58,7 @@ impl Scope {
             }
     }
 
-    /// The path below the base, beginning with `/`, without the query.
+    /// Returns the path below the base, with a leading `/`, without the query.
     pub(super) fn below<'u>(&self, url: &'u Url) -> &'u str {
         match url.path().strip_prefix(self.prefix()) {
             Some("") | None => "/",
@@ -66,7 +66,7 @@ impl Scope {
         }
     }
 
-    /// Whether the base URL sets this parameter of the query itself.
+    /// Whether the base URL contains this query parameter.
     pub(super) fn sets_query(&self, name: &str) -> bool {
         self.base.query_pairs().any(|(own, _)| own == name)
     }
@@ -77,7 +77,7 @@ impl Scope {
     }
 }
 
-/// Refuses a path, given without its first `/`, in which any server could see something else than plain segments.
+/// Refuses a path, without its first `/`, that any server could interpret as more than plain segments.
 fn check(below: &str) -> Result<(), String> {
     let refused = |why: &str| Err(format!("path: {why}"));
     if below.contains(['?', '#']) {
@@ -101,7 +101,7 @@ fn check(below: &str) -> Result<(), String> {
         if segment.is_empty() && index < last {
             return refused("must have no empty segment");
         }
-        // Some servers drop what follows a `;` before they look at the dots.
+        // Some servers remove the part after a `;` before they interpret dots.
         let name = segment.split(';').next().unwrap_or_default().trim();
         if matches!(name, "." | "..") {
             return refused("must have no `.` and no `..` segment");
@@ -119,7 +119,7 @@ fn has_whole_escapes(text: &str) -> bool {
     })
 }
 
-/// Whether an escape hides what gives a path its structure.
+/// Whether an escape hides a character with a structural meaning in paths.
 fn is_structural(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     ["%2f", "%5c", "%2e", "%25"]
@@ -251,7 +251,7 @@ mod tests {
                 prop_assert_eq!(url.origin(), base.origin());
                 prop_assert!(url.username().is_empty() && url.password().is_none());
                 prop_assert!(url.path() == "/v1/deep" || url.path().starts_with("/v1/deep/"), "{}", url);
-                // However often a server decodes and normalizes, it stays below the prefix.
+                // The path must stay below the prefix, however often a server decodes and normalizes it.
                 let mut path = url.path().to_owned();
                 for _ in 0..6 {
                     let again: Url = format!("https://a.b:8443{}", path.replace(['?', '#'], "_")).parse().unwrap();

@@ -1,27 +1,27 @@
-//! The result of a tool: what is text is kept, a picture or a document is shown where the model takes it, and anything
-//! else is told by its type and size.
+//! The result of a tool. Text is kept, and a picture or a document is shown if the model supports it. Other content is described
+//! by its type and size.
 
 use serde_json::Value;
 
 use crate::text;
 
-/// Maximum part of a URI or a type that the model reads, in bytes.
+/// Maximum length of a URI or a type for the model, in bytes.
 const LABEL_BYTES: usize = 300;
 
-/// Maximum depth at which structured content is looked for behind wrappers of one member.
+/// Maximum number of wrappers with a single member around structured content.
 const WRAPPERS: usize = 4;
 
-/// A result as the model reads it.
+/// A result in the form for the model.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rendered {
     pub(super) text: String,
     pub(super) is_error: bool,
 }
 
-/// Takes a picture or a document in base64, and returns what is told of it.
+/// Receives a picture or a document in base64, and returns a text about it.
 pub(super) type Show<'a> = dyn FnMut(&str) -> Option<String> + 'a;
 
-/// Renders a `tools/call` result. Whatever shape it has, something is told.
+/// Converts a `tools/call` result of any shape to a non-empty text.
 pub(super) fn render(result: &Value, show: &mut Show<'_>) -> Rendered {
     let blocks = result.get("content").and_then(Value::as_array);
     let blocks = blocks.into_iter().flatten();
@@ -40,8 +40,8 @@ pub(super) fn render(result: &Value, show: &mut Show<'_>) -> Rendered {
     }
 }
 
-/// Whether the texts say the same as the structured content, so that the model needs it once. Servers repeat it for older
-/// clients, some of them wrapped: as in `{"result": …}`, and with a text for each item of a list.
+/// Whether the texts repeat the structured content, so that the model needs only one of them. Servers repeat it for older
+/// clients, sometimes wrapped as in `{"result": …}`, or with one text per item of a list.
 fn repeats(parts: &[String], structured: &Value) -> bool {
     let said: Vec<Option<Value>> = parts.iter().map(|part| serde_json::from_str(part).ok()).collect();
     let says = |(part, said): (&String, &Option<Value>), value: &Value| {
@@ -129,7 +129,7 @@ fn label(value: Option<&str>) -> String {
     )
 }
 
-/// The size of what base64 text stands for, in bytes.
+/// Returns the decoded size of base64 text, in bytes.
 fn decoded_bytes(base64: Option<&str>) -> usize {
     let text = base64.unwrap_or_default().trim_end_matches('=');
     text.len() / 4 * 3 + [0, 0, 1, 2].get(text.len() % 4).copied().unwrap_or_default()

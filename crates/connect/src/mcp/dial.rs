@@ -1,7 +1,7 @@
-//! Opening of a session with an MCP server, and what its failures mean.
+//! Opens a session with an MCP server, and classifies failures.
 //!
-//! Opening tries the newest revision, falls back to `initialize`, and over HTTP from there to the stream of revision
-//! 2024-11-05. A server that is busy is asked again.
+//! Opening tries the newest revision, then `initialize`, and finally, over HTTP, the event stream of revision 2024-11-05. A busy
+//! server is retried.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,16 +28,16 @@ use super::{
 };
 use crate::{Failure, OPEN_TIMEOUT, text};
 
-/// Time for the end of a program that did not answer: its own end is waited for, and it is ended.
+/// Timeout to stop a program that did not respond: first it can exit, then it is killed.
 const STOP_TIMEOUT: Duration = PATIENCE.saturating_mul(2).saturating_add(Duration::from_secs(1));
-/// Maximum part of a server's message in an error, in bytes.
+/// Maximum number of bytes of a server's message in an error.
 const TOLD_BYTES: usize = 1024;
-/// Pause before a busy server is asked again, unless it names another one. It doubles.
+/// Initial delay before a busy server is retried, unless the server specifies one. It doubles.
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
-/// Times that a busy server is asked again.
+/// Maximum number of retries for a busy server.
 const BUSY_TRIES: u32 = 3;
 
-/// Server at which a session is opened.
+/// Server of a session that is being opened.
 pub(crate) struct Dial {
     pub(crate) redactor: Arc<Redactor>,
     pub(crate) way: Way,
@@ -45,16 +45,16 @@ pub(crate) struct Dial {
 
 /// Transport to the server.
 pub(crate) enum Way {
-    /// Over streamable HTTP, or over the stream of revision 2024-11-05.
+    /// Streamable HTTP, or the event stream of revision 2024-11-05.
     Http {
-        /// Add the credentials.
+        /// These add the credentials.
         outlets: Outlets,
         /// URL of the connection.
         url: Url,
     },
-    /// Over the standard streams of a program, which is started with the session.
+    /// Standard streams of a program, which starts with the session.
     Stdio {
-        /// Starts it.
+        /// Starts the program.
         launcher: Arc<dyn StdioLauncher>,
         /// The program and its arguments.
         command: Vec<String>,
@@ -65,24 +65,24 @@ pub(crate) enum Way {
 
 type Service = RunningService<RoleClient, Client>;
 
-/// A session that is connected.
+/// A connected session.
 pub(super) struct Running {
     pub(super) service: Service,
     pub(super) channel: Channel,
 }
 
-/// Way of the answers of a session.
+/// Channel for the responses of a session.
 pub(super) enum Channel {
-    /// Each request has its own.
+    /// Each request has a separate response.
     Separate,
-    /// A single stream has all of them. After a silence nobody knows whether it is still open.
+    /// A single stream carries all responses. After a silence, it is unknown if it is still open.
     OneStream,
-    /// A program writes them. It may be lost.
+    /// A program writes them. It may have exited.
     Program(Arc<Watched>),
 }
 
 impl Running {
-    /// Reason of the loss of a program.
+    /// Returns the failure if the program has exited.
     pub(super) fn lost(&self) -> Option<Failure> {
         match &self.channel {
             Channel::Program(program) => program.lost().map(Failure::Error),
@@ -90,8 +90,7 @@ impl Running {
         }
     }
 
-    /// Returns the failure of the server at `dial` that has not listed its tools in time. A program is ended, to learn
-    /// what it wrote.
+    /// Returns the failure of the server at `dial` that did not list its tools in time. Stops a program, to get its output.
     pub(super) async fn silent(&self, dial: &Dial) -> Failure {
         match &self.channel {
             Channel::Program(program) => Failure::Error(program.silent(OPEN_TIMEOUT).await),
@@ -99,7 +98,7 @@ impl Running {
         }
     }
 
-    /// Returns the failure of the server at `dial` that has not answered a call within `limit`.
+    /// Returns the failure of the server at `dial` that did not respond to a call within `limit`.
     pub(super) fn slow(&self, dial: &Dial, limit: Duration) -> Failure {
         match &self.channel {
             Channel::Program(program) => Failure::Error(program.slow(limit)),
@@ -107,7 +106,7 @@ impl Running {
         }
     }
 
-    /// Whether the server says that it has tools.
+    /// Whether the server declares that it has tools.
     pub(super) fn names_tools(&self) -> bool {
         let info = self.service.peer_info();
         info.is_some_and(|info| info.capabilities.tools.is_some())
@@ -115,7 +114,7 @@ impl Running {
 }
 
 impl Dial {
-    /// Time in which a session is opened. A program that does not answer is then ended, to learn what it wrote.
+    /// Timeout to open a session. After that, a program is stopped to get its output.
     pub(crate) const fn limit(&self) -> Duration {
         match &self.way {
             Way::Http { .. } => OPEN_TIMEOUT,
@@ -123,7 +122,7 @@ impl Dial {
         }
     }
 
-    /// Returns the failure of a server, or of the named program, that does not answer.
+    /// Returns the failure of a server, or of the named program, that does not respond.
     pub(crate) fn slow(&self, limit: Duration) -> Failure {
         let whose = match &self.way {
             Way::Http { .. } => "the server".to_owned(),
@@ -132,8 +131,8 @@ impl Dial {
         Failure::Error(format!("{whose} did not answer within {} s", limit.as_secs()))
     }
 
-    // Boxed without its type: it holds the clients of three transports, which the compiler otherwise makes again in the
-    // future of everything that opens a session.
+    // Boxed to erase its type: it contains the clients of three transports, which the compiler would otherwise instantiate again
+    // in every future that opens a session.
     pub(super) fn connect(&self) -> BoxFuture<'_, Result<Arc<Running>, Failure>> {
         self.open_session().boxed()
     }
@@ -154,7 +153,7 @@ impl Dial {
     async fn start(&self) -> Result<(Result<Service, ClientInitializeError>, Channel), Failure> {
         Ok(match &self.way {
             Way::Http { outlets, url } => match streamable(outlets, url).await {
-                // The server takes no messages here: it may speak the older transport.
+                // The server accepts no messages at this URL, so it may use the older transport.
                 Err(error) if is_not_served(&error) => match HttpSse::open(outlets, url).await? {
                     Some(stream) => {
                         let started = Client
@@ -262,7 +261,7 @@ async fn streamable(outlets: &Outlets, url: &Url) -> Result<Service, ClientIniti
     Client.serve_with_lifecycle(transport, auto()).await
 }
 
-/// The newest revision first, then `initialize`.
+/// Tries the newest revision first, then `initialize`.
 fn auto() -> ClientLifecycleMode {
     ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::LATEST],
@@ -270,7 +269,7 @@ fn auto() -> ClientLifecycleMode {
     }
 }
 
-/// Whether the server does not take messages at the URL of the connection.
+/// Whether the server accepts no messages at the URL of the connection.
 fn is_not_served(error: &ClientInitializeError) -> bool {
     match error {
         ClientInitializeError::TransportError { error, .. } => {
@@ -290,7 +289,7 @@ fn is_not_served(error: &ClientInitializeError) -> bool {
     }
 }
 
-/// The pause that a busy server asks for, in the error of a session that could not be opened.
+/// Extracts the refusal by a busy server from the error of opening a session.
 fn busy_at_start(error: &ClientInitializeError) -> Option<Refused> {
     if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error {
         return busy_at_start(fallback);
@@ -301,7 +300,7 @@ fn busy_at_start(error: &ClientInitializeError) -> Option<Refused> {
     None
 }
 
-/// The refusal of a request by a busy server, in the error of a transport.
+/// Extracts the refusal by a busy server from the error of a transport.
 pub(super) fn busy(error: &DynamicTransportError) -> Option<Refused> {
     match wire_error(error) {
         Some(WireError::Busy { after, .. }) => Some(Refused { after: *after }),
@@ -309,14 +308,14 @@ pub(super) fn busy(error: &DynamicTransportError) -> Option<Refused> {
     }
 }
 
-/// Refusal of a request that may be made again.
+/// Refusal of a request that can be retried.
 #[derive(Clone, Copy)]
 pub(super) struct Refused {
-    /// Pause that the server asks for.
+    /// Delay that the server requests.
     after: Option<Duration>,
 }
 
-/// Tries of a request at a server that is busy.
+/// Retries of a request to a busy server.
 pub(super) struct Busy {
     until: Instant,
     pause: Duration,
@@ -324,7 +323,7 @@ pub(super) struct Busy {
 }
 
 impl Busy {
-    /// Allows tries until `until`.
+    /// Permits retries until `until`.
     pub(super) fn until(until: Instant) -> Self {
         Self {
             until,
@@ -333,7 +332,8 @@ impl Busy {
         }
     }
 
-    /// Pauses before another try of what was refused; `false` if nothing was, and if no try or no time is left.
+    /// Waits before another attempt of a refused request. Returns `false` if it was not refused, or if no attempts or no time are
+    /// left.
     pub(super) async fn allow_another(&mut self, refused: Option<Refused>) -> bool {
         let Some(refused) = refused.filter(|_| self.left > 0) else {
             return false;
@@ -350,7 +350,7 @@ impl Busy {
     }
 }
 
-/// Our own error in that of a transport.
+/// Extracts our error from that of a transport.
 fn wire_error(error: &DynamicTransportError) -> Option<&WireError> {
     match error.error.downcast_ref() {
         Some(StreamableHttpError::Client(error)) => Some(error),
@@ -359,7 +359,7 @@ fn wire_error(error: &DynamicTransportError) -> Option<&WireError> {
     }
 }
 
-/// Our side of the protocol: it can do nothing for a server. No sampling, no elicitation, no roots.
+/// Our side of the protocol. It offers servers no capabilities: no sampling, no elicitation, no roots.
 #[derive(Clone, Copy)]
 pub(super) struct Client;
 

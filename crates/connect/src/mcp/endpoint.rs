@@ -1,18 +1,18 @@
-//! The endpoint that a server of revision 2024-11-05 names as the first event of its stream.
+//! The endpoint of a server of revision 2024-11-05, which the first event of its stream contains.
 
 use url::Url;
 
-/// The longest endpoint that a server may name, in bytes.
+/// Maximum length of the endpoint, in bytes.
 pub(super) const ENDPOINT_BYTES: usize = 2048;
 
-/// Reads the data of an `endpoint` event: a URL, or a path that is resolved against the URL of the connection. It must
-/// have the origin of that URL, because the messages go there with the credentials.
+/// Parses the data of an `endpoint` event: a URL, or a path relative to the URL of the connection. It must have the origin of
+/// that URL, because messages to it carry the credentials.
 pub(super) fn endpoint(connection: &Url, data: &str) -> Result<Url, &'static str> {
     let data = data.trim();
     if data.is_empty() || data.len() > ENDPOINT_BYTES {
         return Err("the server names an endpoint that is empty or too long");
     }
-    // The parser of URLs leaves some of them out.
+    // The URL parser removes some of them.
     if data.chars().any(char::is_control) {
         return Err("the server names an endpoint with control characters");
     }

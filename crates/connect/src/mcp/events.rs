@@ -1,4 +1,4 @@
-//! Events of an answer that is a stream, bounded.
+//! Events of a streamed response, with size limits.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::outlet::Outlet;
 
-/// The most that a stream may bring in answer to one request, in bytes.
+/// Maximum size of a stream for one request, in bytes.
 pub(super) const STREAM_BYTES: u64 = 16 << 20;
 
 /// A stream of events.
@@ -20,13 +20,13 @@ pub(super) struct Events {
     body: DecodedBody,
     parser: sse::Parser,
     ready: VecDeque<sse::Message>,
-    /// Fails behind the events that are ready.
+    /// An error is reported after the events that are ready.
     parsed: Result<(), sse::TooLarge>,
     read: u64,
     has_failed: bool,
 }
 
-/// Reason why a stream cannot be read on.
+/// Reason why the rest of a stream cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Broken {
     #[error(transparent)]
@@ -50,18 +50,18 @@ impl Events {
         }
     }
 
-    /// Lets the stream bring as much as a new one may: another request was made.
+    /// Resets the size limit of the stream after another request.
     pub(super) fn renew(&mut self) {
         self.read = 0;
     }
 
-    /// The reconnection time that the stream asked for last, in milliseconds.
+    /// Returns the reconnection time that the stream requested last, in milliseconds.
     pub(super) fn retry_millis(&self) -> Option<u64> {
         self.parser.retry_millis()
     }
 
-    /// Returns the next event, redacted; `None` at the end of the stream and after a failure. Safe to be dropped and
-    /// called again. `meter` learns of the bytes.
+    /// Returns the next event, redacted; `None` at the end of the stream and after a failure. Cancel-safe. `meter` counts the
+    /// bytes.
     pub(super) async fn next(&mut self, meter: &Meter) -> Option<Result<sse::Message, Broken>> {
         let mut next = self.next_as_sent(meter).await?;
         if let Ok(message) = &mut next {
@@ -70,7 +70,7 @@ impl Events {
         Some(next)
     }
 
-    /// Returns the next event as [`next`](Self::next) does, with credentials in it: for what is shown to nobody.
+    /// Returns the next event like [`next`](Self::next), but without redaction: only for values that are never displayed.
     pub(super) async fn next_as_sent(&mut self, meter: &Meter) -> Option<Result<sse::Message, Broken>> {
         if self.has_failed {
             return None;

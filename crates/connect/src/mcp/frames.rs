@@ -1,5 +1,5 @@
-//! A server's messages, read from the bytes of a connection or of a program: bounded, and redacted before anything else
-//! reads them.
+//! Parses the messages of a server from the bytes of a connection or a program: with size limits, and redacted before any other
+//! code sees them.
 
 use std::borrow::Cow;
 
@@ -9,30 +9,30 @@ use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage};
 use super::lenient;
 use crate::text;
 
-/// The largest message, in bytes.
+/// Maximum size of a message, in bytes.
 pub(super) const MESSAGE_BYTES: usize = 4 << 20;
 
-/// The most values that a message may have. In memory each of them, be it two bytes of JSON, takes some two hundred.
+/// Maximum number of values in a message. Each takes about two hundred bytes of memory, even if its JSON has only two.
 const VALUES: usize = 200_000;
 
-/// Maximum part of an answer that is no message in a sentence about it, in bytes.
+/// Maximum number of bytes of an invalid message in an error.
 const BEGINNING_BYTES: usize = 100;
 
-/// Beginning of the sentence about an answer that is no message.
+/// Start of the error about an invalid message.
 pub(super) const NO_MESSAGE: &str = "the server's answer is no MCP message";
 
-/// A message is larger than it may be.
+/// A message exceeds a size limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TooLarge {
-    /// In bytes. The stream cannot be read on.
+    /// The number of bytes. The rest of the stream cannot be read.
     #[error("a message is larger than {MESSAGE_BYTES} bytes")]
     Bytes,
-    /// In values of JSON.
+    /// The number of JSON values.
     #[error("a message has more than {VALUES} values")]
     Values,
 }
 
-/// Reason why bytes are refused as a message.
+/// Reason why bytes are not a valid message.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
     #[error(transparent)]
@@ -41,7 +41,7 @@ pub(super) enum Unreadable {
     NoMessage(#[from] serde_json::Error),
 }
 
-/// Reads one message. `redact` takes the credentials out of the text.
+/// Parses a message. `redact` removes the credentials from the text.
 pub(super) fn message(
     bytes: &[u8],
     redact: impl FnOnce(&str) -> Cow<'_, str>,
@@ -51,7 +51,7 @@ pub(super) fn message(
     Ok(lenient::read(&redact(&text))?)
 }
 
-/// Returns the sentence about an answer that is no message. Its text is without credentials.
+/// Returns the error about an invalid message. `answer` must be redacted.
 pub(super) fn no_message(answer: &str) -> String {
     match text::line(answer, BEGINNING_BYTES) {
         beginning if beginning.is_empty() => format!("{NO_MESSAGE}: it is empty"),
@@ -59,12 +59,12 @@ pub(super) fn no_message(answer: &str) -> String {
     }
 }
 
-/// The failure of a request whose answer is no message. Its text is without credentials.
+/// Returns the failure of a request with an invalid response. `answer` must be redacted.
 pub(super) fn unreadable(answer: &str, id: RequestId) -> ServerJsonRpcMessage {
     ServerJsonRpcMessage::error(ErrorData::parse_error(no_message(answer), None), Some(id))
 }
 
-/// Refuses a text with more values than a message may have, without a look at anything else.
+/// Refuses a text with more values than a message may have. Checks nothing else.
 pub(super) fn check(text: &str) -> Result<(), TooLarge> {
     let (mut values, mut in_string, mut escaped) = (0, false, false);
     for byte in text.bytes() {
@@ -72,7 +72,7 @@ pub(super) fn check(text: &str) -> Result<(), TooLarge> {
             _ if escaped => escaped = false,
             b'\\' => escaped = in_string,
             b'"' => in_string = !in_string,
-            // A name of a member is counted as a value.
+            // Names of members count as values.
             b',' | b':' | b'[' | b'{' if !in_string => values += 1,
             _ => {}
         }
@@ -83,21 +83,21 @@ pub(super) fn check(text: &str) -> Result<(), TooLarge> {
     Ok(())
 }
 
-/// A stream of bytes as lines. Each byte is looked at once, however the bytes arrive.
+/// Splits a stream of bytes into lines. Each byte is read once, however the bytes arrive.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     unread: BytesMut,
-    /// Length of the beginning of `unread` that has no line feed, in bytes.
+    /// Length of the prefix of `unread` without a line feed, in bytes.
     searched: usize,
 }
 
 impl Lines {
-    /// The buffer: bytes that arrive are added at its end.
+    /// Returns the buffer, to which the caller appends incoming bytes.
     pub(super) fn buffer(&mut self) -> &mut BytesMut {
         &mut self.unread
     }
 
-    /// The next whole line with its line feed, if it has arrived.
+    /// Returns the next complete line with its line feed, if it has arrived.
     pub(super) fn next(&mut self) -> Result<Option<BytesMut>, TooLarge> {
         let unsearched = self.unread.get(self.searched..).unwrap_or_default();
         let end = unsearched.iter().position(|byte| *byte == b'\n');

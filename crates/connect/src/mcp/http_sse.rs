@@ -1,8 +1,8 @@
-//! The HTTP+SSE transport of MCP revision 2024-11-05 over our own guarded client.
+//! The HTTP+SSE transport of MCP revision 2024-11-05 with our guarded client.
 //!
-//! A GET opens one stream of events, whose first event names the endpoint that takes messages. The endpoint has the
-//! origin of the connection's URL; each message is a POST to it, and the answers come as events. A stream that has ended
-//! is not resumed, as the revision has no way to do so: the session ends with it, and the next call opens another.
+//! A GET opens a single stream of events. Its first event names the endpoint for messages, which must have the origin of the
+//! connection's URL. Each message is a POST to it, and the responses arrive as events. The revision has no way to resume a
+//! stream, so its end also ends the session, and the next call opens a new one.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -34,28 +34,28 @@ use crate::{
     outlet::{Outgoing, Outlet},
 };
 
-/// Time for which the text behind an accepted message is read, so that its connection can be used again.
+/// Maximum time to read the body after an accepted message, so that its connection can be reused.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// Ways to a server: for the stream, which may be silent for as long as the run, and for the messages.
+/// Outlets to a server: for the stream, which can be silent for as long as the run, and for the messages.
 pub(crate) struct Outlets {
     pub(crate) stream: Arc<Outlet>,
     pub(crate) messages: Arc<Outlet>,
 }
 
-/// An open stream, and the endpoint that it named.
+/// An open stream, and the endpoint in its first event.
 pub(super) struct HttpSse {
     outlet: Arc<Outlet>,
     endpoint: Url,
     events: Option<Events>,
-    /// Requests that wait for their answer.
+    /// Pending requests.
     calls: HashMap<RequestId, Arc<Meter>>,
-    /// Traffic of the stream, which belongs to no call.
+    /// Traffic of the stream that belongs to no call.
     unasked: Meter,
 }
 
 impl HttpSse {
-    /// Opens the stream and waits for its endpoint. `None` if the server has no such stream. The caller bounds the time.
+    /// Opens the stream and waits for its endpoint. `None` if the server has no such stream. The caller sets the timeout.
     pub(super) async fn open(outlets: &Outlets, url: &Url) -> Result<Option<Self>, Failure> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
@@ -79,7 +79,7 @@ impl HttpSse {
         let mut events = Events::new(Arc::clone(&outlets.stream), response);
         let unasked = Meter::default();
         let named = loop {
-            // Part of the connection's URL may be a credential, and the endpoint may repeat it.
+            // The connection's URL can contain a credential, and the endpoint may repeat it.
             match events.next_as_sent(&unasked).await {
                 Some(Ok(event)) if event.event == "endpoint" => break event.data,
                 Some(Ok(_)) => {}
@@ -105,7 +105,7 @@ impl HttpSse {
         }))
     }
 
-    /// Ends the session: what still waits learns why.
+    /// Ends the session and fails all pending requests with this reason.
     fn end(&mut self, why: &str) {
         self.events = None;
         for (_, meter) in self.calls.drain() {
@@ -113,7 +113,7 @@ impl HttpSse {
         }
     }
 
-    /// Counts an answer for its call.
+    /// Adds a response to the traffic of its call.
     fn count(&mut self, message: &ServerJsonRpcMessage, bytes: usize) {
         if let Some(meter) = answered(message).and_then(|id| self.calls.remove(id)) {
             meter.add(bytes);
@@ -121,7 +121,7 @@ impl HttpSse {
     }
 }
 
-/// Posts one message to the endpoint.
+/// Sends a message to the endpoint.
 async fn post(
     outlet: Arc<Outlet>,
     endpoint: Url,
@@ -149,7 +149,7 @@ async fn post(
         }
         return Err(Failure::Error(told).into());
     }
-    // Whatever it says: the answer comes as an event.
+    // The content does not matter, because the response arrives as an event.
     let _drained = timeout(DRAIN, read_body(response, ERROR_BYTES)).await;
     Ok(())
 }
@@ -194,7 +194,7 @@ impl Transport<RoleClient> for HttpSse {
                     return None;
                 }
             };
-            // A second `endpoint` moves nothing.
+            // Only the first `endpoint` counts.
             if event.event != "message" {
                 continue;
             }
@@ -202,7 +202,7 @@ impl Transport<RoleClient> for HttpSse {
                 self.count(&message, event.data.len());
                 return Some(message);
             }
-            // What is no message and answers no request is skipped.
+            // An invalid message is skipped unless it responds to a request.
             if let Some(id) = lenient::spoiled_answer(&event.data, self.calls.keys()).cloned() {
                 let message = frames::unreadable(&event.data, id);
                 self.count(&message, event.data.len());

@@ -1,8 +1,8 @@
-//! Messages of servers that write JSON or the protocol nearly, read as what they mean.
+//! Lenient parsing of messages with slightly invalid JSON or protocol errors.
 //!
-//! A message that is right is read once and costs nothing more. What is mended: halves of surrogate pairs, control
-//! characters in strings, `NaN` and `Infinity`, values that are nested too deep, answers to the first message that lack
-//! what this client does not need, answers without `jsonrpc`, and ids of answers that are strings of digits.
+//! A valid message is parsed once, without overhead. These faults are repaired: unpaired surrogates, control characters in
+//! strings, `NaN` and `Infinity`, values that are nested too deeply, responses to the first message that lack fields which this
+//! client does not need, responses without `jsonrpc`, and ids of responses that are strings of digits.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::surrogates::unit_at;
 
-/// Nesting of values that is read, in levels. The JSON library reads 127, and the protocol's types take a few of them.
+/// Maximum nesting depth of values. The JSON library supports 127 levels, and the protocol's types need a few of them.
 const DEPTH: usize = 100;
-/// Text in place of a value that is nested deeper.
+/// Replacement for a value that is nested too deeply.
 const TOO_DEEP: &str = "\"[nested too deep: left out]\"";
 
-/// A message, and whether its text had to be mended.
+/// A message, and whether its text was repaired.
 pub(super) enum Reading {
     Plain(ServerJsonRpcMessage),
     Mended(ServerJsonRpcMessage),
@@ -33,12 +33,12 @@ impl Reading {
     }
 }
 
-/// Reads a message.
+/// Parses a message.
 pub(super) fn read(text: &str) -> serde_json::Result<ServerJsonRpcMessage> {
     reading(text).map(Reading::message)
 }
 
-/// Reads a message as [`read`] does.
+/// Parses a message like [`read`], and reports if it was repaired.
 pub(super) fn reading(text: &str) -> serde_json::Result<Reading> {
     match serde_json::from_str(text) {
         Ok(message) => Ok(completed(message)),
@@ -51,7 +51,7 @@ pub(super) fn reading(text: &str) -> serde_json::Result<Reading> {
     }
 }
 
-/// Fills in what the answer to the first message lacks, and makes the id of an answer a number where it can be one.
+/// Adds missing fields to the response to the first message, and converts the id of a response to a number if possible.
 fn completed(mut message: ServerJsonRpcMessage) -> Reading {
     match &mut message {
         JsonRpcMessage::Response(response) => response.id = numbered(response.id.clone()),
@@ -71,8 +71,8 @@ fn completed(mut message: ServerJsonRpcMessage) -> Reading {
     Reading::Plain(message)
 }
 
-/// Returns an id as a number if it is a string of digits, because the ids of this client's requests are numbers. Other ids
-/// stay as they are.
+/// Converts an id that is a string of digits to a number, because this client uses numbers as ids of requests. Other ids stay
+/// unchanged.
 fn numbered(id: RequestId) -> RequestId {
     let number = match &id {
         RequestId::String(digits) => digits.parse::<i64>().ok(),
@@ -81,8 +81,8 @@ fn numbered(id: RequestId) -> RequestId {
     number.map_or(id, RequestId::Number)
 }
 
-/// A result of `initialize` or `server/discover` with all that the protocol wants of one: the revision and whether there
-/// are tools as the server says, the rest empty. `None` for another result.
+/// Completes a result of `initialize` or `server/discover`: the revision and the presence of tools as the server reports them,
+/// other fields empty. `None` for another result.
 fn handshake(result: &Value) -> Option<ServerResult> {
     let of_server = [
         "protocolVersion",
@@ -118,9 +118,9 @@ fn handshake(result: &Value) -> Option<ServerResult> {
     (!matches!(whole, ServerResult::CustomResult(_))).then_some(whole)
 }
 
-/// The request that a text without a readable message answers: the one that it names, else the only one that waits.
-/// `None` for a text that is no spoiled answer, such as a line of a log. One that repeats a request is no answer. An
-/// object that names no request has no other id, whatever its result holds.
+/// Returns the request that an invalid message responds to: the one that it names, or otherwise the only pending one. `None` for
+/// a text that is not an invalid response, such as a log line. A message that repeats a request is not a response. In an object
+/// without an id of its request, ids inside of the result are ignored.
 pub(super) fn spoiled_answer<'a>(
     text: &str,
     waiting: impl Iterator<Item = &'a RequestId>,
@@ -143,21 +143,21 @@ pub(super) fn spoiled_answer<'a>(
     match (named(head), named(rest)) {
         ((Some(id), _), _) | ((None, false), (Some(id), _)) => Some(id),
         ((None, true), _) => None,
-        // A JSON text is what its server meant to write.
+        // Valid JSON is what the server meant to send.
         _ if serde_json::from_str::<IgnoredAny>(text).is_ok() => None,
         _ => only(),
     }
 }
 
-/// The members of an object, unread.
+/// The members of an object, unparsed.
 type Members<'a> = BTreeMap<String, &'a RawValue>;
 
-/// The members of the object that a text is.
+/// Parses the members of an object.
 fn members(text: &str) -> Option<Members<'_>> {
     serde_json::from_str(text.trim_start_matches('\u{feff}')).ok()
 }
 
-/// Whether an object is an answer that names no request.
+/// Whether an object is a response without an id.
 fn is_nameless(members: &Members<'_>) -> bool {
     let has = |name: &str| members.contains_key(name);
     has("jsonrpc")
@@ -166,8 +166,8 @@ fn is_nameless(members: &Members<'_>) -> bool {
         && members.get("id").is_none_or(|id| id.get() == "null")
 }
 
-/// The text of an object that is an answer but for its version, as an answer whose version is right. `None` for another
-/// text: results and errors are objects, and a line of a log mostly has words there.
+/// Adds the version to an object that is otherwise a response. `None` for another text: results and errors must be objects, which
+/// distinguishes them from most log lines.
 fn with_version(text: &str) -> Option<String> {
     let members = members(text)?;
     if members.contains_key("method") {
@@ -190,7 +190,7 @@ fn with_version(text: &str) -> Option<String> {
         .then(|| format!(r#"{{"jsonrpc":"2.0","id":{id},"{name}":{value}}}"#))
 }
 
-/// The ids in a part of a text that is no JSON.
+/// Returns the ids in a part of invalid JSON.
 fn ids(part: &str) -> impl Iterator<Item = RequestId> {
     part.split("\"id\"").skip(1).filter_map(|behind| {
         let value = behind.trim_start().strip_prefix(':')?.trim_start();
@@ -202,8 +202,8 @@ fn ids(part: &str) -> impl Iterator<Item = RequestId> {
     })
 }
 
-/// The answer within a line that is no message as a whole: an object that lacks `jsonrpc`, or a message with something
-/// else in front of it or behind it, as programs print without line feeds. Whether a request waits for it is not known.
+/// Finds the response in a line that is not a message: an object without `jsonrpc`, or a message with other text before or after
+/// it, because programs print without line feeds. The caller must check if a request is pending for it.
 pub(super) fn within(line: &str) -> Option<ServerJsonRpcMessage> {
     let whole = with_version(line).or_else(|| with_version(&mended(line)?));
     if let Some(answer) = whole.and_then(|whole| read(&whole).ok()) {
@@ -218,7 +218,7 @@ pub(super) fn within(line: &str) -> Option<ServerJsonRpcMessage> {
     matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)).then_some(message)
 }
 
-/// The text with what spoils JSON taken out or replaced; `None` where there is nothing of the kind.
+/// Repairs invalid JSON. `None` if there is nothing to repair.
 fn mended(text: &str) -> Option<String> {
     let mut mender = Mender {
         text,
@@ -255,10 +255,10 @@ fn mended(text: &str) -> Option<String> {
     mender.finished()
 }
 
-/// A copy of a text, in which parts are replaced.
+/// A copy of a text with replacements.
 struct Mender<'a> {
     text: &'a str,
-    /// Length of the part of the text that was dealt with, in bytes.
+    /// Length of the processed part of the text, in bytes.
     copied: usize,
     mended: String,
 }
@@ -273,7 +273,7 @@ impl Mender<'_> {
         end
     }
 
-    /// Mends the string that begins at `start`, and returns its end.
+    /// Repairs the string that starts at `start`, and returns its end.
     fn string(&mut self, start: usize) -> usize {
         let mut at = start + 1;
         while let Some(byte) = self.text.as_bytes().get(at) {
@@ -302,7 +302,7 @@ impl Mender<'_> {
     }
 }
 
-/// The end of the object or array that begins at `start`.
+/// Returns the end of the object or array that starts at `start`.
 fn end_of_value(text: &str, start: usize) -> usize {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     let bytes = text.as_bytes().get(start..).unwrap_or_default();
@@ -351,7 +351,7 @@ mod tests {
                 json!([null, null, null, "NaN"]),
             ),
             ("\"a\tb\u{1}\"", json!("a\tb\u{1}")),
-            // Nothing is wrong with these.
+            // Valid values.
             (r#""\ud83d\ude00 \" NaN""#, json!("😀 \" NaN")),
             ("-1.5e3", json!(-1500.0)),
         ] {
@@ -480,7 +480,7 @@ mod tests {
         }
     }
 
-    /// The id of the answer within a line.
+    /// Returns the id of the response within a line.
     fn id_within(line: &str) -> Option<Value> {
         let message = serde_json::to_value(within(line)?).unwrap();
         message.get("id").cloned()
@@ -526,7 +526,7 @@ mod tests {
                 );
             }
         }
-        // The ids of a server's requests are its own.
+        // Ids of a server's requests stay unchanged.
         let asked = read(r#"{"jsonrpc":"2.0","id":"3","method":"ping"}"#).unwrap();
         assert_eq!(serde_json::to_value(asked).unwrap()["id"], "3");
     }

@@ -1,5 +1,5 @@
-//! Tools of a server that the model is offered: a bounded number, with bounded descriptions and schemas, all of it
-//! cleaned and marked as a stranger's words. What does not fit is left out, and said so.
+//! Selects the tools of a server for the model. Their number, descriptions and schemas have limits, and all texts are cleaned and
+//! marked as untrusted. Omitted tools are reported.
 
 use std::collections::HashSet;
 
@@ -8,51 +8,51 @@ use serde_json::{Map, Value};
 use super::schema::{Repaired, repaired};
 use crate::{text, tool_name::tool_name};
 
-/// The most tools of one connection.
+/// Maximum number of tools per connection.
 pub(super) const TOOLS: usize = 100;
-/// The longest name that a server may give a tool, in bytes.
+/// Maximum length of a tool's name at the server, in bytes.
 const NAME_BYTES: usize = 256;
-/// The longest description, in bytes.
+/// Maximum length of a description, in bytes.
 const DESCRIPTION_BYTES: usize = 1024;
-/// The descriptions of one connection together, in bytes.
+/// Maximum total length of the descriptions of a connection, in bytes.
 const ALL_DESCRIPTIONS_BYTES: usize = 64 * 1024;
-/// The largest schema of arguments, in bytes of JSON.
+/// Maximum size of a schema of arguments, in bytes of JSON.
 const SCHEMA_BYTES: usize = 16 * 1024;
-/// The schemas of one connection together, in bytes of JSON.
+/// Maximum total size of the schemas of a connection, in bytes of JSON.
 const ALL_SCHEMAS_BYTES: usize = 256 * 1024;
 /// Maximum nesting of a schema.
 const SCHEMA_DEPTH: usize = 32;
-/// The most sentences about what was left out.
+/// Maximum number of messages about omissions.
 const NOTES: usize = 20;
 
-/// A tool as it is offered.
+/// A tool for the model.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Offer {
-    /// The server's name for it.
+    /// Name at the server.
     pub(super) tool: String,
-    /// The model's name for it.
+    /// Name for the model.
     pub(super) name: String,
     pub(super) description: String,
-    /// JSON Schema of the arguments, as providers take it.
+    /// JSON Schema of the arguments, in a form that providers accept.
     pub(super) parameters: String,
-    /// The server's own schema, where it had to be repaired.
+    /// The server's schema, if it had to be repaired.
     pub(super) real_parameters: Option<String>,
-    /// Arguments that have another name here: that one, and the server's.
+    /// Renamed arguments: the name for the model, and the server's name.
     pub(super) renamed: Vec<(String, String)>,
-    /// Whether a call may be made twice.
+    /// Whether a call can safely be repeated.
     pub(super) is_repeatable: bool,
-    /// Whether it only reads.
+    /// Whether the tool only reads.
     pub(super) is_read_only: bool,
 }
 
-/// Tools that are offered, and sentences about those that are not.
+/// Selected tools, and messages about omitted ones.
 #[derive(Debug, Default)]
 pub(super) struct Offers {
     pub(super) offers: Vec<Offer>,
     pub(super) notes: Vec<String>,
 }
 
-/// Chooses from what a server lists.
+/// Selects from the tools that a server lists.
 pub(super) fn choose(connection: &str, listed: &[Value], allowed: Option<&[String]>) -> Offers {
     let mut chosen = Offers::default();
     let (mut names, mut twice) = (HashSet::new(), HashSet::new());
@@ -106,7 +106,7 @@ impl Offers {
     }
 }
 
-/// Bytes that the remaining tools may still use.
+/// Number of bytes that the remaining tools may use.
 struct Left {
     descriptions: usize,
     schemas: usize,
@@ -155,9 +155,9 @@ fn offer(connection: &str, name: &str, tool: &Value, left: &mut Left) -> Result<
 
 /// Schema of a tool's arguments.
 struct Parameters {
-    /// The schema as providers take it, as JSON text with its texts cleaned.
+    /// The schema in a form that providers accept, as JSON with cleaned texts.
     text: String,
-    /// The server's own, where that is another one.
+    /// The server's schema, if it differs.
     real: Option<String>,
     renamed: Vec<(String, String)>,
 }
@@ -193,7 +193,7 @@ fn parameters(schema: Option<&Value>) -> Result<Parameters, &'static str> {
     })
 }
 
-/// Refuses what is nested too deep.
+/// Refuses values that are nested too deeply.
 fn check_depth(value: &Value, depth: usize) -> Result<(), &'static str> {
     let Some(deeper) = depth.checked_sub(1) else {
         return Err("its schema is nested too deep");
@@ -207,7 +207,7 @@ fn check_depth(value: &Value, depth: usize) -> Result<(), &'static str> {
     }
 }
 
-/// Takes what is hidden out of every text, and refuses what is nested too deep or refers elsewhere.
+/// Removes hidden characters from all texts. Refuses values that are nested too deeply or refer to other documents.
 fn clean(value: &mut Value, depth: usize) -> Result<(), &'static str> {
     let Some(deeper) = depth.checked_sub(1) else {
         return Err("its schema is nested too deep");

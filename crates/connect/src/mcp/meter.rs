@@ -1,4 +1,4 @@
-//! Figures of a call's traffic.
+//! Traffic figures of a call.
 
 use std::sync::{
     OnceLock,
@@ -7,7 +7,7 @@ use std::sync::{
 
 use reqwest::StatusCode;
 
-/// Record of a call's traffic, which travels with the request.
+/// Traffic record of a call. The request carries it.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     status: AtomicU16,
@@ -16,7 +16,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// The status of the answer, if one came.
+    /// Returns the status of the response, if there was one.
     pub(super) fn status(&self) -> Option<u16> {
         Some(self.status.load(Ordering::Relaxed)).filter(|status| *status > 0)
     }
@@ -26,12 +26,12 @@ impl Meter {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the reason why the stream ended early, where it is known.
+    /// Returns the reason why the stream ended early, if known.
     pub(super) fn broke_off(&self) -> Option<&str> {
         self.broke_off.get().map(String::as_str)
     }
 
-    /// Notes the reason why the stream ended early.
+    /// Records the reason why the stream ended early.
     pub(super) fn break_off(&self, why: &str) {
         self.broke_off.get_or_init(|| why.to_owned());
     }

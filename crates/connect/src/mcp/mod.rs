@@ -1,8 +1,8 @@
-//! MCP servers as tools: each tool of a server is one of the agent's, under the connection's name.
+//! MCP servers as tools. The agent gets each tool of a server under the connection's name.
 //!
-//! What the server says of its tools is a stranger's text: bounded, cleaned and marked. A result is bounded and has the
-//! credentials taken out. A server that is slow, huge, malicious or gone costs a tool error, and at the start of a run
-//! a clean failure; it never holds a run up for longer than a call may take.
+//! A server's descriptions of its tools are untrusted: they have a maximum length, and are cleaned and marked. Results have a
+//! maximum size and are redacted. A server that is slow, malicious, unavailable or sends too much causes a tool error, or at the
+//! start of a run a clean failure. It never blocks a run for longer than the timeout of a call.
 
 mod content;
 mod dial;
@@ -49,7 +49,7 @@ use crate::{
     text,
 };
 
-/// The tools of a session, and sentences about those that were left out.
+/// Returns the tools of a session, and messages about omitted ones.
 pub(crate) async fn tools(
     connection: &str,
     allowed: Option<&[String]>,
@@ -67,7 +67,7 @@ pub(crate) async fn tools(
         .into_iter()
         .map(|offer| McpTool {
             connection: connection.to_owned(),
-            // A schema that cannot be read here is the server's to check.
+            // If we cannot parse the schema, only the server checks the arguments.
             real_schema: offer
                 .real_parameters
                 .as_deref()
@@ -84,13 +84,13 @@ pub(crate) async fn tools(
 pub(crate) struct McpTool {
     connection: String,
     offer: Offer,
-    /// The server's own schema, where the model was told a repaired one.
+    /// The server's schema, if the model gets a repaired one.
     real_schema: Option<Arc<Schema>>,
     session: Arc<Session>,
 }
 
 impl McpTool {
-    /// The server's name for it.
+    /// Returns the name at the server.
     pub(crate) fn server_name(&self) -> &str {
         &self.offer.tool
     }
@@ -136,7 +136,7 @@ impl McpTool {
         }
     }
 
-    /// The arguments with the server's names, checked against its own schema where the model was told another one.
+    /// Returns the arguments with the server's names. If the model got another schema, checks them against the server's.
     async fn arguments(&self, raw: &RawValue) -> Result<JsonObject, ToolError> {
         let mut arguments = fitted_arguments(&self.definition(), raw)?;
         for (shown, real) in &self.offer.renamed {
@@ -146,7 +146,7 @@ impl McpTool {
         }
         if let Some(schema) = self.real_schema.clone() {
             let text = Value::Object(arguments.clone()).to_string();
-            // It may take a second of computing.
+            // The check can take a second of CPU time.
             let checked = spawn_blocking(move || schema.check("arguments", &text)).await;
             if let Ok(Err(problems)) = checked {
                 return Err(ToolError::NotSent(problems.join("; ")));

@@ -1,9 +1,8 @@
-//! MCP over the standard streams of a program: one message a line.
+//! MCP over the standard streams of a program: one message per line.
 //!
-//! The program runs wherever the [`StdioLauncher`] puts it, which is a sandbox. A line is bounded. One that is no message
-//! is skipped, because programs print what they like, unless it is an answer that cannot be read: that fails its call
-//! (docs/CONNECTIONS.md#mcp-servers). Why a program cannot be talked to any more is told in a
-//! sentence, with the last of what it wrote to standard error.
+//! The [`StdioLauncher`] determines where the program runs, which is a sandbox. A line has a maximum length. Lines that are not
+//! messages are skipped, because programs also print other text. The exception is an unreadable response, which fails its call
+//! (docs/CONNECTIONS.md#mcp-servers). If a program fails, the error gives the reason and the end of its standard error.
 
 use std::{
     collections::HashSet,
@@ -34,19 +33,18 @@ use super::{
 };
 use crate::text;
 
-/// Time for which the end of a program is waited for: after the end of its output, and when it is ended.
+/// Maximum time to wait until the program exits, after the end of its output and after it was stopped.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// Maximum part of the standard error that is told, in bytes.
+/// Maximum number of bytes of the standard error in an error message.
 const STDERR_BYTES: usize = 600;
-/// Maximum part of a line of standard output that is told, in bytes.
+/// Maximum number of bytes of a line of standard output in an error message.
 const STRAY_BYTES: usize = 200;
-/// Maximum part of the program's name that is told, in bytes.
+/// Maximum number of bytes of the program's name in an error message.
 const NAME_BYTES: usize = 100;
 
-/// Starts MCP servers that are programs.
+/// Starts programs as MCP servers.
 pub trait StdioLauncher: Send + Sync {
-    /// Starts `command` with the environment `env`, inside a sandbox of its own. The sentence says why it did not start
-    /// and holds no credential.
+    /// Starts `command` with the environment `env`, in a separate sandbox. The error is a sentence without credentials.
     fn launch<'a>(
         &'a self,
         command: &'a [String],
@@ -54,49 +52,49 @@ pub trait StdioLauncher: Send + Sync {
     ) -> BoxFuture<'a, Result<StdioProcess, String>>;
 }
 
-/// A program that was started.
+/// A started program.
 pub struct StdioProcess {
     /// Standard input of the program.
     pub stdin: Box<dyn AsyncWrite + Send + Unpin>,
     /// Standard output of the program.
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,
-    /// The program itself.
+    /// Handle of the program.
     pub program: Box<dyn Program>,
 }
 
-/// A program that was started. Dropped with its session, it is ended with all that it started.
+/// A started program. Dropping it with its session kills the program and all its children.
 pub trait Program: Send {
-    /// Waits for the end of the program. Dropping the future before that loses nothing.
+    /// Waits until the program exits. Cancel-safe.
     fn end(&mut self) -> BoxFuture<'_, ProgramEnd>;
 
-    /// Ends the program, and returns once it has ended.
+    /// Stops the program and waits until it has exited.
     fn stop(&mut self) -> BoxFuture<'_, ProgramEnd>;
 }
 
 /// End of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramEnd {
-    /// Manner of the end, as in `ended with exit code 1`.
+    /// Description of the exit, as in `ended with exit code 1`.
     pub how: String,
-    /// The last of what it wrote to standard error.
+    /// The end of its standard error.
     pub stderr: Vec<u8>,
 }
 
-/// Reason why a program cannot be talked to any more, once it is known.
+/// Reason why communication with a program has failed, once known.
 type Lost = OnceLock<String>;
 
-/// A program, and the reason of its loss.
+/// A program, and the reason of its failure.
 pub(super) struct Watched {
     name: String,
     redactor: Arc<Redactor>,
     program: Mutex<Box<dyn Program>>,
     lost: Lost,
-    /// The last line of standard output since the last request, where it was no message.
+    /// The last line of standard output since the last request, if it was not a message.
     stray: parking_lot::Mutex<String>,
 }
 
 impl Watched {
-    /// Returns the sentence about a call that was not answered within `limit`.
+    /// Returns the error for a call without a response within `limit`.
     pub(super) fn slow(&self, limit: Duration) -> String {
         format!("{} {}", self.name, self.unanswered(limit))
     }
@@ -114,7 +112,7 @@ impl Watched {
         *self.stray.lock() = text::line(line, STRAY_BYTES);
     }
 
-    /// Returns the reason why the program cannot be talked to any more, once it is known.
+    /// Returns the reason why communication with the program has failed, once known.
     pub(super) fn lost(&self) -> Option<String> {
         self.lost.get().cloned()
     }
@@ -123,7 +121,7 @@ impl Watched {
         self.lost.get_or_init(|| format!("{} {why}", self.name))
     }
 
-    /// Finds out why the program does not talk any more.
+    /// Determines why the program has stopped responding.
     async fn find_out(&self) {
         let mut program = self.program.lock().await;
         if self.lost.get().is_some() {
@@ -136,8 +134,8 @@ impl Watched {
         self.lose(why);
     }
 
-    /// Ends a program that has not answered within `limit`. Returns a sentence that names it, with what it wrote to
-    /// standard error. A program that is lost already is named with the reason of that.
+    /// Stops a program that has not responded within `limit`. Returns an error with its name and its standard error. If the
+    /// program had already failed, the error has that reason.
     pub(super) async fn silent(&self, limit: Duration) -> String {
         let mut program = self.program.lock().await;
         if let Some(why) = self.lost() {
@@ -147,16 +145,16 @@ impl Watched {
         self.lose(why).to_owned()
     }
 
-    /// Ends a program. Returns `how` with what it wrote to standard error.
+    /// Stops a program. Returns `how` with its standard error.
     async fn stop(&self, program: &mut dyn Program, how: &str) -> String {
-        // One that does not end in time has told nothing either.
+        // If it does not exit in time, its standard error is unavailable.
         let stderr = timeout(PATIENCE, program.stop())
             .await
             .map_or_else(|_| Vec::new(), |end| end.stderr);
         self.with_words(how, &stderr)
     }
 
-    /// Adds the last of what a program wrote to standard error.
+    /// Appends the end of a program's standard error.
     fn with_words(&self, how: &str, stderr: &[u8]) -> String {
         let stderr = String::from_utf8_lossy(stderr);
         let stderr = self.redactor.redact(&stderr);
@@ -168,7 +166,7 @@ impl Watched {
     }
 }
 
-/// Returns the name of a program for a sentence, as in "the program `server`".
+/// Returns the name of a program for a message, as in "the program `server`".
 pub(crate) fn program_name(command: &[String], redactor: &Redactor) -> String {
     let name = command.first().map_or("", String::as_str);
     format!("the program `{}`", text::line(&redactor.redact(name), NAME_BYTES))
@@ -179,13 +177,13 @@ pub(super) struct Pipes {
     stdin: Arc<Mutex<Box<dyn AsyncWrite + Send + Unpin>>>,
     stdout: Box<dyn AsyncRead + Send + Unpin>,
     lines: Lines,
-    /// Requests that wait for their answer.
+    /// Pending requests.
     calls: HashSet<RequestId>,
     watched: Arc<Watched>,
 }
 
 impl Pipes {
-    /// The transport to the program of `command`.
+    /// Creates the transport to the program of `command`.
     pub(super) fn new(process: StdioProcess, command: &[String], redactor: Arc<Redactor>) -> Self {
         Self {
             stdin: Arc::new(Mutex::new(process.stdin)),
@@ -207,8 +205,7 @@ impl Pipes {
         Arc::clone(&self.watched)
     }
 
-    /// The next whole line; `None` at the end of the stream, and when a line is too long to go on. Safe to be dropped
-    /// and called again.
+    /// Returns the next complete line; `None` at the end of the stream and if a line is too long. Cancel-safe.
     async fn line(&mut self) -> Option<BytesMut> {
         loop {
             match self.lines.next() {
@@ -227,8 +224,8 @@ impl Pipes {
         }
     }
 
-    /// Interprets a line that is no message: an answer without `jsonrpc` or with other text on its line, or the failure
-    /// of the request that it cannot be read as an answer to. `None` for anything else, such as a line of a log.
+    /// Interprets a line that is not a message. Returns a response without `jsonrpc` or with other text on its line, or the
+    /// failure of a request if the line is an unreadable response to it. `None` for anything else, such as a log line.
     fn odd(&self, line: &[u8]) -> Option<ServerJsonRpcMessage> {
         let line = String::from_utf8_lossy(line);
         let line = self.watched.redactor.redact(&line);
@@ -296,7 +293,7 @@ impl Transport<RoleClient> for Pipes {
                 }
             };
             if let Some(mut message) = message {
-                // A server that could not read a request does not know its id.
+                // A server that could not parse a request does not know its id.
                 if let ServerJsonRpcMessage::Error(error) = &mut message
                     && error.id.is_none()
                     && let [only] = self.calls.iter().collect::<Vec<_>>()[..]

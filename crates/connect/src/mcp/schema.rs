@@ -1,9 +1,9 @@
-//! Schemas of arguments in the form that every provider takes.
+//! Converts schemas of arguments to a form that every provider accepts.
 //!
-//! Providers refuse the whole request over one schema that they do not take, so it is repaired here: what has one
-//! meaning is written as the strictest of them wants it, and what alternatives allow is stated as one object. The result
-//! may allow more than the server's own schema, against which the arguments are checked before a call. A schema without
-//! such a fault stays as it is. Sources, as of 2026-11-28:
+//! A provider rejects the whole request because of a single invalid schema, so we repair schemas here: unambiguous constructs are
+//! rewritten for the strictest provider, and alternatives are merged into one object. The result may allow more than the server's
+//! schema, so the arguments are checked against that before a call. A schema without faults stays unchanged. Sources, as of
+//! 2026-11-28:
 //!
 //! - Anthropic: "`input_schema` does not support oneOf, allOf, or anyOf at the top level"; "Property keys should match
 //!   pattern '^[a-zA-Z0-9_.-]{1,64}$'"; "JSON schema is invalid. It must match JSON Schema draft 2020-12".
@@ -16,34 +16,34 @@ use std::{cell::Cell, collections::HashSet};
 
 use serde_json::{Map, Value, json};
 
-/// Keywords that providers refuse at the top level.
+/// Keywords that providers reject at the top level.
 const REFUSED_AT_TOP: [&str; 7] = ["anyOf", "oneOf", "allOf", "not", "enum", "const", "$ref"];
-/// Keywords whose fields are stated together with those of the top level.
+/// Keywords that are merged with those of the top level.
 const STATED_ANEW: [&str; 4] = ["type", "properties", "required", "discriminator"];
-/// References in a row that are followed, and levels of alternatives within alternatives.
+/// Maximum number of consecutive references, and maximum nesting of alternatives.
 const LEVELS: usize = 8;
-/// Most subschemas from which fields are taken: references may multiply them.
+/// Maximum number of subschemas to collect fields from: references may multiply them.
 const PARTS: usize = 200;
-/// Most subschemas of a schema that are mended: a text of the largest size has fewer, unless references multiply them.
+/// Maximum number of subschemas to repair. A text of maximum size has fewer, unless references multiply them.
 const SCHEMAS: usize = 4_000;
-/// Deepest nesting that is looked at; deeper schemas are refused.
+/// Maximum nesting depth. Deeper schemas are refused.
 const DEPTH: usize = 64;
-/// Longest name of a property, in bytes.
+/// Maximum length of a property name, in bytes.
 const NAME_BYTES: usize = 64;
-/// Longest sentence about alternatives, in bytes.
+/// Maximum length of the sentence about alternatives, in bytes.
 const CHOICE_BYTES: usize = 400;
 
-/// A schema as providers take it.
+/// A schema that providers accept.
 #[derive(Debug, PartialEq)]
 pub(super) struct Repaired {
     pub(super) schema: Map<String, Value>,
-    /// Properties of the top level with a name that providers refuse: the name that they are told, and the server's.
+    /// Top-level properties with a name that providers reject: the replacement name, and the server's.
     pub(super) renamed: Vec<(String, String)>,
     /// Whether anything was repaired.
     pub(super) is_changed: bool,
 }
 
-/// Repairs a schema. The sentence says why it cannot be.
+/// Repairs a schema. The error is the reason why it cannot be repaired.
 pub(super) fn repaired(root: Value) -> Result<Repaired, &'static str> {
     let Some(real) = root.as_object() else {
         return Err("it has no schema of its arguments");
@@ -76,7 +76,7 @@ pub(super) fn repaired(root: Value) -> Result<Repaired, &'static str> {
     })
 }
 
-/// Whether a `type` allows an object. One that is no type says nothing.
+/// Whether a `type` allows an object. Invalid types count as yes.
 fn allows_object(kind: &Value) -> bool {
     match kind {
         Value::String(kind) => type_named(kind).is_none_or(|kind| kind == "object"),
@@ -85,7 +85,7 @@ fn allows_object(kind: &Value) -> bool {
     }
 }
 
-/// The top level without what providers refuse there.
+/// Returns the top level without constructs that providers reject there.
 fn top(real: &Map<String, Value>, root: &Value) -> Result<Map<String, Value>, &'static str> {
     if !REFUSED_AT_TOP.iter().any(|keyword| real.contains_key(*keyword)) {
         return Ok(real.clone());
@@ -116,7 +116,7 @@ fn top(real: &Map<String, Value>, root: &Value) -> Result<Map<String, Value>, &'
     Ok(schema)
 }
 
-/// The sentence about the sets of fields of which one has to be there.
+/// Returns the sentence about alternative sets of required fields.
 fn choice(choices: &[Vec<String>]) -> Option<String> {
     let sets: Vec<String> = choices.iter().map(|set| set.join(" and ")).collect();
     let told = format!("Needed: {}.", sets.join("; or "));
@@ -124,17 +124,17 @@ fn choice(choices: &[Vec<String>]) -> Option<String> {
         .then_some(told)
 }
 
-/// Fields of an object, from all the places in which a schema states them.
+/// Fields of an object, merged from all subschemas that define them.
 #[derive(Default)]
 struct Fields {
     properties: Map<String, Value>,
     required: Vec<String>,
-    /// Sets of required fields of which one has to be there.
+    /// Sets of required fields. At least one set of each must be present.
     choices: Vec<Vec<String>>,
 }
 
 impl Fields {
-    /// Adds the fields of a schema that holds as well.
+    /// Adds the fields of a schema that also applies (conjunction).
     fn and(&mut self, other: Self) {
         for (name, schema) in other.properties {
             match (self.properties.get_mut(&name), schema) {
@@ -160,7 +160,7 @@ impl Fields {
         }
     }
 
-    /// The fields of alternatives: each may be there, and those are required that all of them require.
+    /// Merges the fields of alternatives. A field is required if all alternatives require it.
     fn any(alternatives: Vec<Self>) -> Self {
         let mut required = alternatives
             .first()
@@ -193,8 +193,7 @@ impl Fields {
     }
 }
 
-/// Joins the schemas of a field. Where each of them lists its values, as for a field that tells alternatives apart, the
-/// result lists all values.
+/// Merges the schemas of a field. If each lists its values, like a discriminator field, the result lists all values.
 fn either(schemas: &[Value]) -> Value {
     let values: Option<Vec<&Value>> = schemas
         .iter()
@@ -223,14 +222,14 @@ fn either(schemas: &[Value]) -> Value {
     }
 }
 
-/// Parts of a schema from which fields are taken.
+/// Subschemas from which fields are collected.
 struct Parts<'a> {
     root: &'a Value,
     left: usize,
 }
 
 impl Parts<'_> {
-    /// A schema with what its reference leads to; its own keywords come first.
+    /// Returns a schema with the target of its reference merged in; its own keywords have priority.
     fn resolved(&self, schema: &Map<String, Value>) -> Result<Map<String, Value>, &'static str> {
         let mut whole = schema.clone();
         for _level in 0..LEVELS {
@@ -251,7 +250,7 @@ impl Parts<'_> {
         Err("its schema refers to itself")
     }
 
-    /// The fields of a schema; `None` where it allows no object.
+    /// Returns the fields of a schema. `None` if it does not allow an object.
     fn fields(&mut self, schema: &Map<String, Value>, levels: usize) -> Result<Option<Fields>, &'static str> {
         const TOO_LARGE: &str = "its schema has too many alternatives";
         self.left = self.left.checked_sub(1).ok_or(TOO_LARGE)?;
@@ -305,12 +304,12 @@ impl Parts<'_> {
     }
 }
 
-/// The part of a document that a reference such as `#/$defs/Item` names.
+/// Returns the target of a reference such as `#/$defs/Item`.
 fn target<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
     root.pointer(reference.strip_prefix('#')?)
 }
 
-/// Gives each property of the top level a name that providers take, and returns the names that were changed.
+/// Renames top-level properties with names that providers reject, and returns the changes.
 fn rename(schema: &mut Map<String, Value>) -> Vec<(String, String)> {
     let Some(Value::Object(properties)) = schema.get_mut("properties") else {
         return Vec::new();
@@ -349,7 +348,7 @@ fn rename(schema: &mut Map<String, Value>) -> Vec<(String, String)> {
     renamed
 }
 
-/// A name for `real` that no other property has.
+/// Returns a unique valid name for `real`.
 fn unique(real: &str, names: &HashSet<String>) -> String {
     let letters = real.chars().map(|c| {
         if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') {
@@ -372,21 +371,21 @@ fn unique(real: &str, names: &HashSet<String>) -> String {
     name
 }
 
-/// Documents in which references are looked up: the repaired one, and the server's.
+/// Documents to resolve references in: the repaired one, and the server's.
 struct Places {
     now: Value,
     before: Value,
-    /// Number of schemas that may still be mended. References that are put in place multiply them.
+    /// Number of schemas that may still be repaired. Inlined references multiply them.
     left: Cell<usize>,
 }
 
 impl Places {
-    /// Mends a schema and all that are in it.
+    /// Repairs a schema and all its subschemas.
     fn mend(&self, schema: &mut Value, depth: usize) -> Result<(), &'static str> {
         let depth = depth.checked_sub(1).ok_or("its schema is nested too deep")?;
         let left = self.left.get().checked_sub(1).ok_or("its schema is too large")?;
         self.left.set(left);
-        // A shorthand such as `"name": "string"`, or what allows everything.
+        // A shorthand such as `"name": "string"`, or a value that allows everything.
         if let Value::String(kind) = schema {
             *schema = type_named(kind).map_or_else(|| json!({}), |kind| json!({"type": kind}));
         }
@@ -433,8 +432,7 @@ impl Places {
         Ok(())
     }
 
-    /// Puts the target of a reference in its place where that has gone with the top level, and takes one away that leads
-    /// nowhere.
+    /// Inlines the target of a reference if repairing the top level has removed it. Removes a reference without a target.
     fn place(&self, fields: &mut Map<String, Value>) {
         for level in 0..LEVELS {
             let reference = match fields.get("$ref") {
@@ -464,7 +462,7 @@ fn is_array(fields: &Map<String, Value>) -> bool {
     }
 }
 
-/// Writes a list of schemas as draft 2020-12 does; drafts up to 2019-09 have it in `items`.
+/// Converts a list of schemas to draft 2020-12. Drafts up to 2019-09 have it in `items`.
 fn tuple(fields: &mut Map<String, Value>) {
     if let Some(Value::Array(schemas)) = fields.get("items") {
         let schemas = Value::Array(schemas.clone());
@@ -474,7 +472,7 @@ fn tuple(fields: &mut Map<String, Value>) {
     }
 }
 
-/// Writes exclusive bounds as numbers; in draft 4 they are true or false beside the bound.
+/// Converts exclusive bounds to numbers. In draft 4 they are booleans that modify the bound.
 fn bounds(fields: &mut Map<String, Value>) {
     for (exclusive, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
         if fields.get(exclusive) == Some(&Value::Bool(true))
@@ -485,7 +483,7 @@ fn bounds(fields: &mut Map<String, Value>) {
     }
 }
 
-/// Writes types by their names in JSON Schema.
+/// Normalizes types to the names of JSON Schema.
 fn types(fields: &mut Map<String, Value>) {
     match fields.get_mut("type") {
         Some(Value::String(kind)) => match type_named(kind) {
@@ -506,7 +504,7 @@ fn types(fields: &mut Map<String, Value>) {
     }
 }
 
-/// The type that is meant by a name, also by one of another language; `None` for a name that is no type.
+/// Returns the type for a name, including names from other languages. `None` for an unknown name.
 fn type_named(name: &str) -> Option<&'static str> {
     Some(match name.to_ascii_lowercase().as_str() {
         "object" | "dict" | "map" => "object",
@@ -520,7 +518,7 @@ fn type_named(name: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether a keyword has a value that the meta-schema of draft 2020-12 takes. Keywords that are not known have any.
+/// Whether a value of a keyword conforms to the meta-schema of draft 2020-12. Unknown keywords can have any value.
 fn fits(keyword: &str, value: &Value) -> bool {
     let is_count = || {
         value

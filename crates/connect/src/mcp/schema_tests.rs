@@ -1,4 +1,4 @@
-//! Schemas of real servers and the forms in which providers take them.
+//! Schemas of real servers in the forms that providers accept.
 
 use proptest::prelude::*;
 
@@ -40,7 +40,7 @@ fn a_schema_that_every_provider_takes_stays_as_it_is() {
 
 #[test]
 fn alternatives_at_the_top_become_one_object() {
-    // A pure choice, as of an attachment.
+    // A choice between alternatives, as for an attachment.
     let attachment = json!({"type": "object", "anyOf": [
         {"properties": {"name": {"type": "string"}, "content": {"type": "string"}}, "required": ["name", "content"]},
         {"properties": {"name": {"type": "string"}, "url": {"type": "string"}}, "required": ["name", "url"]},
@@ -56,7 +56,7 @@ fn alternatives_at_the_top_become_one_object() {
             "description": "Needed: content; or url."
         })
     );
-    // Only what is required differs.
+    // The alternatives differ only in their required fields.
     let coverage = json!({
         "type": "object", "description": "Checks.",
         "properties": {"project": {"type": "string"}, "paths": {"type": "array", "items": {}}, "scopes": {"type": "string"}},
@@ -66,7 +66,7 @@ fn alternatives_at_the_top_become_one_object() {
     assert_eq!(repaired["required"], json!(["project"]));
     assert_eq!(repaired["description"], "Checks. Needed: paths; or scopes.");
     assert_eq!(repaired["properties"], coverage["properties"]);
-    // A union with a field that tells its alternatives apart, and one that has another type in each.
+    // A union with a discriminator field, and one with a field of different types.
     let union = json!({"oneOf": [
         {"type": "object", "properties": {"kind": {"const": "a", "type": "string"}, "x": {"type": "string"}}, "required": ["kind", "x"]},
         {"$ref": "#/$defs/B"},
@@ -121,7 +121,7 @@ fn a_reference_at_the_top_is_followed() {
     let repaired = repaired_to(&referring);
     assert_eq!(repaired["properties"], json!({"a": {"$ref": "#/definitions/A"}}));
     assert_eq!(repaired["definitions"], referring["definitions"]);
-    // A target that goes with the top level takes the place of its reference, and one that leads nowhere is open.
+    // If the top level loses the target of a reference, the target is inlined. A reference without a target allows everything.
     let relative = json!({"anyOf": [{"properties": {"a": {"type": "integer"}, "b": {"$ref": "#/anyOf/0/properties/a"}}}],
         "properties": {"c": {"$ref": "#/$defs/Gone", "description": "d"}}});
     let repaired = repaired_to(&relative);
@@ -310,7 +310,7 @@ fn any_schema() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Whether a schema breaks a rule of a provider.
+/// Whether a schema violates a rule of a provider.
 fn is_refused(schema: &Value) -> bool {
     let Value::Object(fields) = schema else {
         return !schema.is_boolean();

@@ -1,7 +1,7 @@
-//! MCP session of a run: opened at the start, opened again when it has broken, closed with the run.
+//! MCP session of a run: opened at the start, reopened after a failure, closed with the run.
 //!
-//! A call that broke off is made again only when it may be made twice; every other failure is told, and the next call
-//! opens a new session. Nothing waits for ever: each step has its time.
+//! An interrupted call is retried only if it can safely be repeated. Every other failure is reported, and the next call opens a
+//! new session. Every step has a timeout.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -27,23 +27,23 @@ use super::{
 };
 use crate::{Failure, OPEN_TIMEOUT};
 
-/// The longest that a call may take.
+/// Timeout of a call.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_mins(2);
-/// Pause before a call is made again because its server has asked for that. It doubles, up to [`LAST_PAUSE`].
+/// Initial delay before a call is repeated because the server asks for it. It doubles, up to [`LAST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
-/// Time beyond the timeout of a call until its cancellation is sent.
+/// Time after the timeout of a call until its cancellation is sent.
 const CALL_GRACE: Duration = Duration::from_secs(10);
-/// Time for which closing waits for the server.
+/// Maximum time that closing waits for the server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The most pages of tools that are asked for.
+/// Maximum number of pages of the list of tools.
 const PAGES: usize = 20;
 
-/// A session, connected or to be connected again.
+/// A session, either connected or waiting for a reconnection.
 pub(crate) struct Session {
     dial: Dial,
     running: Mutex<Option<Arc<Running>>>,
-    /// End of the time in which the session is opened and its tools are listed.
+    /// Deadline to open the session and list its tools.
     opened_until: Instant,
 }
 
@@ -51,30 +51,30 @@ pub(crate) struct Session {
 #[derive(Default)]
 pub(crate) struct Listed {
     pub(crate) tools: Vec<Value>,
-    /// Whether the list began again in place of its end.
+    /// Whether the list started again instead of ending.
     pub(crate) is_repeated: bool,
 }
 
-/// Answer to one request of a call.
+/// Response to one request of a call.
 enum Round {
     /// The result.
     Done(Value),
-    /// The server wants the request again, with this state.
+    /// The server wants the request again with this state.
     Again(String),
 }
 
-/// Reason why a call brought no result.
+/// Reason why a call has no result.
 pub(super) enum CallError {
-    /// The server says so; the session is fine.
+    /// The server returned an error; the session still works.
     Server(String),
-    /// The session is not, and whether the call took place is not known.
+    /// The session has failed, and it is unknown if the call was executed.
     Broken(Failure),
-    /// There is no session, or no authorization for this call: nothing was done.
+    /// There is no session, or no authorization for this call: nothing was executed.
     Unsent(Failure),
 }
 
 impl Session {
-    /// Opens it. The caller bounds the time.
+    /// Opens the session. The caller sets the timeout.
     pub(crate) async fn open(dial: Dial) -> Result<Self, Failure> {
         let opened_until = Instant::now() + OPEN_TIMEOUT;
         let running = dial.connect().await?;
@@ -89,15 +89,15 @@ impl Session {
         &self.dial.redactor
     }
 
-    /// The revision that was agreed upon.
+    /// Returns the negotiated revision.
     pub(crate) async fn protocol_version(&self) -> Option<String> {
         let running = self.running.lock().await;
         let info = running.as_ref()?.service.peer_info()?;
         Some(info.protocol_version.as_str().to_owned())
     }
 
-    /// The tools the server lists, page by page, as it describes them, until there are more than a run can have. They are
-    /// listed within the time for opening the session.
+    /// Lists the tools of the server, page by page and unchanged, until there are more than a run can have. Must finish within
+    /// the time to open the session.
     pub(crate) async fn tools(&self) -> Result<Listed, Failure> {
         let running = self.running().await?;
         let mut listed = Listed::default();
@@ -105,7 +105,7 @@ impl Session {
         for _page in 0..PAGES {
             let page = match self.page(&running, cursor.take()).await {
                 Ok(page) => as_value(page)?,
-                // Some servers have tools and do not say so: they are asked, and may refuse.
+                // Some servers have tools but do not declare them, so we ask anyway and accept a refusal.
                 Err(ServiceError::McpError(error))
                     if error.code == ErrorCode::METHOD_NOT_FOUND
                         || (error.code != ErrorCode::PARSE_ERROR && !running.names_tools()) =>
@@ -123,7 +123,7 @@ impl Session {
             for tool in tools {
                 is_new |= names.insert(tool.get("name").and_then(Value::as_str).map(str::to_owned));
             }
-            // Some servers do not know their own cursors, and begin again.
+            // Some servers do not recognize their cursors and start again.
             if !is_new {
                 listed.is_repeated = true;
                 break;
@@ -142,7 +142,7 @@ impl Session {
         Ok(listed)
     }
 
-    /// A page of the list, which is asked for again while the server is busy.
+    /// Fetches a page of the list, with retries while the server is busy.
     async fn page(&self, running: &Running, cursor: Option<String>) -> Result<ServerResult, ServiceError> {
         let params = PaginatedRequestParams::default().with_cursor(cursor);
         let mut tries = Busy::until(self.opened_until);
@@ -160,7 +160,7 @@ impl Session {
         }
     }
 
-    /// Calls a tool, by the server's own name. `meter` learns what came over the wire.
+    /// Calls a tool by its name at the server. `meter` records the traffic.
     pub(super) async fn call(
         &self,
         tool: &str,
@@ -179,7 +179,7 @@ impl Session {
         Err(CallError::Broken(last))
     }
 
-    /// Makes a call, and makes it again with the state that the server returns for as long as it asks for that alone.
+    /// Makes a call, and repeats it with the returned state while the server asks only for that.
     async fn call_once(
         &self,
         tool: &str,
@@ -207,7 +207,7 @@ impl Session {
         }
     }
 
-    /// Makes one request of a call, and waits for its answer until its time is up.
+    /// Sends one request of a call and waits for its response until the deadline.
     async fn round(
         &self,
         running: &Arc<Running>,
@@ -235,7 +235,7 @@ impl Session {
                 if matches!(running.channel, Channel::OneStream) {
                     self.forget(running).await;
                 }
-                // A program goes on: it may be at work on other calls.
+                // We do not stop a program, because it may be processing other calls.
                 Err(CallError::Server(
                     running.slow(&self.dial, CALL_TIMEOUT).to_string(),
                 ))
@@ -245,7 +245,7 @@ impl Session {
                     (ServiceError::TransportClosed, Some(why)) => Failure::Error(why.to_owned()),
                     (error, _) => self.failure(error),
                 };
-                // A request that is refused for its authorization was not carried out.
+                // A request that was refused for its authorization was not executed.
                 if matches!(failure, Failure::NeedsAuthorization(_)) {
                     return Err(CallError::Unsent(failure));
                 }
@@ -255,7 +255,7 @@ impl Session {
         }
     }
 
-    /// The session, opened again if it has broken.
+    /// Returns the session, reopened if it has failed.
     async fn running(&self) -> Result<Arc<Running>, Failure> {
         let mut slot = self.running.lock().await;
         if let Some(running) = slot
@@ -277,10 +277,10 @@ impl Session {
         }
     }
 
-    /// Ends the session and waits, for some seconds at most, until the server has been told.
+    /// Ends the session and waits up to some seconds until the server is notified.
     pub(crate) async fn close(&self) {
         let running = self.running.lock().await.take();
-        // A call that is still under way keeps it: it ends with the last of them.
+        // A call in progress keeps the session open, which then ends with the last call.
         if let Some(mut running) = running.and_then(Arc::into_inner)
             && let Err(error) = running.service.close_with_timeout(CLOSE_TIMEOUT).await
         {
@@ -309,7 +309,7 @@ impl Session {
     }
 }
 
-/// Makes a request and returns its answer, within `limit`; the server is notified when the time is up.
+/// Sends a request and returns its response within `limit`. Notifies the server of a time-out.
 async fn request_of(
     running: &Running,
     request: ClientRequest,
@@ -329,7 +329,7 @@ async fn request_of(
         .unwrap_or(Err(ServiceError::Timeout { timeout: limit }))
 }
 
-/// A result as JSON: read leniently afterwards, so that one strange item does not spoil the rest.
+/// Converts a result to JSON, which the caller parses leniently, so that one invalid item does not affect the rest.
 fn as_value(result: ServerResult) -> Result<Value, Failure> {
     serde_json::to_value(result).map_err(|_| Failure::Error("the server's answer cannot be read".to_owned()))
 }

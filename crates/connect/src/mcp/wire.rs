@@ -1,8 +1,8 @@
-//! The streamable HTTP transport of MCP over our own guarded client.
+//! The streamable HTTP transport of MCP with our guarded client.
 //!
-//! Credentials are added to each request anew, no redirect is followed, bodies and events are bounded, and what the
-//! server sends has the credentials taken out before the protocol's machinery, its errors and its log lines see it. The
-//! long-lived stream for messages that nobody asked for is never opened: the client offers nothing to ask for.
+//! Each request gets its credentials separately, redirects are not followed, and bodies and events have size limits. Messages
+//! from the server are redacted before the protocol library, its errors and its log lines see them. The long-lived stream for
+//! unsolicited messages is never opened, because the client offers nothing that a server could request.
 
 use std::{
     collections::HashMap,
@@ -47,13 +47,13 @@ use crate::{
     text,
 };
 
-/// Maximum part of an error's body that is read, in bytes.
+/// Maximum number of bytes to read from an error's body.
 pub(super) const ERROR_BYTES: usize = 64 * 1024;
-/// Maximum part of an error's body that a message repeats, in bytes.
+/// Maximum number of bytes of an error's body in a message.
 const ERROR_TOLD_BYTES: usize = 300;
 /// Maximum number of broken streams that a session resumes.
 const RESUMPTIONS: u32 = 20;
-/// The bounds of the pause that a server may ask for before a stream is taken up again.
+/// Limits for the delay that a server may request before a stream is resumed.
 const RETRY: std::ops::RangeInclusive<u64> = 100..=5_000;
 
 /// The HTTP side of one session.
@@ -64,19 +64,19 @@ pub(super) struct Wire {
     resumptions: Arc<AtomicU32>,
 }
 
-/// Reason why a request got no usable answer.
+/// Reason why a request has no usable response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WireError {
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The URL takes no message by POST: the server may speak the transport of revision 2024-11-05.
+    /// The URL accepts no message by POST: the server may use the transport of revision 2024-11-05.
     #[error("{0}")]
     NotServed(String),
-    /// The server refuses for now a request that may be made again.
+    /// The server temporarily refuses a request that can be retried.
     #[error("{told}")]
     Busy {
         told: String,
-        /// Pause that it asks for.
+        /// Delay that the server requests.
         after: Option<Duration>,
     },
 }
@@ -96,7 +96,7 @@ fn fails(why: impl Into<String>) -> Error {
     Error::Client(Failure::Error(why.into()).into())
 }
 
-/// Sends a request, up to the head of an answer that neither asks for an authorization nor is a redirect.
+/// Sends a request, up to the head of a response. Redirects and requests for authorization are errors.
 pub(super) async fn exchange(outlet: &Outlet, request: &Outgoing) -> Result<Response, WireError> {
     let response = outlet.send(request).await.map_err(Failure::from)?;
     match response.status() {
@@ -114,7 +114,7 @@ pub(super) async fn exchange(outlet: &Outlet, request: &Outgoing) -> Result<Resp
     }
 }
 
-/// Reads an answer with an error status: what users are told of it, and its redacted body.
+/// Reads a response with an error status. Returns a message for users, and the redacted body.
 pub(super) async fn error_of(outlet: &Outlet, response: Response, meter: &Meter) -> (String, String) {
     let status = response.status().as_u16();
     let body = read_body(response, ERROR_BYTES).await.unwrap_or_default();
@@ -193,7 +193,7 @@ impl Wire {
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT)
             && !(is_request && has_body(&response))
         {
-            // A request is answered in the body, and by no other way.
+            // The response to a request must be in the body.
             return if is_request {
                 Err(fails(format!(
                     "the server has taken the request without an answer (HTTP {status})"
@@ -213,7 +213,7 @@ impl Wire {
         meter.add(body.len());
         match frames::message(&body, |text| self.outlet.redactor().redact(text)) {
             Ok(answer) => Ok(StreamableHttpPostResponse::Json(answer, new_session)),
-            // Nothing is waited for: some servers say something to a notification.
+            // Nothing is pending: some servers send a body in response to a notification.
             Err(_) if !is_request => Ok(StreamableHttpPostResponse::Accepted),
             Err(Unreadable::TooLarge(error)) => {
                 Err(fails(format!("the server's answer cannot be read: {error}")))
@@ -225,8 +225,8 @@ impl Wire {
         }
     }
 
-    /// Interprets an answer to `server/discover` that has a status of success. Whatever is no result of it, with or
-    /// without a body, comes from a server of an older revision: the client then falls back to `initialize`.
+    /// Interprets a successful response to `server/discover`. If it is not a valid result, with or without a body, the server has
+    /// an older revision, and the client falls back to `initialize`.
     async fn discovered(
         &self,
         id: RequestId,
@@ -257,7 +257,7 @@ impl Wire {
         Ok(StreamableHttpPostResponse::Json(answer, None))
     }
 
-    /// The first answer among the events of a stream.
+    /// Returns the first response among the events of a stream.
     async fn first_answer(
         &self,
         response: Response,
@@ -275,7 +275,7 @@ impl Wire {
         Ok(None)
     }
 
-    /// Interprets an error status: a session that is gone, an older server, a JSON-RPC error, or just a failure.
+    /// Interprets an error status: an expired session, an older server, a JSON-RPC error, or another failure.
     async fn refused(
         &self,
         message: &ClientJsonRpcMessage,
@@ -296,7 +296,7 @@ impl Wire {
         if let Some(id) = discovery(message)
             && is_older(status)
         {
-            // The server may not have read the id: the answer gets it, so that the client falls back to `initialize`.
+            // The server may not have parsed the id. We add it to the response, so that the client falls back to `initialize`.
             let error = error.map_or_else(|| ErrorData::invalid_request(told, None), |error| error.error);
             let answer = ServerJsonRpcMessage::error(error, Some(id));
             return Ok(StreamableHttpPostResponse::Json(answer, None));
@@ -308,7 +308,7 @@ impl Wire {
             return Err(Error::Client(WireError::Busy { told, after }));
         }
         match error {
-            // Not every server answers 404 for a session it does not know.
+            // Some servers do not answer 404 for an unknown session.
             Some(error)
                 if has_session && status == StatusCode::BAD_REQUEST && is_about_session(&error.error) =>
             {
@@ -322,7 +322,7 @@ impl Wire {
         }
     }
 
-    /// The events of an answer to the request of this id, redacted, until the server ends it or has sent too much.
+    /// Returns the redacted events of the response to this request, until the server ends it or has sent too much.
     fn events(
         &self,
         response: Response,
@@ -347,8 +347,8 @@ impl Wire {
     }
 }
 
-/// Returns the text to read in place of that of an event: the mended message, or the failure of the request, for whose
-/// answer the protocol's machinery would otherwise wait. `None` where the text is fine, and where it answers nothing.
+/// Returns a replacement for the text of an event: the repaired message, or the failure of the request, because the protocol
+/// library would otherwise keep waiting. `None` if the text is valid, and if it is not a response.
 fn readable(text: &str, id: Option<&RequestId>) -> Option<String> {
     let message = match lenient::reading(text) {
         Ok(Reading::Plain(_)) => return None,
@@ -398,7 +398,7 @@ impl StreamableHttpClient for Wire {
         }
     }
 
-    /// Takes up a broken stream. The stream of unasked messages is not opened.
+    /// Resumes a broken stream. The stream of unsolicited messages is not opened.
     async fn get_stream(
         &self,
         _uri: Arc<str>,
@@ -423,7 +423,7 @@ impl StreamableHttpClient for Wire {
     }
 }
 
-/// The names of the protocol's headers in lower case, as `HeaderName` wants them.
+/// The protocol's header names in lower case, as `HeaderName` requires.
 const SESSION_ID: &str = "mcp-session-id";
 const LAST_EVENT_ID: &str = "last-event-id";
 const _: () = assert!(
@@ -449,7 +449,7 @@ pub(super) fn meter_of(message: &ClientJsonRpcMessage) -> Arc<Meter> {
     }
 }
 
-/// The request that a message answers.
+/// Returns the request that a message responds to.
 pub(super) fn answered(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
     match message {
         ServerJsonRpcMessage::Response(response) => Some(&response.id),
@@ -458,7 +458,7 @@ pub(super) fn answered(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
     }
 }
 
-/// The id of a request.
+/// Returns the id of a request.
 fn id_of(message: &ClientJsonRpcMessage) -> Option<RequestId> {
     match message {
         ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
@@ -468,8 +468,7 @@ fn id_of(message: &ClientJsonRpcMessage) -> Option<RequestId> {
     }
 }
 
-/// Whether a request changes nothing, so that it may be made again after a refusal: those that open a session and list
-/// its tools.
+/// Whether a request has no effects, so that it can be retried after a refusal: opening a session and listing its tools.
 pub(super) fn may_be_repeated(message: &ClientJsonRpcMessage) -> bool {
     matches!(message, ClientJsonRpcMessage::Request(request) if matches!(
         request.request,
@@ -477,24 +476,24 @@ pub(super) fn may_be_repeated(message: &ClientJsonRpcMessage) -> bool {
     ))
 }
 
-/// Whether a refusal with this status may pass.
+/// Whether a refusal with this status is temporary.
 pub(super) fn is_busy(status: StatusCode) -> bool {
     matches!(status.as_u16(), 429 | 500 | 502..=504)
 }
 
-/// The pause that a server asks for, in seconds.
+/// Returns the delay that a server requests.
 pub(super) fn retry_after(response: &Response) -> Option<Duration> {
     let seconds = header(response, "retry-after")?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds))
 }
 
-/// Whether an answer says that it has a body of the protocol's.
+/// Whether a response declares a JSON body.
 fn has_body(response: &Response) -> bool {
     header(response, "content-type").is_some_and(|kind| kind.starts_with("application/json"))
         || is_event_stream(response)
 }
 
-/// The id of the request that asks a server whether it speaks the newest revision.
+/// Returns the id of the request that checks if a server supports the newest revision.
 fn discovery(message: &ClientJsonRpcMessage) -> Option<RequestId> {
     match message {
         ClientJsonRpcMessage::Request(request)
@@ -514,14 +513,14 @@ fn is_initialize(message: &ClientJsonRpcMessage) -> bool {
         if matches!(request.request, ClientRequest::InitializeRequest(_)))
 }
 
-/// Whether an `initialize` that is answered like this may have met a server that takes messages elsewhere. A JSON-RPC
-/// error with a 400 is an answer of a server that has read it.
+/// Whether this response to `initialize` may mean that the server accepts messages at another URL. A JSON-RPC error with a 400
+/// comes from a server that has parsed the message.
 fn is_not_served(status: StatusCode, is_rpc_error: bool) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED)
         || (status == StatusCode::BAD_REQUEST && !is_rpc_error)
 }
 
-/// Whether a server that answers the discovery like this may still speak an older revision.
+/// Whether a server with this response to the discovery may still support an older revision.
 fn is_older(status: StatusCode) -> bool {
     let is_final = matches!(status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS);
     (status.is_client_error() && !is_final)

@@ -1,17 +1,17 @@
-//! Account that tokens belong to, as the token endpoint names it in an `id_token`.
+//! Account of the tokens, from the `id_token` of the token endpoint.
 //!
-//! The signature is not checked: the token came from the token endpoint itself, over a connection that proves the server
-//! (`OpenID` Connect Core, section 3.1.3.7). The name is shown to people and decides nothing.
+//! The signature is not checked: the token comes directly from the token endpoint over an authenticated connection (`OpenID`
+//! Connect Core, section 3.1.3.7). The name is only displayed and has no effect.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Map, Value};
 
 use crate::text;
 
-/// Longest name that is kept, in bytes.
+/// Maximum length of a stored name, in bytes.
 const NAME_BYTES: usize = 200;
 
-/// Returns the name of the account in the claims of an `id_token`: an address that is not marked as unverified, else a name.
+/// Returns the account in the claims of an `id_token`: an email address that is not marked as unverified, otherwise a name.
 pub(super) fn of(id_token: &str) -> Option<String> {
     let payload = id_token.split('.').nth(1)?;
     let bytes = URL_SAFE_NO_PAD.decode(payload.trim_end_matches('=')).ok()?;

@@ -1,4 +1,4 @@
-//! Callback of a flow: the query that the browser brings, and the address it brings it to.
+//! Callback of a flow: the query of the browser's request, and the address of that request.
 
 use sortie_api::{Credential, parameters::Parameters};
 use url::Url;
@@ -6,19 +6,19 @@ use url::Url;
 use super::{Error, Pending};
 use crate::text;
 
-/// Longest piece of an authorization server's own words in an error, in bytes.
+/// Maximum length of an authorization server's text in an error, in bytes.
 const TOLD_BYTES: usize = 200;
 
-/// Request of the browser that comes back from the authorization server.
+/// The browser's request after the redirect from the authorization server.
 #[derive(Clone, Copy, Debug)]
 pub struct Callback<'a> {
-    /// Last segment of the path, where it is not the shared redirect URI.
+    /// Last segment of the path, unless it is the shared redirect URI.
     pub tag: Option<&'a str>,
     /// Query, without `?`.
     pub query: &'a str,
 }
 
-/// Returns the code of a callback, once its address, `state` and `iss` were compared. A parameter that is there twice is refused.
+/// Returns the code of a callback after checking its address, `state` and `iss`. A repeated parameter is refused.
 pub(super) fn code(pending: &Pending, callback: Callback<'_>) -> Result<Credential, Error> {
     let one = |name: &str| {
         let value = Parameters::of(callback.query.as_bytes()).one(name);
@@ -33,7 +33,7 @@ pub(super) fn code(pending: &Pending, callback: Callback<'_>) -> Result<Credenti
                 .to_owned(),
         ));
     }
-    // RFC 9207: compared before anything else is believed, in errors too.
+    // RFC 9207: checked before any other parameter is trusted, even for errors.
     check_issuer(pending, one("iss")?.as_deref())?;
     if let Some(error) = one("error")? {
         let words = one("error_description")?.unwrap_or_default();
@@ -49,8 +49,8 @@ pub(super) fn code(pending: &Pending, callback: Callback<'_>) -> Result<Credenti
         .ok_or_else(|| Error::Refused("the callback brings no code".to_owned()))
 }
 
-/// Compares the `iss` of a callback with the server that was asked. Where no issuer is known, its origin has to be that of
-/// the given authorization URL.
+/// Checks the `iss` of a callback against the server of the flow. If no issuer is known, its origin must be that of the given
+/// authorization URL.
 fn check_issuer(pending: &Pending, named: Option<&str>) -> Result<(), Error> {
     let Some(named) = named else {
         if pending.names_issuer {

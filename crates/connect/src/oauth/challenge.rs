@@ -1,45 +1,45 @@
-//! The `WWW-Authenticate` header of a 401 or 403: where the protected resource's metadata is, and which scope it wants.
+//! The `WWW-Authenticate` header of a 401 or 403: the URL of the protected resource's metadata, and the required scope.
 
 use reqwest::{Response, header::WWW_AUTHENTICATE};
 use serde::{Deserialize, Serialize};
 
-/// Longest list of scopes that is kept, in bytes.
+/// Maximum length of a stored list of scopes, in bytes.
 const SCOPE_BYTES: usize = 1024;
-/// Longest URL of metadata that is kept, in bytes.
+/// Maximum length of a stored metadata URL, in bytes.
 const URL_BYTES: usize = 2048;
-/// Error code of a 403 that another scope would help against (RFC 6750, section 3.1).
+/// Error code of a 403 that another scope would resolve (RFC 6750, section 3.1).
 const INSUFFICIENT_SCOPE: &str = "insufficient_scope";
 
-/// The parameters of a Bearer challenge that matter.
+/// The relevant parameters of a Bearer challenge.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Challenge {
     /// URL of the metadata of the protected resource.
     pub resource_metadata: Option<String>,
-    /// Scopes that the resource asks for, separated by spaces.
+    /// Scopes that the resource requires, separated by spaces.
     pub scope: Option<String>,
     #[serde(skip)]
     error: Option<String>,
 }
 
 impl Challenge {
-    /// Reads the challenge of an answer.
+    /// Parses the challenge of a response.
     pub(crate) fn of(response: &Response) -> Self {
         let headers = response.headers().get_all(WWW_AUTHENTICATE);
         parse(headers.iter().filter_map(|value| value.to_str().ok()))
     }
 
-    /// Whether it names anything that an authorization could use.
+    /// Whether it contains nothing that an authorization could use.
     pub fn is_empty(&self) -> bool {
         self.resource_metadata.is_none() && self.scope.is_none()
     }
 
-    /// Whether the resource takes the token and wants more scopes.
+    /// Whether the resource accepts the token but requires more scopes.
     pub fn wants_scope(&self) -> bool {
         self.error.as_deref() == Some(INSUFFICIENT_SCOPE)
     }
 
-    /// Returns this challenge over an earlier one: the scopes of both, and the newer URL. Of scopes that are too long
-    /// together, those of this challenge count.
+    /// Merges this challenge with an earlier one: the scopes of both, and the newer URL. If the scopes together are too long,
+    /// only those of this challenge count.
     #[must_use]
     pub fn over(self, earlier: Self) -> Self {
         let both = union(&[earlier.scope.as_deref(), self.scope.as_deref()]);
@@ -55,7 +55,7 @@ impl Challenge {
     }
 }
 
-/// The scopes of all these lists, each once, in their order. `None` where there are none.
+/// Merges lists of scopes in their order, without duplicates. `None` if there are none.
 pub(super) fn union(lists: &[Option<&str>]) -> Option<String> {
     let mut scopes: Vec<&str> = Vec::new();
     for scope in lists
@@ -70,13 +70,13 @@ pub(super) fn union(lists: &[Option<&str>]) -> Option<String> {
     (!scopes.is_empty()).then(|| scopes.join(" "))
 }
 
-/// Whether this is a list of scopes (RFC 6749, section 3.3) that may be kept.
+/// Whether this is a valid list of scopes (RFC 6749, section 3.3) of acceptable length.
 fn is_scope(text: &str) -> bool {
     let is_scope_byte = |byte: u8| matches!(byte, b' ' | b'!' | b'#'..=b'[' | b']'..=b'~');
     text.len() <= SCOPE_BYTES && text.bytes().all(is_scope_byte) && !text.trim().is_empty()
 }
 
-/// Reads all challenges of all such headers; the Bearer one counts.
+/// Parses all challenges of all headers, and returns the Bearer one.
 fn parse<'h>(headers: impl IntoIterator<Item = &'h str>) -> Challenge {
     let mut found = Challenge::default();
     for header in headers {
@@ -103,7 +103,7 @@ fn parse<'h>(headers: impl IntoIterator<Item = &'h str>) -> Challenge {
     found
 }
 
-/// The parts between commas that stand outside of quotes.
+/// Splits at commas outside of quotes.
 fn pieces(header: &str) -> Vec<&str> {
     let (mut pieces, mut start) = (Vec::new(), 0);
     let (mut quoted, mut escaped) = (false, false);

@@ -1,8 +1,8 @@
-//! From the URL of an API or MCP server to the endpoints of its authorization server.
+//! Discovers the endpoints of the authorization server from the URL of an API or MCP server.
 //!
-//! The resource's challenge or its well-known documents (RFC 9728) name the authorization server; that one's metadata
-//! (RFC 8414, or that of an `OpenID` provider, path inserted or appended) names the endpoints. The issuer has to be the
-//! one that was asked for, and PKCE with S256 has to be offered: otherwise the flow is refused.
+//! The resource's challenge or its well-known documents (RFC 9728) name the authorization server. The metadata of that server
+//! (RFC 8414, or of an `OpenID` provider, with the path inserted or appended) name the endpoints. The issuer must be the
+//! requested one, and the server must support PKCE with S256. Otherwise the flow is refused.
 
 use bytes::Bytes;
 use reqwest::{Method, StatusCode};
@@ -16,21 +16,21 @@ use super::{
 };
 use crate::{Target, text};
 
-/// Maximum number of authorization servers of a resource that are tried.
+/// Maximum number of authorization servers that are tried per resource.
 const SERVERS: usize = 3;
-/// Longest list of a resource's issuers in an error, in bytes.
+/// Maximum length of a resource's issuers in an error, in bytes.
 const NAMED_BYTES: usize = 300;
 
-/// Endpoints and issuer that were discovered.
+/// Discovered endpoints and issuer.
 pub(super) struct Discovered {
     pub(super) server: Server,
-    /// The resource's own name for itself, for `resource` (RFC 8707).
+    /// The resource's identifier for `resource` (RFC 8707).
     pub(super) resource: String,
-    /// The scopes the resource asks for.
+    /// The scopes that the resource requires.
     pub(super) scope: Option<String>,
 }
 
-/// An authorization server's metadata, as far as it is used.
+/// The relevant metadata of an authorization server.
 pub(super) struct Server {
     pub(super) issuer: String,
     pub(super) authorization_url: Url,
@@ -42,8 +42,8 @@ pub(super) struct Server {
     pub(super) takes_client_documents: bool,
 }
 
-/// Finds the authorization server of what a connection leads to. Where one is `expected`, another one is refused. A
-/// resource that does not ask for authorization at the first message has done so in a call before: `earlier`.
+/// Discovers the authorization server of a connection's target. If one is `expected`, another one is refused. `earlier` is the
+/// challenge of a previous call, for a resource that does not require authorization for the first message.
 pub(super) async fn discover(
     wire: &Wire,
     target: &Target,
@@ -106,7 +106,7 @@ pub(super) async fn discover(
     Err(last.unwrap_or_else(|| Error::Refused("no authorization server is named".to_owned())))
 }
 
-/// The issuer among `named` that is expected. The sentence says what has changed and what to do.
+/// Returns the expected issuer among `named`. The error explains the change and the remedy.
 fn only<'a>(url: &Url, named: &[&'a str], expected: &str) -> Result<&'a str, Error> {
     let is_expected = |named: &&&str| named.trim_end_matches('/') == expected.trim_end_matches('/');
     named.iter().find(is_expected).copied().ok_or_else(|| {
@@ -119,7 +119,7 @@ fn only<'a>(url: &Url, named: &[&'a str], expected: &str) -> Result<&'a str, Err
     })
 }
 
-/// Asks the resource without credentials.
+/// Sends a request without credentials to get the challenge.
 async fn knock(wire: &Wire, method: Method, url: &Url, body: Option<Bytes>) -> Result<Challenge, Error> {
     let response = wire.knock(method, url, body).await?;
     if response.status() != StatusCode::UNAUTHORIZED {
@@ -128,7 +128,7 @@ async fn knock(wire: &Wire, method: Method, url: &Url, body: Option<Bytes>) -> R
     Ok(Challenge::of(&response))
 }
 
-/// Returns the first message of every MCP client; most servers ask for authorization before they read it.
+/// Returns the first message of every MCP client. Most servers require authorization before they parse it.
 fn first_message() -> String {
     json!({
         "jsonrpc": "2.0",
@@ -143,7 +143,7 @@ fn first_message() -> String {
     .to_string()
 }
 
-/// The resource's metadata: where the challenge says, then at the two well-known places.
+/// Fetches the resource's metadata: from the URL in the challenge, then from the two well-known URLs.
 async fn protected_resource(wire: &Wire, url: &Url, challenge: &Challenge) -> Result<Option<Answer>, Error> {
     const WELL_KNOWN: &str = "oauth-protected-resource";
     let mut places = Vec::new();
@@ -176,14 +176,14 @@ async fn protected_resource(wire: &Wire, url: &Url, challenge: &Challenge) -> Re
     Ok(None)
 }
 
-/// Whether metadata of `resource` holds for `url`: the same origin, and its path or one above it.
+/// Whether metadata of `resource` applies to `url`: the same origin, and its path or a parent of it.
 fn covers(resource: &Url, url: &Url) -> bool {
     let above = resource.path().trim_end_matches('/');
     let below = url.path().strip_prefix(above);
     resource.origin() == url.origin() && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The authorization server's metadata, at the places where its issuer may have put it.
+/// Fetches the authorization server's metadata from the possible URLs of its issuer.
 async fn server(wire: &Wire, issuer: &str) -> Result<Server, Error> {
     let url: Url = issuer
         .parse()
@@ -218,7 +218,7 @@ async fn server(wire: &Wire, issuer: &str) -> Result<Server, Error> {
 
 fn read(wire: &Wire, issuer: &str, metadata: &Answer) -> Result<Server, Error> {
     let named = metadata.text("issuer").unwrap_or_default();
-    // Some servers spell themselves with a slash at the end in one place and without in the other.
+    // Some servers spell their issuer with a trailing slash in one place and without it in another.
     if named.trim_end_matches('/') != issuer.trim_end_matches('/') {
         return Err(Error::Refused(
             "the metadata names another issuer than was asked for".to_owned(),
@@ -250,7 +250,7 @@ fn read(wire: &Wire, issuer: &str, metadata: &Answer) -> Result<Server, Error> {
     })
 }
 
-/// `/.well-known/NAME` with `path` behind it, on the origin of `url`.
+/// Returns `/.well-known/NAME` followed by `path`, on the origin of `url`.
 fn well_known(url: &Url, name: &str, path: &str) -> Option<Url> {
     let path = path.trim_end_matches('/');
     let mut at = url.clone();
@@ -260,7 +260,7 @@ fn well_known(url: &Url, name: &str, path: &str) -> Option<Url> {
     (at.origin() == url.origin()).then_some(at)
 }
 
-/// The URL as a resource's name: without query and fragment.
+/// Returns the URL as the identifier of a resource: without query and fragment.
 fn canonical(url: &Url) -> String {
     let mut name = url.clone();
     name.set_query(None);

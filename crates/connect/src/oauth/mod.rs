@@ -1,10 +1,9 @@
-//! OAuth 2.1 as a client: from a person's wish to authorize a connection to a grant, and from there to fresh tokens.
+//! OAuth 2.1 client: authorization of a connection by a person, and refreshing of tokens.
 //!
-//! [`Client::start`] finds the authorization server and makes the URL a person opens, [`Client::finish`] turns what the
-//! server sent back into a [`Grant`], [`Client::refresh`] renews it. Nothing is stored here and nothing is locked: a
-//! [`Pending`] and a [`Grant`] serialize with their secrets, for the caller to seal. PKCE with S256 is always used; an
-//! authorization server that was discovered has to offer it. Every answer is bounded in bytes and in time, and no
-//! redirect is followed.
+//! [`Client::start`] discovers the authorization server and returns the URL that a person opens. [`Client::finish`] exchanges the
+//! callback for a [`Grant`], and [`Client::refresh`] refreshes it. The client stores and locks nothing: a [`Pending`] and a
+//! [`Grant`] serialize with their secrets, and the caller seals them. PKCE with S256 is always used; a discovered authorization
+//! server must support it. Every response has limits of size and time, and redirects are not followed.
 
 mod account;
 mod callback;
@@ -33,33 +32,33 @@ pub use self::{
 use self::{own::Addresses, registration::Registered, token::Terms, wire::Wire};
 use crate::Target;
 
-/// Bytes of a `state` and of a code verifier before they are encoded.
+/// Number of random bytes in a `state` and in a code verifier.
 const RANDOM_BYTES: usize = 32;
 
-/// OAuth settings of a connection's definition. Missing ones are discovered.
+/// OAuth settings of a connection. Missing ones are discovered.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// The client id; without one the client introduces itself by its metadata document or registers.
+    /// The client id. Without it the client uses its metadata document or registers dynamically.
     pub client_id: Option<String>,
     /// The client secret, for confidential clients.
     pub client_secret: Option<Credential>,
-    /// Authorization and token endpoints; without them they are discovered from the connection's URL.
+    /// Authorization and token endpoints. Without them they are discovered from the connection's URL.
     pub endpoints: Option<Endpoints>,
-    /// The scopes to ask for; empty for what the server names.
+    /// The requested scopes. If empty, those that the server names.
     pub scopes: Vec<String>,
-    /// Issuer that the given client belongs to. The client and its secret are sent to no other.
+    /// Issuer of the given client. The client and its secret are sent to no other issuer.
     pub issuer: Option<String>,
-    /// Challenge of calls that were made since the last authorization.
+    /// Challenge of calls since the last authorization.
     pub challenge: Option<Challenge>,
-    /// Scopes of the last authorization, which a challenge adds to.
+    /// Scopes of the last authorization, to which a challenge adds.
     pub granted: Option<String>,
-    /// Text that no other connection has: part of the redirect URI that the connection has for itself.
+    /// Unique text of the connection, which is part of its separate redirect URI.
     pub context: String,
 }
 
 impl Settings {
-    /// Returns the scopes to ask for: these, and after a challenge for more those of the last authorization and of the
-    /// challenge as well.
+    /// Returns the scopes to request: these, and after a challenge for more scopes also those of the last authorization and of
+    /// the challenge.
     fn scope_over(&self, scopes: &str) -> Option<String> {
         let wanted = self
             .challenge
@@ -73,7 +72,7 @@ impl Settings {
 /// The two addresses of an authorization server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoints {
-    /// Address that a person opens.
+    /// Address that the person opens.
     pub authorization_url: Url,
     /// Token endpoint, which exchanges codes and refresh tokens for access tokens.
     pub token_url: Url,
@@ -82,37 +81,38 @@ pub struct Endpoints {
 /// The engine's own addresses.
 #[derive(Clone, Debug)]
 pub struct Home {
-    /// Redirect URI of clients that an administrator registered. Those of all other flows are one segment longer.
+    /// Redirect URI of clients that an administrator registered. Other flows append a segment to it.
     pub redirect_uri: Url,
-    /// Folder where the engine serves [`client_document`], under the tag of each redirect URI: an https URL that
+    /// Parent URL of the [`client_document`]s, which the engine serves under the tag of each redirect URI. An https URL that
+    /// authorization servers can reach, if there is one.
     /// authorization servers reach, if there is one.
     pub client_document: Option<Url>,
 }
 
-/// A flow that has begun.
+/// A started flow.
 #[derive(Clone, Debug)]
 pub struct Started {
     /// Address that the person opens.
     pub authorization_url: Url,
-    /// State to keep until the person comes back.
+    /// State to keep until the callback.
     pub pending: Pending,
 }
 
-/// State between [`Client::start`] and [`Client::finish`]. It serializes with its secrets: seal it.
+/// State between [`Client::start`] and [`Client::finish`]. It serializes with its secrets, so the caller must seal it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pending {
-    /// The `state` in the URL: what the callback is found by. Single use.
+    /// The `state` in the URL, which identifies the flow of a callback. Single use.
     #[serde(with = "exposed")]
     pub state: Credential,
     #[serde(with = "exposed")]
     code_verifier: Credential,
     redirect_uri: String,
-    /// Last segment of the redirect URI, where it is the connection's own.
+    /// Last segment of the redirect URI, unless it is the shared one.
     tag: Option<String>,
     /// Origin of the authorization URL that the person opened.
     pub server: String,
     issuer: Option<String>,
-    /// Whether the callback has to name the issuer.
+    /// Whether the callback must name the issuer.
     names_issuer: bool,
     token_url: Url,
     identity: Identity,
@@ -120,19 +120,19 @@ pub struct Pending {
     scope: Option<String>,
 }
 
-/// An authorization. It serializes with its secrets: to be sealed.
+/// An authorization. It serializes with its secrets, so the caller must seal it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Grant {
     /// Access token for the API or MCP server.
     #[serde(with = "exposed")]
     pub access_token: Credential,
-    /// Lifetime of the access token from its issue, in seconds; `None` where the server does not say.
+    /// Lifetime of the access token from its issue, in seconds. `None` if the server does not report it.
     pub expires_in_seconds: Option<u64>,
-    /// The scopes that were granted, where the server says.
+    /// The granted scopes, if the server reports them.
     pub scope: Option<String>,
-    /// Issuer of the authorization server that gave it, where it was discovered or named.
+    /// Issuer of the grant, if it was discovered or configured.
     pub issuer: Option<String>,
-    /// Account that the tokens belong to, where the server names it.
+    /// Account of the tokens, if the server reports it.
     pub account: Option<String>,
     #[serde(with = "exposed_option")]
     refresh_token: Option<Credential>,
@@ -142,7 +142,7 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Whether it can be renewed without a person.
+    /// Whether it can be refreshed without a person.
     pub fn is_refreshable(&self) -> bool {
         self.refresh_token.is_some()
     }
@@ -166,16 +166,16 @@ enum Method {
     ClientSecretPost,
 }
 
-/// Reason why a step failed. The sentences are for people and hold no credential.
+/// Reason why a step failed. The messages are for people and contain no credentials.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The settings or the server break the protocol: trying again changes nothing.
+    /// The settings or the server violate the protocol: a retry cannot help.
     #[error("{0}")]
     Refused(String),
-    /// The grant is over, or the person said no: it has to be authorized again.
+    /// The grant has expired, or the person refused: a new authorization is necessary.
     #[error("{0}")]
     NeedsAuthorization(String),
-    /// The server could not be had this time.
+    /// The server is temporarily unavailable.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -187,15 +187,15 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that reaches what `network` allows. Where that is [`Reach::Public`](sortie_net::Reach::Public),
-    /// everything has to be https.
+    /// Creates a client that reaches the addresses of `network`. With [`Reach::Public`](sortie_net::Reach::Public), all URLs must
+    /// be https.
     pub fn new(network: &Arc<Network>) -> Result<Self, sortie_net::Error> {
         Ok(Self {
             wire: Wire::new(network)?,
         })
     }
 
-    /// Begins a flow for what `target` leads to.
+    /// Starts a flow for the server of `target`.
     pub async fn start(&self, target: &Target, settings: &Settings, home: &Home) -> Result<Started, Error> {
         let plan = match &settings.endpoints {
             Some(endpoints) => self.given(target, settings, endpoints, home)?,
@@ -221,7 +221,7 @@ impl Client {
             if let Some(resource) = &plan.resource {
                 query.append_pair("resource", resource);
             }
-            // OpenID providers give a refresh token for this scope only to those who ask for consent.
+            // OpenID providers return a refresh token for this scope only if the request asks for consent.
             let scopes = plan.scope.as_deref().unwrap_or_default();
             if scopes.split(' ').any(|scope| scope == OFFLINE_ACCESS) {
                 query.append_pair("prompt", "consent");
@@ -261,7 +261,7 @@ impl Client {
         })?;
         let resource = match target {
             Target::Mcp { url, .. } => Some(url.as_str().to_owned()),
-            // Plain APIs may refuse a parameter they do not know.
+            // Plain APIs may reject an unknown parameter.
             Target::Http { .. } | Target::McpStdio { .. } => None,
         };
         Ok(Plan {
@@ -277,7 +277,7 @@ impl Client {
     }
 
     async fn discovered(&self, target: &Target, settings: &Settings, home: &Home) -> Result<Plan, Error> {
-        // A client that the engine makes itself belongs to no server yet.
+        // A client that the engine creates belongs to no server yet.
         let expected = settings
             .issuer
             .as_deref()
@@ -304,7 +304,7 @@ impl Client {
         })
     }
 
-    /// Ends a flow with what the person's browser brought back.
+    /// Completes a flow with the callback of the person's browser.
     pub async fn finish(&self, pending: Pending, callback: Callback<'_>) -> Result<Grant, Error> {
         let code = callback::code(&pending, callback)?;
         let form = vec![
@@ -325,8 +325,8 @@ impl Client {
         token::ask(&self.wire, form, terms).await
     }
 
-    /// Renews a grant. The caller holds the connection's lock: a refresh token may be good for one use only, and the
-    /// grant that comes back takes the place of the old one.
+    /// Refreshes a grant. The caller must hold the connection's lock: a refresh token may be valid only once, and the returned
+    /// grant replaces the old one.
     pub async fn refresh(&self, grant: &Grant) -> Result<Grant, Error> {
         let refresh_token = grant.refresh_token.as_ref().ok_or_else(|| {
             Error::NeedsAuthorization("the authorization server gave no refresh token".to_owned())
@@ -348,10 +348,10 @@ impl Client {
     }
 }
 
-/// The scope that stands for a refresh token.
+/// The scope that requests a refresh token.
 const OFFLINE_ACCESS: &str = "offline_access";
 
-/// Facts that a flow needs.
+/// Parameters of a flow.
 struct Plan {
     authorization_url: Url,
     token_url: Url,
@@ -363,7 +363,7 @@ struct Plan {
     addresses: Addresses,
 }
 
-/// The resource's scopes, and the one for a refresh token where the server has it.
+/// Returns the resource's scopes, and the one for a refresh token if the server supports it.
 fn with_offline_access(scope: Option<String>, offered: &[String]) -> Option<String> {
     let scope = scope?;
     let has_it = scope.split(' ').any(|one| one == OFFLINE_ACCESS);
@@ -379,7 +379,7 @@ fn random() -> Result<Credential, Error> {
     Ok(Credential::new(URL_SAFE_NO_PAD.encode(bytes)))
 }
 
-/// Credentials as text, for what is sealed right afterwards.
+/// Serializes credentials as text, for values that are sealed immediately afterwards.
 mod exposed {
     use serde::{Deserialize, Deserializer, Serializer};
     use sortie_api::Credential;
@@ -393,7 +393,7 @@ mod exposed {
     }
 }
 
-/// [`exposed`] for what may be absent.
+/// [`exposed`] for optional credentials.
 mod exposed_option {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use sortie_api::Credential;

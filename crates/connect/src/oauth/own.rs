@@ -1,9 +1,9 @@
-//! Addresses that one connection has for itself at one authorization server.
+//! Separate redirect URIs for each pair of connection and issuer.
 //!
-//! A server that does not name itself in the callback could be taken for another one (mix-up, RFC 9700, section 4.4). So a
-//! client that the engine registers, or that is known by its metadata document, has its own redirect URI: one for each pair of
-//! connection and issuer. A callback that arrives at another address than its flow expects is refused. A client that
-//! an administrator registered keeps the redirect URI that was registered with it.
+//! A server that does not identify itself in the callback could be confused with another one (mix-up, RFC 9700, section 4.4).
+//! Therefore a client that the engine registers, or that uses its metadata document, has a separate redirect URI for each pair of
+//! connection and issuer. A callback at a different address than its flow expects is refused. A client that an administrator
+//! registered uses the registered redirect URI.
 
 use std::fmt::Write as _;
 
@@ -12,19 +12,19 @@ use url::Url;
 
 use super::Home;
 
-/// Bytes of a tag before they are encoded.
+/// Number of bytes of a tag before encoding.
 const TAG_BYTES: usize = 16;
 
 /// Addresses of the engine for one flow.
 pub(super) struct Addresses {
-    /// Last segment of the redirect URI; none at the shared one.
+    /// Last segment of the redirect URI. `None` for the shared one.
     pub(super) tag: Option<String>,
     pub(super) redirect_uri: Url,
     pub(super) client_document: Option<Url>,
 }
 
 impl Addresses {
-    /// The redirect URI of clients that an administrator registered.
+    /// Returns the redirect URI of clients that an administrator registered.
     pub(super) fn shared(home: &Home) -> Self {
         Self {
             tag: None,
@@ -33,7 +33,7 @@ impl Addresses {
         }
     }
 
-    /// Addresses of the connection `context` at `issuer`.
+    /// Returns the addresses of the connection `context` at `issuer`.
     pub(super) fn own(home: &Home, context: &str, issuer: &str) -> Self {
         let tag = tag(context, issuer);
         let document = home.client_document.as_ref();
@@ -45,7 +45,7 @@ impl Addresses {
     }
 }
 
-/// `tag` as another segment of the path of `url`.
+/// Appends `tag` as a segment to the path of `url`.
 pub fn below(url: &Url, tag: &str) -> Url {
     let mut url = url.clone();
     url.set_path(&format!("{}/{tag}", url.path()));
@@ -81,7 +81,7 @@ mod tests {
         let tags = [("a", "b"), ("a", "c"), ("b", "b"), ("a\0b", ""), ("ab", "")]
             .map(|(context, issuer)| tag(context, issuer));
         assert!(tags.iter().all(|tag| is_tag(tag)));
-        // The separator cannot be in an issuer, which is a URL.
+        // An issuer is a URL and cannot contain the separator.
         let unique: std::collections::BTreeSet<_> = tags.iter().collect();
         assert_eq!(unique.len(), tags.len());
         assert_eq!(tag("a", "b"), tag("a", "b"));

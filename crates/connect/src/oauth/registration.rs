@@ -1,4 +1,4 @@
-//! Identity of the client at an authorization server: given by an administrator, else by its metadata document, else by
+//! Identity of the client at an authorization server: configured by an administrator, otherwise its metadata document, otherwise
 //! dynamic registration (RFC 7591).
 
 use serde_json::{Value, json};
@@ -7,8 +7,8 @@ use url::{Host, Url};
 
 use super::{Error, Home, Identity, Method, Settings, discovery::Server, own::Addresses, wire::Wire};
 
-/// The document that a client is known by where authorization servers read such documents: to be served as JSON below
-/// [`Home::client_document`].
+/// Returns the metadata document of the client, to be served as JSON below [`Home::client_document`], for authorization servers
+/// that read such documents.
 pub fn client_document(document: &Url, redirect_uri: &Url) -> Value {
     let mut about = about(redirect_uri);
     if let Value::Object(members) = &mut about {
@@ -38,12 +38,12 @@ fn about(redirect_uri: &Url) -> Value {
     })
 }
 
-/// The identity of a given client; `methods` are those the server takes, empty where it does not say.
+/// Returns the identity of a configured client; `methods` are those that the server supports, empty if unknown.
 pub(super) fn given(client_id: &str, secret: Option<&Credential>, methods: &[String]) -> Identity {
     let takes = |name: &str| methods.iter().any(|method| method == name);
     let method = match secret {
         None => Method::None,
-        // What RFC 8414 says a server means that says nothing.
+        // The default of RFC 8414 if the server does not list methods.
         Some(_) if methods.is_empty() || takes("client_secret_basic") => Method::ClientSecretBasic,
         Some(_) => Method::ClientSecretPost,
     };
@@ -60,8 +60,7 @@ pub(super) struct Registered {
     pub(super) addresses: Addresses,
 }
 
-/// Returns the client at a discovered server. A registration is made for one flow and one issuer, and never used for
-/// another.
+/// Returns the client at a discovered server. A registration is used for only one flow and one issuer.
 pub(super) async fn identify(
     wire: &Wire,
     server: &Server,

@@ -1,4 +1,4 @@
-//! The token endpoint: a code or a refresh token for an access token.
+//! The token endpoint: exchanges a code or a refresh token for an access token.
 
 use sortie_agent::Redactor;
 use sortie_api::Credential;
@@ -10,27 +10,27 @@ use super::{
 };
 use crate::text;
 
-/// Terms that stay the same from one grant to the next.
+/// Values that persist from one grant to the next.
 pub(super) struct Terms {
     pub(super) token_url: Url,
     pub(super) identity: Identity,
     pub(super) resource: Option<String>,
     pub(super) issuer: Option<String>,
-    /// Refresh token that stays where the server sends no new one.
+    /// Refresh token to keep if the server returns no new one.
     pub(super) refresh_token: Option<Credential>,
-    /// Likewise.
+    /// Scope to keep if the server returns none.
     pub(super) scope: Option<String>,
-    /// Likewise.
+    /// Account to keep if the server returns none.
     pub(super) account: Option<String>,
 }
 
-/// Longest kept list of the scopes that a server names, in bytes: people see it, and it is never sent.
+/// Maximum length of the stored scopes of a server, in bytes. They are only displayed, and never sent.
 const SCOPE_BYTES: usize = 2_000;
 
-/// Secret fields of a form: a server may repeat them in an error.
+/// Secret fields of a form, which a server may repeat in an error.
 const SECRET_FIELDS: [&str; 4] = ["code", "code_verifier", "refresh_token", "client_secret"];
 
-/// Asks for a token; `form` says by what.
+/// Requests a token with this form.
 pub(super) async fn ask(wire: &Wire, mut form: Vec<(&str, &str)>, terms: Terms) -> Result<Grant, Error> {
     let identity = &terms.identity;
     let secret = identity.client_secret.as_ref().map(Credential::expose);
@@ -58,7 +58,7 @@ pub(super) async fn ask(wire: &Wire, mut form: Vec<(&str, &str)>, terms: Terms) 
 
 fn grant(answer: &Answer, terms: Terms, redactor: &Redactor) -> Result<Grant, Error> {
     let place = without_query(&terms.token_url);
-    // Some servers answer errors with 200.
+    // Some servers return errors with status 200.
     if let Some(why) = answer.error() {
         let told = format!("{place} says {}", redactor.redact(&why));
         return Err(match answer.text("error") {
@@ -103,7 +103,7 @@ fn grant(answer: &Answer, terms: Terms, redactor: &Redactor) -> Result<Grant, Er
     })
 }
 
-/// `expires_in`, which some servers write as text.
+/// Parses `expires_in`, which some servers send as text.
 fn seconds(answer: &Answer) -> Option<u64> {
     let value = answer.object.get("expires_in")?;
     value

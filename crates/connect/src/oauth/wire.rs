@@ -1,4 +1,4 @@
-//! Requests to authorization servers: guarded, bounded, without redirects, their errors without secrets.
+//! Requests to authorization servers: guarded, with limits, without redirects, and with secrets removed from errors.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,14 +14,14 @@ use url::Url;
 use super::Error;
 use crate::text;
 
-/// The largest answer that is read, in bytes.
+/// Maximum size of a response, in bytes.
 const ANSWER_BYTES: usize = 64 * 1024;
-/// Maximum part of a server's message in an error, in bytes.
+/// Maximum length of a server's message in an error, in bytes.
 const TOLD_BYTES: usize = 200;
-/// The longest that one request may take.
+/// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A JSON object that came back, with its status.
+/// A JSON object in a response, with its status.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) object: Map<String, Value>,
@@ -46,7 +46,7 @@ impl Answer {
         self.object.get(name) == Some(&Value::Bool(true))
     }
 
-    /// The URL in a field, where it is one that may be asked.
+    /// Returns the URL in a field, if it may be requested.
     pub(super) fn url(&self, name: &str, wire: &Wire) -> Result<Url, Error> {
         let text = self
             .text(name)
@@ -58,7 +58,7 @@ impl Answer {
         Ok(url)
     }
 
-    /// The OAuth error in it, as a sentence.
+    /// Returns the OAuth error in the response, as a sentence.
     pub(super) fn error(&self) -> Option<String> {
         let code = text::line(self.text("error")?, TOLD_BYTES);
         Some(match self.text("error_description") {
@@ -68,7 +68,7 @@ impl Answer {
     }
 }
 
-/// The way to authorization servers.
+/// Access to authorization servers.
 #[derive(Clone, Debug)]
 pub(super) struct Wire {
     client: sortie_net::Client,
@@ -88,7 +88,7 @@ impl Wire {
         })
     }
 
-    /// Refuses addresses that carry secrets in the clear, unless private networks are in reach.
+    /// Refuses URLs without TLS, because requests carry secrets, unless private networks are allowed.
     pub(super) fn check(&self, what: &str, url: &Url) -> Result<(), Error> {
         let is_plain = url.scheme() == "http" && self.reach == Reach::Private;
         if url.scheme() != "https" && !is_plain {
@@ -100,7 +100,7 @@ impl Wire {
         Ok(())
     }
 
-    /// A document that may be missing: `None` for every status but 200, and for what is no JSON object.
+    /// Fetches a document that may be missing: `None` for every status other than 200, and if it is not a JSON object.
     pub(super) async fn find(&self, url: &Url) -> Result<Option<Answer>, Error> {
         let request = self.request(Method::GET, url)?;
         let response = self.send(url, request).await?;
@@ -139,7 +139,7 @@ impl Wire {
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(body);
         if let Some((id, secret)) = basic {
-            // Both are encoded as form values first (RFC 6749, section 2.3.1).
+            // Both are first encoded as form values (RFC 6749, section 2.3.1).
             let encode =
                 |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
             request = request.basic_auth(encode(id), Some(encode(secret)));
@@ -147,7 +147,7 @@ impl Wire {
         self.answer(url, request).await
     }
 
-    /// Asks without credentials, to be told in the challenge where to get some.
+    /// Sends a request without credentials, to get the challenge.
     pub(super) async fn knock(
         &self,
         method: Method,
@@ -207,7 +207,7 @@ fn unavailable(url: &Url, error: &sortie_net::Error) -> Error {
     Error::Unavailable(format!("{}: {error}", without_query(url)))
 }
 
-/// A URL without what may be secret in it.
+/// Returns a URL without its query, which can contain secrets.
 pub(super) fn without_query(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
 }

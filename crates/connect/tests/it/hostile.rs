@@ -1,5 +1,5 @@
-//! MCP servers that are slow, huge, malicious or gone: a clean failure at the start, a tool error later, never a stuck
-//! run.
+//! MCP servers that are slow, malicious, unavailable or send too much: a clean failure at the start, a tool error later, never a
+//! blocked run.
 
 use std::{
     sync::{
@@ -63,7 +63,7 @@ async fn whatever_is_no_mcp_server_fails_the_start_with_a_sentence() {
     }
 }
 
-/// A failure is told in sentences, never in the words of the libraries that met it.
+/// Failures have our messages, never those of the libraries.
 #[tokio::test]
 async fn an_answer_to_the_first_message_that_is_not_one_is_told_without_debug_text() {
     type Answer = fn(&Value) -> Response;
@@ -86,7 +86,7 @@ async fn an_answer_to_the_first_message_that_is_not_one_is_told_without_debug_te
 
 #[tokio::test]
 async fn a_server_that_is_gone_fails_the_start() {
-    // It does not listen, and nobody else gets its port.
+    // Bound but not listening, so that no other process gets its port.
     let deaf = TcpSocket::new_v4().unwrap();
     deaf.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let port = deaf.local_addr().unwrap().port();
@@ -95,7 +95,7 @@ async fn a_server_that_is_gone_fails_the_start() {
     assert!(error.to_string().contains("refused"), "{error}");
 }
 
-/// Accepts, reads and never answers; tells when the first request is there.
+/// Accepts, reads and never responds. Signals the first request.
 async fn silent() -> (u16, Arc<Notify>, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -174,7 +174,7 @@ async fn a_call_that_is_never_answered_is_a_tool_error_when_its_time_is_up() {
 
 #[tokio::test]
 async fn answers_and_streams_without_end_are_cut_off() {
-    // Most of the time would go into millions of short pieces.
+    // Millions of short pieces would take most of the time.
     let forever = |piece: &str| {
         let endless = stream::repeat(Bytes::from(piece.repeat(100))).map(Ok::<_, std::io::Error>);
         Body::from_stream(endless)
@@ -272,7 +272,7 @@ async fn a_description_with_orders_in_it_is_marked_as_a_strangers_words() {
 async fn a_stream_that_always_closes_is_not_taken_up_for_ever() {
     let script = Script::handling(OLDER, |request, _| match request["method"].as_str() {
         Some("tools/list") => Some(result(request, &json!({"tools": [tool("t")]}))),
-        // A call, and each GET that takes its stream up again.
+        // A call, and each GET that resumes its stream.
         _ => Some(events("retry: 0\nid: 1\ndata: \n\n")),
     })
     .await;

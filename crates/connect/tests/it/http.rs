@@ -1,4 +1,4 @@
-//! HTTP connections: what goes out, what is refused, what comes back.
+//! HTTP connections: requests, refusals and responses.
 
 use std::sync::{
     Arc,
@@ -23,7 +23,7 @@ use sortie_testkit::rows;
 
 use crate::rig::{Run, Serving, connector, http, secret};
 
-/// Answers with what it was sent, credentials included.
+/// Returns the request, including its credentials.
 async fn echo(method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
     let headers: serde_json::Map<String, Value> = headers
         .iter()
@@ -38,7 +38,7 @@ async fn echo_server() -> Serving {
     Serving::start(Router::new().fallback(any(echo))).await
 }
 
-/// Reads the request that the echo server repeats.
+/// Parses the request that the echo server returned.
 fn echoed(told: &str) -> Value {
     let (_head, body) = told.split_once("\n\n").unwrap();
     serde_json::from_str(body).unwrap()
@@ -292,7 +292,7 @@ async fn an_answer_is_bounded_and_binary_is_told_by_type_and_size() {
         .route(
             "/gzip",
             get(|| async {
-                // One stored block.
+                // One stored deflate block.
                 let packed = b"\x1f\x8b\x08\0\0\0\0\0\0\xff\x01\x04\0\xfb\xffabcd\0\0\0\0\x04\0\0\0";
                 (
                     [
@@ -355,7 +355,7 @@ async fn an_answer_is_bounded_and_binary_is_told_by_type_and_size() {
     );
 }
 
-/// Hands out one token after the other.
+/// Returns one token after the other.
 struct Rotating {
     given: Mutex<Vec<Option<String>>>,
 }
@@ -512,7 +512,7 @@ async fn a_connection_that_needs_authorization_says_so() {
     assert_eq!(run.recorder.calls()[0].status, None);
 }
 
-/// Answers `GET` with one status, and everything else with another.
+/// Answers `GET` with one status, and all other methods with another.
 fn answering_get(
     other: StatusCode,
     get: StatusCode,
@@ -565,7 +565,7 @@ async fn a_test_tells_ready_from_refused_and_from_gone() {
 
 #[tokio::test]
 async fn private_addresses_are_refused_at_the_start_where_only_public_ones_are_in_reach() {
-    // As if it were one of the engine's own.
+    // Treated as an address of the engine.
     let own = vec!["8.8.8.8".parse().unwrap()];
     let network = sortie_net::Network::new(sortie_net::Reach::Public, own);
     let connector = sortie_connect::Connector::new(&network.into(), None).unwrap();

@@ -1,4 +1,4 @@
-//! MCP servers of revision 2024-11-05, whose answers come over one stream of events.
+//! MCP servers of revision 2024-11-05, which send their responses over one event stream.
 
 use std::{
     sync::{
@@ -28,23 +28,23 @@ use crate::{
     script::{events, reading_tool, tool},
 };
 
-/// Behaviour at one message.
+/// Behaviour for one message.
 enum Reply {
-    /// The result comes over the stream.
+    /// Sends the result over the stream.
     Result(Value),
-    /// The stream ends.
+    /// Ends the stream.
     End,
-    /// These bytes come over the stream.
+    /// Sends these bytes over the stream.
     Events(String),
-    /// Nothing comes.
+    /// Sends nothing.
     Nothing,
-    /// The message is refused.
+    /// Refuses the message.
     Refused(StatusCode),
 }
 
 type Handler = dyn Fn(&Value) -> Reply + Send + Sync;
 
-/// A server of the revision, and what it has seen.
+/// A server of the revision, and its received requests.
 struct Older {
     seen: Arc<Seen>,
     serving: Serving,
@@ -125,7 +125,7 @@ async fn take(
         Reply::Nothing => return (StatusCode::ACCEPTED, "Accepted").into_response(),
         Reply::Refused(status) => return (status, "no").into_response(),
     };
-    // Nobody reads the stream of a session that has ended.
+    // The receiver is gone after the session has ended.
     let _sent = stream.as_ref().map(|stream| stream.send(sent));
     (StatusCode::ACCEPTED, "Accepted").into_response()
 }
@@ -208,7 +208,7 @@ async fn credentials_go_with_the_stream_and_with_every_message_and_come_back_hid
     );
 }
 
-/// Part of the URL is taken for a credential, and the endpoint repeats it.
+/// A part of the URL counts as a credential, and the endpoint repeats it.
 #[tokio::test]
 async fn an_endpoint_with_a_credential_of_the_url_in_it_is_used_as_it_is() {
     let server = Older::naming("/message?key=key-0123456789abcdef01", |_| says("here")).await;

@@ -1,4 +1,4 @@
-//! MCP servers that leave parts of the protocol out, put calls off or want another authorization.
+//! MCP servers that omit parts of the protocol, postpone calls or require another authorization.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
 
 const OLDER: Era = Era::Older("2025-11-25");
 
-/// Answers `server/discover` by `answer` and everything else as a server of an older revision.
+/// Answers `server/discover` with `answer` and all other requests like a server of an older revision.
 async fn answering_discover_with(answer: fn(&Value) -> Response) -> Serving {
     let router = Router::new().fallback(any(move |body: Bytes| async move {
         let request: Value = serde_json::from_slice(&body).unwrap();
@@ -101,7 +101,7 @@ async fn a_discovery_that_comes_as_events_is_read() {
     );
 }
 
-/// Answers a call by asking for it again with a state, until the third time.
+/// Asks twice to repeat a call with a new state, then answers it.
 fn putting_off(request: &Value, ask: &Value) -> Response {
     let state = request["params"]["requestState"].as_str().unwrap_or("0");
     let round: u32 = state.rsplit('-').next().unwrap().parse().unwrap();
@@ -182,7 +182,7 @@ fn rpc_error(request: &Value, code: i32) -> Response {
     json_response(&json!({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": "no"}}))
 }
 
-/// Servers say that they have none, have no such method, or have tools without saying so.
+/// Servers declare that they have no tools, do not support the method, or have tools without declaring them.
 #[tokio::test]
 async fn a_server_without_tools_is_a_connection_without_tools() {
     type Answer = fn(&Value) -> Response;
@@ -222,7 +222,7 @@ async fn a_server_without_tools_is_a_connection_without_tools() {
     }
 }
 
-/// Always has a token, and keeps challenges.
+/// Always returns a token, and records challenges.
 #[derive(Default)]
 struct Keeping {
     challenges: Mutex<Vec<Challenge>>,

@@ -1,4 +1,4 @@
-//! Connections as a run has them, against servers of the tests' own: well-behaved ones and hostile ones.
+//! Connections of a run against test servers, both correct and hostile ones.
 
 #![expect(
     clippy::unwrap_used,

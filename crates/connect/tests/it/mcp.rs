@@ -1,4 +1,4 @@
-//! MCP connections with servers that behave.
+//! MCP connections with correct servers.
 
 use std::sync::{
     Arc,
@@ -237,7 +237,7 @@ async fn credentials_go_with_every_request_and_come_back_hidden() {
     }
 }
 
-/// A token that is refused once, then a good one.
+/// Returns a token that is refused, then a valid one.
 #[derive(Default)]
 struct Renewing {
     renewed: Mutex<bool>,
@@ -340,7 +340,7 @@ async fn a_call_that_breaks_off_is_made_again_only_where_it_only_reads() {
         OLDER,
         json!([tool("write"), reading_tool("read")]),
         |request, seen| {
-            // The first call of each breaks off after it was carried out.
+            // The first call of each tool is executed but breaks off.
             let name = request["params"]["name"].as_str().unwrap();
             let requests = seen.requests.lock();
             let before = requests
@@ -391,7 +391,7 @@ async fn what_a_server_asks_of_the_client_is_refused() {
     assert_eq!(of("input")["result"]["action"], "decline");
 }
 
-/// Asks for a sample and for input in the middle of a call, and returns what it was answered.
+/// Requests sampling and input during a call, and returns the client's responses.
 fn asking(
     request: &Value,
     told: Arc<tokio::sync::Mutex<tokio::sync::mpsc::UnboundedReceiver<Value>>>,
@@ -436,7 +436,7 @@ async fn two_connections_with_the_same_tools_are_told_apart() {
     let names = run.names();
     assert_eq!(names[0], "one__t");
     assert!(names[1].starts_with("two_x__t_"), "{names:?}");
-    // Each header is a credential of the run, so that it comes back hidden; the server saw the right one.
+    // Each header is a credential of the run, so it is redacted in the result; the server got the right one.
     run.call(&names[1], &json!({})).await.unwrap();
     assert_eq!(script.seen.header("tools/call", "x-who").as_deref(), Some("w2"));
     assert!(run.redactor.redact("w1 w2").contains("[redacted]"));

@@ -1,4 +1,4 @@
-//! The OAuth flow against an authorization server that does everything right, and then one thing at a time not.
+//! The OAuth flow with a correct authorization server, and with a single fault at a time.
 
 mod issuers;
 mod scopes;
@@ -28,7 +28,7 @@ use url::Url;
 
 use crate::rig::Serving;
 
-/// A resource and its authorization server on one address. Its documents can be changed.
+/// A resource and its authorization server at one address. Tests can change its documents.
 struct World {
     base: String,
     documents: Arc<Documents>,
@@ -37,7 +37,7 @@ struct World {
 
 #[derive(Default)]
 struct Documents {
-    /// Answers by path: status and JSON.
+    /// Responses by path: status and JSON.
     at: Mutex<std::collections::BTreeMap<String, (u16, Value)>>,
     challenge: Mutex<String>,
     /// Requests to the token and registration endpoints.
@@ -122,7 +122,7 @@ impl World {
         self.documents.at.lock().remove(path).unwrap();
     }
 
-    /// The form or JSON that a path was sent last.
+    /// Returns the form or JSON of the last request to a path.
     fn sent(&self, path: &str) -> (HeaderMap, String) {
         let asked = self.documents.asked.lock();
         let (_, headers, body) = asked.iter().rfind(|(at, _, _)| at == path).unwrap();
@@ -142,7 +142,7 @@ impl World {
             .await
     }
 
-    /// Begins a flow and finishes it as a person would who agrees.
+    /// Runs a flow to its end, with the person's consent.
     async fn grant(&self) -> Grant {
         let started = self.start().await.unwrap();
         let query = self.agreed(&started);
@@ -168,14 +168,14 @@ fn home() -> Home {
 
 const CALLBACK: &str = "https://sortie.example/v1/oauth/callback";
 
-/// The tag of the redirect URI that a flow has for itself.
+/// Returns the tag of the redirect URI of a flow.
 fn tag(started: &Started) -> Option<String> {
     let redirect_uri = parameter(&started.authorization_url, "redirect_uri").unwrap();
     let tag = redirect_uri.strip_prefix(CALLBACK).unwrap().strip_prefix('/');
     tag.map(str::to_owned)
 }
 
-/// Ends a flow with a query that arrives at its redirect URI.
+/// Completes a flow with a query at its redirect URI.
 async fn finish(started: &Started, query: &str) -> Result<Grant, Error> {
     let tag = tag(started);
     let callback = Callback {
@@ -271,7 +271,7 @@ async fn a_grant_survives_being_stored_and_is_renewed() {
     let (_, sent) = world.sent("/token");
     assert_eq!(form(&sent, "refresh_token").as_deref(), Some("rt-1"));
     assert_eq!(form(&sent, "resource"), Some(format!("{}/mcp", world.base)));
-    // No new refresh token came: the old one stays good.
+    // Without a new refresh token, the old one stays valid.
     world.set("/token", json!({"access_token": "at-3", "refresh_token": "rt-3"}));
     let renewed = client().refresh(&renewed).await.unwrap();
     world.answer(
@@ -387,11 +387,11 @@ async fn a_challenge_that_leads_to_a_file_or_a_metadata_service_is_refused() {
 
 #[tokio::test]
 async fn what_real_servers_do_differently_is_tolerated() {
-    // The resource's metadata only at the path form, without a word in the challenge.
+    // The resource's metadata are only at the well-known URL with the path, and the challenge does not mention them.
     let world = World::new().await;
     *world.documents.challenge.lock() = "Bearer".to_owned();
     world.grant().await;
-    // Or only at the root.
+    // Only at the root.
     world.remove("/.well-known/oauth-protected-resource/mcp");
     world.set(
         "/.well-known/oauth-protected-resource",
@@ -406,10 +406,10 @@ async fn what_real_servers_do_differently_is_tolerated() {
         parameter(&started.authorization_url, "resource").as_deref(),
         Some(world.base.as_str())
     );
-    // Or nowhere: the origin is the authorization server, as it was before there were such documents.
+    // Missing: the origin is the authorization server, as before RFC 9728.
     world.remove("/.well-known/oauth-protected-resource");
     world.grant().await;
-    // An issuer with a path, known as an OpenID provider with the path in front.
+    // An issuer with a path, and an OpenID metadata URL with the path in front.
     let issuer = format!("{}/tenant", world.base);
     world.set(
         "/.well-known/oauth-protected-resource/mcp",
@@ -447,7 +447,7 @@ async fn a_client_is_known_by_its_document_where_the_server_reads_such() {
         parameter(&started.authorization_url, "client_id"),
         Some(format!("https://sortie.example/clients/{own}"))
     );
-    // A given client comes before that.
+    // A configured client has priority.
     let settings = Settings {
         client_id: Some("given".to_owned()),
         scopes: vec!["x".to_owned(), "y".to_owned()],
@@ -473,7 +473,7 @@ async fn a_registration_that_brings_a_secret_is_used_with_it() {
     );
     world.grant().await;
     let (headers, sent) = world.sent("/token");
-    // `r%3A1:s+e`, as RFC 6749 wants it.
+    // `r%3A1:s+e`, as RFC 6749 requires.
     assert_eq!(headers[header::AUTHORIZATION], "Basic ciUzQTE6cytl");
     assert_eq!(
         (form(&sent, "client_id"), form(&sent, "client_secret")),

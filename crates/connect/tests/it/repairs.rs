@@ -1,4 +1,4 @@
-//! MCP servers whose schemas providers refuse, and servers that are busy, leave things out or write JSON nearly.
+//! MCP servers with schemas that providers reject, and servers that are busy, omit fields or send slightly invalid JSON.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ async fn a_schema_is_repaired_for_the_model_and_the_call_is_checked_against_the_
         1,
         "what does not match is not sent"
     );
-    // A schema that was fine is the server's to check.
+    // For a valid schema only the server checks the arguments.
     assert!(run.call("tools__fine", &json!({"x": "y"})).await.is_ok());
     assert!(run.call("tools__none", &json!({})).await.is_ok());
 }
@@ -107,7 +107,7 @@ async fn a_busy_server_is_asked_for_its_tools_again() {
         .await;
         let run = Run::open(&[mcp(script.serving.url("/mcp"))]).await.unwrap();
         assert_eq!(run.names(), ["tools__t"], "{status}");
-        // A call may have had an effect.
+        // A call is not retried because it may have had an effect.
         let told = run.call("tools__t", &json!({})).await.unwrap_err();
         assert!(told.contains(&format!("HTTP {}", status.as_u16())), "{told}");
         assert_eq!(script.seen.count("tools/call"), 1);

@@ -1,4 +1,4 @@
-//! Foundations of the tests: a server on a free port, a recorder of events, and calls of tools by name.
+//! Test helpers: a server on a free port, a recorder of events, and calls of tools by name.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -17,7 +17,7 @@ use sortie_net::{Network, Reach};
 use tokio::{net::TcpListener, task::JoinSet};
 use url::Url;
 
-/// Maximum part of an output that the model reads, in bytes.
+/// Maximum size of an output for the model, in bytes.
 pub(crate) const OUTPUT_BYTES: usize = 32 * 1024;
 
 /// A running server; dropping it stops it.
@@ -44,7 +44,7 @@ impl Serving {
     }
 }
 
-/// Keeps what is recorded.
+/// Stores all records.
 #[derive(Default)]
 pub(crate) struct Recorder {
     events: Mutex<Vec<EventType>>,
@@ -80,7 +80,7 @@ impl Sink for Recorder {
     fn spent(&self, _cost: Micros, _at: tokio::time::Instant) {}
 }
 
-/// A run with its connections open.
+/// A run with open connections.
 pub(crate) struct Run {
     pub(crate) opened: Opened,
     pub(crate) recorder: Recorder,
@@ -103,7 +103,7 @@ impl Run {
         tools.map(|tool| tool.definition().name.to_owned()).collect()
     }
 
-    /// Calls a tool: what the model is told, as `Err` where it is told of a failure.
+    /// Calls a tool and returns the text for the model; `Err` for a tool error.
     pub(crate) async fn call(&self, tool: &str, arguments: &Value) -> Result<String, String> {
         let tool = self.tool(tool);
         let context = Context::new(&self.recorder, OUTPUT_BYTES);

@@ -1,4 +1,4 @@
-//! A scripted MCP server over streamable HTTP: of the newest revision or an older one, with what a test wants it to do.
+//! A scripted MCP server over streamable HTTP, of the newest revision or an older one.
 
 use std::sync::{
     Arc,
@@ -18,16 +18,16 @@ use serde_json::{Value, json};
 
 use crate::rig::Serving;
 
-/// Handler of requests that a server does not handle by itself; `None` for a 404.
+/// Handler of requests that the server does not handle; `None` for a 404.
 type Handler = dyn Fn(&Value, &Seen) -> Option<Response> + Send + Sync;
 
-/// A server and what it was asked.
+/// A server and its received requests.
 pub(crate) struct Script {
     pub(crate) seen: Arc<Seen>,
     pub(crate) serving: Serving,
 }
 
-/// Requests to a server, and the sessions that it knows.
+/// Requests to a server, and its known sessions.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) requests: Mutex<Vec<(HeaderMap, Value)>>,
@@ -52,7 +52,7 @@ impl Seen {
     }
 }
 
-/// Revision that a server speaks.
+/// Revision of a server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Era {
     /// 2026-07-28: no handshake, no session.
@@ -68,7 +68,7 @@ struct Server {
 }
 
 impl Script {
-    /// A server with `tools`, which answers a call by `call`.
+    /// A server with `tools`, which answers calls with `call`.
     pub(crate) async fn start(
         era: Era,
         tools: Value,
@@ -85,7 +85,7 @@ impl Script {
         .await
     }
 
-    /// A server that is asked about everything but the handshake.
+    /// A server that passes everything except the handshake to a handler.
     pub(crate) async fn handling(
         era: Era,
         handler: impl Fn(&Value, &Seen) -> Option<Response> + Send + Sync + 'static,
@@ -164,7 +164,7 @@ pub(crate) fn result(request: &Value, result: &Value) -> Response {
     json_response(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result}))
 }
 
-/// A tool's result of one text.
+/// A tool result with one text.
 pub(crate) fn text(request: &Value, text: &str) -> Response {
     result(
         request,
@@ -172,17 +172,17 @@ pub(crate) fn text(request: &Value, text: &str) -> Response {
     )
 }
 
-/// A stream of events with this text.
+/// An event stream with this text.
 pub(crate) fn events(body: impl Into<Body>) -> Response {
     ([(header::CONTENT_TYPE, "text/event-stream")], body.into()).into_response()
 }
 
-/// A tool that takes anything.
+/// A tool that accepts any arguments.
 pub(crate) fn tool(name: &str) -> Value {
     json!({"name": name, "description": format!("does {name}"), "inputSchema": {"type": "object"}})
 }
 
-/// A tool that says it only reads.
+/// A tool that declares to be read-only.
 pub(crate) fn reading_tool(name: &str) -> Value {
     let mut tool = tool(name);
     tool["annotations"] = json!({"readOnlyHint": true});

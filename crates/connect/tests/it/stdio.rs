@@ -1,4 +1,4 @@
-//! MCP servers that are programs, here played by tasks at the other end of the pipes.
+//! MCP servers as programs. Tasks at the other end of the pipes replace the programs.
 
 use std::sync::{
     Arc,
@@ -23,14 +23,14 @@ use crate::{
     script::tool,
 };
 
-/// Starts a task in place of a program.
+/// Starts a task instead of a program.
 #[derive(Default)]
 struct Tasks {
     started: Arc<AtomicUsize>,
     ended: Arc<AtomicUsize>,
 }
 
-/// Ends the task, and counts that.
+/// Ends the task and counts this.
 struct Guard {
     ended: Arc<AtomicUsize>,
     task: JoinSet<()>,
@@ -99,14 +99,14 @@ impl StdioLauncher for Tasks {
     }
 }
 
-/// Keeps the streams open, and says nothing.
+/// Keeps the streams open without output.
 async fn hang<T>(_streams: T) {
     std::future::pending::<()>().await;
 }
 
-/// An older server with a chatty standard output; `quit` ends it in the middle of the call, `wait` leaves the call
-/// without an answer, `print` prints a line in its place, with its id for `ID`, `flood` prints a line that never ends. When `mute` is asked for its tools it says nothing, and
-/// `fades` ends.
+/// An older server with additional standard output. `quit` ends it during the call, `wait` leaves the call without a response,
+/// `print` prints a line as response, with `ID` replaced by its id, and `flood` prints an endless line. When asked for its tools,
+/// `mute` does not respond and `fades` exits.
 async fn serve(streams: DuplexStream, name: &str, key: String) {
     let (read, mut write) = split(streams);
     let mut lines = BufReader::new(read).lines();
@@ -224,7 +224,7 @@ fn connector(tasks: Tasks) -> Connector {
     Connector::new(&network.into(), Some(Arc::new(tasks))).unwrap()
 }
 
-/// Opens a program that fails the start.
+/// Opens a program that fails at the start.
 async fn refusal(connector: &Connector, command: &[&str]) -> OpenError {
     let opened = connector.open(&[program(command)], &Arc::default()).await;
     opened.err().unwrap()
@@ -250,7 +250,7 @@ async fn programs_are_refused_where_nothing_starts_them() {
     );
 }
 
-/// Failure of a program that starts and does not answer.
+/// Error for a program that starts but does not respond.
 const SILENT: &str = "the program `silent` did not answer within 15 s, and wrote to standard error: waiting for the \
                       license server with [redacted]";
 
@@ -263,11 +263,11 @@ async fn a_program_that_does_not_answer_is_named_with_what_it_wrote_to_standard_
     assert_eq!(tested.detail, SILENT);
 }
 
-/// Words of a program that ends by itself.
+/// Error for a program that exits.
 const ENDED: &str =
     "ended with exit code 3, and wrote to standard error: Error: Cannot find module 'x' with [redacted]";
 
-/// Words of a program that is ended because it does not answer.
+/// Error for a program that is stopped because it does not respond.
 const STOPPED: &str = "and wrote to standard error: waiting for the license server with [redacted]";
 
 #[tokio::test(start_paused = true)]
@@ -295,7 +295,7 @@ async fn a_program_that_does_not_answer_a_call_goes_on_with_the_others() {
     assert_eq!(ended.load(Ordering::SeqCst), 0);
 }
 
-/// Answers as programs print them, and what becomes of the call.
+/// Responses as programs print them, and the results of the call.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_nearly_json_is_read_and_one_that_is_not_fails_its_call_at_once() {
     let run = open(Tasks::default()).await;

@@ -1,4 +1,4 @@
-//! Connections against servers that nobody here wrote. `scripts/peers` installs them.
+//! Connections to third-party servers. `scripts/peers` installs them.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! The OAuth flow, from discovery to a renewed token, with authorization servers of others.
+//! The OAuth flow, from discovery to a refreshed token, with third-party authorization servers.
 
 use std::{path::Path, sync::Arc};
 
@@ -38,7 +38,7 @@ fn client() -> Client {
     Client::new(&Network::new(Reach::Private, Vec::new()).into()).unwrap()
 }
 
-/// The whole flow; what is pending is stored and read back on the way.
+/// Runs the whole flow, and serializes the pending state in between.
 async fn authorize(target: &Target, settings: &Settings) -> Grant {
     let Started {
         authorization_url,
@@ -59,7 +59,7 @@ fn redirect_uri(authorization_url: &Url) -> Url {
     uri.parse().unwrap()
 }
 
-/// Keeps one grant and renews it.
+/// Stores one grant and refreshes it.
 struct Kept(Mutex<Grant>);
 
 impl Tokens for Kept {
@@ -125,7 +125,7 @@ async fn fastmcp_is_discovered_registered_with_authorized_called_and_renewed() {
     assert!(cut.len() < 33 * 1024, "{}", cut.len());
 }
 
-/// An API whose protected-resource metadata name the provider; it takes the token that it is told.
+/// An API with protected-resource metadata that name the provider. It accepts the given token.
 struct Api {
     url: Url,
     takes: Arc<Mutex<Option<String>>>,
@@ -218,7 +218,7 @@ async fn an_openid_provider_is_discovered_registered_with_authorized_and_renewed
     );
     let reused = client().refresh(&grant).await.unwrap_err();
     assert!(reused.to_string().contains("invalid_grant"), "{reused}");
-    // With the first token refused, the connection goes on with a renewed one.
+    // After a refusal of the first token, the connection continues with a refreshed one.
     let grant = authorize(&target, &Settings::default()).await;
     let kept = Arc::new(Kept(Mutex::new(grant)));
     *api.takes.lock() = Some("another".to_owned());

@@ -1,4 +1,4 @@
-//! Starts the peers, acts as a run and as a person with a browser.
+//! Starts the peers, and acts as a run and as a person with a browser.
 
 use std::{
     io::{BufRead, BufReader},
@@ -28,7 +28,7 @@ use sortie_testkit::{
 };
 use url::Url;
 
-/// A peer; dropping it ends it.
+/// A peer process. Dropping it kills the process.
 pub(crate) struct Peer {
     child: Child,
     pub(crate) port: u16,
@@ -36,16 +36,16 @@ pub(crate) struct Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may already have exited.
         let _killed = self.child.kill();
         let _waited = self.child.wait();
     }
 }
 
-/// Time for which a starting peer may be silent: Python on a busy machine is slow.
+/// Maximum silence of a starting peer: Python on a busy machine is slow.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Ports that are tried, where others are faster or a peer does not start at all.
+/// Number of attempts with different ports, because another process can take a port first or a peer can fail to start.
 const TRIES: usize = 5;
 
 /// Returns the path of a peer's file, or fails with the command that installs it.
@@ -53,7 +53,7 @@ pub(crate) fn installed(path: &str) -> PathBuf {
     peers::installed(path).unwrap()
 }
 
-/// A server among the files of the tests.
+/// A server script in the folder of the tests.
 pub(crate) fn server(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/peers/servers")
@@ -61,12 +61,12 @@ pub(crate) fn server(name: &str) -> PathBuf {
 }
 
 impl Peer {
-    /// Starts `program` and waits until a line of its output holds `ready`. `PORT` among the arguments is its port.
+    /// Starts `program` and waits for a line with `ready` in its output. `PORT` in the arguments is replaced by its port.
     pub(crate) fn start(program: &Path, arguments: &[&str], ready: &str) -> Self {
         Self::on_one_of(free_ports(), program, arguments, ready)
     }
 
-    /// Starts the peer on the first of these ports that nobody takes before it does.
+    /// Starts the peer on the first of these ports that it can bind.
     pub(crate) fn on_one_of(
         ports: impl Iterator<Item = u16>,
         program: &Path,
@@ -83,7 +83,7 @@ impl Peer {
         panic!("{} is not ready: {said}", program.display());
     }
 
-    /// Starts the peer on a port. The error is its output, where it has ended or has not got the port.
+    /// Starts the peer on a port. The error is its output if it has exited or could not bind the port.
     fn on(port: u16, program: &Path, arguments: &[&str], ready: &str) -> Result<Self, String> {
         let mut command = peers::command(program).unwrap();
         let port_text = port.to_string();
@@ -105,7 +105,7 @@ impl Peer {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}: run scripts/peers", program.display()));
-        // From here on it ends with its handle.
+        // From here on dropping the handle kills the process.
         let mut peer = Self { child, port };
         let (tell, lines) = std::sync::mpsc::channel();
         let streams: [Box<dyn std::io::Read + Send>; 2] = [
@@ -116,7 +116,7 @@ impl Peer {
             let tell = tell.clone();
             std::thread::spawn(move || {
                 for line in BufReader::new(stream).lines().map_while(Result::ok) {
-                    // Nobody listens any more once the peer is ready; its output is read on, so that it never blocks.
+                    // The receiver is gone once the peer is ready. We keep reading the output so that the peer never blocks.
                     let _told = tell.send(line);
                 }
             });
@@ -159,7 +159,7 @@ impl Sink for Nothing {
     fn spent(&self, _cost: Micros, _at: tokio::time::Instant) {}
 }
 
-/// A run with one connection open.
+/// A run with one open connection.
 pub(crate) struct Run {
     pub(crate) opened: Opened,
 }
@@ -176,7 +176,7 @@ impl Run {
         tools.map(|tool| tool.definition().name.to_owned()).collect()
     }
 
-    /// Calls a tool: what the model is told, as `Err` where it is told of a failure.
+    /// Calls a tool and returns the text for the model; `Err` for a tool error.
     pub(crate) async fn call(&self, name: &str, arguments: &Value) -> Result<String, String> {
         let mut tools = self.opened.tools.iter();
         let tool = tools
@@ -208,7 +208,7 @@ pub(crate) fn mcp(url: Url, auth: Auth) -> Connection {
     }
 }
 
-/// Opens `url` as a browser does, with cookies, and returns the query of the address below `home` that it ends at.
+/// Opens `url` like a browser with cookies, and returns the query of the final address below `home`.
 pub(crate) async fn browse(url: &Url, home: &Url) -> String {
     let timeouts = Timeouts {
         connect: Duration::from_secs(5),

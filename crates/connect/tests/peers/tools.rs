@@ -1,4 +1,4 @@
-//! Lists, calls, results, errors, structured and oversized content of MCP servers.
+//! Listing, calls, results, errors, structured and oversized content of MCP servers.
 
 use std::{
     path::Path,
@@ -95,7 +95,7 @@ async fn the_python_sdk_is_called_over_its_event_stream() {
     run.opened.close().await;
 }
 
-/// The peer says that it is ready before it says that the port is taken.
+/// The peer reports that it is ready before it reports that the port is in use.
 #[test]
 fn a_peer_that_finds_its_port_taken_is_started_on_another() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -183,7 +183,7 @@ async fn a_restarted_server_costs_nothing_but_a_new_session() {
         .unwrap_err();
     assert!(gone.starts_with("connection `peer`: "), "{gone}");
     let index = installed("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
-    // Nobody else is given a port of that range by the system.
+    // The system does not assign ports of that range to other processes.
     let arguments = [index.to_str().unwrap(), "streamableHttp"];
     let ports = std::iter::once(port);
     let _peer = Peer::on_one_of(ports, Path::new("node"), &arguments, "listening on port");
@@ -227,7 +227,7 @@ async fn the_python_sdk_is_listed_and_called() {
 /// Starts programs without a sandbox.
 struct Bare;
 
-/// Ends a program.
+/// Kills a program on drop.
 struct Ending(Child);
 
 impl Drop for Ending {

@@ -1,6 +1,6 @@
 //! Anthropic's Messages API, and servers that speak it.
 //!
-//!  Every call streams. We mark the fixed part of a conversation and its end for the provider's cache, so that each call reads
+//! Every call streams. We mark the fixed part of a conversation and its end for the provider's cache, so that each call reads
 //! the prefix that the previous call wrote. Thinking is returned unchanged.
 //!
 //! Preserved thinking, according to Anthropic's pages of that name as read on 2026-11-22: a thinking block is valid while

@@ -1,6 +1,6 @@
 //! JSON Schemas that the provider enforces while the model writes.
 //!
-//!  The provider rejects the whole request if a schema uses anything outside its subset, so we send a schema only if it is
+//! The provider rejects the whole request if a schema uses anything outside its subset, so we send a schema only if it is
 //! certainly inside. The agent validates every answer in any case.
 
 use serde_json::{Value, value::RawValue};

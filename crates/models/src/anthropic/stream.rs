@@ -1,6 +1,6 @@
 //! Assembles an answer from its events.
 //!
-//!  A block counts even if it is never closed. Servers report tokens at the start, at the end or both. A later value of a field
+//! A block counts even if it is never closed. Servers report tokens at the start, at the end or both. A later value of a field
 //! replaces an earlier one, because some servers report cache tokens only at the end.
 
 use http::StatusCode;

@@ -1,6 +1,6 @@
 //! Assembles an answer from its events.
 //!
-//!  Each event carries a piece of the single candidate. Counts grow from event to event, so the maximum of each field is the
+//! Each event carries a piece of the single candidate. Counts grow from event to event, so the maximum of each field is the
 //! final value.
 
 use http::StatusCode;

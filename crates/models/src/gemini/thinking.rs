@@ -1,6 +1,6 @@
 //! Thinking settings of Gemini models.
 //!
-//!  Sources, as of 2026-11-22: Google's pages "Thinking" and "Gemini 3 developer guide", and the developer's guide to Gemini 3.5
+//! Sources, as of 2026-11-22: Google's pages "Thinking" and "Gemini 3 developer guide", and the developer's guide to Gemini 3.5
 //! Flash. Models since 3 accept a level, earlier ones a token budget. Both in one request are an error.
 
 use serde::Serialize;

@@ -9,7 +9,7 @@ const DEPTH: usize = 64;
 
 /// Returns an upper estimate of the pages of a PDF. `None` if the document cannot be read.
 ///
-///  The result is the number of page objects, or the `/Count` of a page tree if that is larger. Both can be in compressed object
+/// The result is the number of page objects, or the `/Count` of a page tree if that is larger. Both can be in compressed object
 /// streams. Outlines also have a `/Count`, which does not count pages.
 pub(super) fn pages(pdf: &[u8]) -> Option<u64> {
     let mut found = Found {

@@ -1,7 +1,7 @@
 //! Refusals with a client error status that the client did not cause: the model wrote something that its server could not parse,
 //! or a content filter of the provider blocked it.
 //!
-//!  The wordings were collected on 2026-11-28 from the documentation of the providers and from reports of their users.
+//! The wordings were collected on 2026-11-28 from the documentation of the providers and from reports of their users.
 
 use super::wordings::{Wording, is_any_in, wordings};
 

@@ -1,6 +1,6 @@
 //! The wordings of errors for a request that exceeds the model's context window.
 //!
-//!  There is no standard for it: most servers answer 400, some 413, 422 or 500, each with a different sentence. The table was
+//! There is no standard for it: most servers answer 400, some 413, 422 or 500, each with a different sentence. The table was
 //! collected on 2026-11-22 from the documentation and the source of the servers and from the lists in pi (`overflow.ts`),
 //! opencode (`provider/error.ts`), `LiteLLM` (`exception_mapping_utils.py`) and cline.
 

@@ -1,7 +1,7 @@
 //! Our clients against third-party servers, and our scripted models against third-party clients. Together they check the wire
 //! format.
 //!
-//!  `scripts/peers` installs them. A missing peer fails its test.
+//! `scripts/peers` installs them. A missing peer fails its test.
 
 #![cfg(test)]
 

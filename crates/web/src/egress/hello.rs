@@ -1,33 +1,33 @@
-//! The first message of a TLS connection, read for the one name in it.
+//! Parses the first message of a TLS connection to get its server name.
 //!
-//! The bytes are a stranger's: nothing is indexed unchecked, nothing is taken that a strict server would refuse, and
-//! where a reader could see two names there is none. Why not by rustls:
+//! The bytes are untrusted. The parser never indexes without a check, rejects everything that a strict server rejects, and
+//! rejects a hello in which another parser could find a different name. For the reasons not to use rustls see
 //! `docs/decisions/0018-the-name-in-a-tls-hello-is-read-by-own-code.md`.
 
-/// The most that a hello may take up with its record headers, in bytes. Real ones have some hundreds to some thousands.
+/// Maximum size of a hello with its record headers, in bytes. Real ones have some hundreds to some thousands.
 const MAX_BYTES: usize = 16 * 1024;
 
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: u16 = 0;
 const HOST_NAME: u8 = 0;
-/// The longest host name, in bytes.
+/// Maximum length of a host name, in bytes.
 const MAX_NAME: usize = 253;
-/// The longest part of one between two dots, in bytes.
+/// Maximum length of a label, in bytes.
 const MAX_LABEL: usize = 63;
-/// The most that one record may carry, in bytes.
+/// Maximum content of a record, in bytes.
 const MAX_RECORD: usize = 1 << 14;
 
-/// Result of reading the bytes so far.
+/// Result of parsing the bytes so far.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Hello {
-    /// The beginning of a hello.
+    /// A valid prefix of a hello.
     Incomplete,
-    /// A whole hello, and the server name in it, as sent.
+    /// A complete hello, with its server name as sent.
     Whole(Option<String>),
 }
 
-/// Reason why the bytes are no hello.
+/// Reason why the bytes are not a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct NoHello(&'static str);
@@ -35,20 +35,18 @@ pub(super) struct NoHello(&'static str);
 const NOT_TLS: NoHello = NoHello("the connection does not begin with a TLS handshake");
 const MALFORMED: NoHello = NoHello("the TLS handshake is malformed");
 
-/// Reads a hello, which may be spread over any number of records. Each byte is looked at once, however the bytes
-/// arrive.
+/// Parses a hello from any number of records. Reads each byte once, however the bytes arrive.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     bytes: Vec<u8>,
-    /// Length of the whole records in `bytes`.
+    /// Length of the complete records in `bytes`.
     read: usize,
     /// Content of these records.
     message: Vec<u8>,
 }
 
 impl Reader {
-    /// Takes the next bytes and says what all bytes so far are. There is nothing to push after an error or a whole
-    /// hello.
+    /// Adds bytes and returns the result for all bytes so far. Must not be called after an error or a complete hello.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Hello, NoHello> {
         self.bytes.extend_from_slice(bytes);
         loop {
@@ -65,21 +63,21 @@ impl Reader {
         Ok(Hello::Incomplete)
     }
 
-    /// Room for more of the hello, in bytes.
+    /// Maximum number of further bytes.
     pub(super) fn room(&self) -> usize {
         MAX_BYTES.saturating_sub(self.bytes.len())
     }
 
-    /// Everything that was pushed.
+    /// Returns all bytes.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Adds the content of the next record to the message. `false`: the record is not whole.
+    /// Appends the content of the next record to the message. `false`: the record is incomplete.
     fn read_record(&mut self) -> Result<bool, NoHello> {
         let unread = self.bytes.get(self.read..).unwrap_or_default();
         let mut rest = Bytes(unread);
-        // What can be told to be wrong from the first bytes is not waited for.
+        // Reject bytes that are already invalid without waiting for the whole record.
         if unread.first().is_some_and(|kind| *kind != HANDSHAKE)
             || unread.get(1).is_some_and(|major| *major != 3)
         {
@@ -108,7 +106,7 @@ impl Reader {
     }
 }
 
-/// The body of the hello, once all of it is there.
+/// Returns the body of the hello once it is complete.
 fn whole(message: &[u8]) -> Result<Option<Bytes<'_>>, NoHello> {
     let mut rest = Bytes(message);
     let Some(kind) = rest.u8() else {
@@ -127,7 +125,7 @@ fn whole(message: &[u8]) -> Result<Option<Bytes<'_>>, NoHello> {
     Ok(rest.take(length).map(Bytes))
 }
 
-/// Version, random, session, suites, compression, extensions: the extension of the name is what matters.
+/// Skips version, random, session, suites and compression, and looks for the extension with the name.
 fn name_in(mut hello: Bytes<'_>) -> Result<Option<String>, NoHello> {
     hello.take(2 + 32).ok_or(MALFORMED)?;
     hello.vector_u8().ok_or(MALFORMED)?;
@@ -151,7 +149,7 @@ fn name_in(mut hello: Bytes<'_>) -> Result<Option<String>, NoHello> {
     Ok(name)
 }
 
-/// The list of names, which must be one name.
+/// Parses the list of names, which must contain exactly one.
 fn server_name(mut content: Bytes<'_>) -> Result<String, NoHello> {
     let mut list = content.vector_u16().ok_or(MALFORMED)?;
     let kind = list.u8().ok_or(MALFORMED)?;
@@ -165,7 +163,7 @@ fn server_name(mut content: Bytes<'_>) -> Result<String, NoHello> {
     }
 }
 
-/// Whether a text is a name that DNS could have, with or without the dot at its end.
+/// Whether a text is a valid DNS name, with or without a trailing dot.
 fn is_host_name(text: &str) -> bool {
     let name = text.strip_suffix('.').unwrap_or(text);
     let is_label = |label: &str| {
@@ -177,7 +175,7 @@ fn is_host_name(text: &str) -> bool {
     name.len() <= MAX_NAME && name.split('.').all(is_label)
 }
 
-/// Bytes that are left to read.
+/// The unread bytes.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -260,7 +258,7 @@ pub(super) mod tests {
         bytes
     }
 
-    /// A hello in one record that asks for `name`.
+    /// A hello for `name` in one record.
     pub(in crate::egress) fn hello_for(name: &str) -> Vec<u8> {
         records(&message(&names(&[name])), MAX_RECORD)
     }
@@ -322,7 +320,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Returns the name that rustls finds in a hello, if there is one. An error if it refuses the hello.
+    /// Returns the name that rustls finds in a hello, if there is one. An error if rustls rejects the hello.
     fn found_by_rustls(hello: &[u8]) -> Result<Option<String>, ()> {
         let mut acceptor = rustls::server::Acceptor::default();
         let mut rest = hello;
@@ -346,12 +344,12 @@ pub(super) mod tests {
             named("a.example")
         );
 
-        // A tunnel to another address would take this for a hello without a name.
+        // A tunnel to another address would treat this as a hello without a name.
         let address = hello(&names(&["192.0.2.1"]));
         assert_eq!(found_by_rustls(&address), Ok(None));
         assert_eq!(parse(&address), Ok(Hello::Whole(Some("192.0.2.1".to_owned()))));
 
-        // A server may read the second entry, whose type is unknown.
+        // A server may use the second entry, which has an unknown type.
         let mut list = vec![0, 24, HOST_NAME, 0, 9];
         list.extend(b"a.example");
         list.extend([1, 0, 9]);

@@ -1,4 +1,4 @@
-//! The requests to the proxy: what each asks for, whether it may, and plain HTTP passed on.
+//! Handles requests to the proxy: parses and checks the target, and forwards plain HTTP.
 
 use std::{
     pin::Pin,
@@ -32,9 +32,9 @@ use super::{
     watched::{Counts, Watched},
 };
 
-/// Maximum part of a text of the run in an event, in characters.
+/// Maximum number of characters of a run's text in an event.
 const TOLD_CHARS: usize = 255;
-/// Fields that concern one connection alone.
+/// Header fields that apply only to one connection.
 const HOP_BY_HOP: [HeaderName; 9] = [
     header::CONNECTION,
     header::PROXY_AUTHENTICATE,
@@ -47,10 +47,10 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// Methods that have a server send back the request, with fields that others on the way have added.
+/// Methods that return the request, with header fields that intermediaries have added.
 const ECHOING: [&str; 2] = ["TRACE", "TRACK"];
 
-/// The body of an answer: the proxy's own words, or what the other side sends.
+/// The body of a response: a message of the proxy, or the forwarded body.
 type Answer = Response<Either<Full<Bytes>, Passed>>;
 
 /// The proxy of one run.
@@ -58,11 +58,11 @@ pub(super) struct Proxy {
     pub(super) policy: Arc<Policy>,
     pub(super) limits: Limits,
     pub(super) on_event: OnEvent,
-    /// Bytes that the run may still transfer.
+    /// Number of bytes that the run may still transfer.
     pub(super) left: Arc<AtomicU64>,
 }
 
-/// An answer that is not passed on: its status and its sentence.
+/// A response of the proxy: its status and its message.
 struct Denied(StatusCode, String);
 
 fn malformed(why: &str) -> Denied {
@@ -95,23 +95,23 @@ pub(super) struct Target {
     pub(super) port: u16,
 }
 
-/// A connection to the outside.
+/// A connection to the target or to the operator's proxy.
 pub(super) struct Upstream {
     pub(super) io: Watched<Box<dyn Stream>>,
     pub(super) visit: Visit,
-    /// Whether the connection ends at the operator's proxy, which takes whole URLs.
+    /// Whether the connection ends at the operator's proxy, which requires absolute URLs.
     is_to_proxy: bool,
     authorization: Option<HeaderValue>,
 }
 
-/// Tells that a connection to the outside is over, however it ended.
+/// Reports the end of an outgoing connection on drop.
 pub(super) struct Visit {
     target: Target,
     counts: Arc<Counts>,
     on_event: OnEvent,
 }
 
-/// A tunnel that has been granted and waits for its connection to be given up by HTTP.
+/// An accepted tunnel that waits for the upgrade of its connection.
 pub(super) struct Tunnel {
     pub(super) upgrade: OnUpgrade,
     pub(super) host: Host<String>,
@@ -130,7 +130,7 @@ impl Drop for Visit {
 }
 
 impl Proxy {
-    /// Answers one request. A tunnel that it asks for is put into `tunnel`.
+    /// Handles one request. Stores a requested tunnel in `tunnel`.
     pub(super) async fn answer(&self, request: Request<Incoming>, tunnel: &Mutex<Option<Tunnel>>) -> Answer {
         let asked = named_in(&request);
         let answered = if request.method() == Method::CONNECT {
@@ -141,7 +141,7 @@ impl Proxy {
         answered.unwrap_or_else(|denied| self.denial(&asked, denied))
     }
 
-    /// Refuses a request because the run has as many connections as it may have.
+    /// Refuses a request because the run has reached its maximum of connections.
     pub(super) fn turn_away(&self, request: &Request<Incoming>) -> Answer {
         let why = format!(
             "all {} connections of the run are in use: close some, or open fewer at once",
@@ -152,7 +152,7 @@ impl Proxy {
 
     fn denial(&self, asked: &str, Denied(status, why): Denied) -> Answer {
         self.refuse(asked, &why);
-        // The answer holds the reason alone: a command shows it to the agent.
+        // The response contains only the reason, because the command shows it to the agent.
         let mut answer = Response::new(Either::Left(Full::from(format!("egress proxy: {why}\n"))));
         *answer.status_mut() = status;
         let text = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -160,7 +160,7 @@ impl Proxy {
         answer
     }
 
-    /// Tells that something was refused.
+    /// Reports a refusal.
     pub(super) fn refuse(&self, target: &str, why: &str) {
         (self.on_event)(Event::Refused {
             target: target.chars().take(TOLD_CHARS).collect(),
@@ -220,17 +220,17 @@ impl Proxy {
         let (mut sender, connection) = handshake.await.map_err(broken)?;
         let mut driver = JoinSet::new();
         driver.spawn(async move {
-            // What breaks here breaks the answer, which says so.
+            // A failure here also breaks the response, which reports it.
             let _ended = connection.await;
         });
-        // The watch over the connection tells of a silence; this is for one that is kept awake and never answers.
+        // The idle timeout of the connection detects silence. This timeout covers a server that keeps sending but never responds.
         let answer = timeout(self.limits.idle, sender.send_request(request)).await;
         let Ok(answer) = answer else {
             let why = "the server does not answer".to_owned();
             return Err(Denied(StatusCode::GATEWAY_TIMEOUT, why));
         };
         let (mut head, body) = answer.map_err(broken)?.into_parts();
-        // No HTTP would follow: the upgrade that was asked for was not passed on.
+        // We do not forward upgrades, so HTTP would not follow.
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
             let why = "the server switched protocols, which was not asked for".to_owned();
             return Err(Denied(StatusCode::BAD_GATEWAY, why));
@@ -244,7 +244,7 @@ impl Proxy {
         Ok(Response::from_parts(head, Either::Right(body)))
     }
 
-    /// Judges a target and connects to it, or to the operator's proxy.
+    /// Checks a target and connects to it, or to the operator's proxy.
     async fn connect(&self, target: Target) -> Result<Upstream, Denied> {
         if self.left.load(Ordering::Relaxed) == 0 {
             let why = format!("the run has transferred its {} bytes", self.limits.total_bytes);
@@ -277,19 +277,19 @@ impl Proxy {
     }
 }
 
-/// The host and the port that a request names. Paths and queries may hold what is nobody's business.
+/// Returns the host and the port of a request's target. We omit path and query because they can contain secrets.
 fn named_in(request: &Request<Incoming>) -> String {
     let authority = request.uri().authority();
     authority.map_or_else(String::new, Authority::to_string)
 }
 
-/// The host and the port of an authority.
+/// Parses the host and the port of an authority.
 fn target(authority: &Authority, default: Option<u16>) -> Result<Target, Denied> {
     if authority.as_str().contains('@') {
         return Err(malformed("the target must not carry a user name"));
     }
     let written_port = authority.as_str().len() > authority.host().len();
-    // Numbers are also read with a sign, which is none of a port.
+    // `parse` also accepts a sign, which a port cannot have.
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let port = authority
         .port()
@@ -306,7 +306,7 @@ fn target(authority: &Authority, default: Option<u16>) -> Result<Target, Denied>
     })
 }
 
-/// Returns the target of a plain HTTP request: its URL and its `Host` agree.
+/// Returns the target of a plain HTTP request. Its URL and its `Host` must agree.
 fn plain_target(uri: &Uri, headers: &HeaderMap) -> Result<Target, Denied> {
     let Some(authority) = uri.authority() else {
         return Err(malformed(
@@ -335,7 +335,7 @@ fn plain_target(uri: &Uri, headers: &HeaderMap) -> Result<Target, Denied> {
     Ok(target)
 }
 
-/// Makes of a request to a proxy one to the server itself.
+/// Converts a proxy request to a request for the server.
 fn rewrite(request: &mut Request<Incoming>, target: &Target) -> Result<(), Denied> {
     let path = request.uri().path_and_query().cloned();
     let path = path.unwrap_or_else(|| http::uri::PathAndQuery::from_static("/"));
@@ -349,7 +349,7 @@ fn rewrite(request: &mut Request<Incoming>, target: &Target) -> Result<(), Denie
     Ok(())
 }
 
-/// Names the whole URL again, as a proxy that passes a request on needs it.
+/// Restores the absolute URL, which the operator's proxy requires.
 fn name_whole_url(request: &mut Request<Incoming>, target: &Target) -> Result<(), Denied> {
     let mut parts = request.uri().clone().into_parts();
     parts.scheme = Some(Scheme::HTTP);
@@ -359,7 +359,7 @@ fn name_whole_url(request: &mut Request<Incoming>, target: &Target) -> Result<()
     Ok(())
 }
 
-/// Takes out what concerns one connection alone, the fields that `Connection` names included.
+/// Removes header fields that apply only to one connection, including those that `Connection` names.
 fn strip(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
@@ -367,7 +367,7 @@ fn strip(headers: &mut HeaderMap) {
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
-        // What frames the body is not the connection's to name.
+        // `Connection` must not remove the fields that frame the body.
         .filter(|name| !matches!(*name, header::CONTENT_LENGTH | HOST))
         .collect();
     for name in named.iter().chain(&HOP_BY_HOP) {
@@ -375,7 +375,7 @@ fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// A body passed on as it comes. Dropping it ends the connection that it comes from.
+/// A forwarded body. Dropping it closes the connection to the server.
 pub(super) struct Passed {
     body: Incoming,
     _driver: JoinSet<()>,

@@ -19,13 +19,13 @@ use super::{
 };
 
 const HOST: &str = "site.example";
-/// A limit whose end a test waits for: long enough for what must be done before it, also on a busy machine.
+/// A limit that a test waits for. It is long enough for the steps before it, even on a busy machine.
 const WAITED_OUT: Duration = Duration::from_secs(3);
 
-/// Sends the names of a test to its own servers; whatever is not listed is unknown.
+/// Resolves the names of a test to its servers. Other names are unknown.
 #[derive(Default)]
 struct Names {
-    /// The addresses of each question in turn, the last for all that follow.
+    /// The answers for each name, in order. The last one repeats.
     known: HashMap<&'static str, Vec<std::net::SocketAddr>>,
     asked: AtomicUsize,
 }
@@ -39,7 +39,7 @@ impl Resolver for Names {
     }
 }
 
-/// A proxy, and a server that plays `site.example` on both ports.
+/// A proxy, and a server that acts as `site.example` on both ports.
 struct Rig {
     proxy: std::net::SocketAddr,
     server: TcpListener,
@@ -53,7 +53,7 @@ impl Rig {
         Self::with(Reach::Private, allow, limits, None).await
     }
 
-    /// `later` is where the name points from the second question on.
+    /// `later` is the address of the name from the second query on.
     async fn with(
         reach: Reach,
         allow: Option<&[&str]>,
@@ -74,7 +74,7 @@ impl Rig {
         let proxy = listener.local_addr().unwrap();
         let (tell, events) = mpsc::unbounded_channel();
         let on_event: OnEvent = Arc::new(move |event| {
-            // The test may have ended.
+            // The receiver is gone if the test has ended.
             let _told = tell.send(event);
         });
         let mut tasks = JoinSet::new();
@@ -94,7 +94,7 @@ impl Rig {
         TcpStream::connect(self.proxy).await.unwrap()
     }
 
-    /// Sends `request` and returns the whole answer.
+    /// Sends `request` and returns the whole response.
     async fn ask(&self, request: &str) -> String {
         let mut client = self.client().await;
         client.write_all(request.as_bytes()).await.unwrap();
@@ -110,7 +110,7 @@ impl Rig {
         answer
     }
 
-    /// A tunnel to the site that has been granted, and its other end.
+    /// An accepted tunnel to the site, and its other end.
     async fn tunnel(&self) -> (TcpStream, TcpStream) {
         let mut client = self.client().await;
         let connect = format!("CONNECT {HOST}:443 HTTP/1.1\r\nHost: {HOST}:443\r\n\r\n");
@@ -120,7 +120,7 @@ impl Rig {
         (client, accepted.unwrap().0)
     }
 
-    /// The next refusal.
+    /// Returns the next refusal.
     async fn refusal(&mut self) -> String {
         loop {
             if let Event::Refused { why, .. } = self.events.recv().await.unwrap() {
@@ -130,7 +130,7 @@ impl Rig {
     }
 }
 
-/// The head of an answer or a request, and what came along with it. Shorter when the other side closes.
+/// Reads the head of a request or response, and bytes that arrive with it. Shorter if the peer closes.
 async fn head(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     while !bytes.windows(4).any(|window| window == b"\r\n\r\n") {
@@ -141,10 +141,10 @@ async fn head(stream: &mut TcpStream) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// Reads until the other side closes.
+/// Reads until the peer closes.
 async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // A reset ends it as well as an orderly end does.
+    // A reset is as good as an orderly close.
     let _ended = stream.read_to_end(&mut bytes).await;
     bytes
 }
@@ -438,7 +438,7 @@ async fn a_silent_connection_is_given_up() {
     let rig = Rig::new(None, limits).await;
     let (mut tunnel, mut server) = rig.tunnel().await;
     tunnel.write_all(&hello_for(HOST)).await.unwrap();
-    // The command has sent all and only waits.
+    // The command has sent everything and only waits.
     tunnel.shutdown().await.unwrap();
     assert_eq!(rest(&mut server).await, hello_for(HOST));
 
@@ -456,7 +456,7 @@ async fn a_silent_connection_is_given_up() {
         .await
         .unwrap();
 
-    // All three are waited for at once.
+    // Wait for all three concurrently.
     let (tunnel, unanswered, cut) = tokio::join!(rest(&mut tunnel), rest(&mut unanswered), rest(&mut cut));
     assert_eq!(tunnel, b"");
     let answer = String::from_utf8(unanswered).unwrap();
@@ -502,7 +502,7 @@ async fn connections_beyond_the_limit_wait_for_a_place() {
     let (mut client, mut server) = rig.tunnel().await;
     let mut second = rig.client().await;
     second.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
-    // The proxy works on meanwhile, so that it would have had the time to answer.
+    // The proxy keeps running, so it would have had time to respond.
     client.write_all(&hello_for(HOST)).await.unwrap();
     for _ in 0..10 {
         let mut byte = [0];

@@ -1,7 +1,7 @@
-//! A tunnel of TLS: nothing is passed on before the handshake asks for the host that the tunnel was made to.
+//! A TLS tunnel. The proxy forwards nothing until the handshake names the host that the tunnel was requested for.
 //!
-//! It is the name in the clear that counts. A handshake that hides its name and shows another is refused for the one
-//! it shows; what a server that is allowed does with a hidden name, or with a `Host` inside of TLS, is out of sight.
+//! Only the name in clear counts. A handshake with an encrypted name is checked by its outer name. We cannot see how an allowed
+//! server uses an encrypted name or a `Host` inside of TLS.
 
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
@@ -18,7 +18,7 @@ use super::{
 };
 
 impl Proxy {
-    /// Serves a tunnel to its end.
+    /// Serves a tunnel until it ends.
     pub(super) async fn tunnel(&self, tunnel: Tunnel) {
         let Tunnel {
             upgrade,
@@ -26,7 +26,7 @@ impl Proxy {
             upstream,
         } = tunnel;
         let Ok(upgraded) = upgrade.await else {
-            // The command left before its tunnel was there.
+            // The command closed the connection before the upgrade.
             return;
         };
         let mut inside = TokioIo::new(upgraded);
@@ -45,7 +45,7 @@ impl Proxy {
         drop(visit);
     }
 
-    /// The bytes of a TLS handshake that asks for `host`.
+    /// Reads a TLS handshake and returns its bytes if it names `host`.
     async fn hello(&self, inside: &mut TokioIo<Upgraded>, host: &Host<String>) -> Result<Vec<u8>, String> {
         let (mut reader, mut bytes) = (hello::Reader::default(), Vec::with_capacity(2048));
         let read = timeout(self.limits.head, async {
@@ -67,7 +67,7 @@ impl Proxy {
         };
         let agrees = match (name?, host) {
             (Some(name), _) => parse_host(&name).is_ok_and(|name| name == *host),
-            // A handshake with an address names nothing.
+            // A handshake with an address has no server name.
             (None, Host::Ipv4(_) | Host::Ipv6(_)) => true,
             (None, Host::Domain(_)) => false,
         };

@@ -1,4 +1,4 @@
-//! A connection that ends itself after a silence, and counts what it carries against a common cap.
+//! A connection with an idle timeout, which counts its traffic against a shared limit.
 
 use std::{
     io,
@@ -16,14 +16,14 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-/// Traffic of a connection, and the limit of all together.
+/// Traffic of a connection, and the shared limit.
 #[derive(Debug)]
 pub(super) struct Counts {
-    /// To the other side, in bytes.
+    /// Bytes sent to the other side.
     pub(super) sent: AtomicU64,
-    /// From it, in bytes.
+    /// Bytes received from the other side.
     pub(super) received: AtomicU64,
-    /// Bytes that are left for all connections.
+    /// Number of bytes left for all connections.
     left: Arc<AtomicU64>,
 }
 
@@ -36,7 +36,7 @@ impl Counts {
         }
     }
 
-    /// Takes `bytes` out of what is left.
+    /// Adds `bytes` to a counter and subtracts them from the shared limit.
     fn add(&self, counter: &AtomicU64, bytes: usize) -> io::Result<()> {
         let bytes = bytes as u64;
         counter.fetch_add(bytes, Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl Counts {
     }
 }
 
-/// A connection under watch.
+/// A connection with limits.
 #[derive(Debug)]
 pub(super) struct Watched<S> {
     inner: S,
@@ -59,7 +59,7 @@ pub(super) struct Watched<S> {
 }
 
 impl<S> Watched<S> {
-    /// Fails once nothing was read or written for `idle`, and once the common cap of `counts` is reached.
+    /// Fails after `idle` without a read or write, and once the shared limit of `counts` is reached.
     pub(super) fn new(inner: S, idle: Duration, counts: Option<Arc<Counts>>) -> Self {
         Self {
             inner,
@@ -73,7 +73,7 @@ impl<S> Watched<S> {
         self.silence.as_mut().reset(Instant::now() + self.idle);
     }
 
-    /// Called where the other side has nothing to give or take: pending until the silence is too long.
+    /// Called if the inner connection is pending. Fails after the idle timeout.
     fn wait<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         ready!(self.silence.as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))

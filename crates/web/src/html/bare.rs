@@ -1,9 +1,9 @@
-//! The text of a page without its markup: for pages that are beyond what is laid out.
+//! Extracts the text of a page without its markup, for pages that exceed the limits of the layout.
 //!
-//! Each search begins behind the end of the one before it, and a search without an end is the last. The time is so linear
-//! in the length of the page, and the text is no longer than the page.
+//! Each search starts after the end of the previous one, and a search without a match is the last. The time is therefore linear
+//! in the length of the page, and the text is never longer than the page.
 
-/// The text between the tags, without scripts and styles, in one pass.
+/// Returns the text between the tags, without scripts and styles, in one pass.
 pub(crate) fn bare_text(html: &str) -> String {
     let mut text = String::new();
     let mut rest = html;
@@ -35,7 +35,7 @@ pub(crate) fn bare_text(html: &str) -> String {
     text
 }
 
-/// Adds text with the commonest character references resolved.
+/// Appends text and resolves the most common character references.
 fn push_text(text: &mut String, raw: &str) {
     if raw.contains('&') {
         let raw = raw
@@ -51,7 +51,7 @@ fn push_text(text: &mut String, raw: &str) {
     }
 }
 
-/// Finds `end`, which is in lower case, in `text`.
+/// Finds `end`, which must be in lower case, in `text`.
 fn find_ignoring_case(text: &str, end: &str) -> Option<usize> {
     text.as_bytes()
         .windows(end.len())

@@ -1,32 +1,32 @@
-//! Growth of a page on its way to Markdown.
+//! Estimates the growth of a page during its conversion to Markdown.
 //!
-//! Each line in a quote or a list begins with the marks and the indentation of all that it is nested in. A page of nested
-//! quotes so becomes a hundred times as long, and each level copies what is in it. That is estimated before anything is
+//! Each line in a quote or a list starts with the markers and the indentation of all enclosing elements. A page of nested quotes
+//! can therefore become a hundred times as long, and each level copies its content. We estimate that before any output is
 //! written.
 
 use dom_query::{Document, NodeRef};
 
-/// Markdown of a page, as a multiple of [`most`]: text may be escaped, and links stand beside it.
+/// Size of a page's Markdown as a multiple of [`most`]: text can be escaped, and links add to it.
 pub(super) const MARKDOWN: usize = 2;
-/// Growth of a page: so many bytes for each of its bytes.
+/// Allowed growth, in bytes per byte of the page.
 const GROWTH: usize = 4;
-/// Growth that a page of any size may have, in bytes.
+/// Additional growth that every page may have, in bytes.
 const FREE: usize = 256 * 1024;
-/// Growth that no page may have, in bytes.
+/// Maximum growth of any page, in bytes.
 const MOST: usize = 16 << 20;
-/// Lines of an element that begins a line: its own and the empty ones around it.
+/// Lines for a block element: its own and the empty ones around it.
 const LINES: usize = 3;
-/// Marks of a quote and indentation of lists, in bytes for each line in them.
+/// Size of the marker of a quote and of the indentation of a list, in bytes per line.
 const QUOTE: usize = 2;
 const BULLETS: usize = 4;
 const NUMBERS: usize = 11;
 
-/// Bytes that a page of this length may grow to by one cause: its lists and quotes, or its links.
+/// Returns the maximum size that a page of this length may grow to, in bytes, by one cause: its lists and quotes, or its links.
 pub(super) fn most(html: usize) -> usize {
     html.saturating_mul(GROWTH).saturating_add(FREE).min(MOST)
 }
 
-/// Bytes that the nesting of a document adds to its lines, at most.
+/// Returns an upper bound of the bytes that nesting adds to the lines of a document.
 pub(super) fn estimate(document: &Document) -> usize {
     let mut sum: usize = 0;
     let mut open = vec![(document.root(), Nesting::default())];
@@ -41,9 +41,9 @@ pub(super) fn estimate(document: &Document) -> usize {
 /// Nesting of the lines of a node.
 #[derive(Clone, Copy, Default)]
 struct Nesting {
-    /// Bytes before each line.
+    /// Number of bytes before each line.
     before: usize,
-    /// Whether line breaks of a text are lines.
+    /// Whether line breaks in text start new lines.
     is_code: bool,
 }
 
@@ -65,7 +65,7 @@ impl Nesting {
     }
 }
 
-/// Lines that a node begins, at most.
+/// Returns an upper bound of the lines that a node starts.
 fn lines(node: &NodeRef<'_>, is_code: bool) -> usize {
     if node.is_text() {
         return if is_code {

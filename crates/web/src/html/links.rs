@@ -1,22 +1,21 @@
-//! The links of a page, made whole within bounds.
+//! Resolves the links of a page, within limits.
 
 use dom_query::{Document, NodeRef};
 use url::Url;
 
 use crate::text::URL_BYTES;
 
-/// Attributes of pictures and media that hold further URLs.
+/// Attributes of pictures and media that can contain further URLs.
 const SOURCES: [&str; 5] = ["src", "data-src", "srcset", "data-srcset", "poster"];
 
-/// Makes links whole. Takes out links that lead nowhere, images that are in the page itself, and templates, whose nesting
-/// was not measured. Links are read and joined with the base in at most `most` bytes together; what comes after them
-/// leads nowhere.
+/// Resolves links. Removes the targets of invalid links, embedded images, and templates, because the nesting of templates was not
+/// checked. Reads and resolves at most `most` bytes of links; later links lose their targets.
 pub(super) fn tidy(document: &Document, url: &Url, most: usize) {
     document.select("template").remove();
     let base = document.base_uri().filter(|base| base.len() <= URL_BYTES);
     let base = base.and_then(|base| url.join(base.trim()).ok());
     let base = base.filter(|base| base.as_str().len() <= URL_BYTES);
-    // Nobody is to join the links again.
+    // Prevents that the links are resolved again.
     document.select("base").remove();
     let mut links = Links {
         base: base.as_ref().unwrap_or(url),
@@ -48,12 +47,12 @@ pub(super) fn tidy(document: &Document, url: &Url, most: usize) {
 
 struct Links<'a> {
     base: &'a Url,
-    /// Bytes that may still be read and joined.
+    /// Number of bytes that may still be read and resolved.
     left: usize,
 }
 
 impl Links<'_> {
-    /// The URL of a page or a picture on the web, or of a mailbox.
+    /// Returns the absolute URL of a page, a picture or a mailbox.
     fn whole(&mut self, target: &str) -> Option<Url> {
         let target = target.trim();
         let work = self.base.as_str().len() + target.len();
@@ -66,8 +65,8 @@ impl Links<'_> {
         (is_shown && url.as_str().len() <= URL_BYTES).then_some(url)
     }
 
-    /// The URL of a picture: the first of its attributes that holds one. Pages that load pictures later put a placeholder
-    /// into `src`.
+    /// Returns the URL of a picture, from the first of its attributes that has one. Pages that load pictures lazily put a
+    /// placeholder into `src`.
     fn source(&mut self, image: &NodeRef<'_>) -> Option<Url> {
         SOURCES.iter().find_map(|name| {
             let value = image.attr(name)?;
@@ -88,7 +87,7 @@ impl Links<'_> {
 mod tests {
     use super::*;
 
-    /// The links and pictures of a page that is found at an address of this length.
+    /// Returns the links and pictures of a page.
     fn links_of(html: &str, most: usize) -> Vec<String> {
         let url: Url = "https://site.example/dir/page.html".parse().unwrap();
         let document = Document::from(html);
@@ -125,7 +124,7 @@ mod tests {
         let long = "b".repeat(URL_BYTES);
         let html = format!("<base href='/{long}/'><a href=x></a><a href='{long}'></a>");
         assert_eq!(links_of(&html, 1 << 20), ["https://site.example/dir/x"]);
-        // Both are longer as URLs than they are as they are written.
+        // Both are longer in URL encoding than in the page.
         let umlauts = "ä".repeat(URL_BYTES / 3);
         let html = format!("<base href='/{umlauts}/'><a href=x></a><a href='{umlauts}'></a>");
         assert_eq!(links_of(&html, 1 << 20), ["https://site.example/dir/x"]);

@@ -1,9 +1,9 @@
-//! A web page as Markdown: the article in it where there is one, else all of it.
+//! Converts a web page to Markdown: its article if there is one, otherwise the whole page.
 //!
-//! The page is a stranger's, and the parser and everything behind it take time and stack by how it is built: it is
-//! parsed in pieces, and given up for a plain reading of its text as soon as it is nested too deeply, has too many
-//! nodes or takes too long. Its links and its Markdown are bounded by its own size. All of this happens in a process of
-//! its own, which ends what these limits let through.
+//! The page is untrusted, and the time and the stack that the parser and the later steps need depend on its structure. We parse
+//! it in pieces. If it is nested too deeply, has too many nodes or takes too long, we fall back to its bare text. The size of the
+//! page bounds its links and its Markdown. A separate process does all of this, so that the remaining cases end only that
+//! process.
 
 mod bare;
 mod growth;
@@ -25,55 +25,55 @@ use url::Url;
 pub(crate) use self::bare::bare_text;
 use crate::text::one_line;
 
-/// Deepest nesting that is laid out. The parser's time and the writer's stack grow with it.
+/// Maximum nesting depth for a layout. The parser's time and the writer's stack grow with it.
 const DEPTH: usize = 256;
-/// Most nodes that are laid out.
+/// Maximum number of nodes for a layout.
 const NODES: usize = 250_000;
-/// Processor time for parsing. A busy machine takes none of it away.
+/// CPU time limit for parsing. Other load on the machine does not count.
 const PARSING: Duration = Duration::from_secs(3);
-/// Bytes that are parsed between two checks of the limits.
+/// Number of bytes to parse between two checks of the limits.
 const PIECE_BYTES: usize = 2048;
-/// An article of this many characters is taken for what the page is about, however much stands around it.
+/// An article with at least this many characters is the content of the page, however much other text there is.
 const ARTICLE_CHARS: usize = 1500;
-/// A shorter one is, when it is at least one part in so many of the page's text.
+/// A shorter article also counts if it has at least this fraction of the page's text, as a divisor.
 const ARTICLE_SHARE: usize = 4;
-/// The longest title, in characters.
+/// Maximum length of a title, in characters.
 pub(crate) const TITLE_CHARS: usize = 200;
-/// Elements that are left out.
+/// Elements that are omitted.
 const SKIPPED: &[&str] = &[
     "head", "script", "style", "meta", "noscript", "template", "svg", "iframe", "object", "button", "select",
     "input", "textarea", "dialog",
 ];
 
-/// A page as it is shown.
+/// A converted page.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// Title on one line; empty when there is none.
+    /// Title on one line; empty if there is none.
     pub(crate) title: String,
     /// Content as Markdown.
     pub(crate) markdown: String,
-    /// Layout in which the content was read.
+    /// Layout of the content.
     pub(crate) layout: Layout,
 }
 
-/// Layout in which the content of a page was read.
+/// Layout of the content of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Layout {
-    /// The article on it.
+    /// The article of the page.
     Article,
     /// The whole page.
     Whole,
-    /// The bare text: the page is beyond the limits of the layout.
+    /// The bare text, because the page exceeds the limits of the layout.
     Bare,
 }
 
-/// Reads the page that was found at `url`.
+/// Converts a page. `url` is its address.
 pub(crate) fn read(html: &str, url: &Url) -> Page {
     read_within(PARSING, html, url)
 }
 
-/// Reads the page with so much processor time for parsing.
+/// Converts a page with a CPU time limit for parsing.
 fn read_within(limit: Duration, html: &str, url: &Url) -> Page {
     laid_out(limit, html, url).unwrap_or_else(|| Page {
         title: String::new(),
@@ -82,7 +82,7 @@ fn read_within(limit: Duration, html: &str, url: &Url) -> Page {
     })
 }
 
-/// The page, unless it is beyond the limits.
+/// Returns the page, or `None` if it exceeds the limits.
 fn laid_out(limit: Duration, html: &str, url: &Url) -> Option<Page> {
     let document = parse(html, limit)?;
     let most = growth::most(html.len());
@@ -113,7 +113,7 @@ fn laid_out(limit: Duration, html: &str, url: &Url) -> Option<Page> {
     (page.markdown.len() <= growth::MARKDOWN * most).then_some(page)
 }
 
-/// The document, unless it is beyond the limits or takes more processor time to parse than `limit`.
+/// Returns the document, or `None` if it exceeds the limits or parsing takes more CPU time than `limit`.
 fn parse(html: &str, limit: Duration) -> Option<Document> {
     let began = processor_time();
     let options = ParseOpts {
@@ -130,9 +130,9 @@ fn parse(html: &str, limit: Duration) -> Option<Document> {
         parser.process(StrTendril::from(piece));
         rest = after;
         let document = &parser.tokenizer.sink.sink;
-        // Nobody reads them, and there may be one for each byte.
+        // The errors are not used, and there can be one per byte.
         document.errors.borrow_mut().clear();
-        // The parser adds at the end: what it is in now is the deepest last child.
+        // The parser appends at the end, so the open elements are the chain of last children.
         let open = std::iter::successors(Some(document.root()), NodeRef::last_child);
         if document.tree.len() > NODES
             || open.take(DEPTH + 1).count() > DEPTH
@@ -145,13 +145,13 @@ fn parse(html: &str, limit: Duration) -> Option<Document> {
     (document.tree.len() <= NODES && !is_deep(&document)).then_some(document)
 }
 
-/// Time that this thread has had on a processor.
+/// Returns the CPU time of this thread.
 fn processor_time() -> Duration {
-    // The clock only runs forward from zero.
+    // The clock starts at zero and never goes back.
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
-/// Whether any node is nested deeper than the limit.
+/// Whether a node is nested deeper than the limit.
 fn is_deep(document: &Document) -> bool {
     let mut level = vec![document.root()];
     for _ in 0..DEPTH {
@@ -163,14 +163,14 @@ fn is_deep(document: &Document) -> bool {
     true
 }
 
-/// The article on a page, if there is one. Without an address of the page nothing is joined with it again.
+/// Returns the article of a page, if there is one. We omit the address of the page, so that links are not resolved again.
 fn article(document: Document) -> Option<dom_smoothie::Article> {
     let config = Config {
         text_mode: TextMode::Markdown,
         disable_json_ld: true,
         ..Config::default()
     };
-    // An error is the finding that there is none.
+    // An error means that there is no article.
     Readability::with_document(document, None, Some(config))
         .ok()?
         .parse()
@@ -187,7 +187,7 @@ mod tests {
         "https://site.example/dir/page.html".parse().unwrap()
     }
 
-    /// The page, also where the parser is compiled without optimization.
+    /// Converts a page, with enough time for a parser without optimization.
     fn page(html: &str) -> Page {
         read_within(Duration::from_mins(1), html, &url())
     }

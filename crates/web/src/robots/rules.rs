@@ -1,44 +1,44 @@
-//! The rules of a robots.txt, as RFC 9309 has them: the groups of our name, else those for everybody; of the rules that
-//! match a path the longest, and of two of the same length the one that allows.
+//! The rules of a robots.txt according to RFC 9309: the groups of our name, or otherwise those for all crawlers. The longest rule
+//! that matches a path applies; of two with the same length, the one that allows.
 //!
-//! A rule takes time linear in the path and its pattern. The number of rules and the length of patterns are capped,
-//! always to the side of what is forbidden.
+//! Matching a rule takes time linear in the path and its pattern. The number of rules and the length of patterns are limited.
+//! Beyond the limits, we treat paths as forbidden.
 
 use std::fmt::Write as _;
 
-/// The name that groups are looked up by.
+/// Our name in the groups.
 const TOKEN: &str = "sortie";
-/// Maximum part of a file that is read, in bytes: the minimum of the RFC.
+/// Maximum number of bytes to read from a file: the minimum of the RFC.
 pub(super) const MAX_BYTES: usize = 500 * 1024;
-/// Most rules for us. A site with more of them is closed to us.
+/// Maximum number of rules for us. We do not fetch from a site with more.
 const RULES: usize = 5_000;
-/// Longest pattern, in bytes and normalized. A longer one counts to here where it forbids, and is none where it allows.
+/// Maximum length of a normalized pattern, in bytes. A longer pattern is truncated if it forbids, and ignored if it allows.
 const PATTERN_BYTES: usize = 8 * 1024;
-/// Most steps for one path. A path that takes more is forbidden.
+/// Maximum number of steps for a path. A path that takes more is forbidden.
 const STEPS: usize = 16 << 20;
-/// Memory of a rule beside its pattern, in bytes.
+/// Memory of a rule in addition to its pattern, in bytes.
 const RULE_BYTES: usize = 64;
 
-/// Rules of a site for this program.
+/// Rules of a site for this crawler.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Rules(Vec<Rule>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Rule {
-    /// Normalized, without the `$` that ties it to the end of the path.
+    /// Normalized, without the `$` that anchors it to the end of the path.
     pattern: String,
     to_end: bool,
     verdict: Verdict,
 }
 
-/// Ordered so that, of rules that are equally long, the one that allows is the greatest.
+/// Ordered such that allowing wins among rules with the same length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
     Disallow,
     Allow,
 }
 
-/// Audience of a group.
+/// Crawlers that a group applies to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Audience {
     Us,
@@ -47,13 +47,13 @@ enum Audience {
 }
 
 impl Rules {
-    /// Reads a file; what is not understood is passed over.
+    /// Parses a file and ignores lines that it does not understand.
     pub(super) fn parse(file: &[u8]) -> Self {
         let file = file.get(..MAX_BYTES).unwrap_or(file);
         let file = String::from_utf8_lossy(file);
         let (mut ours, mut for_all) = (Vec::new(), Vec::new());
         let mut named = false;
-        // The audience of the current group, and whether its list of names is still going on.
+        // The audience of the current group, and whether more names can follow.
         let (mut audience, mut naming) = (Vec::new(), false);
         for line in file.trim_start_matches('\u{feff}').split(['\r', '\n']) {
             let line = line.split_once('#').map_or(line, |(before, _)| before);
@@ -74,7 +74,7 @@ impl Rules {
                 }
                 "allow" => Verdict::Allow,
                 "disallow" => Verdict::Disallow,
-                // Of other lines none ends the list of names.
+                // Other lines do not end the list of names.
                 _ => continue,
             };
             naming = false;
@@ -89,7 +89,7 @@ impl Rules {
             } else {
                 continue;
             };
-            // One rule more than the cap tells that there are too many.
+            // One rule above the limit is enough to detect that there are too many.
             if rules.len() <= RULES {
                 rules.extend(Rule::new(value, verdict));
             }
@@ -101,13 +101,13 @@ impl Rules {
         Self(rules)
     }
 
-    /// Memory of the rules, in bytes.
+    /// Returns the memory of the rules, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let of = |rule: &Rule| RULE_BYTES + rule.pattern.len();
         RULE_BYTES + self.0.iter().map(of).sum::<usize>()
     }
 
-    /// Whether a path, its query included, may be fetched.
+    /// Whether a path with its query may be fetched.
     pub(super) fn allow(&self, path: &str) -> bool {
         let path = normalize(path);
         if path == "/robots.txt" {
@@ -141,7 +141,7 @@ fn audience_of(value: &str) -> Audience {
 }
 
 impl Rule {
-    /// `None` for a permission that is too long.
+    /// `None` for an allowing rule that is too long.
     fn new(pattern: &str, verdict: Verdict) -> Option<Self> {
         let (pattern, mut to_end) = match pattern.strip_suffix('$') {
             Some(pattern) => (pattern, true),
@@ -152,7 +152,7 @@ impl Rule {
             if verdict == Verdict::Allow {
                 return None;
             }
-            // The beginning of a pattern, not tied to the end, forbids more.
+            // A truncated pattern without an anchor forbids more.
             pattern.truncate(PATTERN_BYTES);
             pattern.shrink_to_fit();
             to_end = false;
@@ -164,8 +164,8 @@ impl Rule {
         })
     }
 
-    /// Each piece between asterisks is looked for behind the one before it: one pass over the path. `steps` counts the
-    /// bytes of the path that are looked at and the pieces of the pattern.
+    /// Matches in one pass over the path: each piece between asterisks is searched after the end of the previous one. `steps`
+    /// counts the examined bytes of the path and the pieces of the pattern.
     fn matches(&self, path: &str, steps: &mut usize) -> bool {
         let mut pieces = self.pattern.split('*');
         let first = pieces.next().unwrap_or_default();
@@ -193,7 +193,7 @@ impl Rule {
     }
 }
 
-/// Returns the one spelling of a path: percent-encoding only where it is needed, in upper case.
+/// Returns the canonical form of a path: percent-encoding only if necessary, in upper case.
 fn normalize(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut bytes = text.as_bytes();
@@ -270,7 +270,7 @@ mod tests {
             "User-agent: *\nDisallow: /\nUser-agent: sortie\nDisallow:\n",
             "/x"
         ));
-        // What stands before the first group is for nobody.
+        // Rules before the first group do not apply.
         assert!(allows("Disallow: /\n", "/x"));
     }
 
@@ -319,7 +319,7 @@ mod tests {
         assert!(allows(&file(RULES), "/y"));
         assert!(!allows(&file(RULES + 1), "/y"));
         assert!(allows(&file(RULES + 1), "/robots.txt"));
-        // Rules for others are not counted.
+        // Rules for other crawlers do not count.
         let others = file(RULES + 1) + "User-agent: sortie\nDisallow: /x\n";
         assert!(allows(&others, "/y") && !allows(&others, "/x"));
     }
@@ -334,7 +334,7 @@ mod tests {
         assert!(!allows(&file, &(long + "x")));
     }
 
-    /// Matches by trying everything.
+    /// Reference implementation that tries all possibilities.
     fn matches_slowly(pattern: &[u8], to_end: bool, path: &[u8]) -> bool {
         match (pattern.split_first(), path.split_first()) {
             (None, rest) => !to_end || rest.is_none(),

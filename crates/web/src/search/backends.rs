@@ -1,4 +1,4 @@
-//! Requests to the search engines, and their answers.
+//! Requests to the search engines, and the parsing of their responses.
 
 use http::{Method, header::AUTHORIZATION};
 use reqwest::RequestBuilder;
@@ -11,14 +11,14 @@ use super::Hit;
 
 /// Kind of search engine.
 pub(super) trait SearchBackend: Send + Sync {
-    /// Returns the request for `count` pages.
+    /// Creates the request for `count` pages.
     fn request(&self, client: &EngineClient, query: &str, count: usize) -> Result<RequestBuilder, Error>;
 
-    /// The pages in its answer.
+    /// Parses the pages in the response.
     fn hits(&self, answer: &[u8]) -> Result<Vec<Hit>, serde_json::Error>;
 }
 
-/// `path` below the address that the operator gave.
+/// Appends `path` to the configured address.
 fn below(base: &Url, path: &str) -> Url {
     let mut url = base.clone();
     url.set_path(&format!("{}/{path}", base.path().trim_end_matches('/')));
@@ -37,7 +37,7 @@ pub(super) struct Brave {
 
 #[derive(Deserialize)]
 struct BraveAnswer {
-    /// Absent where nothing is found.
+    /// Missing if nothing was found.
     web: Option<BraveWeb>,
 }
 
@@ -82,7 +82,7 @@ impl SearchBackend for Brave {
     }
 }
 
-/// Results in the form of Tavily and `SearXNG`.
+/// Results in the format of Tavily and `SearXNG`.
 #[derive(Deserialize)]
 struct Results {
     results: Vec<ResultHit>,
@@ -106,7 +106,6 @@ impl From<Results> for Vec<Hit> {
     }
 }
 
-/// Tavily.
 pub(super) struct Tavily {
     pub(super) base: Url,
     pub(super) key: Credential,
@@ -124,7 +123,7 @@ impl SearchBackend for Tavily {
     }
 }
 
-/// A `SearXNG` of the operator's own.
+/// A `SearXNG` that the operator runs.
 pub(super) struct Searxng {
     pub(super) base: Url,
     pub(super) key: Option<Credential>,
@@ -138,7 +137,7 @@ impl SearchBackend for Searxng {
             .append_pair("format", "json");
         let request = client.request(Method::GET, &url)?;
         Ok(match &self.key {
-            // For one that stands behind a gate.
+            // For an instance that requires authentication.
             Some(key) => request.header(AUTHORIZATION, format!("Bearer {}", key.expose())),
             None => request,
         })

@@ -31,7 +31,7 @@ fn pages(request: &Request) -> Response {
         "www.example/huge" => typed("text/plain", "x".repeat(6 << 20)),
         "www.example/deep" => typed("text/html", "<div>".repeat(100_000) + "at the bottom"),
         "www.example/brotli" => ([("content-encoding", "br")], "??").into_response(),
-        // One stored block.
+        // One stored deflate block.
         "www.example/gzip" => (
             [("content-encoding", "gzip"), ("content-type", "text/csv")],
             b"\x1f\x8b\x08\0\0\0\0\0\0\xff\x01\x04\0\xfb\xffa,b\n\0\0\0\0\x04\0\0\0",
@@ -237,7 +237,7 @@ async fn robots_txt_is_asked_for_once_and_heeded_at_every_step() {
     }
     let asked = rig.asked();
     let robots: Vec<_> = asked.iter().filter(|line| line.contains("robots.txt")).collect();
-    // Its own, that of the site that leads there, and each of the others, once.
+    // The site's own, that of the redirecting site, and each of the others, once.
     assert_eq!(robots.len(), 6, "{asked:?}");
     assert!(
         !asked
@@ -262,7 +262,7 @@ async fn the_policy_comes_before_robots_txt_and_its_refusals_are_not_remembered(
         .unwrap_err();
     assert!(refused.contains("not one of the domains"), "{refused}");
     assert!(rig.seen().is_empty());
-    // The rules lie where this run may not go: for it there are none, for the next run there are.
+    // The robots.txt redirects to a host that this run may not visit, so for it there are no rules. For the next run there are.
     assert!(
         rig.call_within(&["moved.example"], FETCH, url.clone())
             .await

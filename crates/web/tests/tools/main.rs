@@ -1,4 +1,4 @@
-//! The web tools against servers of the test's own: the names of the web lead there, and nothing else is different.
+//! The web tools against test servers. Only name resolution differs from production.
 
 #[cfg(test)]
 mod fetch;

@@ -1,4 +1,4 @@
-//! Page readers that strangers break, and what the run is told then.
+//! Page readers that crash on untrusted content, and the resulting messages to the run.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
 
@@ -16,7 +16,7 @@ use crate::rig::{Answerer, Rig, call, place, typed};
 
 const FETCH: &str = "web_fetch";
 
-/// Programs that stand in for the page reader.
+/// Programs that replace the page reader.
 struct Readers(TempDir);
 
 impl Readers {
@@ -24,7 +24,7 @@ impl Readers {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// A shell script that is started in place of the reader. `$form` is what it is to make.
+    /// A shell script that replaces the reader. `$form` is the requested format.
     fn script(&self, name: &str, body: &str) -> PathBuf {
         let path = self.0.path().join(name);
         let job = "read -r job; case $job in *\\\"bare\\\"*) form=bare ;; *) form=whole ;; esac";
@@ -45,7 +45,7 @@ fn answers(request: &Request) -> Response {
             let html = "<blockquote>".repeat(250) + &"x<br>".repeat(120_000) + "the end";
             typed("text/html", html)
         }
-        // Each paragraph counts the backslashes before it again.
+        // Each paragraph escapes the backslashes of the previous one again.
         "www.example/cells" => {
             let html = "<table><tr><td>".to_owned()
                 + &"\\".repeat(1_000_000)
@@ -57,12 +57,12 @@ fn answers(request: &Request) -> Response {
     }
 }
 
-/// A page whose links are joined with a long base.
+/// A page with links that are resolved against a long base.
 fn links(base: usize, links: usize) -> String {
     format!("<base href='/{}/'>", "b".repeat(base)) + &"<a href=x>y</a> ".repeat(links)
 }
 
-/// The tools with another page reader, and what plays the web.
+/// The tools with another page reader, and a server for all hosts.
 async fn rig_with(reader: PathBuf, answers: Answerer) -> (Rig, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = listener.local_addr().unwrap();
@@ -138,7 +138,7 @@ async fn a_page_that_breaks_every_reader_is_an_error_of_the_call() {
         refused.unwrap_err(),
         "http://www.example/page: the page takes more memory or processor time than one page may have"
     );
-    // The status of an answer is told, whatever becomes of the body.
+    // The model gets the status even if the body cannot be read.
     let told = rig
         .call("http_request", json!({ "url": "http://www.example/json" }))
         .await;

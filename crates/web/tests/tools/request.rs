@@ -54,7 +54,7 @@ async fn a_call_is_sent_as_it_was_given_and_its_answer_told() {
                     content-length: 8\n\n{\n \"id\": 1\n}";
     let mut lines: Vec<_> = answer.lines().collect();
     let mut wanted: Vec<_> = expected.lines().collect();
-    // The order of the fields is the server's.
+    // The server determines the order of the fields.
     lines.sort_unstable();
     wanted.sort_unstable();
     assert_eq!(lines, wanted, "{answer}");

@@ -1,4 +1,4 @@
-//! A server that plays every host of `example`, and the tools of a run that may go there.
+//! A server that acts as every host of `example`, and the tools of a run that may visit it.
 
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -29,7 +29,7 @@ const READER: &str = env!("CARGO_BIN_EXE_page-reader");
 /// Function that answers a request by its host, path, query and fields.
 pub(crate) type Answerer = fn(&Request) -> Response;
 
-/// Leads `*.example` to one server, `private.example` to a metadata service, and knows no other name.
+/// Resolves `*.example` to one server, `private.example` to a metadata service, and no other names.
 struct Names(SocketAddr);
 
 impl Resolver for Names {
@@ -43,7 +43,7 @@ impl Resolver for Names {
     }
 }
 
-/// Takes whatever is recorded.
+/// Discards all records.
 pub(crate) struct Unheard;
 
 impl Sink for Unheard {
@@ -62,7 +62,7 @@ impl Sink for Unheard {
     fn spent(&self, _cost: Micros, _at: tokio::time::Instant) {}
 }
 
-/// Requests as they arrived, in lines: the first has the method, the host and the path.
+/// Requests in order of arrival, as lines. The first line has the method, the host and the path.
 pub(crate) type Seen = Arc<Mutex<Vec<String>>>;
 
 pub(crate) struct Rig {
@@ -98,12 +98,12 @@ impl Rig {
         }
     }
 
-    /// The tools where a server of the test's own plays every host.
+    /// The tools with a server of the test as every host.
     pub(crate) fn at(server: SocketAddr) -> Self {
         Self::at_with_reader(server, READER.into())
     }
 
-    /// A rig with another page reader.
+    /// The tools with another page reader.
     pub(crate) fn at_with_reader(server: SocketAddr, reader: PathBuf) -> Self {
         Self::set_up(server, RobotsTxt::Ignored, None, reader)
     }
@@ -130,7 +130,7 @@ impl Rig {
         }
     }
 
-    /// The tools of a run with this allow-list.
+    /// Returns the tools of a run with this allow-list.
     pub(crate) fn tools(&self, allow: Option<&[&str]>) -> Vec<Arc<dyn Tool>> {
         let allow: Option<Vec<_>> = allow.map(|list| list.iter().map(|text| (*text).to_owned()).collect());
         let policy = Policy::new(self.network.clone(), allow.as_deref()).unwrap();
@@ -145,7 +145,7 @@ impl Rig {
         found.unwrap()
     }
 
-    /// Returns the result of a call that may give back 32 KiB.
+    /// Returns the result of a call with a limit of 32 KiB.
     pub(crate) async fn call(&self, name: &str, arguments: Value) -> Result<String, String> {
         call(&*self.tool(name, None), arguments, 32 * 1024).await
     }
@@ -164,12 +164,12 @@ impl Rig {
         self.tool(name, None).effect(&to_raw_value(arguments).unwrap())
     }
 
-    /// The requests so far, one text for each.
+    /// Returns the requests so far, one text per request.
     pub(crate) fn seen(&self) -> Vec<String> {
         self.seen.lock().clone()
     }
 
-    /// The first lines of the requests so far.
+    /// Returns the first lines of the requests so far.
     pub(crate) fn asked(&self) -> Vec<String> {
         let first = |seen: String| seen.lines().next().unwrap_or_default().to_owned();
         self.seen().into_iter().map(first).collect()
@@ -202,7 +202,7 @@ fn host(headers: &http::HeaderMap) -> &str {
     headers.get("host").map_or("", |host| host.to_str().unwrap())
 }
 
-/// An answer of a type.
+/// A response with this content type.
 pub(crate) fn typed(content_type: &'static str, body: impl IntoResponse) -> Response {
     ([("content-type", content_type)], body).into_response()
 }
@@ -213,7 +213,7 @@ pub(crate) fn redirect(status: u16, location: impl Into<String>) -> Response {
     (status, [("location", location.into())]).into_response()
 }
 
-/// `host/path` of a request.
+/// Returns `host/path` of a request.
 pub(crate) fn place(request: &Request) -> String {
     host(request.headers()).to_owned() + request.uri().path()
 }

@@ -123,7 +123,7 @@ async fn a_failing_engine_is_told_without_its_words_and_the_key() {
     }
 }
 
-/// An engine bills what it was asked; a search that was not sent costs nothing.
+/// An engine bills the queries that it receives. A search that was not sent is free.
 #[tokio::test]
 async fn only_a_search_that_was_not_sent_says_so() {
     let outcome = async |rig: &Rig, arguments: Value| {
@@ -145,7 +145,7 @@ async fn only_a_search_that_was_not_sent_says_so() {
         assert!(matches!(unsent, Err(ToolError::NotSent(_))), "{unsent:?}");
     }
     assert_eq!(failing.seen().len(), 1);
-    // Nobody listens on a port that was just given back.
+    // The port was just released, so no server listens there.
     let nobody = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -166,7 +166,7 @@ async fn the_schema_of_each_tool_is_without_white_space() {
     for tool in tools {
         let definition = tool.definition();
         let schema: Value = serde_json::from_str(definition.parameters).unwrap();
-        // The order of the fields may be another one.
+        // The order of the fields can differ.
         let shortest = schema.to_string().len();
         assert_eq!(definition.parameters.len(), shortest, "{}", definition.name);
     }

@@ -1,4 +1,4 @@
-//! Codes, client secrets and refresh tokens go to the authorization server that they are for, and to no other.
+//! Codes, client secrets and refresh tokens are sent only to their authorization server.
 
 use serde_json::json;
 use sortie_api::Credential;
@@ -12,7 +12,7 @@ use super::{URL_SAFE_NO_PAD, World, client, finish, form, home, parameter, tag};
 use base64::Engine as _;
 
 impl World {
-    /// A server that does not name itself in the callback.
+    /// A server that does not identify itself in the callback.
     async fn unnamed() -> Self {
         let world = Self::new().await;
         let mut metadata = world.metadata();
@@ -21,7 +21,7 @@ impl World {
         world
     }
 
-    /// From now on the resource names another authorization server.
+    /// Makes the resource name another authorization server.
     fn moves_to(&self, issuer: &str) {
         self.set(
             "/.well-known/oauth-protected-resource/mcp",
@@ -43,7 +43,7 @@ fn state(started: &Started) -> &str {
     started.pending.state.expose()
 }
 
-/// The person starts at a server of an attacker, which sends the browser on to an honest one with the state of its own flow.
+/// The person starts at an attacker's server, which redirects the browser to an honest one with the `state` of another flow.
 #[tokio::test]
 async fn a_code_that_arrives_at_the_address_of_another_server_is_sent_to_nobody() {
     let (honest, attacker) = (World::unnamed().await, World::unnamed().await);
@@ -67,7 +67,7 @@ async fn a_code_that_arrives_at_the_address_of_another_server_is_sent_to_nobody(
     }
     assert_eq!(attacker.asked("/token"), 0);
     finish(&started, &query).await.unwrap();
-    // Registered for its own address alone, which stays the same.
+    // Registered only for its separate address, which stays the same.
     let (_, registration) = honest.sent("/register");
     let registration: serde_json::Value = serde_json::from_str(&registration).unwrap();
     let own = parameter(&begun.authorization_url, "redirect_uri").unwrap();
@@ -96,7 +96,7 @@ async fn a_client_secret_goes_to_the_issuer_it_belongs_to_and_to_no_other() {
     let base = world.base.clone();
     for named in [base.clone(), format!("{base}/")] {
         let started = world.start_for(&confidential(Some(&named))).await.unwrap();
-        // A client that an administrator registered keeps the address that was registered.
+        // A client that an administrator registered keeps its registered address.
         assert_eq!(tag(&started), None);
         let query = world.agreed(&started);
         finish(&started, &query).await.unwrap();
@@ -111,7 +111,7 @@ async fn a_client_secret_goes_to_the_issuer_it_belongs_to_and_to_no_other() {
     ] {
         assert!(told.contains(&part), "{part}: {told}");
     }
-    // Nor where the resource says nothing any more, or is read by its own origin.
+    // The result does not change if the resource stops naming a server, or the fallback to its origin applies.
     world.remove("/.well-known/oauth-protected-resource/mcp");
     let elsewhere = Some("https://login.example");
     let error = world.start_for(&confidential(elsewhere)).await.unwrap_err();
@@ -120,7 +120,7 @@ async fn a_client_secret_goes_to_the_issuer_it_belongs_to_and_to_no_other() {
         "{error}"
     );
     assert_eq!((other.asked("/token"), world.asked("/token")), (0, 2));
-    // A client that the engine registers itself is a new one at the new server.
+    // A client that the engine registers is registered again at the new server.
     world.moves_to(&other.base);
     let own = Settings {
         issuer: Some(base),
@@ -170,7 +170,7 @@ async fn the_account_is_named_where_the_server_names_it() {
     );
     let grant = world.grant().await;
     assert_eq!(grant.account.as_deref(), Some("ann@example.com"));
-    // A refresh that says nothing changes nothing.
+    // A refresh without an issuer changes nothing.
     world.set("/token", json!({"access_token": "at-2"}));
     let renewed = client().refresh(&grant).await.unwrap();
     assert_eq!(renewed.account, grant.account);
@@ -178,7 +178,7 @@ async fn the_account_is_named_where_the_server_names_it() {
     assert!(!stored.contains("c2ln"));
 }
 
-/// Given endpoints have no metadata, so nothing says that a callback has to name its server. One that does is compared.
+/// Configured endpoints have no metadata, so the callback does not have to name its server. If it does, the name is checked.
 #[tokio::test]
 async fn a_callback_to_given_endpoints_that_names_another_server_is_refused() {
     let world = World::new().await;

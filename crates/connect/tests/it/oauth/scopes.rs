@@ -1,4 +1,4 @@
-//! Challenges of calls: they lead to the authorization server, and their scopes add to those of before.
+//! Challenges of calls: they lead to the authorization server, and their scopes are added to the granted ones.
 
 use serde_json::{Value, json};
 use sortie_connect::oauth::Settings;
@@ -34,7 +34,7 @@ async fn a_challenge_for_more_scopes_asks_for_those_before_as_well() {
     }
 }
 
-/// The server takes the first message of anybody, and asks for authorization in its calls alone.
+/// The server accepts the first message without authorization and requires it only for calls.
 #[tokio::test]
 async fn a_challenge_of_a_call_leads_to_the_authorization_server() {
     let world = World::new().await;

@@ -1,6 +1,6 @@
 //! The client of `OpenAI`'s Chat Completions protocol, which most other servers speak as well.
 //!
-//!  The client accepts common deviations: calls without ids or in one piece, usage in any chunk or in no chunk, a stream without
+//! The client accepts common deviations: calls without ids or in one piece, usage in any chunk or in no chunk, a stream without
 //! its end marker. An answer is complete once it has a finish reason, or usage and the end marker. If the stream breaks before
 //! that, the error carries the cost.
 

@@ -1,7 +1,7 @@
 //! The client of `OpenAI`'s Responses protocol. We do not use the provider's storage: each request contains the whole
 //! conversation, including the encrypted reasoning of earlier turns.
 //!
-//!  An answer is complete once its last event has arrived. If the stream breaks before that, the error carries the cost.
+//! An answer is complete once its last event has arrived. If the stream breaks before that, the error carries the cost.
 
 mod reply;
 mod request;

@@ -1,6 +1,6 @@
 //! Assembles an answer from its events.
 //!
-//!  A finished item replaces its pieces. Some servers omit the text or the arguments in it, or the whole item. We then use the
+//! A finished item replaces its pieces. Some servers omit the text or the arguments in it, or the whole item. We then use the
 //! pieces.
 
 use http::StatusCode;

@@ -12,7 +12,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// Advances the clock forever: by the delays that the run has started, and in growing steps while `progress` does not change,
 /// because the provider pauses or the run waits silently.
 ///
-///  Tokio would advance it automatically, but also while bytes are in flight between the run and its provider, which would cause
+/// Tokio would advance it automatically, but also while bytes are in flight between the run and its provider, which would cause
 /// time-outs instead of answers. A running blocking task disables that.
 pub(super) async fn moves_on(begun: impl Fn() -> Duration, progress: impl Fn() -> usize) {
     let (mut waited, mut seen, mut idle) = (Duration::ZERO, progress(), 0);
