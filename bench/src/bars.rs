@@ -1,4 +1,4 @@
-//! Bars that the engine has to reach: the report sets each beside the measured figure and the limit of the machine.
+//! Performance requirements. The report lists each with the measured figure and the limit of the machine.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use sortie_testkit::Database;
 
 use crate::samples::Millis;
 
-/// Requirement on a figure.
+/// Requirement for a figure.
 #[derive(Clone, Copy)]
 pub(crate) enum Required {
-    /// At least so many a second.
+    /// At least this rate per second.
     Rate(f64),
-    /// Less than so many seconds.
+    /// Less than this number of seconds.
     Seconds(f64),
-    /// Less than so many KiB.
+    /// Less than this number of KiB.
     Kibibytes(f64),
-    /// Less than so many MiB.
+    /// Less than this number of MiB.
     Mebibytes(f64),
-    /// Less than this part of a whole.
+    /// Less than this fraction.
     Part(f64),
-    /// At least this part of what it is compared with.
+    /// At least this ratio.
     Ratio(f64),
 }
 
 impl Required {
-    /// The requirement as text.
+    /// Returns the requirement as text.
     pub(crate) fn text(self) -> String {
         match self {
             Self::Rate(least) | Self::Ratio(least) => format!("≥ {}", self.amount(least)),
@@ -34,7 +34,7 @@ impl Required {
         }
     }
 
-    /// An amount in the unit of this requirement.
+    /// Formats an amount in the unit of this requirement.
     pub(crate) fn amount(self, amount: f64) -> String {
         match self {
             Self::Rate(_) => format!("{amount:.0}/s"),
@@ -46,7 +46,7 @@ impl Required {
         }
     }
 
-    /// Whether what was reached is enough.
+    /// Whether a figure meets the requirement.
     pub(crate) fn is_met(self, reached: f64) -> bool {
         match self {
             Self::Rate(least) | Self::Ratio(least) => reached >= least,
@@ -56,7 +56,7 @@ impl Required {
         }
     }
 
-    /// Returns the figure at the limit, from its share of the limit; none where nothing bounds it.
+    /// Returns the figure at the limit, from its share of the limit. `None` if there is no limit.
     pub(crate) fn at_limit(self, reached: f64, share: f64) -> Option<f64> {
         match self {
             Self::Rate(_) => Some(reached / share),
@@ -70,7 +70,7 @@ impl Required {
 pub(crate) struct Bar {
     /// Name of the figure in [`Report::reach`](crate::report::Report::reach).
     pub(crate) figure: &'static str,
-    /// Database that the bar is for; every one where none is named.
+    /// Database of the requirement. `None` for every database.
     pub(crate) database: Option<Database>,
     pub(crate) required: Required,
 }
@@ -86,7 +86,7 @@ const fn bar(figure: &'static str, database: Option<Database>, required: Require
 const SQLITE: Option<Database> = Some(Database::Sqlite);
 const POSTGRES: Option<Database> = Some(Database::Postgres);
 
-/// Bars in the order of the report.
+/// Requirements in the order of the report.
 pub(crate) const BARS: [Bar; 46] = [
     bar(
         "complete tool-free runs, 64 at once",

@@ -1,4 +1,4 @@
-//! Creates under budgets and with idempotency keys, beside creates without.
+//! Creates with budgets and with idempotency keys, compared with creates without.
 
 use std::{
     sync::{
@@ -24,7 +24,7 @@ use crate::{
     report::Report,
 };
 
-/// Keys with a budget of their own.
+/// Number of keys with a separate budget.
 const KEYS: usize = 64;
 
 /// A limit that is never reached.
@@ -35,11 +35,11 @@ const ORGANIZATION: &str = "/v1/budgets/organization";
 /// Numbers of clients.
 const CLIENTS: [usize; 3] = [1, 16, 64];
 
-/// Kinds of creates.
+/// Kind of creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plain,
-    /// Each client has a key of its own, without a budget.
+    /// Each client has a separate key without a budget.
     PlainKeys,
     Named,
     Organization,
@@ -61,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// Creates without a budget that this kind is compared with. They have as many keys.
+    /// Returns the creates without a budget to compare this kind with. They use the same number of keys.
     fn without(self) -> Self {
         match self {
             Self::Plain | Self::Named | Self::Organization | Self::BesideRefused => Self::Plain,
@@ -82,7 +82,7 @@ struct Rig {
     names: Arc<AtomicU64>,
 }
 
-/// Creates per second of each kind by 1, 16 and 64 clients. Runs stay queued.
+/// Measures creates per second of each kind by 1, 16 and 64 clients. Runs stay queued.
 pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     if !report.wants("creates under budgets") {
         return Ok(());
@@ -104,7 +104,7 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Name of the ratio of a kind, to creates without a budget.
+/// Name of the ratio between a kind and creates without a budget.
 fn figure(kind: Kind, clients: usize) -> String {
     format!(
         "creates under budgets: {} (ratio), {clients} at once",
@@ -135,8 +135,8 @@ impl Rig {
         })
     }
 
-    /// Creates per second without a budget, and of this kind. They take turns each second: the queue grows meanwhile, and the
-    /// machine does other things, for both alike.
+    /// Returns the creates per second without a budget, and of this kind. They alternate every second, so that the growing queue
+    /// and other work of the machine affect both equally.
     async fn compare(&self, kind: Kind, clients: usize, seconds: u64) -> Result<(f64, f64)> {
         let (mut plain, mut rate) = (0.0, 0.0);
         for _ in 0..seconds {
@@ -202,7 +202,7 @@ pub(crate) async fn new_key(admin: &mut Connection) -> Result<CreatedKey> {
     admin.call(Method::POST, "/v1/admin/keys", body, 201).await
 }
 
-/// Posts one run after another until `to`. Returns the number of those begun since `from`.
+/// Posts runs one after another until `to`. Returns the number of creates that started after `from`.
 async fn create_until(
     mut connection: Connection,
     names: Option<Arc<AtomicU64>>,
@@ -225,7 +225,7 @@ async fn create_until(
     Ok(count)
 }
 
-/// Posts one run after another until `to`, all of which are refused.
+/// Posts runs one after another until `to`. The engine must refuse all of them.
 async fn refused_until(mut connection: Connection, to: Instant) -> Result<usize> {
     let request = request("hello");
     while Instant::now() < to {

@@ -1,4 +1,4 @@
-//! Callbacks that have piled up before a receiver, from the moment it answers again until it has them all.
+//! Delivery of accumulated callbacks, from the moment the receiver responds again until it has received all of them.
 
 use std::{
     sync::Arc,
@@ -16,13 +16,13 @@ use tokio::{sync::watch, task::JoinSet};
 
 use crate::{Bench, connection::Connection, memory::some_with, report::Report};
 
-/// Runs with a callback.
+/// Number of runs with a callback.
 const CALLBACKS: usize = 10_000;
 
-/// Clients that make them.
+/// Number of clients that create them.
 const CLIENTS: usize = 16;
 
-/// Time for which a request is kept waiting while callbacks pile up: less than the timeout of an attempt.
+/// Time to delay a request while callbacks accumulate: less than the timeout of an attempt.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// State of the receiver.
@@ -31,10 +31,10 @@ struct Receiver {
     answers: watch::Sender<bool>,
 }
 
-/// Takes a callback once the receiver answers.
+/// Accepts a callback once the receiver responds.
 async fn take(State(receiver): State<Arc<Receiver>>, _body: Bytes) -> StatusCode {
     let mut answers = receiver.answers.subscribe();
-    // Waited long enough is as good as answered.
+    // After the delay it responds in any case.
     let _waited = tokio::time::timeout(PATIENCE, answers.wait_for(|answers| *answers))
         .await
         .is_ok();
@@ -42,7 +42,7 @@ async fn take(State(receiver): State<Arc<Receiver>>, _body: Bytes) -> StatusCode
     StatusCode::NO_CONTENT
 }
 
-/// The rate at which one receiver on this machine is given what has piled up.
+/// Measures the rate of deliveries of accumulated callbacks to one receiver on this machine.
 pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     if !report.wants("callbacks") {
         return Ok(());

@@ -1,5 +1,5 @@
-//! A cancel: how long until the run's worker has stopped and its stream has ended, asked of the node that works on it
-//! and of another one.
+//! Cancellation: the time until the run's worker has stopped and its stream has ended, requested from the node that runs it and
+//! from another node.
 
 use std::{
     collections::BTreeSet,
@@ -28,18 +28,18 @@ use crate::{
     samples::{Millis, Samples},
 };
 
-/// Runs that are cancelled, one after another.
+/// Number of runs that are cancelled, one after another.
 const CANCELS: usize = 100;
 
-/// From one look to the next.
+/// Interval of the checks.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Time for which a cancel is waited for.
+/// Maximum time to wait for a cancellation.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const COMMAND: &str = "sleep 3000";
 
-/// Measures both ways, the second one where nodes can share the database.
+/// Measures both ways, the second one only if nodes can share the database.
 pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     if report.wants("cancel through its own node") {
         let node = bench.node().await?;
@@ -53,7 +53,7 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
 }
 
 async fn cancels(working: &Node, asked: &Node, name: &str, report: &mut Report) -> Result<()> {
-    // What serves all sandboxes is started with the first: it is none of a run's processes.
+    // The first run starts the service for all sandboxes. That does not count as a process of a run.
     let (mut here, mut there) = (Connection::to(working)?, Connection::to(asked)?);
     complete(&mut here, &mut there, &request("```sh\ntrue\n```\n")).await?;
     let command = format!("```sh\n{COMMAND}\n```\n");
@@ -98,7 +98,7 @@ async fn cancels(working: &Node, asked: &Node, name: &str, report: &mut Report) 
     Ok(())
 }
 
-/// The processes of the run that has come since `before`, once its command runs.
+/// Returns the processes that were started after `before` for the run, once its command is running.
 async fn at_work(node: &Node, before: &BTreeSet<Process>) -> Result<BTreeSet<Process>> {
     let begun = Instant::now();
     loop {
@@ -111,7 +111,7 @@ async fn at_work(node: &Node, before: &BTreeSet<Process>) -> Result<BTreeSet<Pro
     }
 }
 
-/// Cancels a run. Its worker has stopped once it has said what the run cost and none of the processes is left.
+/// Cancels a run. Its worker has stopped once it has reported the cost and all processes have exited.
 async fn until_stopped(
     asked: &mut Connection,
     run: &str,

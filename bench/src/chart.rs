@@ -1,4 +1,4 @@
-//! Pictures of what was sampled: lines over time, with axes and units, as SVG text.
+//! Line charts of samples over time, with axes and units, as SVG.
 
 use std::fmt::Write as _;
 
@@ -12,14 +12,14 @@ const TOP: f64 = 50.0;
 const BOTTOM: f64 = 45.0;
 const COLORS: [&str; 4] = ["#1f6feb", "#d1570c", "#1a7f37", "#8250df"];
 
-/// Line of a picture.
+/// Line of a chart.
 pub(crate) struct Line {
     pub(crate) name: String,
-    /// Seconds since the beginning, and the value then.
+    /// Seconds since the start, with the values.
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// A picture of lines over seconds. The scale begins at zero, so that what looks flat is flat.
+/// Draws a chart of lines over seconds. The scale starts at zero, so that small variations do not look large.
 pub(crate) fn draw(title: &str, unit: &str, lines: &[Line]) -> Result<String> {
     let (last, highest) = lines
         .iter()
@@ -94,7 +94,7 @@ pub(crate) fn draw(title: &str, unit: &str, lines: &[Line]) -> Result<String> {
     Ok(svg)
 }
 
-/// The next of 1, 2, 5 times a power of ten.
+/// Returns the next value of 1, 2 or 5 times a power of ten.
 fn step(least: f64) -> f64 {
     if least <= 0.0 {
         return 1.0;
@@ -107,7 +107,7 @@ fn step(least: f64) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-/// Seconds from one mark to the next, and whether they are told in minutes.
+/// Returns the seconds between two ticks, and whether they are shown as minutes.
 fn ticks(last: f64) -> (f64, bool) {
     if last <= 120.0 {
         (step(last / 8.0), false)
@@ -145,7 +145,7 @@ mod tests {
             svg.contains(">minutes</text>") && svg.contains(">resident</text>"),
             "{svg}"
         );
-        // 46 of 50 stands near the top, and no value leaves the frame.
+        // 46 of 50 is near the top, and no value is outside of the frame.
         assert!(svg.contains("70.0,"), "{svg}");
         let drawn = svg.split("points=\"").nth(1).unwrap().split('"').next().unwrap();
         for point in drawn.split_whitespace() {

@@ -1,5 +1,5 @@
-//! Several nodes on one PostgreSQL: what they do together, how late a stream ends whose run another node works on, and
-//! how long it takes until the runs of one that is killed go on.
+//! Several nodes on one PostgreSQL: their total throughput, the delay of streams from a node that does not run the run, and the
+//! time until runs of a killed node resume.
 
 use std::time::Instant;
 
@@ -17,19 +17,19 @@ use crate::{
     samples::Samples,
 };
 
-/// Runs at work on the node that is killed.
+/// Number of active runs on the node that is killed.
 const AT_WORK: usize = 200;
 
-/// Streams of runs on another node.
+/// Number of streams of runs on another node.
 const FOLLOWERS: usize = 200;
 
-/// Runs that are followed alone, one after another.
+/// Number of runs that are followed one after another.
 const ROUNDS: usize = 30;
 
-/// Clients of all nodes together.
+/// Number of clients for all nodes.
 const CLIENTS: usize = 64;
 
-/// Measures all of it.
+/// Runs all measurements.
 pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     if !bench.has_several() {
         return Ok(());
@@ -73,7 +73,7 @@ async fn rates(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// On nodes of its own: those of the creates still work on what was left queued.
+/// Uses separate nodes, because those of the creates still process the queued runs.
 async fn mixed_work(bench: &Bench, report: &mut Report) -> Result<()> {
     let nodes = bench.cluster(bench.nodes).await?;
     let all: Vec<&Node> = nodes.iter().collect();
@@ -81,7 +81,7 @@ async fn mixed_work(bench: &Bench, report: &mut Report) -> Result<()> {
     mixed::over(&all, &name, bench.seconds, report).await
 }
 
-/// A node whose only place is taken, and one beside it that works on all other runs.
+/// Starts a node with its only slot taken, and another one that executes all other runs.
 pub(crate) async fn full_and_working(bench: &Bench) -> Result<(Node, Node)> {
     let options = NodeOptions::default().env("SORTIE_CONCURRENCY", "1");
     let mut full = bench.node_with(options).await?;
@@ -93,7 +93,7 @@ pub(crate) async fn full_and_working(bench: &Bench) -> Result<(Node, Node)> {
     Ok((full, working))
 }
 
-/// Streams from another node than the one that works: of one run at a time, and of many that end together.
+/// Measures streams from a node that does not execute the runs: of one run at a time, and of many runs that end together.
 async fn streams(bench: &Bench, report: &mut Report) -> Result<()> {
     let (other, working) = full_and_working(bench).await?;
     for (rounds, count, prompt) in [
@@ -116,7 +116,7 @@ async fn streams(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Measures the loss of the node with all runs at work: it was the first, and alone when they began.
+/// Measures the loss of the node with all active runs. It was the only node when they started.
 async fn killed(bench: &Bench, report: &mut Report) -> Result<()> {
     let mut victim = bench.node().await?;
     let runs = start_waiting(&victim, AT_WORK, "```wait 3000000\n```\n").await?;

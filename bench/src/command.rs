@@ -1,4 +1,4 @@
-//! Runs with commands: how many a second, and what one command costs in an open sandbox.
+//! Runs with commands: their rate, and the cost of one command in an open sandbox.
 
 use anyhow::Result;
 
@@ -12,7 +12,7 @@ use crate::{
     samples::{Millis, Samples},
 };
 
-/// Commands in the long run; the difference to a run with one is what the others cost.
+/// Number of commands in the long run. The difference from a run with one command is the cost of the others.
 const COMMANDS: u32 = 101;
 
 /// Measures both.

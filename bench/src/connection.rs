@@ -1,4 +1,4 @@
-//! Kept-alive HTTP/1.1 connection, opened again when the server has closed it.
+//! Persistent HTTP/1.1 connection, which reconnects after the server has closed it.
 
 use std::net::SocketAddr;
 
@@ -15,10 +15,10 @@ use serde::de::DeserializeOwned;
 use sortie_testkit::Node;
 use tokio::{net::TcpStream, task::JoinSet};
 
-/// Header with which a connection proves itself, and the value.
+/// Header for the authentication of a connection, and its value.
 type Credential = (HeaderName, String);
 
-/// A connection to one node with one credential, or none.
+/// A connection to one node with one credential or none.
 pub(crate) struct Connection {
     address: SocketAddr,
     credential: Option<Credential>,
@@ -29,7 +29,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A connection that opens itself with the first request.
+    /// Returns a connection that opens with the first request.
     pub(crate) fn to(node: &Node) -> Result<Self> {
         Ok(Self::at(node.address()?, node.key()))
     }
@@ -64,7 +64,7 @@ impl Connection {
         self.name = Some(name);
     }
 
-    /// Sends a request; the answer's body is still to be read.
+    /// Sends a request. The caller reads the body of the response.
     pub(crate) async fn send(
         &mut self,
         method: Method,
@@ -81,7 +81,7 @@ impl Connection {
             let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
             self.driver.abort_all();
             self.driver.spawn(async move {
-                // A broken connection shows as the error of the request or of its body.
+                // A broken connection also fails the request or its body.
                 let _ended = connection.await;
             });
             self.sender = Some(sender);
@@ -102,7 +102,7 @@ impl Connection {
         Ok(sender.send_request(request).await?)
     }
 
-    /// Sends a request and reads its whole answer.
+    /// Sends a request and reads the whole response.
     pub(crate) async fn call<T: DeserializeOwned>(
         &mut self,
         method: Method,

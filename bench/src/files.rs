@@ -1,4 +1,4 @@
-//! A file of 100 MiB up and down, beside a plain copy on the same disk, and what the node's memory does meanwhile.
+//! Upload and download of a 100 MiB file, compared with a copy on the same disk, and the node's memory during both.
 
 use std::{fs, time::Instant};
 
@@ -13,11 +13,11 @@ use crate::{
     report::Report,
 };
 
-/// The size of the file, in bytes.
+/// Size of the file, in bytes.
 const SIZE: usize = 100 << 20;
 const ROUNDS: u8 = 5;
 
-/// Measures all of it.
+/// Runs all measurements.
 pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     if !report.wants("file") {
         return Ok(());
@@ -27,7 +27,7 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     let before = resident(&node)?;
     let (mut up, mut down, mut copy) = (0.0_f64, 0.0_f64, 0.0_f64);
     for round in 0..ROUNDS {
-        // Another content each time: the same is stored once.
+        // Different content each time, because identical content is stored only once.
         let content: Vec<u8> = (0_u32..)
             .map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[3] ^ round)
             .take(SIZE)
@@ -57,7 +57,7 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// MiB a second since `begun`, for one file.
+/// Returns the rate in MiB per second since `begun` for one file.
 fn rate(begun: Instant) -> f64 {
     100.0 / begun.elapsed().as_secs_f64()
 }

@@ -1,4 +1,4 @@
-//! Thousands of followers: of one run, and of a run each. What counts is how late they are told the end.
+//! Thousands of followers of one run, or of one run each. We measure the delay until they read the end.
 
 use std::{
     io::Read as _,
@@ -34,14 +34,14 @@ use crate::{
     samples::Samples,
 };
 
-/// Followers at once.
+/// Number of concurrent followers.
 const FEW: usize = 1_000;
 const MANY: usize = 10_000;
 
-/// Open files that a node needs for each follower: it gives connections half of its limit.
+/// Number of open files that a node needs per follower: it uses half of its limit for connections.
 const FILES_EACH: u64 = 2;
 
-/// Streams that are opened at the same time.
+/// Maximum number of streams that are being opened.
 const OPENING: usize = 200;
 
 /// Interval of the checks for followers with something to read.
@@ -51,10 +51,10 @@ const LOOK: Duration = Duration::from_millis(1);
 const SHORT: u64 = 8_000;
 const LONG: u64 = 40_000;
 
-/// Over how long the runs of many followers end, in milliseconds.
+/// Time over which the runs of many followers end, in milliseconds.
 const SPREAD: u64 = 20_000;
 
-/// Measures all of it.
+/// Runs all measurements.
 pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     if report.wants("1,000 followers") {
         on_one_run(bench, report, FEW, SHORT).await?;
@@ -74,8 +74,8 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     each_on_its_own(bench, report, MANY, (LONG, SPREAD)).await
 }
 
-/// Starts a node that takes this machine for a trusted proxy. The followers, who have one address, would otherwise get half
-/// of the connections at most.
+/// Starts a node that treats this machine as a trusted proxy. The followers share one address and would otherwise be limited to
+/// half of the connections.
 async fn node(bench: &Bench) -> Result<Node> {
     bench
         .node_with(NodeOptions::default().env("SORTIE_TRUSTED_PROXIES", "127.0.0.1"))
@@ -90,7 +90,7 @@ fn prompt(millis: u64) -> String {
     format!("```wait {millis}\n```\n")
 }
 
-/// Measures one run that all follow.
+/// Measures one run with `count` followers.
 async fn on_one_run(bench: &Bench, report: &mut Report, count: usize, lasts: u64) -> Result<()> {
     let node = node(bench).await?;
     let before = resident(&node)?;
@@ -118,7 +118,7 @@ async fn on_one_run(bench: &Bench, report: &mut Report, count: usize, lasts: u64
     Ok(())
 }
 
-/// A run each, which end at about the same time, or over some time.
+/// Measures one run per follower. The runs end at about the same time, or over some time.
 async fn each_on_its_own(
     bench: &Bench,
     report: &mut Report,
@@ -149,11 +149,11 @@ async fn each_on_its_own(
     Ok(())
 }
 
-/// Streams that are open: bare sockets, so that reading them takes next to nothing from the node's cores.
+/// Open streams: bare sockets, so that reading them takes almost no CPU time from the node.
 pub(crate) struct Followers(Vec<TcpStream>);
 
 impl Followers {
-    /// Opens a stream for each of these runs, and returns when all of them have begun.
+    /// Opens a stream for each of these runs, and returns when all streams have started.
     pub(crate) async fn open(address: SocketAddr, key: &str, runs: Vec<String>) -> Result<Self> {
         let turns = Arc::new(Semaphore::new(OPENING));
         let mut opening = JoinSet::new();
@@ -189,13 +189,13 @@ impl Followers {
         Ok(Self(open))
     }
 
-    /// Returns the time from a run's `finished_at` until each follower reads `done`. Both clocks are this machine's;
-    /// `finished_at` is cut to the millisecond, so that a lag is shown up to 1 ms too long, and up to [`LOOK`] for the
-    /// reader's rhythm.
+    /// Returns the time from a run's `finished_at` until each follower reads `done`. Both clocks belong to this machine. The
+    /// reported lag can be up to 1 ms too long because `finished_at` is truncated to milliseconds, and up to [`LOOK`] because of
+    /// the polling interval.
     pub(crate) async fn lags(self) -> Result<Samples> {
-        // A socket is closed when all have read: what closing costs the node is no part of the lag.
+        // Sockets are closed after all have finished, so that closing does not add to the lag.
         let ends = tokio::task::spawn_blocking(move || ends(self.0)).await??;
-        // What was read is looked into when all is read.
+        // The data is parsed after all reading.
         let mut samples = Samples::default();
         for follower in ends {
             let text = std::str::from_utf8(&follower.read)?;
@@ -212,17 +212,16 @@ impl Followers {
     }
 }
 
-/// Follower that reads the end of its stream.
+/// Follower that reads its stream to the end.
 struct Follower {
     socket: TcpStream,
     read: Vec<u8>,
-    /// Time at which the stream ended with `done`, since 1970.
+    /// Time since 1970 when the stream ended with `done`.
     ended: Option<Duration>,
 }
 
-/// Reads all of these to their ends, by one thread that looks now and then: a real follower is woken on a machine of
-/// its own, and one that was woken here for each of them would take the cores from the node in the moment that is
-/// measured.
+/// Reads all sockets to their ends on one polling thread. Real followers wake up on other machines. If each follower woke up
+/// here, they would take CPU time from the node at the moment that we measure.
 fn ends(sockets: Vec<TcpStream>) -> Result<Vec<Follower>> {
     let ready = epoll::create(CreateFlags::CLOEXEC)?;
     let mut followers = Vec::with_capacity(sockets.len());
@@ -252,7 +251,7 @@ fn ends(sockets: Vec<TcpStream>) -> Result<Vec<Follower>> {
 }
 
 impl Follower {
-    /// Reads what is there; says whether that is the end of the stream.
+    /// Reads the available data. Returns whether the stream has ended.
     fn read_on(&mut self) -> Result<bool> {
         let mut piece = [0; 4_096];
         let count = self.socket.read(&mut piece)?;

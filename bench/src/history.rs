@@ -1,5 +1,5 @@
-//! Creates on a node with a long history, while one client lists, sums up or looks into the audit log without a pause, while
-//! usage is counted, and while the retention deletes.
+//! Creates on a node with a long history, during continuous requests of one client for lists, sums or the audit log, during the
+//! counting of usage, and during deletions by the retention.
 
 use std::{
     pin::Pin,
@@ -27,36 +27,36 @@ use crate::{
     samples::Samples,
 };
 
-/// Clients that create runs.
+/// Number of clients that create runs.
 const CLIENTS: u32 = 16;
 
-/// Creates a second of all clients.
+/// Number of creates per second by all clients.
 const PER_SECOND: u32 = 200;
 
-/// Pause between two looks at `/readyz`.
+/// Interval of the requests to `/readyz`.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Pause between two looks at a task of the node.
+/// Interval of the checks of a node's task.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Time that the history spans.
+/// Time span of the history.
 const SPAN: Duration = Duration::from_hours(30 * 24);
 
 /// Time between the last run of the history and its creation.
 const AGE: Duration = Duration::from_hours(48);
 
-/// Log of the node while its retention is at work, which says when that is done.
+/// Log filter of the node during retention, which logs its end.
 const LOG_FILTER: &str = "warn,sortie::commands::serve=info,sortie_engine::operations::retention=info";
 
-/// Time in which usage has to be counted.
+/// Maximum time to count the usage.
 const PATIENCE: Duration = Duration::from_mins(15);
 
-/// Measures creates beside everything that goes over many runs. Nothing where no history is asked for.
+/// Measures creates during every operation on many runs. Does nothing if no history is requested.
 pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     if bench.history_runs == 0 || !report.wants("history") {
         return Ok(());
     }
-    // Only the last load deletes anything.
+    // Retention is enabled only for the last load.
     let options = NodeOptions::default().env("SORTIE_RETENTION_DAYS", "0");
     let mut node = bench.node_with(options).await?;
     let schedules = [schedule(&node).await?, schedule(&node).await?];
@@ -80,7 +80,7 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Requests that one client sends without a pause: a name, and the path.
+/// Continuous requests of one client: a name, and the path.
 fn loads([first, second]: [ScheduleId; 2]) -> Vec<(&'static str, Option<String>)> {
     let list = |query: &str| Some(format!("/v1/runs?{query}"));
     vec![
@@ -132,7 +132,7 @@ async fn schedule(node: &Node) -> Result<ScheduleId> {
     id.parse().ok().context("an id of another kind")
 }
 
-/// Fills the database of a node, and starts it again.
+/// Fills the database of a node, and restarts it.
 async fn fill(node: &mut Node, runs: u64, schedules: [ScheduleId; 2], report: &mut Report) -> Result<()> {
     let (mut creating, mut following) = (Connection::to(node)?, Connection::to(node)?);
     complete(&mut creating, &mut following, &request("hello")).await?;
@@ -191,17 +191,17 @@ async fn retention(node: &mut Node, seconds: u64, report: &mut Report, worst: &m
     Ok(())
 }
 
-/// Work of the node that creates are measured beside.
+/// Load on the node while creates are measured.
 enum Load<'a> {
-    /// None.
+    /// No load.
     Nothing,
-    /// Answers to one request after another, with this path.
+    /// Consecutive requests with this path.
     Reads(String),
-    /// Task of the node that goes on until this has an end.
+    /// A task of the node that runs until this future completes.
     Task(Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>),
 }
 
-/// Times of requests beside a load, and of the requests that are the load.
+/// Times of requests during a load, and of the load's requests.
 #[derive(Default)]
 struct Beside {
     creates: Samples,
@@ -214,7 +214,7 @@ struct Beside {
 struct Worst(Duration);
 
 impl Worst {
-    /// Adds what was measured beside a load.
+    /// Adds the results of one load.
     fn add(&mut self, report: &mut Report, name: &str, measured: &Beside) {
         let Beside { creates, ready, load } = measured;
         let load = match load.len() {
@@ -232,11 +232,11 @@ impl Worst {
     }
 }
 
-/// Measures creates at a set rate, and `/readyz`, until the time is over or the load is.
+/// Measures creates at a fixed rate, and `/readyz`, until the time or the load ends.
 async fn beside(node: &Node, seconds: u64, load: Load<'_>) -> Result<Beside> {
     let mut connections = Vec::new();
     for _ in 0..CLIENTS {
-        // Opens the connection.
+        // The first create opens the connection.
         let mut connection = Connection::to(node)?;
         create(&mut connection).await?;
         connections.push(connection);
@@ -275,7 +275,7 @@ async fn beside(node: &Node, seconds: u64, load: Load<'_>) -> Result<Beside> {
     Ok(found)
 }
 
-/// Creates runs, the first at this time and then at the rate of one client. A create counts from the time at which it was due.
+/// Creates runs, the first at this time and then at the rate of one client. The time of a create counts from its scheduled time.
 async fn creates(
     mut connection: Connection,
     first: Instant,
@@ -304,7 +304,7 @@ async fn create(connection: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-/// Looks at `/readyz`.
+/// Requests `/readyz` repeatedly.
 async fn looks(mut connection: Connection, to: Instant, is_over: Arc<AtomicBool>) -> Result<Samples> {
     let mut samples = Samples::default();
     while Instant::now() < to && !is_over.load(Ordering::Relaxed) {
@@ -314,7 +314,7 @@ async fn looks(mut connection: Connection, to: Instant, is_over: Arc<AtomicBool>
     Ok(samples)
 }
 
-/// Reads the whole answer to a request. Returns how long that took.
+/// Sends a request, reads the whole response and returns the duration.
 async fn read(connection: &mut Connection, path: &str) -> Result<Duration> {
     let begun = Instant::now();
     let response = connection.send(Method::GET, path, Bytes::new()).await?;

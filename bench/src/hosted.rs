@@ -1,4 +1,4 @@
-//! A hosted node beside a self-hosted one: creates that reserve credits, and complete runs that are paid with them.
+//! A hosted node compared with a self-hosted one: creates that reserve credits, and complete runs that are paid with credits.
 
 use anyhow::{Context, Result};
 use http::Method;
@@ -14,13 +14,13 @@ use crate::{
     samples::{Millis, Samples},
 };
 
-/// Organizations of each node, with a key each.
+/// Number of organizations of each node, with a key each.
 const ORGANIZATIONS: u8 = 64;
-/// Organizations of a person.
+/// Number of organizations of a person.
 const OF_A_PERSON: u8 = 8;
 /// Numbers of clients.
 const CLIENTS: [usize; 3] = [1, 16, 64];
-/// Clients with complete runs.
+/// Number of clients with complete runs.
 const RUNS: usize = 64;
 
 /// A node with the keys of its clients.
@@ -32,7 +32,7 @@ struct Side {
 /// Rate and times of the creates of one measurement.
 #[derive(Default)]
 struct Created {
-    /// Creates a second, of all measurements of a side.
+    /// Creates per second, from all measurements of a side.
     rates: Vec<f64>,
     samples: Samples,
 }
@@ -44,7 +44,7 @@ impl Created {
     }
 }
 
-/// Measures creates and complete runs on both nodes, in turn.
+/// Measures creates and complete runs on both nodes alternately.
 pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     if !report.wants("hosted") {
         return Ok(());
@@ -53,7 +53,7 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     runs(bench, report).await
 }
 
-/// Creates per second of one organization and of 64, by 1, 16 and 64 clients. Runs stay queued.
+/// Measures creates per second of one organization and of 64, by 1, 16 and 64 clients. Runs stay queued.
 async fn creates(bench: &Bench, report: &mut Report) -> Result<()> {
     let options = NodeOptions::default().env("SORTIE_CONCURRENCY", "1");
     let free = self_hosted(bench, options.clone(), ORGANIZATIONS).await?;
@@ -73,8 +73,8 @@ async fn creates(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Compares creates by so many clients of so many organizations. The sides take turns each second, so that what changes
-/// meanwhile changes for both.
+/// Compares creates by this number of clients and organizations. The sides alternate every second, so that changes of the machine
+/// affect both.
 async fn compare(
     free: &Side,
     paid: &Side,
@@ -118,7 +118,7 @@ async fn compare(
     Ok(())
 }
 
-/// Complete runs per second, 64 at once.
+/// Measures complete runs per second, 64 at once.
 async fn runs(bench: &Bench, report: &mut Report) -> Result<()> {
     let free = self_hosted(bench, NodeOptions::default(), 0).await?;
     let mut paid = hosted(bench, NodeOptions::default(), 1).await?;
@@ -142,7 +142,7 @@ async fn runs(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// A self-hosted node with so many organizations more than the first, each with a key.
+/// Starts a self-hosted node with this number of additional organizations, each with a key.
 async fn self_hosted(bench: &Bench, options: NodeOptions, organizations: u8) -> Result<Side> {
     let mut node = bench.node_with(options).await?;
     node.stop().await?;
@@ -154,7 +154,7 @@ async fn self_hosted(bench: &Bench, options: NodeOptions, organizations: u8) -> 
     Ok(Side { node, keys })
 }
 
-/// A hosted node with so many organizations, each with credits and a key.
+/// Starts a hosted node with this number of organizations, each with credits and a key.
 async fn hosted(bench: &Bench, options: NodeOptions, organizations: u8) -> Result<Side> {
     let deployment = start_with(bench, options).await?;
     let (mut keys, mut session) = (Vec::with_capacity(organizations.into()), String::new());
@@ -169,7 +169,7 @@ async fn hosted(bench: &Bench, options: NodeOptions, organizations: u8) -> Resul
 }
 
 impl Side {
-    /// Clients that create runs with the first of the keys in turn. Returns the rate, and the times of the creates.
+    /// Runs clients that create runs and share the first `keys` keys. Returns the rate, and the times of the creates.
     async fn create_for(&self, keys: usize, clients: usize, seconds: u64) -> Result<(f64, Samples)> {
         let address = self.node.address()?;
         let keys = self.keys.iter().take(keys).cycle().take(clients);

@@ -1,5 +1,5 @@
-//! The physical limits that the main figures are read beside: durable commits, processes, messages of event streams,
-//! each as fast as this program can without the engine.
+//! Physical limits to compare the main figures with: durable commits, processes and messages of event streams, as fast as this
+//! program can do them without the engine.
 
 use std::{
     convert::Infallible,
@@ -34,17 +34,17 @@ use crate::{
 /// Duration of each measurement.
 const TRIED: Duration = Duration::from_secs(2);
 
-/// Rows of one commit on `SQLite`: four for each of the 64 commands that a group takes at most.
+/// Rows per commit on `SQLite`: four for each of the 64 commands in a full group.
 const GROUP: i64 = 256;
 
-/// Rows of one transaction on `PostgreSQL`, and connections: those of one create on more connections than a node has,
-/// and those of the 16 commands that share a transaction at most, on the connections of a node.
+/// Rows per transaction on `PostgreSQL`, and connections: those of one create on more connections than a node has, and those of
+/// the maximum of 16 commands per transaction on the connections of a node.
 const TRANSACTIONS: [(i64, i64); 2] = [(4, 8), (64, 4)];
 
-/// Readers of the bare server's streams.
+/// Number of readers of the bare server's streams.
 const READERS: usize = 1_000;
 
-/// Data of a row: as much as in the event of a run.
+/// Data of a row, as long as that of a run's event.
 const DATA: &str = r#"{"status":"running","attempt":1,"note":"as long as the data of an event is on the average, which is about a hundred bytes"}"#;
 
 /// Measures the limits of the machine.
@@ -65,7 +65,7 @@ pub(crate) async fn of_the_machine(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// That of the database at hand.
+/// Measures the limit of the current database.
 pub(crate) async fn of_the_database(bench: &Bench, report: &mut Report) -> Result<()> {
     if !report.wants("limit") {
         return Ok(());
@@ -96,7 +96,7 @@ pub(crate) async fn of_the_database(bench: &Bench, report: &mut Report) -> Resul
     Ok(())
 }
 
-/// A rate since `begun`.
+/// Returns the rate since `begun`.
 fn rate(count: u64, begun: Instant) -> Result<f64> {
     Ok(f64::from(u32::try_from(count)?) / begun.elapsed().as_secs_f64())
 }
@@ -124,7 +124,7 @@ fn processes() -> Result<f64> {
     rate(total, begun)
 }
 
-/// Rows a second into one file with the settings that the engine's has, by one writer in commits of [`GROUP`].
+/// Measures rows per second into one file with the engine's settings, by one writer in commits of [`GROUP`].
 fn sqlite() -> Result<f64> {
     let folder = tempfile::tempdir()?;
     let mut file = rusqlite::Connection::open(folder.path().join("limit.db"))?;
@@ -149,7 +149,8 @@ fn sqlite() -> Result<f64> {
     rate(commits * GROUP.unsigned_abs(), begun)
 }
 
-/// Rows a second by so many connections, in transactions of so many rows and of two round trips as the engine's are.
+/// Measures rows per second with this number of connections and rows per transaction. Transactions take two round trips, as in
+/// the engine.
 async fn postgres(url: &str, size: i64, connections: i64) -> Result<f64> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     let mut driver = JoinSet::new();
@@ -184,7 +185,7 @@ async fn write_rows(url: String, writer: i64, size: i64, begun: Instant) -> Resu
             let (client, insert, run) = (&client, &insert, &run);
             async move { client.execute(insert, &[run, &seq, &DATA]).await }
         }));
-        // In this order, and together.
+        // Both are sent in this order without waiting in between.
         let (opened, inserted) = tokio::join!(biased; client.batch_execute("BEGIN"), inserts);
         opened?;
         for inserted in inserted {
@@ -196,7 +197,7 @@ async fn write_rows(url: String, writer: i64, size: i64, begun: Instant) -> Resu
     Ok(commits)
 }
 
-/// A bare server with event streams and readers on bare sockets: messages that all of them read in a second.
+/// Measures a bare server with event streams and readers on bare sockets: messages per second that all readers have received.
 async fn fan_out() -> Result<f64> {
     let (sender, _) = broadcast::channel::<Bytes>(64);
     let source = sender.clone();
@@ -249,7 +250,7 @@ async fn fan_out() -> Result<f64> {
     while begun.elapsed() < TRIED {
         sender.send(message.clone()).context("no reader is left")?;
         sent += READERS as u64;
-        // Each message is read by all before the next: what counts is the fan-out of one event.
+        // We wait until every reader has received a message before we send the next, to measure the fan-out of one event.
         while read.load(Ordering::Relaxed) < sent {
             tokio::task::yield_now().await;
         }

@@ -1,4 +1,4 @@
-//! Creates and complete runs at a set concurrency, as fast as they go.
+//! Creates and complete runs at a fixed concurrency and maximum speed.
 
 use std::time::{Duration, Instant};
 
@@ -19,38 +19,38 @@ use crate::{
     samples::{Millis, Samples},
 };
 
-/// Not measured: connections open, caches fill.
+/// Excluded from the results: connections open and caches fill.
 pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
 
-/// Rows that a create writes: the run, its definition, its place in the queue, its first event.
+/// Rows that a create writes: the run, its definition, its queue entry, its first event.
 const ROWS_OF_A_CREATE: f64 = 4.0;
 
-/// Rows that a tool-free run writes from its creation to its end, changed and deleted ones included.
+/// Rows that a tool-free run writes from its creation to its end, including updates and deletions.
 pub(crate) const ROWS_OF_A_RUN: f64 = 17.0;
 
-/// The POST, and the stream.
+/// The POST and the stream.
 pub(crate) const REQUESTS_OF_A_RUN: f64 = 2.0;
 
-/// The moments of one run, from the first byte of the request.
+/// Times of one run since the first byte of the request.
 pub(crate) struct Moments {
-    /// The 202 was read.
+    /// The client has read the 202.
     pub(crate) acknowledged: Duration,
-    /// The event that says `starting` was read: a node had claimed it.
+    /// The client has read the event with `starting`: a node has claimed the run.
     pub(crate) starting: Duration,
-    /// The event that says `running` was read.
+    /// The client has read the event with `running`.
     pub(crate) running: Duration,
-    /// `done` was read.
+    /// The client has read `done`.
     pub(crate) done: Duration,
 }
 
-/// A run request with this prompt.
+/// Returns a run request with this prompt.
 pub(crate) fn request(prompt: &str) -> Bytes {
     json!({"prompt": prompt, "timeout_seconds": 3600})
         .to_string()
         .into()
 }
 
-/// Creates a run and follows it to its end; an error unless it succeeds.
+/// Creates a run and follows it to its end. Fails unless the run succeeds.
 pub(crate) async fn complete(
     creating: &mut Connection,
     following: &mut Connection,
@@ -97,12 +97,12 @@ pub(crate) async fn complete(
     })
 }
 
-/// Whether `bytes` hold `part`.
+/// Whether `bytes` contain `part`.
 pub(crate) fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Acknowledged creates a second: alone, with the only slot taken by a waiting run, and while the runs are worked on.
+/// Measures acknowledged creates per second: alone, with the only slot taken by a waiting run, and while the runs execute.
 pub(crate) async fn creates(bench: &Bench, report: &mut Report) -> Result<()> {
     if !report.wants("creates") {
         return Ok(());
@@ -136,13 +136,13 @@ pub(crate) async fn creates(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// 64 clients that post one run after another, in turn to these nodes.
+/// Runs 64 clients that post runs one after another, distributed over these nodes.
 pub(crate) async fn create_for(nodes: &[&Node], seconds: u64) -> Result<(f64, Samples)> {
     let connections = nodes.iter().cycle().take(64).map(|node| Connection::to(node));
     create_on(connections.collect::<Result<_>>()?, seconds).await
 }
 
-/// A client for each connection, which posts one run after another. Returns the rate, and the times of the creates.
+/// Runs one client per connection. Each posts runs one after another. Returns the rate, and the times of the creates.
 pub(crate) async fn create_on(connections: Vec<Connection>, seconds: u64) -> Result<(f64, Samples)> {
     let from = Instant::now() + WARM_UP;
     let to = from + Duration::from_secs(seconds);
@@ -171,7 +171,7 @@ pub(crate) async fn create_on(connections: Vec<Connection>, seconds: u64) -> Res
     Ok((per_second(all.len(), seconds)?, all))
 }
 
-/// Complete tool-free runs at this concurrency.
+/// Measures complete tool-free runs at this concurrency.
 pub(crate) async fn runs(bench: &Bench, report: &mut Report, concurrency: usize) -> Result<()> {
     let name = format!("complete tool-free runs, {concurrency} at once");
     if !report.wants(&name) {
@@ -215,18 +215,18 @@ pub(crate) async fn runs(bench: &Bench, report: &mut Report, concurrency: usize)
 /// Result of a load of complete runs.
 #[derive(Default)]
 pub(crate) struct Loaded {
-    /// Runs that ended within the time.
+    /// Number of runs that ended within the time.
     pub(crate) completed: usize,
     acknowledged: Samples,
     running: Samples,
-    /// From the 202 to `starting`, from there to `running`, from there to `done`.
+    /// Times from the 202 to `starting`, to `running`, and to `done`.
     stages: [Samples; 3],
-    /// Durations of the runs that began after the warm-up.
+    /// Durations of the runs that started after the warm-up.
     pub(crate) done: Samples,
 }
 
-/// Clients that each do one run after another, in turn on these nodes. Those that began in the warm-up count for the
-/// rate and not for the times: they met connections that were still to be made and statements still to be prepared.
+/// Runs clients that each execute one run after another, distributed over these nodes. Runs that started in the warm-up count for
+/// the rate but not for the times, because their connections and statements were not prepared yet.
 pub(crate) async fn complete_for(
     nodes: &[&Node],
     concurrency: usize,
@@ -270,7 +270,7 @@ pub(crate) async fn complete_for(
     Ok(loaded)
 }
 
-/// A rate.
+/// Returns a rate per second.
 pub(crate) fn per_second(count: usize, seconds: u64) -> Result<f64> {
     Ok(f64::from(u32::try_from(count)?) / Duration::from_secs(seconds).as_secs_f64())
 }

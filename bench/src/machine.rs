@@ -1,4 +1,4 @@
-//! Limits of the machine itself, measured by the same means: the frame around every other figure.
+//! Limits of the machine, measured with the same tools, to put all other figures into context.
 
 use std::{
     fs::{self, File},
@@ -68,7 +68,7 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
     limits::of_the_machine(report).await
 }
 
-/// The file system that holds temporary folders, and with them the data of nodes and of PostgreSQL, with its options.
+/// Returns the file system of temporary folders, which contain the data of nodes and of PostgreSQL, with its options.
 fn file_system() -> Result<String> {
     let folder = tempfile::tempdir()?;
     let folder = folder.path().canonicalize()?;
@@ -80,16 +80,16 @@ fn file_system() -> Result<String> {
             Some((fields.next()?, fields.next()?, fields.next()?))
         })
         .filter(|(at, _, _)| folder.starts_with(at))
-        // Of two mounts at the same place the later one is seen.
+        // Of several mounts at one path the last one is visible.
         .max_by_key(|(at, _, _)| at.len());
     let (_, kind, options) = holding.context("no mount holds the temporary folders")?;
     Ok(format!("{kind} ({options})"))
 }
 
-/// The version of the database, and how it flushes.
+/// Reports the version of the database, and its flush settings.
 pub(crate) async fn database(database: Database, report: &mut Report) -> Result<()> {
     let what = match database.fresh().await? {
-        // The library is the one in the engine, and these are its settings there.
+        // The engine uses the same library with these settings.
         Records::InDataFolder { .. } => format!("{}, WAL, synchronous=FULL", rusqlite::version()),
         Records::Shared(database) => {
             let (client, connection) = tokio_postgres::connect(database.url(), NoTls).await?;
@@ -152,7 +152,7 @@ fn fdatasync() -> Result<Samples> {
     Ok(samples)
 }
 
-/// Measures a program from start to end without any confinement.
+/// Measures a program from start to end without a sandbox.
 fn spawns(program: &str, arguments: &[&str]) -> Result<Samples> {
     let mut samples = Samples::default();
     for _ in 0..300 {
@@ -163,7 +163,7 @@ fn spawns(program: &str, arguments: &[&str]) -> Result<Samples> {
     Ok(samples)
 }
 
-/// A shell that does nothing, without any confinement.
+/// Measures a shell that does nothing, without a sandbox.
 pub(crate) fn bare_spawn() -> Result<Duration> {
     Ok(spawns("/bin/sh", &["-c", "true"])?.percentile(50))
 }

@@ -1,5 +1,5 @@
-//! The load program: one command measures the engine on both databases and the machine it stands on, and writes a
-//! table. The engine is the real binary in a process of its own; it, the database and this program share the cores.
+//! The load program: one command measures the engine on both databases and the machine, and writes a table. The engine is the
+//! real binary in a separate process; it shares the cores with the database and this program.
 #![expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
 
 mod bars;
@@ -40,41 +40,41 @@ use sortie_testkit::{Database, LogOnDrop, Node, NodeOptions};
 
 use crate::report::Report;
 
-/// Measures the engine and the machine it stands on.
+/// Measures the engine and the machine.
 #[derive(Debug, Parser)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// The binary under test, built in release.
+    /// The binary under test, in release mode.
     #[arg(long, global = true, default_value = "target/release/sortie")]
     binary: PathBuf,
-    /// File for the table; standard output otherwise.
+    /// File for the table. Default: standard output.
     #[arg(long)]
     results: Option<PathBuf>,
-    /// Seconds that each load lasts.
+    /// Duration of each load in seconds.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
-    /// Only this database.
+    /// Use only this database.
     #[arg(long, global = true)]
     database: Option<Which>,
-    /// Only measurements whose name contains this.
+    /// Run only measurements whose name contains this.
     #[arg(long)]
     only: Option<String>,
-    /// The commit that the binary was built from, for the table.
+    /// Commit of the binary, for the table.
     #[arg(long)]
     commit: Option<String>,
-    /// Nodes on one PostgreSQL in the measurements of several; with 1 there are none.
+    /// Number of nodes on one PostgreSQL for measurements of several nodes; 1 skips these.
     #[arg(long, default_value_t = 3)]
     nodes: usize,
-    /// Finished runs of a node whose creates are measured beside lists, sums and deletions; with 0 that is left out.
+    /// Number of finished runs on a node for measurements of creates during lists, sums and deletions; 0 skips these.
     #[arg(long, default_value_t = 0)]
     history_runs: u64,
 }
 
-/// Commands beside the table.
+/// Commands other than the table.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Mixed work for a long time, sampled each second: writes CSV files and pictures.
+    /// Run mixed work for a long time and sample it every second; write CSV files and charts.
     Soak(soak::Soak),
 }
 
@@ -87,7 +87,7 @@ enum Which {
     Postgres,
 }
 
-/// The master key of nodes that share a database.
+/// Master key of nodes that share a database.
 const MASTER_KEY: &str = "0101010101010101010101010101010101010101010101010101010101010101";
 
 /// Context of every measurement.
@@ -100,7 +100,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A node on an empty database.
+    /// Starts a node on an empty database.
     async fn node(&self) -> Result<Node> {
         self.node_with(NodeOptions::default()).await
     }
@@ -110,13 +110,13 @@ impl Bench {
             log: LogOnDrop::Forget,
             ..options.env("SORTIE_LOG_FILTER", "warn,sortie::commands::serve=info")
         };
-        // The database is empty: the migrations are a part of the first start, which is measured.
+        // The database is empty, so the measured first start includes the migrations.
         Node::on(&self.binary, self.database.fresh().await?, options, None).await
     }
 
     /// Starts nodes on one empty database.
     async fn cluster(&self, count: usize) -> Result<Vec<Node>> {
-        // What one of them seals the others have to open.
+        // Sealed values open on every node only if they share a key.
         let options = NodeOptions::default().env("SORTIE_MASTER_KEY", MASTER_KEY);
         let first = self.node_with(options).await?;
         let mut others = Vec::new();
@@ -126,7 +126,7 @@ impl Bench {
         Ok(std::iter::once(first).chain(others).collect())
     }
 
-    /// Whether there are measurements of several nodes: only on a database that nodes can share.
+    /// Whether to measure several nodes, which requires a database that nodes can share.
     fn has_several(&self) -> bool {
         self.nodes > 1 && self.database == Database::Postgres
     }
@@ -198,7 +198,7 @@ async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     history::measure(bench, report).await
 }
 
-/// Ten thousand followers are as many sockets here, and as many in the node, which inherits the limit.
+/// Ten thousand followers need as many sockets here and in the node, which inherits the limit.
 fn allow_many_connections() -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {

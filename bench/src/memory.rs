@@ -1,4 +1,4 @@
-//! Start-up, and memory: idle, and with thousands of runs that wait.
+//! Start-up time, and memory: idle, and with thousands of waiting runs.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::{
     samples::{Millis, Samples},
 };
 
-/// Runs that wait at once.
+/// Number of concurrently waiting runs.
 const WAITING: usize = 10_000;
 
-/// Bytes as text.
+/// Formats a number of bytes.
 pub(crate) fn mebibytes(bytes: u64) -> Result<String> {
     Ok(format!(
         "{:.1} MiB",
@@ -29,7 +29,7 @@ pub(crate) fn mebibytes(bytes: u64) -> Result<String> {
     ))
 }
 
-/// From the start of the process to its first 200, and memory at rest.
+/// Measures the time from the start of the process to its first 200, and its idle memory.
 pub(crate) async fn start(bench: &Bench, report: &mut Report) -> Result<()> {
     if !report.wants("start") && !report.wants("idle") {
         return Ok(());
@@ -45,7 +45,7 @@ pub(crate) async fn start(bench: &Bench, report: &mut Report) -> Result<()> {
         samples.to_string(),
     );
     report.limit(Limit::Start, samples.percentile(50).as_secs_f64());
-    // At rest is what is left some seconds after the start.
+    // Idle memory is measured some seconds after the start.
     sleep(Duration::from_secs(3)).await;
     report.add("idle resident memory", mebibytes(resident(&node)?)?);
     report.add(
@@ -55,7 +55,7 @@ pub(crate) async fn start(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Starts runs that wait until they are ended; returns their ids when all are at work.
+/// Starts runs that wait until they are cancelled. Returns their ids when all are active.
 pub(crate) async fn start_waiting(node: &Node, count: usize, prompt: &str) -> Result<Vec<String>> {
     let request = request(prompt);
     let mut clients = JoinSet::new();
@@ -98,12 +98,12 @@ pub(crate) async fn waiting(bench: &Bench, report: &mut Report) -> Result<()> {
     if !report.wants("waiting") {
         return Ok(());
     }
-    // Places for those that wait and for others beside them.
+    // Slots for the waiting runs and for others.
     let places = (2 * WAITING).to_string();
     let node = bench
         .node_with(NodeOptions::default().env("SORTIE_CONCURRENCY", &places))
         .await?;
-    // A few runs first, so that what is allocated once is not counted as theirs.
+    // A few runs first, so that one-time allocations are not counted.
     start_waiting(&node, 100, "```wait 10\n```\n").await?;
     let before = resident(&node)?;
     start_waiting(&node, WAITING, "```wait 3000000\n```\n").await?;

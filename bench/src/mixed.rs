@@ -1,5 +1,4 @@
-//! Mixed work: runs without tools, with a shell, with files in and out, with a callback, together and
-//! at a set rate.
+//! Mixed work at a fixed rate: runs without tools, with a shell, with input and output files, and with a callback.
 
 use std::{
     sync::{
@@ -26,16 +25,16 @@ use crate::{
     samples::Samples,
 };
 
-/// Clients whose rate is taken for what the node can do.
+/// Number of clients for the measurement of the maximum rate.
 const CLIENTS: usize = 32;
 
 /// Index of the request with a callback.
 const CALLBACK: usize = 5;
 
-/// Time for which the receiver is waited for at the end.
+/// Maximum time to wait for the receiver at the end.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A receiver of callbacks that counts.
+/// A receiver that counts callbacks.
 #[derive(Clone)]
 struct Receiver(Arc<watch::Sender<usize>>);
 
@@ -44,10 +43,10 @@ async fn take(State(receiver): State<Receiver>, _body: Bytes) -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-/// The requests of mixed work, one after the other and again, and who takes its callbacks.
+/// A repeating sequence of requests for mixed work, and the receiver of their callbacks.
 #[derive(Clone)]
 pub(crate) struct Mix {
-    /// Of eight five are tool-free, one has a shell, one files, one a callback.
+    /// Of eight requests, five are tool-free; one uses a shell, one files, and one a callback.
     requests: Arc<Vec<Bytes>>,
     next: Arc<AtomicUsize>,
     receiver: Receiver,
@@ -84,14 +83,14 @@ impl Mix {
         self.requests.get(at).cloned().unwrap_or_default()
     }
 
-    /// Runs a second that the nodes do of it when each client begins one as soon as its last is done.
+    /// Measures the maximum number of runs per second: each client starts a run as soon as its previous run is done.
     pub(crate) async fn capacity(&self, nodes: &[&Node], seconds: u64) -> Result<f64> {
         let mix = self.clone();
         let done = complete_for(nodes, CLIENTS, seconds, move || mix.next()).await?;
         per_second(done.completed, seconds)
     }
 
-    /// Waits until every callback has come of the runs that had one.
+    /// Waits until all callbacks have arrived.
     async fn all_delivered(&self) -> Result<()> {
         let begun = self.next.load(Ordering::Relaxed);
         let kinds = self.requests.len();
@@ -109,21 +108,21 @@ fn text(value: &Value) -> Bytes {
     value.to_string().into()
 }
 
-/// Results of a load at a set rate so far.
+/// Results so far of a load at a fixed rate.
 #[derive(Default)]
 pub(crate) struct Pace {
-    /// Runs that were begun.
+    /// Number of started runs.
     pub(crate) begun: usize,
-    /// Runs that are done.
+    /// Number of finished runs.
     pub(crate) done: usize,
-    /// Times of the runs that ended since the last look.
+    /// Times of the runs that ended since the last sample.
     pub(crate) moments: Vec<Moments>,
 }
 
-/// Connections that no run has at the moment: one to create, one to follow.
+/// Idle pairs of connections: one to create, one to follow.
 type Free = Arc<Mutex<Vec<(Connection, Connection)>>>;
 
-/// Begins runs at a rate, whatever becomes of those before, in turn on these nodes and on connections that are kept.
+/// Starts runs at a fixed rate, independently of earlier runs, distributed over these nodes on persistent connections.
 pub(crate) struct Paced<'a> {
     pub(crate) state: Arc<Mutex<Pace>>,
     nodes: Vec<(&'a Node, Free)>,
@@ -137,7 +136,7 @@ impl<'a> Paced<'a> {
         }
     }
 
-    /// `rate` runs a second of this mix for so long. An error when one of them is not done as it should be.
+    /// Starts `rate` runs of this mix per second for this time. Fails if a run does not succeed.
     pub(crate) async fn run(&self, mix: &Mix, rate: f64, lasts: Duration) -> Result<()> {
         let begun = Instant::now();
         let mut under_way = JoinSet::new();
@@ -148,7 +147,8 @@ impl<'a> Paced<'a> {
                 break;
             }
             tokio::time::sleep_until((begun + due).into()).await;
-            // One further after each round of the mix, or an even number of nodes would each get the same kinds.
+            // Shifted by one after each round of the mix. Otherwise each of an even number of nodes would always get the same
+            // kinds.
             let turn = usize::try_from(count)?;
             let turn = (turn + turn / mix.requests.len()) % self.nodes.len();
             let (node, free) = self.nodes.get(turn).context("no node")?;
@@ -183,7 +183,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {
     mutex.lock()
 }
 
-/// Measures the maximum of mixed work, and the figures at half of that.
+/// Measures the maximum rate of mixed work, and the figures at half of that.
 pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     if !report.wants("mixed work") {
         return Ok(());
@@ -201,7 +201,7 @@ pub(crate) async fn over(nodes: &[&Node], name: &str, seconds: u64, report: &mut
         format!("{capacity:.0} runs/s"),
     );
     let paced = Paced::on(nodes);
-    // The connections are made, and not counted.
+    // Opens the connections, without counting.
     paced.run(&mix, capacity / 2.0, Duration::from_secs(1)).await?;
     lock(&paced.state).moments.clear();
     let lasts = Duration::from_secs(seconds);

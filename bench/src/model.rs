@@ -1,7 +1,7 @@
-//! Runs whose model is behind HTTP: a scripted server of Chat Completions in this program, streaming.
+//! Runs with a model over HTTP: this program contains a scripted, streaming server for Chat Completions.
 //!
-//! What it says is decided by the request, so that it needs no script: the prompt says how many tools to call and how
-//! long to wait, the conversation says how many were called.
+//! The request determines the response, so no script is necessary: the prompt contains the number of tool calls and the delay,
+//! and the conversation contains the calls so far.
 
 use std::{
     convert::Infallible,
@@ -34,24 +34,24 @@ use crate::{
     samples::{Millis, Samples},
 };
 
-/// Runs that wait for their model at once.
+/// Number of runs that wait for their model concurrently.
 const WAITING: usize = 2_000;
 /// Duration of a call of the slow model.
 const SLOW: Duration = Duration::from_secs(5);
-/// Tool calls of the run whose turns are measured.
+/// Number of tool calls in the run for the measurement of turns.
 const TURNS: u32 = 100;
-/// Pieces of the text whose way is measured.
+/// Number of pieces in the text for the measurement of latency.
 const DELTAS: usize = 200;
-/// From one piece to the next.
+/// Interval between two pieces.
 const BETWEEN: Duration = Duration::from_millis(10);
 
-/// Requests that the model server was sent so far.
+/// Number of requests to the model server so far.
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
-/// Start of the stamps in the pieces.
+/// Reference time of the timestamps in the pieces.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// The model server, and the file that tells a node of it.
+/// The model server, and the configuration file that defines it for a node.
 pub(crate) struct ModelServer {
     _server: Serving,
     config: NamedTempFile,
@@ -75,7 +75,7 @@ impl ModelServer {
         })
     }
 
-    /// A node whose default model this is.
+    /// Starts a node with this model as default.
     pub(crate) async fn node(&self, bench: &Bench) -> Result<Node> {
         let file = self.config.path().to_str().context("a path that is no text")?;
         bench
@@ -84,12 +84,12 @@ impl ModelServer {
     }
 }
 
-/// Requests so far.
+/// Returns the number of requests so far.
 pub(crate) fn calls() -> u64 {
     CALLS.load(Ordering::Relaxed)
 }
 
-/// The number behind a word of the prompt.
+/// Returns the number after a word of the prompt.
 fn told(body: &[u8], word: &str) -> Option<u64> {
     let text = std::str::from_utf8(body).ok()?;
     let rest = text.split_once(word)?.1;
@@ -135,7 +135,7 @@ async fn answer(body: Bytes) -> Response {
     streaming(stream::iter(frames.into_iter().map(Ok::<_, Infallible>)))
 }
 
-/// Pieces of text that each say when they were sent.
+/// Returns pieces of text that each contain their time of sending.
 fn stamped() -> Response {
     let pieces = stream::iter(0..DELTAS).then(|_| async {
         sleep(BETWEEN).await;
@@ -170,14 +170,14 @@ fn usage() -> Bytes {
     )
 }
 
-/// A run without a shell: its tools touch the working directory and start nothing.
+/// Returns a run without a shell: its tools access the working directory and start no processes.
 pub(crate) fn request(prompt: &str) -> Bytes {
     json!({"prompt": prompt, "timeout_seconds": 3600, "shell": false, "max_cost_micros": 100_000_000})
         .to_string()
         .into()
 }
 
-/// Measures all of it.
+/// Runs all measurements.
 pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     if !report.wants("streamed model") {
         return Ok(());
@@ -247,7 +247,7 @@ async fn turns(bench: &Bench, report: &mut Report, model: &ModelServer) -> Resul
     Ok(())
 }
 
-/// Thousands of runs that wait for a slow model, begun one after another over the time it takes.
+/// Measures thousands of runs that wait for a slow model. Their starts are spread over the duration of its calls.
 async fn waiting(bench: &Bench, report: &mut Report, model: &ModelServer) -> Result<()> {
     let node = model.node(bench).await?;
     let prompt = request(&format!("wait-for-{}", SLOW.as_millis()));
@@ -264,11 +264,11 @@ async fn waiting(bench: &Bench, report: &mut Report, model: &ModelServer) -> Res
                 let done = complete(&mut creating, &mut following, &prompt).await?.done;
                 added.push(done.saturating_sub(SLOW));
             }
-            // The first ones open the connections.
+            // The first runs open the connections.
             Ok::<_, anyhow::Error>(added.split_off(1))
         });
     }
-    // By now all of them wait: the first ones are at their second run.
+    // At this time all runs wait: the earliest clients are in their second run.
     sleep(SLOW + SLOW / 2).await;
     let held = resident(&node)?.saturating_sub(before) / u64::try_from(WAITING)?;
     let mut samples = Samples::default();
@@ -286,7 +286,7 @@ async fn waiting(bench: &Bench, report: &mut Report, model: &ModelServer) -> Res
     Ok(())
 }
 
-/// From the model to a reader of the stream, piece by piece.
+/// Measures the latency from the model to a reader of the stream, for each piece.
 async fn deltas(bench: &Bench, report: &mut Report, model: &ModelServer) -> Result<()> {
     let node = model.node(bench).await?;
     let (mut creating, mut following) = (Connection::to(&node)?, Connection::to(&node)?);

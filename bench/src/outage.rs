@@ -1,4 +1,4 @@
-//! A node that is killed with runs at work: how long until every one of them is final, or goes on on the next worker.
+//! A node that is killed with active runs: the time until all of them have finished or continue on the next worker.
 
 use std::time::{Duration, Instant};
 
@@ -18,18 +18,18 @@ use crate::{
     samples::Millis,
 };
 
-/// Runs at work when the node is killed.
+/// Number of active runs when the node is killed.
 const AT_WORK: usize = 200;
 
-/// Time for which the runs are waited for.
+/// Maximum time to wait for the runs.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Lease of a node, as the engine has it.
+/// Lease of a node in the engine.
 const LEASE: Duration = Duration::from_secs(10);
 
 const PROMPT: &str = "```wait 3000000\n```\n";
 
-/// Restart of the same node; on PostgreSQL also another node that is there already.
+/// Measures a restart of the same node, and on PostgreSQL also the takeover by another running node.
 pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     if !report.wants("SIGKILL") {
         return Ok(());
@@ -58,7 +58,7 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Reports what took so long on other nodes, which first wait for the lease of the lost one to run out.
+/// Reports the time that other nodes took. They first wait until the lost node's lease expires.
 pub(crate) fn after_the_lease(report: &mut Report, name: &str, took: Duration) {
     report.add(name, Millis(took).to_string());
     report.limit(Limit::Lease, LEASE.as_secs_f64());
@@ -66,8 +66,8 @@ pub(crate) fn after_the_lease(report: &mut Report, name: &str, took: Duration) {
     report.reach(name, took.as_secs_f64());
 }
 
-/// Returns the time from `since` until the streams of all these runs, read from these nodes, have told of a resume or
-/// of the end.
+/// Returns the time from `since` until the streams of all these runs, read from these nodes, have reported that the run resumed
+/// or ended.
 pub(crate) async fn until_taken_up(nodes: &[&Node], runs: Vec<String>, since: Instant) -> Result<Duration> {
     let mut waiting = JoinSet::new();
     for (run, node) in runs.into_iter().zip(nodes.iter().cycle()) {

@@ -1,4 +1,4 @@
-//! A hosted node with people: memory, look-ups of credentials, a flood of passwords, and sign-ins beside runs.
+//! A hosted node with people: memory, lookups of credentials, a flood of password attempts, and sign-ins during runs.
 
 use std::time::{Duration, Instant};
 
@@ -21,31 +21,31 @@ use crate::{
     samples::Samples,
 };
 
-/// People who sign in at once, in a flood.
+/// Number of people who sign in concurrently in a flood.
 const FLOOD: usize = 64;
-/// People who sign in at once beside runs.
+/// Number of people who sign in concurrently during runs.
 const SIGN_INS: usize = 16;
-/// Clients whose credentials are looked up.
+/// Number of clients for lookups of credentials.
 const LOOK_UPS: usize = 16;
-/// Pause between two requests of the client beside the flood.
+/// Pause between two requests of the client during the flood.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Credits of an organization, in micros: enough for 20 million runs, each of which reserves a million.
 const CREDITS: i64 = 20_000_000_000_000;
 const PASSWORD: &str = "plum anchor violet 42";
 
-/// A hosted node with an organization, and people who have a password.
+/// A hosted node with an organization, and people with passwords.
 struct Rig {
     node: HostedNode,
     /// Secret of an API key of the organization.
     key: String,
     /// Access token of an application.
     access: String,
-    /// Token of a session of the owner.
+    /// Session token of the owner.
     session: String,
     organization: String,
 }
 
-/// Measures everything of people. The memory comes first, while the node has done nothing yet.
+/// Measures everything about people. Memory comes first, while the node is still idle.
 pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     if !report.wants("people") {
         return Ok(());
@@ -85,7 +85,7 @@ pub(crate) fn on_this_machine(options: NodeOptions) -> NodeOptions {
         ..options
     }
     .env("SORTIE_LOG_FILTER", "warn,sortie::commands::serve=info")
-    // Limits by network are out of the way: all clients are of one, and those that sign up say another one each.
+    // Disables limits by network: all clients share one, and those that sign up each claim another.
     .env("SORTIE_ANONYMOUS_RATE_LIMIT_PER_MINUTE", "10000000")
     .env("SORTIE_TRUSTED_PROXIES", "127.0.0.1")
     .env("SORTIE_ORGANIZATION_CONCURRENCY", "1000")
@@ -99,7 +99,7 @@ fn email(nth: usize) -> String {
     format!("person{nth}@example.com")
 }
 
-/// Signs a person up, from a network of their own. Returns the token of the session.
+/// Signs a person up from a separate network. Returns the session token.
 pub(crate) async fn sign_up(node: &HostedNode, nth: usize) -> Result<String> {
     let network = HeaderValue::try_from(format!("10.0.{}.{}", nth / 256, nth % 256))?;
     let body = json!({"email": email(nth), "password": PASSWORD, "name": "Person"});
@@ -108,7 +108,7 @@ pub(crate) async fn sign_up(node: &HostedNode, nth: usize) -> Result<String> {
     text(&made.json()?, "token")
 }
 
-/// Text of a field of an answer.
+/// Returns the text of a field in a response.
 pub(crate) fn text(value: &Value, name: &str) -> Result<String> {
     let text = value[name].as_str();
     Ok(text.with_context(|| format!("no {name} in {value}"))?.to_owned())
@@ -150,13 +150,13 @@ impl Rig {
     }
 }
 
-/// Requests per second with each kind of credential.
+/// Measures requests per second with each kind of credential.
 async fn look_ups(rig: &Rig, seconds: u64, report: &mut Report) -> Result<()> {
     for kind in [
         LookUp::Key,
         LookUp::AccessToken,
         LookUp::Session,
-        // Once more: the machine may have changed meanwhile.
+        // Repeated, because the machine may have changed in between.
         LookUp::KeyAgain,
     ] {
         let rate = look_ups_of(rig, kind, seconds).await?;
@@ -168,7 +168,7 @@ async fn look_ups(rig: &Rig, seconds: u64, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Kind of a credential that is looked up.
+/// Kind of credential to look up.
 #[derive(Clone, Copy)]
 enum LookUp {
     Key,
@@ -187,7 +187,7 @@ impl LookUp {
         }
     }
 
-    /// A connection with the credential, and the path to ask for.
+    /// Returns a connection with the credential, and the path to request.
     fn of(self, rig: &Rig) -> Result<(Connection, String)> {
         let (engine, org) = (rig.node.node.address()?, rig.node.org_address);
         let path = "/v1/me".to_owned();
@@ -225,7 +225,7 @@ async fn look_ups_of(rig: &Rig, kind: LookUp, seconds: u64) -> Result<f64> {
     per_second(count, seconds)
 }
 
-/// Sign-ins of several people at once, until they are told to stop.
+/// Concurrent sign-ins of several people, until they are stopped.
 struct SignIns {
     stop: watch::Sender<bool>,
     clients: JoinSet<Result<(Samples, usize)>>,
@@ -247,7 +247,7 @@ impl SignIns {
         }
     }
 
-    /// Ends them. Returns the sign-ins per second, their times, and the number of refusals.
+    /// Stops them. Returns the sign-ins per second, their times, and the number of refusals.
     async fn end(mut self) -> Result<(f64, Samples, usize)> {
         self.stop.send_replace(true);
         let lasted = self.begun.elapsed().as_secs_f64();
@@ -284,7 +284,7 @@ async fn sign_in_until(
     Ok((samples, refused))
 }
 
-/// Measures a client of the engine API, first alone and then beside many people who sign in.
+/// Measures a client of the engine API, first alone and then during many sign-ins.
 async fn flood(rig: &Rig, seconds: u64, idle: u64, report: &mut Report) -> Result<()> {
     let lasts = Duration::from_secs(seconds);
     let alone = requests_for(rig, lasts).await?;
@@ -324,7 +324,7 @@ async fn requests_for(rig: &Rig, lasts: Duration) -> Result<Samples> {
     Ok(samples)
 }
 
-/// Runs at half of what the node does, alone and beside people who sign in.
+/// Measures runs at half of the capacity, alone and during sign-ins.
 async fn beside_runs(rig: &mut Rig, seconds: u64, report: &mut Report) -> Result<()> {
     rig.node.node.set_key(&rig.key);
     let (mix, nodes) = (Mix::start().await?, [&rig.node.node]);
@@ -358,7 +358,7 @@ async fn beside_runs(rig: &mut Rig, seconds: u64, report: &mut Report) -> Result
     Ok(())
 }
 
-/// Runs at half of the capacity for so long. Returns the number done per second, until the last one is done.
+/// Starts runs at half of the capacity for this time. Returns the number per second until the last one is done.
 async fn half(mix: &Mix, rig: &Rig, capacity: f64, seconds: u64) -> Result<f64> {
     let paced = Paced::on(&[&rig.node.node]);
     paced.run(mix, capacity / 2.0, Duration::from_secs(1)).await?;

@@ -1,5 +1,5 @@
-//! The tables: what is required beside what was reached; the machine and its own limits; a row per measurement, a
-//! column per database; and what each main figure reaches of its limit.
+//! The tables: requirements and results; the machine and its limits; a row per measurement and a column per database; and the
+//! share of its limit that each main figure reaches.
 
 use std::{fmt::Write as _, fs, path::Path, time::Duration};
 
@@ -11,22 +11,22 @@ use crate::{
     samples::Millis,
 };
 
-/// Kind of a limit of the machine, measured by this program without the engine.
+/// Kind of a limit of the machine, which this program measures without the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
-    /// Requests a second that a bare server answers.
+    /// Requests per second that a bare server answers.
     Requests,
-    /// Rows a second that the database takes in durable commits, in the larger or smaller groups that give most.
+    /// Rows per second in durable commits of the database, for the better of large and small groups.
     Rows,
-    /// Processes a second, each waited for.
+    /// Processes per second, each with a wait for its exit.
     Processes,
-    /// Messages a second from a bare server to the readers of its event streams.
+    /// Messages per second from a bare server to the readers of its event streams.
     Messages,
-    /// Seconds that a flush of the disk takes.
+    /// Seconds of a disk flush.
     Flush,
-    /// Seconds from the start of a node to its first answer.
+    /// Seconds from the start of a node to its first response.
     Start,
-    /// Seconds after which a node that says nothing is taken for lost.
+    /// Seconds after which a silent node is considered lost.
     Lease,
 }
 
@@ -43,17 +43,17 @@ impl Limit {
         }
     }
 
-    /// Whether it is a time that nothing can be shorter than, and not a rate that nothing can be higher than.
+    /// Whether it is a minimum time and not a maximum rate.
     const fn is_time(self) -> bool {
         matches!(self, Self::Flush | Self::Start | Self::Lease)
     }
 }
 
-/// A main figure beside what bounds it.
+/// A main figure with its limit.
 struct Ratio {
     name: String,
     database: Database,
-    /// Figure in the limit's unit a second, or in seconds.
+    /// Figure in the limit's unit per second, or in seconds.
     reached: f64,
     limit: Limit,
 }
@@ -63,15 +63,15 @@ pub(crate) struct Report {
     only: Option<String>,
     machine: Vec<(String, String)>,
     columns: Vec<(Database, Vec<(String, String)>)>,
-    /// Limits of the machine; of one database where it is named.
+    /// Limits of the machine, or of the named database.
     limits: Vec<(Limit, Option<Database>, f64)>,
     ratios: Vec<Ratio>,
-    /// Figures that a bar may be set for, in the unit of that bar.
+    /// Figures with a possible requirement, in the unit of that requirement.
     reached: Vec<(String, Database, f64)>,
 }
 
 impl Report {
-    /// An empty report. `only` limits it to measurements whose name contains it.
+    /// Creates an empty report. `only` selects the measurements whose name contains it.
     pub(crate) fn new(only: Option<String>) -> Self {
         Self {
             only,
@@ -83,18 +83,18 @@ impl Report {
         }
     }
 
-    /// Begins the figures of a database.
+    /// Starts the figures of a database.
     pub(crate) fn begin(&mut self, database: Database) {
         eprintln!("== {}", database.as_str());
         self.columns.push((database, Vec::new()));
     }
 
-    /// Whether this measurement is asked for.
+    /// Whether this measurement is selected.
     pub(crate) fn wants(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
 
-    /// A figure of the database at hand, or of the machine before the first one.
+    /// Adds a figure of the current database, or of the machine before the first one.
     pub(crate) fn add(&mut self, name: impl Into<String>, value: impl Into<String>) {
         let (name, value) = (name.into(), value.into());
         eprintln!("{name}: {value}");
@@ -104,13 +104,13 @@ impl Report {
         }
     }
 
-    /// A limit of the machine, or of the database at hand: so much of its unit a second, or so many seconds.
+    /// Adds a limit of the machine, or of the current database, in units per second or in seconds.
     pub(crate) fn limit(&mut self, limit: Limit, amount: f64) {
         let database = self.columns.last().map(|(database, _)| *database);
         self.limits.push((limit, database, amount));
     }
 
-    /// A figure that comes to `reached` of the limit's unit a second, or takes so many seconds.
+    /// Adds a figure with a limit: `reached` units of the limit per second, or seconds.
     pub(crate) fn against(&mut self, limit: Limit, name: impl Into<String>, reached: f64) {
         if let Some((database, _)) = self.columns.last() {
             self.ratios.push(Ratio {
@@ -122,7 +122,7 @@ impl Report {
         }
     }
 
-    /// A figure that [`BARS`] may name: so many a second, so many seconds, so many KiB, or a ratio.
+    /// Adds a figure that [`BARS`] may name: per second, seconds, KiB, or a ratio.
     pub(crate) fn reach(&mut self, figure: impl Into<String>, amount: f64) {
         if let Some((database, _)) = self.columns.last() {
             self.reached.push((figure.into(), *database, amount));
@@ -160,7 +160,7 @@ impl Report {
         Ok(text)
     }
 
-    /// The rows of all databases, in the order of the first that has them.
+    /// Returns the rows of all databases, in the order of their first occurrence.
     fn names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for (name, _) in self.columns.iter().flat_map(|(_, rows)| rows) {
@@ -171,7 +171,7 @@ impl Report {
         names
     }
 
-    /// Writes the bars. A bar without a figure is shown where everything was asked for.
+    /// Writes the requirements. If everything was measured, also those without a figure.
     fn bars(&self, text: &mut String) -> Result<()> {
         let mut rows = String::new();
         for bar in &BARS {
@@ -233,7 +233,7 @@ impl Report {
         measured.map(|(_, _, amount)| *amount)
     }
 
-    /// Returns the share of a figure in its limit: 1 at the limit, whether that is a rate or a time.
+    /// Returns the share of the limit that a figure reaches: 1 at the limit, for rates and times.
     fn share(&self, ratio: &Ratio) -> Option<f64> {
         let limit = self.limit_of(ratio)?;
         Some(if ratio.limit.is_time() {

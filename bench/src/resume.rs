@@ -1,5 +1,5 @@
-//! Fifty runs killed while each waits for the second of three slow model calls: how many calls it takes to end them,
-//! and how long beyond those calls' own time.
+//! Fifty runs that are killed while each waits for the second of three slow model calls: the number of calls until they end, and
+//! the time in addition to these calls.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     while calls() < before + 2 * RUNS {
         sleep(Duration::from_millis(10)).await;
     }
-    // In the middle of the second call of every run.
+    // The second call of every run is in progress.
     sleep(SLOW / 2).await;
     node.kill()?;
     let before = calls();

@@ -1,8 +1,8 @@
-//! Durations, and what they say together.
+//! Durations and their statistics.
 
 use std::{fmt, time::Duration};
 
-/// Durations in the order they came.
+/// Durations in order of arrival.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples(Vec<Duration>);
 
@@ -17,7 +17,7 @@ impl Samples {
         self.0.len()
     }
 
-    /// The duration that `percent` of a hundred samples do not exceed.
+    /// Returns the duration that `percent` per cent of the samples do not exceed.
     pub(crate) fn percentile(&self, percent: usize) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -53,7 +53,7 @@ impl fmt::Display for Samples {
     }
 }
 
-/// A duration in milliseconds, with as many decimals as it bears.
+/// A duration in milliseconds, with a suitable number of decimals.
 pub(crate) struct Millis(pub(crate) Duration);
 
 impl fmt::Display for Millis {

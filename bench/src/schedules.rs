@@ -1,4 +1,4 @@
-//! Lateness of runs whose schedules are all due in the same second.
+//! Delay of runs if all schedules are due in the same second.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use sortie_api::{RunPage, Schedule, Timestamp};
 
 use crate::{Bench, connection::Connection, report::Report, samples::Samples};
 
-/// Schedules due at once: as many as an organization may have.
+/// Number of schedules that are due at once: the maximum of an organization.
 const SCHEDULES: usize = 1_000;
 
-/// The least time to make them in before they are due.
+/// Minimum time to create them before they are due.
 const LEAD: Duration = Duration::from_secs(25);
 
 const MINUTE: i64 = 60_000_000;
@@ -24,7 +24,7 @@ fn schedule(cron: &str, enabled: bool) -> Bytes {
         .into()
 }
 
-/// A thousand schedules of one minute: from their instant to when each run is recorded, and to when it is started.
+/// Measures a thousand schedules of one minute: from the scheduled time until each run is recorded, and until it is started.
 pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     if !report.wants("schedules due at once") {
         return Ok(());
@@ -59,13 +59,13 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The first minute that begins at `at` or later.
+/// Returns the first full minute at or after `at`.
 fn due_after(at: Timestamp) -> Timestamp {
     Timestamp::from_micros((at.as_micros() + MINUTE - 1) / MINUTE * MINUTE)
 }
 
-/// Waits until every schedule has had its run, and looks at the times that these show. The first look comes after the
-/// runs: a look in their midst would slow them down.
+/// Waits until every schedule has started its run, and evaluates the times of the runs. The first request comes after the runs,
+/// because earlier requests would slow them down.
 async fn lags(
     connection: &mut Connection,
     (due, due_at): (Timestamp, Instant),

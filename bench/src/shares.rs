@@ -1,4 +1,4 @@
-//! Nodes that add up on one PostgreSQL: each is held to a tenth of a core, as if it had a small machine of its own, so that
+//! Scaling of nodes on one PostgreSQL. Each node is limited to a tenth of a core, as if it had a separate small machine, so that
 //! the server and the clients have the rest.
 
 use std::{
@@ -16,16 +16,16 @@ use crate::{
     report::Report,
 };
 
-/// Numbers of nodes that are compared.
+/// Numbers of nodes to compare.
 const COUNTS: [usize; 4] = [1, 2, 4, 6];
 
-/// Clients of all nodes together.
+/// Number of clients for all nodes.
 const CLIENTS: usize = 64;
 
-/// Period of the kernel's accounts, in microseconds.
+/// Period of the kernel's CPU quota, in microseconds.
 const PERIOD: u32 = 20_000;
 
-/// Processor time that a node may use in each period, in microseconds.
+/// CPU time that a node may use in each period, in microseconds.
 const QUOTA: u32 = PERIOD / 10;
 
 /// Measures each number of nodes.
@@ -49,7 +49,7 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
         let before = cpu_of_all("postgres")?;
         let done = complete_for(&all, CLIENTS, bench.seconds, || request("hello")).await?;
         let server = cpu_of_all("postgres")?.saturating_sub(before);
-        // The server also worked for the runs of the warm-up, which are not counted.
+        // The server also processed the runs of the warm-up, which are not counted.
         let seconds = u32::try_from(bench.seconds)?;
         let each = server * seconds / (seconds + 1) / u32::try_from(done.completed)?.max(1);
         let rate = per_second(done.completed, bench.seconds)?;
@@ -63,11 +63,11 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Control group that bounds the processor time of one node. It is removed after the node has ended.
+/// Control group that limits the CPU time of one node. Removed after the node has exited.
 struct Share(PathBuf);
 
 impl Share {
-    /// Moves a node into a control group of its own.
+    /// Moves a node into a new control group.
     fn of(node: &Node) -> Result<Self> {
         let (root, pid) = (Path::new("/sys/fs/cgroup"), node.pid()?);
         let is_unified = root.join("cgroup.controllers").exists();
@@ -98,7 +98,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        // A process that still ends keeps the empty group.
+        // A process that is still exiting keeps the empty group.
         let _kept = fs::remove_dir(&self.0);
     }
 }

@@ -1,5 +1,5 @@
-//! Mixed work for a long time at about half of what the machine can do, on one node or on several: memory and open
-//! files of each, times, what waits and what is done, each second, as CSV and as pictures.
+//! Mixed work for a long time at about half of the capacity, on one node or on several. Samples memory and open files of each
+//! node, times, queued and finished runs every second, and writes them as CSV and as charts.
 
 use std::{
     fmt::Write as _,
@@ -24,7 +24,7 @@ use crate::{
     samples::Samples,
 };
 
-/// Duration of the first measurement of the machine, in seconds.
+/// Duration of the initial measurement of the capacity, in seconds.
 const TRIED: u64 = 10;
 
 /// Options of the soak.
@@ -33,13 +33,13 @@ pub(crate) struct Soak {
     /// Duration in minutes.
     #[arg(long, default_value_t = 30.0)]
     pub(crate) minutes: f64,
-    /// Nodes on one PostgreSQL; on SQLite there is one.
+    /// Number of nodes on one PostgreSQL; on SQLite there is one.
     #[arg(long, default_value_t = 1)]
     pub(crate) nodes: usize,
-    /// Runs a second, on all nodes together; half of what was found out otherwise.
+    /// Runs per second on all nodes together. Default: half of the measured capacity.
     #[arg(long)]
     pub(crate) rate: Option<f64>,
-    /// Folder for the CSV files and the pictures.
+    /// Folder for the CSV files and the charts.
     #[arg(long, default_value = "bench/soak")]
     pub(crate) directory: PathBuf,
 }
@@ -49,25 +49,25 @@ struct Seen {
     /// Resident memory, in bytes.
     resident: u64,
     open_files: usize,
-    /// CPU time that it used since the last look.
+    /// CPU time since the last sample.
     cpu: Duration,
 }
 
-/// Figures of a second, or of more of them where the machine was late to look.
+/// Figures of a second, or of several if the sample was late.
 struct Second {
-    /// Seconds since the beginning.
+    /// Seconds since the start.
     at: f64,
     /// Figures of each node.
     nodes: Vec<Seen>,
     begun: usize,
     done: usize,
-    /// Runs that wait for a worker, as a node says: it is a figure of the database, the same on all.
+    /// Number of queued runs. A node reports it from the database, so it is the same on all.
     queued: usize,
     total: Samples,
     dispatch: Samples,
 }
 
-/// Loads the nodes and writes what it was like.
+/// Applies the load to the nodes and writes the results.
 pub(crate) async fn soak(bench: &Bench, soak: &Soak) -> Result<()> {
     let count = match bench.database {
         Database::Sqlite => 1,
@@ -106,11 +106,11 @@ pub(crate) async fn soak(bench: &Bench, soak: &Soak) -> Result<()> {
     say(&name, &seconds)
 }
 
-/// Looks once a second until it is dropped.
+/// Samples once per second until it is dropped.
 async fn sample(nodes: &[&Node], paced: &Paced<'_>, seconds: &mut Vec<Second>) -> Result<()> {
     let begun = Instant::now();
     let mut tick = tokio::time::interval(Duration::from_secs(1));
-    // A look that comes late stands for the seconds that it missed: it says when it was.
+    // A late sample covers the missed seconds and carries its actual time.
     tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
     tick.tick().await;
     let mut used = nodes.iter().map(|node| cpu(node)).collect::<Result<Vec<_>>>()?;
@@ -169,12 +169,12 @@ fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1_000.0
 }
 
-/// The nodes that were looked at.
+/// Returns the number of sampled nodes.
 fn nodes(seconds: &[Second]) -> usize {
     seconds.first().map_or(0, |second| second.nodes.len())
 }
 
-/// The columns of several nodes end with the number of the node.
+/// Returns the CSV table. With several nodes, column names end with the number of the node.
 fn table(seconds: &[Second]) -> Result<String> {
     let mut csv = String::from("second");
     let count = nodes(seconds);
@@ -278,7 +278,7 @@ fn pictures(directory: &Path, stem: &str, what: &str, seconds: &[Second]) -> Res
     Ok(())
 }
 
-/// The second and the last tenth beside each other, the most of any node in each: what is flat is the same in both.
+/// Prints the second and the last tenth, each with the maximum of all nodes: a stable figure is the same in both.
 #[expect(clippy::print_stdout, reason = "what came of it is this program's output")]
 fn say(name: &str, seconds: &[Second]) -> Result<()> {
     let tenth = seconds.len().div_ceil(10);

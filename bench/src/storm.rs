@@ -1,4 +1,4 @@
-//! A storm of webhooks on several nodes: every event of many purchases, refunds and disputes several times, in any order.
+//! A burst of webhooks on several nodes: every event of many purchases, refunds and disputes arrives several times, in any order.
 
 use std::{
     collections::BTreeMap,
@@ -20,13 +20,13 @@ use crate::{
     samples::{Millis, Samples},
 };
 
-/// Organizations that buy.
+/// Number of organizations that buy.
 const ORGANIZATIONS: usize = 100;
-/// Organizations of a person.
+/// Number of organizations of a person.
 const OF_A_PERSON: usize = 8;
-/// Purchases of an organization, each with another fate ([`Shop::take_back`]).
+/// Number of purchases per organization, each with a different outcome ([`Shop::take_back`]).
 const PURCHASES: usize = 4;
-/// Types of the events that the endpoint has (`docs/BILLING.md#set-up-stripe`).
+/// Event types of the endpoint (`docs/BILLING.md#set-up-stripe`).
 const KINDS: [&str; 9] = [
     "payment_intent.succeeded",
     "checkout.session.completed",
@@ -38,14 +38,14 @@ const KINDS: [&str; 9] = [
     "charge.dispute.funds_reinstated",
     "charge.dispute.closed",
 ];
-/// Events of an organization: two of each purchase, two of a refund, three of one that fails, four of a dispute that is won,
-/// and three of one that is lost.
+/// Number of events of an organization: two per purchase, two for a refund, three for one that fails, four for a dispute that is
+/// won, and three for one that is lost.
 const OF_AN_ORGANIZATION: usize = 2 * PURCHASES + 2 + 3 + 4 + 3;
-/// Events of the storm.
+/// Total number of events.
 const EVENTS: usize = ORGANIZATIONS * OF_AN_ORGANIZATION;
-/// Times that each is sent.
+/// Number of times that each event is sent.
 const TIMES: usize = 5;
-/// Webhooks a second.
+/// Webhooks per second.
 const PER_SECOND: u32 = 200;
 /// Amount of a purchase, in cents.
 const AMOUNT: i64 = 500;
@@ -55,9 +55,9 @@ const REFUND: i64 = 200;
 const CENT: i64 = 10_000;
 const SECRET: &str = "whsec_of_the_bench";
 const WEBHOOKS: &str = "/v1/webhooks/stripe";
-/// Time in which everything has to be handled.
+/// Maximum time to process everything.
 const PATIENCE: Duration = Duration::from_mins(5);
-/// Pause before the next look at what is not handled.
+/// Interval of the checks for unprocessed events.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Nodes that sell credits.
@@ -66,8 +66,8 @@ struct Shop {
     nodes: Vec<HostedNode>,
 }
 
-/// Measures the answers to a storm, and the time until all of it is handled. An error where one is not 200, a purchase is
-/// not credited once, or the figures of a payment are not those of the double.
+/// Measures the responses to the webhooks, and the time until all are processed. Fails if a response is not 200, a purchase is
+/// not credited exactly once, or the figures of a payment differ from those of the Stripe double.
 pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     if !bench.has_several() || !report.wants("storm") {
         return Ok(());
@@ -131,13 +131,13 @@ impl Shop {
         }
         double.send_webhooks(&webhooks(&first), &[SECRET])?;
         double.limit_webhooks(&KINDS);
-        // Nothing is known before the storm.
+        // The nodes learn nothing before the burst.
         double.set_webhooks(WebhookMode::Dropped);
         let nodes = std::iter::once(first).chain(others).collect();
         Ok(Self { double, nodes })
     }
 
-    /// Lets every organization buy on as many pages as it may open.
+    /// Makes every organization buy on as many pages as it may open.
     async fn sell(&self) -> Result<()> {
         let node = self.nodes.first().context("no node")?;
         let order = json!({"amount_cents": AMOUNT, "save_payment_method": false});
@@ -161,8 +161,8 @@ impl Shop {
         Ok(())
     }
 
-    /// Refunds and disputes the purchases of every customer. Of the four of each, a part of one is refunded, a refund of one
-    /// fails, a dispute of one is won, and a dispute of one is lost.
+    /// Refunds and disputes the purchases of every customer. Of its four purchases, one is partly refunded, one has a failed
+    /// refund, one a dispute that is won, and one a dispute that is lost.
     fn take_back(&self) -> Result<()> {
         let mut seen: BTreeMap<Option<String>, usize> = BTreeMap::new();
         for intent in self.double.holdings().topups.into_values().flatten() {
@@ -201,8 +201,7 @@ impl Shop {
         }
     }
 
-    /// Checks that each purchase was credited once, and that every payment and the sums of the ledger are as the double has
-    /// them.
+    /// Checks that each purchase was credited once, and that every payment and the sums of the ledger match the Stripe double.
     async fn check(&self) -> Result<()> {
         let events = self.number("SELECT COUNT(*) AS n FROM stripe_event").await?;
         ensure!(usize::try_from(events)? == EVENTS, "{events} events are recorded");
@@ -235,7 +234,7 @@ impl Shop {
         recompute_ledger(&self.nodes.first().context("no node")?.node)
     }
 
-    /// Payments in the tables, by intent.
+    /// Returns the payments in the tables, by intent.
     async fn paid(&self) -> Result<BTreeMap<String, Held>> {
         let node = self.nodes.first().context("no node")?;
         let sql = "SELECT intent_id, amount_cents, refunded_cents, disputed_cents FROM payment";

@@ -1,4 +1,4 @@
-//! The most memory and time that a parser may take for an input.
+//! Limits for the memory and time that a parser may take for an input.
 
 use std::time::Duration;
 
@@ -6,42 +6,42 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::memory;
 
-/// Readings of one input that must all be too slow before it counts.
+/// Number of attempts that must all be too slow before an input fails.
 const READINGS: usize = 3;
 
-/// A bound that grows with the input.
+/// A limit that grows linearly with the input.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
-    /// For an input of no bytes.
+    /// Limit for an empty input.
     pub base: usize,
-    /// For each byte more.
+    /// Increase per byte.
     pub per_byte: usize,
 }
 
-/// Most memory and time that a parser may take.
+/// Limits for the memory and time of a parser.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Bytes that may be live at the same time.
+    /// Maximum number of allocated bytes at any time.
     pub memory: Line,
-    /// Nanoseconds of processor time, about twenty times what the slowest inputs of the corpus take.
+    /// Nanoseconds of CPU time, about twenty times the maximum of the corpus.
     pub time: Line,
 }
 
 impl Line {
-    /// The bound for an input of `bytes` bytes.
+    /// Returns the limit for an input of `bytes` bytes.
     pub fn at(self, bytes: usize) -> usize {
         self.base.saturating_add(self.per_byte.saturating_mul(bytes))
     }
 }
 
 impl Bounds {
-    /// The result of `parse`, which reads `bytes` bytes.
+    /// Returns the result of `parse`, which reads `bytes` bytes.
     ///
-    /// Memory is counted and means the same on every machine. Time is that of this thread on a processor, so that other
-    /// work of the machine does not count, and an input is too slow only when three readings of it are.
+    /// The memory count is the same on every machine. Time is the CPU time of this thread, so that other work of the machine does
+    /// not count. An input is too slow only if three attempts are.
     ///
     /// # Panics
-    /// When the time is exceeded. More memory than allowed ends the process.
+    /// If the time is exceeded. Exceeding the memory limit aborts the process.
     pub fn hold<T>(&self, bytes: usize, parse: impl Fn() -> T) -> T {
         let memory = self.memory.at(bytes);
         let allowed = Duration::from_nanos(self.time.at(bytes) as u64);
@@ -59,7 +59,7 @@ impl Bounds {
     }
 }
 
-/// Processor time of this thread so far.
+/// Returns the CPU time of this thread so far.
 fn processor_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }

@@ -1,17 +1,17 @@
-//! An input as the fuzzer changes it, and as a parser reads it.
+//! Decodes the fuzzer's input into the input of a parser.
 //!
-//! The first byte chooses among the ways to feed the parser. In texts, a part between the bytes 1 and 2 is repeated as
-//! often as the byte after them says: 2 to the power of its lower four bits. So a short input that the fuzzer can still
-//! understand stands for a long one, in which a cost that grows faster than its input shows.
+//! The first byte selects how the parser is fed. In texts, a part between the bytes 1 and 2 is repeated; the lower four bits of
+//! the next byte are the exponent of a power of two. A short input, which the fuzzer handles well, can therefore expand to a long
+//! one, which reveals costs that grow faster than the input.
 
-/// Begins a part that is repeated.
+/// Starts a repeated part.
 const OPEN: u8 = 1;
-/// Ends it; the next byte has the power of two.
+/// Ends the repeated part. The next byte has the exponent.
 const CLOSE: u8 = 2;
-/// Sizes of chunks that a stream can be fed in.
+/// Sizes of chunks for feeding a stream.
 const CHUNKS: [usize; 4] = [1, 2, 7, 1000];
 
-/// Bytes that a parser is fed.
+/// Input of a parser.
 #[derive(Debug)]
 pub struct Input {
     choice: u8,
@@ -20,7 +20,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// The bytes as they are, at most `most` of them.
+    /// Returns the unchanged bytes, at most `most` of them.
     pub fn plain(data: &[u8], most: usize) -> Self {
         let (choice, bytes) = data.split_first().unwrap_or((&0, &[]));
         Self {
@@ -29,7 +29,7 @@ impl Input {
         }
     }
 
-    /// A text of at most `most` bytes, in which parts may be repeated.
+    /// Returns a text of at most `most` bytes, with repeated parts expanded.
     pub fn repeated(data: &[u8], most: usize) -> Self {
         let (choice, mut rest) = data.split_first().unwrap_or((&0, &[]));
         let mut bytes = Vec::new();
@@ -61,12 +61,12 @@ impl Input {
         }
     }
 
-    /// Chooses one of `ways` by the first byte of the input.
+    /// Selects one of `ways` by the first byte of the input.
     pub fn way<T: Copy, const N: usize>(&self, ways: [T; N]) -> Option<T> {
         ways.get(usize::from(self.choice >> 2) % N).copied()
     }
 
-    /// The bytes in chunks, whose size the first byte of the input chooses.
+    /// Splits the bytes into chunks. The first byte of the input selects their size.
     pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
         let size = CHUNKS.get(usize::from(self.choice) % CHUNKS.len());
         self.bytes.chunks(size.copied().unwrap_or(1))

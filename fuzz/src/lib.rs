@@ -1,10 +1,10 @@
-//! Fuzz targets for the parsers that read strangers' bytes, and the bounds and inputs that they share.
+//! Fuzz targets for the parsers of untrusted bytes, with their shared limits and inputs.
 //!
-//! A target holds a parser to three things: no panic, an answer that a slower or differently fed reading confirms, and a
-//! linear bound on memory and processor time for each byte of input. `tests/corpus.rs` holds the parsers to the inputs in
-//! `corpus`; libFuzzer finds new ones, with a program for each target in `bin`.
+//! A target checks three properties of a parser: it does not panic, its result matches that of a slower or differently fed
+//! parser, and its memory and CPU time are linear in the input. `tests/corpus.rs` checks the inputs in `corpus`; libFuzzer finds
+//! new ones, with a program for each target in `bin`.
 
-// The tests of the parsers belong to their crates.
+// The tests of the parsers are in their crates.
 #![cfg(not(test))]
 
 mod bounds;

@@ -1,4 +1,4 @@
-//! The bytes that are allocated, counted, with a limit for one piece of work.
+//! An allocator that counts allocated bytes, with a limit for one operation.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -8,15 +8,15 @@ use std::{
 #[global_allocator]
 static COUNTED: Counted = Counted;
 
-// Of each thread: a parser works on one, and tests of several run at once.
+// Per thread: a parser uses one thread, and several tests run concurrently.
 thread_local! {
     static LIVE: Cell<usize> = const { Cell::new(0) };
     static BEFORE: Cell<usize> = const { Cell::new(0) };
     static LIMIT: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// Calls `work`, during which at most `bytes` more may be live than before. An allocation beyond that ends the process at
-/// once, before it can take the machine's memory.
+/// Calls `work`, which may hold at most `bytes` additional bytes at any time. An allocation beyond that aborts the process
+/// immediately, before it can exhaust the machine's memory.
 pub(crate) fn within<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     let before = LIVE.get();
     BEFORE.set(before);
@@ -26,7 +26,7 @@ pub(crate) fn within<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The system's allocator with a count.
+/// The system allocator with a counter.
 struct Counted;
 
 impl Counted {
@@ -35,7 +35,7 @@ impl Counted {
         LIVE.set(live);
         let limit = LIMIT.get();
         if live > limit {
-            // Memory that is allocated from here on is the report's.
+            // The report may allocate without a limit.
             LIMIT.set(usize::MAX);
             let before = BEFORE.get();
             let (live, allowed) = (live.saturating_sub(before), limit.saturating_sub(before));
@@ -44,7 +44,7 @@ impl Counted {
         }
     }
 
-    /// Memory that another thread allocated was never counted here.
+    /// Memory from another thread was never counted here, so the count saturates at zero.
     fn take(bytes: usize) {
         LIVE.set(LIVE.get().saturating_sub(bytes));
     }
@@ -54,11 +54,11 @@ impl Counted {
     unsafe_code,
     reason = "an allocator is unsafe by its trait; every call is the system's with the same arguments"
 )]
-// SAFETY: each method passes its arguments on to `System`, which keeps the contract of the trait.
+// SAFETY: each method forwards its arguments to `System`, which fulfils the contract of the trait.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Self::add(layout.size());
-        // SAFETY: the caller's promises are those that `System` asks for.
+        // SAFETY: the caller fulfils the requirements of `System`.
         unsafe { System.alloc(layout) }
     }
 

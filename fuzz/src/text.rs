@@ -1,4 +1,4 @@
-//! The modules `text` of `sortie-web` and of `sortie-connect`, where parsers of both look for theirs.
+//! Includes the modules `text` of `sortie-web` and of `sortie-connect`, where the parsers of both expect them.
 
 #[path = "../../crates/connect/src/text.rs"]
 mod connect;

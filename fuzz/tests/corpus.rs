@@ -1,4 +1,4 @@
-//! The inputs of each corpus, without the fuzzer: what it has found once is checked with every change.
+//! Checks the inputs of each corpus without the fuzzer, so that every change is tested with its previous findings.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -16,7 +16,7 @@ macro_rules! corpora {
         $(#[test]
         fn $target() {
             for input in entries(stringify!($target)) {
-                // The last one that is named broke the target.
+                // If the target fails, the last printed input is the cause.
                 println!("scripts/fuzz input {} {}", stringify!($target), input.display());
                 targets::$target::check(&read(input).unwrap());
             }

@@ -25,7 +25,7 @@ pub struct Catalog {
     pub default_model: String,
     /// Whether the default is `runbook` only because there is no other model, and not because the settings name it.
     pub is_stopgap: bool,
-    /// All usable models, `runbook` last, with unique ids.
+    /// Usable models, `runbook` last, with unique ids.
     pub models: Vec<Arc<dyn Model>>,
 }
 

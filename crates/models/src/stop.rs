@@ -14,7 +14,7 @@ use crate::answer::Failure;
 pub(crate) fn reason(reason: &str) -> Result<Option<StopReason>, Failure> {
     let name = reason.trim().to_ascii_lowercase().replace(['-', ' '], "_");
     Ok(Some(match name.as_str() {
-        // Some servers state in each chunk that it is not the last.
+        // Servers can state in each chunk that it is not the last.
         "" | "null" | "none" | "not_finished" | "in_progress" | "finish_reason_unspecified" => return Ok(None),
         "stop" | "end_turn" | "stop_sequence" | "stop_token" | "eos" | "eos_token" | "eot" | "end" | "complete" | "completed"
         | "finished" | "done" | "success" | "normal" => StopReason::EndTurn,
@@ -33,11 +33,11 @@ pub(crate) fn reason(reason: &str) -> Result<Option<StopReason>, Failure> {
             let said = format!("the answer was broken off: {reason}");
             return Err(Failure::Reported(StatusCode::INTERNAL_SERVER_ERROR, said));
         }
-        // `malformed_function_call`, `unexpected_tool_call`, `other`, and unknown reasons.
         // `endTurn`, `maxTokens`: equivalent to the same words in snake case.
         _ if reason.contains(char::is_lowercase) && reason.contains(char::is_uppercase) => {
             return self::reason(&with_lines(reason));
         }
+        // `malformed_function_call`, `unexpected_tool_call`, `other`, and unknown reasons.
         _ => return Err(Failure::Garbled(format!("the model ended with {reason}"))),
     }))
 }

@@ -1,4 +1,4 @@
-//! All outgoing HTTP: allowed targets, routes through proxies, and size limits of responses.
+//! The only outgoing HTTP: allowed targets, routes through proxies, and size limits of responses.
 //!
 //! [`Client`] is for untrusted addresses: it refuses addresses that [`Reach`] forbids, both literal and resolved ones, follows
 //! no redirects and limits time and size. [`Policy`] restricts that to the web targets of one run. [`EngineClient`] is for

@@ -1,5 +1,5 @@
-//! TLS hellos: chunks make no difference, nothing is read twice, and a name that is found is a host name which stands in
-//! the bytes.
+//! TLS hellos: the chunks do not affect the result, every byte is read once, and a server name is a valid host name from the
+//! input.
 
 use reader::{Hello, NoHello, Reader};
 
@@ -18,7 +18,7 @@ const BOUNDS: Bounds = Bounds {
         per_byte: 1_000,
     },
 };
-/// The most bytes that a hello may have.
+/// Maximum size of a hello, in bytes.
 const MOST: usize = 16 << 10;
 
 /// Checks one input.
@@ -50,7 +50,7 @@ fn read<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> (Result<Hello, NoHello>, 
     (found, reader.into_bytes())
 }
 
-/// Whether DNS could have the name.
+/// Whether a name is a valid DNS name.
 fn is_host_name(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     let (mut label, mut is_one) = (0, !name.is_empty() && name.len() <= 253);

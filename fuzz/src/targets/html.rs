@@ -1,4 +1,4 @@
-//! Web pages: a page becomes Markdown and a title of bounded length.
+//! Web pages: their Markdown and title have a maximum length.
 
 use url::Url;
 
@@ -17,7 +17,7 @@ const BOUNDS: Bounds = Bounds {
         per_byte: 100_000,
     },
 };
-/// Memory and time of the bare text of a page.
+/// Limits for the bare text of a page.
 const BARE: Bounds = Bounds {
     memory: Line {
         base: 64 << 10,
@@ -28,14 +28,14 @@ const BARE: Bounds = Bounds {
         per_byte: 2_000,
     },
 };
-/// The longest page, in bytes.
+/// Maximum size of a page, in bytes.
 const MOST: usize = 64 << 10;
-/// The longest Markdown, in bytes.
+/// Maximum size of the Markdown, in bytes.
 const MARKDOWN: Line = Line {
     base: 512 << 10,
     per_byte: 8,
 };
-/// A page of so many bytes cannot be nested too deeply to be laid out.
+/// A page with at most this number of bytes cannot exceed the nesting limit of the layout.
 const LAID_OUT: usize = 300;
 
 /// Checks one input.
@@ -60,7 +60,7 @@ pub fn check(data: &[u8]) {
         "{:?}",
         read.title
     );
-    // Stands in for a page that cannot be laid out, and is read of every one here.
+    // Bare text is the fallback for pages that exceed the layout's limits. We test it on every page.
     let bare = BARE.hold(page.len(), || page::bare_text(&page));
     assert!(bare.len() <= page.len(), "{} bytes of bare text", bare.len());
 }

@@ -1,6 +1,6 @@
-//! License tokens, as an administrator or a stranger in their place sends them.
+//! License tokens, from an administrator or an attacker.
 //!
-//! A token that is read has one text, and what was signed tells its parts from each other: two tokens never have the same
+//! Each valid token has exactly one text. The encoding of the signed bytes is injective: two different tokens never have the same
 //! signed bytes.
 
 use paseto::{Token, footer, signed};
@@ -20,12 +20,12 @@ const BOUNDS: Bounds = Bounds {
         per_byte: 1_000,
     },
 };
-/// The most bytes of a text.
+/// Maximum size of a text, in bytes.
 const MOST: usize = 8 << 10;
 
 #[derive(Clone, Copy)]
 enum Way {
-    /// The whole token.
+    /// A whole token.
     Text,
     /// Message and footer of a token.
     Parts,
@@ -76,7 +76,7 @@ fn parts_of(bytes: &[u8]) {
     }
 }
 
-/// Reads the parts that were signed back from their lengths.
+/// Decodes the signed parts from their lengths.
 fn unsigned(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (count, mut rest) = bytes.split_first_chunk::<8>()?;
     let mut parts = Vec::new();

@@ -1,5 +1,4 @@
-//! MCP: messages of a server, as the body of an answer, as events or as the lines of a program, and all that is made of
-//! them for the model.
+//! MCP: messages of a server, as a response body, as events or as lines of a program, and their conversion for the model.
 
 use frames::{Lines, message};
 use rmcp::model::{JsonRpcMessage, RequestId, ServerJsonRpcMessage};
@@ -29,7 +28,7 @@ const BOUNDS: Bounds = Bounds {
         per_byte: 5_000,
     },
 };
-/// The most bytes that a server sends.
+/// Maximum size of a server's output, in bytes.
 const MOST: usize = 128 << 10;
 
 #[derive(Clone, Copy)]
@@ -72,7 +71,7 @@ fn read(bytes: &[u8]) -> Option<ServerJsonRpcMessage> {
     })
 }
 
-/// The messages of an answer that comes as events.
+/// Returns the messages of a response with events.
 fn events<'a>(mut chunks: impl Iterator<Item = &'a [u8]>) -> Vec<ServerJsonRpcMessage> {
     let (mut parser, mut events) = (stream::Parser::new(frames::MESSAGE_BYTES), Vec::new());
     let _too_large = chunks.try_for_each(|chunk| parser.push(chunk, &mut events));
@@ -82,7 +81,7 @@ fn events<'a>(mut chunks: impl Iterator<Item = &'a [u8]>) -> Vec<ServerJsonRpcMe
         .collect()
 }
 
-/// The messages of a program.
+/// Returns the messages of a program.
 fn lines<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> Vec<ServerJsonRpcMessage> {
     let (mut lines, mut messages) = (Lines::default(), Vec::new());
     for chunk in chunks {
@@ -94,7 +93,7 @@ fn lines<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> Vec<ServerJsonRpcMessage
     messages
 }
 
-/// Text that the model reads of one message.
+/// Text of one message for the model.
 #[derive(Clone, Debug, PartialEq)]
 struct Shown {
     result: String,

@@ -1,4 +1,4 @@
-//! The endpoint that an MCP server names: what is taken has the origin of the connection, and is read back as it is.
+//! The endpoint of an MCP server: an accepted one has the origin of the connection, and parses to the same URL again.
 
 use url::Url;
 
@@ -7,7 +7,7 @@ use crate::{Bounds, Input, Line};
 #[path = "../../../crates/connect/src/mcp/endpoint.rs"]
 mod endpoint;
 
-/// The bases are for the longest name of a host, which is read in the square of its length.
+/// The bases allow for a host name of maximum length, which takes quadratic time.
 const BOUNDS: Bounds = Bounds {
     memory: Line {
         base: 256 << 10,
@@ -18,7 +18,7 @@ const BOUNDS: Bounds = Bounds {
         per_byte: 2_000,
     },
 };
-/// The most bytes of an event's data.
+/// Maximum size of an event's data, in bytes.
 const MOST: usize = 64 << 10;
 /// URLs of connections.
 const CONNECTIONS: [&str; 4] = [

@@ -1,7 +1,7 @@
-//! A target for each parser of strangers' bytes.
+//! A target for each parser of untrusted bytes.
 //!
-//! The parsers are compiled from their own files, not through the crates they belong to. So all that is built for fuzzing
-//! has coverage counters, and a third of the crates is enough: no TLS, no HTTP client, no sandbox.
+//! The parsers are compiled from their source files and not as parts of their crates. All code of a fuzz build therefore has
+//! coverage counters, and two thirds of the dependencies are not needed: no TLS, no HTTP client, no sandbox.
 
 pub mod hello;
 pub mod html;

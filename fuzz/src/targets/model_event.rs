@@ -1,5 +1,5 @@
-//! Events of a model's provider: JSON is left alone and anything else made readable, every value is read leniently, and
-//! texts are those that a slow decoder of code units finds, in whatever pieces they come.
+//! Events of a model's provider: valid JSON stays unchanged and other text becomes readable, every value is parsed leniently, and
+//! texts match those of a slow decoder of code units, however they are split.
 
 use json::{ObjectEnd, objects, readable};
 use serde::{Deserialize, de::IgnoredAny};
@@ -24,10 +24,10 @@ const BOUNDS: Bounds = Bounds {
         per_byte: 5_000,
     },
 };
-/// The longest event, in bytes.
+/// Maximum size of an event, in bytes.
 const MOST: usize = 64 << 10;
 
-/// Every kind of value that an event has.
+/// An event with every type of value.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Event<'a> {
@@ -81,7 +81,7 @@ pub fn check(data: &[u8]) {
     check_texts(&read);
 }
 
-/// The end of an object is found where a parser finds it, in any pieces.
+/// Checks that the end of an object is detected where a parser finds it, however it is split.
 fn check_end(text: &str, input: &Input) {
     let mut whole = ObjectEnd::default();
     BOUNDS.hold(text.len(), || ObjectEnd::default().push(text));
@@ -99,7 +99,7 @@ fn check_end(text: &str, input: &Input) {
     }
 }
 
-/// The values of a list, each as the piece of a text.
+/// Checks the values of a list, each as a piece of a text.
 fn check_texts(json: &str) {
     let Ok(values) = serde_json::from_str::<Vec<&RawValue>>(json) else {
         return;
@@ -135,7 +135,7 @@ fn check_texts(json: &str) {
     }
 }
 
-/// The code units of a JSON string, one character after the other.
+/// Decodes the code units of a JSON string, one character at a time.
 fn units(string: &str) -> Vec<u16> {
     let mut units = Vec::new();
     let mut rest = string.get(1..string.len().saturating_sub(1)).unwrap_or_default();

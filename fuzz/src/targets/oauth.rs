@@ -1,7 +1,7 @@
-//! OAuth: redirect URIs, authorization requests and the metadata of clients, as strangers send them.
+//! OAuth: untrusted redirect URIs, authorization requests and client metadata.
 //!
-//! A redirect goes nowhere but to the host of a registered URI. A request that is taken has each parameter once, with the
-//! values that the rules ask for. Metadata that is kept is read back.
+//! A redirect only goes to the host of a registered URI. An accepted request has each parameter once, with a permitted value.
+//! Accepted metadata parse to the same values again.
 
 use metadata::ClientMetadata;
 use parameters::Parameters;
@@ -35,7 +35,7 @@ const BOUNDS: Bounds = Bounds {
         per_byte: 5_000,
     },
 };
-/// The most bytes of a query, a document or two URIs.
+/// Maximum size of a query, a document or two URIs, in bytes.
 const MOST: usize = 8 << 10;
 
 const RESOURCE: &str = "https://engine.example";
@@ -60,7 +60,7 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// The first line is a registered URI, the second one what a request names.
+/// The first line is a registered URI, the second one the URI in a request.
 fn redirects(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (registered, requested) = text.split_once('\n').unwrap_or((&text, &text));

@@ -1,7 +1,7 @@
-//! Sign-in by an identity provider: metadata, keys and ID tokens, as a provider or a stranger in its place sends them.
+//! Sign-in with an identity provider: metadata, keys and ID tokens, from a provider or an attacker.
 //!
-//! Endpoints are addresses that a browser and a client may go to. A token has an algorithm that is accepted, its parts are the
-//! bytes that were signed, and its claims are those of this sign-in.
+//! Endpoints are URLs that a browser and a client may visit. An accepted token has a permitted algorithm, its parts are the
+//! signed bytes, and its claims belong to this sign-in.
 
 use keys::{Algorithm, Keys, PublicKey};
 use metadata::Metadata;
@@ -28,7 +28,7 @@ const BOUNDS: Bounds = Bounds {
         per_byte: 5_000,
     },
 };
-/// The most bytes of a document or a token.
+/// Maximum size of a document or a token, in bytes.
 const MOST: usize = 8 << 10;
 
 const ISSUER: &str = "https://idp.example";

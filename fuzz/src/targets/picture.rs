@@ -1,5 +1,5 @@
-//! Pictures of people: what is kept of a file is a picture of the same format, keeps its bytes in a second reading, and is
-//! hardly larger than the file.
+//! Profile pictures: the stored part of a file is a picture of the same format, does not change when it is processed again, and
+//! is hardly larger than the file.
 
 use bytes::Bytes;
 use reader::{Format, PICTURE_BYTES, picture};
@@ -19,7 +19,7 @@ const BOUNDS: Bounds = Bounds {
         per_byte: 2_000,
     },
 };
-/// Bytes that a format may add to a file: a name and a length.
+/// Number of bytes that a format may add to a file: a name and a length.
 const ADDED: usize = 16;
 
 /// Checks one input.

@@ -1,7 +1,7 @@
-//! Replies of models that write JSON with slips, thinking between tags, and calls of tools as text.
+//! Replies of models with faulty JSON, thinking between tags, and tool calls as text.
 //!
-//! JSON is read as a strict reader does. Thinking that comes in pieces is what it is in the whole text. Calls are of known
-//! tools.
+//! Repaired JSON is valid for a strict parser. Thinking is the same whether it arrives in pieces or in one text. Calls only use
+//! known tools.
 
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -29,7 +29,7 @@ const BOUNDS: Bounds = Bounds {
         per_byte: 10_000,
     },
 };
-/// The longest text, in bytes.
+/// Maximum size of a text, in bytes.
 const MOST: usize = 32 << 10;
 const SCHEMA: &str = r#"{"properties":{"command":{"type":"string"},"count":{"type":"integer"},"json":{}}}"#;
 
@@ -61,7 +61,7 @@ fn json_of(text: &str) {
         assert_eq!(implied.as_ref(), Ok(json), "an end that is there is not implied");
     }
     if let Ok(json) = &implied {
-        // A strict reader may refuse a number that is too large.
+        // A strict parser may reject a number that is too large.
         let read = serde_json::from_str::<IgnoredAny>(json);
         assert!(read.is_ok() && json.starts_with('{'), "no object: {json}");
     }
@@ -82,7 +82,7 @@ fn thinking_of(text: &str, size: usize) {
     shown.push_str(&parts.finish());
     let split = BOUNDS.hold(text.len(), || tags.split(text));
     assert!(text.ends_with(split.answer) && text.contains(split.thinking));
-    // A closing tag alone is known only once it is there: what was shown before it stays.
+    // A closing tag without an opening one is recognized only when it arrives: the text before it has already been shown.
     assert!(
         shown == split.answer || shown.ends_with(split.answer) && !text.trim_start().starts_with("<think>")
     );

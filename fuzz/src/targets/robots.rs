@@ -1,4 +1,4 @@
-//! robots.txt: the verdict on a path is the one that a slow reading of the file finds.
+//! robots.txt: the verdict on a path matches that of a slow reference implementation.
 //!
 //! The first line of the input is the path, the rest the file.
 
@@ -15,15 +15,15 @@ const BOUNDS: Bounds = Bounds {
         base: 64 << 10,
         per_byte: 24,
     },
-    // The base is for the steps that a verdict may take at most, 16 Mi, each of them 100 ns in a build for fuzzing.
+    // The base covers the maximum of 16 Mi steps for a verdict, each of which takes 100 ns in a fuzz build.
     time: Line {
         base: 1_600_000_000,
         per_byte: 400,
     },
 };
-/// The most bytes of a path and a file.
+/// Maximum size of a path and a file, in bytes.
 const MOST: usize = 512 << 10;
-/// The most that is read slowly as well, in bytes: no pattern in it is too long.
+/// Maximum size for the slow implementation, in bytes: too short for a pattern that exceeds the limit.
 const SLOWLY: usize = 300;
 
 /// Checks one input.
@@ -38,10 +38,10 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// Names, and rules as whether they allow and their pattern.
+/// Names of a group, and its rules: whether they allow, and their pattern.
 type Group = (Vec<String>, Vec<(bool, String)>);
 
-/// Whether a file allows a path, by trying everything.
+/// Whether a file allows a path, by trying all possibilities.
 fn slowly(file: &[u8], path: &str) -> bool {
     let file = String::from_utf8_lossy(file);
     let file = file.trim_start_matches('\u{feff}');
@@ -89,7 +89,7 @@ fn slowly(file: &[u8], path: &str) -> bool {
     path == b"/robots.txt" || verdict.1
 }
 
-/// The one spelling of a path: a table of what each character and each escape stands for.
+/// Returns the canonical form of a path with a table of all characters and escapes.
 fn spelled(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let digit = |at: usize| {
@@ -119,8 +119,8 @@ fn spelled(text: &str) -> Vec<u8> {
     out
 }
 
-/// Whether a pattern fits the path, or its beginning where it need not fit to the end: a table of which part of the
-/// pattern fits which part of the path.
+/// Whether a pattern matches the path, or a prefix of it without an anchor. Uses a table of matching prefixes of the pattern and
+/// the path.
 fn matches(pattern: &[u8], end: bool, path: &[u8]) -> bool {
     let mut fits = vec![false; path.len() + 1];
     fits[0] = true;

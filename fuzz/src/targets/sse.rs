@@ -1,5 +1,5 @@
-//! Event streams: chunks make no difference, and a reading of the whole text by the letter of the specification finds
-//! the same events.
+//! Event streams: the chunks do not affect the result, and a literal implementation of the specification finds the same events in
+//! the whole text.
 
 use stream::{Message, Parser, TooLarge};
 
@@ -18,9 +18,9 @@ const BOUNDS: Bounds = Bounds {
         per_byte: 1_000,
     },
 };
-/// The longest stream, in bytes.
+/// Maximum size of a stream, in bytes.
 const MOST: usize = 64 << 10;
-/// The longest that is read by the letter as well.
+/// Maximum size for the literal implementation.
 const BY_THE_LETTER: usize = 4 << 10;
 /// Limits for one event, in bytes.
 const LIMITS: [usize; 4] = [1 << 20, 4096, 100, 12];
@@ -37,7 +37,7 @@ pub fn check(data: &[u8]) {
         .iter()
         .map(|message| message.event.len() + message.data.len())
         .max();
-    // `message` stands for no name.
+    // `message` is the default if there is no name.
     assert!(
         largest.is_none_or(|bytes| bytes <= limit.max(7) + 7),
         "an event is larger than the limit"
@@ -60,7 +60,7 @@ fn read<'a>(limit: usize, mut chunks: impl Iterator<Item = &'a [u8]>) -> Read {
     (messages, end, parser.retry_millis())
 }
 
-/// The events of a stream that is there as a whole, without a limit.
+/// Parses a complete stream without a limit.
 fn by_the_letter(stream: &[u8]) -> Vec<Message> {
     let stream = stream.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(stream);
     let mut lines = vec![Vec::new()];
@@ -77,7 +77,7 @@ fn by_the_letter(stream: &[u8]) -> Vec<Message> {
         }
         before = byte;
     }
-    // No line end came after the last.
+    // The last line has no line end.
     lines.pop();
     let (mut messages, mut event, mut data, mut id) = (Vec::new(), String::new(), None, String::new());
     for line in lines {

@@ -1,7 +1,7 @@
-//! Signatures of webhooks, as Stripe or a stranger in its place sends them.
+//! Signatures of webhooks, from Stripe or an attacker.
 //!
-//! The first line of an input is the header. `@0` and `@1` in it stand for the genuine signatures under the two secrets, so
-//! that headers are found that are accepted. The rest is the body. What is accepted is what a plain reading accepts.
+//! The first line of an input is the header. `@0` and `@1` in it are replaced by valid signatures with the two secrets, so that
+//! the fuzzer finds accepted headers. The rest is the body. The verdict must match that of a simple implementation.
 
 use std::fmt::Write as _;
 
@@ -24,7 +24,7 @@ const BOUNDS: Bounds = Bounds {
         per_byte: 5_000,
     },
 };
-/// The most bytes of a header and a body.
+/// Maximum size of a header and a body, in bytes.
 const MOST: usize = 8 << 10;
 
 const SECRETS: [&str; 2] = ["whsec_old", "whsec_new"];
@@ -71,7 +71,7 @@ fn genuine(secret: &str, time: &str, body: &[u8]) -> String {
     })
 }
 
-/// Reads a header as a receiver would that has no secrets to keep.
+/// Whether a simple implementation accepts a header. It does not have to protect secrets.
 fn accepts(header: &str, body: &[u8]) -> bool {
     let entries = entries(header);
     if entries.len() != header.split(',').count() {

@@ -101,7 +101,7 @@ fn check(below: &str) -> Result<(), String> {
         if segment.is_empty() && index < last {
             return refused("must have no empty segment");
         }
-        // Some servers remove the part after a `;` before they interpret dots.
+        // Servers may remove the part after a `;` before they interpret dots.
         let name = segment.split(';').next().unwrap_or_default().trim();
         if matches!(name, "." | "..") {
             return refused("must have no `.` and no `..` segment");

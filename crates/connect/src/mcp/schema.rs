@@ -129,7 +129,7 @@ fn choice(choices: &[Vec<String>]) -> Option<String> {
 struct Fields {
     properties: Map<String, Value>,
     required: Vec<String>,
-    /// Sets of required fields. At least one set of each must be present.
+    /// Alternative sets of required fields, of which at least one must be present.
     choices: Vec<Vec<String>>,
 }
 

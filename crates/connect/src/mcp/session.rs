@@ -105,7 +105,7 @@ impl Session {
         for _page in 0..PAGES {
             let page = match self.page(&running, cursor.take()).await {
                 Ok(page) => as_value(page)?,
-                // Some servers have tools but do not declare them, so we ask anyway and accept a refusal.
+                // A few servers have tools but do not declare them, so we ask anyway and accept a refusal.
                 Err(ServiceError::McpError(error))
                     if error.code == ErrorCode::METHOD_NOT_FOUND
                         || (error.code != ErrorCode::PARSE_ERROR && !running.names_tools()) =>
@@ -123,7 +123,7 @@ impl Session {
             for tool in tools {
                 is_new |= names.insert(tool.get("name").and_then(Value::as_str).map(str::to_owned));
             }
-            // Some servers do not recognize their cursors and start again.
+            // A few servers do not recognize their cursors and start again.
             if !is_new {
                 listed.is_repeated = true;
                 break;

@@ -308,7 +308,7 @@ impl Wire {
             return Err(Error::Client(WireError::Busy { told, after }));
         }
         match error {
-            // Some servers do not answer 404 for an unknown session.
+            // Not every server answers 404 for an unknown session.
             Some(error)
                 if has_session && status == StatusCode::BAD_REQUEST && is_about_session(&error.error) =>
             {

@@ -218,7 +218,7 @@ async fn server(wire: &Wire, issuer: &str) -> Result<Server, Error> {
 
 fn read(wire: &Wire, issuer: &str, metadata: &Answer) -> Result<Server, Error> {
     let named = metadata.text("issuer").unwrap_or_default();
-    // Some servers spell their issuer with a trailing slash in one place and without it in another.
+    // Servers may spell their issuer with a trailing slash in one place and without it in another.
     if named.trim_end_matches('/') != issuer.trim_end_matches('/') {
         return Err(Error::Refused(
             "the metadata names another issuer than was asked for".to_owned(),

@@ -58,7 +58,7 @@ pub(super) async fn ask(wire: &Wire, mut form: Vec<(&str, &str)>, terms: Terms) 
 
 fn grant(answer: &Answer, terms: Terms, redactor: &Redactor) -> Result<Grant, Error> {
     let place = without_query(&terms.token_url);
-    // Some servers return errors with status 200.
+    // A few servers return errors with status 200.
     if let Some(why) = answer.error() {
         let told = format!("{place} says {}", redactor.redact(&why));
         return Err(match answer.text("error") {

@@ -292,7 +292,7 @@ async fn an_answer_is_bounded_and_binary_is_told_by_type_and_size() {
         .route(
             "/gzip",
             get(|| async {
-                // One stored deflate block.
+                // A stored deflate block.
                 let packed = b"\x1f\x8b\x08\0\0\0\0\0\0\xff\x01\x04\0\xfb\xffabcd\0\0\0\0\x04\0\0\0";
                 (
                     [

@@ -195,8 +195,8 @@ impl Message<'_> {
     }
 }
 
-/// Returns the conversation. Merges consecutive turns of one role into one message, and omits empty messages. Tool results and a
-/// following text of the user stay two messages: Gemini 3 returns an empty answer to a message with both.
+/// Returns the conversation. Merges consecutive turns of one role into one message, and omits empty messages. Inserts a message
+/// of the model between tool results and a following text of the user: Gemini 3 returns an empty answer to a message with both.
 fn contents<'a>(entry: &Entry, request: &Request<'a>) -> Vec<Message<'a>> {
     let task = &request.task;
     let mut first: Vec<_> = task

@@ -153,7 +153,8 @@ fn duration(text: &str) -> Option<Duration> {
     believable(Duration::try_from(duration).ok()?)
 }
 
-/// Returns the time until the reset of exhausted limits, or otherwise the longest near reset.
+/// Returns the longest time until the reset of an exhausted limit. If no limit is marked as exhausted, returns the longest reset
+/// within [`LONGEST_GUESS`], or else the shortest one.
 fn reset(all: &[Field], now: Option<SystemTime>) -> Option<Duration> {
     let resets = all.iter().filter_map(|(name, value)| {
         let is_reset = name.contains("ratelimit") && name.contains("reset");

@@ -89,7 +89,7 @@ impl Rules {
             } else {
                 continue;
             };
-            // One rule above the limit is enough to detect that there are too many.
+            // A single rule above the limit is enough to detect that there are too many.
             if rules.len() <= RULES {
                 rules.extend(Rule::new(value, verdict));
             }

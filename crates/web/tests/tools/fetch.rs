@@ -31,7 +31,7 @@ fn pages(request: &Request) -> Response {
         "www.example/huge" => typed("text/plain", "x".repeat(6 << 20)),
         "www.example/deep" => typed("text/html", "<div>".repeat(100_000) + "at the bottom"),
         "www.example/brotli" => ([("content-encoding", "br")], "??").into_response(),
-        // One stored deflate block.
+        // A stored deflate block.
         "www.example/gzip" => (
             [("content-encoding", "gzip"), ("content-type", "text/csv")],
             b"\x1f\x8b\x08\0\0\0\0\0\0\xff\x01\x04\0\xfb\xffa,b\n\0\0\0\0\x04\0\0\0",

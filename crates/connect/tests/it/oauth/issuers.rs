@@ -43,7 +43,7 @@ fn state(started: &Started) -> &str {
     started.pending.state.expose()
 }
 
-/// The person starts at an attacker's server, which redirects the browser to an honest one with the `state` of another flow.
+/// The person starts at an attacker's server, which redirects the browser to an honest server with the `state` of this flow.
 #[tokio::test]
 async fn a_code_that_arrives_at_the_address_of_another_server_is_sent_to_nobody() {
     let (honest, attacker) = (World::unnamed().await, World::unnamed().await);
@@ -111,7 +111,7 @@ async fn a_client_secret_goes_to_the_issuer_it_belongs_to_and_to_no_other() {
     ] {
         assert!(told.contains(&part), "{part}: {told}");
     }
-    // The result does not change if the resource stops naming a server, or the fallback to its origin applies.
+    // Another issuer is also refused if the resource names no server, so that its origin applies.
     world.remove("/.well-known/oauth-protected-resource/mcp");
     let elsewhere = Some("https://login.example");
     let error = world.start_for(&confidential(elsewhere)).await.unwrap_err();

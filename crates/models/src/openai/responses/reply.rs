@@ -188,7 +188,7 @@ impl Draft {
         arguments.push(&item.arguments.0);
         self.text.replace_with(text);
         self.refusal.replace_with(refusal);
-        // Some servers send the arguments only in pieces, and an empty object here.
+        // An empty object can mean that the server has sent the arguments only in pieces.
         if arguments.as_str().trim() != "{}" || self.arguments.as_str().is_empty() {
             self.arguments.replace_with(arguments);
         }
@@ -369,7 +369,7 @@ impl<'a> Answer<'a> {
             .items
             .iter()
             .filter(|item| item.pieces.is_none() && item.kind == kind);
-        // Some servers use different indexes for the parts of an item and for its end.
+        // Servers can use different indexes for the parts of an item and for its end.
         let index = if open.count() == 1 { Count(None) } else { index };
         let place = Place { index, id: &item.id };
         let draft = self.draft(place, kind)?;

@@ -215,7 +215,7 @@ fn models(case: &Case, base_url: &str) -> Catalog {
         upstream: Some(upstream.to_owned()),
         context_window: Some(200_000),
         max_output_tokens: Some(32_000),
-        // One micro-dollar per input token.
+        // A micro-dollar per input token.
         prices: Some(ModelPrices {
             input_micros_per_mtok: micros(1_000_000),
             output_micros_per_mtok: micros(5_000_000),
