@@ -1,5 +1,4 @@
-//! Measures what a sandbox costs: opening, a command, closing, a process that is talked to, and many at once, beside a
-//! bare process.
+//! Measures the cost of a sandbox against a bare process: opening, one command, closing, a piped process, and many at once.
 //!
 //! `cargo run --release -p sortie-sandbox --example latency [namespaces|landlock|none] [rounds]`
 
@@ -60,7 +59,7 @@ async fn one(backend: &dyn Backend, root: &Path, name: &str) -> Result<(), Box<d
     }
 }
 
-/// Measures egress, and processes that are talked to.
+/// Measures egress and piped processes.
 async fn measure_others(
     backend: &dyn Backend,
     root: &Path,
@@ -107,7 +106,7 @@ async fn measure_others(
 }
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
-    // Before the runtime: a launcher has one thread.
+    // Must run before the runtime starts: a launcher is single-threaded.
     sortie_sandbox::launcher_main();
     tokio::runtime::Runtime::new()?.block_on(measure())
 }

@@ -1,4 +1,4 @@
-//! Programs that use something up, or leave something behind.
+//! Programs that exhaust a resource, or leave processes or files running after they end.
 
 use std::{
     ffi::OsStr,
@@ -90,7 +90,7 @@ fn heap(mebibytes: usize) -> Vec<Vec<u8>> {
     held
 }
 
-/// Many processes, none of them large.
+/// Starts many small processes.
 fn heaps(count: usize, mebibytes: usize) {
     let children: Vec<i32> = (0..count)
         .filter_map(|_| {
@@ -172,7 +172,7 @@ fn files(count: usize, mebibytes: usize) -> Outcome {
     Ok(())
 }
 
-/// Ignores every signal, keeps standard output open, leaves a daemon in a session of its own and a stopped child.
+/// Ignores every signal, keeps standard output open, and leaves a daemon in a separate session and a stopped child.
 fn stubborn() -> ! {
     (1..65).for_each(ignore);
     let _daemon = fork(|| {

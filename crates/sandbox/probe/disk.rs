@@ -1,6 +1,6 @@
-//! Programs that take more of the disk than they are allowed, each in a way that a walk of the folders does not show.
+//! Programs that use more disk space than allowed, each in a way that a walk of the folders does not find.
 //!
-//! Each says after every mebibyte how many it holds, and takes at least the time that it is told for each.
+//! Each prints after every mebibyte how many it holds, and takes at least the given time for each.
 
 use std::{
     ffi::CString,
@@ -20,7 +20,7 @@ use std::{
 use crate::raw::{Outcome, call, fork, say, text};
 
 const MEBIBYTE: usize = 1 << 20;
-/// Start, and the time that a mebibyte takes at least.
+/// Start time, and the minimum time per mebibyte.
 static PACE: OnceLock<(Instant, Duration)> = OnceLock::new();
 
 /// Arguments: a way, how many mebibytes, and the milliseconds that each takes at least.
@@ -122,7 +122,7 @@ fn reserve(mebibytes: usize) -> Outcome {
     Ok(())
 }
 
-/// Writes files of a mebibyte into the current folder, wherever that is moved.
+/// Writes files of a mebibyte into the current folder while another process moves that folder.
 fn fill(mebibytes: usize) -> Outcome {
     let content = vec![7; MEBIBYTE];
     for number in 0..mebibytes {
@@ -149,7 +149,7 @@ fn juggle(mebibytes: usize) -> Outcome {
     fill(mebibytes)
 }
 
-/// Sees each folder being read, and moves everything into it as soon as that is over.
+/// Watches each folder being read, and moves everything into it as soon as the read ends.
 fn dodge(mebibytes: usize) -> Outcome {
     for name in ["a/data", "b"] {
         fs::create_dir_all(name)?;
@@ -163,7 +163,7 @@ fn dodge(mebibytes: usize) -> Outcome {
         watches.push(unsafe { libc::inotify_add_watch(inotify, path.as_ptr(), libc::IN_CLOSE_NOWRITE) });
     }
     fork(|| {
-        // SAFETY: nobody else has it in this process.
+        // SAFETY: this is the only owner in the process.
         let mut events = unsafe { File::from_raw_fd(inotify) };
         let mut event = [0; 4_096];
         while let Ok(length) = events.read(&mut event) {
@@ -184,7 +184,7 @@ fn dodge(mebibytes: usize) -> Outcome {
     fill(mebibytes)
 }
 
-/// Takes all rights from a folder as often as somebody else gives them.
+/// Removes all permissions of a folder each time another process restores them.
 fn shut(mebibytes: usize) -> Outcome {
     fs::create_dir_all("shut/data")?;
     let folder = File::open("shut")?;
@@ -201,7 +201,7 @@ fn shut(mebibytes: usize) -> Outcome {
     fill(mebibytes)
 }
 
-/// Holds files that have no name any more.
+/// Holds deleted files open.
 fn unlinked(mebibytes: usize) -> io::Result<Vec<File>> {
     let content = vec![7; MEBIBYTE];
     let mut held = Vec::new();
@@ -244,7 +244,7 @@ fn keep_unlinked(mebibytes: usize) -> Outcome {
     Ok(())
 }
 
-/// Holds them in a thread whose process has lost its first one.
+/// Holds them in a thread of a process that has lost its first thread.
 fn headless(mebibytes: usize, take: fn(usize) -> Outcome) -> ! {
     let (sender, receiver) = std::sync::mpsc::channel::<()>();
     thread::spawn(move || {
@@ -271,7 +271,7 @@ fn in_flight(mebibytes: usize) -> Outcome {
         return Err(io::Error::last_os_error().into());
     }
     let [end, _other] = ends;
-    // SAFETY: nobody else has it.
+    // SAFETY: this is the only owner.
     let end = unsafe { File::from_raw_fd(end) };
     for number in 0..mebibytes.div_ceil(8) {
         let mut file = deleted_file("f")?;
@@ -304,7 +304,7 @@ fn mapped(mebibytes: usize) -> Outcome {
             file.write_all(&content)?;
             tell(number * 8 + piece + 1);
         }
-        // SAFETY: a new mapping, which nobody reads.
+        // SAFETY: a new mapping that is never read.
         let page = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -344,7 +344,7 @@ fn program(mebibytes: usize) -> Outcome {
     Ok(())
 }
 
-/// Makes, moves and removes folders and files for three seconds, as tests and builds do, and holds so much meanwhile.
+/// Creates, moves and removes folders and files for three seconds, as tests and builds do, while holding this much.
 fn churn(mebibytes: usize) -> Outcome {
     let began = Instant::now();
     fs::create_dir("kept")?;

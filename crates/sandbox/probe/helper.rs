@@ -38,7 +38,7 @@ fn eat() -> Vec<u8> {
 
 /// Attempts that succeeded, and the size of the environment.
 fn reach() -> Vec<String> {
-    // SAFETY: none of the calls reads or writes memory.
+    // SAFETY: these calls do not read or write memory.
     let numbers = unsafe { [libc::fork(), libc::kill(libc::getppid(), 0), libc::dup(1)] };
     let attempts: [(&str, io::Result<()>); 6] = [
         ("read", fs::read("/etc/passwd").map(drop)),

@@ -1,6 +1,6 @@
-//! Programs that hold memory of the kernel which is no process's own, and programs whose first thread has ended.
+//! Programs that hold kernel memory that belongs to no process, and programs that end their first thread.
 //!
-//! Each says how much it holds once it cannot get more, and then keeps it until it is killed.
+//! Each prints how much it holds once it cannot get more, and keeps it until it is killed.
 
 use std::{
     fs,
@@ -60,7 +60,7 @@ fn hold() -> ! {
     }
 }
 
-/// Ends the first thread, while another holds memory, in a process whose name is no text.
+/// Ends the first thread while another holds memory, in a process with a name that is not UTF-8.
 fn headless(mebibytes: usize) {
     // The kernel sets this to 0 when the first thread ends. `/proc` would say so too, and not every run can read it.
     static FIRST: AtomicI32 = AtomicI32::new(1);
@@ -107,7 +107,7 @@ fn in_many(processes: usize, take: impl Fn() -> usize) {
         });
         started += usize::from(child.is_ok());
     }
-    // SAFETY: the descriptor is this function's. What was killed says nothing.
+    // SAFETY: the descriptor is this function's. Killed children write nothing.
     unsafe { libc::close(writer) };
     let mut sum = 0;
     for _ in 0..started {
@@ -177,7 +177,7 @@ fn netlink_buffers() -> usize {
             return count;
         }
         count += 1;
-        // A request for all links, whose answer nobody reads.
+        // A request for all links. The answer is never read.
         let mut request = [0_u8; 20];
         request[0] = 20;
         request[4] = 18;
@@ -313,7 +313,7 @@ fn watch(instance: i32, target: i32) -> bool {
     unsafe { libc::epoll_ctl(instance, libc::EPOLL_CTL_ADD, target, &raw mut event) == 0 }
 }
 
-/// Does what `watches` does, with instances that are then only in flight between two sockets, where nobody sees them.
+/// Like `watches`, but the instances are then only in flight between two sockets, where `/proc` does not show them.
 fn flying_watches() -> usize {
     let mut count = 0;
     let Some([one, _other]) = pair(libc::SOCK_STREAM) else {
@@ -347,7 +347,7 @@ fn flying_watches() -> usize {
     }
 }
 
-/// Sends a descriptor that nobody takes.
+/// Sends a descriptor that is never received.
 fn send_descriptor(socket: i32, descriptor: i32) -> Result<usize, i32> {
     let mut byte = [0_u8];
     let mut part = libc::iovec {
@@ -441,7 +441,7 @@ fn many_pipes() -> usize {
 /// Reads one page of each table: tables without memory of the process's own.
 fn page_tables(length: usize) -> usize {
     let table = 2 << 20;
-    // SAFETY: a new mapping of nobody's, read where it is mapped.
+    // SAFETY: a new private mapping, read only within its bounds.
     unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let start = libc::mmap(ptr::null_mut(), length, libc::PROT_READ, flags, -1, 0);
@@ -459,7 +459,7 @@ fn page_tables(length: usize) -> usize {
 /// Splits a mapping into as many as there may be.
 fn mappings() -> usize {
     let (page, length) = (4_096, 128_usize << 20);
-    // SAFETY: a new mapping of nobody's, whose rights are changed where it is mapped.
+    // SAFETY: a new private mapping; its protection is changed only within its bounds.
     unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let start = libc::mmap(ptr::null_mut(), length, libc::PROT_READ, flags, -1, 0);
@@ -483,7 +483,7 @@ fn tables_apart() {
     say(&format!("{unshared} {closed}\n"));
 }
 
-/// Takes one of each thing that the kernel counts for a user; says what there was none of.
+/// Takes one of each object that the kernel counts per user, and prints those that were unavailable.
 fn shares() {
     let mut missing = Vec::new();
     // SAFETY: makes descriptors.

@@ -10,7 +10,7 @@ use rustix::{
 
 use crate::raw::{Outcome, call};
 
-/// Arguments: what is denied, `uid=N`, then `--` and the program. Becomes the program.
+/// Arguments: the rights to deny, `uid=N`, then `--` and the program. Executes the program.
 pub(crate) fn run(arguments: &[&str]) -> Outcome {
     let mut parts = arguments.splitn(2, |argument| *argument == "--");
     let (denied, program) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());

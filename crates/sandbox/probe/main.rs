@@ -1,8 +1,8 @@
 //! The helper of the sandbox's tests: their launcher, the program that they run inside, and the hosts they run on.
 //!
-//! Inside, `escape` tries everything that must not work and prints one line per attempt, `ask` prints what the proxy
-//! answers; the other words each use something up or leave something behind. Outside, `host` becomes a host with less
-//! rights and runs a program there, `engine` is a small engine that can be killed, and `helper` is a helper process.
+//! Inside, `escape` tries everything that must not work and prints one line per attempt, and `ask` prints the proxy's answers;
+//! each other word exhausts a resource or leaves processes running. Outside, `host` becomes a host with fewer rights and runs a
+//! program there, `engine` is a small engine that can be killed, and `helper` is a helper process.
 
 #![expect(
     unsafe_code,

@@ -11,7 +11,7 @@ pub(crate) type Outcome = Result<(), Box<dyn Error>>;
 /// Makes a system call; the error is its number.
 pub(crate) fn call(number: c_long, arguments: [usize; 6]) -> Result<usize, i32> {
     let [first, second, third, fourth, fifth, sixth] = arguments;
-    // SAFETY: the callers pass null, small numbers, or pointers to what they keep alive.
+    // SAFETY: the callers pass null, small numbers, or pointers to values that they keep alive.
     let result = unsafe { libc::syscall(number, first, second, third, fourth, fifth, sixth) };
     usize::try_from(result).map_err(|_| io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }
@@ -27,7 +27,7 @@ pub(crate) fn pointer(value: &CString) -> usize {
 
 /// Forks: the child runs `child` and exits with its result. Returns the child.
 pub(crate) fn fork(child: impl FnOnce() -> i32) -> Result<i32, i32> {
-    // SAFETY: this program has one thread wherever it forks.
+    // SAFETY: this program is single-threaded at every fork.
     match unsafe { libc::fork() } {
         0 => {
             let code = child();

@@ -1,7 +1,7 @@
-//! Programs that take the processor from whoever looks after the limits, and then something else.
+//! Programs that starve the limit watch of processor time and then exceed a limit.
 //!
-//! Many processes, each in a session of its own where that is let, either spin or take. The kernel weighs sessions against
-//! each other, so that each of them weighs as much as the process that looks.
+//! Many processes, each in a separate session if allowed, either spin or allocate. The kernel weighs sessions against each other,
+//! so each of them has the same weight as the watch.
 
 use std::{
     fs::{self, File},
@@ -26,7 +26,8 @@ struct Taken {
     refused: AtomicUsize,
 }
 
-/// Arguments: what is taken, how many mebibytes, the limit, spinning processes, taking ones, empty files beforehand.
+/// Arguments: the resource, mebibytes, the limit, number of spinning processes, number of allocating ones, empty files to create
+/// first.
 pub(crate) fn run(arguments: &[&str]) -> Outcome {
     let [way, numbers @ ..] = arguments else {
         return Err("starve disk|memory|nothing NUMBERS".into());

@@ -1,7 +1,7 @@
-//! Finding out, by trying, how strongly this host lets commands be confined.
+//! Finds by trial how strongly this host can confine commands.
 //!
-//! Nothing is concluded from versions or settings: a sandbox is opened at each level from the strongest down, a check
-//! of our own runs inside it, and only what held counts.
+//! Nothing is concluded from versions or settings: a sandbox is opened at each level from the strongest down, a check of ours
+//! runs inside it, and only verified guarantees count.
 
 use std::{
     fs::{self, OpenOptions},
@@ -34,23 +34,23 @@ use crate::{
 /// Requirements on the host.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The weakest level that is good enough.
+    /// The weakest acceptable level.
     pub minimum: Level,
     /// The strongest level to try.
     pub strongest: Level,
     /// The binary that calls [`launcher_main`](crate::launcher_main) first; normally this one.
     pub launcher: PathBuf,
-    /// The folder that working directories are made in; the probe makes one of its own there.
+    /// The folder for working directories; the probe creates a temporary one there.
     pub root: PathBuf,
-    /// Folders above `root` that other users may be let through, as `root` itself. That is done where runs have users
-    /// of their own and see the host's file system.
+    /// Folders above `root` that other users may be given search permission on, like `root` itself. This is done if runs have
+    /// separate users and see the host's file system.
     pub passable: Vec<PathBuf>,
-    /// Files and folders that commands may read besides: see [`check_readable`](crate::check_readable).
+    /// Additional files and folders that commands may read: see [`check_readable`](crate::check_readable).
     pub readable: Vec<PathBuf>,
 }
 
 impl Options {
-    /// Namespaces or nothing, launched from this very binary, with working directories in `root`.
+    /// Requires namespaces, with this binary as the launcher and working directories in `root`.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self {
             minimum: Level::Namespaces,
@@ -86,11 +86,11 @@ impl Backend for HostBackend {
     }
 }
 
-/// The backend at the strongest level that this host gives, not below `options.minimum`.
+/// Returns the backend at the strongest level that this host supports, not below `options.minimum`.
 ///
 /// # Errors
-/// [`Error::Unavailable`] with the reason why the strongest level is not to be had, and what to do; other errors
-/// where not even a probe could be made.
+/// [`Error::Unavailable`] with the reason why the strongest level is unavailable, and a remedy; other errors if not even a probe
+/// could be created.
 pub async fn detect(options: &Options) -> Result<Arc<dyn Backend>, Error> {
     visible::all_readable(&options.readable)?;
     let mut refused = Vec::new();
@@ -198,7 +198,8 @@ async fn attempt(options: &Options, level: Level) -> Result<HostBackend, Error> 
     })
 }
 
-/// Lets the users of runs pass to their working directories. Returns a sentence about a folder that still stops them.
+/// Lets the users of runs traverse the folders to their working directories. Returns a sentence about a folder that still
+/// prevents it.
 fn let_pass(options: &Options) -> Result<Option<String>, Error> {
     passage::open(&options.root, &options.passable).map_err(|error| {
         Error::Setup(format!(
@@ -233,7 +234,7 @@ async fn try_level(
         host.groups = None;
     }
     let egress = if host.level == Level::Namespaces {
-        // All that must not work is tried with the way out in place.
+        // Escape attempts run with egress in place.
         Egress::Proxy
     } else {
         missing.push(hosts::reason(&hosts::no_egress(host.level)));
@@ -245,7 +246,7 @@ async fn try_level(
     };
     let mut session = Session::open(Arc::new(host.shallow()), &stage.workdir, spec).await?;
     if host.level == Level::None {
-        // Nothing to try: what a confinement should refuse would simply happen.
+        // Nothing to try: without confinement, the attempts would succeed.
         missing.push("commands are not confined at all".to_owned());
         return Box::new(session).close().await;
     }
@@ -275,10 +276,10 @@ async fn try_level(
     })
 }
 
-/// Whether a memory cgroup really stops a process.
+/// Whether a memory cgroup really stops a process at its limit.
 async fn memory_limit_holds(host: &Host, stage: &Stage) -> Result<bool, Error> {
-    // Every start of an engine fills this memory, so it is small. A sandbox with a command takes little more than 1 MiB, and
-    // more where pages are large.
+    // Every engine start fills this memory, so it is small. A sandbox with a command takes little more than 1 MiB, and more on
+    // hosts with large pages.
     let memory_bytes = 16 << 20;
     let spec = Spec {
         limits: Limits {
@@ -304,7 +305,7 @@ impl Host {
     }
 }
 
-/// Stage of a check: a working directory, a secret beside it, a listener on the host.
+/// Stage of a check: a working directory, a secret next to it, a listener on the host.
 struct Stage {
     workdir: Workdir,
     secret: PathBuf,
@@ -348,7 +349,7 @@ impl Stage {
     }
 }
 
-/// Whether we are root, and that root is the machine's and not a user's in a namespace of its own.
+/// Whether we are root of the machine, and not just root of a user namespace.
 fn is_host_root() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let mut first = map.split_whitespace();

@@ -1,9 +1,8 @@
-//! The one way out of a sandbox: a socket that listens on its own loopback address, and that the engine accepts on.
+//! Egress of a sandbox: one socket that listens on the sandbox's loopback address and that the engine accepts on.
 //!
-//! The launcher binds it in the run's network namespace before anything untrusted runs there, so that nothing in the
-//! sandbox can take its place, and hands it to the engine, which serves a proxy on it. There is no other way: no route,
-//! no name server, no socket of the host. What comes in is a run's own; the engine keeps nothing of it apart by
-//! address.
+//! The launcher binds it in the run's network namespace before anything untrusted runs there, so no process in the sandbox can
+//! take its port. It then sends the socket to the engine, which serves a proxy on it. There is no other egress: no route, no name
+//! server, no socket of the host. Connections on a socket belong to one run; the engine does not distinguish runs by address.
 
 use std::{
     io,
@@ -23,7 +22,7 @@ pub(crate) fn bind() -> io::Result<TcpListener> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, PORT))
 }
 
-/// The variables that tell programs of the proxy: both spellings, as each is all that some programs know.
+/// The proxy variables for programs: in both spellings, because some programs know only one.
 pub(crate) fn environment(egress: Egress) -> Vec<(String, String)> {
     if egress == Egress::None {
         return Vec::new();
@@ -38,7 +37,8 @@ pub(crate) fn environment(egress: Egress) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The engine's end of one sandbox's way out. Dropped with the sandbox, it closes the socket, whoever has it by then.
+/// The engine's end of one sandbox's egress. Dropping it with the sandbox shuts the socket down, even if another owner has it by
+/// then.
 #[derive(Debug)]
 pub(crate) struct WayOut {
     untaken: Option<TcpListener>,
@@ -46,7 +46,7 @@ pub(crate) struct WayOut {
 }
 
 impl WayOut {
-    /// Over the socket that came from the launcher.
+    /// Wraps the socket that came from the launcher.
     pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
         let listener = TcpListener::from(socket.try_clone()?);
         listener.set_nonblocking(true)?;
@@ -64,7 +64,7 @@ impl WayOut {
 
 impl Drop for WayOut {
     fn drop(&mut self) {
-        // Wakes whoever accepts, with an error; one that is shut already is as good.
+        // Wakes a pending accept with an error. A socket that is already shut down is fine.
         let _shut_already = shutdown(&self.socket, Shutdown::Both);
     }
 }

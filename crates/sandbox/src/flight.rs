@@ -1,5 +1,5 @@
-//! A command on its way: its streams are read while it runs. When its time is up it is killed or released, and it is
-//! killed when nobody waits for it any more.
+//! A running command: its streams are read while it runs. It is killed or released at its timeout, and killed when its future is
+//! dropped.
 
 use std::{
     fs::File,
@@ -52,7 +52,7 @@ pub(crate) struct Landed {
     pub(crate) released: Option<Released>,
 }
 
-/// End of a command.
+/// Result of a command.
 pub(crate) enum Ended {
     Exited {
         status: Status,
@@ -61,7 +61,7 @@ pub(crate) enum Ended {
     TimedOut,
     /// The command runs on.
     Released,
-    /// The command's time is up and it did not end when told to; the sandbox was abandoned.
+    /// The command timed out and did not end when killed; the sandbox was abandoned.
     Stuck,
     NotConfined {
         step: String,
@@ -71,7 +71,7 @@ pub(crate) enum Ended {
     Lost(String),
 }
 
-/// A command that somebody waits for. Dropped before its end, it kills the command.
+/// A command that the caller waits for. Dropping it before the command ends kills the command.
 pub(crate) struct Flight<'a> {
     live: &'a mut Option<Live>,
     id: u64,
@@ -87,8 +87,7 @@ impl<'a> Flight<'a> {
         }
     }
 
-    /// Runs the job to its end or its release; what of its output is to be stored goes onto the file system of
-    /// `folder`.
+    /// Runs the job until it ends or is released. Output that has to be stored goes to the file system of `folder`.
     pub(crate) async fn run(mut self, job: Job, folder: &OwnedFd) -> Result<Landed, Error> {
         let setup = |error: io::Error| Error::of_setup(&error, error.to_string());
         let (mut stdout, out_writer) = Stream::new(&job, folder).map_err(setup)?;
@@ -107,7 +106,7 @@ impl<'a> Flight<'a> {
                     .socket
                     .send(&request, &[writers.0.as_fd(), writers.1.as_fd()])
                     .await;
-                // Ours must go, or the streams would never end.
+                // Close our copies, or the streams would never end.
                 drop(writers);
                 if let Err(error) = sent {
                     (Ended::Lost(error.to_string()), None)
@@ -130,7 +129,7 @@ impl<'a> Flight<'a> {
                 .collect();
             if !left.is_empty() {
                 let fds: Vec<_> = left.iter().map(AsFd::as_fd).collect();
-                // A sandbox that is gone needs none of it.
+                // If the sandbox is gone, the streams need no reader.
                 let _may_be_gone = live.socket.send(&Request::Discard, &fds).await;
             }
         }
@@ -164,14 +163,13 @@ impl Drop for Flight<'_> {
     }
 }
 
-/// Timer of a command: the time at which it is up, and the action then.
+/// Timer of a command: its deadline, and the action then.
 struct Timer {
     due: Option<Instant>,
     then: AtTimeout,
 }
 
-/// Reads the streams until the launcher reports the end of the command or its release. The socket is that of a command
-/// that was released.
+/// Reads the streams until the launcher reports the end of the command or its release. Returns the socket of a released command.
 async fn follow(
     live: &Live,
     id: u64,
@@ -213,7 +211,7 @@ async fn follow(
             () = at(timer.due), if timer.due.is_some() => {
                 match time_is_up(live, id, timer.then).await {
                     Ok(ours) if !told => socket = ours,
-                    // The launcher does not do what it is told: hanging up ends it.
+                    // The launcher does not react to requests: hang up to end it.
                     Ok(_) | Err(_) => return (Ended::Stuck, None),
                 }
                 told = true;
@@ -224,8 +222,8 @@ async fn follow(
     }
 }
 
-/// Asks for a command to be killed, or to run on; returns our end of the socket of one that runs on. A command that
-/// cannot be released is killed.
+/// Kills a command, or releases it to run on; returns our end of the socket of a released one. A command that cannot be released
+/// is killed.
 async fn time_is_up(live: &Live, id: u64, then: AtTimeout) -> io::Result<Option<Socket>> {
     if then == AtTimeout::Release
         && let Ok(ours) = release(live, id).await
@@ -236,7 +234,7 @@ async fn time_is_up(live: &Live, id: u64, then: AtTimeout) -> io::Result<Option<
     Ok(None)
 }
 
-/// Asks for a command to run on; returns our end of its socket.
+/// Releases a command to run on; returns our end of its socket.
 async fn release(live: &Live, id: u64) -> io::Result<Socket> {
     let (ours, theirs) = Socket::pair()?;
     live.socket
@@ -281,7 +279,7 @@ impl Stream {
         self.open || self.spill.is_due()
     }
 
-    /// Reads one piece, or stores what was read; can be dropped at any moment without losing any.
+    /// Reads one piece, or stores data that was read before. Cancel-safe: dropping it loses no data.
     async fn read(&mut self) {
         if self.spill.is_due() {
             return self.spill.write().await;
@@ -295,14 +293,15 @@ impl Stream {
                 self.capture.push(&self.piece);
                 self.spill.push(&self.piece);
             }
-            // A stream that cannot be read has nothing more for us.
+            // A stream that cannot be read has ended for us.
             Ok(0) | Err(_) => self.open = false,
         }
     }
 
-    /// Reads what the ended command left in the pipe. Returns the pipe if somebody else still writes to it.
+    /// Reads the remaining output of the ended command from the pipe. Returns the pipe if another process still has it open for
+    /// writing.
     ///
-    /// Past the runtime, which would say "nothing there" until it has looked itself.
+    /// Bypasses the runtime, which reports "would block" until it has polled the pipe.
     fn take_rest(&mut self) -> Option<OwnedFd> {
         let receiver = self.receiver.take().filter(|_| self.open)?;
         let pipe = receiver.into_nonblocking_fd().ok()?;

@@ -1,7 +1,7 @@
 //! The engine's end of the fork server: one process of the launcher, executed for the first sandbox, that forks for each.
 //!
-//! It is started by `posix_spawn`, which costs the same however large the engine is. One that has ended, because
-//! somebody killed it, or that does nothing any more, is replaced; the sandboxes that it made live on.
+//! It is started by `posix_spawn`, which costs the same regardless of the engine's size. A fork server that was killed or does
+//! not respond is replaced; the sandboxes that it created live on.
 
 use std::{
     io,
@@ -24,14 +24,14 @@ use crate::{
     wire::{Fork, LAUNCHER_ARGUMENT},
 };
 
-/// Has launchers made, by a process that is started when it is needed.
+/// Starts launchers through a fork server that is started on demand.
 #[derive(Debug)]
 pub(crate) struct ForkServer {
     binary: PathBuf,
     running: Mutex<Option<Arc<Running>>>,
 }
 
-/// The process. Ends when its socket is closed, and is killed, as it may be stopped.
+/// The process. It exits when its socket is closed, and is killed as well, because it may be stopped.
 #[derive(Debug)]
 pub(crate) struct Running {
     socket: Socket,
@@ -39,7 +39,7 @@ pub(crate) struct Running {
 }
 
 impl ForkServer {
-    /// Will start `binary`, which calls [`launcher_main`](crate::launcher_main) first.
+    /// Creates a fork server that will start `binary`, which calls [`launcher_main`](crate::launcher_main) first.
     pub(crate) fn new(binary: PathBuf) -> Self {
         Self {
             binary,
@@ -47,11 +47,11 @@ impl ForkServer {
         }
     }
 
-    /// Asks for a launcher that serves the other end of `socket`. Says whom: one that was asked and did not do it is
-    /// to be [replaced](Self::replace).
+    /// Requests a launcher that serves the other end of `socket`. Returns the fork server that was asked; if it does not comply,
+    /// the caller [replaces](Self::replace) it.
     ///
     /// # Errors
-    /// [`Error::Setup`] where the binary cannot be started, or the host gives no room for the message.
+    /// [`Error::Setup`] if the binary cannot be started, or the host has no room for the message.
     pub(crate) async fn ask(&self, socket: OwnedFd) -> Result<Arc<Running>, Error> {
         let mut server = self.running()?;
         let mut asked = self.send(&server, &socket).await;
@@ -68,7 +68,7 @@ impl ForkServer {
         }
     }
 
-    /// Sends one process a socket; one that is gone, or leaves so much unread that there is no room, is replaced.
+    /// Sends a socket to one process; a process that is gone, or leaves so much unread that its socket is full, is replaced.
     async fn send(&self, server: &Arc<Running>, socket: &OwnedFd) -> io::Result<()> {
         let sent = timeout(PATIENCE, server.socket.send(&Fork, &[socket.as_fd()]))
             .await
@@ -79,7 +79,7 @@ impl ForkServer {
         sent
     }
 
-    /// Has another process started for the next sandbox, unless that was done already.
+    /// Makes the next sandbox start a new process, unless that has happened already.
     pub(crate) fn replace(&self, server: &Arc<Running>) {
         let mut running = self.running.lock();
         running.take_if(|known| Arc::ptr_eq(known, server));
@@ -113,7 +113,7 @@ impl ForkServer {
     }
 }
 
-/// Whether a process is gone, or has left no room for so long that it does nothing any more.
+/// Whether a process is gone, or has left its socket full for so long that it counts as unresponsive.
 fn is_silent(error: &io::Error) -> bool {
     is_gone(error) || error.kind() == io::ErrorKind::TimedOut
 }

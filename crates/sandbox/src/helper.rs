@@ -1,8 +1,8 @@
-//! Helpers: this binary, executed again for one piece of work on a stranger's bytes.
+//! Helpers: this binary, executed again for one piece of work on untrusted bytes.
 //!
-//! A helper limits itself before it reads: memory, processor time, descriptors and system calls. It can then compute,
-//! read its input and write its answer, and nothing else. The engine bounds the answer and the time, and kills a helper
-//! that it no longer waits for. Content that breaks a helper breaks nothing else.
+//! A helper limits itself before it reads: memory, processor time, descriptors and system calls. It can then compute, read its
+//! input and write its answer, and nothing else. The engine limits the size of the answer and the time, and kills a helper that
+//! it has stopped waiting for. Content that breaks a helper breaks nothing else.
 
 use std::{
     ffi::OsStr,
@@ -38,7 +38,7 @@ const STACK_BYTES: u64 = 8 << 20;
 const MAPPED_BYTES: u64 = 1 << 30;
 /// Lowered priority: the engine comes first.
 const NICE: i32 = 5;
-/// Readiness to be the first process that a host out of memory ends; 1000 is the most.
+/// OOM score adjustment of a helper, so that the kernel kills it first; 1000 is the maximum.
 const OUT_OF_MEMORY_SCORE: &[u8] = b"1000";
 
 /// Resources of one piece of work.
@@ -90,7 +90,7 @@ impl Helper {
         }
     }
 
-    /// A helper of the running binary, also after its file was replaced.
+    /// A helper of the running binary, even if its file was replaced.
     pub fn of_this_binary(argument: &'static str) -> Self {
         Self::new("/proc/self/exe", argument)
     }
@@ -100,10 +100,10 @@ impl Helper {
         &self.binary
     }
 
-    /// Has a new process do one piece of work. `input` is sent part after part. Dropping the future kills the process.
+    /// Does one piece of work in a new process. `input` is sent part by part. Dropping the future kills the process.
     pub async fn work(&self, input: &[&[u8]], limits: HelperLimits) -> Result<Vec<u8>, HelperError> {
         let helper = self.clone();
-        // The thread that starts a process waits until it is executed.
+        // The thread that starts a process blocks until the process is executed.
         let started = spawn_blocking(move || helper.start(limits)).await;
         let started = started.unwrap_or_else(|error| Err(io::Error::other(error)));
         let mut process = started.map_err(HelperError::Start)?;
@@ -126,13 +126,13 @@ impl Helper {
     }
 }
 
-/// Sends the input and reads the answer, at the same time: either pipe may be full.
+/// Sends the input and reads the answer concurrently: either pipe may be full.
 async fn converse(process: &mut Child, input: &[&[u8]], answer_bytes: usize) -> Result<Vec<u8>, HelperError> {
     let (stdin, stdout) = (process.stdin.take(), process.stdout.take());
     let send = async {
         if let Some(mut stdin) = stdin {
             for part in input {
-                // A helper that stops reading says with its end what happened.
+                // A helper that stops reading explains this with its exit status.
                 if stdin.write_all(part).await.is_err() {
                     break;
                 }
@@ -168,8 +168,8 @@ fn end_of(status: ExitStatus) -> String {
     }
 }
 
-/// Becomes a helper, and then never returns, if the first argument is `argument`; otherwise does nothing. Called first in
-/// `main`: before any thread, runtime or output. `work` makes the answer of the input.
+/// Becomes a helper, and then never returns, if the first argument is `argument`; otherwise does nothing. Call it first in
+/// `main`: before any thread, runtime or output. `work` computes the answer from the input.
 pub fn helper_main(argument: &str, work: fn(&[u8]) -> Vec<u8>) {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_none_or(|first| first != OsStr::new(argument)) {
@@ -188,11 +188,11 @@ pub fn helper_main(argument: &str, work: fn(&[u8]) -> Vec<u8>) {
     sys::exit_now(i32::from(answered.is_err()));
 }
 
-/// Gives up everything but computing, reading what is open and writing to it.
+/// Drops all rights except computing, reading open descriptors and writing to them.
 fn confine(memory_bytes: u64, cpu_seconds: u64) -> rustix::io::Result<()> {
-    // Signals of the engine's terminal are not for helpers. Fails only for a process that leads a group already.
+    // Signals of the engine's terminal are not for helpers. Fails only if the process already leads a group.
     let _leader_already = setsid();
-    // Both only favour others: a host without them has no less of a limit.
+    // Both only give way to others: without them the limits still hold.
     let _priority = getpriority_process(None).and_then(|now| setpriority_process(None, now + NICE));
     let _score = fs::write("/proc/self/oom_score_adj", OUT_OF_MEMORY_SCORE);
     sys::close_from(3)?;
@@ -204,7 +204,7 @@ fn confine(memory_bytes: u64, cpu_seconds: u64) -> rustix::io::Result<()> {
         (Resource::OpenFiles, 3),
         (Resource::FileBytes, 0),
         (Resource::LockedBytes, 0),
-        // A limit of 1 also keeps a program that collects core dumps from being started.
+        // A limit of 1 also prevents a core dump collector from being started.
         (Resource::CoreBytes, 1),
     ] {
         sys::limit(resource, value)?;

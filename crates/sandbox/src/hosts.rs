@@ -1,10 +1,10 @@
-//! Refusals of the host, in words for its operator.
+//! Error messages about a host's refusals, for its operator.
 
 use std::io;
 
 use crate::types::{Enforcement, Error, Level};
 
-/// Remedy where the host does not give even the weakest accepted level.
+/// Remedy if the host does not support even the weakest accepted level.
 const NO_LEVEL_HINT: &str = "Allow one of them (docs/SANDBOX.md says how on Ubuntu, in Docker, in Kubernetes and under \
     systemd), or send runs with \"shell\": false";
 
@@ -41,12 +41,12 @@ pub(crate) fn reason(error: &Error) -> String {
     }
 }
 
-/// Remedy where the host does not give the requested level.
+/// Remedy if the host does not support the requested level.
 pub(crate) const HINT: &str = "Allow it (docs/SANDBOX.md says how on Ubuntu, in Docker, in Kubernetes and under \
     systemd), or send runs with \"shell\": false, or start the engine with SORTIE_SANDBOX_MINIMUM=landlock \
     (sandbox.minimum in its configuration), which confines less";
 
-/// Returns the error for egress at a level without a network of its own.
+/// Returns the error for egress at a level without a separate network.
 pub(crate) fn no_egress(level: Level) -> Error {
     let reason = match level {
         Level::Landlock => {
@@ -61,8 +61,8 @@ pub(crate) fn no_egress(level: Level) -> Error {
     }
 }
 
-/// A sentence where only people who trust each other may use the shell of a host: what its runs share with each other
-/// or with the engine.
+/// Returns a sentence if only people who trust each other may use the shell of a host: the resources that its runs share with
+/// each other or with the engine.
 pub(crate) fn shared(level: Level, memory: Enforcement, own_users: bool) -> Option<String> {
     let level = match level {
         Level::None => Some("commands are not confined"),
@@ -84,7 +84,8 @@ pub(crate) fn shared(level: Level, memory: Enforcement, own_users: bool) -> Opti
     })
 }
 
-/// A refused step of the setup as an error: of the host where it is the host's doing, of this sandbox otherwise.
+/// Maps a refused step of the setup to an error: [`Error::Unavailable`] if the host caused it, an error of this sandbox
+/// otherwise.
 pub(crate) fn refusal(step: &str, errno: i32) -> Error {
     let description = describe(errno);
     let denied = matches!(
@@ -113,12 +114,12 @@ pub(crate) fn refusal(step: &str, errno: i32) -> Error {
     }
 }
 
-/// The system's words for an error number.
+/// The system's message for an error number.
 pub(crate) fn describe(errno: i32) -> String {
     words(&io::Error::from_raw_os_error(errno))
 }
 
-/// An error without its number.
+/// The message of an error, without its number.
 pub(crate) fn words(error: &io::Error) -> String {
     error
         .to_string()
@@ -179,7 +180,7 @@ mod tests {
         let text = error.to_string();
         let start = "this host does not allow user namespaces (unshare: Operation not permitted). Allow it";
         assert!(text.starts_with(start), "{text}");
-        // With the setting that lets commands run all the same.
+        // Including the setting that allows commands anyway.
         assert!(text.contains("SORTIE_SANDBOX_MINIMUM=landlock"), "{text}");
         assert!(matches!(error, Error::Unavailable { .. }));
         assert!(matches!(

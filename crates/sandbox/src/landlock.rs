@@ -9,7 +9,7 @@ use landlock::{
 };
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 
-/// The newest rules we know; older kernels apply what they have of them.
+/// The newest rules we know; older kernels apply the subset they support.
 const NEWEST: ABI = ABI::V7;
 /// The first version that keeps signals and abstract unix sockets inside.
 pub(crate) const SCOPED: u32 = 6;
@@ -42,8 +42,8 @@ const DEVICES: &[&str] = &[
     "/dev/urandom",
 ];
 
-/// Confines this process and its later children inside a root file system of their own: what is read-only stays
-/// so, whatever happens to the mounts. Says whether the kernel took part.
+/// Confines this process and its later children inside a private root file system: read-only files stay read-only, whatever
+/// happens to the mounts. Returns whether the kernel took part.
 pub(crate) fn confine_inside_root() -> Result<bool, RulesetError> {
     let mut ruleset = files_and_scopes()?.create()?;
     let read = AccessFs::from_read(NEWEST);
@@ -61,8 +61,8 @@ pub(crate) fn confine_inside_root() -> Result<bool, RulesetError> {
     Ok(ruleset.restrict_self()?.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// Keeps this process and its later children from writing to `/proc`, beside what [`confine_inside_root`] keeps them from.
-/// A command could raise its session's share of the processor there.
+/// Denies this process and its later children writing to `/proc`, in addition to the rules of [`confine_inside_root`]. A command
+/// could raise its session's share of the processor there.
 pub(crate) fn leave_proc_as_it_is() -> Result<(), RulesetError> {
     let write = AccessFs::WriteFile | AccessFs::Truncate;
     let mut ruleset = Ruleset::default()
@@ -76,8 +76,8 @@ pub(crate) fn leave_proc_as_it_is() -> Result<(), RulesetError> {
     Ok(())
 }
 
-/// Confines this process and its later children in the host's file system: system folders and the visible paths to read,
-/// the given folders to write, a few devices; no TCP. Says whether the kernel took part.
+/// Confines this process and its later children in the host's file system: system folders and the visible paths to read, the
+/// given folders to write, a few devices; no TCP. Returns whether the kernel took part.
 pub(crate) fn confine_on_host(visible: &[String], writable: &[BorrowedFd<'_>]) -> Result<bool, RulesetError> {
     let mut ruleset = files_and_scopes()?
         .handle_access(AccessNet::from_all(NEWEST))?

@@ -1,6 +1,6 @@
 //! Confined commands in a working directory: the only crate with `unsafe`, and the only one that starts processes.
 //!
-//! A [`Workdir`] is made for each run; [`detect`] finds the strongest [`Backend`] that the host gives; a run's first
+//! A [`Workdir`] is created for each run; [`detect`] finds the strongest [`Backend`] that the host supports; a run's first
 //! command opens its [`Sandbox`]. The binary that does so must call [`launcher_main`] first in its `main`. Because of the
 //! `unsafe`, [`give_back_large_blocks`] is here as well.
 

@@ -12,10 +12,10 @@ use crate::{
     types::{Error, Level},
 };
 
-/// Timeout of a launcher's set-up, answer and end.
+/// Timeout of a launcher's set-up, answers and end.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A launcher that stands. The order of the fields is that of the end: hang up, close the way out, remove the group.
+/// An open launcher. Fields are dropped in this order: hang up, close egress, remove the group.
 pub(crate) struct Live {
     pub(crate) level: Level,
     pub(crate) socket: Socket,
@@ -27,13 +27,13 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Whether the kernel has killed for memory since the last time this was asked.
+    /// Whether the kernel has killed for memory since the last call.
     pub(crate) fn memory_was_killed(&mut self) -> bool {
         let kills = self.group.as_ref().map_or(0, RunGroup::memory_kills);
         std::mem::replace(&mut self.memory_kills, kills) < kills
     }
 
-    /// Kills everything and waits until nothing is left.
+    /// Kills everything and waits until everything is dead.
     pub(crate) async fn end(self) -> Result<(), Error> {
         let Self {
             level,
@@ -44,8 +44,8 @@ impl Live {
         } = self;
         drop(socket);
         let mut ended = timeout(PATIENCE, outer.readable()).await;
-        // With a pid namespace everything dies with the outer process. Without one it alone knows what is left, and
-        // goes on killing that.
+        // With a pid namespace everything dies with the outer process. Without one, only the outer process knows the remaining
+        // processes, and keeps killing them.
         if ended.is_err() && level == Level::Namespaces {
             let _ended_this_moment = pidfd_send_signal(outer.get_ref(), Signal::KILL);
             ended = timeout(PATIENCE, outer.readable()).await;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::types::StreamOutput;
 
-/// Takes a stream piece by piece, in memory bounded by what is kept.
+/// Captures a stream piece by piece, in memory bounded by the size of the kept parts.
 #[derive(Debug)]
 pub struct Capture {
     head: Vec<u8>,

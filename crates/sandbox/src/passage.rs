@@ -1,4 +1,4 @@
-//! The way of a run's user to its working directory, where the run has the host's file system in view.
+//! Access of a run's user to its working directory, if the run sees the host's file system.
 
 use std::{
     fs, io,
@@ -6,10 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Search by everybody.
+/// Search permission for others.
 const SEARCH: u32 = 0o001;
 
-/// Lets other users pass through `root` and the folders in `above`. Reading and listing them stays as it was.
+/// Lets other users traverse `root` and the folders in `above`. Their permissions to read and list are unchanged.
 ///
 /// # Errors
 /// When one of the folders cannot be changed.
@@ -23,7 +23,7 @@ pub(crate) fn open(root: &Path, above: &[PathBuf]) -> io::Result<()> {
     Ok(())
 }
 
-/// The first folder on the way to `root` that other users cannot pass through.
+/// The first folder on the way to `root` that other users cannot traverse.
 pub(crate) fn closed(root: &Path) -> Option<PathBuf> {
     let root = fs::canonicalize(root).ok()?;
     let way: Vec<_> = root.ancestors().collect();

@@ -4,8 +4,8 @@ use std::fmt;
 
 use sortie_api::file::is_seen_whole;
 
-/// A relative, `/`-separated path that cannot leave its directory and looks like what it is: no `..`, no `.`, no empty
-/// segment, no control or invisible character, not absolute, at most 1,024 bytes. Hostile paths end here.
+/// A relative, `/`-separated path that cannot leave its directory and does not disguise itself: no `..`, no `.`, no empty
+/// segment, no control or invisible character, not absolute, at most 1,024 bytes. Hostile paths are rejected here.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelPath(String);
 
@@ -39,7 +39,7 @@ pub enum InvalidPath {
 }
 
 impl RelPath {
-    /// Reads a path, or says which rule it breaks.
+    /// Parses a path, or returns the rule that it breaks.
     pub fn new(text: &str) -> Result<Self, InvalidPath> {
         if text.is_empty() {
             return Err(InvalidPath::Empty);

@@ -1,7 +1,6 @@
-//! The engine's side of a process that it talks to: its two pipes, and a socket of its own that tells of its end.
+//! The engine's side of a piped process: its two pipes, and a separate socket that reports its end.
 //!
-//! Nothing here waits for the run's commands, nor they for it. Whoever lets go of the process kills it: the launcher
-//! sees the socket close.
+//! Nothing here waits for the run's commands, nor they for it. Dropping the process kills it: the launcher sees the socket close.
 
 use std::{io, os::fd::AsFd};
 
@@ -20,7 +19,7 @@ use crate::{
     wire::{Broken, Reply, Request, Status},
 };
 
-/// Starts a program in a sandbox that stands.
+/// Starts a program in an open sandbox.
 pub(crate) async fn start(live: &Live, argv: Vec<String>) -> Result<Piped, Error> {
     let setup = |error: io::Error| Error::of_setup(&error, error.to_string());
     let (stdin, to_stdin) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| setup(errno.into()))?;
@@ -49,23 +48,23 @@ pub(crate) async fn start(live: &Live, argv: Vec<String>) -> Result<Piped, Error
 pub(crate) struct PipedProcess {
     socket: Socket,
     what: String,
-    /// Reason why the process was not run, once that is known; its end is still to come.
+    /// Reason why the process was not run, if known; its end is still to come.
     not_run: Option<Error>,
-    /// End of the process, once that is known.
+    /// End of the process, if known.
     ended: Option<Told>,
 }
 
-/// The end of a process as the launcher tells it.
+/// The end of a process as the launcher reports it.
 #[derive(Clone, Copy)]
 struct Told {
     exit: ExitKind,
-    /// Length of its last words that are still to come, in bytes.
+    /// Length of its last words that are still to be received, in bytes.
     stderr: usize,
     left: bool,
 }
 
 impl PipedProcess {
-    /// A command that was released, and whose end is told on this socket.
+    /// A released command; its end is reported on this socket.
     pub(crate) const fn released(socket: Socket) -> Self {
         Self {
             socket,
@@ -75,7 +74,7 @@ impl PipedProcess {
         }
     }
 
-    /// Can be dropped at any moment without losing anything.
+    /// Cancel-safe.
     async fn follow(&mut self) -> Result<ProcessEnd, Error> {
         let lost = |error: io::Error| Error::Lost(error.to_string());
         let told = loop {
@@ -125,7 +124,7 @@ impl PipedProcess {
         })
     }
 
-    /// Waits for the end, and until the launcher has hung up: nothing is left in the session then.
+    /// Waits for the end, and until the launcher has hung up: no process is left in the session then.
     async fn follow_to_hang_up(&mut self) -> Result<ProcessEnd, Error> {
         let ended = self.follow().await;
         while let Ok(Some(_)) = self.socket.receive().await {}
@@ -140,7 +139,7 @@ impl Process for PipedProcess {
 
     fn kill(mut self: Box<Self>) -> BoxFuture<'static, Result<ProcessEnd, Error>> {
         Box::pin(async move {
-            // Where the launcher is gone, so is the process, and that is what comes next.
+            // If the launcher is gone, so is the process, and the next receive reports that.
             let _may_be_gone = self.socket.finish();
             match timeout(PATIENCE, self.follow_to_hang_up()).await {
                 Ok(ended) => ended,

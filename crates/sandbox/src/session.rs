@@ -1,8 +1,7 @@
-//! The engine's side of a sandbox: has its launcher forked, sends it commands, and keeps what they write.
+//! The engine's side of a sandbox: requests a launcher, sends it commands, and keeps their output.
 //!
-//! Everything that the launcher needs goes over one socket. Closing that socket kills the sandbox, and the end of the
-//! launcher's outer process means that everything in it is dead. A sandbox that was lost is opened again for the next
-//! command.
+//! All communication with the launcher uses one socket. Closing that socket kills the sandbox, and the end of the launcher's
+//! outer process means that everything in it is dead. A lost sandbox is reopened for the next command.
 
 use std::{
     fs::File,
@@ -47,7 +46,7 @@ pub(crate) struct Host {
     pub(crate) launcher: Arc<ForkServer>,
     pub(crate) level: Level,
     pub(crate) groups: Option<Arc<Hierarchy>>,
-    /// Paths of the host that commands may read beside the system folders.
+    /// Paths of the host that commands may read in addition to the system folders.
     pub(crate) visible: Arc<[String]>,
 }
 
@@ -56,14 +55,14 @@ pub(crate) struct Session {
     host: Arc<Host>,
     workdir: OwnedFd,
     scratch: Option<OwnedFd>,
-    // Held so that no other run gets it.
+    // Held so that no other run gets the user id.
     _owner: Option<Arc<RunUid>>,
     open: Open,
     live: Option<Live>,
     last_id: u64,
 }
 
-/// A descriptor that did not arrive. The kernel drops those for which the process has no room, and says nothing.
+/// A descriptor that did not arrive. The kernel silently drops those for which the process has no room.
 fn unsent(words: &str) -> Error {
     match File::open("/dev/null") {
         Err(error) => Error::of_setup(&error, format!("{words}: {}", hosts::words(&error))),
@@ -74,8 +73,8 @@ fn unsent(words: &str) -> Error {
 /// Result of asking for a launcher.
 enum Attempt {
     Open(Live),
-    /// Nothing was heard of it, for this reason, as when the fork server was killed or hangs. Nothing of the run has
-    /// happened: a launcher that comes later finds its socket closed and ends.
+    /// The launcher did not respond, for this reason: for example, the fork server was killed or hangs. Nothing of the run was
+    /// executed: a launcher that starts later finds its socket closed and ends.
     Silent(&'static str),
 }
 
@@ -139,7 +138,7 @@ impl Session {
 
     async fn attempt(&self) -> Result<Attempt, Error> {
         let setup = |error: io::Error| Error::of_setup(&error, error.to_string());
-        // In the order opposite to that in which they go, should this fail half-way.
+        // Reverse order of teardown, in case this fails half-way.
         let group = match &self.host.groups {
             Some(groups) => Some(groups.create(&self.open.limits).map_err(setup)?),
             None => None,
@@ -158,7 +157,7 @@ impl Session {
         let reply = timeout(PATIENCE, async {
             match socket.send(&request, &fds).await {
                 Err(error) if !is_gone(&error) => Err(error),
-                // One that is gone may have said why.
+                // A launcher that is gone may have sent the reason.
                 Ok(()) | Err(_) => socket.receive_all().await,
             }
         });
@@ -167,14 +166,13 @@ impl Session {
             Ok(Ok(Some((Reply::Failed { step, errno }, _)))) => return Err(hosts::refusal(&step, errno)),
             Ok(Ok(Some(_))) => return Err(Error::Setup("the launcher said something else".to_owned())),
             Ok(Ok(None)) => {
-                // A fork server that was killed takes requests until it is gone: the next attempt is for another one.
+                // A killed fork server accepts requests until it is gone: the next attempt goes to a new one.
                 self.host.launcher.replace(&asked);
                 return Ok(Attempt::Silent("the launcher ended without a word"));
             }
             Ok(Err(error)) => return Err(setup(error)),
             Err(_late) => {
-                // It may be the fork server that does nothing: neither this nor a later sandbox shall wait for it
-                // again.
+                // The fork server may hang: neither this nor a later sandbox shall wait for it again.
                 self.host.launcher.replace(&asked);
                 return Ok(Attempt::Silent("the launcher does not answer"));
             }
@@ -196,7 +194,7 @@ impl Session {
         }))
     }
 
-    /// Opens the sandbox again, if it was lost.
+    /// Reopens the sandbox, if it was lost.
     async fn stand(&mut self) -> Result<(), Error> {
         if self.live.is_none() {
             self.live = Some(self.launch().await?);
@@ -204,7 +202,7 @@ impl Session {
         Ok(())
     }
 
-    /// Runs a job to its end or its release; a sandbox that was lost before is opened again.
+    /// Runs a job until it ends or is released; a lost sandbox is reopened first.
     async fn run(&mut self, job: Job) -> Result<Finished, Error> {
         self.stand().await?;
         self.last_id += 1;
@@ -225,7 +223,7 @@ impl Session {
             Ended::NotConfined { step, errno } => return Err(hosts::refusal(&step, errno)),
             Ended::NotExecutable(reason) => return Err(Error::NotExecutable(reason)),
             Ended::Lost(reason) => {
-                // The last process is reaped before the group is looked at and goes.
+                // The last process must be reaped before the group is read and removed.
                 if let Some(live) = self.live.take() {
                     live.end().await?;
                 }
@@ -293,7 +291,7 @@ impl Session {
         live.socket.send(&Request::Usage, &[]).await.map_err(lost)?;
         let reply = timeout(PATIENCE, async {
             loop {
-                // What an abandoned command still has to say comes first.
+                // Messages about an abandoned command come first.
                 match live.socket.receive().await.map_err(lost)? {
                     Some(Reply::Usage { memory, processes }) => return Ok((memory, processes)),
                     Some(_) => {}
@@ -362,8 +360,7 @@ impl Sandbox for Session {
     }
 }
 
-/// Variables for programs that nobody watches: plain text, no pager, no progress bar, no question, and an author for
-/// commits.
+/// Variables for unattended programs: plain text, no pager, no progress bar, no prompts, and an author for commits.
 const UNATTENDED: [(&str, &str); 14] = [
     ("LANG", "C.UTF-8"),
     ("TERM", "dumb"),
@@ -381,12 +378,12 @@ const UNATTENDED: [(&str, &str); 14] = [
     ("DEBIAN_FRONTEND", "noninteractive"),
 ];
 
-/// Part of the memory limit that Node and Go may fill before they collect garbage: the rest is for what is no heap, and for
+/// Fraction of the memory limit that Node and Go may fill before they collect garbage. The rest is for non-heap memory and for
 /// other processes.
 const HEAP: (u64, u64) = (3, 4);
 
-/// Variables for runtimes that do not ask the kernel for the memory of the machine, or ask where the run's limit cannot be
-/// seen. An option on a command line goes before them.
+/// Variables for runtimes that do not ask the kernel for the machine's memory, or ask where the run's limit is not visible. A
+/// command line option overrides them.
 fn memory_variables(limits: &Limits) -> [(String, String); 2] {
     let (part, of) = HEAP;
     let host = sysinfo();

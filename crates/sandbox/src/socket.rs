@@ -1,4 +1,4 @@
-//! The engine's end of a socket whose other end a process of the launcher has.
+//! The engine's end of a socket to a process of the launcher.
 
 use std::{
     io,
@@ -22,7 +22,7 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
     )
 }
 
-/// Does not block: what is sent waits for room, what is received for somebody to send it. Closed when it is dropped.
+/// Does not block: sending waits for room, receiving waits for a message. Closed on drop.
 #[derive(Debug)]
 pub(crate) struct Socket(AsyncFd<OwnedFd>);
 
@@ -58,7 +58,7 @@ impl Socket {
         wire::send(self.0.get_ref().as_fd(), message, &[])
     }
 
-    /// Receives a reply; none when the other side is gone. Can be dropped at any moment without losing anything.
+    /// Receives a reply; `None` when the other side is gone. Cancel-safe.
     pub(crate) async fn receive(&self) -> io::Result<Option<Reply>> {
         Ok(self.receive_all().await?.map(|(reply, _no_descriptors)| reply))
     }
@@ -70,14 +70,14 @@ impl Socket {
             .await
     }
 
-    /// Receives bytes that were sent as they are.
+    /// Receives raw bytes.
     pub(crate) async fn receive_bytes(&self) -> io::Result<Vec<u8>> {
         self.0
             .async_io(Interest::READABLE, |socket| wire::receive_bytes(socket.as_fd()))
             .await
     }
 
-    /// Tells the other side that nothing more comes.
+    /// Signals to the other side that no more messages follow.
     pub(crate) fn finish(&self) -> io::Result<()> {
         Ok(shutdown(self.0.get_ref(), Shutdown::Write)?)
     }

@@ -1,5 +1,4 @@
-//! The beginning of a long stream, stored in a file without a name, so that no memory is taken for it and nothing of it
-//! stays when nobody wants it.
+//! Stores the beginning of a long stream in an unnamed file, so that it uses no memory and disappears when it is not needed.
 
 use std::{
     fs::File,
@@ -13,13 +12,13 @@ use rustix::{
 };
 use tokio::io::AsyncWriteExt;
 
-/// Stores a stream from its beginning, once it is longer than `keep` bytes.
+/// Stores the beginning of a stream that is longer than `keep` bytes.
 pub(crate) struct Spill {
     folder: OwnedFd,
     keep: usize,
-    /// Bytes that it may still take.
+    /// Bytes that it still accepts.
     left: u64,
-    /// Taken and not yet written.
+    /// Accepted and not yet written.
     waiting: Vec<u8>,
     file: Option<tokio::fs::File>,
     failed: bool,
@@ -48,13 +47,12 @@ impl Spill {
             .saturating_sub(u64::try_from(taken.len()).unwrap_or(u64::MAX));
     }
 
-    /// Whether there is something to write before more is taken.
+    /// Whether data must be written before more is accepted.
     pub(crate) fn is_due(&self) -> bool {
         !self.waiting.is_empty() && (self.file.is_some() || self.waiting.len() > self.keep)
     }
 
-    /// Writes a part of what is due; can be dropped at any moment without losing any. A stream that cannot be stored is
-    /// not stored any further.
+    /// Writes a part of the pending data. Cancel-safe. After a write error the rest of the stream is not stored.
     pub(crate) async fn write(&mut self) {
         if let Err(_disk_is_full) = self.try_write().await {
             self.failed = true;
@@ -73,7 +71,7 @@ impl Spill {
         Ok(())
     }
 
-    /// The file, to be read from its beginning; none for a stream that was short or could not be stored.
+    /// The file, positioned at its beginning; `None` for a stream that was short or could not be stored.
     pub(crate) async fn finish(mut self) -> Option<File> {
         while self.is_due() {
             self.write().await;
@@ -86,7 +84,7 @@ impl Spill {
     }
 }
 
-/// A file that is gone when it is closed; in memory where the file system knows none without a name.
+/// A file that disappears when it is closed; in memory if the file system does not support unnamed files.
 fn nameless(folder: &OwnedFd) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     match openat(folder.as_fd(), ".", flags, Mode::RUSR | Mode::WUSR) {
@@ -103,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns what is stored of a stream of these pieces.
+    /// Returns the stored bytes of a stream of these pieces.
     async fn stored(pieces: &[&[u8]], keep: usize, limit: u64) -> Option<Vec<u8>> {
         let folder = tempfile::tempdir().unwrap();
         let open = File::open(folder.path()).unwrap();

@@ -42,7 +42,7 @@ pub(crate) struct Reaped {
     pub(crate) peak_bytes: u64,
 }
 
-/// Takes one child that has ended, with what it used; `None` while all that are left are alive.
+/// Reaps one ended child and returns its resource usage; `None` if all remaining children are alive.
 pub(crate) fn reap_one() -> Result<Option<Reaped>, Errno> {
     let mut status = 0;
     // SAFETY: an all-zero `rusage` is a valid one, of numbers only.
@@ -67,7 +67,7 @@ pub(crate) fn reap_one() -> Result<Option<Reaped>, Errno> {
     }))
 }
 
-/// Ends the process without running anything that was registered for its exit.
+/// Ends the process without running exit handlers.
 pub(crate) fn exit_now(code: c_int) -> ! {
     // SAFETY: `_exit` touches no memory of ours.
     unsafe { libc::_exit(code) }
@@ -91,7 +91,7 @@ pub(crate) fn kill_all() -> Result<(), Errno> {
 
 /// Closes every descriptor from `first` up.
 pub(crate) fn close_from(first: u32) -> Result<(), Errno> {
-    // SAFETY: the caller owns no descriptor object for any of them; what was inherited is nobody's.
+    // SAFETY: this process has no owner object for any of these descriptors, which were inherited.
     check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0_u32) }).map(drop)
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn close_on_exec_from(first: u32) -> Result<(), Errno> {
 
 /// Makes `fd` the standard stream `number`.
 pub(crate) fn dup_onto(fd: BorrowedFd<'_>, number: c_int) -> Result<(), Errno> {
-    // SAFETY: the standard streams of the launcher are nobody's object.
+    // SAFETY: the launcher has no owner object for its standard streams.
     check(c_long::from(unsafe { libc::dup2(fd.as_raw_fd(), number) })).map(drop)
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn child_signals() -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Gives every signal its default action and unblocks all.
+/// Resets every signal to its default action and unblocks all.
 pub(crate) fn reset_signals() {
     // SAFETY: default actions run no code of ours; an emptied set is valid.
     unsafe {
@@ -183,10 +183,10 @@ pub(crate) fn install_filter(filter: &[Instruction]) -> Result<(), Errno> {
     .map(drop)
 }
 
-/// Installs a seccomp filter that asks before some calls; returns where it asks.
+/// Installs a seccomp filter that asks before some calls; returns the listener for its questions.
 ///
-/// A caller whose question was taken waits for the answer without being interrupted by its signal handlers. Kernels
-/// before Linux 5.19 do not know this: such a call may fail with `EINTR` there.
+/// A signal handler does not interrupt a caller after its question was taken. Kernels before Linux 5.19 lack this: such a call
+/// may fail with `EINTR` there.
 pub(crate) fn install_asking_filter(filter: &[Instruction]) -> Result<OwnedFd, Errno> {
     let asks = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
     match try_asking_filter(filter, asks | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) {
@@ -339,7 +339,7 @@ pub(crate) fn raise_loopback() -> Result<(), Errno> {
     .map(drop)
 }
 
-/// Sets the soft and the hard limit of a resource, at most as high as it is.
+/// Sets the soft and the hard limit of a resource, at most to the current hard limit.
 pub(crate) fn limit(resource: Resource, value: u64) -> Result<(), Errno> {
     let resource = match resource {
         Resource::Processes => libc::RLIMIT_NPROC,
@@ -360,7 +360,7 @@ pub(crate) fn limit(resource: Resource, value: u64) -> Result<(), Errno> {
     };
     // SAFETY: the structure lives through the call.
     check(c_long::from(unsafe { libc::getrlimit(resource, &raw mut now) }))?;
-    // Only root may raise a limit, and none of the limits here needs raising.
+    // Only root may raise a limit, and these limits never need raising.
     let value = value.min(now.rlim_max);
     let value = libc::rlimit {
         rlim_cur: value,
@@ -379,7 +379,7 @@ pub(crate) fn async_descriptor(descriptor: OwnedFd, interest: Interest) -> io::R
     unsafe { AsyncFd::register_with_interest(descriptor, interest) }.map_err(|error| error.into_parts().1)
 }
 
-/// Has this thread scheduled as an ordinary one, whatever it inherited.
+/// Resets this thread to the ordinary scheduling policy, whatever it inherited.
 pub(crate) fn be_scheduled_ordinarily() -> Result<(), Errno> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the structure lives through the call.
@@ -389,7 +389,7 @@ pub(crate) fn be_scheduled_ordinarily() -> Result<(), Errno> {
     .map(drop)
 }
 
-/// Has the kernel reap children, or has them wait to be reaped again, which is what a process begins with.
+/// Makes the kernel reap children, or restores the default, in which they wait to be reaped.
 pub(crate) fn reap_children_unseen(unseen: bool) {
     let action = if unseen { libc::SIG_IGN } else { libc::SIG_DFL };
     // SAFETY: neither action runs code of ours.

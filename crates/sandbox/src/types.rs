@@ -1,6 +1,6 @@
 //! Interface of the sandbox: a backend that opens one per run, commands in it, and their output.
 //!
-//! Host paths, process ids and descriptors stay behind these traits, so that a heavier backend can stand in.
+//! These traits hide host paths, process ids and descriptors, so that a heavier backend can replace this one.
 
 use std::{fmt, fs::File, io, net::TcpListener, time::Duration};
 
@@ -11,12 +11,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub use crate::level::Level;
 use crate::workdir::Workdir;
 
-/// Enforcement of a limit.
+/// Strength of the enforcement of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enforcement {
-    /// By the kernel: it cannot be passed.
+    /// Enforced by the kernel: it cannot be exceeded.
     Hard,
-    /// By watching: it can be passed for a moment, then everything is killed.
+    /// Enforced by watching: it can be exceeded for a moment, then everything is killed.
     Soft,
 }
 
@@ -30,12 +30,12 @@ impl Enforcement {
     }
 }
 
-/// Users who may use the shell of one node beside each other.
+/// Users who may share the shell of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tenancy {
-    /// People who trust each other: a run can take from other runs, or from the engine, what no limit keeps for them.
+    /// People who trust each other: a run can use up resources of other runs or of the engine for which there is no limit.
     Single,
-    /// Strangers: each run has a user of its own, namespaces, and a memory limit that the kernel keeps.
+    /// Strangers: each run has its user and namespaces, and a memory limit that the kernel enforces.
     Multi,
 }
 
@@ -58,9 +58,9 @@ pub struct Capabilities {
     pub memory: Enforcement,
     /// Enforcement of the disk limit.
     pub disk: Enforcement,
-    /// Users who may use the shell of this host beside each other.
+    /// Users who may share the shell of this host.
     pub tenancy: Tenancy,
-    /// Whether a sandbox can be opened with [`Egress::Proxy`]. That takes a network of the run's own.
+    /// Whether a sandbox can be opened with [`Egress::Proxy`]. This requires a private network for the run.
     pub egress: bool,
     /// Missing capabilities, a sentence each, for the log and `sortie doctor`.
     pub missing: Vec<String>,
@@ -105,8 +105,8 @@ pub enum Egress {
     /// Not at all.
     #[default]
     None,
-    /// Only through an HTTP proxy that the engine serves on the socket of [`Sandbox::egress`]. The proxy variables of
-    /// the environment name it; what does not heed them gets nowhere.
+    /// Only through an HTTP proxy that the engine serves on the socket of [`Sandbox::egress`]. The proxy variables of the
+    /// environment point to it; programs that ignore them have no network.
     Proxy,
 }
 
@@ -115,7 +115,7 @@ pub enum Egress {
 pub struct Spec {
     /// Resource limits of the run.
     pub limits: Limits,
-    /// Variables beside the fixed ones and those of the proxy; one of the same name takes the place of a fixed one.
+    /// Variables in addition to the fixed ones and those of the proxy; a variable replaces a fixed one of the same name.
     pub env: Vec<(String, String)>,
     /// Egress of the run.
     pub egress: Egress,
@@ -133,28 +133,28 @@ pub struct Command {
     /// Maximum part of each of the two streams that is kept, in bytes: half of it from the beginning, half from the
     /// end.
     pub keep_bytes: usize,
-    /// Length of the beginning that is stored besides, of a stream longer than `keep_bytes`, in bytes.
+    /// Maximum size of the stored beginning of a stream that is longer than `keep_bytes`, in bytes.
     pub store_bytes: u64,
 }
 
-/// The action when the time of a command is up.
+/// Action at the timeout of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AtTimeout {
     /// The command is killed with everything it started.
     #[default]
     Kill,
-    /// The command runs on beside later commands: [`Finished::released`].
+    /// The command runs on, concurrently with later commands: [`Finished::released`].
     Release,
 }
 
-/// Output stream of a finished command. The bytes are as they came: they need not be UTF-8.
+/// Output stream of a finished command. The bytes are raw and need not be UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamOutput {
     /// The beginning.
     pub head: Vec<u8>,
     /// The end; empty while all of it fits into `head`.
     pub tail: Vec<u8>,
-    /// Everything that was written, in bytes, also what was not kept.
+    /// Total bytes written, including those that were not kept.
     pub total_bytes: u64,
     /// The line breaks in everything that was written.
     pub total_lines: u64,
@@ -169,7 +169,7 @@ pub enum ExitKind {
     Signal(i32),
     /// The command ran longer than its time and was killed.
     TimedOut,
-    /// The command runs on: its time is up and it was released.
+    /// The command timed out, was released and runs on.
     Running,
     /// The run's memory limit was reached.
     Memory,
@@ -177,7 +177,7 @@ pub enum ExitKind {
     Disk,
 }
 
-/// A command that has ended, or whose time is up.
+/// A command that has ended or timed out.
 #[derive(Debug)]
 pub struct Finished {
     /// End of the command.
@@ -186,8 +186,8 @@ pub struct Finished {
     pub stdout: StreamOutput,
     /// Standard error.
     pub stderr: StreamOutput,
-    /// The beginnings of standard output and standard error, at most [`Command::store_bytes`] of each, for a stream
-    /// that is longer than what was kept of it. The files have no name and are read from their beginning.
+    /// The beginnings of standard output and standard error, at most [`Command::store_bytes`] of each, for a stream that is
+    /// longer than its kept part. The files have no name and are read from their beginning.
     pub stored: [Option<File>; 2],
     /// From start to end.
     pub duration: Duration,
@@ -195,11 +195,11 @@ pub struct Finished {
     pub released: Option<Released>,
 }
 
-/// A command that runs on beside later ones, under the same limits, until it ends, is let go of, or the sandbox is
+/// A command that runs on concurrently with later ones, under the same limits, until it ends, is dropped, or the sandbox is
 /// closed.
 ///
-/// Its streams go on where those of [`Finished`] end, and must be read, or the command blocks. Processes that it leaves
-/// in the background live on after its end. Dropping `process` kills it with everything in its session.
+/// Its streams continue after the part in [`Finished`], and must be read, or the command blocks. Background processes that it
+/// leaves live on after its end. Dropping `process` kills it with everything in its session.
 pub struct Released {
     /// Standard output from now on.
     pub stdout: Box<dyn AsyncRead + Send + Sync + Unpin>,
@@ -215,13 +215,12 @@ impl fmt::Debug for Released {
     }
 }
 
-/// A process that the engine talks to, such as a server that speaks over standard input and output.
+/// A process with standard input and output piped to the engine, such as a server that communicates over them.
 ///
-/// Its streams and its life are apart, so that each can go where it is needed. Dropping `process` kills it, with
-/// everything in its session; dropping `stdin` only tells it that there is no more to read.
+/// Its streams and its handle are separate, so that each can have a different owner. Dropping `process` kills it, with everything
+/// in its session; dropping `stdin` only closes its input.
 pub struct Piped {
-    /// Standard input of the process. Writing waits while the process does not read; it fails once the process has
-    /// ended.
+    /// Standard input of the process. Writes wait while the process does not read, and fail once the process has ended.
     pub stdin: Box<dyn AsyncWrite + Send + Sync + Unpin>,
     /// Standard output of the process. It ends with the process.
     pub stdout: Box<dyn AsyncRead + Send + Sync + Unpin>,
@@ -229,34 +228,34 @@ pub struct Piped {
     pub process: Box<dyn Process>,
 }
 
-/// The life of a [`Piped`] process or a [`Released`] command. Dropping it kills the process, without waiting; once the
-/// process has ended, dropping it kills nothing.
+/// Handle of a [`Piped`] process or a [`Released`] command. Dropping it kills the process, without waiting; once the process has
+/// ended, dropping it kills nothing.
 pub trait Process: Send + Sync {
-    /// Waits for the process to end. What a [`Piped`] process left in its session is killed then. To be called until it
-    /// has returned once; dropping the future before that loses nothing.
+    /// Waits for the process to end. Processes that a [`Piped`] process left in its session are killed then. Call it until it has
+    /// returned once. Cancel-safe.
     ///
     /// # Errors
-    /// [`Error::NotExecutable`] for a program that does not exist or cannot be executed; [`Error::Lost`] when the sandbox
-    /// was closed or died, and the process with it.
+    /// [`Error::NotExecutable`] for a program that does not exist or cannot be executed; [`Error::Lost`] when the sandbox was
+    /// closed or died, and the process with it.
     fn wait(&mut self) -> BoxFuture<'_, Result<ProcessEnd, Error>>;
 
-    /// Kills the process with everything in its session, and returns when that is done. After the end of the process,
-    /// kills what is left in its session.
+    /// Kills the process with everything in its session, and returns when they are dead. After the end of the process, kills the
+    /// rest of its session.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// The errors of [`wait`](Self::wait).
     fn kill(self: Box<Self>) -> BoxFuture<'static, Result<ProcessEnd, Error>>;
 }
 
 /// End of a [`Piped`] process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessEnd {
-    /// Exit of the process. Never [`ExitKind::TimedOut`]: its time has no limit but the sandbox's. Where the kernel
-    /// keeps the memory limit, a process that passed it ended by a signal.
+    /// Exit of the process. Never [`ExitKind::TimedOut`]: its time has no limit except the sandbox's. If the kernel enforces the
+    /// memory limit, a process that exceeded it ended by a signal.
     pub exit: ExitKind,
-    /// The last 8 KiB of what it wrote to standard error, as bytes.
+    /// The last 8 KiB of standard error, as bytes.
     pub stderr: Vec<u8>,
-    /// Whether processes of its session live on, as may be for a [`Released`] command. [`Process::kill`] kills them.
+    /// Whether processes of its session live on, which is possible for a [`Released`] command. [`Process::kill`] kills them.
     pub left: bool,
 }
 
@@ -265,7 +264,7 @@ pub struct ProcessEnd {
 pub struct Usage {
     /// Bytes in the working directory.
     pub disk_bytes: u64,
-    /// Memory in use, in bytes, where the host tells.
+    /// Memory in use, in bytes, if the host reports it.
     pub memory_bytes: Option<u64>,
     /// Processes alive.
     pub processes: Option<u32>,
@@ -274,7 +273,7 @@ pub struct Usage {
 /// Failure of the sandbox itself; a command's own failure is a [`Finished`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The host does not allow the configured level. `hint` is what to do about it.
+    /// The host does not allow the configured level. `hint` is the remedy.
     #[error("{reason}. {hint}")]
     Unavailable {
         /// Refusal of the host.
@@ -297,7 +296,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Creates the error of a set-up that the system has refused, in the given words.
+    /// Creates the error of a set-up that the system has refused, with the given message.
     pub fn of_setup(error: &io::Error, words: String) -> Self {
         match error.raw_os_error() {
             Some(libc::EMFILE | libc::ENFILE) => Self::NoDescriptor(words),
@@ -319,33 +318,32 @@ pub trait Backend: Send + Sync {
     /// Opens the sandbox of one run over its working directory.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] also for [`Egress::Proxy`] where the capabilities say that there is none.
+    /// Also [`Error::Unavailable`] for [`Egress::Proxy`] if the capabilities do not include it.
     fn open<'a>(&'a self, workdir: &'a Workdir, spec: Spec)
     -> BoxFuture<'a, Result<Box<dyn Sandbox>, Error>>;
 }
 
 /// The open sandbox of one run. Dropping it kills everything in it at once, without waiting.
 pub trait Sandbox: Send {
-    /// Runs a command to its end, or until it is released. A sandbox that was lost is opened again first. Background
-    /// processes that the command leaves live on until [`close`](Self::close). Dropping the future kills the command.
+    /// Runs a command until it ends or is released. A lost sandbox is reopened first. Background processes that the command
+    /// leaves live on until [`close`](Self::close). Dropping the future kills the command.
     fn exec(&mut self, command: Command) -> BoxFuture<'_, Result<Finished, Error>>;
 
-    /// Starts a program that the engine talks to. It lives beside the commands, under the same limits, until it ends,
-    /// is let go of, or the sandbox is closed; it is not started again when a sandbox is lost. A sandbox that was lost
-    /// before is opened again first. The first of `argv` is looked up in the sandbox's `PATH`; that it cannot be
-    /// executed is told by [`Process::wait`].
+    /// Starts a piped process. It runs concurrently with the commands, under the same limits, until it ends, is dropped, or the
+    /// sandbox is closed; it is not restarted when a sandbox is lost. A sandbox that was lost before is reopened first. The first
+    /// item of `argv` is looked up in the sandbox's `PATH`; [`Process::wait`] reports a program that cannot be executed.
     fn start(&mut self, argv: Vec<String>) -> BoxFuture<'_, Result<Piped, Error>>;
 
-    /// The socket that the run's proxy is served on, non-blocking, listening on the sandbox's own loopback address:
-    /// once each time that the sandbox was opened, and `None` without [`Egress::Proxy`]. Opens a sandbox that was lost
-    /// again, so that whoever asks before each command misses none.
+    /// The non-blocking socket for the run's proxy, which listens on the sandbox's loopback address. Returned once per opening of
+    /// the sandbox; `None` without [`Egress::Proxy`]. Reopens a lost sandbox, so that a caller that asks before each command
+    /// misses no socket.
     ///
-    /// It is closed with the sandbox: whoever accepts on it then gets an error.
+    /// The socket is closed with the sandbox: a pending accept then fails.
     fn egress(&mut self) -> BoxFuture<'_, Result<Option<TcpListener>, Error>>;
 
     /// Returns the resources that the run uses now.
     fn usage(&mut self) -> BoxFuture<'_, Result<Usage, Error>>;
 
-    /// Kills everything in the sandbox and returns when nothing of it is left alive.
+    /// Kills everything in the sandbox and returns when everything is dead.
     fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>>;
 }

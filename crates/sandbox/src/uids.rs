@@ -1,9 +1,9 @@
-//! Host users of runs, one for each, where the engine is root.
+//! Host users of runs, a separate one for each, if the engine is root.
 //!
-//! A command must never run as the host's root, even without capabilities: it could read what only root may
-//! read, and the kernel does not count root's processes. Each run gets a user id that no other run of the host
-//! has at the same time: a process takes blocks of ids as it needs them (an abstract socket is the lock of one; it
-//! goes when the process dies), and a run takes a slot of a block.
+//! A command must never run as the host's root, even without capabilities: it could read files that only root may read, and the
+//! kernel does not count root's processes. Each run gets a user id that no other run of the host has at the same time: a process
+//! takes blocks of ids as it needs them (an abstract socket is the lock of one and disappears when the process dies), and a run
+//! takes a slot of a block.
 
 use std::{
     collections::BTreeSet,
@@ -19,22 +19,22 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 use rustix::thread::CapabilitySet;
 
-/// Ids in one block: few enough that many engines find room beside each other, many enough that most need one.
+/// Ids in one block: few enough that many engines find room on one host, many enough that most need one block.
 const BLOCK: u32 = 4_096;
-/// First ids of blocks, and the number of blocks: beyond the ids of people and packages, or, in a container that maps
-/// only 65,536 ids, in their upper part.
+/// First ids of blocks, and the number of blocks: above the ids of people and packages, or, in a container that maps only 65,536
+/// ids, in their upper part.
 const RANGES: [(u32, u32); 2] = [(200_000, 64), (40_000, 6)];
 
-/// The ids this process may give to runs.
+/// The ids that this process may assign to runs.
 #[derive(Debug)]
 struct Pool {
     /// The first ids of blocks that this host maps, in the order in which they are tried.
     candidates: Vec<u32>,
-    /// Blocks taken so far. A block is kept to the end of the process, so that its ids rest between two runs.
+    /// Blocks taken so far. A block is kept to the end of the process, so that an id is not reused immediately.
     blocks: Mutex<Vec<Arc<Block>>>,
 }
 
-/// Ids that are this process's own, as long as it holds the lock.
+/// Ids that belong to this process as long as it holds the lock.
 #[derive(Debug)]
 struct Block {
     first: u32,
@@ -48,7 +48,7 @@ struct Slots {
     used: BTreeSet<u32>,
 }
 
-/// The user and group id of one run; free again when dropped.
+/// The user and group id of one run; released on drop.
 #[derive(Debug)]
 pub(crate) struct RunUid {
     slot: u32,
@@ -56,7 +56,7 @@ pub(crate) struct RunUid {
 }
 
 impl RunUid {
-    /// An id for a new run, or none where the engine is not root or may not change users.
+    /// An id for a new run, or `None` if the engine is not root or may not change users.
     pub(crate) fn acquire() -> io::Result<Option<Arc<Self>>> {
         static POOL: OnceLock<Option<Pool>> = OnceLock::new();
         match POOL.get_or_init(Pool::of_host) {
@@ -70,7 +70,7 @@ impl RunUid {
     }
 }
 
-/// Whether a user id is one that a root engine of this host may have given to a run.
+/// Whether a user id may have been assigned to a run by a root engine of this host.
 pub(crate) fn is_of_a_run(uid: u32) -> bool {
     RANGES
         .into_iter()
@@ -84,7 +84,7 @@ impl Drop for RunUid {
 }
 
 impl Pool {
-    /// The pool of a root engine; none where there is nothing to give, or no right to give it.
+    /// The pool of a root engine; `None` if no ids are mapped, or if the engine may not change users.
     fn of_host() -> Option<Self> {
         if !rustix::process::geteuid().is_root() || !may_change_users() {
             return None;
@@ -113,7 +113,7 @@ impl Pool {
         if let Some(uid) = blocks.iter().find_map(Block::acquire) {
             return Ok(uid);
         }
-        // A block of this process is refused by its own lock, like one of another engine.
+        // The kernel refuses a block that this process already holds, just as one of another engine.
         for first in &self.candidates {
             if let Ok(lock) = lock(*first) {
                 let block = Arc::new(Block {
@@ -138,7 +138,7 @@ impl Block {
         self.slots.lock()
     }
 
-    /// A free id, round robin: each rests as long as possible before another run gets it.
+    /// A free id, round robin, so that it is reused as late as possible.
     fn acquire(self: &Arc<Self>) -> Option<RunUid> {
         let mut slots = self.slots();
         if slots.used.len() >= usize::try_from(BLOCK).unwrap_or(0) {
@@ -172,7 +172,7 @@ fn lock(first: u32) -> io::Result<OwnedFd> {
     Ok(UnixListener::bind_addr(&address)?.into())
 }
 
-/// Whether a user namespace's map has all of `first..first + count`.
+/// Whether a user namespace's map contains all of `first..first + count`.
 fn is_mapped(map: &str, first: u32, count: u32) -> bool {
     map.lines().any(|line| {
         let mut numbers = line
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn further_blocks_are_taken_when_one_is_full_and_an_error_says_when_all_are() {
-        // Above every range that an engine uses, and not those of this test in another process.
+        // Above every range that an engine uses, and different from those of this test in another process.
         let base = 3_000_000_000 + std::process::id() % 50_000 * 4 * BLOCK % 1_000_000_000;
         let candidates: Vec<u32> = (0..3).map(|block| base + block * BLOCK).collect();
         let pool = Pool::new(candidates.clone());

@@ -1,6 +1,6 @@
-//! Messages between engine and launcher: one datagram per message over a unix socket, descriptors beside it.
+//! Messages between engine and launcher: one datagram per message over a unix socket, with attached descriptors.
 //!
-//! A message is JSON. One that does not fit a datagram goes as a memory file, which is then the first descriptor.
+//! A message is JSON. A message that does not fit a datagram is sent as a memory file, which is then the first descriptor.
 
 use std::{
     fs::File,
@@ -24,7 +24,7 @@ use crate::types::{Egress, Level, Limits};
 /// Argument that makes the binary a launcher.
 pub(crate) const LAUNCHER_ARGUMENT: &str = "__sandbox";
 
-/// From the engine to the fork server: make a launcher. Descriptor: the launcher's end of a socket of its own.
+/// From the engine to the fork server: fork a launcher. Descriptor: the launcher's end of a new socket.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Fork;
 
@@ -36,21 +36,21 @@ pub(crate) enum Request {
     Open(Box<Open>),
     /// Run a program. Descriptors: standard output and standard error.
     Exec { id: u64, argv: Vec<String> },
-    /// Start a program that the engine talks to. Descriptors: standard input, standard output, and a socket that is its
-    /// own: what becomes of it is told there, and it is killed when the engine hangs up or shuts its side.
+    /// Start a piped process. Descriptors: standard input, standard output, and a separate socket: its end is reported there, and
+    /// it is killed when the engine hangs up or shuts its side.
     Start { argv: Vec<String> },
     /// Check the confinement from inside, instead of a program. Descriptors as for `Exec`.
     Check { id: u64, check: Check },
     /// Kill a command with everything it started.
     Kill { id: u64 },
-    /// Let a command run on beside later ones. Descriptor: a socket of its own, on which its end is told. The command
-    /// is killed with its session when the engine hangs up or shuts its side. After its end, processes that are left in
-    /// its session are killed when the engine shuts its side, and spared when it hangs up. Answered with `Released`,
-    /// unless the end was told before.
+    /// Let a command run on concurrently with later ones. Descriptor: a separate socket, on which its end is reported. The
+    /// command is killed with its session when the engine hangs up or shuts its side. After its end, processes that are left in
+    /// its session are killed when the engine shuts its side, and spared when it hangs up. Answered with `Released`, unless the
+    /// end was reported before.
     Release { id: u64 },
-    /// Read these descriptors to their end, for the processes that still write to them.
+    /// Read these descriptors to their end, because background processes still write to them.
     Discard,
-    /// Say what is in use.
+    /// Report the resources in use.
     Usage,
 }
 
@@ -58,38 +58,38 @@ pub(crate) enum Request {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Open {
     pub(crate) level: Level,
-    /// The host user to become; as the launcher itself otherwise.
+    /// The host user to become; `None` keeps the launcher's.
     pub(crate) uid: Option<u32>,
     pub(crate) limits: Limits,
     pub(crate) memory: MemoryKeeper,
     /// Whether a control group gives the run its share of the processor.
     pub(crate) weighed: bool,
     pub(crate) env: Vec<(String, String)>,
-    /// Paths of the host that commands may read beside the system folders.
+    /// Paths of the host that commands may read in addition to the system folders.
     pub(crate) visible: Vec<String>,
     pub(crate) scratch: bool,
     pub(crate) egress: Egress,
 }
 
-/// Keeper of the memory limit.
+/// Enforcer of the memory limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum MemoryKeeper {
     /// A memory cgroup.
     Kernel,
-    /// The sandbox's first process, by looking.
+    /// The sandbox's first process, by watching.
     Watch,
 }
 
 /// A check from inside.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Check {
-    /// Try what a confined command must not be able to do.
+    /// Try everything that a confined command must not be able to do.
     Escapes(Outside),
     /// Use this much memory.
     Memory(u64),
 }
 
-/// Things outside, for the check that they stay out of reach.
+/// Objects outside, to check that they are out of reach.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Outside {
     /// A file that only the engine may read.
@@ -100,11 +100,11 @@ pub(crate) struct Outside {
     pub(crate) pid: u32,
 }
 
-/// From a launcher; that it could not be made, from the fork server.
+/// From a launcher; `Failed` also from the fork server.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// The sandbox stands. Descriptors: its outer process, by whose end it is known that nothing is left alive; then
-    /// the listening socket of its way out, if it was to have one.
+    /// The sandbox is open. Descriptors: its outer process, which ends only after everything in the sandbox is dead; then the
+    /// listening socket for egress, if requested.
     Ready,
     /// The set-up failed: this step, with this error number.
     Failed { step: String, errno: i32 },
@@ -118,10 +118,10 @@ pub(crate) enum Reply {
         status: Status,
         broken: Option<Broken>,
     },
-    /// A command runs on beside later ones.
+    /// A command was released and runs on.
     Released { id: u64 },
-    /// A process that the engine talks to, or a released command, has ended. `stderr` is the length of its last words
-    /// on standard error, which follow as a datagram of their own.
+    /// A piped process or a released command has ended. `stderr` is the length of its last words on standard error, which follow
+    /// as a separate datagram.
     Ended {
         status: Status,
         broken: Option<Broken>,
@@ -140,20 +140,20 @@ pub(crate) enum Status {
     Signal(i32),
 }
 
-/// The limit for which everything was killed.
+/// The limit that was exceeded, so that everything was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Broken {
     Memory,
     Disk,
 }
 
-/// Longest message that goes as a datagram: below the smallest socket buffer in use.
+/// Longest message that is sent as a datagram: below the smallest socket buffer in use.
 const INLINE: usize = 16 << 10;
 const IS_INLINE: u8 = 0;
 const IS_FILE: u8 = 1;
 const MAX_FDS: usize = 8;
 
-/// Sends a message; the socket may be non-blocking (`WouldBlock` is then possible and nothing was sent).
+/// Sends a message. On a non-blocking socket it may fail with `WouldBlock`; nothing was sent then.
 pub(crate) fn send(
     socket: BorrowedFd<'_>,
     message: &impl Serialize,
@@ -188,7 +188,7 @@ fn send_raw(socket: BorrowedFd<'_>, body: &[u8], fds: &[BorrowedFd<'_>]) -> io::
     }
 }
 
-/// Sends a datagram without descriptors. A confined command may be allowed no other.
+/// Sends a datagram without descriptors. Seccomp may forbid a confined command any other.
 fn send_plain(socket: BorrowedFd<'_>, body: &[u8]) -> io::Result<()> {
     loop {
         match send_to_peer(socket, body, SendFlags::NOSIGNAL) {
@@ -198,7 +198,7 @@ fn send_plain(socket: BorrowedFd<'_>, body: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Sends bytes as they are, if there are any; not more than fit a datagram.
+/// Sends raw bytes, if there are any; at most the size of a datagram.
 pub(crate) fn send_bytes(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     if bytes.is_empty() {
         return Ok(());
@@ -206,7 +206,7 @@ pub(crate) fn send_bytes(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()>
     send_raw(socket, bytes, &[])
 }
 
-/// Receives bytes that were sent as they are, at most `INLINE`.
+/// Receives raw bytes, at most `INLINE`.
 pub(crate) fn receive_bytes(socket: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; INLINE];
     let (length, _) = recv(socket, bytes.as_mut_slice(), RecvFlags::empty())?;
@@ -226,12 +226,12 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result
             &mut control,
             RecvFlags::CMSG_CLOEXEC,
         ) {
-            // Said once by a side that is gone and has not read everything. What it had sent comes after that.
+            // Returned once if the peer closed with unread data. Messages that it sent before follow.
             Err(Errno::INTR | Errno::CONNRESET) => {}
             result => {
                 let received = result?;
                 if received.flags.contains(ReturnFlags::CTRUNC) {
-                    // The kernel drops what does not fit below the limit of open files.
+                    // The kernel drops descriptors that exceed the limit of open files.
                     return Err(Errno::MFILE.into());
                 }
                 break received.bytes;

@@ -1,4 +1,4 @@
-//! Helper processes: what they can do, what ends them, and what the engine then hears.
+//! Helper processes: their abilities, the limits that end them, and the engine's view of that end.
 
 use std::time::Duration;
 

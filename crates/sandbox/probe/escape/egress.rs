@@ -1,4 +1,4 @@
-//! The way out to the proxy, which must work, and everything around it, which must not.
+//! Egress: the proxy must be reachable, and everything around it must not.
 
 use std::{
     io::{self, Read, Write},
@@ -109,7 +109,7 @@ fn tried(attempt: impl Fn() -> bool) -> (bool, Duration) {
     (worked, quickest)
 }
 
-/// No name leads anywhere, and nobody waits for an answer.
+/// No name resolves, and lookups fail without a timeout.
 fn names() {
     let (found, took) = tried(|| ("example.com", 443).to_socket_addrs().is_ok());
     expect(

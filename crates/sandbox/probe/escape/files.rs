@@ -55,7 +55,7 @@ fn proc_and_dev() {
         "irq/0",
     ] {
         let path = format!("/proc/{path}");
-        // Where it is covered, what is written goes nowhere: then it must be the cover that took it.
+        // If the path is covered by a null device, the write is discarded: check that the null device received it.
         let opened = OpenOptions::new().write(true).open(&path);
         let held = opened.as_ref().map_or(true, is_null_device);
         expect(6, &format!("write {path}"), held, &told(&opened));

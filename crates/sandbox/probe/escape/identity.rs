@@ -43,7 +43,7 @@ pub(super) fn try_all(host: &Host<'_>) {
     );
 }
 
-/// A program of ours that is marked setuid runs as nobody else.
+/// A setuid program of ours gains no other user.
 fn setuid_program() {
     let copied = fs::copy("/bin/sh", "setuid").and_then(|_| {
         fs::set_permissions("setuid", fs::Permissions::from_mode(0o6755))?;

@@ -111,7 +111,7 @@ fn connect(socket: &OwnedFd, to: &Path) -> io::Result<()> {
     Ok(rustix::net::connect(socket, &SocketAddrUnix::new(to)?)?)
 }
 
-/// Calls that change how a process is scheduled, with what they would change.
+/// Calls that change the scheduling of a process, and the values they would set.
 fn changes_of_scheduling(process: usize, priority: &[u32; 1], processor: &[u64; 1]) -> [Attempt; 4] {
     let idle = usize::try_from(libc::SCHED_IDLE).unwrap_or(0);
     let idle_class = 3 << 13;

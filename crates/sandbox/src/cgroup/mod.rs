@@ -1,8 +1,8 @@
-//! Control group of each run, where the host gives one: memory and process limits that the kernel keeps, and a share of
-//! the processor below the engine's.
+//! Control group of each run, if the host provides one: memory and process limits that the kernel enforces, and a share of the
+//! processor below the engine's.
 //!
-//! Version 2 first, then version 1. The launcher joins the group before it confines itself, through descriptors that
-//! the engine opened; everything it starts is in the group by inheritance.
+//! Version 2 is tried first, then version 1. The launcher joins the group before it confines itself, through descriptors that the
+//! engine opened; everything it starts inherits the group.
 
 mod v1;
 mod v2;
@@ -25,16 +25,16 @@ use rustix::{
 
 use crate::{hosts, types::Limits};
 
-/// Start of the names of our groups; the engine's process id and a number follow.
+/// Prefix of the names of our groups, followed by the engine's process id and a number.
 const PREFIX: &str = "sortie-run-";
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// Hierarchy in which groups for runs can be made.
+/// Hierarchy in which groups for runs can be created.
 #[derive(Debug)]
 pub(crate) struct Hierarchy {
     kind: Kind,
-    /// Groups that still held a dying process when their run was over.
+    /// Groups that still contained a dying process at the end of their run.
     left: Mutex<Vec<PathBuf>>,
 }
 
@@ -44,7 +44,7 @@ enum Kind {
     V1(v1::Bases),
 }
 
-/// The group of one run; gone when dropped.
+/// The group of one run; removed on drop.
 #[derive(Debug)]
 pub(crate) struct RunGroup {
     hierarchy: Arc<Hierarchy>,
@@ -54,7 +54,7 @@ pub(crate) struct RunGroup {
 }
 
 impl Hierarchy {
-    /// Finds where groups can be made, or says in a sentence why none can.
+    /// Finds where groups can be created, or returns the reason why none can.
     pub(crate) fn find() -> Result<Arc<Self>, String> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -88,7 +88,7 @@ impl Hierarchy {
         }
     }
 
-    /// Makes the group of a run.
+    /// Creates the group of a run.
     pub(crate) fn create(self: &Arc<Self>, limits: &Limits) -> io::Result<RunGroup> {
         self.retry_removals();
         let name = format!(
@@ -96,7 +96,7 @@ impl Hierarchy {
             std::process::id(),
             NUMBER.fetch_add(1, Ordering::Relaxed)
         );
-        // Two more than the run's own: init and outer are in the group, too.
+        // Init and outer are in the group, too.
         let processes = u64::from(limits.processes) + 2;
         let base = match &self.kind {
             Kind::V2(base) => &base.folder,
@@ -129,7 +129,7 @@ impl Hierarchy {
         Ok(group)
     }
 
-    /// Removes the groups of engines that are no more.
+    /// Removes the groups of engines that have exited.
     fn sweep(&self) {
         let bases: Vec<&Path> = match &self.kind {
             Kind::V2(base) => vec![&base.folder],
@@ -162,7 +162,7 @@ impl Hierarchy {
         }
     }
 
-    /// Removes a group, killing what is still in it. The kernel may need a moment; then it is tried again later.
+    /// Removes a group and kills its remaining processes. The kernel may need a moment; the removal is then retried later.
     fn remove(&self, group: &Path) {
         match fs::remove_dir(group) {
             Ok(()) => {}
@@ -176,7 +176,7 @@ impl Hierarchy {
 }
 
 impl RunGroup {
-    /// Opens the files to which a process writes "0" in order to join.
+    /// Opens the files that a process writes "0" to in order to join.
     pub(crate) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
         std::iter::once(&self.memory)
             .chain(&self.others)
@@ -187,7 +187,7 @@ impl RunGroup {
             .collect()
     }
 
-    /// Returns the number of times that the kernel has killed for the memory limit.
+    /// Returns the number of times that the kernel has killed because of the memory limit.
     pub(crate) fn memory_kills(&self) -> u64 {
         let file = if self.is_v2() {
             "memory.events"
@@ -231,7 +231,7 @@ fn make(base: &Path, name: &str) -> io::Result<PathBuf> {
     Ok(group)
 }
 
-/// Makes the group that all runs have in common, unless it is there.
+/// Creates the common group of all runs, unless it exists.
 fn make_common(base: &Path, name: &str) -> io::Result<PathBuf> {
     match make(base, name) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(base.join(name)),
@@ -243,7 +243,7 @@ fn write(group: &Path, file: &str, value: impl std::fmt::Display) -> io::Result<
     fs::write(group.join(file), value.to_string())
 }
 
-/// Normally empty by now: the launcher is waited for first.
+/// Normally empty by now: the launcher is awaited first.
 fn kill_members(group: &Path) {
     if fs::write(group.join("cgroup.kill"), "1").is_ok() {
         return;
@@ -266,7 +266,7 @@ fn counter(text: &str, name: &str) -> u64 {
         .map_or(0, |(_, value)| value.trim().parse().unwrap_or(0))
 }
 
-/// Mount from a line of `mountinfo`: its place, the mounted part, and its options of the superblock.
+/// Mount from a line of `mountinfo`: mount point, root of the mount, and superblock options.
 struct Mount<'a> {
     root: &'a str,
     point: &'a str,
@@ -290,7 +290,7 @@ fn mounts(mountinfo: &str) -> impl Iterator<Item = Mount<'_>> {
     })
 }
 
-/// The directory of our own group: `own` as `/proc/self/cgroup` tells it, below what is mounted.
+/// The directory of our own group: the path `own` from `/proc/self/cgroup`, below the mount.
 fn directory(mount: &Mount<'_>, own: &str) -> PathBuf {
     let inside = own.strip_prefix(mount.root.trim_end_matches('/')).unwrap_or(own);
     Path::new(mount.point).join(inside.trim_start_matches('/'))

@@ -1,4 +1,4 @@
-//! Control groups version 1: memory, pids and cpu are hierarchies of their own.
+//! Control groups version 1: memory, pids and cpu are separate hierarchies.
 
 use std::{
     io,
@@ -7,14 +7,14 @@ use std::{
 
 use super::{directory, make_common, mounts, write};
 
-/// Share of the processor of one run, and of all runs together: a quarter and a half of what the kernel gives a group or a
-/// session that nobody has changed, as that of the engine.
+/// CPU shares of one run, and of all runs together: a quarter and a half of the kernel's default for a group or session, which
+/// the engine's has.
 pub(super) const SHARES: u32 = 256;
 const SHARES_OF_ALL: u32 = 512;
 /// Group of all runs for the processor.
 const RUNS: &str = "sortie-runs";
 
-/// Our own groups, below which each run gets its groups.
+/// Our own groups, the parents of the groups of runs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Bases {
     pub(super) memory: PathBuf,
@@ -36,7 +36,7 @@ pub(super) fn find(mountinfo: &str, own: &str) -> Option<Bases> {
     Some(Bases {
         memory: group("memory")?,
         pids: group("pids"),
-        // Runs do without where only the others were given to us.
+        // Without cpu delegation, runs go without a cpu group.
         cpu: group("cpu").and_then(|own| all_runs(&own).ok()),
     })
 }
@@ -47,7 +47,7 @@ fn all_runs(own: &Path) -> io::Result<PathBuf> {
     Ok(all)
 }
 
-/// Part of the limit that buffers of TCP and UDP may hold beside it: version 1 counts them apart from all else.
+/// TCP and UDP buffers may use one part in this many of the limit in addition: version 1 counts them separately.
 const SHARE_OF_BUFFERS: u64 = 10;
 
 pub(super) fn limit_memory(group: &Path, bytes: u64) -> io::Result<()> {
@@ -61,7 +61,7 @@ pub(super) fn limit_memory(group: &Path, bytes: u64) -> io::Result<()> {
     ))
 }
 
-/// Takes a limit that this kernel does not know for set.
+/// Ignores a limit that this kernel does not support.
 fn if_there(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error)

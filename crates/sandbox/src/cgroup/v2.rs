@@ -8,11 +8,11 @@ use std::{
 use super::{directory, make_common, mounts, write};
 use crate::hosts;
 
-/// Weight of one run at the processor, and of all runs together. The engine's leaf keeps the default, 100.
+/// CPU weight of one run, and of all runs together. The engine's leaf keeps the default, 100.
 pub(super) const WEIGHT: u32 = 25;
 const WEIGHT_OF_ALL: u32 = 50;
 
-/// The group below which runs get theirs: our own, or one of all runs in it that bounds what they have of the processor.
+/// Parent group of the groups of runs: our own, or one that holds all runs and bounds their share of the processor.
 #[derive(Debug)]
 pub(super) struct Base {
     pub(super) folder: PathBuf,
@@ -20,7 +20,7 @@ pub(super) struct Base {
     pub(super) weighs: bool,
 }
 
-/// Finds the group below which runs get theirs, after the engine has moved into a leaf of our own.
+/// Finds the parent group for runs, after the engine has moved into a leaf of our own group.
 pub(super) fn find(mountinfo: &str, own: &str) -> Result<Base, String> {
     let mount = mounts(mountinfo)
         .find(|mount| mount.kind == "cgroup2")
@@ -30,7 +30,7 @@ pub(super) fn find(mountinfo: &str, own: &str) -> Result<Base, String> {
         .find_map(|line| line.strip_prefix("0::"))
         .ok_or_else(|| "this process is in no control group".to_owned())?;
     let mut base = directory(&mount, path);
-    // An engine of before may have left us in its leaf.
+    // A previous engine may have left us in its leaf.
     if base.file_name().is_some_and(|name| name == LEAF) {
         base.pop();
     }
@@ -41,7 +41,7 @@ pub(super) fn find(mountinfo: &str, own: &str) -> Result<Base, String> {
         );
     }
     let enabled = fs::read_to_string(base.join("cgroup.subtree_control")).unwrap_or_default();
-    // The kernel refuses the cpu controller where a real-time process is among the engine's. Memory counts for more.
+    // The kernel refuses the cpu controller if the engine has a real-time process. Memory limits matter more.
     let shares_out = has(&controllers, "cpu")
         && (has(&enabled, "cpu") && has_both(&enabled) || enable(&base, WITH_CPU).is_ok());
     if !shares_out && !has_both(&enabled) {
@@ -79,7 +79,7 @@ fn has(controllers: &str, wanted: &str) -> bool {
     controllers.split_whitespace().any(|name| name == wanted)
 }
 
-/// Moves the engine into a leaf and gives the controllers to the groups beside it.
+/// Moves the engine into a leaf and enables the controllers for its sibling groups.
 fn enable(base: &Path, controllers: &str) -> io::Result<()> {
     let own = std::process::id().to_string();
     let members = fs::read_to_string(base.join("cgroup.procs"))?;
@@ -109,7 +109,7 @@ pub(super) fn limit(group: &Path, memory_bytes: u64, processes: u64) -> io::Resu
 mod tests {
     use super::*;
 
-    /// A group that was delegated with these controllers, as files.
+    /// A group with these delegated controllers, as files.
     fn delegated(controllers: &str) -> (tempfile::TempDir, String) {
         let folder = tempfile::tempdir().unwrap();
         for (file, text) in [
@@ -155,7 +155,7 @@ mod tests {
     fn memory_is_limited_where_the_processor_cannot_be_shared_out() {
         let (folder, mounts) = delegated("cpu memory pids\n");
         fs::write(folder.path().join("cgroup.subtree_control"), "memory pids\n").unwrap();
-        // A process that is not the engine's keeps the group from being divided further.
+        // A process of another program prevents the group from being divided further.
         fs::write(folder.path().join("cgroup.procs"), "1\n").unwrap();
         assert!(!find(&mounts, "0::/\n").unwrap().weighs);
     }

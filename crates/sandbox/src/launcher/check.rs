@@ -1,4 +1,4 @@
-//! The confinement checked from inside, by a confined command of our own: no program of the host is needed.
+//! Checks the confinement from inside, by a confined command of ours: no program of the host is needed.
 
 use std::{
     fs::{self, File},
@@ -23,7 +23,7 @@ use crate::{
     wire::{Check, Outside},
 };
 
-/// Runs a check as the command; returns its exit status. What did not hold goes to standard output, a line each.
+/// Runs a check as the command; returns its exit status. Each failed guarantee is printed as a line on standard output.
 pub(super) fn run(check: &Check, level: Level) -> i32 {
     match check {
         Check::Memory(bytes) => use_memory(*bytes),
@@ -34,7 +34,7 @@ pub(super) fn run(check: &Check, level: Level) -> i32 {
     }
 }
 
-/// Uses memory for good: the limit has to stop this.
+/// Uses memory permanently: the limit has to stop this.
 fn use_memory(bytes: u64) -> i32 {
     let mut held = Vec::new();
     for _ in 0..bytes >> 20 {
@@ -44,8 +44,7 @@ fn use_memory(bytes: u64) -> i32 {
     0
 }
 
-/// Returns the attempts that the confinement should refuse and does not. A successful attempt leaves no trace on the
-/// host.
+/// Returns the attempts that the confinement should refuse but does not. A successful attempt leaves no trace on the host.
 fn escapes(outside: &Outside, level: Level) -> Vec<&'static str> {
     let mut gaps = Vec::new();
     let mut expect = |held: bool, name: &'static str| {

@@ -1,4 +1,4 @@
-//! Command of a run: a child of init that limits itself further and becomes the program.
+//! Command of a run: a child of init that restricts itself further and executes the program.
 
 use std::{
     ffi::{CString, OsStr},
@@ -26,7 +26,7 @@ use crate::{
     wire::{self, Check, Reply},
 };
 
-/// Signals and timers that may wait at once for the processes of a run.
+/// Signals and timers that may be pending for the processes of a run.
 const PENDING_SIGNALS: u64 = 1_024;
 
 /// Task of a command.
@@ -37,12 +37,12 @@ pub(super) enum Task {
 
 /// A command's ties to the outside.
 pub(super) struct Ties<'a> {
-    /// Socket for the message that the command could not be run.
+    /// Socket to report that the command could not be run.
     pub(super) engine: BorrowedFd<'a>,
     pub(super) id: u64,
     /// Standard input, output and error.
     pub(super) streams: [BorrowedFd<'a>; 3],
-    /// The most to which it may grow a file.
+    /// Maximum size to which it may grow a file.
     pub(super) file_bytes: u64,
 }
 
@@ -67,10 +67,10 @@ pub(super) fn run(init: &Init<'_>, task: Task, ties: &Ties<'_>) -> ! {
 
 fn confine(init: &Init<'_>, ties: &Ties<'_>) -> Result<(), Failure> {
     if let Some(questions) = &init.questions {
-        // With a copy here, the question of `setsid` would wait for ever once its answerer is gone.
+        // If the child kept a copy, a question about `setsid` would wait forever once init is gone.
         sys::close_in_child(questions.fd());
     }
-    // A session of its own: no terminal, and no group with ours.
+    // A new session: no terminal, and not in our process group.
     setsid().step("setsid")?;
     priority::lower_command().step("nice")?;
     for (number, stream) in (0..).zip(ties.streams) {
@@ -108,27 +108,27 @@ fn limit(init: &Init<'_>, file_bytes: u64) -> Result<(), Errno> {
     )?;
     sys::limit(Resource::OpenFiles, u64::from(limits.open_files))?;
     sys::limit(Resource::FileBytes, file_bytes)?;
-    // Not 0: a host that pipes its crash dumps into a program ignores 0, and stops at 1.
+    // Not 0: with 0, a host that pipes its crash dumps into a program still does so; 1 prevents it.
     sys::limit(Resource::CoreBytes, 1)?;
     sys::limit(Resource::LockedBytes, 8 << 20)?;
     sys::limit(Resource::QueueBytes, 1 << 20)?;
-    // Queued signals and timers are counted for the user, whose other processes are to have some as well.
+    // Queued signals and timers are counted per user. Leave room for the user's other processes.
     sys::limit(Resource::PendingSignals, PENDING_SIGNALS)?;
     if init.open.memory == wire::MemoryKeeper::Watch {
-        // The watch comes too late for a process that takes everything at once. Runtimes reserve far more than
-        // they use, hence the factor.
+        // The watch reacts too late to a process that allocates everything at once. Runtimes reserve far more than they use,
+        // hence the factor.
         sys::limit(Resource::AddressSpace, limits.memory_bytes.saturating_mul(4))?;
     }
     Ok(())
 }
 
-/// Returns the number of processes of this user that the limit counts beside the command's own.
+/// Returns the number of processes of this user that the limit counts in addition to those of the command.
 fn processes_outside(level: Level, own_user: bool) -> u64 {
     if level == Level::Namespaces || own_user {
-        // Init, and outer where it has the same user.
+        // Init, and outer if it has the same user.
         return 2;
     }
-    // The limit counts a user's processes wherever they are, unless a namespace bounds the view.
+    // The limit counts all processes of a user, unless a namespace bounds the view.
     u64::try_from(procs::tasks_of_user(rustix::process::getuid().as_raw())).unwrap_or(0)
 }
 
@@ -172,7 +172,7 @@ fn execute(argv: &[String], env: &[CString]) -> Errno {
         };
         match sys::execve(&candidate, &argv, &envp) {
             Errno::NOENT | Errno::NOTDIR => {}
-            // There may be one further on that we may execute.
+            // A later folder may have one that we may execute.
             Errno::ACCESS => reason = Errno::ACCESS,
             other => return other,
         }

@@ -1,5 +1,5 @@
-//! Streams of commands that have ended, whose background processes still write: read and thrown away, so that a
-//! server in the background neither blocks nor dies of what it says.
+//! Streams of ended commands that background processes still write to. They are read and discarded, so that a background server
+//! neither blocks nor dies of a write.
 
 use std::{
     collections::VecDeque,
@@ -8,7 +8,7 @@ use std::{
 
 use rustix::io::{Errno, read};
 
-/// Streams at once; the oldest is closed for a new one beyond that.
+/// Maximum number of streams; beyond it the oldest is closed for a new one.
 const STREAMS: usize = 32;
 
 #[derive(Default)]
@@ -29,7 +29,7 @@ impl Discard {
         self.streams.iter().map(AsFd::as_fd)
     }
 
-    /// Reads what is there, a bounded piece of each, and forgets those that have ended.
+    /// Reads available data, a bounded piece of each, and forgets streams that have ended.
     pub(super) fn drain(&mut self) {
         let mut buffer = vec![0; 64 << 10];
         self.streams.retain(|stream| {

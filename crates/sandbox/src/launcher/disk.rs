@@ -1,9 +1,8 @@
-//! The disk limit, which is kept by looking: at what lies in the run's folders, and at deleted files that its processes
-//! hold open.
+//! The disk limit, enforced by measuring the files in the run's folders and the deleted files that its processes hold open.
 //!
-//! A look walks the folders while the run changes them. A run that moves its files about during a walk can keep them out
-//! of it. The file system's free space shows that: when it has lost more than the run had left, and the walk does not
-//! find it, the run's processes are stopped for the time of a second walk.
+//! A measurement walks the folders while the run changes them. A run that moves its files during a walk can hide them from it.
+//! The file system's free space reveals that: if it has shrunk by more than the run had left, and the walk does not find the
+//! difference, the run's processes are stopped during a second walk.
 
 use std::{
     io,
@@ -24,50 +23,49 @@ use crate::{
     workdir::{Survey, Total, survey},
 };
 
-/// Longest and shortest time between two looks.
+/// Longest and shortest time between two checks.
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_millis(10));
-/// Fastest growth that is reckoned with, in bytes in a second.
+/// Assumed maximum growth, in bytes per second.
 const FASTEST_GROWTH: u64 = 4 << 30;
-/// A look costs at most one part in this many of the processor's time. Its own time counts, not that of the clock: on
-/// a busy machine a look that had to wait for its turn must not put off the next one.
+/// A check uses at most one part in this many of the processor's time. This counts its CPU time, not the clock: on a busy
+/// machine, a check that waited for the processor must not delay the next one.
 const SHARE: u32 = 10;
-/// The part while the file system loses more than the run has left.
+/// Share while the file system loses more space than the run has left.
 const SHARE_UNDER_PRESSURE: u32 = 3;
-/// Longest time for which the descriptors of processes are not read again while the file system loses nothing.
+/// Longest time for which the last reading of the processes' descriptors is reused while the file system loses no space.
 const DESCRIPTORS_KEPT: Duration = Duration::from_secs(2);
-/// Looks in a row that found something unreadable or moved, after which the run's processes are stopped for one.
+/// Consecutive checks that found something unreadable or moved, after which the run's processes are stopped for one.
 const UNSETTLED: u32 = 8;
-/// Shortest time between two looks for which the run's processes are stopped, and from one that did not see everything
-/// to the next.
+/// Shortest time between two checks with stopped processes, and from an incomplete check to the next.
 const STOP_INTERVALS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(50));
-/// Part of the limit that the file system may lose beyond what the run has left: others write, too.
+/// Part of the limit that the file system may lose beyond the run's remaining space: others write, too.
 const TOLERANCE: u64 = 16;
-/// Suspicious looks in a row that did not see everything although nothing moved: then what may be hidden counts.
+/// Consecutive checks that missed something although nothing moved, after which the possibly hidden space counts.
 const BLIND: u32 = 2;
-/// Entries of a walk between two looks at the clock.
+/// Entries of a walk between two readings of the clock.
 const STEP: u32 = 256;
-/// Walks in a row while the processes stand still. One that was inside of a system call finishes that call first, and
-/// may remove or move what a walk is about to enter. It does so once.
+/// Consecutive walks while the processes are stopped. A process that was inside of a system call finishes it first, and may
+/// remove or move an entry that a walk is about to enter. It does so once.
 const STANDING_WALKS: u32 = 8;
-/// Part of the limit by which a run may be over it and still write. Nothing is killed for bytes that were there before
-/// a command, and each command may add some before it is killed: without a bound they add up.
+/// Part of the limit by which a run may exceed it and still write. Nothing is killed for bytes that existed before a command, and
+/// each command may add some before it is killed: without a bound they add up.
 const OVERSHOOT: u64 = 4;
 
-/// The run's use of the disk, and when to look next.
+/// The run's disk use, and the time of the next check.
 pub(super) struct DiskWatch {
     work: OwnedFd,
     scratch: Option<OwnedFd>,
     device: u64,
     limit: Total,
-    /// Use after the limit was broken and all was dead: a run over its limit may still run a command that deletes.
+    /// Use after the limit was broken and everything was killed: a run over its limit may still run a command that deletes.
     baseline: Total,
     /// The most that a file can be grown to.
     file_bytes: u64,
-    /// The last use that is known.
+    /// The last known use.
     used: Total,
-    /// The file system's free space at the last look.
+    /// The file system's free space at the last check.
     free: Total,
-    /// Use and free space at the last look that missed nothing.
+    /// Use and free space at the last complete check.
     settled: (Total, Total),
     /// Bytes in deleted files that are open, with the time and the free space when they were read.
     held: Option<(u64, Instant, Total)>,
@@ -79,13 +77,13 @@ pub(super) struct DiskWatch {
     glanced: Instant,
     looked: Instant,
     cost: Duration,
-    /// The end of the last look for which the processes were stopped.
+    /// The end of the last check with stopped processes.
     stopped: Option<Instant>,
     stop_cost: Duration,
 }
 
 impl DiskWatch {
-    /// Watches the current directory, and the scratch folder where there is one.
+    /// Watches the current directory, and the scratch folder if there is one.
     pub(super) fn new(limits: &Limits, scratch: Option<OwnedFd>) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let work = openat(CWD, ".", flags, Mode::empty())?;
@@ -119,12 +117,12 @@ impl DiskWatch {
         Ok(watch)
     }
 
-    /// Time until the next glance at the file system.
+    /// Time until the next reading of the file system's free space.
     pub(super) fn due_in(&self) -> Duration {
         self.interval.saturating_sub(self.glanced.elapsed())
     }
 
-    /// Looks, if it is time.
+    /// Checks the use, if it is due.
     pub(super) fn look(&mut self) -> Option<Broken> {
         if !self.due_in().is_zero() {
             return None;
@@ -144,9 +142,9 @@ impl DiskWatch {
         then.less(now).passes(self.left(self.used)) || self.hides(now)
     }
 
-    /// Looks at the folders at the end of a command, unless the last look was dear and is not long ago. It always looks
-    /// when the run is over its limit or may be: otherwise the next command, which may be there to delete, would be ended
-    /// for what this one added.
+    /// Measures the folders at the end of a command, unless the last measurement was expensive and recent. It always measures if
+    /// the run is or may be over its limit: otherwise the next command, which may be there to delete, would be killed for data
+    /// that this one added.
     pub(super) fn look_at_end(&mut self) -> Option<Broken> {
         let free = free_of(&self.work);
         let may_be_over = self.used.passes(self.limit) || self.is_pressed(self.free, free);
@@ -157,13 +155,14 @@ impl DiskWatch {
         self.look_now(|watch| {
             let found = watch.walk(watch.most_entries(), &mut |_inode| {});
             watch.note(found);
-            // Space that was freed may not be filled again.
+            // Freed space may not be filled again.
             watch.baseline = watch.baseline.min(watch.used);
             watch.is_over(watch.used) && watch.judge_standing_still()
         })
     }
 
-    /// Measures what is left after the limit was broken and everything was killed: the next command starts from that.
+    /// Measures the remaining files after the limit was broken and everything was killed: the next command starts from that
+    /// figure.
     pub(super) fn start_over(&mut self) {
         let found = self.walk(u64::MAX, &mut |_inode| {});
         self.free = free_of(&self.work);
@@ -174,7 +173,7 @@ impl DiskWatch {
         (self.unsettled, self.blind) = (0, 0);
     }
 
-    /// Whether the next command may write. One of a run that is far over its limit may only delete.
+    /// Whether the next command may write. A run that is far over its limit may only delete.
     pub(super) fn allows_writing(&mut self) -> bool {
         let most = self.limit.bytes.saturating_add(self.limit.bytes / OVERSHOOT);
         if self.used.bytes > most {
@@ -184,10 +183,10 @@ impl DiskWatch {
         self.used.bytes <= most
     }
 
-    /// Reads the free space, and reckons when that is to be read again: sooner, the less may be left.
+    /// Reads the free space, and computes when to read it again: sooner, the less may be left.
     fn glance(&mut self) -> Total {
         let free = free_of(&self.work);
-        // Space that others gave back must not hide what the run takes.
+        // Space that others freed must not hide the run's use.
         self.settled.1 = self.settled.1.max(free);
         let lost = self.settled.1.less(free);
         let at_most = self.used.max(Total {
@@ -209,7 +208,7 @@ impl DiskWatch {
         broken
     }
 
-    /// Measures, and says whether the limit is broken.
+    /// Measures, and returns whether the limit is broken.
     fn judge(&mut self, mut look: PromptLook) -> bool {
         let since = self.free;
         self.free = free_of(&self.work);
@@ -232,33 +231,33 @@ impl DiskWatch {
         suspect && rested && self.judge_standing_still()
     }
 
-    /// Takes what a walk has found for the use of the run.
+    /// Records the result of a walk as the use of the run.
     fn note(&mut self, found: Survey) {
         if !found.complete {
             self.unsettled = self.unsettled.saturating_add(1);
-            // The known use stays, and the walk may have found more.
+            // Keep the known use; the walk may have found more.
             self.used = self.used.max(found.total);
             return;
         }
         self.unsettled = 0;
         self.used = found.total;
         if !self.begun {
-            // The rest was there before the first process.
+            // Use that the lost free space does not explain existed before the first process.
             self.begun = true;
             self.settled.0 = found.total.less(self.settled.1.less(self.free));
         }
     }
 
-    /// True if the file system has lost clearly more than the run had left, since the last look that missed nothing.
+    /// Whether the file system has lost clearly more than the run had left, since the last complete check.
     fn hides(&self, free: Total) -> bool {
         let (used, free_then) = self.settled;
         let left = self.left(used);
-        // Entries are left out: some file systems make them of free space.
+        // Ignores entries: some file systems allocate them from free space.
         let lost = free_then.less(free);
         lost.bytes > left.bytes.saturating_add(self.limit.bytes / TOLERANCE)
     }
 
-    /// Stops the run's processes, measures, and says whether the limit is broken.
+    /// Stops the run's processes, measures, and returns whether the limit is broken.
     fn judge_standing_still(&mut self) -> bool {
         let began = Instant::now();
         let standing = Stopped::stop(procs::living);
@@ -266,7 +265,7 @@ impl DiskWatch {
         let mut held = self.read_held(Thoroughness::Everything);
         let mut walk = || {
             self.walk(self.most_entries(), &mut |inode| {
-                // It has a name: another one, or one that looks like that of a deleted file.
+                // The inode has a name: another link, or a new file that looks like the deleted one.
                 held.mapped.remove(&inode);
             })
         };
@@ -293,13 +292,13 @@ impl DiskWatch {
             (self.unsettled, self.blind) = (0, 0);
         } else {
             self.used = self.used.max(found.total);
-            // What others write looks like what is hidden. Where nothing is missing, nothing is.
+            // Writes of others look like hidden files. If no space is missing, nothing is hidden.
             self.blind += u32::from(self.hides(self.free));
         }
         self.is_over(self.used) || self.blind >= BLIND
     }
 
-    /// Space that is left beside this use.
+    /// Space left at this use.
     fn left(&self, used: Total) -> Total {
         self.limit.max(self.baseline).less(used)
     }
@@ -308,7 +307,7 @@ impl DiskWatch {
         used.passes(self.limit.max(self.baseline))
     }
 
-    /// Measures the folders and the deleted files. Calls `between` now and then.
+    /// Measures the folders and the deleted files. Calls `between` regularly.
     fn measure(&mut self, between: &mut dyn FnMut(&Self)) -> Survey {
         let mut met = 0_u32;
         let mut found = self.walk(self.most_entries(), &mut |_inode| {
@@ -354,7 +353,7 @@ impl DiskWatch {
     }
 }
 
-/// Free space of the file system that holds a folder, also of that which is reserved.
+/// Free space of the file system of a folder, including reserved space.
 fn free_of(folder: &OwnedFd) -> Total {
     fstatvfs(folder).map_or(Total::default(), |stat| Total {
         bytes: stat.f_bfree.saturating_mul(stat.f_frsize),

@@ -16,18 +16,18 @@ use super::{
     procs::{self, Process},
 };
 
-/// The longest pause between two looks for descendants that have not died yet.
+/// Longest pause between two scans for descendants that are still dying.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum number of processes by which a session is raised: the first may be reaped early.
 const MEMBERS: usize = 8;
 
-/// Sessions whose processes are killed on a busy machine. A killed process gives its memory and files back itself, which takes
-/// one of the least weight minutes there, so these sessions are raised to the weight of the engine.
+/// Sessions with processes that are being killed on a busy machine. A killed process frees its memory and files itself, which
+/// takes minutes at the lowest weight there, so these sessions are raised to the weight of the engine.
 #[derive(Debug, Default)]
 pub(super) struct Dying(Vec<Vec<Weight>>);
 
 impl Dying {
-    /// Returns the sessions of all processes that `find` finds, which are killed.
+    /// Returns the sessions of all processes that `find` finds. These processes are being killed.
     pub(super) fn all(find: impl FnOnce() -> io::Result<Vec<Process>>) -> Self {
         if !priority::is_machine_busy() {
             return Self::default();
@@ -36,7 +36,7 @@ impl Dying {
         Self::ending_with(&all, &all)
     }
 
-    /// Returns the sessions that end with these processes, which are killed.
+    /// Returns the sessions that end with these processes, which are being killed.
     pub(super) fn of(ending: &[Process]) -> Self {
         if !priority::is_machine_busy() {
             return Self::default();
@@ -62,8 +62,8 @@ impl Dying {
         Self(sessions.into_values().map(weights).collect())
     }
 
-    /// Raises as many sessions as the kernel lets us now: one in a tenth of a second, for all users together. To be called
-    /// until all processes are reaped. Returns whether any is left.
+    /// Raises as many sessions as the kernel allows now: one per tenth of a second, for all users together. Call it until all
+    /// processes are reaped. Returns whether any is left.
     pub(super) fn raise(&mut self) -> bool {
         while let Some(members) = self.0.last_mut() {
             match members.last_mut().map(Weight::raise) {
@@ -88,7 +88,7 @@ pub(super) fn end_all_descendants(limit: Duration) {
             thread::sleep(pause);
             continue;
         };
-        // All are stopped before any is killed: a fork bomb then runs into its own limit, and stands still.
+        // All are stopped before any is killed: a fork bomb then runs into its process limit and stops growing.
         let mut fresh = false;
         for process in &alive {
             if stopped.insert(*process) {
@@ -97,14 +97,14 @@ pub(super) fn end_all_descendants(limit: Duration) {
             }
         }
         if !fresh {
-            // While they are stopped, and none ends.
+            // They are stopped now and do not end during this.
             dying.get_or_insert_with(|| Dying::of(&alive)).raise();
             for process in &alive {
                 procs::signal(process, Signal::KILL);
             }
         }
         thread::sleep(pause);
-        // A process may take long to die, for instance to give back much memory.
+        // A process may take long to die, for example to free much memory.
         pause = if fresh {
             pause
         } else {
@@ -113,7 +113,7 @@ pub(super) fn end_all_descendants(limit: Duration) {
     }
 }
 
-/// Reaps what has ended; true when no child is left.
+/// Reaps ended children; true if no child is left.
 fn reap_all() -> bool {
     loop {
         match wait(WaitOptions::NOHANG) {

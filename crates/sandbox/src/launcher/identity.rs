@@ -1,4 +1,4 @@
-//! Identity of a sandbox's processes: the run's own user, without groups, rights or the way to any.
+//! Identity of a sandbox's processes: the run's user, without groups or capabilities, and unable to gain any.
 
 use rustix::{
     process::{DumpableBehavior, Gid, Uid, set_dumpable_behavior},
@@ -11,7 +11,7 @@ use rustix::{
 
 use super::{Failure, Step};
 
-/// Becomes the run's user, where it has one; says who we are then.
+/// Becomes the run's user, if it has one; returns the user and group that the process then has.
 pub(super) fn become_run_user(user: Option<u32>) -> Result<(u32, u32), Failure> {
     let Some(id) = user else {
         return Ok((
@@ -23,12 +23,12 @@ pub(super) fn become_run_user(user: Option<u32>) -> Result<(u32, u32), Failure> 
     set_thread_groups(&[]).step("setgroups")?;
     set_thread_res_gid(gid, gid, gid).step("setresgid")?;
     set_thread_res_uid(uid, uid, uid).step("setresuid")?;
-    // The change of user took our own files in /proc away from us, and the maps are written there.
+    // The change of user revoked access to our own files in /proc, and the id maps are written there.
     set_dumpable_behavior(DumpableBehavior::Dumpable).step("dumpable")?;
     Ok((id, id))
 }
 
-/// Gives up every capability for good, and every way to gain one.
+/// Drops every capability permanently, and every means to gain one.
 pub(super) fn drop_all_rights() -> Result<(), Failure> {
     for capability in (0..64).filter_map(|bit| CapabilitySet::from_bits(1 << bit)) {
         match remove_capability_from_bounding_set(capability) {
@@ -48,7 +48,7 @@ pub(super) fn drop_all_rights() -> Result<(), Failure> {
     set_no_new_privs(true).step("no_new_privs")
 }
 
-/// Gives up what is held now; enough together with `no_new_privs` for a process that may not change its bounding set.
+/// Drops the current capabilities. Together with `no_new_privs` this suffices for a process that may not change its bounding set.
 pub(super) fn clear_capabilities() -> Result<(), Failure> {
     let none = CapabilitySet::empty();
     set_capabilities(

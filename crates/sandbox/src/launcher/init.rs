@@ -1,5 +1,5 @@
-//! The first process of a sandbox: confines itself, then runs commands, one at a time, beside processes that the engine
-//! talks to, and reaps everything.
+//! The first process of a sandbox: confines itself, then runs commands, one at a time, next to piped processes, and reaps
+//! everything.
 
 use std::{
     collections::HashSet,
@@ -43,8 +43,8 @@ use crate::{
 
 /// Rounds of killing a command's new processes before everything is killed.
 const KILL_ROUNDS: usize = 8;
-/// Time for which a command's processes may take to die before everything is killed: longer than a busy host delays
-/// them, and half of the engine's wait.
+/// Time that a command's processes may take to die before everything is killed: longer than a busy host delays them, and half of
+/// the engine's timeout.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 /// Timeout of the end of everything without a pid namespace.
 const END_LIMIT: Duration = Duration::from_secs(5);
@@ -109,7 +109,7 @@ pub(super) fn run(socket: &OwnedFd, open: &Open, inherited: Inherited) -> Result
         .chain(way_out.iter().map(AsFd::as_fd))
         .collect();
     wire::send(socket.as_fd(), &Reply::Ready, &descriptors).step("ready")?;
-    // The engine's alone from here on.
+    // From here on, only the engine holds them.
     drop((inherited.outer, way_out));
     init.serve()
 }
@@ -127,7 +127,7 @@ fn environment(env: &[(String, String)]) -> Result<Vec<CString>, Failure> {
 }
 
 impl Init<'_> {
-    /// Gives up rights for itself and, by inheritance, for every command.
+    /// Drops rights for itself and, by inheritance, for every command.
     fn confine(&mut self) -> Result<(), Failure> {
         match self.open.level {
             Level::Namespaces => {
@@ -140,7 +140,7 @@ impl Init<'_> {
                 let filter = seccomp::filter(self.open.level, self.open.memory);
                 sys::install_filter(&filter).step("seccomp")
             }
-            // The rest is done in each command: this process must be able to end what is outside its rules.
+            // The rest is done in each command: this process must be able to kill processes outside its rules.
             Level::Landlock => {
                 identity::clear_capabilities()?;
                 set_no_new_privs(true).step("no_new_privs")?;
@@ -150,8 +150,8 @@ impl Init<'_> {
         }
     }
 
-    /// Has processes ask for the memory that they have, before what no control group bounds, and before what is counted
-    /// for the engine's user.
+    /// Makes processes ask for the amount of memory and, unless the run is counted separately, before calls that use memory which
+    /// no control group limits or objects that are counted for the engine's user.
     fn answer_questions(&mut self) -> Result<(), Failure> {
         let counted_apart = self.open.uid.is_some() && self.open.memory == MemoryKeeper::Kernel;
         let asks = if counted_apart && self.open.weighed {
@@ -160,8 +160,7 @@ impl Init<'_> {
             Asks::All
         };
         self.questions = match Questions::ask(asks, self.open.limits.memory_bytes) {
-            // A container engine that has filters ask itself leaves no room for ours. Such a node is single-tenant
-            // anyway.
+            // If a container engine has installed an asking filter, ours cannot be added. Such a node is single-tenant anyway.
             Err(Errno::BUSY) => None,
             asked => Some(asked.step("limit watched descriptors and sessions")?),
         };
@@ -206,7 +205,7 @@ impl Init<'_> {
             .as_ref()
             .is_some_and(|current| current.status.is_some());
         let timeout = if ended || self.piped.any_ended() {
-            // Seen to end while something else was done.
+            // Its end was noticed while something else was done.
             Some(timespec(Duration::ZERO))
         } else {
             let look = self.anything_alive.then(|| self.watch.due_in());
@@ -219,7 +218,7 @@ impl Init<'_> {
         }
     }
 
-    /// Takes one message, if one is there.
+    /// Handles one message, if there is one.
     fn handle_message(&mut self) -> Result<Next, Failure> {
         let mut ready = [PollFd::new(self.socket, PollFlags::IN)];
         if poll(&mut ready, Some(&timespec(Duration::ZERO))).step("poll")? == 0 {
@@ -269,7 +268,7 @@ impl Init<'_> {
                 self.anything_alive = true;
                 Ok(())
             }
-            // Background processes may have used up what there is.
+            // Background processes may have used up all processes or memory.
             Err(errno) => {
                 self.send(&Reply::NotExecutable {
                     id,
@@ -318,7 +317,7 @@ impl Init<'_> {
         }
     }
 
-    /// Lets a command run on, so that the next one can start. One that has ended was reported.
+    /// Releases a command, so that the next one can start. An ended command was already reported.
     fn release(&mut self, id: u64, fds: Vec<OwnedFd>) -> Result<(), Failure> {
         let Ok([engine]) = <[OwnedFd; 1]>::try_from(fds) else {
             return Err(Errno::PROTO).step("release");
@@ -330,8 +329,7 @@ impl Init<'_> {
         Ok(())
     }
 
-    /// Listens to the processes that the engine talks to, kills those that it has let go of, and tells it of those
-    /// that have ended.
+    /// Reads from piped processes, kills those that the engine has let go of, and reports ended ones to it.
     fn serve_piped(&mut self) {
         self.piped.listen();
         for leader in self.piped.let_go() {
@@ -341,12 +339,12 @@ impl Init<'_> {
         for mut ended in self.piped.take_ended() {
             ended.drain_stderr();
             match ended.origin {
-                // Processes that it left behind would hold its streams open.
+                // Processes that it left running would hold its streams open.
                 Origin::Started => self.end_processes(|| procs::of_piped(ended.pid)),
                 Origin::Released => {}
             }
             if ended.broken.is_none() && self.watch.was_passed_by(ended.peak_bytes) {
-                // It came and went between two looks.
+                // It started and ended between two checks.
                 ended.broken = Some(Broken::Memory);
                 self.stop_for(Broken::Memory);
             }
@@ -358,7 +356,7 @@ impl Init<'_> {
         }
     }
 
-    /// Reaps everything that has ended, and notes how the command did.
+    /// Reaps all ended children, and records the status of the command.
     fn reap(&mut self) {
         let mut signals = [0_u8; 1_024];
         while read(&self.children, signals.as_mut_slice()).is_ok() {}
@@ -420,8 +418,7 @@ impl Init<'_> {
         self.finish();
     }
 
-    /// Kills a command with everything it started, and leaves alone what earlier commands left running, and what the
-    /// engine talks to.
+    /// Kills a command with everything it started, but not processes of earlier commands or piped processes.
     fn end_command(&mut self, id: u64) {
         let Some(current) = self.current.as_ref().filter(|current| current.id == id) else {
             return;
@@ -434,7 +431,7 @@ impl Init<'_> {
         self.finish();
     }
 
-    /// Kills what `find` finds until it finds nothing, or, where that is started faster than it is found, everything.
+    /// Kills the processes that `find` finds until it finds none; if they start faster than they are found, kills everything.
     fn end_processes(&mut self, find: impl Fn() -> io::Result<Vec<Process>>) {
         let began = Instant::now();
         let mut killed = HashSet::new();
@@ -453,7 +450,7 @@ impl Init<'_> {
                 if found_nothing {
                     return;
                 }
-                // Whose parent ended while the processes were read is seen the next time.
+                // A process with a parent that ended during the scan is found by the next scan.
                 found_nothing = true;
                 continue;
             }
@@ -464,7 +461,7 @@ impl Init<'_> {
                 any_new |= killed.insert(process.pid);
             }
             rounds_with_new += usize::from(any_new);
-            // Only once nothing new is found: what forks is to be killed as fast as it is found.
+            // Only once nothing new is found: forking processes must be killed as fast as they are found.
             if !any_new {
                 dying.get_or_insert_with(|| Dying::of(&alive)).raise();
             }
@@ -493,7 +490,7 @@ impl Init<'_> {
             self.reap();
             return;
         }
-        // In one stroke for the kernel: nothing can be started in between.
+        // Atomic for the kernel: no process can start in between.
         let _nothing_left = sys::kill_all();
         let mut dying = Dying::all(procs::living);
         while self.anything_alive {
@@ -503,8 +500,7 @@ impl Init<'_> {
         }
     }
 
-    /// Ends the command itself and the processes that the engine talks to, whose status must not be reaped with all
-    /// others'.
+    /// Ends the command itself and the piped processes. Their status must not be lost in the general reaping.
     fn end_children(&mut self, dying: &mut Dying) {
         loop {
             let command = self.current.as_ref().filter(|current| current.status.is_none());
@@ -523,7 +519,7 @@ impl Init<'_> {
     }
 
     fn send_usage(&self) {
-        // Only the operator reads this: none are told where they cannot be seen.
+        // Only the operator reads this figure: it is 0 if the processes cannot be read.
         let ours = procs::all().map_or_else(|_| Vec::new(), |all| procs::descendants(&all, getpid()));
         let processes = u32::try_from(ours.len()).unwrap_or(u32::MAX);
         self.send(&Reply::Usage {
@@ -532,7 +528,7 @@ impl Init<'_> {
         });
     }
 
-    /// Sends a reply. Where the engine is gone, the next message says so.
+    /// Sends a reply. If the engine is gone, the next receive reports that.
     fn send(&self, reply: &Reply) {
         let socket: BorrowedFd<'_> = self.socket.as_fd();
         let _engine_may_be_gone = wire::send(socket, reply, &[]);
@@ -540,7 +536,7 @@ impl Init<'_> {
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    // Rounded up to a millisecond, so that the time is over when the wait is.
+    // Rounded up to a millisecond, so that the wait does not end before the duration.
     let duration = duration + Duration::from_millis(u64::from(!duration.is_zero()));
     Timespec::try_from(duration).unwrap_or(Timespec {
         tv_sec: 1,

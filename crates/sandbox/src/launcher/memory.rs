@@ -1,6 +1,6 @@
-//! Memory of a sandbox, looked at: that of its processes, and what the kernel holds for them and counts for nobody.
+//! Measures the memory of a sandbox: that of its processes, and kernel memory that is charged to no process.
 //!
-//! Under a control group that keeps the limit, only the memory that such a group does not count is looked at.
+//! If a control group enforces the limit, only memory that the group does not count is measured.
 
 use std::{
     fs::{self, File},
@@ -21,20 +21,20 @@ use crate::{
     wire::MemoryKeeper,
 };
 
-/// Time between two looks while little memory is in use, and while much is.
+/// Time between two checks while little memory is in use, and while much is.
 const CALM: Duration = Duration::from_millis(250);
 const CLOSE: Duration = Duration::from_millis(10);
-/// Time between two looks that are themselves dear. What makes them dear is the run's own doing.
+/// Time between two checks that are themselves expensive. Only the run can make them expensive.
 const DEAR: Duration = Duration::from_secs(2);
-/// A look costs at most one part in this many of the processor's time, up to `DEAR`.
+/// A check uses at most one part in this many of the processor's time, up to `DEAR`.
 const SHARE: u32 = 10;
-/// Processor time of one look at most. Processes that are left over then count with the most that they may have.
+/// Maximum CPU time of one check. The remaining processes then count with the most that they may have.
 const BUDGET: Duration = Duration::from_secs(1);
 
-/// Descriptors of a run that are not counted as memory, and the most that it may have.
+/// Descriptors of a run that are not counted as memory, and their maximum number.
 const FREE_DESCRIPTORS: u64 = 1_024;
 const MOST_DESCRIPTORS: u64 = 32_768;
-/// The least that a pipe holds when its user has many, in bytes. Other descriptors hold less, but for sockets.
+/// Minimum size of a pipe when its user has many, in bytes. Other descriptors hold less, except sockets.
 const DESCRIPTOR: u64 = 8 << 10;
 /// Mappings of a process that are not counted, the size of one in the kernel, and the most that a process has by default.
 const FREE_MAPPINGS: u64 = 1_024;
@@ -42,9 +42,9 @@ const MAPPING: u64 = 256;
 const MOST_MAPPINGS: u64 = 65_530;
 /// The size in the kernel of a file in a memory file system, in bytes.
 const MEMORY_FILE: u64 = 1 << 10;
-/// Send buffer of a socket where the host does not tell, in bytes.
+/// Send buffer of a socket if the host does not report it, in bytes.
 const SEND_BUFFER: u64 = 212_992;
-/// Memory file systems of a sandbox with a root of its own.
+/// Memory file systems of a sandbox with a private root.
 const MEMORY_FILE_SYSTEMS: [&str; 2] = ["/tmp", "/dev/shm"];
 
 /// Figures that a living process shows of its memory.
@@ -57,13 +57,13 @@ struct ProcessMemory {
     page_tables: u64,
 }
 
-/// The looks at memory.
+/// The checks of memory.
 pub(super) struct Memory {
     keeper: MemoryKeeper,
     level: Level,
     limits: Limits,
     sockets: Option<Sockets>,
-    /// The most that one socket holds for data that it sent, in bytes.
+    /// Maximum bytes that one socket holds for data that it sent.
     send_buffer: u64,
     used: u64,
     looked: Instant,
@@ -71,9 +71,9 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// To be made before the filter of system calls, in the sandbox's own network namespace where there is one.
+    /// Must run before the system call filter is installed, and in the sandbox's network namespace if it has one.
     pub(super) fn new(level: Level, limits: Limits, keeper: MemoryKeeper) -> Self {
-        // The kernel takes in one more piece of data than fits.
+        // The kernel accepts one more piece of data than fits.
         let send_buffer = number_in("/proc/sys/net/core/wmem_default").unwrap_or(SEND_BUFFER) / 4 * 5;
         let sockets = match level {
             Level::Namespaces => Sockets::open(send_buffer).ok(),
@@ -92,7 +92,7 @@ impl Memory {
         }
     }
 
-    /// Time until the next look.
+    /// Time until the next check.
     pub(super) fn due_in(&self) -> Duration {
         self.interval().saturating_sub(self.looked.elapsed())
     }
@@ -106,7 +106,7 @@ impl Memory {
         interval.max(self.cost * SHARE).min(DEAR)
     }
 
-    /// Looks, if it is time; says whether the limit is passed.
+    /// Checks the memory, if it is due; returns whether the limit is passed.
     pub(super) fn is_passed(&mut self) -> bool {
         if !self.due_in().is_zero() {
             return false;
@@ -120,7 +120,7 @@ impl Memory {
             MemoryKeeper::Watch => {
                 let overdue = self.looked.elapsed().saturating_sub(self.interval());
                 let mut look = PromptLook::begin(overdue, || true);
-                // Where the processes cannot be seen, the last figure stands.
+                // If the processes cannot be read, keep the last figure.
                 if let Ok(processes) = procs::living() {
                     self.used = self.in_use(&processes, &mut look);
                 }
@@ -132,7 +132,7 @@ impl Memory {
         self.used > most
     }
 
-    /// Bytes in use by these processes, and by the kernel for them. More than the limit only where it is passed.
+    /// Bytes used by these processes, and by the kernel for them. Exceeds the limit only if the limit is passed.
     fn in_use(&self, processes: &[Process], look: &mut PromptLook) -> u64 {
         let limit = self.limits.memory_bytes;
         let end = processor_time() + BUDGET;
@@ -145,7 +145,7 @@ impl Memory {
             .collect();
         let held = self.held_for(&shown, end);
         let whole: u64 = shown.iter().map(ProcessMemory::whole).sum();
-        // Shared pages count once. To find them costs much more than to know that they do not matter.
+        // Shared pages count once. Finding them is much more expensive than knowing that they do not matter.
         if held + whole <= limit || held > limit {
             return held + whole;
         }
@@ -160,8 +160,8 @@ impl Memory {
         held + of_each.sum::<u64>()
     }
 
-    /// Bytes that the kernel holds for these processes and for the sandbox that they are. Stops where that is more than
-    /// the limit. Counts mappings until this thread has used processor time up to `end`.
+    /// Bytes that the kernel holds for these processes and for the sandbox as a whole. Stops once that exceeds the limit. Counts
+    /// mappings until this thread has used processor time up to `end`.
     fn held_for(&self, processes: &[ProcessMemory], end: Duration) -> u64 {
         let limit = self.limits.memory_bytes;
         let mut held = self.sockets.as_ref().map_or(0, Sockets::held);
@@ -204,13 +204,13 @@ impl Memory {
 }
 
 impl ProcessMemory {
-    /// Memory of the process, in bytes, with shared pages as if they were its own.
+    /// Memory of the process, in bytes, with shared pages counted in full.
     const fn whole(&self) -> u64 {
         self.resident + self.swapped + self.page_tables
     }
 
-    /// Amount to count for a process that does not let us see something: the most that it may have, or nothing if it has
-    /// ended since it was found. Many processes of a run may end during one look.
+    /// Amount to count for a process with an unreadable figure: the maximum it may have, or nothing if it has ended since it was
+    /// found. Many processes of a run may end during one check.
     fn most_or_none(&self, most: u64) -> u64 {
         show(&self.process).map_or(0, |_| most)
     }
@@ -225,18 +225,19 @@ pub(super) fn of_processes(processes: &[Process]) -> u64 {
         .sum()
 }
 
-/// Memory of a process, in bytes: shared pages in proportion, or, where the process does not let us see that, whole. Page
-/// tables are its own.
+/// Memory of a process, in bytes: shared pages in proportion, or in full if the process denies access to that figure. Page tables
+/// are its own.
 fn of_process(shown: &ProcessMemory) -> u64 {
     proportional(&shown.folder).map_or(shown.whole(), |pages| pages + shown.page_tables)
 }
 
-/// The folder in `/proc` where a living process shows what it has.
+/// The folder in `/proc` with the figures of a living process.
 pub(super) fn folder_of(process: &Process) -> Option<String> {
     show(process).map(|shown| shown.folder)
 }
 
-/// Finds where a living process shows what it uses. The folder of one whose first thread has ended shows nothing.
+/// Finds the folder with the figures of a living process. The folder of a process with an ended first thread shows none, so a
+/// thread's folder is used.
 fn show(process: &Process) -> Option<ProcessMemory> {
     let own = format!("/proc/{}", process.pid.as_raw_nonzero());
     if let Some(shown) = status(*process, own.clone()) {
@@ -259,7 +260,7 @@ fn show(process: &Process) -> Option<ProcessMemory> {
     None
 }
 
-/// Reads what the world may read. What has ended has no memory and says nothing of it.
+/// Reads `status`, which is world-readable. An ended process has no memory lines there.
 fn status(process: Process, folder: String) -> Option<ProcessMemory> {
     let text = procs::read_text(format!("{folder}/status")).ok()?;
     Some(ProcessMemory {
@@ -287,8 +288,8 @@ fn number_in(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Counts the open descriptors. Newer kernels tell the number as the size of the folder, also of a process that lets nobody
-/// look at them.
+/// Counts the open descriptors. Newer kernels report the number as the size of the folder, even for processes that deny access to
+/// it.
 fn open_descriptors(folder: &str) -> Option<u64> {
     let path = format!("{folder}/fd");
     match fs::metadata(&path).ok()?.len() {

@@ -1,9 +1,9 @@
-//! The launcher: the engine's own binary, started again with one argument, in four kinds of processes.
+//! The launcher: the engine's binary, executed again with one argument, in four kinds of processes.
 //!
-//! The *fork server* is what was started: it inherits nothing of the engine but the socket that is its standard input,
-//! and forks an outer process for each sandbox. The *outer* process waits, and kills everything when the engine hangs
-//! up its socket. The *init* process is the first one of the sandbox: it builds the confinement, takes commands from the
-//! socket and reaps. Each command is a child of init. All are single-threaded, so that forking is safe and cheap.
+//! The *fork server* is the executed process: it inherits only its standard input from the engine, which is a socket, and forks
+//! an outer process for each sandbox. The *outer* process waits, and kills everything when the engine hangs up its socket. The
+//! *init* process is the first one of the sandbox: it builds the confinement, takes commands from the socket and reaps. Each
+//! command is a child of init. All are single-threaded, so that forking is safe and cheap.
 
 mod check;
 mod command;
@@ -77,8 +77,8 @@ impl<T> Step<T> for io::Result<T> {
     }
 }
 
-/// Becomes a launcher, and then never returns, if the first argument says so; otherwise does nothing. The first
-/// thing in `main` of a binary that opens sandboxes: before any thread, runtime or output.
+/// Becomes a launcher, and then never returns, if the first argument says so; otherwise does nothing. Call it first in `main` of
+/// a binary that opens sandboxes: before any thread, runtime or output.
 pub fn launcher_main() {
     if std::env::args_os()
         .nth(1)
@@ -104,11 +104,11 @@ fn launch() -> ExitCode {
     }
 }
 
-/// Takes the engine's socket from standard input, and lets go of everything else that was inherited.
+/// Takes the engine's socket from standard input, and closes all other inherited descriptors.
 fn take_socket() -> Result<OwnedFd, Failure> {
     // Signals of the engine's terminal are not for us. Fails only for a process that leads a group already.
     let _leader_already = setsid();
-    // First of all: the numbers below are free then, whatever the engine was started with.
+    // First, so that the numbers below are free regardless of the engine's descriptors.
     sys::close_from(3).step("close_range")?;
     let socket = fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).step("dup")?;
     let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).step("open /dev/null")?;
@@ -118,7 +118,7 @@ fn take_socket() -> Result<OwnedFd, Failure> {
     Ok(socket)
 }
 
-/// Tells the engine which step failed. It may be gone, which is no reason to stay.
+/// Reports the failed step to the engine, and ignores an engine that is gone.
 fn report(socket: &impl AsFd, failure: &Failure) {
     let reply = Reply::Failed {
         step: failure.step.clone(),

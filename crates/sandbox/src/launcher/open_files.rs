@@ -97,7 +97,7 @@ impl Search {
     fn process(&mut self, pid: Pid) {
         let of_process = format!("/proc/{}", pid.as_raw_nonzero());
         if self.task(&of_process) == 0 {
-            // A leader that has ended has no descriptors any more; its other threads still have them.
+            // A leader that has ended has no descriptors left; its other threads still have them.
             for task in fs::read_dir(format!("{of_process}/task"))
                 .into_iter()
                 .flatten()
@@ -113,7 +113,7 @@ impl Search {
         }
     }
 
-    /// Looks at the program and the mappings. A thread that has ended shows none, also where it was the first one.
+    /// Reads the program and the mappings. An ended thread shows no mappings, even if it was the first one.
     fn memory(&mut self, process: &str) {
         let Ok(tasks) = fs::read_dir(format!("{process}/task")) else {
             return;
@@ -131,7 +131,7 @@ impl Search {
                 break;
             }
         }
-        // A process that ended meanwhile hides nothing.
+        // A process that has ended since hides nothing.
         self.held.all_seen &= seen || !Path::new(process).exists();
     }
 
@@ -140,7 +140,7 @@ impl Search {
         let folder = match openat(CWD, Path::new(path).join("fd"), FOLDER, Mode::empty()) {
             Ok(folder) => folder,
             Err(error) => {
-                // A process may end at any moment; one that is there and cannot be read hides something.
+                // A process may end at any moment; one that exists and cannot be read hides something.
                 self.held.all_seen &= error != Errno::ACCESS;
                 return 0;
             }
@@ -180,10 +180,10 @@ impl Search {
         }
     }
 
-    /// Notes mapped files without the name by which they were opened.
+    /// Records mapped files, without the names by which they were opened.
     fn mappings(&mut self, maps: &str) {
         for (device, inode) in maps.lines().filter_map(mapped_deleted) {
-            // Some disk file systems tell another device here than for the file itself.
+            // Some disk file systems report a different device here than for the file itself.
             if !self.in_memory.contains(&device) {
                 self.held.mapped.insert(inode);
             }
@@ -205,7 +205,7 @@ fn mapped_deleted(line: &str) -> Option<(u64, u64)> {
     Some((rustix::fs::makedev(number(major)?, number(minor)?), inode))
 }
 
-/// Whether descriptors are under way in a socket, by its `fdinfo`.
+/// Whether descriptors are in flight in a socket, by its `fdinfo`.
 fn carries_descriptors(info: &str) -> bool {
     info.lines()
         .find_map(|line| line.strip_prefix("scm_fds:"))

@@ -1,4 +1,4 @@
-//! The outer process: the sandbox's life hangs on it, and its end tells the engine that everything is dead.
+//! The outer process: the sandbox lives as long as it does, and its end signals to the engine that everything is dead.
 
 use std::{
     fs::{self, File},
@@ -31,7 +31,7 @@ use crate::{
     wire::{self, Open, Request},
 };
 
-/// Pause between two tries to raise sessions of the dying.
+/// Pause between two attempts to raise the sessions of dying processes.
 const PAUSE: Duration = Duration::from_millis(10);
 
 pub(super) fn run(socket: &OwnedFd) -> Result<(), Failure> {
@@ -42,7 +42,7 @@ pub(super) fn run(socket: &OwnedFd) -> Result<(), Failure> {
     let Request::Open(open) = request else {
         return Err(Errno::PROTO).step("first message");
     };
-    // Control groups take in no real-time process. One of an engine under `SCHED_IDLE` stays that.
+    // Control groups accept no real-time process. An engine under `SCHED_IDLE` stays idle.
     let _idle_stays_idle = sys::be_scheduled_ordinarily();
     priority::raise_watch();
     let mut fds = fds.into_iter();
@@ -52,13 +52,13 @@ pub(super) fn run(socket: &OwnedFd) -> Result<(), Failure> {
         scratch: if open.scratch { fds.next() } else { None },
     };
     for cgroup in fds {
-        // "0" is whoever writes.
+        // "0" is the writing process.
         File::from(cgroup).write_all(b"0").step("join cgroup")?;
     }
     if open.level == Level::Namespaces {
         enter_namespaces(&open, &inherited)?;
     } else {
-        // Whatever outlives its parent comes to us, so that we can end it.
+        // Orphans are reparented to us, so that we can end them.
         set_child_subreaper(Some(getpid())).step("subreaper")?;
     }
     let Some(init) = sys::fork().step("fork")? else {
@@ -78,8 +78,8 @@ pub(super) fn run(socket: &OwnedFd) -> Result<(), Failure> {
 
 fn enter_namespaces(open: &Open, inherited: &Inherited) -> Result<(), Failure> {
     let (uid, gid) = identity::become_run_user(open.uid)?;
-    // The kernel moves the current directory along into the new mount namespace; no other way leads there, as
-    // neither a path nor a descriptor does.
+    // The kernel carries the current directory over into the new mount namespace; neither a path nor a descriptor would lead
+    // there.
     fchdir(&inherited.workdir).step("enter the working directory")?;
     unshare_all().step("unshare")?;
     fs::write("/proc/self/setgroups", "deny").step("setgroups")?;
@@ -108,7 +108,7 @@ fn unshare_all() -> Result<(), Errno> {
 
 /// Returns the processes below init.
 fn below(init: Pid) -> io::Result<Vec<Process>> {
-    // What is mounted at `/proc` shows this process, or the sandbox alone, in which init is the first.
+    // The `/proc` mounted here shows either this process, or only the sandbox, with init as its first process.
     let is_outside = fs::read_link("/proc/self").is_ok();
     let first = if is_outside { init } else { Pid::INIT };
     Ok(procs::descendants(&procs::all()?, first))
@@ -118,7 +118,7 @@ fn below(init: Pid) -> io::Result<Vec<Process>> {
 fn wait_for(init: Pid, socket: BorrowedFd<'_>, level: Level) -> Result<(), Failure> {
     let ended = pidfd_open(init, PidfdFlags::empty()).step("pidfd_open")?;
     loop {
-        // Only the hang-up is of interest: what arrives is for init.
+        // Only the hang-up matters: messages are for init.
         let mut fds = [
             PollFd::new(&ended, PollFlags::IN),
             PollFd::from_borrowed_fd(socket, PollFlags::empty()),
@@ -132,7 +132,7 @@ fn wait_for(init: Pid, socket: BorrowedFd<'_>, level: Level) -> Result<(), Failu
             continue;
         }
         if ended.is_empty() {
-            // It may have ended by itself this moment.
+            // It may just have ended.
             let _already_ended = kill_process(init, Signal::KILL);
             // Without a pid namespace the others are killed later.
             if level == Level::Namespaces {

@@ -1,9 +1,8 @@
-//! Processes that live beside the commands: those that the engine talks to, and commands that were released.
+//! Processes that run next to the commands: piped processes, and commands that were released.
 //!
-//! Each has a socket of its own to the engine: its end is told there, and when the engine hangs up it is killed with
-//! everything it started. The end of what a process says on standard error is kept; the streams of a released command
-//! are the engine's. A released command that left processes in its session is remembered after its end, until the
-//! engine hangs up or has them killed.
+//! Each has a separate socket to the engine: its end is reported there, and when the engine hangs up it is killed with everything
+//! it started. The end of its standard error is kept; the streams of a released command are the engine's. A released command that
+//! left processes in its session is remembered after its end, until the engine hangs up or has them killed.
 
 use std::{
     collections::VecDeque,
@@ -26,19 +25,19 @@ const KEPT: usize = 8 << 10;
 /// The most that a pipe can still hold when its process has ended.
 const LEFT_IN_PIPE: usize = 1 << 20;
 
-/// A process beside the commands.
+/// A process that runs next to the commands.
 pub(super) struct PipedProcess {
     pub(super) pid: Pid,
     pub(super) origin: Origin,
     engine: OwnedFd,
-    /// While it is listened to.
+    /// Present while it is read.
     stderr: Option<OwnedFd>,
-    /// Afterwards: nobody is to die of writing to it.
+    /// Kept open afterwards, so that no writer dies of a broken pipe.
     unheard: Option<OwnedFd>,
     kept: VecDeque<u8>,
     status: Option<Status>,
     pub(super) broken: Option<Broken>,
-    /// Whether the engine was told of its end.
+    /// Whether the engine was informed of its end.
     told: bool,
     /// Whether the engine has hung up, or has shut its side.
     let_go: bool,
@@ -46,13 +45,13 @@ pub(super) struct PipedProcess {
     pub(super) peak_bytes: u64,
 }
 
-/// The origin of a process beside the commands.
+/// Origin of a process that runs next to the commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// Started to be talked to. Its session ends with it.
+    /// Started as a piped process. Its session ends with it.
     Started,
-    /// Released after it was a command. Processes that it leaves in the background live on, as those of any command,
-    /// until the engine has them killed.
+    /// Released after it was a command. Background processes that it leaves live on, as those of any command, until the engine
+    /// has them killed.
     Released,
 }
 
@@ -61,7 +60,7 @@ pub(super) enum Origin {
 pub(super) struct PipedProcesses(Vec<PipedProcess>);
 
 impl PipedProcesses {
-    /// Takes a process that was started to be talked to.
+    /// Adds a process that was started as a piped process.
     pub(super) fn add(&mut self, pid: Pid, engine: OwnedFd, stderr: OwnedFd) {
         self.forget_ended(pid);
         self.0.push(PipedProcess {
@@ -70,13 +69,13 @@ impl PipedProcesses {
         });
     }
 
-    /// Forgets an ended process whose number is given again. Nothing of its session was left then.
+    /// Forgets an ended process with a process id that was reused. No process of its session was left then.
     pub(super) fn forget_ended(&mut self, pid: Pid) {
         self.0
             .retain(|process| process.pid != pid || process.status.is_none());
     }
 
-    /// Takes a command that runs on, with the most memory that one of its processes has had so far.
+    /// Adds a command that runs on, with the peak memory of its processes so far.
     pub(super) fn add_released(&mut self, pid: Pid, engine: OwnedFd, peak_bytes: u64) {
         self.0.push(PipedProcess {
             peak_bytes,
@@ -105,7 +104,7 @@ impl PipedProcesses {
             .collect()
     }
 
-    /// Notes how a child ended; false when it is none of these.
+    /// Records the exit status of a child; false if it is not in this list.
     pub(super) fn note(&mut self, pid: Pid, status: Status, peak_bytes: u64) -> bool {
         let alive = |process: &&mut PipedProcess| process.pid == pid && process.status.is_none();
         self.0.iter_mut().find(alive).is_some_and(|process| {
@@ -115,22 +114,22 @@ impl PipedProcesses {
         })
     }
 
-    /// Notes for which limit they are about to be killed.
+    /// Records for which limit they are about to be killed.
     pub(super) fn note_broken(&mut self, broken: Broken) {
         for process in &mut self.0 {
             process.broken = Some(broken);
         }
     }
 
-    /// Reads what they say on standard error, a bounded piece of each.
+    /// Reads from their standard error, a bounded piece of each.
     pub(super) fn listen(&mut self) {
         for process in &mut self.0 {
             process.listen();
         }
     }
 
-    /// Returns those whose sessions are to be killed: the engine has let go of them, or has asked for it after their
-    /// end. What a living one says from here on is not its last words.
+    /// Returns those with sessions to be killed: the engine has let go of them, or has asked for it after their end. Later output
+    /// of a living one is not kept as its last words.
     pub(super) fn let_go(&mut self) -> Vec<Pid> {
         let mut fds: Vec<_> = self
             .0
@@ -141,35 +140,35 @@ impl PipedProcesses {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // An interrupted look is repeated with the next one.
+        // An interrupted poll is repeated in the next round.
         if fds.is_empty() || !matches!(poll(&mut fds, Some(&at_once)), Ok(1..)) {
             return Vec::new();
         }
-        // The engine says nothing on these sockets: whatever is there to be read is its end.
+        // The engine sends nothing on these sockets: any readable event is its end.
         let events: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
         std::iter::zip(&mut self.0, events)
             .filter(|(_, events)| !events.is_empty())
             .filter_map(|(process, events)| {
                 process.let_go = true;
                 process.drain_stderr();
-                // An engine that hangs up after the end spares what is left.
+                // If the engine hangs up after the end, the remaining processes are spared.
                 let kills = process.status.is_none() || !events.contains(PollFlags::HUP);
                 kills.then_some(process.pid)
             })
             .collect()
     }
 
-    /// Hangs up on those that have ended, were told of, and that the engine has let go of.
+    /// Hangs up on those that have ended, were reported, and that the engine has let go of.
     pub(super) fn forget_let_go(&mut self) {
         self.0.retain(|process| !(process.told && process.let_go));
     }
 
-    /// Whether there is an end to be told.
+    /// Whether an end remains to be reported.
     pub(super) fn any_ended(&self) -> bool {
         self.0.iter().any(PipedProcess::is_untold)
     }
 
-    /// Takes out those whose end is to be told.
+    /// Removes and returns those with an end that remains to be reported.
     pub(super) fn take_ended(&mut self) -> Vec<PipedProcess> {
         self.0.extract_if(.., |process| process.is_untold()).collect()
     }
@@ -209,7 +208,7 @@ impl PipedProcess {
         }
     }
 
-    /// Reads a piece of standard error; says how much.
+    /// Reads a piece of standard error; returns its length.
     fn listen(&mut self) -> usize {
         let Some(stderr) = &self.stderr else { return 0 };
         let mut buffer = [0; 16 << 10];
@@ -221,7 +220,7 @@ impl PipedProcess {
                 length
             }
             Err(Errno::AGAIN | Errno::INTR) => 0,
-            // Nobody writes to it any more.
+            // All writers have closed it.
             Ok(0) | Err(_) => {
                 self.stderr = None;
                 0
@@ -229,7 +228,7 @@ impl PipedProcess {
         }
     }
 
-    /// Reads what is left on standard error, and listens no more.
+    /// Reads the rest of standard error, and closes it.
     pub(super) fn drain_stderr(&mut self) {
         let mut left = LEFT_IN_PIPE;
         while left > 0 {
@@ -241,7 +240,7 @@ impl PipedProcess {
         self.unheard = self.unheard.take().or(self.stderr.take());
     }
 
-    /// Tells the engine how it ended, its last words, and whether it left processes. The engine may have let go of it.
+    /// Reports its end to the engine, with its last words, and whether it left processes. The engine may have let go of it.
     pub(super) fn report(&mut self, left: bool) {
         self.told = true;
         if let Some(status) = self.status {
@@ -262,7 +261,7 @@ fn send_reply(engine: &OwnedFd, ended: &Reply, stderr: &[u8]) {
         wire::send(engine.as_fd(), ended, &[]).and_then(|()| wire::send_bytes(engine.as_fd(), stderr));
 }
 
-/// Tells the engine that a process could not even be started.
+/// Reports to the engine that a process could not be started.
 pub(super) fn refuse(engine: &OwnedFd, errno: Errno) {
     let reply = Reply::NotExecutable {
         id: 0,
@@ -278,7 +277,7 @@ pub(super) fn refuse(engine: &OwnedFd, errno: Errno) {
     send_reply(engine, &ended, &[]);
 }
 
-/// A pipe for standard error: the end to listen at, which never blocks, and the one to write to.
+/// A pipe for standard error: the read end, which never blocks, and the write end.
 pub(super) fn stderr_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     ioctl_fionbio(&reader, true)?;

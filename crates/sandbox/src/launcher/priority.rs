@@ -1,8 +1,9 @@
-//! Shares of the processor within a sandbox: the process that looks after the limits comes before what it looks at.
+//! Shares of the processor within a sandbox: the process that watches the limits has precedence over the processes that it
+//! watches.
 //!
-//! Nice values weigh processes of one control group or of one session against each other. Where processes are in no
-//! control group for the processor, the kernel may also weigh whole sessions against each other
-//! (`kernel.sched_autogroup_enabled`); each session then has a nice value of its own.
+//! Nice values weigh processes of one control group or of one session against each other. If processes are in no control group
+//! for the processor, the kernel may also weigh whole sessions against each other (`kernel.sched_autogroup_enabled`); each
+//! session then has a separate nice value.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -23,13 +24,13 @@ const BELOW: i32 = 10;
 /// The last nice value there is.
 const LAST: i32 = 19;
 
-/// Puts this process before the commands of its run, and those of others before the engine's. Only root may.
+/// Raises the priority of this process above the commands of all runs and the engine. Only root may.
 pub(super) fn raise_watch() {
     let _root_alone_may = setpriority_process(None, WATCH);
     let _where_sessions_are_weighed = fs::write("/proc/self/autogroup", WATCH.to_string());
 }
 
-/// Puts this process, a command, behind the engine and the watch.
+/// Gives this process, a command, a lower priority than the engine and the watch.
 pub(super) fn lower_command() -> Result<(), Errno> {
     setpriority_process(None, below(engine()))
 }
@@ -41,12 +42,12 @@ pub(super) enum Weighed {
     Done,
     /// This process of it has ended, or runs a program that its user may not read.
     Refused,
-    /// The kernel takes one session in a tenth of a second, for all users together.
+    /// The kernel allows one session per tenth of a second, for all users together.
     Later,
 }
 
-/// Lowers the weight of a session, through one of its processes. A further one beside those of commands gets the least
-/// weight there is, because a run may have many.
+/// Lowers the weight of a session, through one of its processes. A `further` session, other than those of commands, gets the
+/// lowest weight, because a run may have many.
 pub(super) fn lower_session(member: Pid, further: bool) -> Weighed {
     let nice = if further { LAST } else { below(engine()) };
     weigh_session(member, nice)
@@ -62,13 +63,13 @@ fn weigh_session(member: Pid, nice: i32) -> Weighed {
     }
 }
 
-/// Open file with the weight of a session, which is less than the engine's. The file of a dying process cannot be opened any
-/// more, but an open one can be written to until the process is reaped.
+/// Open weight file of a session with less weight than the engine's. The file of a dying process cannot be opened, but an open
+/// one can be written until the process is reaped.
 #[derive(Debug)]
 pub(super) struct Weight(File);
 
 impl Weight {
-    /// Opens the weight of the session of a process. `None` where it is as that of the engine, or may not be changed.
+    /// Opens the weight of the session of a process. `None` if it equals that of the engine, or may not be changed.
     pub(super) fn of(member: Pid) -> Option<Self> {
         let number: NonZeroI32 = member.as_raw_nonzero();
         let path = format!("/proc/{number}/autogroup");
@@ -89,10 +90,10 @@ impl Weight {
     }
 }
 
-/// Whether more threads want to run than there are processors. The kernel counts those of the whole machine.
+/// Whether more threads are runnable than there are processors. The kernel counts those of the whole machine.
 pub(super) fn is_machine_busy() -> bool {
     let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    // `0.20 0.18 0.12 1/80 11206`: the fourth field is the number that runs or wants to, this thread among them.
+    // `0.20 0.18 0.12 1/80 11206`: the fourth field is the number of runnable threads, including this one.
     let running = fs::read_to_string("/proc/loadavg").ok().and_then(|load| {
         let (running, _) = load.split(' ').nth(3)?.split_once('/')?;
         running.parse().ok()
@@ -100,7 +101,7 @@ pub(super) fn is_machine_busy() -> bool {
     running.is_some_and(|running: usize| running > processors)
 }
 
-/// Nice value of the engine, if it is an ordinary one or lower.
+/// Nice value of the engine, or 0 if it is negative.
 fn engine() -> i32 {
     getpriority_process(None).unwrap_or(0).max(0)
 }

@@ -20,11 +20,11 @@ pub(super) struct Process {
     session: i32,
     /// In clock ticks since the machine started.
     started: u64,
-    /// Whether nothing of it runs any more. A process whose first thread has ended runs on in the others.
+    /// Whether all of its threads have ended. A process with an ended first thread runs on in the others.
     ended: bool,
 }
 
-/// Every process in view. Fails where that cannot be told, as when the host has no descriptor left.
+/// Every process in view. Fails if `/proc` cannot be read, for example because the host is out of descriptors.
 pub(super) fn all() -> io::Result<Vec<Process>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
@@ -63,7 +63,7 @@ pub(super) fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Whether an error says that the process is gone, or is none of those that this one may see.
+/// Whether an error means that the process is gone or hidden from this one.
 fn means_gone(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),
@@ -71,7 +71,7 @@ fn means_gone(error: &io::Error) -> bool {
     )
 }
 
-/// The name is in parentheses and may hold anything, also parentheses: what counts comes after the last one.
+/// The name is in parentheses and may contain anything, even parentheses: the fields start after the last one.
 fn parse(pid: Pid, stat: &str) -> Option<Process> {
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let first_thread_ended = matches!(fields.next()?, "Z" | "X" | "x");
@@ -125,8 +125,8 @@ pub(super) fn descendants(all: &[Process], ancestor: Pid) -> Vec<Process> {
     found
 }
 
-/// Returns the processes of a command: every living process of ours but those that were there before it started, and
-/// what those started since, and but those of the processes in `piped`.
+/// Returns the processes of a command: every living process of ours except those that existed before it started, their
+/// descendants, and those of the processes in `piped`.
 pub(super) fn of_command(command: &Process, piped: &[Pid]) -> io::Result<Vec<Process>> {
     let all = all()?;
     let ours = descendants(&all, getpid());
@@ -149,9 +149,9 @@ pub(super) fn of_command(command: &Process, piped: &[Pid]) -> io::Result<Vec<Pro
         .collect())
 }
 
-/// Returns the processes of one that the engine talks to: every living process of ours in its session, and what those
-/// started. What has left the session and lost its parent is the sandbox's. The process itself comes first: it is not
-/// to see the others end.
+/// Returns the processes of a piped process: every living process of ours in its session, and their descendants. A process that
+/// has left the session and lost its parent belongs to the sandbox. The piped process itself comes first, so that it does not see
+/// the others end.
 pub(super) fn of_piped(leader: Pid) -> io::Result<Vec<Process>> {
     let all = all()?;
     let ours = descendants(&all, getpid());
@@ -163,11 +163,11 @@ pub(super) fn of_piped(leader: Pid) -> io::Result<Vec<Process>> {
     Ok(found)
 }
 
-/// Whether a process of ours is alive in the session of a leader that has ended, or below one that is. True where that
-/// cannot be told.
+/// Whether a process of ours is alive in the session of an ended leader, or descends from one that is. True if that cannot be
+/// determined.
 pub(super) fn session_lives(leader: Pid) -> bool {
     let lives = || of_piped(leader).map_or(true, |found| !found.is_empty());
-    // A process whose parent ended while the processes were read is seen the second time.
+    // A process with a parent that ended during the first scan is found by the second.
     lives() || lives()
 }
 
@@ -180,13 +180,13 @@ fn of_session(all: &[Process], ours: &[Process], leader: Pid) -> HashSet<Process
         .collect()
 }
 
-/// Signals exactly this process: its number may be another's by now.
+/// Signals exactly this process: its process id may have been reused.
 pub(super) fn signal(process: &Process, signal: Signal) {
     let Ok(handle) = pidfd_open(process.pid, PidfdFlags::empty()) else {
         return;
     };
     if one(process.pid).is_some_and(|now| now.started == process.started) {
-        // It may end at any moment, which is what is wanted.
+        // It may have ended already, which is the goal.
         let _already_ended = pidfd_send_signal(handle, signal);
     }
 }
@@ -266,7 +266,7 @@ mod tests {
             process(3, 2, 2),
             // Its parent has ended.
             process(4, 1, 2),
-            // In a session of its own below an orphan.
+            // In a separate session below an orphan.
             process(5, 4, 5),
             process(6, 1, 6),
             process(7, 6, 6),

@@ -1,5 +1,5 @@
-//! Questions of a run's processes at some of their calls: how much memory there is, before an epoll instance watches one
-//! more descriptor, and before a process becomes the leader of a session.
+//! Answers questions that a run's processes raise at some of their calls: the amount of memory, before an epoll instance watches
+//! one more descriptor, and before a process becomes a session leader.
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -18,10 +18,10 @@ use crate::{
     sys::{self, Answer, Question},
 };
 
-/// Questions that are taken before something else has its turn.
+/// Questions that are taken per round.
 const AT_ONCE: usize = 64;
 
-/// The listener of the filter that asks, and those who know the answers.
+/// The listener of the asking filter, and the components that answer.
 pub(super) struct Questions {
     listener: OwnedFd,
     asks: Asks,
@@ -31,7 +31,7 @@ pub(super) struct Questions {
 }
 
 impl Questions {
-    /// Installs the filter for this process and those that it starts from here on.
+    /// Installs the filter for this process and its later children.
     pub(super) fn ask(asks: Asks, memory_limit: u64) -> Result<Self, Errno> {
         let watches = Watches::limit();
         let memory = ReportedMemory::limited_to(memory_limit);
@@ -48,26 +48,26 @@ impl Questions {
         self.listener.as_fd()
     }
 
-    /// Lets a command that the engine has started have a session, whatever others there are.
+    /// Allows a command of the engine to create a session, regardless of the number of others.
     pub(super) fn expect_session(&mut self, command: Pid) {
         if self.asks == Asks::All {
             self.sessions.expect(command);
         }
     }
 
-    /// Time until something is to be done that no question brings.
+    /// Time until work is due that no question triggers.
     pub(super) fn due_in(&self) -> Option<Duration> {
         let watches = self.watches.due_in();
         watches.into_iter().chain(self.sessions.due_in()).min()
     }
 
-    /// Answers what was asked and can be answered.
+    /// Answers pending questions that can be answered now.
     pub(super) fn serve(&mut self) {
         self.take();
         let listener = self.listener.as_fd();
         let answer = |question, answer: Result<(), Errno>| {
             let answer = answer.map_or_else(Answer::Fail, |()| Answer::GoOn);
-            // Whoever asked may have been killed.
+            // The asking process may have been killed.
             let _asker_may_be_gone = sys::answer_question(listener, question, answer);
         };
         self.watches.serve(answer);
@@ -99,7 +99,7 @@ impl Questions {
         if let Some(leader) = question.thread.and_then(procs::of_thread) {
             self.sessions.ask(question.id, leader);
         } else {
-            // It is gone, or this process has no descriptor left to see it.
+            // The asker is gone, or this process has no descriptor left to look it up.
             let failed = Answer::Fail(Errno::AGAIN);
             let _asker_may_be_gone = sys::answer_question(self.fd(), question.id, failed);
         }
@@ -110,7 +110,7 @@ impl Questions {
         let told = question
             .thread
             .is_some_and(|thread| self.memory.tell(thread, question.argument, is_asking).is_ok());
-        // The kernel answers where we may not write: it also knows the error for a wrong address.
+        // The kernel answers if we cannot write: it also knows the error for a wrong address.
         let answer = if told { Answer::Done } else { Answer::GoOn };
         let _asker_may_be_gone = sys::answer_question(self.fd(), question.id, answer);
     }

@@ -1,7 +1,7 @@
 //! Answers to `sysinfo`: the run's memory limit as the memory of the machine.
 //!
-//! Runtimes size their heaps by it. The Java virtual machine would else take a quarter of the host's memory for a heap,
-//! collect nothing until then, and be killed at the limit.
+//! Runtimes size their heaps by it. Otherwise the Java virtual machine would size its heap at a quarter of the host's memory, not
+//! collect before that, and be killed at the limit.
 
 use std::{fs::OpenOptions, os::unix::fs::FileExt};
 
@@ -14,7 +14,7 @@ use rustix::{
 /// Size of the kernel's `struct sysinfo` on 64-bit architectures.
 const BYTES: usize = 112;
 
-/// The machine as the processes of a run are told of it.
+/// The machine as reported to the processes of a run.
 pub(super) struct ReportedMemory {
     /// Load averages, as the kernel writes them.
     loads: [u64; 3],
@@ -24,7 +24,7 @@ pub(super) struct ReportedMemory {
 }
 
 impl ReportedMemory {
-    /// Takes the figures of the host. To be called before the filter is installed that asks about `sysinfo`.
+    /// Reads the figures of the host. Call it before the filter is installed that asks about `sysinfo`.
     pub(super) fn limited_to(limit: u64) -> Self {
         let host = sysinfo();
         let unit = u64::from(host.mem_unit);
@@ -37,7 +37,7 @@ impl ReportedMemory {
         }
     }
 
-    /// Writes the answer into the memory of the thread that asks. `is_asking` says whether it still is the same thread.
+    /// Writes the answer into the memory of the asking thread. `is_asking` returns whether that is still the same thread.
     pub(super) fn tell(
         &self,
         thread: Pid,
@@ -53,7 +53,7 @@ impl ReportedMemory {
         memory.write_all_at(&self.answer(), address)
     }
 
-    /// The structure as the kernel lays it out: numbers of 64 bits, but for the processes and the unit.
+    /// The structure in the kernel's layout: 64-bit numbers, except for the processes and the unit.
     fn answer(&self) -> Vec<u8> {
         let uptime = u64::try_from(clock_gettime(ClockId::Boottime).tv_sec).unwrap_or(0);
         let [one, five, fifteen] = self.loads;

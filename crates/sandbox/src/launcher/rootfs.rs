@@ -1,8 +1,8 @@
-//! The file system of a sandbox: system folders read-only, a `/etc` of ours, a small `/dev`, a covered `/proc`, the
-//! working directory and `/tmp`; nothing else of the host is there.
+//! The file system of a sandbox: system folders read-only, a generated `/etc`, a small `/dev`, a covered `/proc`, the working
+//! directory and `/tmp`; nothing else of the host.
 //!
-//! Sources are cloned first, while the host's tree is in view; the new root is then built in place and becomes the
-//! root, and the old one is let go.
+//! Sources are cloned first, while the host's tree is visible; the new root is then built in place and becomes the root, and the
+//! old one is released.
 
 use std::{
     ffi::CStr,
@@ -78,7 +78,7 @@ const COVERED_FOLDERS: &[&str] = &["pressure"];
 const INOTIFY: [(&str, &str); 2] = [("max_inotify_instances", "16"), ("max_inotify_watches", "32768")];
 const READ_ONLY: &[&str] = &["acpi", "bus", "driver", "fs", "irq", "scsi", "sys"];
 
-/// A piece of the host: a clone of a mount, or a link to make again.
+/// A piece of the host: a clone of a mount, or a link to recreate.
 enum Piece {
     Mount {
         at: PathBuf,
@@ -109,7 +109,7 @@ pub(super) fn build(limits: &Limits, visible: &[String]) -> Result<(), Failure> 
         .step("open devices")?;
 
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    // Any folder will do; this one is everywhere, and its content was cloned.
+    // Any folder will do; this one exists everywhere, and its content was cloned.
     mount(
         "tmpfs",
         "/usr",
@@ -175,7 +175,7 @@ fn collect(visible: &[String]) -> Result<Vec<Piece>, Failure> {
             pieces.push(Piece::Link { at, to });
             continue;
         }
-        // Elsewhere a link's target is what is wanted, and one that leads nowhere is not there.
+        // For other paths, use the target of a link; skip a link with a missing target.
         let Ok(metadata) = fs::metadata(path) else {
             continue;
         };
@@ -271,7 +271,7 @@ fn build_proc() -> Result<(), Failure> {
     mount("proc", "proc", "proc", flags, c"").step("mount proc")?;
     fs::write("proc/sys/user/max_user_namespaces", "0").step("forbid nested user namespaces")?;
     for (name, most) in INOTIFY {
-        // A kernel without inotify has nothing to bound.
+        // A kernel without inotify needs no limit.
         match fs::write(Path::new("proc/sys/user").join(name), most) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).step("bound inotify"),
             _ => {}

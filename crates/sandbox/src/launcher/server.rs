@@ -1,8 +1,7 @@
-//! The fork server: the launcher as it is executed, once for an engine. It forks for every sandbox.
+//! The fork server: the executed launcher, one per engine. It forks for every sandbox.
 //!
-//! Executing this binary costs far more than forking: the loader relocates all of it each time. The server was executed
-//! with an empty environment and one socket, so what a sandbox's processes inherit from it holds nothing of the
-//! engine's, and nothing of another sandbox's.
+//! Executing this binary costs far more than forking: the loader relocates all of it each time. The server was executed with an
+//! empty environment and one socket, so a sandbox's processes inherit nothing of the engine or of another sandbox from it.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -14,10 +13,10 @@ use crate::{
     wire::{self, Fork},
 };
 
-/// Forks for each socket that the engine sends. Returns that socket in each child, and nothing when the engine has hung up.
+/// Forks for each socket that the engine sends. Returns that socket in each child, and `None` when the engine has hung up.
 pub(super) fn serve(engine: OwnedFd) -> Result<Option<OwnedFd>, Failure> {
     let _only_a_name = set_name(c"sortie-forks");
-    // The engine holds a descriptor of each sandbox's process, which tells of its end.
+    // The engine holds a pidfd of each sandbox's process, which reports its end.
     sys::reap_children_unseen(true);
     while let Some((Fork, sockets)) = wire::receive(engine.as_fd()).step("receive")? {
         for socket in sockets {

@@ -1,8 +1,8 @@
-//! Sessions that the commands of a run make, where no control group gives the run its share of the processor.
+//! Sessions that the commands of a run create, if no control group gives the run its share of the processor.
 //!
-//! The kernel weighs sessions against each other there, whatever runs in them: a run that made many would take the
-//! processor from the engine and from the watch. A filter asks here before each further one. Their number is bounded,
-//! and each gets less weight than the engine before many others are made.
+//! The kernel then weighs sessions against each other, regardless of their processes: a run with many would take the processor
+//! from the engine and from the watch. A filter asks here before each additional one. Their number is bounded, and each gets less
+//! weight than the engine before many others are created.
 
 use std::{
     collections::HashMap,
@@ -20,32 +20,32 @@ use super::{
     procs::{self, Process},
 };
 
-/// Sessions of a run at once, beside one for each command and process that the engine starts.
+/// Maximum number of concurrent sessions of a run, not counting one for each command and process that the engine starts.
 const MOST: usize = 16;
-/// Sessions of a run at once that weigh as much as the engine's. While there are so many, only those that the engine
-/// starts are allowed.
+/// Maximum number of concurrent sessions of a run with the engine's weight. At that number, only those that the engine starts are
+/// allowed.
 const HEAVY: usize = 2;
-/// Longest time for which a process waits until it may lead a session. It then gets an error.
+/// Longest wait of a process for permission to lead a session. It then gets an error.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Time after which a session is forgotten that was allowed and not made.
+/// Time after which an allowed session is forgotten if it was not created.
 const UNUSED: Duration = Duration::from_secs(2);
-/// Time between two looks at the sessions, and while a process waits for one. The kernel lets one session in a tenth of a
-/// second be lowered, for all users together.
+/// Time between two checks of the sessions, and while a process waits for one. The kernel allows one session per tenth of a
+/// second to be lowered, for all users together.
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(10));
-/// Least time between two looks, as a multiple of the processor time of the last one.
+/// Least time between two checks, as a multiple of the processor time of the last one.
 const SHARE: u32 = 10;
 
-/// Session that is allowed or made.
+/// Session that is allowed or exists.
 #[derive(Clone, Copy, Debug)]
 struct Session {
     leader: Pid,
     allowed: Instant,
-    /// Whether it is beside those of the engine's own commands.
+    /// Whether it is additional to those of the engine's commands.
     is_further: bool,
     heavy: bool,
 }
 
-/// Process that waits until it may lead a session.
+/// Process that waits for permission to lead a session.
 #[derive(Clone, Copy, Debug)]
 struct Asker {
     question: u64,
@@ -56,7 +56,7 @@ struct Asker {
 /// Sessions of a run, and the processes that wait for one.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    /// Commands of the engine that have no session yet.
+    /// Commands of the engine without a session yet.
     starting: Vec<Pid>,
     alive: Vec<Session>,
     waiting: Vec<Asker>,
@@ -65,12 +65,12 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Lets a command that the engine has started have a session, whatever others there are.
+    /// Allows a command of the engine to create a session, regardless of the number of others.
     pub(super) fn expect(&mut self, command: Pid) {
         self.starting.push(command);
     }
 
-    /// Takes the question of a process that would lead a session.
+    /// Queues the question of a process that wants to lead a session.
     pub(super) fn ask(&mut self, question: u64, leader: Pid) {
         self.waiting.push(Asker {
             question,
@@ -79,7 +79,7 @@ impl Sessions {
         });
     }
 
-    /// Time until something is to be done.
+    /// Time until work is due.
     pub(super) fn due_in(&self) -> Option<Duration> {
         let (calm, asked) = INTERVALS;
         let interval = if self.waiting.is_empty() { calm } else { asked };
@@ -90,12 +90,12 @@ impl Sessions {
         (self.heavy() > 0 || !self.waiting.is_empty()).then_some(due)
     }
 
-    /// Lowers what is to be lowered, and answers who can be answered.
+    /// Lowers sessions that are due, and answers processes that can be answered.
     pub(super) fn serve(&mut self, mut answer: impl FnMut(u64, Result<(), Errno>)) {
         if self.due_in().is_some_and(|due| due.is_zero()) {
             self.look();
         }
-        // Not only the first: a command of the engine passes all others.
+        // Not only the first: a command of the engine overtakes all others.
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|asker| match self.decide(*asker) {
             Some(decision) => {
@@ -107,10 +107,10 @@ impl Sessions {
         self.waiting = waiting;
     }
 
-    /// Decides whether a process may lead a session. None while it has to wait.
+    /// Decides whether a process may lead a session. `None` while it has to wait.
     fn decide(&mut self, asker: Asker) -> Option<Result<(), Errno>> {
         let is_further = !self.starting.contains(&asker.leader);
-        // It was allowed before and not made, or has the number of one that has ended.
+        // It was allowed before and did not create the session, or it reuses the process id of an ended one.
         let known = self.alive.iter().find(|session| session.leader == asker.leader);
         let adds = known.is_none();
         let adds_weight = known.is_none_or(|known| !known.heavy);
@@ -126,7 +126,7 @@ impl Sessions {
 
     fn add(&mut self, leader: Pid, is_further: bool) {
         if self.heavy() == 0 {
-            // Most commands are over before it is worth the while.
+            // Most commands end before lowering them would pay off.
             self.looked = Some(Instant::now());
         }
         self.alive.push(Session {
@@ -145,7 +145,7 @@ impl Sessions {
         self.alive.iter().filter(|session| session.heavy).count()
     }
 
-    /// Forgets the sessions that have ended, and lowers as many of the others as the kernel lets us.
+    /// Forgets ended sessions, and lowers as many of the others as the kernel allows.
     fn look(&mut self) {
         let began = processor_time();
         if let Ok(members) = members() {
@@ -156,13 +156,13 @@ impl Sessions {
         self.cost = processor_time().saturating_sub(began);
     }
 
-    /// Takes over which sessions there are.
+    /// Updates the list of existing sessions.
     fn compare(&mut self, members: &HashMap<Pid, Pid>) {
         self.alive.retain(|session| {
             let is_coming = || session.allowed.elapsed() < UNUSED && is_there(session.leader);
             members.contains_key(&session.leader) || is_coming()
         });
-        // One that was made so late that it had been forgotten.
+        // A session that was created so late that it had been forgotten.
         for leader in members.keys() {
             let is_known = self.alive.iter().any(|session| session.leader == *leader);
             if !is_known && !self.starting.contains(leader) {
@@ -187,7 +187,7 @@ impl Sessions {
 
 /// A living process of each session of this sandbox.
 fn members() -> std::io::Result<HashMap<Pid, Pid>> {
-    // Not by `getsid`: that is 0 where the leader is outside of this process namespace.
+    // Not by `getsid`: that returns 0 if the leader is outside of this process namespace.
     let own = procs::one(getpid()).and_then(|process| process.session());
     let living = procs::living()?;
     Ok(living
@@ -210,12 +210,12 @@ mod tests {
         Pid::from_raw(number).unwrap()
     }
 
-    /// Has these processes ask, and returns the answers that come at once, in order.
+    /// Lets these processes ask, and returns the immediate answers, in order.
     fn answers(sessions: &mut Sessions, leaders: std::ops::Range<i32>) -> Vec<Result<(), Errno>> {
         for leader in leaders {
             sessions.ask(u64::try_from(leader).unwrap(), pid(leader));
         }
-        // A look would find that these processes do not exist.
+        // A check would find that these processes do not exist.
         sessions.looked = Some(Instant::now());
         sessions.cost = Duration::from_mins(1);
         let mut answers = Vec::new();
@@ -249,7 +249,7 @@ mod tests {
             answers(&mut sessions, 0..0).is_empty(),
             "there are as many as may be"
         );
-        // The engine's command does not wait behind those.
+        // The engine's command is not queued after those.
         sessions.expect(pid(1_001));
         assert_eq!(answers(&mut sessions, 1_001..1_002), [Ok(())]);
         for asker in &mut sessions.waiting {

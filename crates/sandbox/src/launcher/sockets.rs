@@ -1,5 +1,5 @@
-//! Memory in the buffers of all sockets of a network namespace, also of those that no process has open, as the kernel
-//! tells it by `NETLINK_SOCK_DIAG`.
+//! Memory in the buffers of all sockets of a network namespace, including those that no process has open, as reported by
+//! `NETLINK_SOCK_DIAG`.
 
 use std::{cell::Cell, io, os::fd::OwnedFd};
 
@@ -25,7 +25,7 @@ const LISTENS: u8 = 10;
 /// Datagrams that a new network namespace lets wait for one receiver.
 const DATAGRAMS: u64 = 10;
 
-/// A family of sockets, and the form of what the kernel says of one.
+/// A family of sockets, and the format of the kernel's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Unix,
@@ -58,10 +58,10 @@ impl Kind {
     }
 }
 
-/// Asks one network namespace, that of the process that opened it.
+/// Queries the network namespace of the process that opened it.
 pub(super) struct Sockets {
     netlink: OwnedFd,
-    /// The most that a sender leaves behind with a receiver when it is closed, in bytes.
+    /// Maximum number of bytes that a closed sender leaves queued at a receiver.
     left_by_sender: u64,
     /// Number of the last question.
     asked: Cell<u32>,
@@ -70,7 +70,7 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// To be opened before the filter of system calls, which forbids it.
+    /// Open it before the system call filter is installed, which forbids it.
     pub(super) fn open(left_by_sender: u64) -> io::Result<Self> {
         let netlink = socket_with(
             AddressFamily::NETLINK,
@@ -99,7 +99,7 @@ impl Sockets {
         self.held_by(|kind| kind == Kind::Netlink)
     }
 
-    /// Bytes in the buffers of some kinds of sockets. A kind that cannot be told of now keeps its last figure.
+    /// Bytes in the buffers of some kinds of sockets. A kind that cannot be queried now keeps its last figure.
     fn held_by(&self, wanted: impl Fn(Kind) -> bool) -> u64 {
         let kinds = std::iter::zip(KINDS, &self.known).filter(|(kind, _)| wanted(*kind));
         kinds
@@ -114,7 +114,7 @@ impl Sockets {
 
     fn ask(&self, kind: Kind) -> io::Result<u64> {
         let mut buffer = vec![0; 32 << 10];
-        // An answer that was given up is read to its end: until then the kernel takes no other question.
+        // Drain an abandoned answer: until then the kernel accepts no other question.
         while !matches!(
             recv(&self.netlink, buffer.as_mut_slice(), RecvFlags::DONTWAIT),
             Err(Errno::AGAIN)
@@ -229,7 +229,7 @@ fn of_socket(kind: Kind, body: &[u8], left_by_sender: u64) -> u64 {
     if kind != Kind::Unix || waiting == 0 {
         return held;
     }
-    // Data that waits for a receiver is counted with its sender, and with nobody once the sender is closed.
+    // Data queued for a receiver is counted for its sender. Once the sender is closed, it is not counted at all.
     let stream = body.get(1) != Some(&u8::try_from(libc::SOCK_DGRAM).unwrap_or(0));
     let senders = match (body.get(2), stream) {
         (Some(&LISTENS), _) => waiting,
@@ -261,7 +261,7 @@ fn half_word(bytes: &[u8], at: usize) -> u16 {
         .map_or(0, u16::from_ne_bytes)
 }
 
-/// Messages and attributes begin at multiples of 4. A length of 0 would be read for ever.
+/// Messages and attributes begin at multiples of 4. A length of 0 would loop forever.
 fn aligned(length: usize) -> usize {
     length.max(1).next_multiple_of(4)
 }

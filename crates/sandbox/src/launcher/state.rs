@@ -7,9 +7,9 @@ use rustix::process::Pid;
 use super::{discard::Discard, piped::PipedProcesses, questions::Questions, watch::Watch};
 use crate::wire::{Broken, Open, Status};
 
-/// State that init has of the outer process: most of it came with the first message.
+/// State that init gets from the outer process: most of it came with the first message.
 pub(super) struct Inherited {
-    /// The outer process itself, for the engine to see it end.
+    /// The outer process itself, so that the engine can see it end.
     pub(super) outer: OwnedFd,
     pub(super) workdir: OwnedFd,
     pub(super) scratch: Option<OwnedFd>,
@@ -38,6 +38,6 @@ pub(super) struct Current {
     pub(super) pid: Pid,
     pub(super) status: Option<Status>,
     pub(super) broken: Option<Broken>,
-    /// The most memory that one of its processes had, as far as they have ended.
+    /// Peak memory of its processes that have ended.
     pub(super) peak_bytes: u64,
 }

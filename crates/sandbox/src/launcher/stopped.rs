@@ -1,4 +1,4 @@
-//! Processes of a run that stand still while they are looked at.
+//! Processes of a run that are stopped while they are examined.
 
 use std::{
     collections::HashSet,
@@ -10,20 +10,20 @@ use rustix::process::{Pid, Signal};
 
 use super::procs::{self, Process};
 
-/// Time after which the look begins although something runs. On a busy host a process has to wait for its turn, also to
-/// stop, and those of a run have theirs after all others.
+/// Time after which the examination begins although something runs. On a busy host a process has to wait for the processor, even
+/// to stop, and those of a run get it after all others.
 const LIMIT: Duration = Duration::from_secs(3);
 const ROUND: Duration = Duration::from_millis(1);
 
-/// Stopped processes. Dropping it lets those go on that were running.
+/// Stopped processes. Dropping it resumes those that were running.
 pub(super) struct Stopped {
     ours: HashSet<Process>,
-    /// Whether none was left running.
+    /// Whether all of them were stopped.
     pub(super) all: bool,
 }
 
 impl Stopped {
-    /// Stops the processes that `find` finds, until it finds none that runs. A list that cannot be read is asked for again.
+    /// Stops the processes that `find` finds, until it finds no running one. A list that cannot be read is requested again.
     pub(super) fn stop(find: impl Fn() -> io::Result<Vec<Process>>) -> Self {
         let mut stopped = Self {
             ours: HashSet::new(),
@@ -55,18 +55,18 @@ impl Stopped {
     }
 }
 
-/// A look at a run that has to come to its end soon. It is late, or takes long, when the run leaves it no time on the
-/// processor, which the run must not gain anything by. The run's processes are then stopped until the look has happened.
+/// A check of a run that has to end soon. It is late, or takes long, if the run leaves it no processor time, and the run must not
+/// profit from that. The run's processes are then stopped until the check is done.
 pub(super) struct PromptLook {
     began: Instant,
     stopped: Option<Stopped>,
 }
 
-/// Delay of a look, and duration, that a busy host explains.
+/// Delay and duration of a check that a busy host explains.
 const PROMPT: Duration = Duration::from_millis(100);
 
 impl PromptLook {
-    /// Begins a look that was due this long ago. Stops the processes at once if it is late and `urgent`.
+    /// Begins a check that was due this long ago. Stops the processes at once if it is late and `urgent`.
     pub(super) fn begin(overdue: Duration, urgent: impl FnOnce() -> bool) -> Self {
         Self {
             began: Instant::now(),
@@ -74,7 +74,7 @@ impl PromptLook {
         }
     }
 
-    /// Stops the processes if the look takes long and is `urgent`. To be called between its steps.
+    /// Stops the processes if the check takes long and is `urgent`. Call it between the steps.
     pub(super) fn go_on(&mut self, urgent: impl FnOnce() -> bool) {
         if self.stopped.is_none() && self.began.elapsed() > PROMPT && urgent() {
             self.stopped = Some(Stopped::stop(procs::living));
@@ -93,7 +93,7 @@ impl Drop for Stopped {
 /// Activity of a process, by that of its most active thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Activity {
-    /// Every thread stands still or has ended.
+    /// Every thread is stopped or has ended.
     None,
     /// A thread waits inside of a system call. With a stop signal before it, it only finishes that call.
     InCall,
@@ -117,7 +117,7 @@ fn activity(pid: Pid) -> Activity {
         .unwrap_or(Activity::None)
 }
 
-/// The state of a task: the letter behind its name, which may hold anything, also parentheses.
+/// The state of a task: the letter after its name. The name may contain anything, even parentheses.
 fn state(stat: &str) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }

@@ -1,4 +1,4 @@
-//! Limits that the kernel does not keep here: looked at while anything runs.
+//! Limits that the kernel does not enforce here: checked while anything runs.
 
 use std::{io, os::fd::OwnedFd, time::Duration};
 
@@ -17,7 +17,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches the current directory, and the scratch folder where there is one.
+    /// Watches the current directory, and the scratch folder if there is one.
     pub(super) fn new(
         level: Level,
         limits: Limits,
@@ -37,7 +37,7 @@ impl Watch {
         self.disk.due_in().min(self.memory.due_in())
     }
 
-    /// Looks at what it is time to look at; says which limit is broken.
+    /// Runs the checks that are due; returns the limit that is broken.
     pub(super) fn look(&mut self) -> Option<Broken> {
         if self.memory.is_passed() {
             return Some(Broken::Memory);
@@ -45,8 +45,8 @@ impl Watch {
         self.disk.look()
     }
 
-    /// Looks at the end of a command: at what its largest process had, which may have come and gone between two looks,
-    /// and at the disk.
+    /// Checks at the end of a command: the peak of its largest process, which may have existed only between two checks, and the
+    /// disk.
     pub(super) fn look_at_end(&mut self, peak_bytes: u64) -> Option<Broken> {
         if self.was_passed_by(peak_bytes) {
             return Some(Broken::Memory);
@@ -54,7 +54,7 @@ impl Watch {
         self.disk.look_at_end()
     }
 
-    /// Notes that everything was killed because this limit was broken.
+    /// Records that everything was killed because this limit was broken.
     pub(super) fn start_over(&mut self, broken: Broken) {
         match broken {
             Broken::Disk => self.disk.start_over(),
@@ -62,7 +62,7 @@ impl Watch {
         }
     }
 
-    /// The most to which the next command may grow a file.
+    /// Maximum size to which the next command may grow a file.
     pub(super) fn file_bytes(&mut self) -> u64 {
         if self.disk.allows_writing() {
             self.limits.file_bytes
@@ -71,7 +71,7 @@ impl Watch {
         }
     }
 
-    /// Whether a process that had so much memory at its peak passed the limit, unless the kernel keeps it.
+    /// Whether a process with this peak memory passed the limit, unless the kernel enforces it.
     pub(super) fn was_passed_by(&self, peak_bytes: u64) -> bool {
         self.keeper != MemoryKeeper::Kernel && peak_bytes > self.limits.memory_bytes
     }

@@ -1,8 +1,8 @@
-//! Descriptors that a run's epoll instances watch. The kernel counts them for a user, and unprivileged engines share theirs
-//! with their runs: an engine that has none left can take no more connections. The memory of each counts for nobody.
+//! Descriptors that a run's epoll instances watch. The kernel counts them per user, and unprivileged engines share their user
+//! with their runs: an engine without any left cannot accept connections. No memory accounting covers them either.
 //!
-//! A filter asks here before each further one. Those that are allowed add up; only where they reach the limit is it counted
-//! how many there still are. Where the last count found room, further questions wait for the next one.
+//! A filter asks here before each additional watch. Allowed watches add up to an upper bound; only when it reaches the limit are
+//! the existing ones counted. If the last count found room, further questions wait for the next one.
 
 use std::{
     collections::VecDeque,
@@ -17,16 +17,16 @@ use super::{memory, processor_time, procs, stopped::Stopped};
 /// Watched descriptors of a run at most, and at least. Each costs the kernel about 200 bytes.
 const MOST: u64 = 65_536;
 const LEAST: u64 = 2_048;
-/// A run has at most one part in this many of what its user may have.
+/// A run gets at most one part in this many of its user's limit.
 const SHARE_OF_USER: u64 = 128;
-/// Time between two counts, at least, and as a multiple of what the last one cost.
+/// Minimum time between two counts, and the same as a multiple of the cost of the last one.
 const INTERVAL: Duration = Duration::from_millis(250);
 const SHARE: u32 = 10;
 
 /// The count of a run.
 pub(super) struct Watches {
     most: u64,
-    /// Upper bound of the number there is.
+    /// Upper bound of the current number.
     known: u64,
     counted: Option<Instant>,
     cost: Duration,
@@ -63,7 +63,7 @@ impl Watches {
         (!self.waiting.is_empty()).then(|| self.count_due_in())
     }
 
-    /// Answers what was asked, unless a count has to come first that is not due.
+    /// Answers the pending questions. Stops at a question that first needs a count that is not due.
     pub(super) fn serve(&mut self, mut answer: impl FnMut(u64, Result<(), Errno>)) {
         while !self.waiting.is_empty() {
             if self.known >= self.most {
@@ -80,7 +80,7 @@ impl Watches {
                 }
             }
             if let Some(question) = self.waiting.pop_front() {
-                // Where the asker is gone nothing is added. The sum is an upper bound.
+                // A watch of an asker that is gone does not exist. The sum is an upper bound.
                 self.known += 1;
                 answer(question, Ok(()));
             }
@@ -96,7 +96,7 @@ impl Watches {
 
     fn count_again(&mut self) {
         let began = processor_time();
-        // None are taken for gone unless all can be seen.
+        // Watches are considered removed only if all could be read.
         self.known = count(self.most).unwrap_or(self.most);
         self.full = self.known >= self.most;
         self.counted = Some(Instant::now());
@@ -104,10 +104,10 @@ impl Watches {
     }
 }
 
-/// Counts the watched descriptors of all instances that processes of this sandbox have open, up to `most`. None where
-/// descriptors are in flight between sockets, as instances may be, or a process does not stop or does not let us see.
+/// Counts the watched descriptors of all instances that processes of this sandbox have open, up to `most`. `None` if descriptors
+/// are in flight between sockets, because those may be instances, or if a process does not stop or denies access.
 fn count(most: u64) -> Option<u64> {
-    // Descriptors that are moved from process to process would be missed.
+    // Descriptors that move from process to process would be missed.
     let stopped = Stopped::stop(procs::living);
     if !stopped.all {
         return None;
@@ -160,7 +160,7 @@ fn of_folder(folder: &str) -> Option<u64> {
     Some(watched)
 }
 
-/// Descriptors that an epoll instance watches, by what the kernel says of it.
+/// Descriptors that an epoll instance watches, by the kernel's information about it.
 fn instances_watch(information: &str) -> u64 {
     information
         .lines()

@@ -1,4 +1,4 @@
-//! System calls of 64-bit ARM beside those of every architecture: none, it came without the old ones.
+//! System calls specific to 64-bit ARM: none, because it never had the old ones.
 
 use libc::c_long;
 

@@ -1,4 +1,4 @@
-//! The calls that are allowed whatever their arguments, on every architecture.
+//! Calls that are allowed with any arguments, on every architecture.
 
 use libc::c_long;
 
@@ -190,8 +190,8 @@ pub(super) const COMMON: &[c_long] = &[
     libc::SYS_writev,
 ];
 
-/// Calls that are allowed where namespaces of the run's own stand behind them. Without namespaces `rules` limits the
-/// calls about sockets and processes by their arguments.
+/// Calls that are allowed if the run has private namespaces. Without namespaces, `rules` restricts the calls about sockets and
+/// processes by their arguments.
 pub(super) const OWN_NAMESPACES: &[c_long] = &[
     libc::SYS_accept,
     libc::SYS_accept4,
@@ -219,8 +219,7 @@ pub(super) const OWN_NAMESPACES: &[c_long] = &[
     libc::SYS_sendto,
 ];
 
-/// System V shared memory, messages and semaphores. The kernel holds them for nobody's account, so they need a cgroup
-/// that counts them.
+/// System V shared memory, messages and semaphores. No process is charged for their memory, so they need a cgroup that counts it.
 pub(super) const SYSTEM_V: &[c_long] = &[
     libc::SYS_msgctl,
     libc::SYS_msgget,
@@ -239,7 +238,7 @@ pub(super) const SYSTEM_V: &[c_long] = &[
 /// Memory files, which are held without being mapped: where a cgroup counts them.
 pub(super) const MEMORY_FILES: &[c_long] = &[libc::SYS_memfd_create];
 
-/// For a helper. No call opens, sends, starts or signals anything.
+/// For a helper. None opens, sends, starts or signals anything.
 pub(super) const HELPER: &[c_long] = &[
     libc::SYS_brk,
     libc::SYS_clock_gettime,

@@ -1,8 +1,8 @@
-//! The filter of system calls: what is not named does not exist (`ENOSYS`).
+//! The system call filter: calls that are not listed do not exist (`ENOSYS`).
 //!
-//! Calls of a foreign architecture kill the process; a few calls are allowed by their arguments: new namespaces,
-//! socket families, requests of `ioctl`, execution domains, limits and scheduling of other processes. The lists name
-//! what ordinary programs need; everything that mounts, traces, loads, or reaches into another process is left out.
+//! Calls of a foreign architecture kill the process; a few calls are allowed by their arguments: new namespaces, socket families,
+//! requests of `ioctl`, execution domains, limits and scheduling of other processes. The lists name the calls that ordinary
+//! programs need; calls that mount, trace, load, or reach into another process are left out.
 
 #[cfg(target_arch = "aarch64")]
 #[path = "aarch64.rs"]
@@ -37,7 +37,7 @@ pub(crate) fn filter(level: Level, memory: MemoryKeeper) -> Vec<Instruction> {
     program
 }
 
-/// The filter for a [helper](crate::Helper): memory, what is open already, its own end.
+/// The filter for a [helper](crate::Helper): memory, descriptors that are already open, and its exit.
 pub(crate) fn helper_filter() -> Vec<Instruction> {
     let mut program = native_calls_only();
     program.extend(program::allow_ranges(&ranges(sorted(
@@ -99,7 +99,7 @@ fn ranges(numbers: Vec<u32>) -> Vec<(u32, u32)> {
     ranges
 }
 
-/// New namespaces of any kind; the last one only `unshare` and `clone3` can ask for.
+/// New namespaces of any kind; only `unshare` and `clone3` can request the last one.
 const NEW_NAMESPACES: i32 = libc::CLONE_NEWNS
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWIPC
@@ -120,12 +120,12 @@ fn rules(level: Level, memory: MemoryKeeper) -> Vec<(c_long, Program)> {
         (libc::SYS_prctl, prctl()),
         (libc::SYS_socket, socket(level)),
         (libc::SYS_socketpair, socketpair(level)),
-        // The ordinary domain, and the question which one it is.
+        // The ordinary domain, and the query of the current one.
         (libc::SYS_personality, allow_low(0, &[0, u32::MAX], Errno::PERM)),
         // Limits of itself only.
         (libc::SYS_prlimit64, allow_low(0, &[0], Errno::PERM)),
         (libc::SYS_setns, vec![deny(Errno::PERM)]),
-        // Both write out every file of the host's file system, and hold up the engine's own `fsync` meanwhile.
+        // Both write out every file of the host's file system, and delay the engine's `fsync` during that time.
         (libc::SYS_sync, vec![pretend()]),
         (libc::SYS_syncfs, vec![pretend()]),
     ];
@@ -143,7 +143,7 @@ fn rules(level: Level, memory: MemoryKeeper) -> Vec<(c_long, Program)> {
 fn clone() -> Program {
     let mut program = load_low(0);
     program.extend(if_any_bit(bits(NEW_NAMESPACES), &[deny(Errno::PERM)]));
-    // A thread with descriptors of its own would hide them: the watch reads those of the process.
+    // A thread with a separate descriptor table would hide its descriptors: the watch reads those of the process.
     program.extend(and_low(bits(libc::CLONE_THREAD | libc::CLONE_FILES)));
     program.extend(if_equal(bits(libc::CLONE_THREAD), &[deny(Errno::PERM)], &[]));
     program.push(ret(ALLOW));
@@ -167,29 +167,29 @@ fn close_range() -> Program {
     program
 }
 
-/// Only punching holes. Libraries that are told `EOPNOTSUPP` write zeroes instead, which takes the time that the watch
-/// needs to see it.
+/// Allows only punching holes. Libraries that get `EOPNOTSUPP` write zeroes instead, which is slow enough for the watch to see
+/// it.
 fn fallocate() -> Program {
     let punch = bits(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE);
     allow_low(1, &[punch], Errno::OPNOTSUPP)
 }
 
-/// A process stays visible to the watch, which could read neither the memory nor the descriptors of one that is not
-/// dumpable. Programs that ask for that are told that it was done.
+/// Keeps a process dumpable: the watch could read neither the memory nor the descriptors of one that is not. Programs that clear
+/// the flag get success.
 fn prctl() -> Program {
     let mut hide = load_low(1);
     hide.extend(if_equal(0, &[pretend()], &[]));
     hide.push(ret(ALLOW));
     let mut program = load_low(0);
     program.extend(if_equal(bits(libc::PR_SET_DUMPABLE), &hide, &[]));
-    // A process with a core of its own keeps the core's other threads idle.
+    // A process with a private core scheduling cookie keeps the core's other threads idle.
     program.extend(if_equal(bits(libc::PR_SCHED_CORE), &[deny(Errno::INVAL)], &[]));
     program.push(ret(ALLOW));
     program
 }
 
-/// Families with a network namespace of its own: unix, TCP and UDP, and the routing table's own netlink. Without
-/// one: none, as the host's network would be reached.
+/// Socket families with a private network namespace: unix, TCP, UDP and the routing netlink. Without one: none, as they would
+/// reach the host's network.
 fn socket(level: Level) -> Program {
     if level != Level::Namespaces {
         return vec![deny(Errno::PERM)];
@@ -221,8 +221,8 @@ fn socket(level: Level) -> Program {
 /// The type of a socket, without its flags.
 const SOCKET_TYPE: u32 = 0xf;
 
-/// Pairs of unix sockets. Without a network namespace only of those types that send to their other end alone: a datagram
-/// can be addressed to any named socket of the host.
+/// Pairs of unix sockets. Without a network namespace only of types that send only to their peer: a datagram can be addressed to
+/// any named socket of the host.
 fn socketpair(level: Level) -> Program {
     let mut of_type = load_low(1);
     of_type.extend(and_low(SOCKET_TYPE));
@@ -241,8 +241,8 @@ fn socketpair(level: Level) -> Program {
     program
 }
 
-/// Calls that change how a process is scheduled reach the caller alone. They need no more than the same user, which the
-/// sandbox's first process has.
+/// Calls that change the scheduling of a process may affect only the caller. They require only the same user, and the sandbox's
+/// first process has it.
 fn scheduling() -> Vec<(c_long, Program)> {
     let itself = [
         libc::SYS_sched_setaffinity,
@@ -261,8 +261,8 @@ fn scheduling() -> Vec<(c_long, Program)> {
 const PRIO_PROCESS: u32 = 0;
 const IOPRIO_WHO_PROCESS: u32 = 1;
 
-/// Without namespaces, calls about sockets and processes would reach those of the host: sockets that have a name, and
-/// the engine's processes, which may have the same user. A process may ask and change only itself.
+/// Without namespaces, calls about sockets and processes would reach those of the host: named sockets, and the engine's
+/// processes, which may have the same user. A process may query and change only itself.
 fn without_namespaces() -> Vec<(c_long, Program)> {
     let mut rules: Vec<(c_long, Program)> = [
         libc::SYS_accept,
@@ -285,14 +285,14 @@ fn without_namespaces() -> Vec<(c_long, Program)> {
         libc::SYS_sched_rr_get_interval,
     ];
     rules.extend(itself.map(|call| (call, allow_low(0, &[0], Errno::PERM))));
-    // The C library asks for the stack of a thread with it, and takes no other error for "unknown".
+    // The C library uses it to find the stack of a thread, and accepts no other error for "unknown".
     rules.push((libc::SYS_sched_getaffinity, allow_low(0, &[0], Errno::NOSYS)));
     rules.push((libc::SYS_getpriority, about_itself(PRIO_PROCESS)));
     rules.push((libc::SYS_ioprio_get, about_itself(IOPRIO_WHO_PROCESS)));
     rules
 }
 
-/// For calls whose second argument names a process if the first is `process`.
+/// For calls with a process as their second argument if the first is `process`.
 fn about_itself(process: u32) -> Program {
     let mut program = load_low(0);
     program.extend(if_equal(process, &allow_low(1, &[0], Errno::PERM), &[]));

@@ -70,12 +70,13 @@ pub(super) fn load_high(argument: u32) -> Program {
     vec![statement(LOAD, ARGUMENTS + 8 * argument + 4)]
 }
 
-/// Keeps only the bits of `mask` of what is loaded.
+/// Keeps only the bits of `mask` of the loaded value.
 pub(super) fn and_low(mask: u32) -> Program {
     vec![statement(AND, mask)]
 }
 
-/// `then` (which must end with a return) if what is loaded equals `value`, otherwise `or_else`, then whatever follows.
+/// `then` (which must end with a return) if the loaded value equals `value`, otherwise `or_else`, then the following
+/// instructions.
 pub(super) fn if_equal(value: u32, then: &[Instruction], or_else: &[Instruction]) -> Program {
     let mut program = if then.is_empty() {
         vec![jump(EQUAL, value, or_else.len(), 0)]
@@ -109,7 +110,7 @@ pub(super) fn allow_low(argument: u32, values: &[u32], otherwise: Errno) -> Prog
     program
 }
 
-/// Allows what is loaded if it lies in one of the ranges, which are in order.
+/// Allows the loaded value if it lies in one of the ranges, which are in order.
 pub(super) fn allow_ranges(ranges: &[(u32, u32)]) -> Program {
     let mut program = Vec::with_capacity(ranges.len() * 3);
     for (first, last) in ranges {

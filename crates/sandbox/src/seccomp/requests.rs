@@ -1,6 +1,5 @@
-//! Requests of `ioctl`: those that ordinary programs make of terminals, sockets and descriptors. What is not named is
-//! refused, because every driver and file system has requests of its own. They are compared on 32 bits: the kernel
-//! ignores the rest.
+//! `ioctl` requests that ordinary programs make on terminals, sockets and descriptors. Requests that are not listed are refused,
+//! because every driver and file system adds more. They are compared on 32 bits: the kernel ignores the rest.
 
 use rustix::io::Errno;
 
@@ -75,8 +74,8 @@ const ALLOWED: &[u32] = &[
     0x4008_2102,
 ];
 
-/// Requests that programs make to find out whether they work, and do without if they are not supported. The allocating
-/// ones take disk space at once, as `fallocate` does; the last three of them exist on XFS alone.
+/// Requests that programs try and do without if they are unsupported. The allocating ones take disk space at once, as `fallocate`
+/// does; the last three of them exist only on XFS.
 const UNSUPPORTED: [u32; 11] = [
     0x4004_9409, // FICLONE
     0x4020_940D, // FICLONERANGE

@@ -391,7 +391,7 @@ fn without_namespaces_a_process_asks_about_itself_alone() {
     }
 }
 
-/// Checks a call whose first argument tells a process from a group and a user.
+/// Checks a call with a first argument that selects a process, a group or a user.
 fn concerns_a_process_itself(level: Level, number_of: c_long, process: u64) {
     let of = |which, who| call(level, number_of, [which, who, 0, 0, 0, 0]);
     assert_eq!(of(process, 0), ALLOW, "call {number_of}");

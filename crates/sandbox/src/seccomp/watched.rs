@@ -1,4 +1,4 @@
-//! Rules where a control group does not count memory: what the kernel would hold for a run without the watch seeing it.
+//! Rules without a control group that counts memory: they deny calls that make the kernel hold memory unseen by the watch.
 
 use libc::c_long;
 use rustix::io::Errno;
@@ -17,16 +17,16 @@ pub(super) fn rules(level: Level) -> Vec<(c_long, Program)> {
         (libc::SYS_vmsplice, vec![deny(Errno::NOSYS)]),
     ];
     if level != Level::Namespaces {
-        // Descriptors on their way between sockets are nobody's: without a network namespace nothing tells of them.
+        // Descriptors in flight between sockets belong to no process: without a network namespace nothing reports them.
         rules.extend([libc::SYS_sendmsg, libc::SYS_sendmmsg].map(|call| (call, vec![deny(Errno::PERM)])));
-        // Events that nobody reads pile up. Programs take this for "no more instances" and look again and again instead.
+        // Unread events pile up. Programs take this error for "no more instances" and poll instead.
         rules.extend(arch::INOTIFY.iter().map(|call| (*call, vec![deny(Errno::MFILE)])));
     }
     rules
 }
 
-/// Buffers stay as large as they are: a socket holds at most that for each sender that is closed. The kernel cuts what is
-/// asked for without a word as well.
+/// Keeps buffers at their default size: a socket holds at most that much for each closed sender. The kernel also cuts requested
+/// sizes silently.
 fn setsockopt() -> Program {
     let mut sizes = load_low(2);
     for option in [
@@ -53,8 +53,8 @@ pub(crate) enum Asks {
     All,
 }
 
-/// The filter that asks its listener how much memory there is, and before a process has an epoll instance watch one more
-/// descriptor or makes a session. The other filter decides over everything else.
+/// The filter that asks its listener for the amount of memory, and before a process adds a descriptor to an epoll instance or
+/// creates a session. The other filter decides all other calls.
 pub(crate) fn ask_at_some_calls(asks: Asks) -> Vec<Instruction> {
     let mut adds = load_low(1);
     adds.extend(if_equal(bits(libc::EPOLL_CTL_ADD), &[ret(ASK)], &[]));

@@ -1,4 +1,4 @@
-//! System calls of x86-64 beside those of every architecture.
+//! System calls specific to x86-64.
 
 use libc::c_long;
 

@@ -1,4 +1,4 @@
-//! Rules for the paths that an operator adds to what commands may read.
+//! Rules for the paths that an operator adds to those that commands may read.
 
 use std::{
     collections::VecDeque,
@@ -15,7 +15,7 @@ use crate::types::Error;
 
 const ITS_OWN: &str = "the sandbox has its own there";
 const CREDENTIALS: &str = "credentials of the host lie there";
-/// Paths that are never shown, nor anything in them, nor a folder that holds them.
+/// Paths that are never shown, nor anything in them, nor a folder that contains them.
 const NEVER: &[(&str, &str)] = &[
     ("/dev", ITS_OWN),
     ("/proc", ITS_OWN),
@@ -63,9 +63,9 @@ const NEVER: &[(&str, &str)] = &[
     ("/etc/passwd", ITS_OWN),
     ("/etc/resolv.conf", ITS_OWN),
 ];
-/// Folders of people, which are not shown whole.
+/// Home folders, which are not shown as a whole.
 const OF_PEOPLE: &[&str] = &["/home", "/root"];
-/// Names of folders and files with keys of a person.
+/// Names of folders and files with a person's keys.
 const KEYS: &[&str] = &[
     ".ssh",
     ".gnupg",
@@ -81,14 +81,14 @@ const KEYS: &[&str] = &[
 ];
 /// Name of npm's settings. Packages come with such files as well.
 const NPMRC: &str = ".npmrc";
-/// Files and folders that are looked at for a socket or keys. The folder in which the number is exceeded is looked at
-/// whole.
+/// Maximum number of files and folders that are checked for sockets and keys. The folder that exceeds it is still checked
+/// completely.
 const MOST_ENTRIES: usize = 20_000;
 
-/// Checks that commands may be shown a path of the host, beside what they see anyway.
+/// Checks that an additional path of the host may be shown to commands.
 ///
 /// # Errors
-/// The reason why not, with a remedy.
+/// The reason for a refusal, with a remedy.
 pub fn check_readable(path: &Path, data_dir: &Path) -> Result<(), String> {
     let is_plain = path
         .components()
@@ -151,15 +151,15 @@ enum Unfit {
     Keys(PathBuf),
 }
 
-/// The first socket at or below a path, or the first keys of a person below it. The path's own entries are all looked
-/// at. No folder is begun after `most` entries.
+/// The first socket at or below a path, or the first keys of a person below it. The path's own entries are all checked. No folder
+/// is started after `most` entries.
 fn unfit_within(path: &Path, most: usize) -> Option<Unfit> {
     let kind = fs::symlink_metadata(path).ok()?.file_type();
     if kind.is_socket() {
         return Some(Unfit::Socket(path.to_owned()));
     }
     let mut looked = 0;
-    // Breadth first, so that the bound leaves out what lies deepest.
+    // Breadth first, so that the limit leaves out the deepest entries.
     let mut left = VecDeque::from([path.to_owned()]);
     while looked <= most
         && let Some(folder) = left.pop_front()
@@ -184,7 +184,7 @@ fn unfit_within(path: &Path, most: usize) -> Option<Unfit> {
 
 /// Checks that the users of runs have the right to read the operator's paths.
 pub(crate) fn all_readable(paths: &[PathBuf]) -> Result<(), Error> {
-    // The runs of a root engine have users of their own.
+    // The runs of a root engine have separate users.
     let others = rustix::process::geteuid().is_root();
     let denied = paths.iter().find(|path| match fs::metadata(path) {
         Ok(metadata) if others => {

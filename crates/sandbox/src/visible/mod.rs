@@ -1,7 +1,7 @@
-//! Paths of the host, beside the system folders, that commands may read: configuration that packages keep in `/etc`, data
+//! Paths of the host that commands may read in addition to the system folders: configuration that packages keep in `/etc`, data
 //! that they generate in `/var`, and the paths that the operator adds.
 //!
-//! Of a package's folder only what cannot hold a credential is shown. docs/SANDBOX.md#what-commands-see-of-etc has the
+//! Of a package's folder only files that cannot hold a credential are shown. docs/SANDBOX.md#what-commands-see-of-etc has the
 //! list with a reason for each entry.
 
 mod extra;
@@ -18,7 +18,7 @@ use crate::landlock::SYSTEM;
 pub(crate) use extra::all_readable;
 pub use extra::check_readable;
 
-/// Loaders, certificates and name tables: nothing that differs between users. Shown whole.
+/// Loaders, certificates and name tables: nothing that differs between users. Shown as a whole.
 const WHOLE: &[&str] = &[
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
@@ -41,8 +41,8 @@ const WHOLE: &[&str] = &[
     "/etc/protocols",
     "/etc/services",
 ];
-/// Configuration and generated data of packages. A `*` stands for any part of one name. Folders in which operators keep
-/// credentials have the harmless files named one by one.
+/// Configuration and generated data of packages. A `*` matches any part of one name. In folders where operators keep credentials,
+/// the harmless files are listed individually.
 const PACKAGES: &[&str] = &[
     // Runtimes that do not start without it, or start without their libraries.
     "/etc/java*-openjdk",
@@ -98,9 +98,9 @@ const PACKAGES: &[&str] = &[
     "/etc/OpenCL",
     "/etc/X11/rgb.txt",
 ];
-/// Most paths for one folder of which a part is not shown: each is a mount of its own.
+/// Maximum number of paths for a folder that is only partly shown: each is a separate mount.
 const MOST_PARTS: usize = 200;
-/// Most files that are not shown and named to the operator.
+/// Maximum number of withheld files that are named to the operator.
 const MOST_NAMED: usize = 5;
 
 /// Paths that commands may read.
@@ -112,7 +112,7 @@ pub(crate) struct VisiblePaths {
 }
 
 impl VisiblePaths {
-    /// A sentence that names the files which are not shown, if there are any.
+    /// A sentence that names the withheld files, if there are any.
     pub(crate) fn withheld_words(&self) -> Option<String> {
         let named: Vec<&str> = self
             .withheld
@@ -133,8 +133,8 @@ impl VisiblePaths {
     }
 }
 
-/// Finds the paths on this host. What appears later in a folder that is shown whole is shown as well; other packages that
-/// are installed later are not.
+/// Finds the paths on this host. Later additions to a folder that is shown as a whole are visible as well; packages that are
+/// installed later are not.
 pub(crate) fn find(extra: &[PathBuf]) -> VisiblePaths {
     let mut search = Search {
         packages: PACKAGES.iter().flat_map(|pattern| expand(pattern)).collect(),
@@ -153,7 +153,7 @@ pub(crate) fn find(extra: &[PathBuf]) -> VisiblePaths {
     }
     found.retain(|path| path.exists() && !is_below(path, SYSTEM));
     found.sort();
-    // Of two paths one of which lies in the other the outer one shows both.
+    // If one path is inside of another, the outer one shows both.
     found.dedup_by(|path, outer| path.starts_with(outer));
     let as_text = |path: PathBuf| path.into_os_string().into_string().ok();
     VisiblePaths {
@@ -162,7 +162,7 @@ pub(crate) fn find(extra: &[PathBuf]) -> VisiblePaths {
     }
 }
 
-/// Part of a path that is shown.
+/// Visible part of a path.
 enum Extent {
     All,
     Parts(Vec<PathBuf>),
@@ -193,7 +193,7 @@ impl Search {
         };
         let children = entries.flatten().map(|entry| {
             let child = entry.path();
-            // A link is only a name. Its target is shown where that is in the list as well.
+            // A link is only a name. Its target is shown only if it is in the list itself.
             let extent = if child.is_symlink() {
                 Extent::All
             } else {
@@ -224,7 +224,7 @@ impl Search {
         Extent::Parts(Vec::new())
     }
 
-    /// Whether the target of a link is shown as well, so that it may be shown at the place of the link.
+    /// Whether the target of a link is visible as well, so that it may be shown in place of the link.
     fn leads_to_visible(&self, link: &Path) -> bool {
         let Ok(target) = fs::canonicalize(link) else {
             return false;
@@ -243,7 +243,7 @@ fn is_below(path: &Path, folders: &[&str]) -> bool {
     folders.iter().any(|folder| path.starts_with(folder))
 }
 
-/// The paths of this host that a pattern stands for.
+/// The paths of this host that match a pattern.
 fn expand(pattern: &str) -> Vec<PathBuf> {
     let mut paths = vec![PathBuf::from("/")];
     for component in Path::new(pattern).components() {

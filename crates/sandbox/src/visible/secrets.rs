@@ -8,12 +8,12 @@ use std::{
 
 pub(super) const NOT_FOR_ALL: &str = "not all users of the host may read it";
 
-/// Largest file of settings that is searched. Larger files come with packages, and nobody writes into them.
+/// Maximum size of a settings file that is searched. Larger files come with packages and are not edited by operators.
 const MOST_BYTES: u64 = 256 << 10;
-/// Endings and names of files that operators write settings into.
+/// Extensions and names of files in which operators write settings.
 const SETTINGS: &[&str] = &["cfg", "conf", "ini", "properties"];
 const SETTINGS_NAMES: &[&str] = &["policy.xml", "renviron", "default-flags"];
-/// Parts of the name of a setting that is a credential.
+/// Substrings that mark the name of a setting as a credential.
 const CREDENTIALS: &[&str] = &[
     "password",
     "passwd",
@@ -28,18 +28,18 @@ const CREDENTIALS: &[&str] = &[
     "license",
     "credential",
     "private_key",
-    // Parameters of a URL. A setting that is called `auth` is mostly a switch.
+    // Parameters of a URL. A setting called `auth` is usually a switch.
     "?auth=",
     "&auth=",
     "?auth[",
     "&auth[",
 ];
-/// Last words of the name of a setting that is a credential. They are parts of many other words.
+/// Last words that mark the name of a setting as a credential. As substrings they occur in many other words.
 const LAST_WORDS: &[&str] = &["pw", "pwd", "pat"];
-/// Starts of a line that is a comment, in any of the forms of such files.
+/// Comment prefixes in the formats of such files.
 const COMMENTS: &[&str] = &["#", ";", "!", "//", "--", "<!--"];
 
-/// Returns why commands are not to see a file of a package, if there is a reason.
+/// Returns the reason to hide a file of a package from commands, if there is one.
 pub(super) fn reason_to_withhold(path: &Path, metadata: &Metadata) -> Option<&'static str> {
     if !metadata.is_file() {
         return Some("it is neither a file nor a folder");
@@ -49,11 +49,11 @@ pub(super) fn reason_to_withhold(path: &Path, metadata: &Metadata) -> Option<&'s
     }
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();
     let ending = path.extension().and_then(|ending| ending.to_str());
-    // A template shows the form, not a password.
+    // A template contains placeholders, not a password.
     if matches!(ending, Some("password" | "key")) || name.contains("credentials") {
         return Some("its name is that of a credential");
     }
-    // Packages generate these files, and no operator writes a password into them.
+    // Packages generate these files, and operators do not write passwords into them.
     let is_generated = path.starts_with("/var/lib") || path.starts_with("/var/cache");
     let is_settings =
         ending.is_some_and(|ending| SETTINGS.contains(&ending)) || SETTINGS_NAMES.contains(&name.as_str());
@@ -68,7 +68,7 @@ pub(super) fn reason_to_withhold(path: &Path, metadata: &Metadata) -> Option<&'s
         .then_some("a line of it sets a credential")
 }
 
-/// Whether a line gives a value to a setting whose name says that it is a credential, or has a URL with a password.
+/// Whether a line sets a credential, judged by the name of the setting, or has a URL with a password.
 fn sets_a_credential(line: &str) -> bool {
     let line = line.trim_start().to_ascii_lowercase();
     if line.contains("private key-----") {
@@ -103,7 +103,7 @@ fn has_value(text: &str) -> bool {
     text.contains(|c: char| c.is_ascii_alphanumeric())
 }
 
-/// Whether a `.npmrc` may hold a credential. Node.js and packages come with files of that name that hold none.
+/// Whether a `.npmrc` may contain a credential. Node.js and packages ship files of that name without any.
 pub(super) fn is_npmrc_with_credential(path: &Path) -> bool {
     let is_searched =
         fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MOST_BYTES);
@@ -112,7 +112,7 @@ pub(super) fn is_npmrc_with_credential(path: &Path) -> bool {
         return true;
     };
     String::from_utf8_lossy(&content).lines().any(|line| {
-        // The name of a setting of one registry begins with the two slashes of a comment.
+        // The name of a registry setting begins with two slashes, as a comment does.
         let line = line.trim_start().trim_start_matches('/');
         line.contains("_auth") || sets_a_credential(line)
     })

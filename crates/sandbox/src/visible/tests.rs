@@ -2,7 +2,7 @@ use std::os::unix::{fs::symlink, net::UnixListener};
 
 use super::*;
 
-/// Searches a folder as if it were that of a package. Returns the names that are shown, and what is withheld.
+/// Searches a folder as if it belonged to a package. Returns the names that are shown, and the withheld ones.
 fn shown_of(folder: &Path) -> (Vec<String>, Vec<String>) {
     let mut search = Search {
         packages: vec![folder.to_owned()],
@@ -158,7 +158,7 @@ fn keys_are_found_in_a_folder_beside_and_below_others() {
             );
         }
     }
-    // A link with such a name is refused as well, whatever it points to.
+    // A link with such a name is refused as well, regardless of its target.
     fs::create_dir(root.join("links")).unwrap();
     symlink("nowhere", root.join("links/.ssh")).unwrap();
     let refused = check_readable(&root.join("links"), &data).unwrap_err();

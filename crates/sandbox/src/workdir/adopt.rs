@@ -1,7 +1,7 @@
-//! Giving a tree that an earlier run's user left behind to another user.
+//! Transfers a tree that an earlier run's user left to another user.
 //!
-//! What a run made, it may also have linked: a file that belongs to nobody who runs commands, and has more names than
-//! the one here, keeps its owner.
+//! A run may have linked a file instead of creating it: a file with an owner that is not a run's user, and with more than one
+//! name, keeps its owner.
 
 use std::{
     ffi::{CStr, CString},
@@ -18,8 +18,7 @@ use rustix::{
 use super::{cursor::Cursor, delete::is_dot, open::beneath};
 use crate::uids;
 
-/// Makes everything below `dir`, and last `dir` itself, belong to `uid`. Of a walk that broke off, the next one does
-/// the rest.
+/// Makes everything below `dir`, and last `dir` itself, belong to `uid`. If a walk fails, the next one completes it.
 pub(super) fn give_tree(dir: BorrowedFd<'_>, uid: u32) -> io::Result<()> {
     let mut at = Cursor::at(dir)?;
     let mut pending = vec![give_entries(&at, uid)?];
@@ -36,7 +35,7 @@ pub(super) fn give_tree(dir: BorrowedFd<'_>, uid: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives away what lies in one folder, and returns its folders.
+/// Transfers the entries of one folder, and returns its subfolders.
 fn give_entries(at: &Cursor, uid: u32) -> io::Result<Vec<CString>> {
     let mut folders = Vec::new();
     for entry in Dir::read_from(at.fd())? {
@@ -49,11 +48,11 @@ fn give_entries(at: &Cursor, uid: u32) -> io::Result<Vec<CString>> {
     Ok(folders)
 }
 
-/// Gives one entry away, unless it is a folder; says what it is. What is looked at is what is given: the entry is held
-/// meanwhile, whatever its name comes to mean.
+/// Transfers one entry, unless it is a folder; returns its type. The entry is held open from check to transfer, so renaming
+/// cannot swap it.
 fn give_entry(folder: BorrowedFd<'_>, name: &CStr, uid: u32) -> io::Result<FileType> {
     let entry = match beneath(folder, name, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()) {
-        // Gone meanwhile.
+        // Deleted since it was listed.
         Err(Errno::NOENT) => return Ok(FileType::Unknown),
         entry => entry?,
     };

@@ -13,8 +13,8 @@ use rustix::{
 
 use super::{DIRECTORY, open::beneath};
 
-/// A place in a tree. Going up is checked against where the way down came from: a run that moves folders while
-/// they are walked makes the walk fail, never leave the tree.
+/// A position in a tree. Moving up is checked against the way down: a run that moves folders during the walk makes the walk fail,
+/// but never leave the tree.
 pub(super) struct Cursor {
     here: OwnedFd,
     id: Id,
@@ -25,7 +25,7 @@ type Id = (u64, u64);
 
 impl Cursor {
     pub(super) fn at(dir: BorrowedFd<'_>) -> io::Result<Self> {
-        // A descriptor of its own: reading a directory moves a position that duplicates share.
+        // A separate descriptor: duplicates share the position that reading a directory moves.
         let here = openat(dir, ".", DIRECTORY, Mode::empty())?;
         let id = id_of(&fstat(&here)?);
         Ok(Self {
@@ -47,7 +47,7 @@ impl Cursor {
     /// Enters a folder here.
     pub(super) fn down(&mut self, name: &CStr) -> Result<(), Errno> {
         let next = beneath(self.fd(), name, DIRECTORY, Mode::empty())?;
-        // Without the right to search it there is no way to its entries, nor back.
+        // Without search permission on it, neither its entries nor the way back are accessible.
         rustix::fs::accessat(
             &next,
             "..",

@@ -1,4 +1,4 @@
-//! Deletion that nothing a run leaves behind can stop: deep trees, folders without rights, any name.
+//! Deletion that a run cannot obstruct: deep trees, folders without permissions, any name.
 
 use std::{
     ffi::{CStr, CString},
@@ -13,18 +13,18 @@ use rustix::{
 
 use super::cursor::Cursor;
 
-/// Names of folders that are held at once for each level. Each further reading of a folder that was emptied in between
-/// costs time for what was there before.
+/// Folder names held at once per level. Each further reading of a folder that was emptied in between costs time for its earlier
+/// entries.
 const HELD_NAMES: usize = 4_096;
 
 /// A folder on the way down.
 struct Level {
     name: CString,
-    /// Folders in it that still hold something.
+    /// Subfolders that still contain something.
     full: Vec<CString>,
 }
 
-/// Deletes `name` in `parent` with everything below it; nothing there is fine. Takes time by the number of entries.
+/// Deletes `name` in `parent` with everything below it; a missing one is fine. Takes time proportional to the number of entries.
 pub(super) fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
     let name = CString::new(name)?;
     if remove_entry(parent, &name)? {
@@ -46,14 +46,14 @@ pub(super) fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<()>
             levels.pop();
             continue;
         }
-        // The folder has more names than are held at once, or something was put there meanwhile.
+        // The folder has more names than are held at once, or an entry was added since.
         enter(&mut at, &level.name)?;
         level.full = empty_out(at.fd())?;
     }
     Ok(())
 }
 
-/// Deletes every folder of `root` that `is_live` does not know, and goes on after a failure.
+/// Deletes every folder of `root` that `is_live` does not know, and continues after a failure.
 pub(super) fn sweep(root: BorrowedFd<'_>, mut is_live: impl FnMut(&str) -> bool) -> io::Result<u64> {
     let mut removed = 0;
     let mut failed = None;
@@ -76,11 +76,11 @@ pub(super) fn sweep(root: BorrowedFd<'_>, mut is_live: impl FnMut(&str) -> bool)
 
 #[cfg(test)]
 thread_local! {
-    /// Folders that this thread has read to delete what is in them.
+    /// Folders that this thread has read in order to delete their entries.
     pub(super) static FOLDERS_READ: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Removes what can be removed here; returns the folders that are not empty, some of them if there are very many.
+/// Removes everything that can be removed here; returns the folders that are not empty, or some of them if there are very many.
 pub(super) fn empty_out(dir: BorrowedFd<'_>) -> io::Result<Vec<CString>> {
     #[cfg(test)]
     FOLDERS_READ.set(FOLDERS_READ.get() + 1);
@@ -98,7 +98,7 @@ pub(super) fn empty_out(dir: BorrowedFd<'_>) -> io::Result<Vec<CString>> {
     Ok(full)
 }
 
-/// Removes a file, a link or an empty folder; false for a folder with something in it.
+/// Removes a file, a link or an empty folder; false for a folder that is not empty.
 fn remove_entry(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<bool> {
     match unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(true),
@@ -112,7 +112,7 @@ fn remove_entry(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<bool> {
     }
 }
 
-/// Enters a folder, taking the rights to do so, and to delete in it, where they are missing.
+/// Enters a folder, and adds missing permissions to do so and to delete in it.
 fn enter(at: &mut Cursor, name: &CStr) -> io::Result<()> {
     match at.down(name) {
         Err(Errno::ACCESS) => {
@@ -128,14 +128,14 @@ fn enter(at: &mut Cursor, name: &CStr) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the owner all rights on a folder that may not even be opened: through a path descriptor, so that no link
-/// is followed.
+/// Gives the owner all permissions on a folder that may not even be readable: through a path descriptor, so that no link is
+/// followed.
 pub(super) fn make_accessible(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     make_private(&openat(parent, name, flags, Mode::empty())?)
 }
 
-/// Gives the owner all rights on a folder, and nobody else any; a path descriptor is enough.
+/// Gives the owner all permissions on a folder, and other users none; a path descriptor is enough.
 pub(super) fn make_private(folder: &OwnedFd) -> io::Result<()> {
     Ok(chmod(
         format!("/proc/self/fd/{}", folder.as_raw_fd()),

@@ -72,7 +72,7 @@ pub(super) fn list(
                 prefix.push('/');
                 pending.push((listing.names_here(&at)?, prefix.len()));
             }
-            // The folder is not at fault: its entries would be missing without a word.
+            // Not the folder's fault: skipping it would silently omit its entries.
             Err(error @ (Errno::MFILE | Errno::NFILE)) => return Err(file_error(error)),
             Err(_not_entered) => {}
         }
@@ -81,8 +81,8 @@ pub(super) fn list(
 }
 
 impl Listing {
-    /// The names of one folder, the last first. Of a folder with more than are still wanted, only the first ones
-    /// are held, one more than wanted so that the cut is seen also where some of them are left out.
+    /// The names in one folder, the last first. If a folder has more than are still wanted, only the first ones are held, one
+    /// more than wanted so that the cut is noticed even if some of them are left out.
     fn names_here(&mut self, at: &Cursor) -> Result<Vec<CString>, FileError> {
         let wanted = self
             .max_entries

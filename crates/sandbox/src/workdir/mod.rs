@@ -1,9 +1,9 @@
-//! Working directories: made, read, written, listed and deleted without ever following what an agent put there.
+//! Working directories: created, read, written, listed and deleted without following anything that an agent put there.
 //!
-//! Every access starts at a descriptor of the directory and is resolved by `openat2` with `RESOLVE_BENEATH`,
-//! `NO_SYMLINKS`, `NO_MAGICLINKS` and `NO_XDEV`: no link is followed, no mount is entered, and pipes, sockets and
-//! devices are never opened for their content. Walks hold one descriptor however deep the tree is, and recurse
-//! neither on the stack nor in descriptors.
+//! Every access starts at a descriptor of the directory and is resolved by `openat2` with `RESOLVE_BENEATH`, `NO_SYMLINKS`,
+//! `NO_MAGICLINKS` and `NO_XDEV`: no link is followed, no mount is entered, and pipes, sockets and devices are never opened for
+//! their content. Walks hold one descriptor regardless of the depth of the tree, and recurse neither on the stack nor in
+//! descriptors.
 
 mod adopt;
 mod cursor;
@@ -38,14 +38,14 @@ use crate::{
     uids::{self, RunUid},
 };
 
-/// The working directory of one run, held by a descriptor. Every access is relative to it and resolves no
-/// symlink, leaves no mount and opens no device or pipe (`openat2`).
+/// The working directory of one run, held by a descriptor. Every access is relative to it and resolves no symlink, leaves no
+/// mount and opens no device or pipe (`openat2`).
 ///
-/// Where the engine is root, the directory and what the engine writes into it belong to a host user of its own,
-/// which no other run of this host has at the same time.
+/// If the engine is root, the directory and the files that the engine writes into it belong to a host user that no other run of
+/// this host has at the same time.
 ///
-/// Dropping it leaves the directory in place, to be opened again by [`reopen`](Self::reopen); only
-/// [`delete`](Self::delete) and [`sweep`](Self::sweep) remove anything.
+/// Dropping it leaves the directory in place, to be opened again by [`reopen`](Self::reopen); only [`delete`](Self::delete) and
+/// [`sweep`](Self::sweep) remove anything.
 #[derive(Debug)]
 pub struct Workdir {
     root: OwnedFd,
@@ -119,7 +119,7 @@ pub enum FileError {
     /// The path goes through a link or out of the directory.
     #[error("the path goes through a link")]
     Escapes,
-    /// Larger than asked for.
+    /// Larger than the requested limit.
     #[error("larger than {limit} bytes")]
     TooLarge {
         /// The limit, in bytes.
@@ -133,15 +133,14 @@ pub enum FileError {
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Workdir {
-    /// Makes the empty directory `name` below `root` for one run, and `root` itself where it is missing.
+    /// Creates the empty directory `name` below `root` for one run, and `root` itself if it is missing.
     ///
     /// # Errors
-    /// When something of that name is there already, when the name is not one plain segment, or when the root
-    /// engine has no user left for another run.
+    /// Fails if the name exists, if it is not one plain segment, or if the root engine has no user left for another run.
     pub fn create(root: &Path, name: &str) -> io::Result<Self> {
         check_name(name)?;
         let owner = RunUid::acquire()?;
-        // Others may pass through to their own directory, but not list who else is there.
+        // Others may traverse it to their own directory, but not list it.
         DirBuilder::new().recursive(true).mode(0o711).create(root)?;
         let root_fd = open_path(
             root,
@@ -159,14 +158,15 @@ impl Workdir {
         })
     }
 
-    /// Opens again the directory `name` that an earlier life of its run made below `root`, for the run to go on in;
-    /// `None` where there is none. Nothing may run in it any more. What the run kept outside of it, in `/tmp`, is gone.
+    /// Reopens the directory `name` below `root` that an earlier engine process created for the run, so that the run can resume
+    /// in it; `None` if it does not exist. No process may still run in it. Files that the run kept outside of it, in `/tmp`, are
+    /// lost.
     ///
-    /// A root engine gives the whole tree to a user of its own again: that takes time by the number of files.
+    /// A root engine transfers the whole tree to a new user, which takes time proportional to the number of files.
     ///
     /// # Errors
-    /// When what has this name is no directory, or belongs to neither this engine nor a run of this host; when the name
-    /// is not one plain segment; or when the root engine has no user left for another run.
+    /// Fails if the name is not a directory, belongs to neither this engine nor a run of this host, or is not one plain segment;
+    /// or if the root engine has no user left for another run.
     pub fn reopen(root: &Path, name: &str) -> io::Result<Option<Self>> {
         check_name(name)?;
         let root_fd = match open_path(root, DIRECTORY, Mode::empty()) {
@@ -185,7 +185,7 @@ impl Workdir {
                 "the directory belongs to another user",
             ));
         }
-        // A run may have let others in, or shut itself out.
+        // A run may have given others access, or removed its own.
         delete::make_private(&dir)?;
         let dir = openat(&dir, ".", DIRECTORY, Mode::empty())?;
         if let Some(owner) = &owner {
@@ -201,7 +201,7 @@ impl Workdir {
         }))
     }
 
-    /// The paths under which commands at this level know the directory and their temporary one.
+    /// The paths of the directory and of the temporary one, as commands at this level know them.
     pub fn command_paths(&self, level: Level) -> CommandPaths {
         CommandPaths::new(self.path.parent().unwrap_or(&self.path), &self.name, level)
     }
@@ -211,7 +211,7 @@ impl Workdir {
         Ok(open::regular(self.dir.as_fd(), path)?.1)
     }
 
-    /// Reads a regular file of at most `limit` bytes whole.
+    /// Reads a regular file of at most `limit` bytes.
     pub fn read(&self, path: &RelPath, limit: u64) -> Result<Vec<u8>, FileError> {
         let (file, size) = open::regular(self.dir.as_fd(), path)?;
         open::read_at_most(file, size, limit)
@@ -222,8 +222,8 @@ impl Workdir {
         Ok(open::regular(self.dir.as_fd(), path)?.0)
     }
 
-    /// Opens a regular file of the run's own for reading, with its size in bytes. A file of somebody else, which the
-    /// run may have linked here on a host that allows it, is not opened: the engine may read what the run may not.
+    /// Opens a regular file that the run owns for reading, with its size in bytes. A file of another owner is refused: on some
+    /// hosts the run can link such a file here, and the engine may read files that the run may not.
     pub fn open_own(&self, path: &RelPath) -> Result<(File, u64), FileError> {
         let (file, size) = open::regular(self.dir.as_fd(), path)?;
         let own = match &self.owner {
@@ -238,28 +238,28 @@ impl Workdir {
         }
     }
 
-    /// Creates or replaces a file, making the folders above it. The old content stays until the new is complete;
-    /// the mode of a file that is replaced is kept.
+    /// Creates or replaces a file, and creates the folders above it. The old content stays until the new one is complete; the
+    /// mode of a replaced file is kept.
     pub fn write(&self, path: &RelPath, content: &[u8]) -> Result<(), FileError> {
         let fill = |file: &mut File| file.write_all(content);
         write::replace(self.dir.as_fd(), path, fill, self.owner.as_deref())
     }
 
-    /// Copies the rest of `source` as [`write`](Self::write) does. The kernel copies it, or shares it where the file
-    /// system can, and none of it is held in memory.
+    /// Copies the rest of `source` as [`write`](Self::write) does. The kernel copies it, or shares it if the file system can, and
+    /// it is never held in memory.
     pub fn copy(&self, path: &RelPath, source: &mut File) -> Result<(), FileError> {
         let fill = |file: &mut File| io::copy(source, file).map(drop);
         write::replace(self.dir.as_fd(), path, fill, self.owner.as_deref())
     }
 
-    /// Makes an empty file where nothing is, and the folders above it, for content that grows. The run may change or
-    /// delete the file meanwhile.
+    /// Creates an empty file at an unused path, and the folders above it, for content that grows. The run may change or delete
+    /// the file at any time.
     pub fn make_file(&self, path: &RelPath) -> Result<File, FileError> {
         write::make_new(self.dir.as_fd(), path, self.owner.as_deref())
     }
 
-    /// Everything below `path` (`None`: the whole directory) in the order of names, parents first, at most
-    /// `max_entries` entries and `max_depth` levels; true when it was cut.
+    /// Lists everything below `path` (`None`: the whole directory) in the order of names, parents first, at most `max_entries`
+    /// entries and `max_depth` levels; true if the listing was cut.
     pub fn list(
         &self,
         path: Option<&RelPath>,
@@ -269,8 +269,8 @@ impl Workdir {
         list::list(self.dir.as_fd(), path, (max_depth, max_entries), |_| true)
     }
 
-    /// Lists as [`list`](Self::list) does, but only the entries for which `keep` is true. Other folders are not
-    /// entered. `keep` is asked about a folder before what lies in it.
+    /// Lists as [`list`](Self::list) does, but only the entries for which `keep` is true. Other folders are not entered. `keep`
+    /// is called for a folder before its entries.
     pub fn list_kept(
         &self,
         path: Option<&RelPath>,
@@ -283,21 +283,21 @@ impl Workdir {
     /// Returns the content of the directory: bytes on disk, and the number of files and folders.
     ///
     /// # Errors
-    /// When the directory itself cannot be read; what cannot be read below it is made readable.
+    /// When the directory itself cannot be read; unreadable folders below it are made readable.
     pub fn usage(&self) -> io::Result<(u64, u64)> {
         let total = measure(self.dir.as_fd(), u64::MAX)?;
         Ok((total.bytes, total.entries))
     }
 
-    /// Deletes the directory with everything in it, however deep, unreadable or strangely named. What a failure has left,
-    /// another call deletes.
+    /// Deletes the directory with everything in it, regardless of depth, permissions and names. After a failure, another call
+    /// deletes the rest.
     pub fn delete(&self) -> io::Result<()> {
         delete::remove_tree(self.root.as_fd(), self.name.as_bytes())?;
         delete::remove_tree(self.root.as_fd(), scratch_name(&self.name).as_bytes())
     }
 
-    /// Deletes the directories below `root` that no live run has, for the start of a node; `is_live` is asked
-    /// with each name. Returns how many directories went.
+    /// Deletes the directories below `root` that belong to no live run, when a node starts; `is_live` is called with each name.
+    /// Returns the number of deleted directories.
     ///
     /// # Errors
     /// The first failure, after all others were tried. A root that does not exist holds nothing.
@@ -320,7 +320,7 @@ impl Workdir {
         self.owner.clone()
     }
 
-    /// A private folder beside the directory, for levels that cannot give the run a `/tmp` of its own.
+    /// A private folder next to the directory, for levels that cannot give the run a private `/tmp`.
     pub(crate) fn scratch(&self) -> io::Result<OwnedFd> {
         let name = scratch_name(&self.name);
         match make_private(&self.root, &name, self.owner.as_deref()) {
@@ -334,7 +334,7 @@ impl Workdir {
 }
 
 const SCRATCH: &str = ".tmp";
-/// Opens a folder that may even refuse to be read.
+/// Opens a folder even without permission to read it.
 const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
 
 fn check_name(name: &str) -> io::Result<()> {
@@ -357,7 +357,7 @@ fn make_private(root: &OwnedFd, name: &str, owner: Option<&RunUid>) -> io::Resul
         .map_err(io::Error::from)
         .and_then(|dir| give_to(&dir, owner).map(|()| dir));
     if made.is_err() {
-        // Another try must find the name free. The first error tells more than one of this removal.
+        // Another attempt must find the name free. The first error is more useful than an error of this removal.
         let _removed = unlinkat(root, name, AtFlags::REMOVEDIR);
     }
     made

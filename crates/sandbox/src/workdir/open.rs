@@ -1,4 +1,4 @@
-//! Opening what lies beneath a directory, and nothing else.
+//! Opens paths beneath a directory, and nothing else.
 
 use std::{
     fs::File,
@@ -20,7 +20,7 @@ const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
 
-/// The kernel answers `EAGAIN` when a rename raced with the look-up; a run can keep that up for as long as it likes.
+/// The kernel returns `EAGAIN` if a rename raced with the look-up; a run can keep that up indefinitely.
 const RACES: usize = 16;
 
 /// Opens `path` beneath `dir`.
@@ -40,8 +40,8 @@ pub(super) fn beneath(
     Err(Errno::AGAIN)
 }
 
-/// Opens a regular file for reading and says how large it is. Never blocks on a pipe, never opens a device's
-/// content: `O_NONBLOCK` opens a pipe at once, and then its kind is seen.
+/// Opens a regular file for reading and returns its size. Never blocks on a pipe, never opens a device's content: `O_NONBLOCK`
+/// opens a pipe at once, and then its type is checked.
 pub(super) fn regular(dir: BorrowedFd<'_>, path: &RelPath) -> Result<(File, u64), FileError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = beneath(dir, path.as_str(), flags, Mode::empty()).map_err(file_error)?;
@@ -52,7 +52,7 @@ pub(super) fn regular(dir: BorrowedFd<'_>, path: &RelPath) -> Result<(File, u64)
     Ok((File::from(fd), u64::try_from(stat.st_size).unwrap_or(0)))
 }
 
-/// Reads a file of at most `limit` bytes, also when it grows meanwhile.
+/// Reads a file of at most `limit` bytes, even if it grows during the read.
 pub(super) fn read_at_most(file: File, size: u64, limit: u64) -> Result<Vec<u8>, FileError> {
     if size > limit {
         return Err(FileError::TooLarge { limit });

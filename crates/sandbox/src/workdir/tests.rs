@@ -45,7 +45,7 @@ fn a_file_of_another_user_is_not_opened_as_the_runs_own() {
     workdir.write(&path("own"), b"own").unwrap();
     assert_eq!(workdir.open_own(&path("own")).unwrap().1, 3);
     let uid = workdir.owner().map(|owner| owner.uid());
-    // Only root can give a file away, and only for root is there anything that a run may not read.
+    // Only root can change the owner of files, and only for root are there files that a run may not read.
     if let Some(uid) = uid {
         let foreign = root.path().join("run_1/foreign");
         fs::write(&foreign, "secret").unwrap();
@@ -321,7 +321,7 @@ fn a_directory_opened_again_is_private_and_whole_and_belongs_to_the_run() {
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }
 
-/// Lets a directory go as a dying engine does, and gives its user to another run, where there is one.
+/// Drops a directory as a dying engine does, and gives its user to another run, if it has one.
 fn drop_and_take_its_user(workdir: Workdir) -> Vec<Arc<RunUid>> {
     let wanted = workdir.owner().map(|owner| owner.uid());
     drop(workdir);
@@ -357,7 +357,7 @@ fn what_is_no_directory_of_a_run_is_not_opened_again() {
     }
 }
 
-/// Whether the tests may give files to others. Says what is not checked where they may not.
+/// Whether the tests may change the owner of files. If not, prints the check that is skipped.
 fn is_root(what: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
@@ -490,7 +490,7 @@ fn a_folder_is_read_once_for_all_full_folders_in_it() {
     let before = delete::FOLDERS_READ.get();
     workdir.delete().unwrap();
     let read = delete::FOLDERS_READ.get() - before;
-    // Each of the folders once, and the one above them for each 4,096 of them and for the last look.
+    // Each folder is read once, and their parent once per 4,096 of them and for the final check.
     assert!((4_200..=4_204).contains(&read), "{read} folders read");
     assert!(!root.path().join("run_1").exists());
 }

@@ -20,7 +20,7 @@ pub(crate) struct Total {
 }
 
 impl Total {
-    /// True if one of the two is more than the other total's.
+    /// Whether one of the two exceeds the other total's.
     pub(crate) const fn passes(self, other: Self) -> bool {
         self.bytes > other.bytes || self.entries > other.entries
     }
@@ -54,7 +54,7 @@ impl Total {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Survey {
     pub(crate) total: Total,
-    /// Whether every folder that was met could be entered, read and left again.
+    /// Whether every folder that was found could be entered, read and left again.
     pub(crate) complete: bool,
 }
 
@@ -76,11 +76,11 @@ impl Survey {
     }
 }
 
-/// Adds up everything below `dir`, stopping soon after `max_entries`. What vanishes meanwhile is not counted, and a
-/// folder without rights is given them: nothing may hide behind a mode. A folder that is moved while the walk is in it, or
-/// that cannot be entered, makes the result incomplete; the walk goes on elsewhere.
+/// Adds up everything below `dir`, stopping soon after `max_entries`. Entries that vanish during the walk are not counted. A
+/// folder without permissions gets them, so that its mode cannot hide its content. A folder that is moved while the walk is in
+/// it, or that cannot be entered, makes the result incomplete; the walk continues elsewhere.
 ///
-/// `met` is told the number of each inode.
+/// `met` is called with the number of each inode.
 pub(crate) fn survey(dir: BorrowedFd<'_>, max_entries: u64, met: &mut dyn FnMut(u64)) -> Survey {
     let mut survey = Survey::default();
     if walk(dir, max_entries, &mut survey, met).is_err() {
@@ -117,7 +117,7 @@ fn walk(
                 break;
             }
             if at.up().is_err() {
-                // The way back is lost with the folders that were still to come on it.
+                // The remaining folders on the way back are lost with it.
                 survey.complete = false;
                 at = Cursor::at(dir)?;
                 pending.truncate(1);
@@ -171,7 +171,7 @@ fn count_here(at: &Cursor, survey: &mut Survey, met: &mut dyn FnMut(u64)) -> io:
     Ok(folders)
 }
 
-/// Tries once more with all rights on the folder, if the first time failed for lack of one.
+/// Retries with all permissions on the folder, if the first attempt failed for lack of one.
 fn with_rights<T>(at: &Cursor, attempt: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
     match attempt() {
         Err(Errno::ACCESS) => {

@@ -1,4 +1,4 @@
-//! Writing a file whole or not at all, and files that grow.
+//! Writes files atomically, and creates files that grow.
 
 use std::{
     fs::File,
@@ -35,14 +35,14 @@ pub(super) fn replace(
     let written = write_new(folder, &temporary, content, (mode, owner))
         .and_then(|()| Ok(renameat(folder, &temporary, folder, name)?));
     if let Err(error) = written {
-        // It may not even have been made; what counts is the first error.
+        // It may not even have been created; the first error matters.
         let _gone = unlinkat(folder, &temporary, AtFlags::empty());
         return Err(error.into());
     }
     Ok(())
 }
 
-/// Makes an empty file where nothing is, to be written and read.
+/// Creates an empty file at an unused path, open for writing and reading.
 pub(super) fn make_new(
     dir: BorrowedFd<'_>,
     path: &RelPath,
@@ -58,7 +58,7 @@ pub(super) fn make_new(
     Ok(file)
 }
 
-/// Opens the folders of `path` one by one, making those that are missing.
+/// Opens the folders of `path` one by one, and creates missing ones.
 fn make_folders(
     dir: BorrowedFd<'_>,
     path: &str,
@@ -85,7 +85,7 @@ fn make_folders(
     Ok(here)
 }
 
-/// The mode of the file that is replaced, or that of a new one.
+/// The mode of the replaced file, or that of a new one.
 fn mode_of(folder: BorrowedFd<'_>, name: &str) -> Result<Mode, FileError> {
     match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok(Mode::from_raw_mode(0o644)),

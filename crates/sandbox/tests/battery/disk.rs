@@ -1,5 +1,5 @@
-//! Row 51 in every way that a walk of the folders does not show: space that is set aside, files that move or are shut away
-//! during a look, and files without a name.
+//! Row 51 in every way that a walk of the folders does not find: reserved space, files that are moved or made inaccessible during
+//! a check, and files without a name.
 
 use sortie_sandbox::{ExitKind, Finished, Limits};
 
@@ -16,17 +16,17 @@ fn limits() -> Limits {
     }
 }
 
-/// The limit of runs whose files lie in folders. What is written between two looks is a smaller part of it.
+/// The limit of runs with files in folders. It is larger, so that writes between two looks are a smaller part of it.
 const LARGER_LIMIT: u64 = 512;
 
-/// Milliseconds that a mebibyte takes a helper at least. At full speed it would write past any bound while the watch waits
-/// for its turn.
+/// Minimum milliseconds that a helper takes per mebibyte. At full speed it would exceed any bound while the watch waits for the
+/// processor.
 const PACE: u32 = 1;
 
-/// The pace of what shows at the second look only.
+/// The pace if only the second check finds the use.
 const SLOW_PACE: u32 = 2;
 
-/// Tries to hold four times the limit at a pace, and says how much it came to. That has to be less than `times` the limit.
+/// Tries to hold four times the limit at a pace, and prints the amount reached, which must be less than `times` the limit.
 async fn takes(bed: &Bed, way: &str, (limit, times): (u64, u64), pace: u32) {
     let limits = Limits {
         disk_bytes: limit << 20,
@@ -48,11 +48,11 @@ async fn takes(bed: &Bed, way: &str, (limit, times): (u64, u64), pace: u32) {
     run.end().await;
 }
 
-/// Commands after each other, each of which tries to write several times the limit. What each could write before it is
-/// looked at would add up to more than is allowed.
+/// Consecutive commands, each of which tries to write several times the limit. The amounts that each could write before a check
+/// would add up to more than is allowed.
 const COMMANDS: u32 = 8;
 
-/// The last number that the helper said.
+/// The last number that the helper printed.
 fn mebibytes(finished: &Finished) -> u64 {
     let kept = [&finished.stdout.head[..], &finished.stdout.tail].concat();
     let said = String::from_utf8_lossy(&kept).into_owned();
@@ -107,7 +107,7 @@ pub(crate) fn deleted_files_are_counted(bed: &Bed) -> Section<'_> {
                 run.end().await;
                 continue;
             }
-            // Others that delete meanwhile hide for a while what this run takes.
+            // Concurrent deletions by others temporarily hide the space that this run takes.
             takes(bed, way, (LIMIT, 3), PACE).await;
         }
     })
@@ -123,7 +123,7 @@ pub(crate) fn deleted_files_are_counted_in_memory(bed: &Bed) -> Section<'_> {
     })
 }
 
-/// Folders come and go during each look of an ordinary build, too.
+/// Folders appear and disappear during each check of an ordinary build, too.
 pub(crate) fn what_moves_within_the_limit_goes_on(bed: &Bed) -> Section<'_> {
     Box::pin(async {
         let mut run = bed.open("run_1", limits()).await;
@@ -163,9 +163,9 @@ pub(crate) fn commands_after_the_limit_do_not_add_up(bed: &Bed) -> Section<'_> {
             before >> 20
         ));
         assert!(before < most, "{before} bytes, {largest_step} at once");
-        // A command is ended for what it adds above the limit, even if it takes only a moment.
+        // A command is killed for the bytes it adds above the limit, even if it takes only a moment.
         assert_eq!(run.sh("mkdir more").await.exit, ExitKind::Disk);
-        // Deleting many folders makes walks meet folders that vanish.
+        // Deleting many folders makes walks find folders that vanish.
         let finished = run.sh("rm -rf t* d* more").await;
         assert_eq!(finished.exit, ExitKind::Code(0), "{finished:?}");
         assert_eq!(run.sh("echo x > small").await.exit, ExitKind::Code(0));

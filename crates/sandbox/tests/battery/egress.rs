@@ -1,4 +1,4 @@
-//! Row 73: the way out of a sandbox, from both of its ends.
+//! Row 73: egress of a sandbox, from both of its ends.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -24,7 +24,7 @@ pub(crate) fn way_out() -> Spec {
     }
 }
 
-/// Proxy that the engine serves at the other end: one line for one line.
+/// Proxy that the engine serves at the other end: one line per line.
 pub(crate) struct Proxy(TcpListener);
 
 impl Proxy {
@@ -34,7 +34,7 @@ impl Proxy {
         Self(TcpListener::from_std(listener).unwrap())
     }
 
-    /// Answers for ever.
+    /// Answers forever.
     pub(crate) async fn answer(&mut self, with: &str) {
         loop {
             self.answer_one(with).await.unwrap();
@@ -46,14 +46,14 @@ impl Proxy {
         assert!(peer.ip().is_loopback());
         let mut stream = BufReader::new(stream);
         let mut line = String::new();
-        // Who only connects gets nothing.
+        // A client that only connects gets nothing.
         if stream.read_line(&mut line).await? > 0 {
             stream.write_all(with.as_bytes()).await?;
         }
         Ok(())
     }
 
-    /// Answers as an HTTP proxy would, with what it was asked for.
+    /// Answers as an HTTP proxy would, with the requested target.
     async fn serve(&mut self) {
         loop {
             let (stream, _) = self.0.accept().await.unwrap();
@@ -76,7 +76,7 @@ impl Proxy {
     }
 }
 
-/// Without a network of its own a run cannot be kept to a proxy, so it gets none.
+/// Without a private network a run cannot be confined to a proxy, so it gets no egress.
 pub(crate) async fn refuses_a_way_out(bed: &Bed) {
     let capabilities = bed.backend.capabilities();
     assert!(!capabilities.egress);
@@ -174,7 +174,7 @@ pub(crate) fn the_way_out_ends_with_the_sandbox_and_comes_back_with_it(bed: &Bed
             (ExitKind::Code(0), "again\n")
         );
 
-        // Whoever waits for a connection is told when the sandbox is closed.
+        // A pending accept fails when the sandbox is closed.
         let (ended, ()) = tokio::join!(second.0.accept(), run.end());
         assert!(ended.is_err(), "{ended:?}");
 

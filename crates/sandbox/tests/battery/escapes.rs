@@ -1,4 +1,5 @@
-//! Rows 1 to 42, 70, 72 and 73: what must not work, tried by the helper from inside, against a host that has all of it.
+//! Rows 1 to 42, 70, 72 and 73: everything that must not work, tried by the helper from inside, against a host that has all of
+//! it.
 
 use std::{
     fs,
@@ -20,7 +21,7 @@ use crate::{
     harness::{Bed, Section, folder, out, tell},
 };
 
-/// Attempts of the helper: fewer mean that it did not come to its end.
+/// Attempts of the helper: fewer mean that it did not reach its end.
 const ATTEMPTS: usize = 185;
 const EGRESS_ATTEMPTS: usize = 19;
 
@@ -187,7 +188,7 @@ impl Outside {
         }
     }
 
-    /// Nothing that listens on the host was reached.
+    /// No listener on the host was reached.
     pub(crate) fn heard_nothing(&self) {
         for listener in &self.tcp {
             listener.set_nonblocking(true).unwrap();
@@ -219,7 +220,7 @@ impl Drop for Outside {
     }
 }
 
-/// The address that this machine would speak from; nothing is sent.
+/// The source address of this machine; nothing is sent.
 fn own_address() -> Option<std::net::IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
     socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;

@@ -1,4 +1,4 @@
-//! Rows 64 to 66, that a directory is taken up again after a restart, and that ordinary programs still work.
+//! Rows 64 to 66, that a directory is reopened after a restart, and that ordinary programs still work.
 
 use sortie_sandbox::{EntryKind, ExitKind, FileError, Limits, RelPath, Spec, Workdir};
 use sortie_testkit::rows;
@@ -57,7 +57,7 @@ pub(crate) fn a_run_goes_on_in_its_directory_after_a_restart(bed: &Bed) -> Secti
         let script = "mkdir -p made/closed && echo one > made/file && echo x > made/closed/file && \
                       ln -s made/file link && echo x > $TMPDIR/temporary && chmod 500 made/closed && chmod 777 .";
         assert_eq!(run.sh(script).await.exit, ExitKind::Code(0));
-        // As an engine that dies: everything in the sandbox is killed, the directory stays.
+        // Like an engine that dies: everything in the sandbox is killed, the directory stays.
         let Run {
             path,
             workdir,

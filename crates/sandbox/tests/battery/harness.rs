@@ -22,14 +22,14 @@ pub(crate) const PROBE: &str = env!("CARGO_BIN_EXE_sandbox-probe");
 const ON_DISK: &str = "/var/tmp";
 const IN_MEMORY: &str = "/dev/shm";
 const INSIDE: &str = "SORTIE_BATTERY_INSIDE";
-/// Switch for a machine that gives every level. It is not a part of `SORTIE_TEST_PACKAGES`, which is about packages that
-/// could be installed: a level that the kernel denies cannot be.
+/// Switch for a machine that supports every level. It is not a part of `SORTIE_TEST_PACKAGES`, which is about packages that could
+/// be installed: a level that the kernel denies cannot be.
 const STRICT: &str = "SORTIE_TEST_STRICT";
-/// Time within which a prompt event comes on a busy machine; measured it is milliseconds.
+/// Timeout for a prompt event on a busy machine; it normally takes milliseconds.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-/// An ordinary user without any process or file, also of another test that runs at the same time: where a sandbox
-/// shares its user, their processes would count as its own.
+/// An ordinary user without any process or file, not even of another test that runs at the same time: if a sandbox shares its
+/// user, their processes would count as its own.
 pub(crate) fn nobody() -> u32 {
     30_000 + std::process::id() % 10_000
 }
@@ -41,7 +41,7 @@ pub(crate) enum Engine {
     Unprivileged,
 }
 
-/// Way through the battery, of which there are four.
+/// A pass through the battery; there are four.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
     pub(crate) level: Level,
@@ -51,7 +51,7 @@ pub(crate) struct Pass {
 pub(crate) type Section<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 impl Pass {
-    /// Runs a section, in a process of its own where another host or user is needed.
+    /// Runs a section, in a separate process if another host or user is needed.
     pub(crate) fn run(self, test: &str, section: for<'a> fn(&'a Bed) -> Section<'a>) {
         if !is_inside() && self.needs_another_process() {
             if self.engine == Engine::Unprivileged && !is_root() {
@@ -107,7 +107,7 @@ impl Pass {
     }
 }
 
-/// Runs a program on a host with less rights, as `sandbox-probe host` makes them.
+/// Runs a program on a host with fewer rights, as `sandbox-probe host` creates them.
 pub(crate) fn on_host(host: &[String], program: &[&str], configure: impl FnOnce(&mut Process)) -> Output {
     #[expect(clippy::disallowed_methods, reason = "the battery starts its own engines")]
     let mut process = Process::new(PROBE);
@@ -136,14 +136,14 @@ fn is_strict() -> bool {
     std::env::var_os(STRICT).is_some()
 }
 
-/// Whether it was the host that refused: a sandbox that opens and does not hold is no reason to check nothing.
+/// Whether the host refused: a sandbox that opens but is not confined is no reason to skip checks.
 fn is_refusal(reason: &str) -> bool {
     ["this host ", "this kernel ", "the engine is root "]
         .iter()
         .any(|start| reason.starts_with(start))
 }
 
-/// Says something past the capturing of the test harness.
+/// Prints past the output capture of the test harness.
 pub(crate) fn tell(line: &str) {
     let _nobody_may_listen = std::io::stderr().write_all(line.as_bytes());
 }
@@ -154,7 +154,8 @@ pub(crate) struct Bed {
     pub(crate) test: String,
     pub(crate) root: tempfile::TempDir,
     pub(crate) backend: Arc<dyn Backend>,
-    // Open without close-on-exec since before the launcher was executed: what a careless library leaves to every child.
+    // Open without close-on-exec since before the launcher was executed, like a descriptor that a careless library leaks to every
+    // child.
     _leaked: File,
 }
 
@@ -196,8 +197,8 @@ impl Bed {
         }
     }
 
-    /// A bed of the same kind whose working directories are in memory, as those of runs with zero data retention. None
-    /// where that has less than this many bytes free, or lets no program be started.
+    /// A bed of the same kind with working directories in memory, as for runs with zero data retention. `None` if that file
+    /// system has fewer than this many bytes free, or forbids executing programs.
     pub(crate) async fn in_memory(&self, bytes: u64) -> Option<Self> {
         let system = rustix::fs::statvfs(IN_MEMORY).unwrap();
         if system.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC) {
@@ -273,8 +274,8 @@ impl Run {
         self.sandbox.exec(sh(script, timeout)).await.unwrap()
     }
 
-    /// Runs a script that does not end by itself until its time is over; it is dead no later than `killing` after that.
-    /// One of three tries has to be in time: a busy machine is late now and then, what waits for something each time.
+    /// Runs a script that does not end until its timeout; it is dead no later than `killing` after that. One of three tries has
+    /// to be in time: a busy machine is late now and then, but a real delay affects each try.
     pub(crate) async fn timed_out(&mut self, script: &str, timeout: Duration, killing: Duration) -> Finished {
         let mut times = Vec::new();
         for _ in 0..3 {
@@ -289,8 +290,8 @@ impl Run {
         panic!("{script}: {times:?}");
     }
 
-    /// Runs a script until it has written a line to this file of its directory, and then lets go of it, which kills
-    /// it. Returns the line.
+    /// Runs a script until it has written a line to this file of its directory, and then drops it, which kills it. Returns the
+    /// line.
     pub(crate) async fn let_go_of(&mut self, script: &str, file: &str) -> String {
         let path = self.path.join(file);
         tokio::select! {
@@ -360,7 +361,7 @@ fn folder_in(place: &str) -> tempfile::TempDir {
     root
 }
 
-/// Processes on this host whose command line holds `marker`.
+/// Processes on this host with `marker` in their command line.
 pub(crate) fn marked(marker: &str) -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     entries
@@ -373,7 +374,7 @@ pub(crate) fn marked(marker: &str) -> Vec<i32> {
         .collect()
 }
 
-/// Waits until exactly one process holds `marker`: a shell that is about to become it does so, too.
+/// Waits until exactly one process holds `marker`: a shell that is about to execute it holds it, too.
 pub(crate) fn wait_for_one(marker: &str) -> i32 {
     let began = Instant::now();
     loop {
@@ -384,7 +385,7 @@ pub(crate) fn wait_for_one(marker: &str) -> i32 {
     }
 }
 
-/// Waits until a process holds `marker`: one that just becomes another program holds nothing for a moment.
+/// Waits until a process holds `marker`: one that is executing a program holds nothing for a moment.
 pub(crate) fn wait_until_there(marker: &str) {
     let began = Instant::now();
     while marked(marker).is_empty() {
@@ -392,7 +393,7 @@ pub(crate) fn wait_until_there(marker: &str) {
     }
 }
 
-/// Waits until no process holds `marker`; how many are left after `limit`.
+/// Waits until no process holds `marker`; returns the number left after `limit`.
 pub(crate) fn wait_until_gone(marker: &str, limit: Duration) -> usize {
     let began = Instant::now();
     loop {

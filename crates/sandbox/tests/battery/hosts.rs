@@ -1,4 +1,4 @@
-//! Row 67: hosts that deny what a level needs. Engines there say so and run nothing.
+//! Row 67: hosts that deny requirements of a level. Engines there report this and run nothing.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use sortie_sandbox::{Error, Level, Options, detect};
 
 use crate::harness::{PROBE, folder, is_root, nobody, on_host, tell};
 
-/// Detects on a host; the test of this name runs again there and prints what it found.
+/// Detects on a host; the test of this name runs again there and prints its result.
 fn detect_on(host: &[&str], as_nobody: bool, minimum: &str) -> String {
     let mut host: Vec<String> = host.iter().map(|word| (*word).to_owned()).collect();
     if as_nobody && is_root() {

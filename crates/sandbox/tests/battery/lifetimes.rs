@@ -1,4 +1,4 @@
-//! Rows 56 to 63: what a command says, how it ends, and what lives on.
+//! Rows 56 to 63: output of commands, their end, and the processes that live on.
 
 use std::{
     io::{BufRead, BufReader},
@@ -21,7 +21,7 @@ pub(crate) fn marker(bed: &Bed, what: &str) -> String {
     )
 }
 
-/// A program that sleeps under a name of its own.
+/// A program that sleeps under the given name.
 pub(crate) fn sleeper(marker: &str) -> String {
     format!("sh -c 'sleep 300; :' {marker}")
 }
@@ -78,7 +78,7 @@ pub(crate) fn what_ignores_every_signal_ends_with_its_command(bed: &Bed) -> Sect
                 .exit,
             ExitKind::Code(0)
         );
-        // The clock that tells older from newer processes has a resolution.
+        // The clock that orders processes by start time has a limited resolution.
         run.sh("sleep 0.05").await;
         let finished = run.timed_out("./probe stubborn", 5 * SECOND, 2 * SECOND).await;
         assert_eq!(out(&finished), "here\n");
@@ -96,7 +96,7 @@ pub(crate) fn background_processes_live_until_the_sandbox_is_closed(bed: &Bed) -
     Box::pin(async {
         let mut run = bed.open("run_1", Limits::default()).await;
         let name = marker(bed, "talker");
-        // It keeps the command's streams open and goes on writing to them, far more than a pipe holds.
+        // It keeps the command's streams open and continues to write far more than a pipe holds.
         let talker = format!(
             "(trap '' HUP; while [ ! -e go ]; do sleep 0.01; done; n=0; while [ $n -lt 4000 ]; do \
              echo 0123456789012345678901234567890123456789; n=$((n+1)); done; touch done; {}) & echo started; touch go",
@@ -176,7 +176,7 @@ pub(crate) fn nothing_outlives_the_engine_or_the_launcher(bed: &Bed) -> Section<
         let mut run = bed.open("run_1", Limits::default()).await;
         run.sh(&format!("{} > /dev/null 2>&1 &", sleeper(&name))).await;
         kill_process(launcher(), Signal::KILL).unwrap();
-        // The next command opens another sandbox, or learns that this one is lost and puts its group to an end.
+        // The next command opens another sandbox, or finds that this one is lost and ends its group.
         let next = run.sandbox.exec(sh("true", SECOND)).await;
         assert!(matches!(next, Err(Error::Lost(_)) | Ok(_)), "{next:?}");
         let ends = bed.has_namespaces() || bed.hard_memory();
@@ -214,7 +214,7 @@ fn only_child(of: Pid) -> Pid {
     *child
 }
 
-/// Whether it is more than an entry that its parent has not read.
+/// Whether it is more than a zombie.
 fn is_alive(pid: Pid) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
         let state = stat.rsplit_once(") ").unwrap().1;
@@ -222,7 +222,7 @@ fn is_alive(pid: Pid) -> bool {
     })
 }
 
-/// Waits for the end of a process that was killed, which nobody else waits for.
+/// Waits for the end of a killed process that is not reaped elsewhere.
 async fn until_dead(pid: Pid) {
     while is_alive(pid) {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -239,7 +239,7 @@ fn launcher() -> Pid {
     only_child(fork_server())
 }
 
-/// Kills the launcher of a run's sandbox, and goes on until the engine knows.
+/// Kills the launcher of a run's sandbox, and runs commands until the engine notices.
 pub(crate) async fn lose(run: &mut Run) {
     kill_process(launcher(), Signal::KILL).unwrap();
     let error = loop {
@@ -256,13 +256,13 @@ pub(crate) fn sandboxes_outlive_what_forked_them(bed: &Bed) -> Section<'_> {
         let server = fork_server();
         kill_process(server, Signal::KILL).unwrap();
         assert_eq!(run.sh("exit 3").await.exit, ExitKind::Code(3));
-        // Another one is started for the next sandbox, also while the killed one still dies.
+        // A new one is started for the next sandbox, even while the killed one is dying.
         let mut next = bed.open("run_2", Limits::default()).await;
         assert_eq!(next.sh("exit 4").await.exit, ExitKind::Code(4));
         until_dead(server).await;
         let second = fork_server();
         assert_ne!(second, server);
-        // One that is stopped has taken nothing of what it is asked for, and dies with it.
+        // A stopped fork server has read no request, and pending requests die with it.
         kill_process(second, Signal::STOP).unwrap();
         let (mut last, ()) = tokio::join!(bed.open("run_3", Limits::default()), async {
             kill_process(second, Signal::KILL).unwrap();
@@ -280,7 +280,7 @@ pub(crate) fn what_forks_and_does_nothing_is_replaced(bed: &Bed) -> Section<'_> 
         let mut run = bed.open("run_1", Limits::default()).await;
         let server = fork_server();
         kill_process(server, Signal::STOP).unwrap();
-        // Opened late, and by another one; the stopped one is gone.
+        // Opened late, and by a new one; the stopped one is gone.
         let mut next = bed.open("run_2", Limits::default()).await;
         assert_eq!(next.sh("exit 3").await.exit, ExitKind::Code(3));
         until_dead(server).await;
@@ -296,7 +296,7 @@ pub(crate) fn a_launcher_has_nothing_open_but_its_own(bed: &Bed) -> Section<'_> 
         let first = bed.open("run_1", Limits::default()).await;
         let of_first = launcher();
         let second = bed.open("run_2", Limits::default()).await;
-        // The first sandbox ends, so that what is left is the second one's.
+        // The first sandbox ends, so that the remaining launcher is the second one's.
         first.end().await;
         let of_second = launcher();
         assert_ne!(of_first, of_second);
@@ -306,7 +306,7 @@ pub(crate) fn a_launcher_has_nothing_open_but_its_own(bed: &Bed) -> Section<'_> 
             .map(|target| target.to_string_lossy().into_owned())
             .filter(|target| target != "/dev/null")
             .collect();
-        // Nothing of the fork server, of the first sandbox, or that the engine had open when it was executed.
+        // Nothing of the fork server, of the first sandbox, or of the engine's open descriptors when it was executed.
         let count = |kind: &str| open.iter().filter(|target| target.starts_with(kind)).count();
         assert_eq!(
             (open.len(), count("socket:"), count("anon_inode:[pidfd]")),

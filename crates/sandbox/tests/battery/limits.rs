@@ -1,4 +1,4 @@
-//! Rows 43 to 56: what a run may use, and what happens when it takes more.
+//! Rows 43 to 56: limits of a run, and the effect of exceeding them.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(crate) fn a_fork_bomb_is_bounded_and_ends_with_its_command(bed: &Bed) -> Sec
         let finished = run
             .sh_for("bomb() { bomb | bomb & }; bomb; sleep 60", SECOND)
             .await;
-        // The shell may give up by itself when it cannot fork any more.
+        // The shell may exit when it cannot fork.
         assert!(
             matches!(finished.exit, ExitKind::TimedOut | ExitKind::Code(_)),
             "{finished:?}"
@@ -54,7 +54,7 @@ pub(crate) fn a_thousand_processes_end_with_their_command(bed: &Bed) -> Section<
     Box::pin(async {
         let mut run = bed.open_within("run_1", |limits| limits.processes = 1_100).await;
         let mut said = String::new();
-        // A busy machine takes longer to make them.
+        // A busy machine takes longer to create them.
         for seconds in [3, 6, 12] {
             let finished = run
                 .timed_out("./probe sleepers 1000", seconds * SECOND, 5 * SECOND)
@@ -161,7 +161,7 @@ pub(crate) fn disk_is_bounded_in_bytes_and_in_files(bed: &Bed) -> Section<'_> {
         );
         run.end().await;
 
-        // Also from the background, and hidden behind a folder without rights.
+        // Also from the background, and hidden in a folder without permissions.
         let mut run = bed
             .open_within("run_3", |limits| limits.disk_bytes = 160 << 20)
             .await;

@@ -1,4 +1,4 @@
-//! Processes whose first thread has ended while another runs on: they end with what they belong to, as any other.
+//! Processes with an ended first thread and another that runs on: they end with their command or sandbox, as any other.
 
 use std::{
     path::Path,
@@ -15,8 +15,8 @@ use crate::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Threads on this host whose process has `marker` in its command line. A process without its first thread has an empty
-/// one itself.
+/// Threads on this host of processes with `marker` in their command line. The process itself has an empty one after its first
+/// thread has ended.
 fn threads(marker: &str) -> usize {
     let belongs = |task: &Path| {
         let line = std::fs::read(task.join("cmdline")).unwrap_or_default();
@@ -39,7 +39,7 @@ fn wait_until_none(marker: &str) {
     }
 }
 
-/// A program whose first thread ends at once. The file `held` says that it has, and that the other one runs.
+/// A program with a first thread that ends at once. It writes the file `held` once that thread has ended and the other one runs.
 fn headless(marker: &str) -> String {
     format!("$HOME/probe headless 1 {marker}")
 }
@@ -68,13 +68,13 @@ pub(crate) fn a_process_without_its_first_thread_ends_with_its_command(bed: &Bed
         let names = ["earlier", "direct", "behind"].map(|what| marker(bed, what));
         let [earlier, direct, behind] = &names;
         in_background(&mut run, earlier).await;
-        // The clock that tells older from newer processes has a resolution.
+        // The clock that orders processes by start time has a limited resolution.
         run.sh("sleep 0.05").await;
         // The process without its first thread is the command itself.
         run.timed_out(&format!("exec {}", headless(direct)), SECOND, 5 * SECOND)
             .await;
         assert_eq!(threads(direct), 0);
-        // Behind a command that has a time of its own.
+        // As a background process of a command that itself runs on.
         run.timed_out(&format!("{} & sleep 300", headless(behind)), SECOND, 5 * SECOND)
             .await;
         assert_eq!(threads(behind), 0);
@@ -120,7 +120,7 @@ pub(crate) fn a_job_without_its_first_thread_has_not_ended(bed: &Bed) -> Section
         assert_eq!(job.kill().await.unwrap().exit, ExitKind::Signal(9));
         assert_eq!(threads(&name), 0);
 
-        // A process without its first thread that a job leaves behind is told and killed as well.
+        // A process without its first thread that a job leaves running is reported and killed as well.
         let name = marker(bed, "left");
         let script = format!("{} & while [ ! -e go ]; do sleep 0.01; done", headless(&name));
         let command = Command {
@@ -134,7 +134,7 @@ pub(crate) fn a_job_without_its_first_thread_has_not_ended(bed: &Bed) -> Section
         job.kill().await.unwrap();
         assert_eq!(threads(&name), 0);
 
-        // A process that is talked to.
+        // A piped process.
         let name = marker(bed, "piped");
         let argv = ["sh", "-c", &format!("exec {}", headless(&name))].map(str::to_owned);
         let piped = run.sandbox.start(argv.to_vec()).await.unwrap();

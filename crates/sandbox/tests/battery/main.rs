@@ -1,9 +1,9 @@
 //! The battery: every guarantee of the sandbox, tried, on every kind of host and as every kind of engine.
 //!
-//! Each section is written once against `dyn Sandbox` and runs four times: at level `namespaces` as whoever runs the
-//! suite and as an unprivileged user, and at level `landlock` as both, on a host that denies namespaces as an ordinary
-//! container does. What a host cannot give is printed as `NOT CHECKED`, never passed over. With
-//! `SORTIE_TEST_STRICT=1` a level that the host does not give is a failure.
+//! Each section is written once against `dyn Sandbox` and runs four times: at level `namespaces` as the user of the suite and as
+//! an unprivileged user, and at level `landlock` as both, on a host that denies namespaces as an ordinary container does. Checks
+//! that a host cannot run are printed as `NOT CHECKED`, never skipped silently. With `SORTIE_TEST_STRICT=1` a level that the host
+//! does not give is a failure.
 
 #![expect(
     clippy::unwrap_used,
@@ -35,7 +35,7 @@ const USER: Engine = Engine::Unprivileged;
 
 macro_rules! battery {
     ($($module:ident :: $section:ident),* $(,)?) => {
-        /// At level `namespaces`, as whoever runs the suite: root gives each run a user of its own.
+        /// At level `namespaces`, as the user of the suite: root gives each run a separate user.
         mod namespaces {
             $(#[test]
             fn $section() {
@@ -51,7 +51,7 @@ macro_rules! battery {
                 pass.run(concat!("namespaces_unprivileged::", stringify!($section)), super::$module::$section);
             })*
         }
-        /// In an ordinary container: level `landlock`, as whoever runs the suite.
+        /// In an ordinary container: level `landlock`, as the user of the suite.
         mod container {
             $(#[test]
             fn $section() {
@@ -70,7 +70,7 @@ macro_rules! battery {
     };
 }
 
-/// On one kind of host as one kind of engine, as it takes as long as a launcher may take.
+/// On one kind of host as one kind of engine, because it takes as long as a launcher may take.
 #[test]
 fn what_forks_and_does_nothing_is_replaced() {
     let pass = Pass {
@@ -83,7 +83,7 @@ fn what_forks_and_does_nothing_is_replaced() {
     );
 }
 
-/// On one kind of host as one kind of engine, in a process of its own: it takes all descriptors from the engine.
+/// On one kind of host as one kind of engine, in a separate process: it exhausts the engine's descriptors.
 #[test]
 fn a_command_that_cannot_be_released_is_killed_alone() {
     let pass = Pass {

@@ -1,4 +1,4 @@
-//! Memory that the kernel holds for a run, and what it counts for a user that the engine and its runs may share.
+//! Memory that the kernel holds for a run, and objects that it counts for a user that the engine and its runs may share.
 
 use std::{
     process::Command as Process,
@@ -13,7 +13,7 @@ use crate::harness::{Bed, PROBE, Run, SOON, Section, line_in, out, tell};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LIMIT: u64 = 192 << 20;
-/// Waits in a shell until a probe has what it takes.
+/// Waits in a shell until a probe holds its resources.
 const UNTIL_HELD: &str = "while [ ! -s held ]; do sleep 0.01; done";
 
 fn limits() -> Limits {
@@ -23,10 +23,10 @@ fn limits() -> Limits {
     }
 }
 
-/// End of a probe that takes what it can.
+/// End of a probe that takes as much as it can.
 #[derive(Debug)]
 enum Taken {
-    /// The probe reported this figure, and kept what it had.
+    /// The probe reported this figure and kept its resources.
     Held(u64),
     Ended(Finished),
 }
@@ -49,7 +49,7 @@ async fn take(run: &mut Run, probe: &str, allowed: u64) -> Taken {
     Taken::Held(figure)
 }
 
-/// Runs a probe that takes what it can and keeps it. The run is stopped for its memory, or the probe reports that it holds
+/// Runs a probe that takes as much as it can and keeps it. The run is stopped for its memory, or the probe reports that it holds
 /// hardly more than the limit.
 async fn is_bounded(bed: &Bed, probe: &str) {
     let mut run = bed.open("run_bounded", limits()).await;
@@ -74,7 +74,7 @@ async fn is_bounded(bed: &Bed, probe: &str) {
 }
 
 async fn goes_on(bed: &Bed, run: &mut Run) {
-    // The kernel kills one process of a control group, and the others keep what they have.
+    // The kernel kills one process of a control group, and the others keep their memory.
     if !bed.hard_memory() {
         assert_eq!(
             run.sh("echo next").await.exit,
@@ -116,7 +116,7 @@ pub(crate) fn buffers_of_sockets_count(bed: &Bed) -> Section<'_> {
         assert_eq!(finished.exit, ExitKind::Code(0), "{finished:?}");
         let bytes: u64 = out(&finished).trim().parse().unwrap();
         assert!(bytes > 1 << 20, "{bytes} bytes");
-        // Some looks later they are still there.
+        // Some checks later they are still there.
         assert_eq!(run.sh("sleep 1").await.exit, ExitKind::Code(0));
         assert!(run.processes().await >= 2, "the probe was killed");
         run.end().await;
@@ -153,7 +153,7 @@ pub(crate) fn watched_descriptors_are_bounded(bed: &Bed) -> Section<'_> {
             "descriptors that the watch cannot see"
         );
         if bed.hard_memory() {
-            // A user of its own, and a control group that counts them.
+            // A separate user, and a control group that counts them.
             is_bounded(bed, "watches 4").await;
         } else {
             for probe in ["watches 4", "flying-watches 4"] {
@@ -166,7 +166,7 @@ pub(crate) fn watched_descriptors_are_bounded(bed: &Bed) -> Section<'_> {
                 assert!(watched <= 65_536, "{probe}: {watched}");
                 assert!(watched > 0 || probe != "watches 4", "{probe} watched nothing");
             }
-            // Once they are gone there is room again. A count that does not see everything is repeated later.
+            // Once they are closed there is room again. An incomplete count is repeated later.
             let began = Instant::now();
             let mut rounds = 0;
             while rounds < 10 {
@@ -182,10 +182,10 @@ pub(crate) fn watched_descriptors_are_bounded(bed: &Bed) -> Section<'_> {
     })
 }
 
-/// Looks at what the engine can have, once an attack has got all that it gets.
+/// Checks of what the engine can still get, once an attack holds everything that it can get.
 const CHECKS_WHEN_HELD: u32 = 20;
 
-/// Names the things that a process of the engine's user, none of the run's, cannot have any more.
+/// Names the objects that a process of the engine's user outside of the run cannot get.
 fn lacking() -> String {
     #[expect(clippy::disallowed_methods, reason = "stands for the engine")]
     let output = Process::new(PROBE).arg("shares").output().unwrap();
@@ -221,7 +221,7 @@ pub(crate) fn the_engine_keeps_its_part_of_what_its_user_has(bed: &Bed) -> Secti
             let script = format!("exec ./probe {probe}");
             let (mut checks, mut checks_when_held) = (0, 0);
             let finished = {
-                // One that is killed in part never says that it holds all.
+                // A partly killed attack never reports that it holds everything.
                 let mut attack = std::pin::pin!(run.sh_for(&script, 2 * SECOND));
                 loop {
                     if checks_when_held == CHECKS_WHEN_HELD {

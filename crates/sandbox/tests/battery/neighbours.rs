@@ -23,7 +23,7 @@ pub(crate) fn two_runs_see_nothing_of_each_other(bed: &Bed) -> Section<'_> {
              sh -c 'sleep 300; :' {mark} > /dev/null 2>&1 &"
         );
         assert_eq!(one.sh(&start).await.exit, ExitKind::Code(0));
-        // By the number that the host knows the other's process by.
+        // By the process id that the host uses for the other's process.
         let theirs = wait_for_one(&mark);
         let script = format!(
             "kill -9 {theirs} 2>/dev/null && echo killed; cat /proc/{theirs}/environ 2>/dev/null; \

@@ -1,4 +1,4 @@
-//! Processes that the engine talks to: what they say, how they end, and that they are confined as commands are.
+//! Piped processes: their output, their end, and that they are confined as commands are.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn exchange(piped: &mut Piped, line: &str) -> String {
     answer
 }
 
-/// Waits until the process says that it is where the test wants it.
+/// Waits until the process reports that it is ready for the test.
 async fn until_ready(piped: &mut Piped) {
     let mut line = String::new();
     BufReader::new(&mut piped.stdout)
@@ -78,7 +78,7 @@ pub(crate) fn a_process_answers_while_commands_run(bed: &Bed) -> Section<'_> {
         got.unwrap();
         assert_eq!(received, large);
 
-        // The end of its input is what it ends by.
+        // It ends at the end of its input.
         drop(stdin);
         assert_eq!(stdout.read(&mut [0; 8]).await.unwrap(), 0);
         assert_eq!(process.wait().await.unwrap().exit, ExitKind::Code(0));
@@ -104,7 +104,7 @@ pub(crate) fn a_process_that_does_not_read_holds_up_only_who_writes_to_it(bed: &
         let counted = String::from_utf8(everything_of(&mut deaf.stdout).await).unwrap();
         assert_eq!(counted.trim(), (written + piece.len()).to_string());
 
-        // What it says without being listened to waits in the pipe, and standard error is read by whoever waits or not.
+        // Output that is not read waits in the pipe; standard error is read even if no one waits for the process.
         let mut loud = start(
             &mut run,
             "head -c 3000000 /dev/zero >&2; echo done; head -c 3000000 /dev/zero; exit 4",
@@ -121,7 +121,7 @@ pub(crate) fn the_end_of_a_process_is_told_with_its_last_words(bed: &Bed) -> Sec
     Box::pin(async {
         let mut run = bed.open("run_1", Limits::default()).await;
         let name = marker(bed, "left");
-        // What it leaves behind holds its streams open, and goes with it.
+        // The process that it leaves holds its streams open, and is killed with its session.
         let script = format!(
             "{} & head -c 100000 /dev/zero >&2; echo 'no such setting' >&2; exit 3",
             sleeper(&name)
@@ -204,7 +204,7 @@ pub(crate) fn a_process_that_is_let_go_of_is_killed_with_its_session(bed: &Bed) 
 pub(crate) fn a_command_that_is_killed_leaves_processes_alone(bed: &Bed) -> Section<'_> {
     Box::pin(async {
         let mut run = bed.open("run_1", Limits::default()).await;
-        // Started at the same tick of the clock as the command, with children of its own and an orphan.
+        // Started at the same tick of the clock as the command, with its children and an orphan.
         let mut server = start(&mut run, "(cat & ); while read x; do sh -c \"echo '<$x>'\"; done").await;
         let finished = run.sh_for("./probe stubborn", SECOND / 2).await;
         assert_eq!(finished.exit, ExitKind::TimedOut);
@@ -273,7 +273,7 @@ pub(crate) fn a_process_is_confined_and_limited_as_a_command_is(bed: &Bed) -> Se
         let stopped = match &end {
             Ok(end) if bed.hard_memory() => end.exit == ExitKind::Signal(9),
             Ok(end) => end.exit == ExitKind::Memory,
-            // Where the kernel takes the whole group at once.
+            // If the kernel kills the whole group at once.
             Err(error) => bed.hard_memory() && matches!(error, Error::Lost(_)),
         };
         assert!(stopped, "{end:?}");

@@ -1,4 +1,4 @@
-//! Commands that are released when their time is up: their output afterwards, their end, and their limits.
+//! Commands that are released at their timeout: their output afterwards, their end, and their limits.
 
 use std::{io::Read, time::Duration};
 
@@ -22,14 +22,14 @@ async fn for_at_most(run: &mut Run, script: &str, timeout: Duration) -> Finished
     run.sandbox.exec(command).await.unwrap()
 }
 
-/// Runs a script that does not end by itself, and releases it. It says `ready` before.
+/// Runs a script that does not end on its own, and releases it. It prints `ready` before.
 async fn released(run: &mut Run, script: &str) -> Released {
     let finished = for_at_most(run, &format!("echo ready; {script}"), SECOND).await;
     assert_eq!(finished.exit, ExitKind::Running, "{finished:?}");
     released_after(finished, "ready\n").await
 }
 
-/// Takes the released command, whose first line is this. On a busy host the line may come after the release.
+/// Takes the released command with this first line. On a busy host the line may come after the release.
 async fn released_after(mut finished: Finished, first: &str) -> Released {
     let mut job = finished.released.take().unwrap();
     if out(&finished).is_empty() {
@@ -294,7 +294,7 @@ pub(crate) fn a_long_stream_is_stored_from_its_beginning(bed: &Bed) -> Section<'
     })
 }
 
-/// Nothing waits for somebody to type: there is neither input nor a terminal, and programs are told that nobody watches.
+/// No program waits for input: there is neither input nor a terminal, and the environment marks the run as unattended.
 pub(crate) fn nobody_is_asked_anything(bed: &Bed) -> Section<'_> {
     Box::pin(async {
         let mut run = bed.open("run_1", Limits::default()).await;

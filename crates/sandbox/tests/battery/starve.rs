@@ -1,4 +1,4 @@
-//! The processor: a run that takes as much of it as it can, from the engine and from whoever looks after its limits.
+//! The processor: a run that takes as much of it as it can, from the engine and from the process that watches its limits.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use crate::harness::{Bed, SOON, Section, marked, out, tell, wait_for_one};
 const LIMIT: u64 = 256;
 /// Time for which a run may be over its limit by more than a tenth.
 const MOST_OVER: u64 = 1_000;
-/// Sessions of a run beside those of its commands, where no control group weighs it.
+/// Sessions of a run in addition to those of its commands, if no control group weighs it.
 const SESSIONS: u64 = 16;
 
 /// Milliseconds of the clock that the probe reads, too.
@@ -66,7 +66,7 @@ async fn is_kept(bed: &Bed, way: &str, numbers: [u64; 3]) {
     while tries.len() < 3 {
         let Attack { exit, over, taken } = attack(bed, way, numbers).await;
         if exit == ExitKind::TimedOut && taken <= LIMIT {
-            // All others of the machine come before a run, and it never came to its limit.
+            // All other processes of the machine have precedence over a run, and it never reached its limit.
             return bed.not_checked(&format!("{way} {numbers:?}: a busy machine, {taken} MiB in time"));
         }
         assert_eq!(
@@ -85,7 +85,7 @@ async fn is_kept(bed: &Bed, way: &str, numbers: [u64; 3]) {
     panic!("{way} {numbers:?}: {tries:?}");
 }
 
-/// Spinning processes, processes that take, and files that make a look take long.
+/// Numbers of spinning processes, of allocating processes, and of files that make a check slow.
 pub(crate) fn limits_are_kept_though_the_run_takes_the_processor(bed: &Bed) -> Section<'_> {
     Box::pin(async {
         is_kept(bed, "disk", [200, 8, 0]).await;
@@ -135,7 +135,7 @@ fn field(process: i32, number: usize) -> i32 {
     fields.split(' ').nth(number - 3).unwrap().parse().unwrap()
 }
 
-/// Programs that take all processors, each in a session of its own. They end with this value.
+/// Programs that take all processors, each in a separate session. They end when this value is dropped.
 struct Spinners(Vec<std::process::Child>);
 
 impl Spinners {
@@ -173,7 +173,7 @@ pub(crate) fn what_is_killed_on_a_busy_machine_dies_soon(bed: &Bed) -> Section<'
             return bed.not_checked("this kernel does not weigh sessions");
         }
         let mut run = bed.open("run_1", Limits::default()).await;
-        // It gives back this much memory when it is killed, with the least weight there is.
+        // It frees this much memory when it is killed, with the lowest weight.
         let bytes = 300_000_000 + 2 * std::process::id() + u32::from(bed.has_namespaces());
         let holds = format!(
             "setsid sh -c 'head -c {bytes} /dev/zero | tail -c {bytes} | sleep 1000' >/dev/null 2>&1 &"
@@ -255,7 +255,7 @@ pub(crate) fn the_engine_and_the_watch_come_before_commands(bed: &Bed) -> Sectio
             assert_eq!(started.exit, ExitKind::Code(0));
             for (process, weight) in [(command, "nice 10\n"), (wait_for_one(&further), "nice 19\n")] {
                 let began = Instant::now();
-                // The kernel takes one in a tenth of a second, from all runs together.
+                // The kernel allows one per tenth of a second, for all runs together.
                 while !fact(process, "autogroup").ends_with(weight) {
                     assert!(began.elapsed() < SOON, "{}", fact(process, "autogroup"));
                     tokio::time::sleep(Duration::from_millis(10)).await;

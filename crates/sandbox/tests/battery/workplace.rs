@@ -1,5 +1,5 @@
-//! Programs of packages that keep their configuration in `/etc`, what of it stays hidden, and runtimes that size
-//! themselves by the memory that they are told of.
+//! Programs of packages that keep their configuration in `/etc`, the part of it that stays hidden, and runtimes that size their
+//! heaps by the reported memory.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ const PROGRAMS: &[(&str, &str, &str)] = &rows! {
     "fc-match", "fc-match -f '%{file}' sans >found 2>said; test -s found && echo $(wc -l <said)", "0";
     "php", "php -r 'echo extension_loaded(\"ctype\"), php_ini_scanned_files() != \"\";'", "11";
 };
-/// Larger ones, which are tried where the machine has them.
+/// Larger ones, which are tried if the machine has them.
 const LARGE_PROGRAMS: &[(&str, &str, &str)] = &rows! {
     "mvn", "mvn -B -v 2>&1 | grep -c 'Apache Maven'", "1";
     "R", "R --vanilla -s -e 'cat(6 * 7, nchar(R.home()) > 0)'", "42 TRUE";
@@ -140,7 +140,7 @@ pub(crate) fn paths_of_the_operator_are_shown_read_only(bed: &Bed) -> Section<'_
     })
 }
 
-/// Whether a file without any right is refused: to the runs of root, which are others, or to this user.
+/// Whether a file without any permission is refused: to the runs of root, which have other users, or to this user.
 fn is_unreadable(path: &Path) -> bool {
     crate::harness::is_root() || fs::read(path).is_err()
 }
