@@ -1,8 +1,7 @@
-//! The final answer: taken as it is, or, with an `output_schema`, read as JSON, checked, and handed back at most twice. JSON
-//! is found in a fence, in a string and between words, and read where it has slips with one meaning.
+//! The final answer: accepted as is, or, with an `output_schema`, parsed as JSON, validated, and returned to the model at most
+//! twice. JSON is found in a fence, in a string and between words, and parsed even with unambiguous syntax errors.
 //!
-//! Nothing is recorded here: an answer that was rejected before its worker died is judged again, and only once
-//! recorded.
+//! Nothing is recorded here: an answer that was rejected before its worker died is judged again, and recorded only once.
 
 use std::sync::Arc;
 
@@ -15,12 +14,12 @@ use crate::{
     weak::near_json::{self, Closing},
 };
 
-/// JSON values between words that are looked at.
+/// Maximum number of JSON values between words that are tried.
 const MOST_VALUES: usize = 16;
-/// Number of times that an answer that does not match is handed back.
+/// Number of times that the model may correct an answer that does not match.
 const CORRECTIONS: u32 = 2;
 
-/// Judges final answers.
+/// Validates final answers.
 pub(crate) struct Answer {
     schema: Option<Arc<Schema>>,
     rejected: u32,
@@ -43,7 +42,7 @@ pub(crate) struct Rejected {
 }
 
 impl Rejected {
-    /// Returns the message that asks the model to answer again, or the end after the last correction.
+    /// Returns the message that asks the model to answer again, or the end of the run after the last correction.
     pub(crate) fn correction(&self) -> Result<String, Stop> {
         let all = self.errors.join("; ");
         if self.attempt > CORRECTIONS {
@@ -59,7 +58,7 @@ impl Rejected {
 }
 
 impl Answer {
-    /// Judges the answers of a run of which `rejected` were rejected before.
+    /// Judges the answers of a run with `rejected` earlier rejections.
     pub(crate) fn new(schema: Option<Arc<Schema>>, rejected: u32) -> Self {
         Self { schema, rejected }
     }
@@ -84,7 +83,7 @@ impl Answer {
     }
 }
 
-/// The JSON text of the answer, if it matches: of the readings, the first one that does.
+/// The JSON text of the answer, if it matches: the first matching reading.
 fn check(schema: &Schema, said: &str) -> Result<String, Vec<String>> {
     let mut refused = None;
     for reading in READINGS {
@@ -131,7 +130,7 @@ fn whole(said: &str) -> Vec<String> {
     is_json(whole).then(|| whole.to_owned()).into_iter().collect()
 }
 
-/// The text of the string that the whole answer is.
+/// The content of the answer, if it is a JSON string.
 fn in_string(said: &str) -> Vec<String> {
     let inner = near_json::decoded(said.trim());
     inner.filter(|inner| is_json(inner)).into_iter().collect()
@@ -147,7 +146,7 @@ fn in_fence(said: &str) -> Vec<String> {
         .collect()
 }
 
-/// The whole answer, or the last fenced block, where it is JSON but for slips.
+/// The whole answer, or the last fenced block, if it is JSON except for minor syntax errors.
 fn nearly_json(said: &str) -> Vec<String> {
     let blocks: Vec<_> = fence::blocks(said).map(|block| block.content).collect();
     let texts = std::iter::once(said).chain(blocks.iter().rev().map(AsRef::as_ref));
@@ -174,7 +173,7 @@ fn in_prose(said: &str) -> Vec<String> {
                     found.push(json);
                 }
             }
-            // What is within an object that cannot be read is no answer.
+            // Values inside of an unparsable object are not an answer.
             Err(_) if begins_object(said, from) => return Vec::new(),
             Err(why) => at = why.at.max(from + 1),
         }

@@ -1,8 +1,7 @@
-//! Budget of a run: compute metered from its start, model calls held at their worst case and settled at what they cost,
-//! tool calls held and settled at their price. Never more than the maximum, in integers, every product rounded up,
-//! every sum checked.
+//! Budget of a run: compute metered from its start, model calls held at their worst case and settled at their actual cost, tool
+//! calls held and settled at their price. Never exceeds the maximum: integers only, every product rounded up, every sum checked.
 //!
-//! It has no clock: the caller says what time it is.
+//! It has no clock: the caller passes the time.
 
 use sortie_api::{Micros, event::Spent, model::ModelPrices};
 use tokio::time::{Duration, Instant};
@@ -13,7 +12,7 @@ use crate::{BudgetSpec, model::Usage};
 const MTOK: u128 = 1_000_000;
 /// Nanoseconds in a second.
 const NANOS: u128 = 1_000_000_000;
-/// Pace of a slow model. Compute time for its longest answer is left over beside the hold.
+/// Speed of a slow model. The hold also leaves compute time for its longest answer at this speed.
 const SLOW_TOKENS_PER_SECOND: u128 = 20;
 
 /// The budget of one run.
@@ -26,38 +25,38 @@ pub(crate) struct Budget {
     held: u128,
 }
 
-/// A model call that is to be paid for.
+/// A model call to pay for.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
-    /// The most tokens that the provider can count for its input.
+    /// Maximum number of input tokens that the provider can count.
     pub(crate) input_tokens: u64,
-    /// The longest answer that is wanted, in tokens.
+    /// Maximum length of the answer, in tokens.
     pub(crate) wanted: u64,
-    /// The answer that it must at least have room for, in tokens.
+    /// Minimum length that the answer must have room for, in tokens.
     pub(crate) least: u64,
-    /// The last call of the run that has to stay possible after this one; `None` where this is the last one.
+    /// The last call of the run that has to stay possible after this one; `None` if this is the last one.
     pub(crate) last: Option<LastCall>,
 }
 
-/// The worst case of a last call, in tokens, beside the answer of the call before it.
+/// The worst case of a last call, in tokens, without the answer of the call before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastCall {
     pub(crate) input_tokens: u64,
     pub(crate) output_tokens: u64,
 }
 
-/// Money set aside for one model call. It has to be settled.
+/// Money reserved for one model call. It must be settled.
 #[derive(Debug)]
 #[must_use = "a hold that is not settled is never given back"]
 pub(crate) struct Hold {
     amount: u128,
-    /// The longest answer that the hold pays for, in tokens.
+    /// Maximum length of the answer that the hold pays for, in tokens.
     pub(crate) max_tokens: u64,
     /// Effect of the budget on the answer's length.
     pub(crate) cut: Cut,
 }
 
-/// The price of one tool call, set aside. It has to be settled or released.
+/// The reserved price of one tool call. It must be settled or released.
 #[derive(Debug)]
 #[must_use = "a hold that is neither settled nor released is never given back"]
 pub(crate) struct PriceHold {
@@ -67,7 +66,7 @@ pub(crate) struct PriceHold {
 /// Effect of the budget on the length of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// There is enough for the whole.
+    /// The answer may have its full length.
     Whole,
     /// The answer is shortened to the rest of the budget.
     Shortened,
@@ -78,7 +77,7 @@ pub(crate) enum Cut {
 pub(crate) struct Exhausted;
 
 impl Hold {
-    /// The money that is set aside.
+    /// The reserved amount.
     pub(crate) fn amount(&self) -> Micros {
         micros(self.amount)
     }
@@ -116,7 +115,7 @@ impl Budget {
         micros(self.model)
     }
 
-    /// The whole cost beside the maximum, for the events.
+    /// The total cost and the maximum, for the events.
     pub(crate) fn report(&self, now: Instant) -> Spent {
         Spent {
             spent_micros: self.spent(now),
@@ -134,12 +133,12 @@ impl Budget {
         self.reached_at(self.warning_amount().saturating_sub(self.model))
     }
 
-    /// Returns the time at which compute will have used up the money that is neither spent nor held.
+    /// Returns the time at which compute will have used up the money that is neither spent nor reserved.
     pub(crate) fn exhausted_at(&self) -> Option<Instant> {
         self.reached_at(self.max.saturating_sub(self.model + self.held))
     }
 
-    /// Sets aside the worst case of a call. Its answer is cut to what is left beside the last call that has to stay
+    /// Reserves the worst case of a call. Its answer is limited so that enough remains for the last call that has to stay
     /// possible.
     pub(crate) fn hold(&mut self, now: Instant, prices: &ModelPrices, ask: &Ask) -> Result<Hold, Exhausted> {
         let left = self.left(now);
@@ -149,7 +148,7 @@ impl Budget {
         let input_price = dearest_input(prices);
         let output_price = amount(prices.output_micros_per_mtok);
         let input = u128::from(ask.input_tokens).saturating_mul(input_price);
-        // A last call reads what this one writes.
+        // A last call reads the output of this one.
         let (kept, read_again) = match &ask.last {
             Some(last) => (self.worst(prices, last), input_price),
             None => (0, 0),
@@ -177,7 +176,7 @@ impl Budget {
         })
     }
 
-    /// Input tokens that the budget still pays for at their dearest price, beside a last call.
+    /// Input tokens that the budget still pays for at the highest input price, with a last call reserved.
     pub(crate) fn readable(&self, now: Instant, prices: &ModelPrices, last: &LastCall) -> u64 {
         let room = (self.left(now) * MTOK).saturating_sub(self.worst(prices, last));
         let tokens = room.checked_div(dearest_input(prices)).unwrap_or(u128::MAX);
@@ -199,7 +198,7 @@ impl Budget {
         output_price + (self.rate * MTOK).div_ceil(SLOW_TOKENS_PER_SECOND)
     }
 
-    /// Gives a hold back and charges what the call cost, at most what is left; returns what was charged.
+    /// Releases a hold and charges the cost of the call, at most the remaining budget; returns the charged amount.
     #[expect(clippy::needless_pass_by_value, reason = "a hold is gone once it is settled")]
     pub(crate) fn settle(&mut self, now: Instant, hold: Hold, prices: &ModelPrices, usage: &Usage) -> Micros {
         self.held = self.held.saturating_sub(hold.amount);
@@ -208,7 +207,7 @@ impl Budget {
         micros(charged)
     }
 
-    /// Sets the price of a tool call aside.
+    /// Reserves the price of a tool call.
     pub(crate) fn hold_price(&mut self, now: Instant, price: Micros) -> Result<PriceHold, Exhausted> {
         let amount = amount(price);
         if amount > self.left(now) {
@@ -218,7 +217,7 @@ impl Budget {
         Ok(PriceHold { amount })
     }
 
-    /// The price of the tool call is due: charges it, at most what is left, and returns what was charged.
+    /// Charges the price of the tool call, at most the remaining budget; returns the charged amount.
     #[expect(clippy::needless_pass_by_value, reason = "a hold is gone once it is settled")]
     pub(crate) fn settle_price(&mut self, now: Instant, hold: PriceHold) -> Micros {
         self.held = self.held.saturating_sub(hold.amount);
@@ -227,7 +226,7 @@ impl Budget {
         micros(charged)
     }
 
-    /// Releases the price of a call that is not due.
+    /// Releases the price of a call that is not charged.
     #[expect(clippy::needless_pass_by_value, reason = "a hold is gone once it is released")]
     pub(crate) fn release_price(&mut self, hold: PriceHold) {
         self.held = self.held.saturating_sub(hold.amount);
@@ -275,7 +274,7 @@ fn cost(prices: &ModelPrices, usage: &Usage) -> u128 {
     .div_ceil(MTOK)
 }
 
-/// The most that a token of input can cost: nobody knows before the call how the cache will treat it.
+/// The highest price of an input token: cache hits are unknown before the call.
 fn dearest_input(prices: &ModelPrices) -> u128 {
     let ModelPrices {
         input_micros_per_mtok: plain,
@@ -286,8 +285,8 @@ fn dearest_input(prices: &ModelPrices) -> u128 {
     amount(plain.max(read).max(write))
 }
 
-/// A call whose input costs the most that it can. Among equal prices the input is plain: a model without prices for a cache
-/// has none.
+/// A call with all input at the highest price. Among equal prices plain input is chosen: a model without cache prices has no
+/// cache.
 pub(crate) fn dearest_usage(prices: &ModelPrices, input_tokens: u64, output_tokens: u64) -> Usage {
     let dearest = dearest_input(prices);
     let mut usage = Usage {

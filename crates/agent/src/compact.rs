@@ -1,4 +1,4 @@
-//! JSON from a model made fit for an event: one object, on one line, not nested beyond what every parser reads.
+//! Makes JSON from a model fit for an event: one object, on one line, not nested more deeply than every parser can read.
 
 use serde_json::value::RawValue;
 
@@ -7,7 +7,7 @@ use crate::weak::near_json::{self, Closing, Unreadable};
 /// Levels of nesting that common JSON parsers still read.
 const DEPTH: usize = 100;
 
-/// Reason why a text is no JSON object; the message is for the model that wrote it.
+/// Reason why a text is not a JSON object; the message is for the model that wrote it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadObject {
     #[error("they are cut off in {}; write less in one call, for instance a large file in several parts", .0.field())]
@@ -30,9 +30,9 @@ impl From<Unreadable> for BadObject {
     }
 }
 
-/// `text` without the white space between its parts, or why it is not a JSON object. Numbers stay as they were sent.
-/// An empty text counts as an object without fields: some providers send it for a call without arguments. An object
-/// within a JSON string is taken out of it: models encode arguments twice.
+/// `text` without the white space between its parts, or the reason why it is not a JSON object. Numbers stay verbatim. An empty
+/// text counts as an object without fields: some providers send it for a call without arguments. An object within a JSON string
+/// is extracted: models encode arguments twice.
 pub(crate) fn compact_object(text: &str) -> Result<Box<RawValue>, BadObject> {
     match serde_json::from_str::<String>(text) {
         Ok(inner) if inner.trim_start().starts_with('{') => compact(&inner),

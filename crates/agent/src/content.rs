@@ -21,7 +21,7 @@ pub(crate) use self::{
 };
 use crate::{Redactor, text};
 
-/// More than the line takes that says how much was left out, in bytes.
+/// Maximum length of the line that reports an omission, in bytes.
 const LINE_BYTES: usize = 256;
 
 /// Output of a tool call, for the model.
@@ -30,7 +30,7 @@ const LINE_BYTES: usize = 256;
 pub enum ToolContent {
     /// Text, already bounded.
     Text(String),
-    /// A command that has ended, or whose time is up.
+    /// A command that has ended or timed out.
     Command(CommandOutput),
     /// A picture or a document, for a model that takes it.
     Media(Media),
@@ -55,11 +55,11 @@ pub struct Media {
     pub media_type: String,
     /// The content in base64 (RFC 4648, section 4).
     pub data: String,
-    /// The text beside it: the path, and what the file holds (pixels or pages, bytes).
+    /// The accompanying text: the path, and the size of the content (pixels or pages, bytes).
     pub label: String,
     /// Width and height of a picture, in pixels; `None` for a document.
     pub pixels: Option<(u32, u32)>,
-    /// The most tokens that it counts for with the run's model ([`Model::media_tokens`](crate::Model::media_tokens)).
+    /// Maximum number of tokens that it counts for with the run's model ([`Model::media_tokens`](crate::Model::media_tokens)).
     pub tokens: u64,
 }
 
@@ -70,7 +70,7 @@ impl Media {
 }
 
 impl ToolContent {
-    /// Text with pictures and documents, where there are any.
+    /// Text with pictures and documents, if there are any.
     pub(crate) fn with_media(text: String, media: Vec<Media>) -> Self {
         if media.is_empty() {
             Self::Text(text)
@@ -98,10 +98,10 @@ impl ToolContent {
         }
     }
 
-    /// Without credentials, then each of its texts cut to `limit` bytes: a cut could tear a credential.
+    /// Redacts the content, and then cuts each of its texts to `limit` bytes: cutting first could split a credential.
     pub(crate) fn shown(self, redactor: &Redactor, limit: usize) -> Self {
         let shown = |text: String, limit| text::bounded_owned(redactor.redact_owned(text), limit);
-        // A stream was cut before, and says so in a line.
+        // A stream was cut before, and has a line that reports it.
         let of_stream = limit.saturating_add(LINE_BYTES);
         match self {
             Self::Text(text) => Self::Text(shown(text, limit)),
@@ -133,7 +133,7 @@ impl ToolContent {
         }
     }
 
-    /// Returns the memory that the output holds, in bytes.
+    /// Returns the memory that the output occupies, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),

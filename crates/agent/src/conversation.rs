@@ -1,7 +1,7 @@
-//! Conversation of a run: bounded in memory, and shortened where it no longer fits into the model's window.
+//! Conversation of a run: bounded in memory, and shortened when it exceeds the model's window.
 //!
-//! It is changed the same way while the run works and while it is rebuilt from the journal. A tool call is never parted
-//! from its result. Whoever changes what was already sent is told so: thinking behind it may be void.
+//! It changes the same way while the run works and while it is rebuilt from the journal. A tool call is never separated from its
+//! result. A function that changes already sent turns reports it to its caller: later thinking may be invalid.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,21 +14,21 @@ use crate::{
     tool::names::{is_path, tool_named},
 };
 
-/// Tool outputs that are held together; the oldest are dropped beyond.
+/// Maximum size of all tool outputs in memory; beyond it the oldest are dropped.
 const HELD_BYTES: usize = 32 * 1024 * 1024;
-/// An output that is not longer is not worth dropping: the words in its place are hardly shorter.
+/// Outputs up to this length are not worth dropping: the replacement text is hardly shorter.
 const FEW_BYTES: usize = 128;
 
-/// Changed files that are remembered.
+/// Maximum number of changed files that are remembered.
 const CHANGED_FILES: usize = 200;
 
 /// The conversation after the task.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Conversation {
     turns: Vec<Turn>,
-    /// Files that the run has written or edited by tools, the newest last, also in turns that are gone.
+    /// Files that the run has written or edited by tools, the newest last, including those of replaced turns.
     changed_files: Vec<String>,
-    /// The ids of all calls, also of those in turns that are gone.
+    /// The ids of all calls, including those of replaced turns.
     call_ids: HashSet<String>,
 }
 
@@ -56,8 +56,8 @@ impl Conversation {
         self.turns.push(Turn::Assistant(content));
     }
 
-    /// Takes the results of its tool calls. Bounds what is held: beyond the limit the oldest outputs go. Returns
-    /// whether any went.
+    /// Adds the results of its tool calls. Bounds the held bytes: beyond the limit the oldest outputs are dropped. Returns
+    /// whether any was dropped.
     pub(crate) fn did(&mut self, results: Vec<ToolResult>) -> bool {
         self.note_changed_files(&results);
         self.turns.push(Turn::ToolResults(results));
@@ -76,7 +76,7 @@ impl Conversation {
         has_dropped
     }
 
-    /// Appends a sentence of the engine to the newest result of a tool, or adds a turn of its own where there is none.
+    /// Appends a sentence of the engine to the newest tool result, or adds a separate turn if there is no such result.
     pub(crate) fn note(&mut self, text: &str) {
         let newest = match self.turns.last_mut() {
             Some(Turn::ToolResults(results)) => results.last_mut(),
@@ -94,7 +94,7 @@ impl Conversation {
         }
     }
 
-    /// Drops all pieces of the provider's own, which are its thinking. Returns whether there were any.
+    /// Drops all opaque pieces, which are the provider's thinking. Returns whether there were any.
     pub(crate) fn drop_opaque(&mut self) -> bool {
         let has_dropped = self.turns.iter().any(Turn::is_opaque);
         for turn in &mut self.turns {
@@ -110,8 +110,8 @@ impl Conversation {
         &self.call_ids
     }
 
-    /// Prepares the conversation for another model: without the thinking of the one before, which it cannot read, and with
-    /// ids of calls that every provider takes. Some take only the form of their own.
+    /// Prepares the conversation for another model: removes the thinking of the previous one, which it cannot read, and replaces
+    /// call ids by ones that every provider accepts. Some accept only their own format.
     pub(crate) fn hand_over(&mut self) {
         self.drop_opaque();
         let mut ids = HashMap::new();
@@ -120,7 +120,7 @@ impl Conversation {
                 Turn::Assistant(pieces) => {
                     for piece in pieces {
                         if let Content::ToolCall(call) = piece {
-                            // Nine letters and digits, as Mistral wants them.
+                            // Nine letters and digits, as Mistral requires.
                             let id = format!("call{:05}", ids.len());
                             ids.insert(std::mem::replace(&mut call.id, id.clone()), id);
                         }
@@ -151,7 +151,7 @@ impl Conversation {
         )
     }
 
-    /// Results of tools that it holds.
+    /// Number of tool results that it holds.
     pub(crate) fn outputs(&self) -> usize {
         let results = self.turns.iter().map(|turn| match turn {
             Turn::ToolResults(results) => results.len(),
@@ -187,8 +187,8 @@ impl Conversation {
         self.turns.push(Turn::User(text));
     }
 
-    /// Drops the outputs of the oldest tool calls until about `bytes` less are held, but not those of the last turn.
-    /// Returns how many of the oldest turns have none left; `None` when nothing was dropped.
+    /// Drops the outputs of the oldest tool calls until about `bytes` are freed, but not those of the last turn. Returns how many
+    /// of the oldest turns have none left; `None` if nothing was dropped.
     pub(crate) fn trim(&mut self, bytes: usize) -> Option<usize> {
         let (last, mut freed, mut trimmed) = (self.last_turn(), 0, None);
         for (index, turn) in self.turns.iter_mut().enumerate().take(last) {
@@ -204,19 +204,19 @@ impl Conversation {
         trimmed
     }
 
-    /// Drops the outputs in the oldest `turns` turns, as [`trim`](Self::trim) has done before.
+    /// Drops the outputs in the oldest `turns` turns, repeating an earlier [`trim`](Self::trim).
     pub(crate) fn trim_oldest(&mut self, turns: usize) {
         for turn in self.turns.iter_mut().take(turns) {
             trim_turn(turn);
         }
     }
 
-    /// Whether a summary would stand for anything: a turn that is none itself.
+    /// Whether there is anything to summarize: a turn that is not a summary itself.
     pub(crate) fn is_summarizable(&self) -> bool {
         self.turns.iter().any(|turn| !matches!(turn, Turn::User(_)))
     }
 
-    /// Puts `summary` in the place of the oldest `turns` turns.
+    /// Replaces the oldest `turns` turns by `summary`.
     pub(crate) fn replace_oldest(&mut self, turns: usize, summary: String) {
         let turns = turns.min(self.turns.len());
         self.turns.splice(..turns, [Turn::User(summary)]);
@@ -232,7 +232,7 @@ impl Conversation {
     }
 }
 
-/// The file that a call of a file tool has changed, by whatever names the model called them.
+/// The file that a call of a file tool has changed, under any of the names that the model may use.
 fn changed_file(call: &ToolCall, results: &[ToolResult]) -> Option<String> {
     let tool = tool_named(&call.name).unwrap_or(&call.name);
     let has_changed = results
@@ -246,7 +246,7 @@ fn changed_file(call: &ToolCall, results: &[ToolResult]) -> Option<String> {
     path.as_str().map(str::to_owned)
 }
 
-/// Returns how many bytes went.
+/// Returns the number of freed bytes.
 fn trim_turn(turn: &mut Turn) -> usize {
     let Turn::ToolResults(results) = turn else {
         return 0;
@@ -279,7 +279,7 @@ mod tests {
         }
     }
 
-    /// A turn with one tool call for each output of so many bytes.
+    /// Adds a turn with one tool call for each of these output sizes.
     fn turn(conversation: &mut Conversation, outputs: &[usize]) {
         conversation.push_reply(Vec::new());
         conversation.did(outputs.iter().map(|bytes| result(*bytes)).collect());

@@ -1,24 +1,23 @@
 //! The provider's counts, and the bound on the next call's input that follows from them.
 //!
-//! A count of a prefix holds as long as its turns stand. Where something is only taken out of them, it stays an upper bound.
+//! A count of a prefix is exact while its turns are unchanged. After removals from it, the count is still an upper bound.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Content, Reply, Request, Turn};
 
-/// The most bytes that one token can stand for. A provider that counts fewer tokens has left something out, as some
-/// do with what they have cached.
+/// Maximum number of bytes per token. A provider that counts fewer tokens has omitted some, as some do with cached ones.
 pub(crate) const MOST_BYTES_PER_TOKEN: u64 = 12;
-/// Margin on the provider's counts: one part in this many, and [`MARGIN_TOKENS`].
+/// Margin on the provider's counts: one part in this many, plus [`MARGIN_TOKENS`].
 const MARGIN_PART: u64 = 50;
-/// The fixed part of the margin, in tokens: for what a provider adds with another `tool_choice`.
+/// The fixed part of the margin, in tokens: for tokens that a provider adds for a different `tool_choice`.
 const MARGIN_TOKENS: u64 = 64;
-/// Tokens that a provider counts beyond the text of a small request, at most.
+/// Maximum number of tokens that a provider counts in addition to the text of a small request.
 const BEYOND_TOKENS: u64 = 4_096;
-/// Tokens of the words that stand in place of a dropped output, at most.
+/// Maximum number of tokens of the text that replaces a dropped output.
 const DROPPED_TOKENS: u64 = 64;
 
-/// More than the most tokens that a provider can count for a request of so many bytes.
+/// A bound above the tokens that a provider can count for a request of so many bytes.
 pub(crate) const fn beyond_request(bytes: u64) -> u64 {
     bytes.saturating_mul(2).saturating_add(BEYOND_TOKENS)
 }
@@ -28,20 +27,20 @@ pub(crate) const fn beyond_request(bytes: u64) -> u64 {
 pub struct Count {
     /// Turns of the request's transcript.
     pub(crate) turns: usize,
-    /// Tokens of the whole request, cached ones included; `None` where the provider's count cannot be.
+    /// Tokens of the whole request, cached ones included; `None` if the provider's count is implausible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tokens: Option<u64>,
-    /// Tokens of the reply, its thinking included; `None` where the provider's count cannot be.
+    /// Tokens of the reply, its thinking included; `None` if the provider's count is implausible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reply: Option<u64>,
 }
 
 impl Count {
-    /// The counts of a request of so many bytes and turns, as far as they can be. Too high a count does no harm to a bound,
-    /// unless it is absurd.
+    /// The plausible counts of a request of so many bytes and turns. Too high a count keeps the bound valid, so only absurd ones
+    /// are dropped.
     pub(crate) fn of(bytes: u64, turns: usize, tokens: u64, reply: &Reply) -> Self {
         let can_be = |tokens: u64, bytes: u64| {
-            // A count that was clamped is none.
+            // A count that was clamped is invalid.
             let beyond = beyond_request(bytes);
             (tokens > 0 && (bytes / MOST_BYTES_PER_TOKEN..beyond).contains(&tokens)).then_some(tokens)
         };
@@ -54,7 +53,7 @@ impl Count {
         Self {
             turns,
             tokens: can_be(tokens, bytes),
-            // Thinking has no bytes of its own to compare with.
+            // Opaque thinking has no byte count to compare with.
             reply: if opaque && written >= text as u64 / MOST_BYTES_PER_TOKEN {
                 Some(written)
             } else {
@@ -72,18 +71,18 @@ fn visible_bytes(piece: &Content) -> usize {
     }
 }
 
-/// The counts of the requests whose turns stand at the beginning of a conversation, the longest last.
+/// Counts of requests that are still prefixes of the conversation, the longest last.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts(Vec<Count>);
 
 impl Counts {
-    /// Takes over a count.
+    /// Adds a count.
     pub(crate) fn push(&mut self, count: Count) {
         self.0.retain(|other| other.turns < count.turns);
         self.0.push(count);
     }
 
-    /// The longest request that was counted: its turns and its tokens.
+    /// The longest counted request: its turns and its tokens.
     pub(crate) fn longest(&self) -> Option<(usize, u64)> {
         self.0
             .iter()
@@ -91,12 +90,12 @@ impl Counts {
             .find_map(|count| Some((count.turns, count.tokens?)))
     }
 
-    /// Outputs were dropped, of which the conversation has so many: short words stand in their place.
+    /// Accounts for dropped outputs: short texts replace up to `outputs` of them.
     pub(crate) fn outputs_dropped(&mut self, outputs: usize) {
         self.grow((outputs as u64).saturating_mul(DROPPED_TOKENS));
     }
 
-    /// Another text stands in the place of all turns.
+    /// A summary has replaced all turns.
     pub(crate) fn turns_replaced(&mut self) {
         self.0.retain(|count| count.turns == 0);
         for count in &mut self.0 {
@@ -104,19 +103,19 @@ impl Counts {
         }
     }
 
-    /// The newest reply goes back as another text than was counted.
+    /// The newest reply is sent back with a different text than was counted.
     pub(crate) fn reply_rewritten(&mut self) {
         if let Some(count) = self.0.last_mut() {
             count.reply = None;
         }
     }
 
-    /// The fixed part of the requests is another one, of at most so many tokens.
+    /// The fixed part of the requests has changed; it now has at most so many tokens.
     pub(crate) fn fixed_replaced(&mut self, most: u64) {
         self.grow(most);
     }
 
-    /// Another model goes on. Its tokenizer makes at most twice as many tokens.
+    /// Another model takes over. Its tokenizer makes at most twice as many tokens.
     pub(crate) fn model_replaced(&mut self) {
         for count in &mut self.0 {
             count.tokens = count.tokens.map(|tokens| tokens.saturating_mul(2));
@@ -130,8 +129,8 @@ impl Counts {
         }
     }
 
-    /// The most tokens that the provider can count for this request: its own count of the longest prefix with a margin, its
-    /// own counts of replies, and one token for each byte of anything else behind it.
+    /// The most tokens that the provider can count for this request: its count of the longest prefix with a margin, its counts of
+    /// replies, and one token for each byte of the remaining text.
     pub(crate) fn most_input(&self, request: &Request<'_>) -> u64 {
         let turns = request.transcript;
         let counts = self.0.iter().rev().filter(|count| count.turns <= turns.len());

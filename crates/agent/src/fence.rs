@@ -1,7 +1,7 @@
-//! Fenced blocks of a Markdown text, by the rules of `CommonMark`: three or more backticks or tildes open one, at least
-//! as many of the same close it, up to three spaces of indentation are taken off each line.
+//! Fenced blocks of a Markdown text, by the rules of `CommonMark`: three or more backticks or tildes open one, at least as many
+//! of the same close it, and up to three spaces of indentation are removed from each line.
 //!
-//! A block that is never closed reaches to the end of the text and says so; what that means is the reader's choice.
+//! A block that is never closed reaches to the end of the text and is marked as open; the caller decides what that means.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use std::borrow::Cow;
 pub(crate) struct Block<'a> {
     /// The line of its opening fence, from 1.
     pub(crate) line: usize,
-    /// Text behind the opening fence, trimmed.
+    /// Text after the opening fence, trimmed.
     pub(crate) info: &'a str,
     /// Text between the fences, lines separated by `\n`, without the last line break.
     pub(crate) content: Cow<'a, str>,
@@ -122,7 +122,7 @@ fn opens(line: &str) -> Option<Fence<'_>> {
     let mark = rest.chars().next().filter(|c| matches!(c, '`' | '~'))?;
     let info = rest.trim_start_matches(mark);
     let length = rest.len() - info.len();
-    // Behind backticks a backtick makes it a piece of code within a line.
+    // After backticks, another backtick makes it inline code.
     let opens = length >= 3 && !(mark == '`' && info.contains('`'));
     opens.then_some(Fence {
         mark,
@@ -139,7 +139,7 @@ fn closes(line: &str, fence: &Fence<'_>) -> bool {
     })
 }
 
-/// The line behind its indentation, unless that is more than three spaces.
+/// The line after its indentation, unless that is more than three spaces.
 fn indented(line: &str) -> Option<(usize, &str)> {
     let rest = line.trim_start_matches(' ');
     let indent = line.len() - rest.len();

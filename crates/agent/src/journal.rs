@@ -1,6 +1,6 @@
 //! Journal, from which a run resumes after the death of its worker: the transcript, and the calls that were begun.
 //!
-//! The agent writes entries as it goes, in order; the engine keeps them durable beside the events. A reply that is the
+//! The agent writes entries in order while it works; the engine keeps them durable, as it does the events. A reply that is the
 //! final answer is never written: a run without tools has an empty journal.
 
 use std::collections::HashSet;
@@ -40,15 +40,14 @@ pub enum What {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_cut: bool,
     },
-    /// The fixed part of every request from here on. Written before the first reply, and again where a resumed run has
-    /// another one.
+    /// The fixed part of every later request. Written before the first reply, and again if a resumed run has a different one.
     Began {
         /// The environment block of the first message. A resumed run keeps it.
         environment: String,
         /// A digest of system prompt, tools and first message, in hexadecimal digits.
         prefix: String,
     },
-    /// A tool call is about to be made. Durable before a call whose effect [is outside](Effect::is_outside) begins.
+    /// A tool call is about to be made. Durable before a call with an [outside](Effect::is_outside) effect begins.
     Intent {
         /// The call's id.
         id: String,
@@ -66,7 +65,7 @@ pub enum What {
     },
     /// The conversation before this point was replaced by a summary.
     Compacted {
-        /// Summary in the place of the turns.
+        /// Summary that replaces the turns.
         summary: String,
         /// Number of the oldest turns that the summary replaces.
         turns: usize,
@@ -76,7 +75,7 @@ pub enum What {
         /// In how many of the oldest turns.
         turns: usize,
     },
-    /// The engine told the model something behind the newest tool result.
+    /// The engine appended a note for the model to the newest tool result.
     Note {
         /// The subject.
         kind: NoteKind,
@@ -85,15 +84,15 @@ pub enum What {
     },
     /// The thinking blocks were dropped from the conversation: something before them had changed.
     ThinkingDropped,
-    /// The fallback model took the place of the run's model.
+    /// The fallback model has replaced the run's model.
     FellBack,
 }
 
-/// The subject of a note. Each is told once, but for repetition.
+/// The subject of a note. Each is given once, except for repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoteKind {
-    /// Most of the run's time is over.
+    /// Most of the run's time has passed.
     Time,
     /// Most of the run's budget is spent.
     Budget,
@@ -101,7 +100,7 @@ pub enum NoteKind {
     Repetition,
     /// The final answer is asked for.
     Ending,
-    /// The run goes on after its worker was lost, without its jobs.
+    /// The run resumed after its worker was lost, without its jobs.
     Resumed,
 }
 
@@ -115,7 +114,7 @@ impl NoteKind {
     }
 }
 
-/// The journal of a run that goes on: every entry so far, in order.
+/// The journal of a resumed run: every entry so far, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Journal {
     entries: Vec<Entry>,
@@ -128,7 +127,7 @@ pub(crate) enum Ended {
     /// The worker was lost: the cost of a model call under way was not recorded.
     #[default]
     Lost,
-    /// The attempt was handed over in order: everything it spent is recorded.
+    /// The attempt was handed over cleanly: all of its cost is recorded.
     HandedOver,
 }
 
@@ -144,7 +143,7 @@ pub struct OpenCall {
 }
 
 impl Journal {
-    /// The entries of a run whose worker was lost, oldest first.
+    /// Creates the journal of a run with a lost worker, from its entries, oldest first.
     pub fn new(entries: Vec<Entry>) -> Self {
         Self {
             entries,
@@ -152,8 +151,8 @@ impl Journal {
         }
     }
 
-    /// Marks the journal of a run that its worker handed over in order: [`BudgetSpec::spent`](crate::BudgetSpec::spent)
-    /// has everything it spent, also on a model call that was under way.
+    /// Marks the journal of a run that its worker handed over cleanly: [`BudgetSpec::spent`](crate::BudgetSpec::spent) includes
+    /// all of its cost, even of a model call that was under way.
     #[must_use]
     pub fn handed_over(self) -> Self {
         Self {
@@ -171,8 +170,7 @@ impl Journal {
         (self.entries, self.ended)
     }
 
-    /// The last turn that is complete: its reply is there and each of its calls has a result, or it was corrected.
-    /// Zero when there is none.
+    /// The last complete turn: its reply exists and each of its calls has a result, or it was corrected. Zero if there is none.
     pub fn last_step(&self) -> u32 {
         let (mut complete, mut waiting) = (0, HashSet::new());
         for Entry { step, what, .. } in &self.entries {
@@ -205,7 +203,7 @@ impl Journal {
             .map_or(Micros::ZERO, |entry| entry.spent_micros)
     }
 
-    /// A call under way whose effect nobody knows: the run must not go on.
+    /// A call under way with an unknown effect: the run must not continue.
     pub fn uncertain_call(&self) -> Option<OpenCall> {
         self.open()
             .find(|(.., effect)| effect.is_outside())
@@ -329,7 +327,7 @@ mod tests {
             (call.step, call.id.as_str(), call.tool.as_str()),
             (4, "a", "post")
         );
-        // The same id in another turn is another call.
+        // The same id in a different turn is a different call.
         let entries = vec![result(3, "a"), reply(4, &["a"]), intent(4, "a", Effect::Outside)];
         assert!(Journal::new(entries).uncertain_call().is_some());
         let entries = vec![reply(4, &["a"]), intent(4, "a", Effect::Outside), result(4, "a")];

@@ -1,5 +1,5 @@
-//! The writer of a run's journal. It writes one entry at a time, each with the cost of the run at that moment. Order
-//! and cost therefore never go back, even if calls run concurrently.
+//! The writer of a run's journal. It writes one entry at a time, each with the cost of the run at that moment. Order and cost
+//! therefore never decrease, even if calls run concurrently.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::BudgetSpec;
 
-    /// A recorder that is behind at the first entry and not at the next.
+    /// A recorder that lags at the first entry and has caught up at the next.
     #[derive(Default)]
     struct Behind(parking_lot::Mutex<Vec<u32>>);
 

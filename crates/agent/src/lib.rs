@@ -1,8 +1,7 @@
-//! The agent: a turn loop between a model and tools, within a budget. No SQL, no HTTP server, no clock of its own
-//! but the runtime's.
+//! The agent: a turn loop between a model and tools, within a budget. No SQL, no HTTP server, no clock except the runtime's.
 //!
-//! [`run`] knows a [`RunSpec`], a [`Model`], a [`Workspace`] and a [`Sink`], and returns an [`Outcome`]. Cancelling
-//! and timing out are the caller's: it drops the future, then closes the workspace, which kills what still runs.
+//! [`run`] takes a [`RunSpec`], a [`Model`], a [`Workspace`] and a [`Sink`], and returns an [`Outcome`]. Cancelling and timing
+//! out are the caller's job: it drops the future, then closes the workspace, which kills all running processes.
 
 mod answer;
 mod budget;
@@ -67,7 +66,7 @@ pub struct RunSpec {
     pub owner: Owner,
     /// The task.
     pub prompt: String,
-    /// Task data, JSON as sent.
+    /// Data of the task: JSON, verbatim.
     pub input: Option<Box<RawValue>>,
     /// Schema that the answer must match.
     pub output_schema: Option<Arc<schema::Schema>>,
@@ -83,25 +82,25 @@ pub struct RunSpec {
     pub max_steps: u32,
     /// Effort of the model's thinking; `None` leaves it to the provider.
     pub effort: Option<Effort>,
-    /// Answers in the place of the model where that refuses, once.
+    /// Model that takes over if the run's model refuses; used at most once.
     pub fallback: Option<Arc<dyn Model>>,
     /// The run's own files: path from the working directory, and size in bytes.
     pub files: Vec<(String, u64)>,
-    /// Facts of the place where it works, for the first message.
+    /// Facts about the environment of the run, for the first message.
     pub environment: Environment,
     /// Pictures among its files, shown with the first message.
     pub media: Vec<Media>,
     /// Longest a single command may run.
     pub command_timeout: Duration,
-    /// Tools beside the built-in ones: the web, the run's connections. Their names are not those of built-in tools.
+    /// Additional tools: the web, the run's connections. Their names differ from those of built-in tools.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// The credentials that are taken out of all the run shows.
+    /// The credentials that are removed from all output of the run.
     pub redactor: Arc<Redactor>,
     /// Journal of an earlier attempt, from which the run resumes.
     pub resume: Option<journal::Journal>,
 }
 
-/// Run and organization that the spans of calls name.
+/// Run and organization that the spans of calls carry.
 #[derive(Clone, Copy, Debug)]
 pub struct Owner {
     /// The run.
@@ -110,7 +109,7 @@ pub struct Owner {
     pub org: OrgId,
 }
 
-/// Facts of the place where a run works. What is empty is left out.
+/// Facts about the environment of a run. Empty ones are omitted.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// The day on which the run began, such as `2026-11-22 (UTC)`.
@@ -136,19 +135,18 @@ pub enum Egress {
     /// They have no network.
     #[default]
     Closed,
-    /// They have, if only through the engine's proxy: a command may change something outside of the run, and is never
-    /// made twice.
+    /// They have, if only through the engine's proxy: a command may have an effect outside of the run, and is never repeated.
     Open,
 }
 
 /// The run's budget and the price of its time.
 #[derive(Clone, Copy, Debug)]
 pub struct BudgetSpec {
-    /// Never spend more than this.
+    /// Maximum cost of the run.
     pub max_cost: Micros,
     /// Price of a second from `started`.
     pub compute_micros_per_second: Micros,
-    /// From when compute is charged.
+    /// Start of the compute charge.
     pub started: tokio::time::Instant,
     /// Cost of models and priced tools in earlier attempts.
     pub spent: Micros,
@@ -157,47 +155,46 @@ pub struct BudgetSpec {
 /// End of the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The final answer, matching `output_schema`. Not yet cut, without U+0000.
+    /// The final answer, matching `output_schema`. Not cut to a maximum length yet, without U+0000.
     Succeeded(String),
     /// Reason of the failure, for people.
     Failed(String),
 }
 
-/// Nobody takes events any more: the run is no longer this worker's.
+/// The recorder accepts no events, because this worker has lost the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
 
 /// Receiver of the agent's events.
 pub trait Sink: Send + Sync {
-    /// Records an event; waits while the recorder is behind.
+    /// Records an event; waits while the recorder lags.
     fn record(&self, event: EventType) -> BoxFuture<'_, Result<(), Stopped>>;
 
-    /// Writes an entry into the run's journal, behind everything recorded before it; waits while the recorder is
-    /// behind.
+    /// Writes an entry into the run's journal, after everything recorded before it; waits while the recorder lags.
     fn journal(&self, entry: journal::Entry) -> BoxFuture<'_, Result<(), Stopped>>;
 
     /// Returns when everything recorded and journaled so far is durable.
     fn durable(&self) -> BoxFuture<'_, Result<(), Stopped>>;
 
-    /// Tells the whole cost up to the moment `at`, compute included: what is charged later begins there.
+    /// Reports the total cost up to the moment `at`, compute included: later charges start there.
     fn spent(&self, cost: Micros, at: tokio::time::Instant);
 
-    /// Records the event of a call together with its cost, which is charged at this moment. Whoever made the call may be
-    /// gone: nothing waits here.
+    /// Records the event of a call together with its cost, which is charged at this moment. The caller may be gone: nothing waits
+    /// here.
     fn charged(&self, _call: EventType) {}
 
     /// Reports that a provider's usage of a call of this model was clamped to what the call can have used.
     fn usage_clamped(&self, _model: &str) {}
 
-    /// A piece of the text that the model is writing in turn `step`. Not recorded; the whole follows as a `message`.
-    /// After a `retry` the text restarts.
+    /// A piece of the text that the model is writing in turn `step`. It is not recorded; the complete text follows as a
+    /// `message`. After a `retry` the text restarts.
     fn message_delta(&self, _step: u32, _text: &str) {}
 }
 
 /// Runs the agent to its end: the turn loop.
 ///
-/// Dropping the future stops it where it is; the last word to [`Sink::spent`] then includes an estimate of a model
-/// call that was under way. The workspace is the caller's to close.
+/// Dropping the future stops it immediately; the last call of [`Sink::spent`] then includes an estimate of a model call that was
+/// under way. The caller closes the workspace.
 pub async fn run(spec: RunSpec, model: &dyn Model, workspace: &mut Workspace, sink: &dyn Sink) -> Outcome {
     // Boxed, so that thousands of callers do not each hold the whole loop in their own future.
     Box::pin(turn::run(spec, model, workspace, sink)).await

@@ -1,4 +1,4 @@
-//! Pictures and documents, known by their first bytes and never by their names, for models that take them.
+//! Pictures and documents, recognized by their first bytes and never by their names, for models that accept them.
 //!
 //! Only headers are read: nothing is decoded, so that a hostile picture costs no more than its bytes.
 
@@ -6,9 +6,9 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::content::Media;
 
-/// The largest picture or document that providers take, in bytes: 5 MiB once it is base64.
+/// Maximum size of a picture or document that providers accept, in bytes: 5 MiB in base64.
 pub(crate) const MEDIA_BYTES: u64 = 5 * 1024 * 1024 / 4 * 3;
-/// The most pixels of a side that providers take.
+/// Maximum number of pixels per side that providers accept.
 const SIDE_PIXELS: u32 = 8_000;
 
 /// Kind of a file, by its first bytes.
@@ -66,8 +66,8 @@ impl Kind {
         }
     }
 
-    /// Whether the bytes go on to the end that the format has, and a PNG is as it was written: providers refuse the whole
-    /// request over a picture that they cannot read.
+    /// Whether the file is complete to the end that its format requires, and the critical chunks of a PNG have correct checksums:
+    /// providers refuse the whole request over a picture that they cannot read.
     pub(crate) fn is_whole(self, bytes: &[u8]) -> bool {
         match self {
             Self::Png => is_whole_png(bytes),
@@ -96,7 +96,7 @@ pub fn media_of(bytes: &[u8], path: &str) -> Option<Media> {
     examined(bytes, path)?.ok()
 }
 
-/// A picture or document, or the reason why providers refuse it; `None` where the bytes are neither.
+/// A picture or document, or the reason why providers refuse it; `None` if the bytes are neither.
 pub(crate) fn examined(bytes: &[u8], path: &str) -> Option<Result<Media, String>> {
     let kind = Kind::of(bytes)?;
     let pixels = kind.pixels(bytes);
@@ -121,7 +121,7 @@ pub(crate) fn examined(bytes: &[u8], path: &str) -> Option<Result<Media, String>
     }))
 }
 
-/// A file of `size` bytes that begins with `head` and is too large to be read whole.
+/// Label of a file of `size` bytes that begins with `head` and is too large to be read in full.
 pub(crate) fn too_large_of(kind: Kind, head: &[u8], path: &str, size: u64) -> String {
     too_large(kind, &label(kind, path, kind.pixels(head), size))
 }
@@ -146,7 +146,7 @@ fn png(bytes: &[u8]) -> Option<(u32, u32)> {
     (bytes.get(12..16)? == b"IHDR").then_some((big_32(bytes, 16)?, big_32(bytes, 20)?))
 }
 
-/// Walks the chunks up to the last one. Those that a picture cannot do without have to match their checksums.
+/// Walks the chunks up to the last one. Critical chunks must match their checksums.
 fn is_whole_png(bytes: &[u8]) -> bool {
     let (mut at, mut has_data) = (8, false);
     while let (Some(length), Some(kind)) = (big_32(bytes, at), array::<4>(bytes, at + 4)) {
@@ -195,7 +195,7 @@ fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
         }
         let marker = *bytes.get(at + 1)?;
         match marker {
-            // A byte that fills up.
+            // A fill byte.
             0xff => at += 1,
             // Markers without a length.
             0x01 | 0xd0..=0xd7 => at += 2,
@@ -204,7 +204,7 @@ fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
                 let (height, width) = (big_16(bytes, at + 5)?, big_16(bytes, at + 7)?);
                 return Some((u32::from(width), u32::from(height)));
             }
-            // The picture itself, or its end, without a frame header before it.
+            // Image data, or the end of the image, without a frame header before it.
             0xd9 | 0xda => return None,
             _ => {
                 let length = usize::from(big_16(bytes, at + 2)?);
@@ -228,7 +228,7 @@ fn webp(bytes: &[u8]) -> Option<(u32, u32)> {
             Some(((packed & 0x3fff) + 1, ((packed >> 14) & 0x3fff) + 1))
         }
         b"VP8X" => {
-            // 24 bits each; the highest byte belongs to what follows.
+            // 24 bits each; the highest byte belongs to the next field.
             let side = |at| little_32(bytes, at).map(|side| (side & 0x00ff_ffff) + 1);
             let height = little_32(bytes, 26).map(|side| (side >> 8) + 1)?;
             Some((side(24)?, height))

@@ -1,5 +1,5 @@
-//! The budget of a run while it runs: every change is told to the sink, 80 % is recorded once, and whatever the agent
-//! waits for ends at the moment at which compute has used the budget up.
+//! The budget of a run while it runs: the sink is informed of every change, 80 % is recorded once, and all waits of the agent end
+//! when compute has used up the budget.
 
 use std::{
     pin::pin,
@@ -21,13 +21,13 @@ use crate::{
     stop::{Stop, millis},
 };
 
-/// Bytes of text that one token stands for, in the estimate of a call that was given up.
+/// Bytes of text per token, in the estimate of an abandoned call.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// Output of a priced tool call that was given up.
+/// Output of an abandoned call of a priced tool.
 const NOT_AWAITED: &str = "given up: the run ended before the call";
 
-/// `stop_reason` of a call that was given up, with estimated figures.
+/// `stop_reason` of an abandoned call with estimated figures.
 const GIVEN_UP: &str = "given_up";
 
 /// The budget of one run and the sink that it reports to.
@@ -45,7 +45,7 @@ enum Threshold {
 impl<'a> Meter<'a> {
     pub(crate) fn new(spec: &BudgetSpec, sink: &'a dyn Sink) -> Self {
         let budget = Budget::new(spec);
-        // What was nearly spent by earlier attempts was recorded by them.
+        // If earlier attempts nearly spent the budget, they recorded the warning.
         let warned = !spec.spent.is_zero() && budget.is_nearly_spent(spec.started);
         Self {
             budget: Mutex::new(budget),
@@ -54,7 +54,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Waits for `work`, but not beyond the moment at which the budget is used up.
+    /// Waits for `work`, but at most until the budget is used up.
     pub(crate) async fn while_funded<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
         let mut work = pin!(work);
         loop {
@@ -72,8 +72,8 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Sets the worst case of a model call aside until the call is settled or dropped. `estimated` is its likely input
-    /// in tokens, which is charged where the call is given up.
+    /// Reserves the worst case of a model call until the call is settled or dropped. `estimated` is its likely input in tokens,
+    /// which is charged if the call is abandoned.
     pub(crate) fn hold<'m>(
         &'m self,
         model: &'m ModelInfo,
@@ -97,8 +97,8 @@ impl<'a> Meter<'a> {
         })
     }
 
-    /// Sets the price of a tool call aside until it is settled. Dropping it charges it where the call has begun, and
-    /// gives it back where it has not.
+    /// Reserves the price of a tool call until it is settled. Dropping it charges the price if the call has begun, and releases
+    /// it otherwise.
     pub(crate) fn hold_price<'m>(
         &'m self,
         price: Micros,
@@ -115,12 +115,12 @@ impl<'a> Meter<'a> {
         })
     }
 
-    /// Input tokens that the budget still pays for at their dearest price, beside a last call.
+    /// Input tokens that the budget still pays for at the highest input price, with a last call reserved.
     pub(crate) fn readable(&self, prices: &ModelPrices, last: &LastCall) -> u64 {
         self.budget().readable(Instant::now(), prices, last)
     }
 
-    /// The whole cost so far beside the maximum.
+    /// The total cost so far and the maximum.
     pub(crate) fn so_far(&self) -> Spent {
         self.budget().report(Instant::now())
     }
@@ -130,7 +130,7 @@ impl<'a> Meter<'a> {
         self.budget().spent_on_calls()
     }
 
-    /// Tells the sink the whole cost, and records the warning once from 80 % on.
+    /// Reports the total cost to the sink, and records the warning once from 80 % on.
     pub(crate) async fn report(&self) -> Result<(), Stop> {
         let now = Instant::now();
         let (spent, nearly) = {
@@ -141,7 +141,7 @@ impl<'a> Meter<'a> {
         if nearly { self.warn().await } else { Ok(()) }
     }
 
-    /// Records that the budget pays for nothing more and returns the run's error.
+    /// Records that the budget is exhausted and returns the run's error.
     pub(crate) async fn reached(&self, why: &str) -> Result<String, Stop> {
         let spent = self.so_far();
         self.sink.record(EventType::BudgetReached(spent)).await?;
@@ -153,7 +153,7 @@ impl<'a> Meter<'a> {
         })
     }
 
-    /// Tells the sink the whole cost.
+    /// Reports the total cost to the sink.
     pub(crate) fn update_sink(&self) {
         let now = Instant::now();
         let spent = self.budget().spent(now);
@@ -180,14 +180,13 @@ impl<'a> Meter<'a> {
     }
 
     fn budget(&self) -> MutexGuard<'_, Budget> {
-        // The budget is plain numbers, each changed in one assignment: a panic elsewhere leaves them whole.
+        // The budget is plain numbers, each changed in one assignment: a panic elsewhere leaves it consistent.
         self.budget.lock()
     }
 }
 
-/// A hold in use: the model call is under way. It counts what is written, so that a call that is given up (cancel,
-/// timeout, budget) is charged for what the provider has presumably done: all of its input, at the dearest price, and
-/// that.
+/// A hold in use: the model call is under way. It counts the written bytes, so that an abandoned call (cancel, timeout, budget)
+/// is charged for the provider's presumed work: all of its input, at the highest price, and the written output.
 pub(crate) struct Held<'a, 'm> {
     /// The longest answer that the hold pays for, in tokens.
     pub(crate) max_tokens: u64,
@@ -208,7 +207,7 @@ impl Held<'_, '_> {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// The call has ended: charges what it cost and returns that.
+    /// Charges the cost of the ended call and returns it.
     pub(crate) fn settle(mut self, usage: &Usage) -> Micros {
         self.settle_once(usage)
     }
@@ -257,7 +256,7 @@ impl Deltas for Held<'_, '_> {
     }
 }
 
-/// Deltas of a call whose text is not the run's: they are counted and not shown.
+/// Deltas of a call that does not produce text of the run: they are counted and not shown.
 pub(crate) struct UnreportedDeltas<'h, 'a, 'm>(pub(crate) &'h Held<'a, 'm>);
 
 impl Deltas for UnreportedDeltas<'_, '_, '_> {
@@ -270,9 +269,9 @@ impl Deltas for UnreportedDeltas<'_, '_, '_> {
     }
 }
 
-/// The price of a tool call, held while the call is under way. A call that is given up after it began (cancel, timeout,
-/// budget) is charged: whoever was asked does the work and bills it. Its cost is a part of the run's, so its end is one of
-/// the run's events.
+/// The price of a tool call, held while the call is under way. A call that is abandoned after it began (cancel, timeout, budget)
+/// is charged: the provider of the tool does the work and bills it. Its cost is a part of the run's, so its end is one of the
+/// run's events.
 pub(crate) struct HeldPrice<'a, 'm> {
     meter: &'m Meter<'a>,
     hold: Option<PriceHold>,
@@ -282,12 +281,12 @@ pub(crate) struct HeldPrice<'a, 'm> {
 }
 
 impl HeldPrice<'_, '_> {
-    /// The call begins: its price is due unless it says that nothing was sent.
+    /// The call begins: from now on its price is due, unless the call reports that nothing was sent.
     pub(crate) fn begin(&mut self) {
         self.begun = true;
     }
 
-    /// The call has ended, well or badly: charges its price and returns it.
+    /// Charges the price of the ended call, successful or not, and returns it.
     pub(crate) fn settle(mut self) -> Micros {
         self.settle_once()
     }
@@ -299,7 +298,7 @@ impl HeldPrice<'_, '_> {
         self.meter.budget().settle_price(Instant::now(), hold)
     }
 
-    /// Nothing was sent: gives the price back.
+    /// Nothing was sent: releases the price.
     pub(crate) fn release(mut self) {
         self.begun = false;
     }

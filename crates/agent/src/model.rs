@@ -1,7 +1,7 @@
 //! Interface of the agent to a language model, independent of the provider.
 //!
-//! A provider's client is one [`Model`]: it turns a [`Request`] into its own wire format, hands out the text as it
-//! streams, and returns one [`Reply`] with the provider's own figures of usage. It neither retries nor counts money.
+//! A provider's client is one [`Model`]: it turns a [`Request`] into its wire format, passes on the text as it streams, and
+//! returns one [`Reply`] with the provider's figures of usage. It neither retries nor counts money.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -12,7 +12,7 @@ use sortie_api::{Effort, model::ModelInfo};
 
 use crate::content::{Media, ToolContent};
 
-/// A model, behind whatever provider.
+/// A model of any provider.
 pub trait Model: Send + Sync {
     /// Returns the model's entry in the catalog.
     fn info(&self) -> &ModelInfo;
@@ -28,18 +28,18 @@ pub trait Model: Send + Sync {
         32 * 1024
     }
 
-    /// Whether the provider refuses a thinking block once anything before it has changed. The agent then drops the
-    /// thinking behind each change of the conversation.
+    /// Whether the provider refuses a thinking block once anything before it has changed. The agent then drops the thinking after
+    /// each change of the conversation.
     fn binds_thinking(&self) -> bool {
         false
     }
 
-    /// The most tokens that this picture or document can count for; `None` where the model does not take it.
+    /// Maximum number of tokens that this picture or document can count for; `None` if the model does not accept it.
     fn media_tokens(&self, _media: &Media) -> Option<u64> {
         None
     }
 
-    /// Makes one call. Dropping the future gives it up.
+    /// Makes one call. Dropping the future abandons it.
     fn call<'a>(
         &'a self,
         request: Request<'a>,
@@ -50,9 +50,9 @@ pub trait Model: Send + Sync {
 /// Kind of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A language model: the conversation is kept within its window, and an empty answer is a slip of it.
+    /// A language model: the conversation is kept within its window, and an empty answer counts as a mistake.
     Language,
-    /// A program: it needs the whole conversation, and what it answers is meant, also nothing.
+    /// A program: it needs the whole conversation, and any answer is intended, even an empty one.
     Program,
 }
 
@@ -61,8 +61,8 @@ pub trait Deltas: Send + Sync {
     /// The next piece of text.
     fn text(&self, piece: &str);
 
-    /// Counts other bytes that were written and that the provider charges as well: thinking, the arguments of a tool
-    /// call. They count where a call is abandoned.
+    /// Counts other bytes that were written and that the provider charges as well: thinking, the arguments of a tool call. They
+    /// matter if the call is abandoned.
     fn written(&self, _bytes: usize) {}
 }
 
@@ -77,13 +77,13 @@ pub struct Request<'a> {
     pub transcript: &'a [Turn],
     /// The tools it may call.
     pub tools: &'a [ToolDefinition<'a>],
-    /// Most tokens of the answer.
+    /// Maximum length of the answer, in tokens.
     pub max_tokens: u64,
     /// Permission to call tools this time.
     pub tool_use: ToolUse,
     /// Effort of the model's thinking; `None` leaves it to the provider.
     pub effort: Option<Effort>,
-    /// Key of the run's calls: providers route calls with an equal key to the same cache.
+    /// Key of the run's calls: providers route calls with the same key to the same cache.
     pub cache_key: &'a str,
 }
 
@@ -114,9 +114,8 @@ impl Request<'_> {
             + self.tools.iter().map(tool).sum::<usize>()
     }
 
-    /// The most tokens that the request without its transcript can count for, before the provider has counted any: one
-    /// for each byte, but for two lower-case letters or spaces. Tokenizers join those; they may leave each other byte
-    /// alone.
+    /// Maximum number of tokens of the request without its transcript, before the provider has counted any: one for each byte,
+    /// except for pairs of lower-case letters or spaces. Tokenizers join those; they may leave every other byte separate.
     pub(crate) fn most_fixed_tokens(&self) -> u64 {
         let fixed = Self {
             transcript: &[],
@@ -139,7 +138,7 @@ impl Request<'_> {
     }
 }
 
-/// Bytes of which tokenizers join two at least: lower-case letters of words without digits and capitals, and spaces.
+/// Number of bytes that tokenizers join in pairs at least: lower-case letters of words without digits and capitals, and spaces.
 fn joined_bytes(text: &str) -> usize {
     let joined_in = |letters: usize, is_plain: bool| if is_plain && letters > 1 { letters } else { 0 };
     let (mut joined, mut letters, mut is_plain) = (0, 0, true);
@@ -156,40 +155,40 @@ fn joined_bytes(text: &str) -> usize {
     joined + joined_in(letters, is_plain)
 }
 
-/// Tokens that a provider adds to every request with tools, beyond the text that it is sent.
+/// Tokens that a provider adds to every request with tools, in addition to its text.
 const FRAME_TOKENS: u64 = 512;
-/// Bytes of text that a token of a picture is weighed as, in the estimate of a request.
+/// Bytes of text per token of a picture, in the estimate of a request.
 const BYTES_PER_MEDIA_TOKEN: u64 = 3;
 
-/// Weight of a piece of the conversation beside its text, in bytes: its frame, its id, the words around it.
+/// Weight of a piece of the conversation in addition to its text, in bytes: its frame, its id, the words around it.
 const PIECE_BYTES: usize = 128;
 
 /// Task of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Task<'a> {
-    /// The task as sent.
+    /// The task, verbatim.
     pub prompt: &'a str,
-    /// Data of the task, JSON as sent.
+    /// Data of the task: JSON, verbatim.
     pub input: Option<&'a RawValue>,
-    /// Path of `input` in the working directory, if it is there as well.
+    /// Path of `input` in the working directory, if it is stored there as well.
     pub input_file: Option<&'static str>,
     /// The text of the JSON Schema that the final answer must match.
     pub output_schema: Option<&'a str>,
-    /// The environment block; empty where there is none.
+    /// The environment block; empty if there is none.
     pub environment: &'a str,
     /// Pictures and documents of the run's files, shown with the first message.
     pub media: &'a [Media],
 }
 
-/// A tool as the model is told of it.
+/// A tool as described to the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToolDefinition<'a> {
     /// Name that a call uses.
     pub name: &'a str,
     /// Purpose of the tool, and when to use it.
     pub description: &'a str,
-    /// The JSON Schema of its arguments, as text without white space between its parts: that is read and billed like other
-    /// text.
+    /// The JSON Schema of its arguments, as text without white space between its parts, because the schema is read and billed
+    /// like other text.
     pub parameters: &'a str,
 }
 
@@ -215,8 +214,8 @@ impl Turn {
         pieces + PIECE_BYTES
     }
 
-    /// The most tokens that this part can count for: one for each byte of it and of its frame, and those of its
-    /// pictures. No tokenizer that works on bytes makes more.
+    /// Maximum number of tokens of this part: one for each byte of it and of its frame, and those of its pictures. No tokenizer
+    /// that works on bytes makes more.
     pub(crate) fn most_tokens(&self) -> u64 {
         let text: u64 = match self {
             Self::Assistant(pieces) => pieces.iter().map(|piece| text_bytes(piece) as u64).sum(),
@@ -226,7 +225,7 @@ impl Turn {
         text + self.frame_tokens()
     }
 
-    /// Tokens that the provider adds around its pieces, at most: roles, ids, delimiters.
+    /// Maximum number of tokens that the provider adds around its pieces: roles, ids, delimiters.
     pub(crate) fn frame_tokens(&self) -> u64 {
         let pieces = match self {
             Self::Assistant(pieces) => pieces.len(),
@@ -236,7 +235,7 @@ impl Turn {
         (pieces as u64 + 1) * PIECE_TOKENS
     }
 
-    /// Whether it holds pieces of the provider's own, such as signed thinking.
+    /// Whether it contains opaque pieces of the provider, such as signed thinking.
     pub(crate) fn is_opaque(&self) -> bool {
         match self {
             Self::Assistant(pieces) => pieces.iter().any(|piece| matches!(piece, Content::Opaque(_))),
@@ -245,7 +244,7 @@ impl Turn {
     }
 }
 
-/// Tokens around a piece that the provider adds, at most: role names, ids, delimiters.
+/// Maximum number of tokens that the provider adds around a piece: role names, ids, delimiters.
 const PIECE_TOKENS: u64 = 64;
 
 fn text_bytes(piece: &Content) -> usize {
@@ -265,26 +264,26 @@ fn weight(piece: &Content) -> usize {
     text_bytes(piece) + frame
 }
 
-/// A piece of what a model said.
+/// A piece of a model's message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
     /// Text.
     Text(String),
-    /// A wish to call a tool.
+    /// A request to call a tool.
     ToolCall(ToolCall),
-    /// Something of the provider's own that has to be sent back unchanged: signed thinking, encrypted reasoning.
+    /// An opaque piece of the provider that has to be sent back unchanged: signed thinking, encrypted reasoning.
     Opaque(Box<RawValue>),
 }
 
-/// A wish to call a tool.
+/// A request to call a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// The provider's id of the call.
     pub id: String,
     /// The tool's name.
     pub name: String,
-    /// The arguments as they came: meant to be a JSON object.
+    /// The arguments, verbatim: supposed to be a JSON object.
     pub arguments: String,
 }
 
@@ -299,14 +298,14 @@ pub struct ToolResult {
     pub content: ToolContent,
     /// Whether the call failed.
     pub is_error: bool,
-    /// A sentence of the engine behind the content, such as a warning of time or money. It is set once, before the
-    /// model first reads the result, and stays.
+    /// A sentence of the engine after the content, such as a warning of time or money. It is set once, before the model first
+    /// reads the result, and never changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
 impl ToolResult {
-    /// Bytes that the result weighs in a request; a picture as text of as many tokens.
+    /// Weight of the result in a request, in bytes; a picture weighs as much as text of as many tokens.
     pub(crate) fn bytes(&self) -> usize {
         let content = match &self.content {
             ToolContent::Media(media) => media.label.len() + media.bytes(),
@@ -326,7 +325,7 @@ impl ToolResult {
 
     fn most_tokens(&self) -> u64 {
         let media = self.content.media();
-        // A server that takes only text in results is told the labels once more, before the pictures behind them.
+        // A server that takes only text in results gets the labels a second time, before the pictures that follow.
         let labels = if let ToolContent::TextWithMedia { media, .. } = &self.content {
             media.iter().map(|media| media.label.len() as u64).sum()
         } else {
@@ -350,8 +349,8 @@ impl ToolResult {
 pub struct Reply {
     /// Content of the reply.
     pub content: Vec<Content>,
-    /// Readable thinking, where the provider shows any: a summary for people, never sent back. The pieces of
-    /// [`Content::Opaque`] are sent back.
+    /// Readable thinking, if the provider shows any: a summary for people, never sent back. The pieces of [`Content::Opaque`] are
+    /// sent back.
     pub thinking: String,
     /// Reason why the model stopped.
     pub stop_reason: StopReason,
@@ -397,7 +396,7 @@ pub struct Usage {
     pub cache_write_tokens: u64,
 }
 
-/// A call that brought no reply.
+/// A call without a reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
@@ -407,14 +406,14 @@ pub struct ModelError {
     pub kind: ErrorKind,
     /// Prospect of another attempt.
     pub retry: Retry,
-    /// Usage that the provider charges all the same, as far as it is known.
+    /// Usage that the provider charges despite the error, as far as it is known.
     pub usage: Usage,
 }
 
 /// The kinds of failures of a model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The provider limits how often it may be asked (429).
+    /// The provider's rate limit was reached (429).
     RateLimit,
     /// The provider is overloaded or broken (5xx).
     Server,
@@ -422,13 +421,13 @@ pub enum ErrorKind {
     Timeout,
     /// There was no connection, or it broke.
     Connection,
-    /// The provider does not take the key (401, 403).
+    /// The provider rejects the key (401, 403).
     Credential,
     /// The request is larger than the model's window.
     TooLarge,
-    /// The provider refuses the request for what it is.
+    /// The provider refuses the content of the request.
     Request,
-    /// The provider sent no whole answer.
+    /// The provider sent no complete answer.
     Answer,
 }
 
@@ -463,21 +462,21 @@ impl ErrorKind {
 /// Prospect of another attempt after a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// No: the request itself is at fault, or something with an effect happened.
+    /// No: the request itself is at fault, or an effect has already happened.
     Never,
-    /// Yes, with less in it: the request is larger than the model's window.
+    /// Yes, with a shorter request: it exceeds the model's window.
     Smaller,
-    /// Yes, once, with all thinking blocks left out: the provider says that one is bound to a different conversation.
+    /// Yes, once, without any thinking blocks: the provider reports that one is bound to a different conversation.
     WithoutThinking,
     /// Yes: overload, rate limit, broken connection.
     Soon {
-        /// The least wait the provider asks for.
+        /// The minimum wait that the provider asks for.
         after: Option<Duration>,
     },
 }
 
 impl ModelError {
-    /// A failure that no second attempt mends.
+    /// A failure that no retry can fix.
     pub fn fatal(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -487,7 +486,7 @@ impl ModelError {
         }
     }
 
-    /// A failure that a second attempt may mend, after the wait the provider asks for.
+    /// A failure that a retry may fix, after the wait that the provider asks for.
     pub fn retryable(message: impl Into<String>, after: Option<Duration>) -> Self {
         Self {
             message: message.into(),
@@ -499,7 +498,7 @@ impl ModelError {
 }
 
 impl Media {
-    /// Bytes of text that it weighs like, in the estimate of a request.
+    /// Weight in the estimate of a request, in bytes of text.
     fn bytes(&self) -> usize {
         usize::try_from(self.tokens.saturating_mul(BYTES_PER_MEDIA_TOKEN)).unwrap_or(usize::MAX)
     }

@@ -1,4 +1,4 @@
-//! Model call with its retries: held before, settled after, recorded whatever its result.
+//! Model call with its retries: reserved before, settled after, recorded with any result.
 
 use std::time::Duration;
 
@@ -21,18 +21,18 @@ use crate::{
     window::Window,
 };
 
-/// The answer that a working call must at least have room for, in tokens.
+/// Minimum answer that a working call must have room for, in tokens.
 const LEAST_WORK_TOKENS: u64 = 1_024;
-/// The answer that the last call must at least have room for, in tokens.
+/// Minimum answer that the last call must have room for, in tokens.
 const LEAST_ANSWER_TOKENS: u64 = 64;
-/// The answer of a last call that every other call leaves money for, in tokens.
+/// Answer of a last call that every other call reserves money for, in tokens.
 const ANSWER_TOKENS: u64 = 2_048;
-/// The thinking before it, in tokens, where the model thinks.
+/// The thinking before it, in tokens, if the model thinks.
 const ANSWER_THINKING_TOKENS: u64 = 2_048;
-/// New input that a last call can have beside the answer of the call before it, in tokens: the shortest results of its
-/// tool calls, and the request for the answer.
+/// New input of a last call in addition to the answer of the call before it, in tokens: the shortest results of its tool calls,
+/// and the request for the answer.
 const LAST_INPUT_TOKENS: u64 = 3_072;
-/// Room for thinking that a working call must have besides, in tokens.
+/// Additional room for thinking that a working call must have, in tokens.
 const LEAST_THINKING_TOKENS: u64 = 1_024;
 
 /// State that all calls of a run share.
@@ -49,16 +49,16 @@ pub(crate) struct Caller<'a> {
     pub(crate) cache_key: String,
     /// Time at which the run times out.
     pub(crate) deadline: Option<Instant>,
-    /// Whether another model can answer in place of this one.
+    /// Whether another model can answer instead of this one.
     pub(crate) has_fallback: bool,
-    /// The longest that a call of this attempt at the run took, with its retries but not the waits between them.
+    /// The longest duration of a call of this attempt at the run, with its retries but not the waits between them.
     pub(crate) slowest: Duration,
 }
 
 /// Limit on the length of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
-    /// In tokens, as it was asked.
+    /// In tokens, as requested.
     pub(crate) max_tokens: u64,
     /// Effect of the budget on the answer's length.
     pub(crate) cut: Cut,
@@ -67,15 +67,15 @@ pub(crate) struct Limit {
 /// The purpose of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To go on with the task. Money for a last call is left over.
+    /// To continue the task. Money for a last call is reserved.
     Work,
-    /// To get notes that stand for the conversation. Money for a working call after it is left over.
+    /// To get notes that replace the conversation. Money for a working call after it is reserved.
     Notes,
-    /// To get the final answer. It may use up what is left, and calls no tools.
+    /// To get the final answer. It may use up the rest of the budget, and calls no tools.
     Answer,
 }
 
-/// A reply with what is known of its call.
+/// A reply with the limit and the count of its call.
 pub(crate) struct Replied {
     pub(crate) reply: Reply,
     pub(crate) limit: Limit,
@@ -83,11 +83,11 @@ pub(crate) struct Replied {
     pub(crate) count: Count,
 }
 
-/// Result of a call that was tried as often as it may help.
+/// Result of a call after its retries.
 pub(crate) enum Called {
     /// The reply.
     Replied(Replied),
-    /// The request is larger than the model takes; the provider's message.
+    /// The request exceeds the model's window; the provider's message.
     TooLarge(String),
     /// A thinking block does not belong to this conversation; the provider's message.
     Foreign(String),
@@ -101,7 +101,7 @@ pub(crate) enum Called {
 enum Attempt {
     Replied(Reply, Limit),
     Failed(ModelError),
-    /// Failed, and there is no other attempt; the reason.
+    /// Failed without a further retry; the reason.
     Unavailable(String),
     /// The budget does not pay for it.
     NoRoom,
@@ -113,13 +113,12 @@ impl Caller<'_> {
         self.request(transcript, Purpose::Work).bytes()
     }
 
-    /// The most tokens of all that stands before the transcript.
+    /// The most tokens of everything before the transcript.
     pub(crate) fn most_fixed(&self) -> u64 {
         self.request(&[], Purpose::Work).most_fixed_tokens()
     }
 
-    /// A digest of all that stands before the transcript, in hexadecimal digits: the thinking of some providers is
-    /// bound to it.
+    /// A digest of everything before the transcript, in hexadecimal digits: the thinking of some providers is bound to it.
     pub(crate) fn prefix(&self) -> String {
         let mut digest = Sha256::new();
         let mut part = |text: &str| {
@@ -140,7 +139,7 @@ impl Caller<'_> {
         sortie_api::Sha256::new(digest.finalize().into()).to_string()
     }
 
-    /// Calls the model, again where that may help.
+    /// Calls the model, and retries if that may help.
     pub(crate) async fn call(
         &mut self,
         step: u32,
@@ -168,19 +167,18 @@ impl Caller<'_> {
         }
     }
 
-    /// The longest summary, in tokens: with room to think before it, where the model does.
+    /// Maximum length of a summary, in tokens: with room to think before it, if the model does.
     pub(crate) fn summary_tokens(&self) -> u64 {
         summary::TOKENS + self.if_thinking(summary::THINKING_TOKENS)
     }
 
-    /// `tokens` where the model thinks, else zero: thinking counts as part of the answer.
+    /// `tokens` if the model thinks, else zero: thinking counts as part of the answer.
     fn if_thinking(&self, tokens: u64) -> u64 {
         let thinks = self.model.info().capabilities.iter().any(|it| it == "thinking");
         if thinks { tokens } else { 0 }
     }
 
-    /// Makes a call, and again where it failed in a way that passes, each time after a wait. Returns the total of the waits
-    /// as well.
+    /// Makes a call and retries transient failures, each time after a wait. Returns the total of the waits as well.
     async fn attempts(
         &self,
         step: u32,
@@ -211,10 +209,10 @@ impl Caller<'_> {
         }
     }
 
-    /// Charges a call with this transcript as one that was given up before anything came of it.
+    /// Charges a call with this transcript as one that was abandoned before it produced output.
     pub(crate) fn charge_abandoned(&self, step: u32, transcript: &[Turn]) {
         let request = self.request(transcript, Purpose::Answer);
-        // Where the budget does not pay for it now, it did not then: the call was not made.
+        // If the budget does not allow the call now, it did not then either: the call was not made.
         if let Ok(held) = self.hold(step, &request, Purpose::Answer) {
             drop(held);
         }
@@ -229,7 +227,7 @@ impl Caller<'_> {
             tools: self.tools,
             max_tokens: 0,
             tool_use: match purpose {
-                // Another `tool_choice` would cost notes the cache that they are to be read from.
+                // A different `tool_choice` would invalidate the cache that the call for notes reads from.
                 Purpose::Work | Purpose::Notes => ToolUse::Auto,
                 Purpose::Answer => ToolUse::Never,
             },
@@ -246,7 +244,7 @@ impl Caller<'_> {
         }
     }
 
-    /// Tokens of tool output that a next call can read and still leave a last one possible.
+    /// Tokens of tool output that a next call can read with a last one still possible.
     pub(crate) fn readable(&self, transcript: &[Turn]) -> u64 {
         let request = self.request(transcript, Purpose::Work);
         let most_input = self.window.counts.most_input(&request);
@@ -254,8 +252,8 @@ impl Caller<'_> {
             .readable(&self.model.info().prices, &self.last_call(&request, most_input))
     }
 
-    /// The last call after `request`, whose input is at most `most_input`, as it is likely to be: it is planned here, and
-    /// held when it is made.
+    /// The likely last call after `request`, which has at most `most_input` input tokens: it is planned here, and held when it is
+    /// made.
     fn last_call(&self, request: &Request<'_>, most_input: u64) -> LastCall {
         let likely = self.window.estimate(request.bytes());
         let input = likely.saturating_add(likely / 4).min(most_input);
@@ -271,7 +269,7 @@ impl Caller<'_> {
     fn hold(&self, step: u32, request: &Request<'_>, purpose: Purpose) -> Result<Held<'_, '_>, Exhausted> {
         let most_input = self.window.counts.most_input(request);
         let (least, after) = match purpose {
-            // A program has no use for a last call: it says what it says.
+            // A program needs no last call: its answer is final.
             _ if self.model.kind() == Kind::Program => (LEAST_ANSWER_TOKENS, None),
             Purpose::Answer => (LEAST_ANSWER_TOKENS, None),
             Purpose::Work => {
@@ -357,7 +355,7 @@ impl Caller<'_> {
 }
 
 impl Caller<'_> {
-    /// Clamps the usage of a call to what the call can have used: one absurd figure must not reach a sum.
+    /// Clamps the usage of a call to the possible maximum: one absurd figure must not enter a sum.
     fn within_possible(
         &self,
         request: &Request<'_>,

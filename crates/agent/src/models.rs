@@ -1,3 +1,3 @@
-//! The models that come with the engine. Those of providers are clients behind the same trait.
+//! Models that come with the engine. Those of providers are clients that implement the same trait.
 
 pub(crate) mod runbook;

@@ -1,4 +1,4 @@
-//! Sandboxes of a machine that has no file descriptor left: others give theirs back, and what needs one is tried again.
+//! Opening sandboxes on a machine that is out of file descriptors: retries until other sandboxes have released theirs.
 
 use sortie_base::descriptors::Patience;
 use sortie_sandbox::{Backend, Error, Sandbox, Spec, Workdir};
@@ -140,7 +140,7 @@ mod tests {
         Workspace::new(root, "run".to_owned(), Arc::new(full.clone()), Limits::default())
     }
 
-    /// Holds the descriptors of the process, but for some.
+    /// Takes all descriptors of the process except some.
     fn all_but(room: usize) -> Vec<File> {
         let mut held = Vec::new();
         while let Ok(file) = File::open("/dev/null") {
@@ -150,7 +150,7 @@ mod tests {
         held
     }
 
-    /// Gives descriptors back after some tries.
+    /// Releases descriptors after some tries.
     async fn released(held: Vec<File>) {
         tokio::time::sleep(4 * PAUSE).await;
         drop(held);
@@ -182,14 +182,14 @@ mod tests {
         for tries in [&full.0.opens, &full.0.commands] {
             assert_eq!(tries.load(Ordering::Relaxed), FULL + 1);
         }
-        // Asked for before each try of the command.
+        // Requested before each try of the command.
         assert_eq!(full.0.egresses.load(Ordering::Relaxed), 2 * FULL + 1);
         assert_eq!(begun.elapsed(), 3 * FULL * PAUSE);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_working_directory_is_made_once_there_are_descriptors() {
-        // With room for some, but not for all that it takes, a try fails half-way.
+        // With some descriptors, but fewer than needed, a try fails half-way.
         for room in 0..4 {
             let dir = tempfile::tempdir().unwrap();
             let mut workspace = workspace(&dir, &Full::default());

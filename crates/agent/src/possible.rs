@@ -1,5 +1,5 @@
-//! Bound on the usage that a provider reports. A call cannot have used more: its input is bounded by the bytes that
-//! were sent, its output by the bytes that came and by the longest answer of the model.
+//! Bound on the usage that a provider reports. A call cannot have used more: its input is bounded by the bytes that were sent,
+//! its output by the bytes that were received and by the longest answer of the model.
 
 use crate::{
     counts,
@@ -18,8 +18,8 @@ pub(crate) struct Possible {
 }
 
 impl Possible {
-    /// Bound of a call that has sent a request of `request_bytes`, and brought `reply_bytes`. Hidden thinking has no bytes:
-    /// the longest answer, in tokens, leaves room for it.
+    /// Bound of a call with a request of `request_bytes` and a reply of `reply_bytes`. Hidden thinking has no bytes:
+    /// `longest_answer`, in tokens, leaves room for it.
     pub(crate) fn new(request_bytes: u64, longest_answer: u64, reply_bytes: u64) -> Self {
         Self {
             input: counts::beyond_request(request_bytes),

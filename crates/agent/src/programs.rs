@@ -1,5 +1,5 @@
-//! The operating system and the programs that commands find. A command lists them in a sandbox: only a command sees what a
-//! command sees.
+//! Finds the operating system and the programs that commands can use. A command lists them in a sandbox, because only a command
+//! sees the same files as a command.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -7,15 +7,15 @@ use sortie_sandbox::{AtTimeout, Command, ExitKind};
 
 use crate::{Environment, Workspace, text};
 
-/// The longest time that the list may take.
+/// Timeout of the listing.
 const TIME: Duration = Duration::from_secs(10);
-/// Most of its output.
+/// Maximum size of its output.
 const OUTPUT_BYTES: usize = 16 * 1024;
-/// The longest version that is taken over, in bytes.
+/// Maximum length of a version, in bytes.
 const VERSION_BYTES: usize = 24;
-/// Prints a line for each fact: its kind, its name and the first line of what the program says, separated by tabs. A program
-/// that does not run is missing. Java says its version without files that every Java program needs: they are read as well,
-/// and only where they are elsewhere a Java program is started, which takes a quarter of a second.
+/// Prints a line for each fact: its kind, its name and the first line of the program's output, separated by tabs. A program that
+/// does not run is missing. Java prints its version even without files that every Java program needs, so they are read as well.
+/// Only if they are elsewhere is a Java program started, which takes a quarter of a second.
 const SCRIPT: &str = r#"
 ( . /etc/os-release && printf 'system\t%s\n' "$PRETTY_NAME" ) 2>/dev/null
 printf 'kernel\t%s\n' "$(uname -sm)"
@@ -52,13 +52,13 @@ for name in ("numpy", "pandas", "matplotlib", "openpyxl", "requests", "PIL", "py
 PYTHON
 true
 "#;
-/// Missing programs that are named: those that models reach for first.
+/// Missing programs that are listed: those that models try first.
 const NAMED_IF_MISSING: [&str; 6] = ["python3", "node", "git", "rg", "jq", "curl"];
 
 /// Lists the programs in this workspace, and deletes it.
 ///
 /// # Errors
-/// A sentence for the log, where no command could be run.
+/// A sentence for the log, if no command could be run.
 pub async fn list_programs(mut workspace: Workspace) -> Result<Environment, String> {
     let command = Command {
         argv: vec!["sh".to_owned(), "-c".to_owned(), SCRIPT.to_owned()],
@@ -114,7 +114,7 @@ fn read(output: &str) -> Environment {
     }
 }
 
-/// The first number with a point in it.
+/// The first number with a decimal point.
 fn version(said: &str) -> Option<&str> {
     let word = said
         .split(|c: char| c.is_whitespace() || matches!(c, ',' | '(' | ')'))
@@ -146,7 +146,7 @@ mod tests {
         );
     }
 
-    /// Runs the script where these programs are installed, each a shell script.
+    /// Runs the script with these programs installed, each a shell script.
     fn listed(programs: &[(&str, &str)]) -> String {
         let place = tempfile::tempdir().unwrap();
         let bin = place.path().join("bin");
@@ -182,7 +182,7 @@ mod tests {
         let settings = ("conf/security/java.security", "");
         assert_eq!(listed(&[java, settings]), format!("java 17.0.15; {missing}"));
         assert_eq!(listed(&[java]), format!("; {missing}"));
-        // One that is a script, with its files elsewhere.
+        // A script, with its files elsewhere.
         let elsewhere = ("bin/java", "echo 'openjdk 21.0.2 2024-01-16'");
         assert_eq!(listed(&[elsewhere]), format!("java 21.0.2; {missing}"));
         let programs = [

@@ -1,5 +1,5 @@
-//! Prompts of a run: the system prompt, with only the lines that hold for the run, and the first
-//! message, in which task data cannot pass for anything else.
+//! Prompts of a run: the system prompt, with only the lines that apply to the run, and the first message, with task data that
+//! cannot imitate its other parts.
 
 use std::{borrow::Cow, fmt::Write as _, sync::OnceLock};
 
@@ -8,14 +8,14 @@ use crate::{
     model::{Kind, Task},
 };
 
-/// The one system prompt. A line that begins with conditions in brackets, such as `[shell]` or `[no shell]`, is left
-/// out where one of them does not hold.
+/// The common system prompt. A line that begins with conditions in brackets, such as `[shell]` or `[no shell]`, is omitted if one
+/// of them is not met.
 const SYSTEM: &str = include_str!("system_prompt.md");
 
 /// Conditions that a line can depend on: `shell`, `network`, `web`, `connections`.
 const CONDITIONS: [&str; 4] = ["shell", "network", "web", "connections"];
 
-/// The system prompt of a run. There are few, made once each: runs share them.
+/// The system prompt of a run. There are few variants, each built once: runs share them.
 pub(crate) fn system(spec: &RunSpec) -> &'static str {
     static MADE: [OnceLock<String>; 1 << CONDITIONS.len()] =
         [const { OnceLock::new() }; 1 << CONDITIONS.len()];
@@ -63,7 +63,7 @@ fn system_where(holds: [bool; CONDITIONS.len()]) -> String {
 /// Files of the run that the environment block names.
 const FILES: usize = 50;
 
-/// The environment block of a language model: the facts that every agent would otherwise spend its first turns on.
+/// The environment block of a language model: facts that every agent would otherwise spend its first turns on.
 pub(crate) fn environment(spec: &RunSpec, kind: Kind, workdir: &str) -> String {
     if kind == Kind::Program {
         return String::new();
@@ -97,7 +97,7 @@ pub(crate) fn environment(spec: &RunSpec, kind: Kind, workdir: &str) -> String {
     text
 }
 
-/// The files with their sizes, as many as [`FILES`].
+/// The files with their sizes, at most [`FILES`].
 fn files(files: &[(String, u64)]) -> String {
     let shown: Vec<String> = files
         .iter()
@@ -111,8 +111,8 @@ fn files(files: &[(String, u64)]) -> String {
     text
 }
 
-/// JSON text in which nothing reads as one of the tags around it. `<` stands only within JSON strings, where `\u003c`
-/// is the same character.
+/// JSON text in which nothing reads as one of the tags around it. `<` occurs only within JSON strings, where `\u003c` is the same
+/// character.
 fn untagged(json: &str) -> Cow<'_, str> {
     let mut parts = json.split('<');
     let mut out = String::new();
@@ -131,7 +131,7 @@ fn untagged(json: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether what stands behind a `<` makes it one of the tags, however it is written.
+/// Whether the text after a `<` makes it one of the tags, in any spelling.
 fn is_tag(behind: &str) -> bool {
     let name = behind.trim_start_matches(|c: char| c == '/' || c == '\\' || c.is_whitespace());
     ["input", "output_schema", "environment"].iter().any(|tag| {
@@ -141,8 +141,8 @@ fn is_tag(behind: &str) -> bool {
 }
 
 impl<'a> Task<'a> {
-    /// First message of the conversation: the prompt, then its data and the form of the answer, each between tags that
-    /// nothing between them can close. A prompt alone stays as it is.
+    /// First message of the conversation: the prompt, then its data and the schema of the answer, each between tags that no
+    /// content can close. A prompt alone stays as it is.
     pub fn first_message(&self) -> Cow<'a, str> {
         if self.input.is_none() && self.output_schema.is_none() && self.environment.is_empty() {
             return Cow::Borrowed(self.prompt);

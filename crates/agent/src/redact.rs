@@ -1,8 +1,7 @@
-//! Takes credentials out of everything a run shows: what tools return, what is recorded, what an error says.
+//! Removes credentials from all output of a run: tool results, recorded events, error messages.
 //!
-//! A credential is found as it is, in base64, in hexadecimal and form-encoded, each also escaped up to twice (see
-//! `forms`). Other encodings, such as a compressed or an encrypted copy, are not found. A text that cannot be searched is
-//! not shown at all.
+//! A credential is found verbatim, in base64, in hexadecimal and form-encoded, each also escaped up to twice (see `forms`). Other
+//! encodings, such as a compressed or an encrypted copy, are not found. A text that cannot be searched is not shown at all.
 
 mod decode;
 mod forms;
@@ -23,14 +22,14 @@ use self::{
     forms::{Forms, Found},
 };
 
-/// Text in the place of a credential.
+/// Replacement text of a credential.
 const REDACTED: &str = "[redacted]";
 
-/// The credentials the engine holds for one run, in the forms that are looked for: as they are, escaped for a URL, for JSON
+/// The credentials that the engine holds for one run, in the forms that are searched for: verbatim, escaped for a URL, for JSON
 /// or for HTML, in base64 (also inside a longer one) and in hexadecimal.
 ///
-/// A secret of fewer than four bytes is looked for as it is and escaped, not in base64 or hexadecimal, which ordinary
-/// text would contain by chance. An empty one is none. A clone shares its secrets with the original.
+/// A secret of fewer than four bytes is searched for verbatim and escaped, not in base64 or hexadecimal, which ordinary text
+/// would contain by chance. Empty secrets are ignored. A clone shares its secrets with the original.
 #[derive(Clone, Default)]
 pub struct Redactor {
     shared: Arc<Shared>,
@@ -38,7 +37,7 @@ pub struct Redactor {
 
 #[derive(Default)]
 struct Shared {
-    /// Whether there is a secret at all: most runs have none and pay for this look alone.
+    /// Whether there is any secret: most runs have none, and then this check is their only cost.
     any: AtomicBool,
     known: RwLock<Known>,
 }
@@ -52,7 +51,7 @@ struct Known {
 #[derive(Clone)]
 enum Search {
     Forms(Arc<Forms>),
-    /// They are too many or too long to look for: everything is taken out.
+    /// They are too many or too long to search for: all text is redacted.
     Everything,
 }
 
@@ -64,7 +63,7 @@ impl Redactor {
         redactor
     }
 
-    /// Adds a secret from now on: a token that was refreshed during the run.
+    /// Adds a secret during the run: a token that was refreshed.
     pub fn add(&self, secret: &str) {
         self.know(std::iter::once(secret.to_owned()));
     }
@@ -84,7 +83,7 @@ impl Redactor {
         }
     }
 
-    /// Redacts an owned text; nothing is copied where it has no secret.
+    /// Redacts an owned text; nothing is copied if it contains no secret.
     pub(crate) fn redact_owned(&self, text: String) -> String {
         if self.is_empty() {
             return text;
@@ -125,8 +124,8 @@ impl std::fmt::Debug for Redactor {
     }
 }
 
-/// A text that comes in pieces, without secrets, also where one is spread over several: what may be the beginning of a
-/// secret is held back until the next piece tells.
+/// Redacts a text that arrives in pieces, even if a secret is spread over several: a possible beginning of a secret is held back
+/// until the next piece.
 #[derive(Default)]
 pub(crate) struct Pieces {
     held: String,

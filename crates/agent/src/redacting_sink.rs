@@ -1,7 +1,7 @@
-//! The run's sink behind its redactor: nothing passes without its credentials taken out, whoever records it.
+//! The run's sink with its redactor in front: credentials are removed from everything that is recorded.
 //!
-//! A run without credentials has nothing to redact: its events pass unchanged. Thinking between tags is removed from the
-//! text that the model is writing.
+//! A run without credentials has nothing to redact: its events pass unchanged. Thinking between tags is removed from the text
+//! that the model is writing.
 
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
@@ -19,7 +19,7 @@ use crate::{
     weak::thinking::{AnswerText, Tags},
 };
 
-/// A sink that is told everything without credentials.
+/// A sink that receives everything without credentials.
 pub(crate) struct RedactingSink<'a> {
     sink: &'a dyn Sink,
     redactor: &'a Redactor,
@@ -47,7 +47,7 @@ impl<'a> RedactingSink<'a> {
         }
     }
 
-    /// Ends the text of a call: hands out what was held back of it.
+    /// Ends the text of a call: emits the part that was held back.
     fn finish_answer(&self, writing: &mut Writing) {
         if let Some(mut answer) = writing.answer.take() {
             let rest = answer.finish();
@@ -56,7 +56,7 @@ impl<'a> RedactingSink<'a> {
         self.finish(writing);
     }
 
-    /// Hands out what the redactor has held back of the text before.
+    /// Emits the text that the redactor has held back.
     fn finish(&self, writing: &mut Writing) {
         let rest = writing.pieces.rest(self.redactor);
         if !rest.is_empty() {
@@ -76,7 +76,7 @@ impl<'a> RedactingSink<'a> {
     }
 
     fn writing(&self) -> MutexGuard<'_, Writing> {
-        // A panic elsewhere leaves at worst a text that lacks a piece.
+        // A panic elsewhere at worst loses a piece of the text.
         self.writing.lock()
     }
 
@@ -89,7 +89,7 @@ impl<'a> RedactingSink<'a> {
         if shown.len() == json.get().len() && shown == json.get() {
             return json;
         }
-        // A credential that was a number or a key leaves no JSON behind.
+        // Redacting a number or a key can make the JSON invalid.
         RawValue::from_string(shown.to_string())
             .or_else(|_| to_raw_value(&serde_json::json!({ "malformed": shown })))
             .unwrap_or_default()
@@ -242,7 +242,7 @@ impl Sink for RedactingSink<'_> {
         if self.redactor.is_empty() {
             return self.sink.record(event);
         }
-        // Whatever is recorded, the text before it has ended.
+        // Any recorded event ends the text before it.
         self.finish(&mut self.writing());
         self.sink.record(self.event(event))
     }
@@ -296,7 +296,7 @@ mod tests {
         tool::Effect,
     };
 
-    /// Keeps all it is told as text.
+    /// Records everything it receives as text.
     #[derive(Default)]
     struct Told(Mutex<Vec<String>>);
 

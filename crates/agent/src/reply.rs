@@ -1,5 +1,5 @@
-//! Message of a model, put in order as it enters the run: without credentials, without empty pieces, each tool call
-//! with an id of its own and with a name and arguments that every provider takes back.
+//! Cleans up a message of a model as it enters the run: without credentials, without empty pieces, each tool call with a unique
+//! id and with a name and arguments that every provider accepts.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::{
     text,
 };
 
-/// Longest part of an id that stays where a number is put behind it, in bytes: the strictest provider takes 40 in all.
+/// Longest part of an id that is kept before an appended number, in bytes: the strictest provider takes 40 in all.
 const ID_STEM_BYTES: usize = 32;
 /// Length of an id at Mistral, which takes no other.
 const MISTRAL_ID_BYTES: usize = 9;
@@ -18,7 +18,7 @@ const MISTRAL_ID_BYTES: usize = 9;
 /// Rules of a run for the replies that enter it.
 pub(crate) struct ReplyRules<'a> {
     pub(crate) redactor: &'a Redactor,
-    /// Whether the provider binds its thinking to all that stands before it.
+    /// Whether the provider binds its thinking to everything before it.
     pub(crate) is_bound: bool,
     /// The ids of all calls of the run so far.
     pub(crate) call_ids: &'a HashSet<String>,
@@ -27,10 +27,10 @@ pub(crate) struct ReplyRules<'a> {
 }
 
 impl ReplyRules<'_> {
-    /// The pieces as the transcript, the journal and the tools have them.
+    /// The pieces as the transcript, the journal and the tools get them.
     ///
-    /// A piece of the provider's own that holds a credential is left out: it could not be sent back changed. Where the
-    /// provider binds its thinking, that behind a piece that is changed is left out too.
+    /// An opaque piece that contains a credential is left out: it could not be sent back changed. If the provider binds its
+    /// thinking, the thinking after a changed piece is left out too.
     pub(crate) fn tidied(&self, content: Vec<Content>, stop_reason: StopReason) -> Vec<Content> {
         let mut ids = HashSet::new();
         let mut tidied = Vec::with_capacity(content.len());
@@ -63,7 +63,7 @@ impl ReplyRules<'_> {
             && let Some(Content::ToolCall(call)) = tidied.last_mut()
             && call.arguments.trim().is_empty()
         {
-            // Cut off before its arguments began, which is not a call without arguments.
+            // Cut off before its arguments began; this differs from a call without arguments.
             "{".clone_into(&mut call.arguments);
         }
         tidied
@@ -80,7 +80,7 @@ impl ReplyRules<'_> {
         }
     }
 
-    /// `id`, or something like it that no call before it has: neither of the run nor of this reply, whose `ids` are given.
+    /// `id`, or a similar one that is used by no earlier call of the run or of this reply (`ids`).
     fn unique(&self, id: String, ids: &HashSet<String>) -> String {
         let is_taken = |id: &String| self.call_ids.contains(id) || ids.contains(id);
         if !id.is_empty() && !is_taken(&id) {
@@ -93,13 +93,13 @@ impl ReplyRules<'_> {
     }
 }
 
-/// An id like `id` with this number, in the form that its provider reads.
+/// An id like `id` with this number, in its provider's format.
 fn numbered(id: &str, number: usize) -> String {
     if id.is_empty() {
-        // Mistral takes no other form.
+        // Mistral accepts no other format.
         return format!("call{number:05}");
     }
-    // Kimi finds the name of the tool before the colon, and the number of the call behind it.
+    // Kimi reads the name of the tool before the colon, and the number of the call after it.
     if let Some((stem, digits)) = id.rsplit_once(':')
         && digits.bytes().all(|byte| byte.is_ascii_digit())
     {
@@ -124,7 +124,7 @@ pub(crate) fn joined(content: &[Content]) -> String {
     texts.collect()
 }
 
-/// Returns the text of a reply without credentials, also where one lies across two pieces.
+/// Returns the text of a reply without credentials, even if one spans two pieces.
 pub(crate) fn redacted_text(content: &[Content], redactor: &Redactor) -> String {
     redactor.redact_owned(joined(content))
 }

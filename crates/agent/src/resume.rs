@@ -1,4 +1,4 @@
-//! A run rebuilt from its journal: exactly what its agent knew when the last entry was written.
+//! Rebuilds a run from its journal: exactly the state of its agent when the last entry was written.
 
 use crate::{
     conversation::Conversation,
@@ -17,15 +17,15 @@ pub(crate) struct Point {
     pub(crate) step: u32,
     /// Answers that did not match so far.
     pub(crate) rejected: u32,
-    /// Turns in a row whose calls could all not be made.
+    /// Consecutive turns in which no call could be made.
     pub(crate) broken: u32,
     /// Open part of the last turn.
     pub(crate) open: Option<Open>,
     /// The environment block and the digest of the fixed part of every request, where a reply was kept.
     pub(crate) began: Option<(String, String)>,
-    /// Subjects of which the model was told.
+    /// Subjects of notes that the model has received.
     pub(crate) noted: Vec<NoteKind>,
-    /// The provider's counts of the requests whose turns stand.
+    /// The provider's counts of requests that are still prefixes of the conversation.
     pub(crate) counts: Counts,
     /// The pieces so far of an answer that was cut off.
     pub(crate) cut: Vec<String>,
@@ -33,18 +33,18 @@ pub(crate) struct Point {
     pub(crate) fell_back: bool,
 }
 
-/// A turn whose reply is there and which is not complete.
+/// A turn with a reply that is not complete.
 #[derive(Debug)]
 pub(crate) enum Open {
     /// Calls of the turn that have no result.
     Calls(OpenCalls),
-    /// An answer that was rejected, and of which the model was not told so.
+    /// A rejected answer for which the model has not received a correction.
     Answer(String),
-    /// A part of an answer, and the model was not told to go on.
+    /// A part of an answer; the model has not been asked to continue.
     Cut,
 }
 
-/// The calls of a turn, and the results that are there, each at its call's place.
+/// The calls of a turn, and the existing results, each at its call's index.
 #[derive(Debug)]
 pub(crate) struct OpenCalls {
     pub(crate) calls: Vec<ToolCall>,
@@ -52,7 +52,7 @@ pub(crate) struct OpenCalls {
 }
 
 impl OpenCalls {
-    /// None of them was made.
+    /// Creates the state in which no call was made.
     pub(crate) fn new(calls: Vec<ToolCall>) -> Self {
         let results = calls.iter().map(|_| None).collect();
         Self { calls, results }
@@ -60,7 +60,7 @@ impl OpenCalls {
 }
 
 impl Point {
-    /// Goes through the journal; `is_broken` says of a call that it could not be made.
+    /// Replays the journal; `is_broken` returns whether a call could not be made.
     pub(crate) fn after(entries: Vec<Entry>, is_broken: impl Fn(&ToolCall) -> bool) -> Result<Self, String> {
         let mut point = Self::default();
         for Entry { step, what, .. } in entries {

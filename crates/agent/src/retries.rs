@@ -1,7 +1,7 @@
-//! Patience with a provider: how often a failed model call is made again, and how long the waits between are.
+//! Retries of failed model calls: the number of attempts, and the waits between them.
 //!
-//! A provider that takes no calls at all costs nothing but time, so it is waited for by the minute. Calls that it began to
-//! answer may cost money each, and what was wrong with the answer may stay wrong: they are made a few times.
+//! A provider that accepts no calls costs only time, so retries continue for minutes. Calls that it began to answer may each cost
+//! money, and may fail the same way again: those are retried a few times.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -12,19 +12,19 @@ use tokio::time::Instant;
 
 use crate::model::{ErrorKind, ModelError, Usage};
 
-/// Attempts of one call that the provider began to answer, or that may fail the same way again.
+/// Maximum attempts of one call that the provider began to answer, or that may fail the same way again.
 const ATTEMPTS: u32 = 5;
-/// Total of the waits for a provider that takes no calls.
+/// Total of the waits for a provider that accepts no calls.
 const PATIENCE: Duration = Duration::from_mins(5);
-/// Total of these waits where another model can answer instead.
+/// Total of these waits if another model can answer instead.
 const PATIENCE_BEFORE_FALLBACK: Duration = Duration::from_mins(1);
 /// The wait before the second attempt; it doubles from attempt to attempt.
 const FIRST_DELAY: Duration = Duration::from_millis(500);
 /// The longest wait that the provider did not ask for.
 const LONGEST_DELAY: Duration = Duration::from_secs(30);
-/// A longer wait that the provider asks for has to leave time for the answer.
+/// Waits above this that the provider asks for must leave time for the answer.
 const LONG_WAIT: Duration = Duration::from_mins(1);
-/// Time that has to be left of the run after such a wait.
+/// Minimum remaining time of the run after such a wait.
 const LEFT_AFTER_LONG_WAIT: Duration = Duration::from_secs(30);
 
 /// The attempts at one model call so far.
@@ -38,7 +38,7 @@ pub(crate) struct Retries {
 }
 
 impl Retries {
-    /// Nothing has failed yet. `deadline` is the time at which the run times out.
+    /// Starts without a failure. `deadline` is the time at which the run times out.
     pub(crate) fn new(deadline: Option<Instant>, has_fallback: bool) -> Self {
         Self {
             deadline,
@@ -59,8 +59,8 @@ impl Retries {
         self.waited
     }
 
-    /// Takes an attempt that failed. Returns the wait before the next one, or the reason why there is none. `asked` is the
-    /// wait that the provider asks for.
+    /// Records a failed attempt. Returns the wait before the next one, or the reason why there is none. `asked` is the wait that
+    /// the provider asks for.
     pub(crate) fn next_wait(
         &mut self,
         error: &ModelError,
@@ -111,8 +111,8 @@ impl Retries {
         Some(deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether the run has time for a wait that the provider asks for. A short one is kept in any case, unless another
-    /// model can answer instead.
+    /// Whether the run has time for a wait that the provider asks for. A short one is always honoured, unless another model can
+    /// answer instead.
     fn has_time_for(&self, asked: Duration) -> bool {
         let left = self.time_left().unwrap_or(Duration::MAX);
         if self.has_fallback {
@@ -121,14 +121,14 @@ impl Retries {
         asked <= LONG_WAIT || asked.saturating_add(LEFT_AFTER_LONG_WAIT) < left
     }
 
-    /// A wait of our own that leaves half of the run's time: a provider that is back by then can still answer.
+    /// Limits a wait of our choice to half of the run's remaining time: a provider that has recovered by then can still answer.
     fn within_time(&self, wait: Duration) -> Duration {
         let half = self.time_left().map_or(wait, |left| left / 2);
         wait.min(half.max(FIRST_DELAY))
     }
 }
 
-/// Whether the provider did not take the call, so that another attempt costs nothing.
+/// Whether the provider did not accept the call, so that another attempt costs nothing.
 fn takes_no_calls(error: &ModelError) -> bool {
     let kind = match error.kind {
         ErrorKind::RateLimit | ErrorKind::Server | ErrorKind::Timeout | ErrorKind::Connection => true,
@@ -137,8 +137,8 @@ fn takes_no_calls(error: &ModelError) -> bool {
     kind && error.usage == Usage::default()
 }
 
-/// The wait after so many attempts: exponential, with up to a quarter more so that runs that failed together do not come
-/// back together.
+/// The wait after so many attempts: exponential, with up to a quarter of jitter so that runs that failed together do not retry
+/// together.
 fn delay(attempts: u32) -> Duration {
     let base = FIRST_DELAY.saturating_mul(1 << attempts.saturating_sub(1).min(16));
     let base = base.min(LONGEST_DELAY);
@@ -157,7 +157,7 @@ mod tests {
         }
     }
 
-    /// The waits until there is none more, and the reason for that.
+    /// The waits until there is no further one, and the reason for that.
     fn waits(mut retries: Retries, error: &ModelError, asked: Option<u64>) -> (Vec<u64>, String) {
         let mut waits = Vec::new();
         loop {

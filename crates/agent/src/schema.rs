@@ -1,7 +1,7 @@
-//! JSON Schemas from strangers: compiled within bounds, without a network, checked with messages that name the field.
+//! JSON Schemas from untrusted sources: compiled within bounds, without a network, checked with messages that name the field.
 //!
-//! What could make a check cost more than its texts are worth is refused beforehand: a schema whose `$ref`s multiply,
-//! an instance on which the schema would be applied millions of times or nested too deep for a thread's stack.
+//! Inputs that could make a check disproportionately expensive are refused beforehand: a schema with multiplying `$ref`s, or an
+//! instance on which the schema would be applied millions of times or nested too deep for a thread's stack.
 
 mod graph;
 mod message;
@@ -16,7 +16,7 @@ use self::graph::{Cost, Graph};
 const MESSAGES: usize = 10;
 /// Compiled size of one `pattern`, in bytes.
 const PATTERN_BYTES: usize = 1 << 20;
-/// Beyond this cost it is only said that the instance does not match: collecting where takes memory by the instance.
+/// Above this cost, only the mismatch itself is reported: collecting its locations takes memory proportional to the instance.
 const EXPLAINED_COST: u64 = 200_000;
 
 /// A compiled schema.
@@ -34,9 +34,9 @@ pub struct InvalidSchema(pub String);
 impl Schema {
     /// Compiles the text of a schema.
     ///
-    /// Refused are: more than 64 KiB, what is no JSON object, drafts other than 7, 2019-09 and 2020-12 (the default),
-    /// references to other documents, references that lead nowhere, in circles or along more than 10,000 paths,
-    /// patterns that are not linear or too large, and whatever the draft's own meta-schema refuses.
+    /// Refuses: more than 64 KiB, anything but a JSON object, drafts other than 7, 2019-09 and 2020-12 (the default), references
+    /// to other documents, references that are unresolved, circular or along more than 10,000 paths, patterns that are not linear
+    /// or too large, and schemas that violate the draft's meta-schema.
     pub fn compile(schema: &str) -> Result<Self, InvalidSchema> {
         if schema.len() > SCHEMA_BYTES {
             return Err(InvalidSchema(format!("must be at most {SCHEMA_BYTES} bytes")));

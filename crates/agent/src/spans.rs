@@ -1,7 +1,7 @@
 //! The spans of model calls and tool calls, by OpenTelemetry's semantic conventions for generative AI.
 //!
-//! They say who was called, how long it took, how it ended and what it used; never what was said. A name that the model
-//! made up is what it said.
+//! They record the called model or tool, the duration, the result and the usage; never any content. A tool name that the model
+//! made up is content.
 
 use sortie_api::{SPANS, model::ModelInfo};
 use tracing::{Span, field::Empty};
@@ -12,8 +12,7 @@ use crate::{
     tool::ToolError,
 };
 
-/// A provider by the name that the conventions have for it (`gen_ai.provider.name`); one that they do not know by its
-/// own.
+/// The convention's name of a provider (`gen_ai.provider.name`), or the provider's own if the conventions have none.
 pub fn provider_name(model: &ModelInfo) -> &str {
     match model.provider.as_str() {
         "gemini" => "gcp.gemini",
@@ -56,7 +55,7 @@ pub(crate) fn model_called(span: &Span, called: &Result<Reply, ModelError>) {
         cache_read_tokens,
         cache_write_tokens,
     } = usage;
-    // The conventions count what was cached as input too.
+    // The conventions count cached input as input too.
     let input = input_tokens
         .saturating_add(cache_read_tokens)
         .saturating_add(cache_write_tokens);
@@ -69,7 +68,7 @@ pub(crate) fn model_called(span: &Span, called: &Result<Reply, ModelError>) {
     );
 }
 
-/// The span of a call of the tool `name`; none where nobody knows the tool.
+/// The span of a call of the tool `name`; `None` for an unknown tool.
 pub(crate) fn tool_call(owner: Owner, name: Option<&str>, id: &str, step: u32) -> Span {
     let title = name.map_or_else(
         || "execute_tool".to_owned(),

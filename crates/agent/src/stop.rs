@@ -4,23 +4,23 @@ use std::time::Duration;
 
 use crate::Stopped;
 
-/// Message to a model that has said nothing and called nothing.
+/// Message to a model that returned neither text nor a call.
 pub(crate) const NOTHING_SAID: &str =
     "Your last message was empty. Give the answer as text, or call a tool if there is something left to do.";
 
-/// Message to a model that has stopped for a call of a tool without making one.
+/// Message to a model that stopped for a tool call without making one.
 pub(crate) const NO_CALL: &str = "Your last message stopped for a call of a tool, but the call did not arrive. Make the call \
                                   again, or give the whole answer as text.";
 
-/// The request for the final answer, behind its reason.
+/// The request for the final answer, appended to its reason.
 pub(crate) const ANSWER_NOW: &str = "Answer now with what you have: give the final answer in the form that the task asks \
                                      for, and say what is missing. No tool is called any more.";
 
-/// The request to go on with an answer that was cut off.
+/// The request to continue an answer that was cut off.
 pub(crate) const CUT_OFF: &str = "Your answer was cut off at its limit of length. Go on exactly where it ended: repeat nothing, and \
                        add no words about the interruption.";
 
-/// The correction of a model whose thinking has used up the length of its answer.
+/// The correction for a model that has used up its answer limit for thinking.
 pub(crate) const NO_ROOM_LEFT: &str = "Your last message reached its limit of length before you said anything. Think less this time, and be brief.";
 
 /// Reason why the loop ended without an answer.
@@ -30,9 +30,9 @@ pub(crate) enum Stop {
     Exhausted,
     /// Too little is left for another model call, or the answer was cut because of it.
     NoRoom(&'static str),
-    /// Nobody takes events any more.
+    /// The recorder accepts no events.
     Stopped,
-    /// The run cannot go on.
+    /// The run cannot continue.
     Failed(String),
 }
 

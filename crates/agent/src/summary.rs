@@ -1,4 +1,4 @@
-//! The text in place of a long conversation: notes by the model, or else a plain note.
+//! Replacement text of a long conversation: notes by the model, or else a plain note.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _};
 
@@ -7,7 +7,7 @@ use crate::{
     text,
 };
 
-/// The request for notes, told at the end of the conversation.
+/// The request for notes, appended to the conversation.
 pub(crate) const REQUEST: &str = include_str!("summary_prompt.md");
 /// The longest notes, in tokens.
 pub(crate) const TOKENS: u64 = 2_048;
@@ -38,7 +38,7 @@ pub(crate) fn notes<'f>(notes: &str, changed_files: impl Iterator<Item = &'f str
     text
 }
 
-/// The text where there are no notes: which tools were called how often, and the newest of what was said and found.
+/// The text without notes: the number of calls of each tool, and the newest texts and results.
 pub(crate) fn note(turns: &[Turn]) -> String {
     let mut called: BTreeMap<&str, u32> = BTreeMap::new();
     let pieces = turns.iter().flat_map(|turn| match turn {

@@ -1,8 +1,8 @@
-//! Escapes `\uXXXX` in JSON, and their surrogate pairs: providers refuse a request that holds half of one.
+//! Escapes `\uXXXX` in JSON, and their surrogate pairs: providers refuse a request that contains half of a pair.
 
 use std::borrow::Cow;
 
-/// Escaped halves of surrogate pairs that stand alone become U+FFFD. A text without any is left alone.
+/// Replaces escaped unpaired surrogates by U+FFFD. A text without any is unchanged.
 pub fn paired(json: &str) -> Cow<'_, str> {
     let mut whole = String::new();
     let (mut kept, mut at) = (0, 0);

@@ -1,4 +1,4 @@
-//! Text from strangers made fit for events, databases and models: valid UTF-8, no U+0000, bounded.
+//! Sanitizes untrusted text for events, databases and models: valid UTF-8, no U+0000, bounded.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ pub(crate) fn clean(mut text: String) -> String {
     text
 }
 
-/// `bytes` as text, with U+FFFD in place of what is not UTF-8 and of U+0000.
+/// `bytes` as text, with U+FFFD in place of invalid UTF-8 and of U+0000.
 pub(crate) fn clean_bytes(bytes: Vec<u8>) -> String {
     clean(match String::from_utf8(bytes) {
         Ok(text) => text,
@@ -18,7 +18,7 @@ pub(crate) fn clean_bytes(bytes: Vec<u8>) -> String {
     })
 }
 
-/// The line that stands for `bytes` left out.
+/// The line that replaces `bytes` of omitted text.
 pub(crate) fn left_out(bytes: u64) -> String {
     format!("\n[… {bytes} bytes left out …]\n")
 }
@@ -36,7 +36,7 @@ pub(crate) fn grouped(number: u64) -> String {
     out
 }
 
-/// The number of a line as it stands before the line, with a tab behind it.
+/// Line number prefix, with a tab after the number.
 pub(crate) fn line_number(line: impl std::fmt::Display) -> String {
     format!("{line:>6}\t")
 }
@@ -53,7 +53,7 @@ pub(crate) fn tail(text: &str, limit: usize) -> &str {
     text.get(start..).unwrap_or_default()
 }
 
-/// `text` in at most `limit` bytes (beside the line that says how much was left out): its head and its tail.
+/// `text` in at most `limit` bytes (plus the line that reports the omission): its head and its tail.
 pub(crate) fn bounded(text: &str, limit: usize) -> Cow<'_, str> {
     if text.len() <= limit {
         return Cow::Borrowed(text);
@@ -63,7 +63,7 @@ pub(crate) fn bounded(text: &str, limit: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{head}{}{tail}", left_out(gone as u64)))
 }
 
-/// Bounds an owned text; nothing is copied where it is short enough.
+/// Bounds an owned text; nothing is copied if it is short enough.
 pub(crate) fn bounded_owned(text: String, limit: usize) -> String {
     if text.len() <= limit {
         return text;

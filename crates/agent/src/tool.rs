@@ -1,6 +1,6 @@
-//! Tools that the model can call: the trait of every tool, built in or brought along by the run.
+//! Tools that the model can call: the trait of every tool, built in or added by the run.
 //!
-//! A failed call is one of two things: told to the model, which goes on, or the end of the run.
+//! A failed call is either reported to the model, which continues, or ends the run.
 
 mod arguments;
 mod fitting;
@@ -30,20 +30,20 @@ pub trait Tool: Send + Sync {
     /// Returns the definition of the tool for the model.
     fn definition(&self) -> ToolDefinition<'_>;
 
-    /// Returns the order of calls: side by side, or alone.
+    /// Returns the order of calls: concurrent, or alone.
     fn order(&self) -> Order;
 
-    /// Returns the possible effect of a call with these arguments. After the death of a worker it decides what may be
+    /// Returns the possible effect of a call with these arguments. After the death of a worker it determines what may be
     /// repeated.
     fn effect(&self, arguments: &RawValue) -> Effect;
 
-    /// Returns the price of a call. It is held before the call and due from its beginning, also where the call fails or
-    /// is abandoned, since the server bills it. Only [`ToolError::NotSent`] releases it.
+    /// Returns the price of a call. It is reserved before the call and due once the call begins, even if the call fails or is
+    /// abandoned, because the server bills it. Only [`ToolError::NotSent`] releases it.
     fn price(&self) -> Micros {
         Micros::ZERO
     }
 
-    /// Runs one call. `arguments` is a JSON object. What it returns is bounded by [`Context::output_bytes`].
+    /// Runs one call. `arguments` is a JSON object. The result is bounded by [`Context::output_bytes`].
     fn call<'a>(
         &'a self,
         arguments: Box<RawValue>,
@@ -54,7 +54,7 @@ pub trait Tool: Send + Sync {
 /// Order of the calls of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Beside other calls that change nothing: the call changes nothing itself.
+    /// Concurrently with other read-only calls: the call changes nothing.
     SideBySide,
     /// After all calls before it, before all calls after it.
     OneByOne,
@@ -64,18 +64,18 @@ pub enum Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Nothing that matters when it happens twice: a GET, or a call that is marked idempotent.
+    /// None that matters if it happens twice: a GET, or a call that is marked idempotent.
     Nothing,
-    /// The call reads or changes the working directory: it can be repeated as long as that exists.
+    /// The call reads or changes the working directory: it can be repeated as long as the directory exists.
     Directory,
-    /// The call may change something outside of the run: it must not be made twice.
+    /// The call may have an effect outside of the run: it must not be repeated.
     Outside,
-    /// Both, as a command with network: it must not be made twice, and what comes after it needs the working directory.
+    /// Both, as a command with network: it must not be repeated, and later calls need the working directory.
     DirectoryAndOutside,
 }
 
 impl Effect {
-    /// Whether it may change something outside of the run, so that it must not be made twice.
+    /// Whether it may have an effect outside of the run, so that it must not be repeated.
     pub const fn is_outside(self) -> bool {
         match self {
             Self::Outside | Self::DirectoryAndOutside => true,
@@ -83,7 +83,7 @@ impl Effect {
         }
     }
 
-    /// Whether it reads or changes the working directory, so that a run that has its result is bound to that.
+    /// Whether it reads or changes the working directory, so that a run with its result depends on the directory.
     pub const fn touches_directory(self) -> bool {
         match self {
             Self::Directory | Self::DirectoryAndOutside => true,
@@ -101,11 +101,11 @@ pub struct Context<'a> {
     pub output_bytes: usize,
     /// The most tokens that a picture or a document in a result may count for.
     pub(crate) media_tokens: u64,
-    /// The model of the run, which says which pictures and documents it takes.
+    /// The model of the run, which determines the accepted pictures and documents.
     pub(crate) model: Option<&'a dyn Model>,
     /// The run's files, for the built-in tools.
     pub(crate) files: Option<Files<'a>>,
-    /// The credentials that are taken out of what the call returns.
+    /// The credentials that are removed from the call's result.
     pub(crate) redactor: Option<&'a Redactor>,
 }
 
@@ -122,9 +122,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Text from outside as the call may return it: without credentials, then cut to
-    /// [`output_bytes`](Self::output_bytes) with its head and its tail kept. A tool that cuts text itself could tear a
-    /// credential, of which then a part stays.
+    /// External text for the call's result: redacted, then cut to [`output_bytes`](Self::output_bytes) with its head and its tail
+    /// kept. A tool that cuts text itself could split a credential, and a part of it would stay.
     pub fn bounded(&self, text: &str) -> String {
         let shown = match self.redactor {
             Some(redactor) => redactor.redact(text),
@@ -133,8 +132,8 @@ impl<'a> Context<'a> {
         text::bounded(&shown, self.output_bytes).into_owned()
     }
 
-    /// The picture or document with the tokens that it counts for; or its label with the reason why the run's model
-    /// cannot be shown it. `kind` names it in the plural.
+    /// The picture or document with its token count; or its label with the reason why the run's model cannot see it. `kind` names
+    /// it in the plural.
     pub(crate) fn counted(&self, media: Media, kind: &str) -> Result<Media, String> {
         match self.model.and_then(|model| model.media_tokens(&media)) {
             Some(tokens) if tokens <= self.media_tokens => Ok(Media { tokens, ..media }),
@@ -148,7 +147,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns what takes the pictures and documents of the call's result.
+    /// Returns the collector for the pictures and documents of the call's result.
     pub fn result_media(&self) -> ResultMedia<'a> {
         ResultMedia::new(*self)
     }
@@ -163,7 +162,7 @@ impl<'a> Context<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Files<'a> {
     pub(crate) workspace: &'a Mutex<&'a mut Workspace>,
-    /// Content of `input.json`, written when the directory is made.
+    /// Content of `input.json`, written when the directory is created.
     pub(crate) input_file: Option<&'a RawValue>,
     /// The times of commands.
     pub(crate) command_time: CommandTime,
@@ -172,9 +171,9 @@ pub(crate) struct Files<'a> {
 /// Reason why a call failed.
 #[derive(Debug)]
 pub enum ToolError {
-    /// The model reads this and goes on.
+    /// The model reads this and continues.
     ToModel(String),
-    /// The model reads this and goes on. Nothing was sent that would have to be paid: refused arguments, no connection.
+    /// The model reads this and continues. No billable request was sent: refused arguments, no connection.
     NotSent(String),
     /// The run ends with this.
     Fatal(String),

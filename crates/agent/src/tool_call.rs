@@ -1,9 +1,7 @@
-//! The tool calls of one turn: in order, those that change nothing side by side; each recorded and journaled before and
-//! after.
+//! Runs the tool calls of one turn: in order, read-only ones concurrently; each recorded and journaled before and after.
 //!
-//! A call whose effect reaches beyond the run begins only once its intent is durable, and one that changes the
-//! directory only once the change before it is. What a call returns is without credentials and bounded before anybody
-//! sees it.
+//! A call with an effect outside of the run begins only once its intent is durable, and one that changes the directory only once
+//! the change before it is. The result of a call is redacted and bounded before it is used.
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
 use serde_json::value::{RawValue, to_raw_value};
@@ -34,15 +32,15 @@ use crate::{
     workspace::Source,
 };
 
-/// Calls that run side by side at most.
+/// Maximum number of concurrent calls.
 const SIDE_BY_SIDE: usize = 8;
-/// Calls of one turn that are made at most: a model that repeats itself may write thousands.
+/// Maximum number of calls per turn: a model that repeats itself may write thousands.
 const CALLS: usize = 64;
-/// Longest text that a tool outside of the working directory may return where it is kept, in bytes.
+/// Maximum length of a text that a tool outside of the working directory may return if it is kept, in bytes.
 const WHOLE_BYTES: usize = 1024 * 1024;
 /// Most bytes of the line that names the file of a whole output.
 const KEPT_LINE_BYTES: usize = 512;
-/// Minimum part of a failure that the model reads, in bytes, where it may read less of an output.
+/// Minimum part of a failure that the model reads, in bytes, even if its limit for outputs is lower.
 const LEAST_FAILURE_BYTES: usize = 2 * 1024;
 
 /// Runs tool calls.
@@ -56,7 +54,7 @@ pub(crate) struct ToolRunner<'a> {
     pub(crate) redactor: &'a Redactor,
 }
 
-/// The part of each call of a turn in what the model can read.
+/// The share of each call of a turn in the amount that the model can read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
     /// Bytes of text.
@@ -79,8 +77,8 @@ struct TurnCall<'c> {
 }
 
 impl<'a> ToolRunner<'a> {
-    /// Runs the calls of turn `step` that have no result yet; the results are in the order of the calls. Of each output
-    /// at most its `share` is kept.
+    /// Runs the calls of turn `step` that have no result yet; the results are in the order of the calls. At most `share` of each
+    /// output is kept.
     pub(crate) async fn run(
         &self,
         step: u32,
@@ -103,7 +101,7 @@ impl<'a> ToolRunner<'a> {
         let mut done = done.into_iter();
         let mut results = Vec::with_capacity(calls.len());
         for group in turn_calls.chunk_by(|a, b| self.is_free(a.call) && self.is_free(b.call)) {
-            // Boxed as what they are: `Send` is not seen through a stream of borrowing closures.
+            // Boxed with a named type: the compiler does not infer `Send` through a stream of borrowing closures.
             let group: Vec<BoxFuture<'_, _>> = group
                 .iter()
                 .map(|turn_call| match done.next().flatten() {
@@ -118,18 +116,18 @@ impl<'a> ToolRunner<'a> {
         Ok(results)
     }
 
-    /// Whether a call cannot be made at all: nobody knows its tool, or its arguments cannot be read.
+    /// Whether a call cannot be made at all: its tool is unknown, or its arguments cannot be read.
     pub(crate) fn is_broken(&self, call: &ToolCall) -> bool {
         self.find(&call.name).is_none() || compact_object(&call.arguments).is_err()
     }
 
-    /// Whether a call may run beside others like it. An unknown tool runs nothing.
+    /// Whether a call may run concurrently with others like it. An unknown tool runs nothing.
     fn is_free(&self, call: &ToolCall) -> bool {
         self.find(&call.name)
             .is_none_or(|tool| tool.order() == Order::SideBySide)
     }
 
-    /// The tool that a call names, also under a name that models know from elsewhere.
+    /// The tool that a call names, even under a name that models know from elsewhere.
     pub(crate) fn find(&self, name: &str) -> Option<&'a dyn Tool> {
         let mut tools = self.toolbox.iter().copied();
         tools.find(|tool| tool.definition().name == name).or_else(|| {
@@ -139,8 +137,8 @@ impl<'a> ToolRunner<'a> {
         })
     }
 
-    /// The name under which a call goes back to the provider: that of the tool that it means, else its own in the letters
-    /// that every provider takes.
+    /// The name under which a call goes back to the provider: that of the tool that it means, else the original in the letters
+    /// that every provider accepts.
     pub(crate) fn name_of_call(&self, name: &str) -> String {
         let tool = readings(name).iter().find_map(|name| self.find(name));
         tool.map_or_else(|| plain(name), |tool| tool.definition().name.to_owned())
@@ -208,7 +206,7 @@ impl<'a> ToolRunner<'a> {
         Ok(result)
     }
 
-    /// Records the end of a call. A price that is due is charged at the same moment.
+    /// Records the end of a call, and charges its price at the same moment if it is due.
     async fn ended(&self, end: ToolEnd, held: Option<HeldPrice<'_, '_>>) -> Result<(), Stop> {
         let cost_micros = held.map_or(Micros::ZERO, HeldPrice::settle);
         let event = EventType::ToolEnd(ToolEnd { cost_micros, ..end });
@@ -220,8 +218,8 @@ impl<'a> ToolRunner<'a> {
         Ok(())
     }
 
-    /// Makes the call, if it can be made and paid: its intent before it, its price held while it is under way. The price is
-    /// returned where it is due.
+    /// Makes the call, if it is possible and the budget allows it: the intent is written before, and the price is held while it
+    /// is under way. Returns the price if it is due.
     async fn attempt<'c>(
         &'c self,
         turn_call: TurnCall<'c>,
@@ -258,7 +256,7 @@ impl<'a> ToolRunner<'a> {
         } else if changes {
             self.journal_writer.changes().await?;
         }
-        // What comes from outside is kept whole in a file where it does not fit into the result.
+        // Output from outside is kept in full in a file if it does not fit into the result.
         let is_kept = !effect.touches_directory() && self.keeps_outputs();
         let context = Context {
             output_bytes: if is_kept {
@@ -274,7 +272,7 @@ impl<'a> ToolRunner<'a> {
         let ran = if price.is_zero() {
             called.await
         } else {
-            // With its price held the budget lasts less long.
+            // With its price reserved, the budget lasts less long.
             self.meter.while_funded(called).await?
         };
         let due = if matches!(ran, Err(ToolError::NotSent(_))) {
@@ -289,7 +287,7 @@ impl<'a> ToolRunner<'a> {
         Ok((ran, due))
     }
 
-    /// Whether outputs that do not fit into a result are kept in files: a program has no use for them.
+    /// Whether outputs that do not fit into a result are kept in files: a program cannot use them.
     fn keeps_outputs(&self) -> bool {
         let is_model = self
             .context
@@ -298,8 +296,8 @@ impl<'a> ToolRunner<'a> {
         is_model && self.context.files.is_some()
     }
 
-    /// The text of a result in at most so many bytes. Longer text is kept whole, without credentials, in a file of the
-    /// run that the line in place of its middle names.
+    /// Limits the text of a result to so many bytes. Longer text is kept in full, redacted, in a file of the run; the line that
+    /// replaces its middle names the file.
     async fn kept(&self, content: ToolContent, limit: usize) -> ToolContent {
         let (text, media) = match content {
             ToolContent::Text(text) if text.len() > limit && self.keeps_outputs() => (text, Vec::new()),
@@ -348,7 +346,7 @@ impl<'a> ToolRunner<'a> {
     }
 }
 
-/// Returns the arguments for the event, where they are no JSON object.
+/// Returns the arguments for the event, if they are not a JSON object.
 fn malformed(arguments: &str) -> Result<Box<RawValue>, Stop> {
     let shown = serde_json::json!({ "malformed": text::bounded(arguments, TOOL_OUTPUT_BYTES) });
     to_raw_value(&shown).map_err(|error| Stop::Failed(error.to_string()))
@@ -414,10 +412,10 @@ mod tests {
         }
     }
 
-    /// Ends only when three of it run at once.
+    /// Ends only when three of them run at once.
     struct Together(LazyLock<Barrier>);
 
-    /// Fails when anything runs beside it.
+    /// Fails if another call runs concurrently.
     struct Alone(AtomicUsize);
 
     fn definition(name: &'static str) -> ToolDefinition<'static> {

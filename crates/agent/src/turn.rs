@@ -1,8 +1,7 @@
 //! The turn loop: a model call, its tool calls, their results, and again, until the model gives its final answer.
 //!
-//! Everything that happens is recorded before the loop goes on, and journaled where there is something to lose: a run
-//! without tools has no journal. Nothing here waits without the meter's eye on it, so that a used-up budget ends the
-//! run even in the middle of a model call or a tool.
+//! Every step is recorded before the loop continues, and journaled if there is something to lose: a run without tools has no
+//! journal. Every wait is metered, so that an exhausted budget ends the run even in the middle of a model call or a tool.
 
 mod answers;
 mod limits;
@@ -36,10 +35,10 @@ use crate::{
 
 /// Maximum length of the reason of a failed run, in bytes: a provider may send a whole page.
 const REASON_BYTES: usize = 4 * 1024;
-/// Turns in a row of which no call could be made; one more ends the run.
+/// Consecutive turns in which no call could be made; one more ends the run.
 const BROKEN_TURNS: u32 = 3;
 
-/// The result of a call that is not made, because the answer was asked for.
+/// The result of a call that is refused, because the final answer was requested.
 const CALL_REFUSED: &str = "not made: no tool is called any more. Answer now with what you have.";
 const STOPPED: &str = "the run is no longer this worker's";
 
@@ -73,7 +72,7 @@ pub(crate) async fn run(
         Ok(output) => Outcome::Succeeded(output),
         Err(stop) => {
             let reason = reason(stop, &meter).await;
-            // Before it is cut: a cut could tear a credential.
+            // Before it is cut: a cut could split a credential.
             let reason = spec.redactor.redact_owned(text::clean(reason));
             Outcome::Failed(text::bounded_owned(reason, REASON_BYTES))
         }
@@ -90,7 +89,7 @@ async fn reason(stop: Stop, meter: &Meter<'_>) -> String {
     meter.reached(why).await.unwrap_or_else(|_| STOPPED.to_owned())
 }
 
-/// A run at work.
+/// A run in progress.
 struct Agent<'a> {
     spec: &'a RunSpec,
     sink: &'a dyn Sink,
@@ -103,18 +102,17 @@ struct Agent<'a> {
     tags: Tags,
     /// The turn it is in, from 1.
     step: u32,
-    /// Turns in a row of which no call could be made.
+    /// Consecutive turns in which no call could be made.
     broken: u32,
-    /// The reason to ask for the final answer before the next call. The request stands behind results that were not
-    /// sent yet.
+    /// The reason to ask for the final answer before the next call. The request follows results that were not sent yet.
     answer_wanted: Option<AnswerReason>,
-    /// Subjects of which the model was told.
+    /// Subjects of notes that the model has received.
     noted: Vec<NoteKind>,
     /// The pieces so far of an answer that was cut off.
     cut: Vec<String>,
-    /// The model that answers where the run's own refuses, as long as it was not needed.
+    /// The model that answers if the run's model refuses; `None` once it was needed.
     fallback: Option<&'a dyn Model>,
-    /// The fixed part of every request, as the journal has to have it before the next reply.
+    /// The fixed part of every request, which must be in the journal before the next reply.
     began: Option<What>,
 }
 
@@ -125,7 +123,7 @@ enum Progress {
 }
 
 impl<'a> Agent<'a> {
-    /// Goes on, from what an earlier attempt left `open` in its last turn, to the run's output.
+    /// Continues, from the last turn that an earlier attempt left `open`, to the run's output.
     async fn work(&mut self, open: Option<Open>) -> Result<String, Stop> {
         let mut progress = match open {
             None => Progress::GoOn,
@@ -143,12 +141,12 @@ impl<'a> Agent<'a> {
             self.check_steps()?;
             self.step += 1;
             let replied = self.ask().await?;
-            // Boxed, as all that a run which waits for its model is not in.
+            // Boxed, as is all code that is not needed while a run waits for its model.
             progress = Box::pin(self.take(replied)).await?;
         }
     }
 
-    /// A model that loops for free, or at a low price, comes to an end as well.
+    /// Ends a model that loops, even for free or at a low price.
     fn check_steps(&self) -> Result<(), Stop> {
         let most = self.spec.max_steps;
         if self.step < most {
@@ -215,8 +213,7 @@ impl<'a> Agent<'a> {
         rules.tidied(content, stop_reason)
     }
 
-    /// Records the thinking and the answer in a reply's `text`, and the thinking that the provider shows. Returns the
-    /// answer.
+    /// Records the thinking and the answer in a reply's `text`, and the thinking that the provider returns. Returns the answer.
     async fn record_said(&self, thinking: String, text: &str) -> Result<String, Stop> {
         let step = self.step;
         let split = self.tags.split(text);
@@ -235,8 +232,8 @@ impl<'a> Agent<'a> {
         Ok(split.answer.to_owned())
     }
 
-    /// Whether the model has called tools when it was asked for its answer, which some servers allow, and was refused.
-    /// The next time its calls are left out.
+    /// Whether the model has called tools when it was asked for its answer, which some servers allow, and was refused. The next
+    /// time its calls are dropped.
     fn has_refused_calls(&self) -> bool {
         match self.conversation.turns().last() {
             Some(Turn::ToolResults(results)) => results.iter().any(|result| is_refused(&result.content)),
@@ -267,7 +264,7 @@ impl<'a> Agent<'a> {
         Ok(results)
     }
 
-    /// Keeps what the model said; `is_cut` for a part of an answer that was cut off.
+    /// Keeps the model's message; `is_cut` for a part of an answer that was cut off.
     async fn keep(&mut self, content: Vec<Content>, count: Count, is_cut: bool) -> Result<(), Stop> {
         if let Some(began) = self.began.take() {
             self.journal_writer.write(self.step, began).await?;
@@ -282,7 +279,7 @@ impl<'a> Agent<'a> {
         Ok(())
     }
 
-    /// Lets another model go on.
+    /// Continues the run with another model.
     fn go_on_with(&mut self, model: &'a dyn Model) {
         self.caller.model = model;
         self.caller.has_fallback = false;
@@ -291,7 +288,7 @@ impl<'a> Agent<'a> {
         self.tools.context.output_bytes = model.tool_output_bytes();
     }
 
-    /// Hands an answer back.
+    /// Sends the model a correction of its answer.
     async fn correct(&mut self, text: String) -> Result<Progress, Stop> {
         let correction = What::Correction { text: text.clone() };
         self.journal_writer.write(self.step, correction).await?;
@@ -318,8 +315,8 @@ impl<'a> Agent<'a> {
         Ok(Progress::GoOn)
     }
 
-    /// The part of each output of a turn that has so many calls: all together a quarter of the window's room, and no
-    /// more than a quarter of what the budget can read.
+    /// The share of each output of a turn with so many calls: all together a quarter of the window's room, and at most a quarter
+    /// of the input that the budget can pay for.
     fn share(&self, calls: usize) -> Share {
         const LEAST_BYTES: usize = 2 * 1024;
         const LEAST_OF_ONE: usize = 128;
@@ -335,8 +332,7 @@ impl<'a> Agent<'a> {
         }
     }
 
-    /// Ends a run whose model does not get a call right, over and over. Calls that the budget cuts off lead to the
-    /// answer.
+    /// Ends a run with a model that repeatedly fails to make a valid call. Calls that the budget cuts off lead to the answer.
     fn check_broken(&mut self, stop_reason: StopReason, limit: Limit) -> Result<(), Stop> {
         if self.broken <= BROKEN_TURNS {
             return Ok(());

@@ -1,8 +1,7 @@
-//! Replies as weaker models and their servers write them, read where they have exactly one meaning: thinking between tags,
-//! calls of tools as text, JSON with slips.
+//! Replies as weaker models and their servers write them, parsed if they are unambiguous: thinking between tags, tool calls as
+//! text, nearly valid JSON.
 //!
-//! These parsers read what models write, which may be anything. They take time and memory linear in it, and know nothing of
-//! runs.
+//! These parsers read arbitrary output of models. They take time and memory linear in it, and know nothing of runs.
 
 pub(crate) mod near_json;
 pub(crate) mod thinking;

@@ -6,14 +6,14 @@ use crate::{
     model::{Kind, Model, Reply},
 };
 
-/// Bytes of ordinary text that two tokens stand for, in the estimate before anything was counted: 3.5 for one.
+/// Bytes of ordinary text per two tokens, in the estimate before anything was counted: 3.5 per token.
 const BYTES_PER_TWO_TOKENS: u64 = 7;
-/// The least answer that is asked for, in tokens: where the estimate leaves less, nothing is sent.
+/// Minimum answer that is requested, in tokens: if the estimate leaves less, nothing is sent.
 const LEAST_OUTPUT_TOKENS: u64 = 1_024;
 /// The window of a run's model.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// Tokens of a request and its answer together; `None` where the model has no such limit.
+    /// Tokens of a request and its answer together; `None` if the model has no such limit.
     tokens: Option<u64>,
     most_output: u64,
     /// The last count: so many tokens for so many bytes.
@@ -46,7 +46,7 @@ impl Window {
         }
     }
 
-    /// Takes over what the provider counted for a request of so many bytes and turns, where that can be.
+    /// Records the provider's count of a request of so many bytes and turns, if it is plausible.
     pub(crate) fn learn(&mut self, bytes: usize, turns: usize, reply: &Reply) -> Count {
         let bytes = bytes as u64;
         let usage = &reply.usage;
@@ -69,7 +69,7 @@ impl Window {
         self.counts = counts;
     }
 
-    /// Another model goes on with the conversation.
+    /// Another model takes over the conversation.
     pub(crate) fn replace(&mut self, model: &dyn Model) {
         let counts = std::mem::take(&mut self.counts);
         *self = Self::of(model);
@@ -77,8 +77,8 @@ impl Window {
         self.counts.model_replaced();
     }
 
-    /// Tokens that the conversation may take beside `fixed` tokens that are sent with every request: the window less
-    /// the longest answer, which takes at most half of it.
+    /// Tokens that the conversation may take if `fixed` tokens are sent with every request: the window less the longest answer,
+    /// which takes at most half of it.
     pub(crate) fn room_beside(&self, fixed: u64) -> Option<u64> {
         self.tokens.map(|tokens| {
             let left = tokens.saturating_sub(fixed);
@@ -86,7 +86,7 @@ impl Window {
         })
     }
 
-    /// The window in tokens, where a request of so many tokens leaves no useful answer in it.
+    /// The window in tokens, if a request of so many tokens leaves no useful answer in it.
     pub(crate) fn exceeded_by(&self, request: u64) -> Option<u64> {
         let least = LEAST_OUTPUT_TOKENS.min(self.most_output);
         self.tokens
@@ -102,8 +102,8 @@ impl Window {
         self.most_output.min(left.max(LEAST_OUTPUT_TOKENS))
     }
 
-    /// Returns the maximum part of a tool output in a turn with so many calls, in bytes: together a quarter of the room
-    /// beside `fixed` tokens.
+    /// Returns the maximum part of a tool output in a turn with so many calls, in bytes: together a quarter of the room that
+    /// `fixed` tokens leave.
     pub(crate) fn output_share(&self, fixed: u64, calls: usize) -> usize {
         const LEAST_BYTES: usize = 256;
         let Some(room) = self.room_beside(fixed) else {
@@ -114,7 +114,7 @@ impl Window {
     }
 }
 
-/// Whether so many bytes can be so many tokens.
+/// Whether so many tokens are plausible for so many bytes.
 fn can_be(tokens: u64, bytes: u64) -> bool {
     bytes > 0 && (bytes / MOST_BYTES_PER_TOKEN..=bytes).contains(&tokens)
 }

@@ -1,8 +1,8 @@
-//! The working directory and the sandbox of one run: each made when first needed, both gone after `close`. With them
-//! the run's jobs, and its files for long outputs.
+//! The working directory and the sandbox of one run: each created when first needed, both removed by `close`. Also the run's
+//! jobs, and its files for long outputs.
 //!
-//! A run that uses no tool makes neither. File work runs on blocking threads that `close` waits for, so that nothing
-//! touches the directory once it is deleted.
+//! A run that uses no tool creates neither. File work runs on blocking threads that `close` waits for, so that nothing accesses
+//! the directory after it is deleted.
 
 mod jobs;
 mod log;
@@ -36,7 +36,7 @@ use sortie_base::descriptors::{Patience, is_out_of_descriptors};
 /// Path of a run's `input` in its working directory.
 pub(crate) const INPUT_FILE: &str = "input.json";
 
-/// The working directory and the sandbox of one run, each made when first needed.
+/// The working directory and the sandbox of one run, each created when first needed.
 pub struct Workspace {
     root: PathBuf,
     name: String,
@@ -58,7 +58,7 @@ pub trait Gateway: Send + Sync {
 enum State {
     /// Nothing was needed yet.
     Unmade,
-    /// The directory is being made. Kept here so that `close` finds it when the agent is dropped meanwhile.
+    /// The directory is being created. Kept here so that `close` finds it even if the agent is dropped before the end.
     Making(JoinHandle<std::io::Result<Workdir>>),
     /// The directory is there.
     Made(Box<Open>),
@@ -77,11 +77,11 @@ enum InputPath {
 pub struct StoppedWorkspace(Option<Directory>);
 
 impl StoppedWorkspace {
-    /// Runs `work` on the directory, on a blocking thread. `None` if there is no directory. Dropping the future does
-    /// not stop the work; `delete` waits for it.
+    /// Runs `work` on the directory, on a blocking thread. `None` if there is no directory. Dropping the future does not stop the
+    /// work; `delete` waits for it.
     ///
     /// # Errors
-    /// A sentence for people, when the work broke off.
+    /// A sentence for people, when the work failed.
     pub async fn inspect<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Workdir) -> T + Send + 'static,
@@ -90,7 +90,7 @@ impl StoppedWorkspace {
         Some(directory.run(work).await.map_err(|error| error.to_string()))
     }
 
-    /// Deletes the directory, if there is one, as soon as there are descriptors for it.
+    /// Deletes the directory, if it exists, as soon as there are descriptors for it.
     pub async fn delete(self) -> Result<(), String> {
         let Some(Directory { workdir, tasks }) = self.0 else {
             return Ok(());
@@ -115,14 +115,14 @@ impl StoppedWorkspace {
 pub enum Source {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// The rest of this file. The kernel copies it; it is never shared with what the run may write.
+    /// The rest of this file. The kernel copies it; it is never shared with files that the run may write.
     File(std::fs::File),
 }
 
 /// The output of a command up to its release.
 #[derive(Debug, Default)]
 pub(crate) struct SoFar {
-    /// Length of the output that was not kept, in bytes. It came before the rest.
+    /// Length of the output before the rest that was not kept, in bytes.
     pub(crate) left_out: u64,
     pub(crate) sources: Vec<Source>,
 }
@@ -133,9 +133,9 @@ struct Open {
     sandbox: Option<Box<dyn Sandbox>>,
     /// The egress proxies of the sandbox.
     proxies: JoinSet<()>,
-    /// Commands that go on in the background of it.
+    /// Commands that run on in its background.
     jobs: Jobs,
-    /// The files for long outputs, once they were looked for.
+    /// The files for long outputs, once they were searched for.
     outputs: Option<Outputs>,
     /// The shell that command lines are run with.
     shell: &'static str,
@@ -148,7 +148,7 @@ pub(crate) struct Directory {
     tasks: TaskTracker,
 }
 
-/// The blocking thread of a piece of file work died.
+/// The blocking thread of file work died.
 #[derive(Debug, thiserror::Error)]
 #[error("file work broke off: {0}")]
 pub(crate) struct BrokenOff(#[from] JoinError);
@@ -170,8 +170,8 @@ impl Directory {
         Ok(self.tasks.spawn_blocking(move || work(&workdir)).await?)
     }
 
-    /// Does `work` as [`run`](Self::run) does. Does the whole work again, for as long as [`Patience`] lasts, while `lacks` says
-    /// of its result that it found no file descriptor. Work that was done in part must come to the same end then.
+    /// Does `work` as [`run`](Self::run) does, and repeats it as a whole, for as long as [`Patience`] lasts, while `lacks`
+    /// returns that its result found no file descriptor. Partial work must be safe to repeat.
     pub(crate) async fn run_with_descriptors<T: Send + 'static>(
         &self,
         mut work: impl FnMut(&Workdir) -> T + Send + 'static,
@@ -192,7 +192,7 @@ impl Directory {
     async fn write(&self, path: RelPath, mut source: Source) -> Result<Result<(), FileError>, BrokenOff> {
         let write = move |workdir: &Workdir| match &mut source {
             Source::Bytes(content) => workdir.write(&path, content),
-            // Nothing of it is read before the other file is open.
+            // It is not read before the other file is open.
             Source::File(file) => workdir.copy(&path, file),
         };
         self.run_with_descriptors(write, |written| written.as_ref().is_err_and(lacks_descriptor))
@@ -221,7 +221,7 @@ pub(crate) enum WorkspaceError {
 }
 
 impl Workspace {
-    /// A workspace that would live in the folder `name` below `root`, with sandboxes by `backend`.
+    /// Creates a workspace in the folder `name` below `root`, with sandboxes by `backend`.
     pub fn new(root: PathBuf, name: String, backend: Arc<dyn Backend>, limits: Limits) -> Self {
         Self {
             root,
@@ -245,8 +245,8 @@ impl Workspace {
         self.gateway = Some(gateway);
     }
 
-    /// Opens the folder that an earlier attempt at the run left, with everything in it; `None` where there is none. The
-    /// run's files are there and not staged again: [`set_own_files`](Self::set_own_files) names them.
+    /// Opens the folder that an earlier attempt at the run left, with everything in it; `None` if it does not exist. The run's
+    /// files are there and not staged again: [`set_own_files`](Self::set_own_files) names them.
     ///
     /// # Errors
     /// When the folder cannot be taken over.
@@ -270,7 +270,7 @@ impl Workspace {
             return Ok(None);
         };
         let mut open = Open::over(workdir);
-        // What is there under that name is the run's by now.
+        // An existing file with that name belongs to the run by now.
         let there = open.directory.run(|workdir| match input_path() {
             Ok(path) => !matches!(workdir.size(&path), Err(FileError::NotFound)),
             Err(_) => false,
@@ -299,14 +299,14 @@ impl Workspace {
         Ok(())
     }
 
-    /// Kills what still runs and deletes the directory. Returns when nothing is left. Cheap when nothing was opened.
+    /// Kills all running processes and deletes the directory. Returns when everything is gone. Cheap if nothing was opened.
     pub async fn close(self) -> Result<(), String> {
         let (workspace, stopped) = self.stop().await;
         stopped.and(workspace.delete().await)
     }
 
-    /// Kills the run's processes, and waits until nothing uses the directory. Returns the stopped workspace, and the
-    /// error of a sandbox that did not close in order.
+    /// Kills the run's processes, and waits until nothing uses the directory. Returns the stopped workspace, and the error of a
+    /// sandbox that did not close cleanly.
     pub async fn stop(self) -> (StoppedWorkspace, Result<(), String>) {
         let open = match self.state {
             State::Unmade => return (StoppedWorkspace::default(), Ok(())),
@@ -322,7 +322,7 @@ impl Workspace {
             jobs,
             ..
         } = *open;
-        // The tasks that write logs stop before the directory is looked at.
+        // The tasks that write logs must stop before the directory is read.
         drop(jobs);
         let closed = match sandbox {
             Some(sandbox) => sandbox
@@ -342,12 +342,12 @@ impl Workspace {
         }
     }
 
-    /// Isolation level of commands: it decides under which path they know the directory.
+    /// Isolation level of commands, which determines their path of the directory.
     pub(crate) fn level(&self) -> Level {
         self.backend.capabilities().level
     }
 
-    /// Whether `input.json` is the engine's to write.
+    /// Whether the engine may write `input.json`.
     pub(crate) fn takes_input_file(&self) -> bool {
         self.input_path_state == InputPath::Free
     }
@@ -369,8 +369,8 @@ impl Workspace {
         Ok(open.directory.clone())
     }
 
-    /// Runs a command in the sandbox to its end or its release, as soon as there are descriptors for it. The sandbox is
-    /// opened for the first one, and again after it was lost.
+    /// Runs a command in the sandbox to its end or its release, as soon as there are descriptors for it. The sandbox is opened
+    /// for the first command, and reopened after it was lost.
     pub(crate) async fn exec(
         &mut self,
         input: Option<&RawValue>,
@@ -380,7 +380,7 @@ impl Workspace {
         let patience = Patience::default();
         loop {
             match self.try_exec(command.clone()).await {
-                // Nothing of the command has happened: it takes descriptors before it is sent.
+                // The command has not started: it takes descriptors before it is sent.
                 Err(WorkspaceError::Sandbox(error))
                     if error.is_out_of_descriptors() && patience.wait().await => {}
                 done => return done,
@@ -426,8 +426,8 @@ impl Workspace {
         }
     }
 
-    /// Lets a command that was released go on as a job, whose log begins with what it has said `so_far`. Returns the
-    /// number of the job and the path of its log, if it has one.
+    /// Lets a released command continue as a job with a log that begins with its output `so_far`. Returns the number of the job
+    /// and the path of its log, if it has one.
     pub(crate) async fn adopt(
         &mut self,
         command: (String, Instant),
@@ -444,7 +444,7 @@ impl Workspace {
         Ok((number, named))
     }
 
-    /// A log that cannot be made or written is none.
+    /// Returns `None` if the log cannot be created or written.
     async fn open_log(&mut self, path: &str, so_far: SoFar) -> Option<Log> {
         let limits = self.limits;
         let (outputs, directory) = self.outputs().await.ok()?;
@@ -465,8 +465,8 @@ impl Workspace {
         Some(log)
     }
 
-    /// Keeps an output of so many bytes in a file of the run; its path. None where the run's outputs are too large, or
-    /// where its directory does not allow it.
+    /// Keeps an output of so many bytes in a file of the run; returns its path. `None` if the run's outputs are too large, or if
+    /// its directory does not allow it.
     pub(crate) async fn keep_output(
         &mut self,
         what: &'static str,
@@ -512,7 +512,7 @@ impl Workspace {
         }
     }
 
-    /// Takes `sh` from now on: there is no bash.
+    /// Uses `sh` from now on, because there is no bash.
     pub(crate) fn use_sh(&mut self) {
         if let State::Made(open) = &mut self.state {
             open.shell = "sh";
@@ -529,7 +529,7 @@ impl Workspace {
             }
             if let State::Making(making) = &mut self.state {
                 let made = joined(making.await);
-                // Whatever came of it, the handle must not be awaited again.
+                // Whatever the result, the handle must not be awaited again.
                 self.state = State::Unmade;
                 match made {
                     Ok(workdir) => self.state = State::Made(Box::new(Open::over(workdir))),

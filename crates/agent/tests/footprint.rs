@@ -1,4 +1,4 @@
-//! Thousands of runs are in flight at once: the memory that one takes while it waits.
+//! Thousands of runs are in flight at once: measures the memory that one takes while it waits.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -81,7 +81,7 @@ async fn a_waiting_run_is_small() {
         "the future of a run takes {size} bytes in its caller"
     );
 
-    // Once before, so that what is made once is not counted.
+    // One run first, so that one-time allocations are not counted.
     one("Hello.", 30).await;
     let before = resident();
     let mut waiting = Box::pin(join_all((0..RUNS).map(|_| one("```wait 3600000\n```", 30))));

@@ -1,11 +1,11 @@
-//! Output that is no text: told from text by its bytes, and named by how it begins.
+//! Detects binary output by its bytes, and names its format by its first bytes.
 
-/// Length of the beginning that is looked at, in bytes.
+/// Length of the examined beginning, in bytes.
 const SAMPLE: usize = 8 * 1024;
-/// Most bytes of a kind that no text has, in a sample that still counts as text.
+/// Maximum number of non-text bytes in a sample that still counts as text.
 const BY_CHANCE: usize = 8;
 
-/// Beginnings of files that are no text.
+/// First bytes of binary file formats.
 const BEGINNINGS: [(&[u8], &str); 16] = [
     (b"\x7fELF", "an ELF file (a program or library)"),
     (b"\x89PNG\r\n\x1a\n", "a PNG picture"),
@@ -37,14 +37,14 @@ pub(super) fn kind(beginning: &[u8]) -> Option<&'static str> {
         .find(|(start, _)| sample.starts_with(start))
         .map(|(_, name)| *name);
     match named {
-        // A few letters may begin a text as well.
+        // A text may also begin with a few such letters.
         Some(name) if odd > 0 || name.starts_with("a PDF") => Some(name),
         Some(_) | None if odd > BY_CHANCE && odd * 10 > sample.len() => Some("unknown data"),
         Some(_) | None => None,
     }
 }
 
-/// Whether text has no such byte. Terminals are steered with bell, backspace and escape.
+/// Whether text never contains this byte. Terminal output contains bell, backspace and escape.
 const fn is_odd(byte: u8) -> bool {
     matches!(byte, 0..=6 | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f)
 }

@@ -5,8 +5,7 @@ use std::{fmt::Write as _, time::Duration};
 use serde::{Deserialize, Serialize};
 use sortie_sandbox::ExitKind;
 
-/// A command that has ended, or whose time is up. The streams are valid UTF-8 without U+0000, with a line in place of
-/// what was left out.
+/// A command that has ended or timed out. The streams are valid UTF-8 without U+0000, with a line that replaces the omitted part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandOutput {
     /// The end of the command.
@@ -16,9 +15,9 @@ pub struct CommandOutput {
     pub stdout: String,
     /// Standard error.
     pub stderr: String,
-    /// The time it was given.
+    /// The timeout of the command.
     pub timeout: Duration,
-    /// Sentences of the engine, such as the job that the command goes on as.
+    /// Sentences of the engine, such as the job id of the command if it continues as a job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -93,7 +92,7 @@ pub(crate) fn ended(exit: ExitKind) -> String {
     }
 }
 
-/// The meaning of a status that shells give a meaning to.
+/// The conventional meaning of an exit status in shells.
 fn hint(exit: ExitKind) -> String {
     match exit {
         ExitKind::Code(126) => ": a file that is not executable, or may not be executed".to_owned(),

@@ -1,4 +1,4 @@
-//! Output of programs as plain text: no control sequences of terminals, and of each line its last state.
+//! Converts output of programs to plain text: no control sequences of terminals, and of each line its final state.
 
 use std::{borrow::Cow, iter::Peekable, str::Chars};
 
@@ -28,7 +28,7 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(line.out)
 }
 
-/// The text so far, and the line that is being written.
+/// The text so far, and the current line.
 struct Line {
     out: String,
     /// Offset of the line's first byte.
@@ -61,7 +61,7 @@ impl Line {
         }
     }
 
-    /// Passes over a control sequence, of which only "erase the line" has an effect. A line break ends any.
+    /// Skips a control sequence; only "erase the line" has an effect. A line break ends any sequence.
     fn escape(&mut self, rest: &mut Peekable<Chars<'_>>) {
         match rest.peek() {
             Some('[') => {

@@ -1,19 +1,19 @@
-//! Equal lines of an output in a row: the first one is shown, with the number of the others.
+//! Repeated lines of an output: the first one is shown, with the number of the others.
 
 use std::ops::Range;
 
 use crate::text;
 
-/// Equal lines behind the first that are shown as they are, at most.
+/// Maximum number of repeated lines after the first that are still shown.
 const FEW_LINES: usize = 7;
-/// Bytes that leaving out must save.
+/// Minimum number of bytes that an omission must save.
 const LEAST_BYTES: usize = 256;
 
-/// A text in which lines were left out.
+/// A text with omitted lines.
 #[derive(Debug, Default)]
 pub(super) struct Condensed {
     pub(super) text: String,
-    /// The lines that tell of it, as ranges of `text`, with the lines and bytes that they stand for.
+    /// The lines that report omissions, as ranges of `text`, with the lines and bytes that they replace.
     marks: Vec<(Range<usize>, u64, u64)>,
 }
 
@@ -47,12 +47,12 @@ impl Condensed {
         Self { text: out, marks }
     }
 
-    /// Whether lines were left out.
+    /// Whether lines were omitted.
     pub(super) fn is_condensed(&self) -> bool {
         !self.marks.is_empty()
     }
 
-    /// Lines and bytes of the output that a part of the text stands for.
+    /// Lines and bytes of the output that a part of the text represents.
     pub(super) fn stands_for(&self, part: Range<usize>) -> (u64, u64) {
         let shown = self.text.get(part.clone()).unwrap_or_default();
         let (mut lines, mut bytes) = (shown.matches('\n').count() as u64, shown.len() as u64);

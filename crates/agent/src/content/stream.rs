@@ -1,5 +1,5 @@
-//! Streams of commands in results: plain text, of which a long one keeps its head and its tail in whole lines. A line
-//! stands for the middle and names the file that holds it. Equal lines in a row are counted, and UTF-16 is read.
+//! Streams of commands in results: plain text; a long one keeps its head and its tail in whole lines. A line replaces the middle
+//! and names the file that holds it. Repeated lines are counted, and UTF-16 is decoded.
 
 use std::ops::RangeInclusive;
 
@@ -18,7 +18,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// The place of an output that is not shown as it came, behind a semicolon.
+    /// The location of an output that is not shown verbatim, after a semicolon.
     fn place(&self) -> String {
         let path = &self.path;
         match self.extent {
@@ -40,7 +40,7 @@ pub(crate) enum Extent {
     First(u64),
 }
 
-/// A stream before the file that holds all of it is known.
+/// A stream before the file with all of it is known.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum View {
     /// The text fits.
@@ -117,7 +117,7 @@ impl View {
         }
     }
 
-    /// Whether a file with the whole of it is of use.
+    /// Whether a file with the whole stream is useful.
     pub(crate) const fn is_partial(&self) -> bool {
         match self {
             Self::Whole(_) => false,
@@ -125,7 +125,7 @@ impl View {
         }
     }
 
-    /// The text, which names the file that holds all of it.
+    /// The text, with the name of the file that holds the whole output.
     pub(crate) fn text(self, kept: Option<&Kept>) -> String {
         match self {
             Self::Whole(text) => text,
@@ -156,8 +156,8 @@ impl View {
 }
 
 impl Cut {
-    /// The first part of `head` and the last part of `tail`; between the two `gone` bytes are gone already, and the
-    /// stream has so many lines in all. The two may be the same text, of which nothing is gone.
+    /// The first part of `head` and the last part of `tail`; `gone` bytes between the two are lost already, and the stream has
+    /// `all_lines` lines. The two may be the same text, with nothing lost.
     fn of(head: &Condensed, tail: &Condensed, (gone, all_lines): (u64, u64), limit: usize) -> Self {
         let (first, last) = (
             whole_lines_of_head(text::head(&head.text, limit - limit / 2)),
@@ -260,7 +260,7 @@ fn whole_lines_of_tail(tail: &str) -> &str {
     }
 }
 
-/// Text of a stream for programs: byte for byte, with a line that says how much of its middle was left out.
+/// Text of a stream for programs: byte for byte, with a line that reports how much of its middle was omitted.
 pub(crate) fn stream_text(stream: StreamOutput) -> String {
     let StreamOutput {
         mut head,
@@ -339,7 +339,7 @@ mod tests {
             of_job.ends_with("[the output as it came; the log is FILE]\n"),
             "{of_job}"
         );
-        // A cut names the lines of the output, not those of what is shown.
+        // A cut names line numbers of the output, not of the shown text.
         let mut long = warning.repeat(1_000);
         long.extend((0..100).map(|n| format!("line {n}\n")));
         let told = shown(&long, 1 << 20, 300, Extent::Whole);

@@ -1,8 +1,8 @@
-//! Output in UTF-16, as programs of Windows write it: told by its byte order mark, or by zeros as every second byte.
+//! Output in UTF-16, as Windows programs write it: detected by its byte order mark, or by zeros as every second byte.
 
 /// Length of the beginning that is looked at, in bytes.
 pub(super) const SAMPLE: usize = 8 * 1024;
-/// Bytes without a mark of which nothing is told.
+/// Minimum size for detection without a byte order mark.
 const FEW_BYTES: usize = 8;
 
 /// Order of the bytes of a code unit.
@@ -12,7 +12,7 @@ pub(super) enum Order {
     Big,
 }
 
-/// The order of the bytes, where an output that begins like this is UTF-16.
+/// The byte order, if an output with this beginning is UTF-16.
 pub(super) fn order(beginning: &[u8]) -> Option<Order> {
     let order = match beginning {
         [0xff, 0xfe, 0, 0, ..] => return None,
@@ -34,11 +34,11 @@ pub(super) fn order(beginning: &[u8]) -> Option<Order> {
             }
         }
     };
-    // Data by chance, and not text.
+    // Binary data that decodes by chance.
     let is_text = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t' | '\u{1b}' | '\u{8}');
     let whole = beginning.get(..beginning.len() / 2 * 2).unwrap_or(beginning);
     let mut text = text(whole, order);
-    // A pair may be torn at the end.
+    // A surrogate pair may be split at the end.
     if text.ends_with('\u{fffd}') {
         text.pop();
     }

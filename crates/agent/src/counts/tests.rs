@@ -19,7 +19,7 @@ fn reply(content: Vec<Content>, output_tokens: u64) -> Reply {
     }
 }
 
-/// A tokenizer over bytes: it cuts the text after these numbers of bytes, over and over.
+/// A tokenizer over bytes: it repeatedly cuts the text after these numbers of bytes.
 #[derive(Clone, Debug)]
 struct Tokenizer(Vec<usize>);
 
@@ -38,14 +38,14 @@ impl Tokenizer {
     }
 
     fn turn(&self, turn: &Turn) -> u64 {
-        // The provider's own words around each piece.
+        // Tokens that the provider adds around each piece.
         const AROUND: u64 = 40;
         let piece = |piece: &Content| {
             AROUND
                 + match piece {
                     Content::Text(text) => self.count(text),
                     Content::ToolCall(call) => self.count(&call.name) + self.count(&call.arguments),
-                    // Signed thinking counts as what was thought.
+                    // Signed thinking counts as the original thinking.
                     Content::Opaque(_) => 0,
                 }
         };
@@ -152,7 +152,7 @@ proptest! {
             thoughts += thought;
             transcript.extend([Turn::Assistant(said), results]);
             if dropped == Some(number) {
-                // Old outputs make room for a few words each.
+                // A few words replace each old output.
                 counts.outputs_dropped(transcript.len() * 4);
                 for turn in &mut transcript {
                     if let Turn::ToolResults(results) = turn {

@@ -1,4 +1,4 @@
-//! Headers of pictures, made by their formats' descriptions.
+//! Headers of pictures, built from their formats' specifications.
 
 use proptest::prelude::*;
 use sortie_testkit::list;
@@ -15,11 +15,11 @@ fn png_of(width: u32, height: u32) -> Vec<u8> {
 
 fn jpeg_of(width: u16, height: u16, comment: &[u8]) -> Vec<u8> {
     let mut bytes = b"\xff\xd8\xff\xe0\0\x10JFIF\0\x01\x01\0\0\x01\0\x01\0\0".to_vec();
-    // A comment may hold what looks like a frame header.
+    // A comment may contain bytes that look like a frame header.
     bytes.extend([0xff, 0xfe]);
     bytes.extend(u16::try_from(comment.len() + 2).unwrap().to_be_bytes());
     bytes.extend(comment);
-    // A byte that fills up, then a table, then the frame.
+    // A fill byte, then a table, then the frame.
     bytes.extend([0xff, 0xff, 0xc4, 0, 3, 0]);
     bytes.extend([0xff, 0xc2, 0, 11, 8]);
     bytes.extend(height.to_be_bytes());

@@ -1,7 +1,7 @@
-//! The offline model `runbook`: no language model, but a deterministic interpreter of the prompt's fenced blocks. It
-//! costs nothing and needs no network.
+//! The offline model `runbook`: no language model, but a deterministic interpreter of the prompt's fenced blocks. It costs
+//! nothing and needs no network.
 //!
-//! It keeps no state: which block comes next follows from the tool results in the transcript.
+//! It is stateless: the tool results in the transcript determine the next block.
 
 mod parse;
 
@@ -43,7 +43,7 @@ pub fn runbook() -> Arc<dyn Model> {
     })
 }
 
-/// Whether a prompt has a block that the offline model would run or answer with, also one with a mistake.
+/// Whether a prompt has a block that the offline model would run or answer with, even one with a mistake.
 pub fn is_runbook(prompt: &str) -> bool {
     parse::has_blocks(prompt)
 }
@@ -112,7 +112,7 @@ fn next(request: &Request<'_>) -> Result<(Duration, Reply), String> {
             }
         }
     }
-    // The answer is asked for again when it did not match the output schema: it is the same, at once.
+    // If the answer did not match the output schema and is requested again, return the same one immediately.
     let asked_again = matches!(request.transcript.last(), Some(Turn::User(_)));
     let wait = if asked_again { Duration::ZERO } else { wait };
     Ok((
@@ -195,7 +195,7 @@ fn answer(runbook: &Runbook<'_>, prompt: &str, outputs: &[&ToolResult]) -> Resul
     Ok(answer)
 }
 
-/// Returns the output of block `number`, from 1: of a command its standard output.
+/// Returns the output of block `number`, from 1: for a command its standard output.
 fn output<'a>(outputs: &[&'a ToolResult], number: usize) -> Result<Cow<'a, str>, String> {
     let result = number.checked_sub(1).and_then(|index| outputs.get(index));
     match result.map(|result| &result.content) {

@@ -1,15 +1,15 @@
-//! Text as it reads once escapes of one kind are undone: `%41`, or `\u0041` and `\n`, or `&#65;` and `&amp;`. Line
-//! breaks are left out, so that what was wrapped is whole again.
+//! Views of a text with escapes of one kind undone: `%41`, or `\u0041` and `\n`, or `&#65;` and `&amp;`. Line breaks are removed,
+//! so that wrapped text is joined again.
 //!
-//! Every byte of such a view knows where it stands in the text, so that what is found in the view can be taken out of
-//! the text. That is slow; [`undone`] makes the same bytes quickly, to see first whether there is anything to find.
+//! Every byte of such a view has its position in the text, so that a match in the view can be removed from the text. That is
+//! slow; [`undone`] makes the same bytes quickly, to check first whether there is any match.
 
 use std::collections::VecDeque;
 
 /// The longest escape: two halves of one character, `\ud83d\ude00`.
 const LONGEST: usize = 12;
 
-/// Byte of a view, and the bytes of the text that it stands for.
+/// Byte of a view, and the range of the text that it came from.
 #[derive(Clone, Copy)]
 pub(super) struct Unit {
     pub(super) byte: u8,
@@ -202,7 +202,7 @@ fn escape(bytes: &[u8]) -> Escape {
     }
 }
 
-/// Two hexadecimal digits behind `before` bytes.
+/// Two hexadecimal digits after `before` bytes.
 fn hex_byte(digits: &[u8], before: usize) -> Escape {
     match digits {
         [high, low, ..] => match (nibble(*high), nibble(*low)) {

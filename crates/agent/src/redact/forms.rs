@@ -1,8 +1,8 @@
-//! The forms in which a secret could come back, and where they stand in a text.
+//! The forms in which a secret could come back, and their positions in a text.
 //!
-//! Looked for are the secret itself, its base64 at each of the three places it can have within a longer one, its
-//! hexadecimal and its form encoding; and all of these where the text escapes them, up to twice: in a URL, in JSON, in
-//! HTML, wrapped into lines.
+//! The search covers the secret itself, its base64 at each of the three offsets it can have within a longer one, its hexadecimal
+//! and its form encoding; and all of these where the text escapes them, up to twice: in a URL, in JSON, in HTML, wrapped into
+//! lines.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -21,18 +21,18 @@ use base64::{
 
 use super::decode::{Decoded, MARKS, Tail, Unit, plain, undone};
 
-/// A secret of fewer bytes is looked for as it is and not encoded: three bytes or fewer are four characters of base64
-/// or six of hexadecimal, which ordinary text has by chance.
+/// A secret of fewer bytes is searched for verbatim and not encoded: three bytes or fewer are four characters of base64 or six of
+/// hexadecimal, which ordinary text contains by chance.
 const ENCODED_FROM_BYTES: usize = 4;
 
 /// Automatons that find every form.
 pub(super) struct Forms {
-    /// Tells quickly whether there is one.
+    /// Checks quickly whether there is one.
     quick: AhoCorasick,
-    /// Tells where, byte by byte.
+    /// Finds the position, byte by byte.
     automaton: NFA,
     start: StateID,
-    /// Number of bytes of a form behind the automaton in each of its states.
+    /// Number of bytes of a form that the automaton has matched in each of its states.
     depth: HashMap<StateID, usize>,
     longest: usize,
 }
@@ -51,7 +51,7 @@ pub(super) enum Unsearchable {
 pub(super) struct Found {
     /// Ranges of forms, in order, without overlap.
     pub(super) ranges: Vec<Range<usize>>,
-    /// From here on stands what may be the beginning of a form: the length of the text where nothing does.
+    /// Start of a possible beginning of a form at the end of the text; the length of the text if there is none.
     pub(super) open: usize,
 }
 
@@ -107,7 +107,7 @@ impl Forms {
             open = open.min(self.scan(&mut joined, &mut ranges, length));
         }
         let ranges = merged(ranges);
-        // A form that reaches into what may be the beginning of another is not torn.
+        // A form that overlaps the possible beginning of another is not split.
         while let Some(torn) = ranges.iter().find(|range| range.start < open && open < range.end) {
             open = torn.start;
         }
@@ -126,14 +126,14 @@ impl Forms {
         self.quick.is_match(text) || marks().any(once) || (marks().next().is_none() && once(any))
     }
 
-    /// Runs over one view; returns where what may be the beginning of a form stands at its end.
+    /// Scans one view; returns the start of a possible beginning of a form at its end.
     fn scan(
         &self,
         view: &mut impl Iterator<Item = Unit>,
         ranges: &mut Vec<Range<usize>>,
         length: usize,
     ) -> usize {
-        // Where the last units began, as many as the longest form has.
+        // Start offsets of the last units, as many as the longest form has.
         let mut starts = vec![0; self.longest];
         let began = |starts: &[usize], count: usize, back: usize| {
             let index = count.checked_sub(back).map(|first| first % self.longest);
@@ -198,7 +198,7 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
     forms
 }
 
-/// The characters that stand for `secret` alone where `before` bytes, up to a multiple of three, stand before it.
+/// The characters that encode only `secret` if `before` bytes, up to a multiple of three, precede it.
 fn base64_within(secret: &[u8], before: usize) -> [Vec<u8>; 2] {
     let mut bytes = vec![0; before];
     bytes.extend_from_slice(secret);

@@ -43,7 +43,7 @@ fn wrapped(text: &str) -> String {
     lines.join("\r\n")
 }
 
-/// Each of the things a server could do, where `before` and `after` stand around the secret inside an encoding.
+/// Each of the encodings a server could apply, with `before` and `after` around the secret inside an encoding.
 fn encoded(secret: &str, before: &str, after: &str) -> Vec<String> {
     let inside = format!("{before}{secret}{after}");
     let json = serde_json::to_string(&inside).unwrap();
@@ -78,7 +78,7 @@ fn encoded(secret: &str, before: &str, after: &str) -> Vec<String> {
     ]
 }
 
-/// Returns the text once nothing in it is encoded any more.
+/// Returns the text with all encodings undone.
 fn readings(text: &str) -> String {
     let mut all = text.to_owned();
     for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || "+/-_=".contains(c))) {
@@ -176,7 +176,7 @@ fn text_in_pieces_waits_only_where_a_secret_may_have_begun() {
     assert_eq!(pieces.rest(&redactor), "");
 }
 
-/// Characters of a secret here. The mark's letters are left out: they would be found in the mark.
+/// Characters of a secret in these tests. The mark's letters are left out: they would be found in the mark.
 fn secret() -> impl Strategy<Value = String> {
     prop_oneof![
         "[A-Z0-9_-]{4,40}",

@@ -81,7 +81,7 @@ impl<'a> Graph<'a> {
         Self { root, anchors }
     }
 
-    /// Refuses references to other documents, to nowhere, in circles, and along too many paths.
+    /// Refuses references that lead to other documents, are unresolved or circular, or have too many paths.
     pub(super) fn check(&self) -> Result<(), String> {
         let mut reached = HashMap::new();
         let mut waiting = vec![self.root];
@@ -94,7 +94,7 @@ impl<'a> Graph<'a> {
         Ok(())
     }
 
-    /// Counts the in-place paths from `part`; puts what it applies to children to the `waiting` parts.
+    /// Counts the in-place paths from `part`; adds the parts that it applies to children to `waiting`.
     fn count(
         &self,
         part: &'a Value,
@@ -259,7 +259,7 @@ impl<'a> Walk<'_, 'a> {
                     self.apply_all(target, items.get(*index), depth)?;
                 }
                 (Edge::Items(target), Value::Array(items)) => self.apply_all(target, items, depth)?,
-                // What is for another kind of value.
+                // The keyword applies to another type of value.
                 (_, _) => {}
             }
         }
@@ -291,7 +291,7 @@ impl<'a> Walk<'_, 'a> {
     }
 }
 
-/// Returns the weight of a part by itself: its keywords, and the lists that are gone through.
+/// Returns the weight of a part without its subparts: its keywords, and the lists that are iterated.
 fn weight(part: &Value) -> u64 {
     let Value::Object(keywords) = part else { return 1 };
     let length = |keyword| {
@@ -307,7 +307,7 @@ fn key(part: &Value) -> *const Value {
     std::ptr::from_ref(part)
 }
 
-/// Whether a part begins a document of its own, to which the references within it would belong.
+/// Whether a part begins a separate document, to which the references within it would belong.
 fn has_own_base(part: &Value) -> bool {
     part.get("$id")
         .and_then(Value::as_str)

@@ -64,7 +64,7 @@ pub(super) fn of_schema(error: &ValidationError<'_>) -> String {
     {
         PATTERN_RULE.to_owned()
     } else if let ValidationErrorKind::AnyOf { .. } = error.kind() {
-        // The schema of schemas allows several forms of `type`, `items` and other keywords.
+        // The meta-schema allows several forms of `type`, `items` and other keywords.
         "has none of the forms that JSON Schema allows there".to_owned()
     } else {
         error.to_string()
@@ -87,7 +87,7 @@ fn not_of_type(kind: &TypeKind) -> String {
     }
 }
 
-/// The library's own sentence is about "value"; ours is about the path before it.
+/// The library's message is about "value"; ours is about the path before it.
 fn without_value(message: &str) -> String {
     message.strip_prefix("value ").unwrap_or(message).to_owned()
 }

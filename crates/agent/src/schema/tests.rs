@@ -179,7 +179,7 @@ fn references_in_a_circle_are_refused_and_recursion_through_children_is_not() {
     );
 }
 
-/// `n` definitions; `step` says how one applies the next.
+/// `n` definitions; `step` returns the way in which one applies the next.
 fn chain(n: usize, step: impl Fn(Value) -> Value) -> Value {
     let next = |i: usize| json!({"$ref": format!("#/$defs/d{}", i + 1)});
     let mut defs: serde_json::Map<_, _> = (0..n).map(|i| (format!("d{i}"), step(next(i)))).collect();

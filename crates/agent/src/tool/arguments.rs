@@ -1,8 +1,8 @@
-//! Arguments of a tool, read by their meaning. Models write fields under the names of other tools, numbers as strings and
-//! `null` for what they leave out, and wrap the whole once more.
+//! Lenient parsing of a tool's arguments. Models use field names of other tools, write numbers as strings and `null` for absent
+//! fields, and wrap the whole object once more.
 //!
-//! The tool's own JSON Schema says what is wanted. Other arguments are refused in one message that names each field, its
-//! type and an example.
+//! The tool's JSON Schema defines the expected fields. Other arguments are refused in one message that names each field, its type
+//! and an example.
 
 mod request;
 
@@ -33,7 +33,7 @@ const WRAPPERS: [&str; 7] = [
     "toolinput",
     "kwargs",
 ];
-/// Fields that stand beside a wrapped object: they repeat what the call says.
+/// Fields next to a wrapped object that only repeat the call.
 const BESIDE_WRAPPER: [&str; 4] = ["name", "tool", "id", "type"];
 /// A timeout of this many seconds and more is meant in milliseconds.
 const TIMEOUT_IN_MILLISECONDS_FROM: u64 = 10_000;
@@ -105,7 +105,7 @@ impl Form {
         self.properties.get(field).is_some_and(|field| field.kind == kind)
     }
 
-    /// The fields, out of the objects or strings in which a model wrapped them.
+    /// Unwraps the fields from objects or strings in which a model wrapped them.
     fn unwrapped(&self, raw: &RawValue) -> Result<Given, String> {
         let object = |text: &str| serde_json::from_str::<Given>(text);
         let mut given = object(raw.get()).map_err(|_| "the arguments must be a JSON object".to_owned())?;
@@ -131,7 +131,7 @@ impl Form {
         Ok(given)
     }
 
-    /// Fields of other tools that say the same in another form.
+    /// Translates fields of other tools with the same meaning in another form.
     fn translate(&self, given: &mut Given) {
         let foreign: Vec<String> = given.keys().filter(|field| !self.has(field)).cloned().collect();
         for field in foreign {
@@ -186,8 +186,8 @@ impl Form {
         }
     }
 
-    /// Gives each field its own name. A name that the tool knows itself stays, unless it stands for the one required field
-    /// that is missing, as the `pattern` of a search does.
+    /// Renames each field to the tool's name for it. A name that the tool knows stays, unless it is an alias of the one required
+    /// field that is missing, as the `pattern` of a search is.
     fn rename(&self, given: &mut Given) {
         for (field, aliases) in FIELDS.iter().filter(|(field, _)| self.has(field)) {
             if given.contains_key(*field) {
@@ -258,7 +258,7 @@ impl Form {
         }
     }
 
-    /// The fields in their types, or all that is wrong with them.
+    /// The fields in their types, or all of their mistakes.
     fn read(&self, given: Given) -> Result<Given, Vec<String>> {
         let mut problems = Vec::new();
         for required in &self.required {
@@ -354,7 +354,7 @@ impl Field {
         }
     }
 
-    /// The value in the field's type; `None` where it has no such meaning. A value of the right type stays as it was sent.
+    /// The value in the field's type; `None` if it cannot be read as such. A value of the right type stays verbatim.
     fn read(&self, name: &str, value: Box<RawValue>) -> Result<Box<RawValue>, Box<RawValue>> {
         let raw = value.get();
         let first = raw.as_bytes().first();
@@ -364,7 +364,7 @@ impl Field {
                 .and_then(|text| self.named(text))
                 .map(Value::String),
             Kind::Integer => {
-                // A first line of 0 is that of a tool which counts from 0.
+                // A first line of 0 comes from a tool that counts from 0.
                 let number = whole(raw).map(|number| {
                     if name == "start_line" {
                         number.max(1)
@@ -381,7 +381,7 @@ impl Field {
             Kind::Object if first == Some(&b'{') => return Ok(value),
             Kind::Array | Kind::Object => {
                 let open = if self.kind == Kind::Array { '[' } else { '{' };
-                // The value itself within a string, or one value where a list is wanted.
+                // Unwraps a value within a string, or wraps a single value if a list is expected.
                 let inner = near_json::decoded(raw).filter(|inner| inner.trim_start().starts_with(open));
                 if let Some(inner) = inner {
                     let json = near_json::whole(&inner, Closing::Required).ok();
@@ -400,7 +400,7 @@ impl Field {
         }
     }
 
-    /// The text as one of the field's values, where it has a choice of them.
+    /// The text as one of the field's values, if the field is an enumeration.
     fn named(&self, text: String) -> Option<String> {
         if self.values.is_empty() {
             return Some(text);
@@ -425,7 +425,7 @@ impl Kind {
     }
 }
 
-/// A string, or what stands for one: a number as it was written, a list of one string, a command as a list of words.
+/// A string or its equivalent: a number verbatim, a list of one string, a command as a list of words.
 fn text(field: &str, raw: &str) -> Option<String> {
     match serde_json::from_str(raw).ok()? {
         Value::String(text) => Some(text),
@@ -441,7 +441,7 @@ fn text(field: &str, raw: &str) -> Option<String> {
     }
 }
 
-/// A command that came as a list: the script of `bash -c`, else the words, quoted where they need it.
+/// A command given as a list: the script of `bash -c`, else the words, quoted if necessary.
 fn command_line(words: &[String]) -> Option<String> {
     if let [shell, flag, script] = words
         && matches!(shell.rsplit('/').next(), Some("bash" | "sh" | "zsh"))
@@ -495,7 +495,7 @@ fn type_of(raw: &str) -> &'static str {
     }
 }
 
-/// A value that shows what a required field is for, as JSON.
+/// An example value of a required field, as JSON.
 fn example(field: &str) -> &'static str {
     match field {
         "path" => r#""src/main.py""#,

@@ -1,6 +1,6 @@
-//! Arguments for the tools of servers, fitted to the schema that the server gives. Values that do not fit and have one
-//! meaning that does are read so: `null` for a field that may be absent, JSON within a string, a number or a truth value as
-//! text. Everything else goes to the server, which knows its own rules.
+//! Fits arguments for the tools of servers to the server's schema. Values that do not fit but have one fitting meaning are
+//! converted: `null` for an optional field, JSON within a string, a number or a boolean as text. Everything else goes to the
+//! server, which knows its own rules.
 
 use serde_json::{Map, Value, value::RawValue};
 
@@ -13,7 +13,7 @@ const DEPTH: usize = 32;
 /// Reads the arguments of a call of the tool that `definition` describes.
 ///
 /// # Errors
-/// The message for the model, when the arguments are no JSON object that every reader takes.
+/// The message for the model, if the arguments are not a JSON object that every reader accepts.
 pub fn fitted_arguments(
     definition: &ToolDefinition<'_>,
     raw: &RawValue,
@@ -99,7 +99,7 @@ fn is_kind(value: &Value, kind: &str) -> bool {
     }
 }
 
-/// The value as one of another type, where it has that meaning.
+/// The value converted to another type, if it has a meaning there.
 fn as_kind(value: &Value, kind: &str) -> Option<Value> {
     match (value, kind) {
         (Value::Number(_) | Value::Bool(_), "string") => Some(Value::from(value.to_string())),

@@ -92,8 +92,8 @@ const TOOLS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Fields of built-in tools, and the names that models give them by habit, folded. A field further up takes an alias
-/// before one further down.
+/// Fields of built-in tools, and the names that models give them by habit, folded. An earlier field takes precedence for an
+/// alias.
 pub(super) const FIELDS: &[(&str, &[&str])] = &[
     (
         "path",
@@ -196,7 +196,7 @@ pub(super) const FIELDS: &[(&str, &[&str])] = &[
     ("include_ignored", &["noignore", "all", "hidden", "includehidden"]),
 ];
 
-/// Fields of other tools that change nothing about what a call does: reasons, labels, ratings.
+/// Fields of other tools that do not change the call: reasons, labels, ratings.
 const REMARKS: [&str; 20] = [
     "description",
     "explanation",
@@ -220,7 +220,7 @@ const REMARKS: [&str; 20] = [
     "withescalatedpermissions",
 ];
 
-/// A name in lower case without `_`, `-`, `.` and blanks, which models write in different ways.
+/// A name in lower case without `_`, `-`, `.` and blanks, which models write inconsistently.
 pub(super) fn folded(name: &str) -> String {
     name.chars()
         .filter(|c| !matches!(c, '_' | '-' | ' ' | '.'))
@@ -237,10 +237,10 @@ pub fn tool_named(name: &str) -> Option<&'static str> {
         .map(|(tool, _)| *tool)
 }
 
-/// The longest name of a tool that every provider takes back, in bytes.
+/// Maximum length of a tool name that every provider accepts, in bytes.
 const LONGEST: usize = 64;
 
-/// `name` in the letters that every provider takes back: they refuse a conversation that holds another name.
+/// `name` in the characters that every provider accepts: they refuse a conversation that contains another name.
 pub(crate) fn plain(name: &str) -> String {
     let letter = |c: char| {
         if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') {
@@ -259,7 +259,7 @@ pub(crate) fn plain(name: &str) -> String {
 }
 
 /// Names that a model may mean by `name`, the likeliest first: without the prefix of some harnesses, in plain letters, and
-/// without the arguments or the marks that it wrote behind it.
+/// without arguments or marks that it appended.
 pub(crate) fn readings(name: &str) -> [String; 4] {
     let bare = name.trim().strip_prefix("functions.").unwrap_or(name.trim());
     let is_behind = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '(' | '{' | '=');
@@ -267,7 +267,7 @@ pub(crate) fn readings(name: &str) -> [String; 4] {
     [name.to_owned(), bare.to_owned(), plain(bare), cut.to_owned()]
 }
 
-/// Whether a model means the path of a file by this field.
+/// Whether a model uses this field for the path of a file.
 pub(crate) fn is_path(field: &str) -> bool {
     let field = folded(field);
     FIELDS
@@ -275,7 +275,7 @@ pub(crate) fn is_path(field: &str) -> bool {
         .any(|(name, aliases)| *name == "path" && (field == *name || aliases.contains(&field.as_str())))
 }
 
-/// Whether a field is a remark, which a call can do without.
+/// Whether a field is a remark, which a call does not need.
 pub(super) fn is_remark(field: &str) -> bool {
     REMARKS.contains(&folded(field).as_str())
 }

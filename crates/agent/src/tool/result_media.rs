@@ -1,4 +1,4 @@
-//! Pictures and documents in the result of a tool, checked and counted as those that `read_file` shows.
+//! Pictures and documents in the result of a tool, checked and counted like those of `read_file`.
 
 use base64::{
     Engine as _, alphabet,
@@ -13,7 +13,7 @@ use crate::{
 
 /// The most pictures and documents of one result.
 const PIECES: usize = 8;
-/// The most bytes of base64 that they have together: a request has to fit into what providers take.
+/// Maximum total size of their base64, in bytes: a request must not exceed the limits of providers.
 const ALL_BYTES: usize = 8 * 1024 * 1024;
 /// Base64 as servers write it: with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -23,11 +23,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Pictures and documents of one result, as far as the run's model takes them.
+/// Pictures and documents of one result that the run's model accepts.
 pub struct ResultMedia<'a> {
     context: Context<'a>,
     taken: Vec<Media>,
-    /// Number of those that the result has had so far.
+    /// Number of pictures and documents in the result so far.
     number: usize,
 }
 
@@ -40,8 +40,8 @@ impl<'a> ResultMedia<'a> {
         }
     }
 
-    /// Takes a picture or a document in base64. Returns its label for the text of the result; of one that the model is not
-    /// shown, with the reason.
+    /// Adds a picture or a document in base64. Returns its label for the text of the result, with the reason if the model does
+    /// not get it.
     pub fn take(&mut self, base64: &str) -> String {
         self.number += 1;
         let name = format!("item {}", self.number);
@@ -86,13 +86,13 @@ impl<'a> ResultMedia<'a> {
         left.counted(media, plural)
     }
 
-    /// The result with this text.
+    /// Returns the result with this text.
     pub fn with_text(self, text: String) -> ToolContent {
         ToolContent::with_media(text, self.taken)
     }
 }
 
-/// The bytes of base64, which some servers wrap into lines or write as a `data:` URL.
+/// Decodes base64, which some servers wrap into lines or write as a `data:` URL.
 fn decoded(base64: &str) -> Option<Vec<u8>> {
     let bare = match base64.split_once(";base64,") {
         Some((head, data)) if head.starts_with("data:") => data,

@@ -1,9 +1,10 @@
 //! `edit_file`: one piece of a text file replaced by another.
 //!
-//! The old text is looked for in passes. The first is exact. The others ignore white space at the ends of lines, then
-//! indentation, typography and runs of blank lines. After that the passes are tried without line numbers, fences,
-//! doubled escapes and character references of HTML, which models copy along. The first pass that finds the text decides: one place is replaced, several
-//! places change nothing. Parts of the new text that are equal to the old one keep the form that they have in the file.
+//! The old text is searched for in passes. The first is exact. The others ignore white space at the ends of lines, then
+//! indentation, typography and runs of blank lines. After that the passes are tried without line numbers, fences, doubled escapes
+//! and character references of HTML, which models copy along. The first pass that finds the text decides: a single match is
+//! replaced, several matches change nothing. Parts of the new text that are equal to the old one keep the form that they have in
+//! the file.
 
 mod folded;
 mod lines;
@@ -34,7 +35,7 @@ use crate::{content::ToolContent, model::ToolDefinition, text};
 
 /// The largest file that is edited, in bytes.
 const FILE_BYTES: u64 = 8 * 1024 * 1024;
-/// Lines that are shown before and behind a change.
+/// Lines that are shown before and after a change.
 const LINES_AROUND: usize = 4;
 /// Lines that are shown of a change, at each of its ends.
 const LINES_SHOWN: usize = 8;
@@ -114,11 +115,11 @@ fn edit(files: &RunFiles<'_>, arguments: &Arguments) -> Result<ToolContent, Tool
 #[derive(Debug, PartialEq, Eq)]
 struct Edited {
     content: String,
-    /// Lines of the change and the way it was found; `None` for a file that was created.
+    /// Lines of the change and the pass that found it; `None` for a file that was created.
     how: Option<String>,
 }
 
-/// The change of a file, `None` where there is none yet, or why nothing is changed.
+/// The change of a file (`None` if it does not exist yet), or the reason why nothing is changed.
 fn edited(content: Option<&str>, arguments: &Arguments) -> Result<Edited, String> {
     let Arguments {
         old_text,
@@ -182,7 +183,7 @@ fn edited(content: Option<&str>, arguments: &Arguments) -> Result<Edited, String
     Err(format!("old_text does not occur{}", closest(content, old_text)))
 }
 
-/// The change of a file whose lines end with `\r` alone. Nobody sees these in a text that is shown.
+/// The change of a file with `\r` alone as its line ending. These are invisible in a text that is shown.
 fn edited_between_returns(content: &str, arguments: &Arguments) -> Result<Edited, String> {
     let with_newlines = |text: &str| text.replace("\r\n", "\n").replace('\r', "\n");
     let arguments = Arguments {
@@ -205,7 +206,7 @@ enum Pass {
     Lines(Leniency),
 }
 
-/// In this order, each leaves more aside.
+/// In this order, each ignores more differences.
 const PASSES: [Pass; 7] = [
     Pass::Folded(Fold::Exact),
     Pass::Folded(Fold::LineBreaks),
@@ -224,7 +225,7 @@ impl Pass {
         }
     }
 
-    /// Differences that were left aside, for the model; empty where they do not matter.
+    /// Ignored differences, for the model; empty if they do not matter.
     fn remark(self) -> &'static str {
         match self {
             Self::Folded(Fold::Exact | Fold::LineBreaks) => "",
@@ -237,7 +238,7 @@ impl Pass {
     }
 }
 
-/// The file with its places replaced.
+/// Applies the replacements to the file.
 fn applied(
     content: &str,
     places: Vec<Replacement>,
@@ -280,7 +281,7 @@ fn applied(
     })
 }
 
-/// The remarks that are not empty, between `before` and `behind`; nothing where all are.
+/// Joins the non-empty remarks between the two given texts; empty if all are empty.
 fn remark(before: &str, remarks: &[&str], behind: &str) -> String {
     let said: Vec<&str> = remarks
         .iter()
@@ -294,7 +295,7 @@ fn remark(before: &str, remarks: &[&str], behind: &str) -> String {
     }
 }
 
-/// The numbers, from 1, of the lines at these places, which rise.
+/// The line numbers, from 1, at these offsets, which are in ascending order.
 fn lines_at(content: &str, places: impl Iterator<Item = usize>) -> Vec<usize> {
     let (mut line, mut at) = (1, 0);
     let numbers = places.map(|place| {

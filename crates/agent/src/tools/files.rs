@@ -1,7 +1,7 @@
-//! The files of a run as its file tools see them: paths as models write them, errors as models read them.
+//! The files of a run for its file tools: paths as models write them, errors as models read them.
 //!
-//! The tools reach the working directory and nothing else. They accept its absolute path, which commands print, and the
-//! forms `~/` and `file://`. The segments `.` and `..` and empty ones are resolved by their text: no link is followed.
+//! The tools reach the working directory and nothing else. They accept its absolute path, which commands print, and the forms
+//! `~/` and `file://`. The segments `.` and `..` and empty ones are resolved textually: no link is followed.
 
 use std::{cell::Cell, path::Path};
 
@@ -15,21 +15,21 @@ use crate::{
     workspace::{WorkspaceError, lacks_descriptor},
 };
 
-/// Entries that are looked through for a name like one that is missing.
+/// Maximum number of entries that are searched for a name similar to a missing one.
 const LOOKED_AT: usize = 10_000;
-/// Names that are suggested for one that is missing.
+/// Maximum number of suggestions for a missing name.
 const SUGGESTED: usize = 3;
 
-/// The working directory of a run, and the absolute paths that stand for it.
+/// The working directory of a run, and the absolute paths that refer to it.
 pub(super) struct RunFiles<'w> {
     pub(super) workdir: &'w Workdir,
     paths: CommandPaths,
-    /// Whether something failed because there was no file descriptor.
+    /// Whether an operation failed for lack of a file descriptor.
     lacks_descriptor: Cell<bool>,
 }
 
 impl<'w> RunFiles<'w> {
-    /// The files below `workdir`, whose commands run at `level`.
+    /// The files below `workdir`, for commands that run at `level`.
     pub(super) fn new(workdir: &'w Workdir, level: Level) -> Self {
         Self {
             workdir,
@@ -38,7 +38,7 @@ impl<'w> RunFiles<'w> {
         }
     }
 
-    /// Notes a failure for want of a file descriptor. [`with_files`] does the whole work again then.
+    /// Records a failure for lack of a file descriptor. [`with_files`] then repeats the whole work.
     pub(super) fn note(&self, error: &FileError) {
         if lacks_descriptor(error) {
             self.lacks_descriptor.set(true);
@@ -84,7 +84,7 @@ impl<'w> RunFiles<'w> {
             let rest = Path::new(&absolute).strip_prefix(folder).ok()?;
             rest.to_str().map(str::to_owned)
         };
-        // Commands may print either path where a link leads to the directory.
+        // Commands may print either path if a link leads to the directory.
         let real = || std::fs::canonicalize(&self.paths.work).ok();
         within(&self.paths.work)
             .or_else(|| within(&real()?))
@@ -104,7 +104,7 @@ impl<'w> RunFiles<'w> {
         ))
     }
 
-    /// A failure with the path that it is about, and names like one that is missing.
+    /// A failure with its path, and similar names for a missing one.
     pub(super) fn about(&self, path: &RelPath, error: &FileError) -> ToolError {
         self.note(error);
         let near = match error {
@@ -131,7 +131,7 @@ impl<'w> RunFiles<'w> {
         self.about(folder, error)
     }
 
-    /// Files with the name of `path` in another folder or in another case, then those with a name like it.
+    /// Files with the name of `path` in another folder or in another case, then those with a similar name.
     fn near(&self, path: &RelPath) -> Vec<String> {
         let wanted = path.as_str();
         let (folder, name) = wanted.rsplit_once('/').unwrap_or(("", wanted));
@@ -164,7 +164,7 @@ impl<'w> RunFiles<'w> {
     }
 }
 
-/// The path without `.`, `..` and empty segments; `None` where it leaves its beginning.
+/// The path without `.`, `..` and empty segments; `None` if it leaves its start.
 fn resolved(text: &str) -> Option<String> {
     let mut segments = Vec::new();
     for segment in text.split('/') {
@@ -181,13 +181,13 @@ fn refused(rule: &str) -> ToolError {
     ToolError::ToModel(format!("path: {rule}"))
 }
 
-/// Does blocking work on the files of the run, again where it found no file descriptor. Such work has written no file,
-/// because it opens a file before it writes.
+/// Does blocking work on the files of the run, and repeats it if there was no file descriptor. Such work has not written a file
+/// before, because it opens a file before it writes.
 pub(super) async fn with_files<T: Send + 'static>(
     context: Context<'_>,
     work: impl Fn(&RunFiles<'_>) -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {
-    // The workspace is free again before the work begins, so that calls run side by side.
+    // The workspace is released before the work begins, so that calls run concurrently.
     let files = context.files()?;
     let mut workspace = files.workspace.lock().await;
     let (level, directory) = (workspace.level(), workspace.directory(files.input_file).await?);

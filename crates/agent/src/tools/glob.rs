@@ -5,7 +5,7 @@ use regex::{Regex, RegexBuilder};
 /// The longest pattern, in bytes.
 const PATTERN_BYTES: usize = 1_000;
 
-/// A compiled pattern. One without `/` is matched with the last segment of a path, any other with the whole path.
+/// A compiled pattern. Without `/` it matches the last segment of a path, otherwise the whole path.
 #[derive(Debug)]
 pub(super) struct Glob {
     regex: Regex,
@@ -13,7 +13,7 @@ pub(super) struct Glob {
 }
 
 impl Glob {
-    /// Compiles a pattern, or says what is wrong with it.
+    /// Compiles a pattern, or returns its mistake.
     pub(super) fn new(pattern: &str) -> Result<Self, String> {
         if pattern.is_empty() || pattern.len() > PATTERN_BYTES {
             return Err(format!("must be 1 to {PATTERN_BYTES} bytes long"));
@@ -41,11 +41,11 @@ impl Glob {
 pub(super) enum Dialect {
     /// Patterns of the tools: with `{a,b}`.
     Names,
-    /// Patterns of `.gitignore`: with `\` before a character that stands for itself.
+    /// Patterns of `.gitignore`: with `\` before a literal character.
     GitIgnore,
 }
 
-/// Translates a pattern to a regular expression, or says what is wrong with it.
+/// Translates a pattern to a regular expression, or returns its mistake.
 pub(super) fn translate(pattern: &str, dialect: Dialect) -> Result<String, String> {
     let mut regex = "^".to_owned();
     let mut braces = 0_u32;
@@ -56,7 +56,7 @@ pub(super) fn translate(pattern: &str, dialect: Dialect) -> Result<String, Strin
         rest = rest.get(c.len_utf8()..).unwrap_or_default();
         match c {
             '*' => {
-                // Git takes two stars for one where they are not a segment of their own.
+                // Git treats two stars as one unless they are a whole segment.
                 let segment = dialect == Dialect::Names || begins_segment;
                 if let Some(after) = rest.strip_prefix("*/").filter(|_| segment) {
                     rest = after;
@@ -98,13 +98,13 @@ pub(super) fn translate(pattern: &str, dialect: Dialect) -> Result<String, Strin
     Ok(regex)
 }
 
-/// Translates a class behind its `[`; returns what follows its `]`.
+/// Translates a class after its `[`; returns the text after its `]`.
 fn class<'a>(rest: &'a str, regex: &mut String) -> Result<&'a str, String> {
     let (negated, inner) = match rest.strip_prefix(['!', '^']) {
         Some(inner) => (true, inner),
         None => (false, rest),
     };
-    // A `]` at once stands for itself.
+    // A `]` right at the start is literal.
     let end = inner
         .char_indices()
         .skip(1)

@@ -1,4 +1,4 @@
-//! Entries that listings and searches leave out: `.git`, and what the files `.gitignore` and `.ignore` name, by git's
+//! Entries that listings and searches leave out: `.git`, and entries that the files `.gitignore` and `.ignore` name, by git's
 //! rules.
 
 use std::collections::BTreeSet;
@@ -11,30 +11,30 @@ use crate::workspace::ENGINE_FOLDER;
 
 /// The largest file of rules that is read, in bytes.
 const RULES_BYTES: u64 = 64 * 1024;
-/// Bytes that one walk reads of all its files of rules.
+/// Maximum number of bytes that one walk reads of all its files of rules.
 const ALL_RULES_BYTES: usize = 1024 * 1024;
 /// Memory that the compiled rules of one file may take, in bytes.
 const COMPILED_BYTES: usize = 4 * 1024 * 1024;
 /// The files of rules, the weaker one first.
 const FILES: [&str; 2] = [".gitignore", ".ignore"];
 
-/// Decides which entries a walk keeps. It must be asked about a folder before what lies in it.
+/// Decides which entries a walk keeps. It must be asked about a folder before the entries in it.
 pub(super) struct Ignored<'w> {
     workdir: &'w Workdir,
-    /// The rules of the folders from the working directory down to the one that is walked, the innermost last.
+    /// The rules of the folders from the working directory down to the current one, the innermost last.
     rules: Vec<Rules>,
     /// Bytes that may still be read of files of rules.
     unread: usize,
-    /// Number of entries that were left out. A folder counts once, the engine's own files do not count.
+    /// Number of entries that were left out. A folder counts once; the engine's own files do not count.
     left_out: usize,
-    /// Files of rules that left something out, and `.git`.
+    /// Files of rules that excluded something, and `.git`.
     because: BTreeSet<&'static str>,
 }
 
 /// The rules of one file.
 struct Rules {
     file: &'static str,
-    /// The folder of the file with a `/` behind it; empty for the working directory.
+    /// The folder of the file, followed by `/`; empty for the working directory.
     folder: String,
     patterns: RegexSet,
     kinds: Vec<Rule>,
@@ -42,15 +42,15 @@ struct Rules {
 
 #[derive(Clone, Copy)]
 struct Rule {
-    /// The pattern begins with `!`: it takes back what an earlier one left out.
+    /// The pattern begins with `!`: it reincludes entries that an earlier pattern excluded.
     keeps: bool,
-    /// The pattern ends with `/`: it holds for folders.
+    /// The pattern ends with `/`: it applies only to folders.
     folders_only: bool,
 }
 
 impl<'w> Ignored<'w> {
-    /// Prepares a walk that begins at `start`, or at the working directory. Rules of the folders above hold as well. The
-    /// start itself is never left out.
+    /// Prepares a walk that begins at `start`, or at the working directory. Rules of the folders above apply as well. The start
+    /// itself is never left out.
     pub(super) fn new(workdir: &'w Workdir, start: Option<&RelPath>) -> Self {
         let mut ignored = Self {
             workdir,
@@ -103,7 +103,7 @@ impl<'w> Ignored<'w> {
         true
     }
 
-    /// A line about what was left out, where something was.
+    /// A line about the omitted entries, if there are any.
     pub(super) fn note(&self) -> Option<String> {
         let why: Vec<String> = self
             .because
@@ -126,7 +126,7 @@ impl<'w> Ignored<'w> {
         }
     }
 
-    /// Adds the rules that lie in a folder.
+    /// Adds the rules of a folder.
     fn enter(&mut self, folder: &str) {
         let folder = if folder.is_empty() {
             String::new()
@@ -149,7 +149,7 @@ impl<'w> Ignored<'w> {
 }
 
 impl Rules {
-    /// `None` where there is none that can be understood.
+    /// `None` if it has no valid rule.
     fn parse(file: &'static str, folder: &str, text: &str) -> Option<Self> {
         let (regexes, kinds): (Vec<String>, Vec<Rule>) = text.lines().filter_map(rule).unzip();
         if kinds.is_empty() {
@@ -158,7 +158,7 @@ impl Rules {
         let (patterns, kinds) = if let Some(patterns) = compiled(&regexes) {
             (patterns, kinds)
         } else {
-            // A broken pattern must not take the other rules of its file with it.
+            // A broken pattern must not invalidate the other rules of its file.
             let rules = regexes.into_iter().zip(kinds);
             let (regexes, kinds): (Vec<String>, Vec<Rule>) = rules
                 .filter(|(regex, _)| regex::Regex::new(regex).is_ok())
@@ -182,11 +182,11 @@ impl Rules {
     }
 }
 
-/// Reads a line of a file of rules: its regular expression and its kind. `None` for a comment, an empty line and a pattern
-/// that cannot be understood.
+/// Parses a line of a file of rules: its regular expression and its kind. `None` for a comment, an empty line and an invalid
+/// pattern.
 fn rule(line: &str) -> Option<(String, Rule)> {
     let mut pattern = line.trim_end_matches('\r');
-    // Blanks at the end count only behind a backslash.
+    // Trailing blanks count only after a backslash.
     while let Some(shorter) = pattern.strip_suffix(' ') {
         if shorter.ends_with('\\') {
             break;

@@ -1,7 +1,7 @@
-//! `read_file`: a text file or some of its lines, streamed, so that its size does not matter; a picture or a document, for
-//! a model that takes it.
+//! `read_file`: a text file or some of its lines, streamed, so that its size does not matter; a picture or a document, for a
+//! model that accepts it.
 //!
-//! The text of a document that the model does not take comes from `pdftotext`, where the sandbox has it.
+//! The text of a document that the model does not accept comes from `pdftotext`, if the sandbox has it.
 
 use std::{
     fs::File,
@@ -26,7 +26,7 @@ use crate::{
     workspace::WorkspaceError,
 };
 
-/// Bytes of a file that are looked at for its kind.
+/// Bytes of a file that are examined for its type.
 const HEAD_BYTES: usize = 64 * 1024;
 /// Longest time that reading the text of a document may take.
 const DOCUMENT_TIME: Duration = Duration::from_secs(30);
@@ -106,12 +106,12 @@ impl Tool for ReadFile {
     }
 }
 
-/// The lines that are wanted of a text file.
+/// The requested lines of a text file.
 struct Wanted {
     lines: Lines,
     /// Whether each line begins with its number.
     numbered: bool,
-    /// Bytes that fit.
+    /// Maximum size of the result, in bytes.
     limit: usize,
 }
 
@@ -121,7 +121,7 @@ type Lines = std::ops::RangeInclusive<u64>;
 enum Found {
     Text(String),
     Picture(Media),
-    /// A document, or what it is where it is too large to be shown.
+    /// A document, or a description of one that is too large to be shown.
     Document(RelPath, Result<Media, String>),
 }
 
@@ -176,10 +176,10 @@ fn shown(
     })
 }
 
-/// The text of a document, by a program of the sandbox.
+/// Extracts the text of a document with a program of the sandbox.
 async fn document(path: &RelPath, label: &str, context: Context<'_>) -> Result<ToolContent, ToolError> {
     let files = context.files()?;
-    // A name that begins with a dash is no option.
+    // A name that begins with a dash must not be read as an option.
     let name = format!("./{path}");
     let argv = ["pdftotext", "-layout", "-enc", "UTF-8", &name, "-"];
     let command = Command {
@@ -215,13 +215,13 @@ async fn document(path: &RelPath, label: &str, context: Context<'_>) -> Result<T
 enum Excerpt {
     Text(String),
     Binary,
-    /// The file ends before the first wanted line.
+    /// The file ends before the first requested line.
     Beyond {
         lines: u64,
     },
 }
 
-/// The wanted lines in at most as many bytes as fit, and a line that tells where to go on if that is not all.
+/// The requested lines up to the limit, and a line that says where to continue if that is not all.
 fn excerpt(mut file: impl BufRead, wanted: &Wanted) -> std::io::Result<Excerpt> {
     let Wanted {
         ref lines,
@@ -232,9 +232,9 @@ fn excerpt(mut file: impl BufRead, wanted: &Wanted) -> std::io::Result<Excerpt> 
         return Ok(Excerpt::Binary);
     }
     let mut kept = Vec::new();
-    // The line that is being read, and where it begins in `kept`.
+    // The current line, and its start in `kept`.
     let (mut line, mut begun) = (1_u64, 0);
-    // Behind the last wanted line it makes no difference whether the file goes on: that was not asked for.
+    // After the last requested line it does not matter whether the file continues.
     while line <= *lines.end() && !file.fill_buf()?.is_empty() {
         if line < *lines.start() {
             skip_line(&mut file)?;
@@ -261,7 +261,7 @@ fn excerpt(mut file: impl BufRead, wanted: &Wanted) -> std::io::Result<Excerpt> 
     Ok(Excerpt::Text(text::clean_bytes(kept)))
 }
 
-/// The bytes that fitted, back to the last whole line.
+/// The bytes that fit, up to the last whole line.
 fn cut(mut kept: Vec<u8>, begun: usize, line: u64) -> String {
     let fits = kept.len();
     let note = if begun == 0 {
@@ -273,7 +273,7 @@ fn cut(mut kept: Vec<u8>, begun: usize, line: u64) -> String {
     text::clean_bytes(kept) + &note
 }
 
-/// Passes over a line.
+/// Skips a line.
 fn skip_line(file: &mut impl BufRead) -> std::io::Result<()> {
     loop {
         let buffer = file.fill_buf()?;

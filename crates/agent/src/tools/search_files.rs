@@ -1,4 +1,4 @@
-//! `search_files`: a regular expression over the lines of files, bounded in time, in what is read and in what is shown.
+//! `search_files`: a regular expression over the lines of files, with bounded time, input and output.
 
 mod lines;
 
@@ -30,11 +30,11 @@ use crate::{content::ToolContent, model::ToolDefinition};
 
 /// Longest time of a search.
 const TIME: Duration = Duration::from_secs(10);
-/// Entries that are looked at.
+/// Maximum number of entries that are examined.
 const ENTRIES: usize = 50_000;
 /// The deepest level that is looked at.
 const DEPTH: usize = 64;
-/// Bytes that a search reads of all files together.
+/// Maximum number of bytes that a search reads of all files together.
 const READ_BYTES: u64 = 512 * 1024 * 1024;
 /// Matching lines that are shown.
 const MATCHES: usize = 200;
@@ -104,7 +104,7 @@ impl Tool for SearchFiles {
     }
 }
 
-/// Ends a search whose run is gone.
+/// Ends a search when its run is dropped.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
@@ -212,7 +212,7 @@ impl Search<'_> {
         }
     }
 
-    /// Searches one file. One that cannot be read is left out, as a binary one is.
+    /// Searches one file. An unreadable file is skipped, as a binary one is.
     fn file(&mut self, files: &RunFiles<'_>, path: &RelPath) {
         let file = match files.workdir.open(path) {
             Ok(file) => file,
@@ -273,7 +273,7 @@ impl Search<'_> {
         }
         self.matches += 1;
         let first = number - around.before.len() as u64;
-        // Lines that do not follow each other are parted as by grep.
+        // Lines that are not adjacent are separated as by grep.
         if self.context > 0 && !self.out.is_empty() && around.last.is_none_or(|last| last + 1 < first) {
             self.out.push_str("--\n");
         }
@@ -285,7 +285,7 @@ impl Search<'_> {
         around.after = self.context;
     }
 
-    /// A line without a match, which may stand beside one.
+    /// A line without a match, which may be context of one.
     fn beside(&mut self, path: &str, number: u64, line: &[u8], around: &mut Around) {
         if around.after > 0 {
             around.after -= 1;
@@ -306,7 +306,7 @@ impl Search<'_> {
         if self.read > READ_BYTES {
             return Some("the files are too large to be searched whole: name a folder or a pattern");
         }
-        // The clock is asked now and then only.
+        // The clock is read only now and then.
         if number.is_multiple_of(256) && Instant::now() > self.until {
             return Some("the time is up: name a folder or a pattern");
         }
@@ -326,12 +326,12 @@ impl Search<'_> {
     }
 }
 
-/// The lines beside the matches of one file.
+/// The context lines of the matches of one file.
 #[derive(Default)]
 struct Around {
     /// Lines that were not shown, the newest last.
     before: VecDeque<(u64, String)>,
-    /// Lines that are still to be shown behind the last match.
+    /// Lines that remain to be shown after the last match.
     after: usize,
     /// The number of the last line that was shown.
     last: Option<u64>,

@@ -1,8 +1,8 @@
 //! `shell`: one command line in the run's sandbox.
 //!
-//! A command that a language model runs gets two minutes unless it names a time; one that takes longer, or is to run in
-//! the background, goes on as a job. Output that does not fit into the result is kept in files of the run. A command of
-//! a program, such as a runbook, may take the whole time of the run, and its output stays byte for byte.
+//! A command of a language model gets two minutes unless it sets a timeout; one that takes longer, or is started in the
+//! background, continues as a job. Output that does not fit into the result is kept in files of the run. A command of a program,
+//! such as a runbook, may take the whole time of the run, and its output stays byte for byte.
 
 use std::{fs::File, time::Duration};
 
@@ -21,9 +21,9 @@ use crate::{
 
 /// The longest command line, in bytes: what Linux takes for one argument.
 const COMMAND_BYTES: usize = 128 * 1024 - 1;
-/// Time before a background command becomes a job: a mistake in its command line ends it sooner.
+/// Time before a background command becomes a job: a mistake in its command line ends it earlier.
 const BACKGROUND: Duration = Duration::from_secs(1);
-/// Bytes of a stream that are kept for each byte that is shown: control sequences and progress bars are removed.
+/// Bytes of a stream that are kept for each byte that is shown, because control sequences and progress bars are removed.
 const KEPT_FOR_SHOWN: usize = 4;
 /// Length of the beginning of a long stream that is kept in a file of the run, in bytes.
 const FILE_BYTES: u64 = 8 << 20;
@@ -33,12 +33,12 @@ pub(super) struct Shell {
     effect: Effect,
 }
 
-/// For runs whose commands have no network.
+/// For runs without network in their commands.
 pub(super) const CONFINED: Shell = Shell {
     effect: Effect::Directory,
 };
 
-/// For runs whose commands have.
+/// For runs with network in their commands.
 pub(super) const NETWORKED: Shell = Shell {
     effect: Effect::DirectoryAndOutside,
 };
@@ -107,7 +107,7 @@ fn check(command: &str) -> Result<(), ToolError> {
     Err(ToolError::ToModel(refused.to_owned()))
 }
 
-/// Runs a command for a program: it is killed when its time is up, and its output stays as it came.
+/// Runs a command for a program: it is killed at its timeout, and its output stays as it came.
 async fn as_a_program(
     arguments: &Arguments,
     context: Context<'_>,
@@ -133,7 +133,7 @@ async fn as_a_program(
     })
 }
 
-/// Runs a command for a language model: it goes on as a job when its time is up, and long output is kept in files.
+/// Runs a command for a language model: it continues as a job at its timeout, and long output is kept in files.
 async fn as_a_model(
     arguments: &Arguments,
     context: Context<'_>,
@@ -190,7 +190,7 @@ async fn as_a_model(
     })
 }
 
-/// Notes on jobs that have ended since the model was last told.
+/// Notes on jobs that have ended since the last report to the model.
 fn ended_jobs(workspace: &Workspace) -> Vec<String> {
     let ended = workspace.jobs().map(Jobs::take_ended).unwrap_or_default();
     ended
@@ -199,7 +199,7 @@ fn ended_jobs(workspace: &Workspace) -> Vec<String> {
         .collect()
 }
 
-/// The time of a command. Where less is allowed than was asked for, a note says so.
+/// The timeout of a command. If it is shorter than requested, a note says so.
 fn timeout(
     arguments: &Arguments,
     context: Context<'_>,
@@ -239,7 +239,7 @@ fn argv(line: &str, workspace: &Workspace) -> Vec<String> {
     [workspace.shell(), "-c", line].map(str::to_owned).to_vec()
 }
 
-/// Runs a command of bash, or of sh where there is no bash.
+/// Runs a command of bash, or of sh if bash is missing.
 async fn exec(
     mut command: Command,
     context: Context<'_>,
@@ -266,7 +266,7 @@ struct One {
     name: &'static str,
     /// The whole stream, or its beginning.
     source: Option<Source>,
-    /// The end of a stream whose source is not whole.
+    /// The end of a stream with an incomplete source.
     tail: Vec<u8>,
     bytes: u64,
     kept: Option<Kept>,
@@ -305,8 +305,8 @@ impl Streams {
         ])
     }
 
-    /// The output of both so far, for the log of a job. Of a stream that was not kept whole, the log gets the end: its next
-    /// output follows on that.
+    /// The output of both so far, for the log of a job. If a stream was not kept in full, the log gets the end, because the next
+    /// output follows it.
     fn so_far(&mut self) -> SoFar {
         let mut so_far = SoFar::default();
         for one in &mut self.0 {
@@ -320,7 +320,7 @@ impl Streams {
         so_far
     }
 
-    /// Names the log of a job as the place of what is not shown.
+    /// Names the log of a job as the location of output that is not shown.
     fn are_among(&mut self, log: Option<&str>) {
         for one in &mut self.0 {
             one.kept = log.map(|path| Kept {
@@ -330,7 +330,7 @@ impl Streams {
         }
     }
 
-    /// Keeps streams that are not shown whole in files of the run.
+    /// Keeps streams that are not shown in full in files of the run.
     async fn keep(&mut self, workspace: &mut Workspace) {
         for one in self.0.iter_mut().filter(|one| one.view.is_partial()) {
             let Some(source) = one.source.take() else {

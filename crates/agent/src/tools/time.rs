@@ -1,4 +1,4 @@
-//! Times of commands: the default for a command that names none, and the longest that any may take.
+//! Timeouts of commands: the default, and the maximum.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use tokio::time::Instant;
 
 use crate::{RunSpec, model::Kind};
 
-/// The time of a command that names none.
+/// Default timeout of a command.
 const DEFAULT: Duration = Duration::from_mins(2);
-/// Part of the run's time that no command takes: the model needs it for its answer.
+/// Part of the run's time that no command may use: the model needs it for its answer.
 const FOR_THE_ANSWER: Duration = Duration::from_secs(30);
-/// The least time that a command has.
+/// Minimum timeout of a command.
 const LEAST: Duration = Duration::from_secs(1);
 
 /// The times of a run's commands.
@@ -25,7 +25,7 @@ pub(crate) struct CommandTime {
 }
 
 impl CommandTime {
-    /// The time for commands of a run whose model is of this kind.
+    /// The time for commands of a run with a model of this kind.
     pub(crate) const fn of(run: &RunSpec, kind: Kind) -> Self {
         Self {
             kind,
@@ -42,7 +42,7 @@ impl CommandTime {
         }
     }
 
-    /// The longest that a command may take now: what is left less 30 s, and a quarter of it where that is little.
+    /// The longest that a command may take now: the remaining time less 30 s, but at least a quarter of it.
     pub(crate) fn most(&self) -> Duration {
         match self.kind {
             Kind::Program => self.longest,
@@ -53,7 +53,7 @@ impl CommandTime {
         }
     }
 
-    /// The time of a command that names none: two minutes, at most half of what is left.
+    /// The timeout of a command that sets none: two minutes, at most half of the remaining time.
     pub(super) fn default(&self) -> Duration {
         match self.kind {
             Kind::Program => self.longest,

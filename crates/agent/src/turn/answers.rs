@@ -29,7 +29,7 @@ pub(super) struct TextReply {
 }
 
 impl Agent<'_> {
-    /// Takes a reply as the answer, unless it is handed back.
+    /// Accepts a reply as the answer, unless the model has to correct it.
     pub(super) async fn answered(&mut self, said: TextReply) -> Result<Progress, Stop> {
         match said.stop_reason {
             StopReason::Refusal => {
@@ -37,14 +37,14 @@ impl Agent<'_> {
                 return Ok(Progress::GoOn);
             }
             StopReason::MaxTokens => return self.cut_off(said).await,
-            // Once the answer was asked for, calls are left out: the text is the answer.
+            // Once the answer was requested, calls are dropped: the text is the answer.
             StopReason::ToolUse if !self.is_ending() => return self.announced().await,
             StopReason::EndTurn | StopReason::ToolUse => {}
         }
         let TextReply {
             content, text, count, ..
         } = said;
-        // A language model that says nothing has slipped; what a program answers is meant.
+        // An empty answer of a language model is a mistake; that of a program is intended.
         let whole = self.whole(&text);
         if whole.trim().is_empty() && self.caller.model.kind() == Kind::Language {
             let told = if self.is_ending() {
@@ -74,7 +74,7 @@ impl Agent<'_> {
         self.correct(correction).await
     }
 
-    /// A message that stops for a call and has none is no answer: what the model meant to do was lost.
+    /// A message that stops for a call without one is no answer: the intended call was lost.
     async fn announced(&mut self) -> Result<Progress, Stop> {
         if self.conversation.last_told() == Some(NO_CALL) {
             return Err(Stop::Failed(
@@ -85,7 +85,8 @@ impl Agent<'_> {
         self.correct(NO_CALL.to_owned()).await
     }
 
-    /// An answer that reached its limit goes on, as long as that helps and is paid for. After that it stands as it is.
+    /// An answer that reached its limit is continued, as long as that helps and the budget allows it. After that it is accepted
+    /// as it is.
     async fn cut_off(&mut self, said: TextReply) -> Result<Progress, Stop> {
         let TextReply {
             content,
@@ -98,7 +99,7 @@ impl Agent<'_> {
         let is_last_money = limit.cut == Cut::Shortened && self.is_ending();
         let whole = self.whole(&text);
         if !is_last_money && self.cut.len() < CONTINUATIONS {
-            // Thinking without a word behind it cannot be sent back.
+            // Thinking without text after it cannot be sent back.
             if said.trim().is_empty() {
                 self.cut.push(String::new());
                 return self.correct(NO_ROOM_LEFT.to_owned()).await;
@@ -136,8 +137,8 @@ impl Agent<'_> {
         self.tags.split(&whole).answer.to_owned()
     }
 
-    /// Lets the fallback model go on with the conversation. Where there is none, or it goes on already, the run ends for
-    /// the reason `why`.
+    /// Continues the conversation with the fallback model. If there is none, or it was used already, the run ends for the reason
+    /// `why`.
     pub(super) async fn fall_back(&mut self, why: &str) -> Result<(), Stop> {
         let Some(fallback) = self.fallback.take() else {
             return Err(Stop::Failed(why.to_owned()));

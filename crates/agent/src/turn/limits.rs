@@ -1,5 +1,5 @@
-//! The limits that a run comes near to: time, money, and a model that repeats itself. The model is told in the newest
-//! tool result, so that caches and thinking blocks stay valid; close to the end the final answer is asked for.
+//! Limits that a run approaches: time, money, and a model that repeats itself. Warnings are appended to the newest tool result,
+//! so that caches and thinking blocks stay valid; close to the end the final answer is requested.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
     stop::{ANSWER_NOW, Stop},
 };
 
-/// The share of time or money after which the model is told, in percent.
+/// The share of time or money after which the model is warned, in percent.
 const WARNING_PERCENT: u128 = 80;
 /// The share of time after which a slow model is asked for its final answer, in percent.
 const LATE_PERCENT: u128 = 66;
@@ -24,7 +24,7 @@ const LATE_PERCENT: u128 = 66;
 const ENDING_PERCENT: u128 = 90;
 
 impl Agent<'_> {
-    /// Tells the model of the limits that the run has come near to, each once.
+    /// Warns the model of the limits that the run approaches, each once.
     pub(super) async fn announce_limits(&mut self) -> Result<(), Stop> {
         if self.caller.model.kind() == Kind::Program || self.is_ending() {
             return Ok(());
@@ -39,7 +39,7 @@ impl Agent<'_> {
         if time >= ENDING_PERCENT || self.is_late(time) {
             return self.end(AnswerReason::Time).await;
         }
-        // A warning is of no use before anything was done.
+        // A warning is useless before any tool was called.
         if !matches!(self.conversation.turns().last(), Some(Turn::ToolResults(_))) {
             return Ok(());
         }
@@ -79,7 +79,7 @@ impl Agent<'_> {
         self.noted.contains(&NoteKind::Ending)
     }
 
-    /// Asks for the final answer: from here on no tool is called.
+    /// Requests the final answer: from here on no tool is called.
     pub(super) async fn end(&mut self, reason: AnswerReason) -> Result<(), Stop> {
         let why = match reason {
             AnswerReason::Budget => "The rest of the run's budget is kept for the answer.",
@@ -90,14 +90,14 @@ impl Agent<'_> {
             reason,
             step: self.step,
         };
-        // An answer that was begun is given anew.
+        // An answer that was begun starts again.
         self.cut.clear();
         self.note(NoteKind::Ending, format!("{why} {ANSWER_NOW}")).await?;
         self.sink.record(requested).await?;
         Ok(())
     }
 
-    /// Says something behind the newest tool result.
+    /// Appends a note to the newest tool result.
     pub(super) async fn note(&mut self, kind: NoteKind, text: String) -> Result<(), Stop> {
         self.noted.push(kind);
         self.conversation.note(&text);
@@ -124,8 +124,8 @@ impl Agent<'_> {
         percent.unwrap_or(0)
     }
 
-    /// Whether a call as slow as the slowest one so far, and half as slow again, would not end in time. Only the last
-    /// third of the time is looked at.
+    /// Whether a call that takes 1.5 times as long as the slowest one so far would not end in time. Checked only in the last
+    /// third of the time.
     fn is_late(&self, percent: u128) -> bool {
         let needed = self.caller.slowest + self.caller.slowest / 2;
         percent >= LATE_PERCENT && self.time_left().is_some_and(|left| left < needed)

@@ -1,18 +1,17 @@
 //! Loop detection: a model that makes the same calls and gets the same results, turn after turn.
 //!
-//! Also two or three turns that alternate count. The conversation itself is looked at, so that nothing has to be
-//! remembered beside it.
+//! Two or three alternating turns count as well. Detection reads only the conversation, so that it needs no other state.
 
 use crate::model::{Content, ToolResult, Turn};
 
-/// Equal turns in a row after which the model is told.
+/// Consecutive equal turns after which the model is warned.
 pub(super) const TOLD: usize = 3;
 /// Equal turns in a row after which the final answer is asked for.
 pub(super) const ENDED: usize = 6;
 /// The longest pattern that is recognized, in turns.
 const PATTERN: usize = 3;
 
-/// Returns the number of times that the newest turn, or the newest pattern of turns, came in a row.
+/// Returns the number of consecutive repetitions of the newest turn, or of the newest pattern of turns.
 pub(super) fn repeated(turns: &[Turn]) -> usize {
     let steps: Vec<Step<'_>> = newest_first(turns).take(ENDED * PATTERN).collect();
     (1..=PATTERN)

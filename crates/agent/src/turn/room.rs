@@ -1,7 +1,7 @@
-//! Room in the model's window and in the budget: where a call does not fit, the conversation is shortened.
+//! Room in the model's window and in the budget: if a call does not fit, the conversation is shortened.
 //!
-//! Notes by the model itself, made inside of the conversation so that its cache is read, take the place of all turns.
-//! Old tool outputs are dropped only where the conversation is too large for that.
+//! The model writes notes, inside of the conversation so that its cache is read, and they replace all turns. Old tool outputs are
+//! dropped only if the conversation is too large for that.
 
 use sortie_api::{EventType, event::AnswerReason};
 
@@ -19,11 +19,11 @@ use crate::{
 const SHORTER: u32 = 2;
 /// The longest notes that are taken over, in bytes.
 const NOTES_BYTES: usize = 16 * 1024;
-/// A conversation of fewer tokens is not worth notes for the sake of money.
+/// A conversation of fewer tokens is not worth the cost of notes.
 const WORTH_NOTES_TOKENS: u64 = 12 * 1024;
 
 impl Agent<'_> {
-    /// The model's next reply, to a conversation that fits and that the budget pays for.
+    /// Returns the model's next reply, to a conversation that fits and that the budget pays for.
     pub(super) async fn ask(&mut self) -> Result<Replied, Stop> {
         self.announce_limits().await?;
         self.keep_to_window().await?;
@@ -61,7 +61,7 @@ impl Agent<'_> {
         }
     }
 
-    /// Shortens a conversation that comes near the end of the model's window.
+    /// Shortens a conversation that approaches the end of the model's window.
     async fn keep_to_window(&mut self) -> Result<(), Stop> {
         let fixed = self.fixed_tokens();
         if let Some(room) = self.caller.window.room_beside(fixed)
@@ -72,8 +72,8 @@ impl Agent<'_> {
         Ok(())
     }
 
-    /// Makes the next call cheaper: notes for a long conversation, then the final answer instead of more work, then a
-    /// plain note for all that was said.
+    /// Makes the next call cheaper: notes for a long conversation, then the final answer instead of more work, then a plain note
+    /// for the whole conversation.
     async fn afford(&mut self) -> Result<(), Stop> {
         let before = self.tokens();
         if !self.is_ending() {
@@ -91,7 +91,8 @@ impl Agent<'_> {
         self.record_compacted(before).await
     }
 
-    /// Nothing is sent that exceeds the window: beyond it a provider refuses, or asks more than the catalog's prices.
+    /// Refuses to send a request that exceeds the window: beyond it a provider refuses, or charges more than the catalog's
+    /// prices.
     fn check_fits(&self) -> Result<(), Stop> {
         let tokens = self.tokens();
         match self.caller.window.exceeded_by(tokens) {
@@ -113,8 +114,8 @@ impl Agent<'_> {
         self.caller.window.estimate(bytes)
     }
 
-    /// Puts notes in the place of the conversation. Where there are none, drops old outputs towards `target` tokens;
-    /// where that is not enough, puts a plain note in its place.
+    /// Replaces the conversation by notes. If there are none, drops old outputs towards `target` tokens; if that is not enough,
+    /// replaces it by a plain note.
     async fn shorten(&mut self, target: u64) -> Result<(), Stop> {
         let before = self.tokens();
         if !self.take_notes().await? {
@@ -124,7 +125,7 @@ impl Agent<'_> {
         self.record_compacted(before).await
     }
 
-    /// Puts a plain note in the place of a conversation that is still much longer than `target` tokens.
+    /// Replaces a conversation that is still much longer than `target` tokens by a plain note.
     async fn give_up_turns(&mut self, target: u64) -> Result<(), Stop> {
         let left = self.tokens().saturating_sub(self.fixed_tokens());
         if left > target / 10 * 13 && self.conversation.is_summarizable() {
@@ -134,13 +135,13 @@ impl Agent<'_> {
         Ok(())
     }
 
-    /// Drops old outputs of a conversation that the provider finds too large; where that is not enough, puts notes in
-    /// its place. Returns what the next call then reads.
+    /// Drops old outputs of a conversation that the provider finds too large; if that is not enough, replaces it by notes.
+    /// Returns the tokens that the next call then reads.
     async fn cut_down(&mut self, target: u64) -> Result<u64, Stop> {
         let before = self.tokens();
         self.trim(target).await?;
         let left = self.tokens().saturating_sub(self.fixed_tokens());
-        // A little more than was wanted is no reason for notes.
+        // A slight excess is no reason for notes.
         if left > target / 10 * 13 && !self.take_notes().await? {
             self.give_up_turns(target).await?;
         }
@@ -166,14 +167,14 @@ impl Agent<'_> {
         Ok(())
     }
 
-    /// By how many bytes the turns are too long for `target` tokens.
+    /// Returns the number of bytes by which the turns exceed `target` tokens.
     fn excess(&self, target: u64) -> usize {
         let (tokens, fixed) = (self.tokens(), self.fixed_tokens());
         let bytes = self.caller.bytes(self.conversation.turns());
         part(bytes, tokens.saturating_sub(fixed.saturating_add(target)), tokens)
     }
 
-    /// Drops the thinking blocks of the conversation; false where there are none.
+    /// Drops the thinking blocks of the conversation; false if there are none.
     pub(super) async fn drop_thinking(&mut self) -> Result<bool, Stop> {
         if !self.conversation.drop_opaque() {
             return Ok(false);
@@ -185,13 +186,13 @@ impl Agent<'_> {
         Ok(true)
     }
 
-    /// Lets the model write notes, and puts them in the place of the conversation; false where there are none.
+    /// Has the model write notes, and replaces the conversation by them; false if there are none.
     async fn take_notes(&mut self) -> Result<bool, Stop> {
         if !self.conversation.is_summarizable() {
             return Ok(false);
         }
         let called = match self.ask_for_notes().await {
-            // Thinking of another conversation is left out once, as before any other call.
+            // Thinking of another conversation is dropped once, as before any other call.
             Ok(Called::Foreign(_)) if self.drop_thinking().await? => self.ask_for_notes().await,
             Ok(Called::Unavailable(why)) if self.fallback.is_some() => {
                 self.fall_back(&why).await?;
@@ -201,7 +202,7 @@ impl Agent<'_> {
         };
         let reply = match called {
             Ok(Called::Replied(Replied { reply, .. })) => reply,
-            // The run goes on without notes.
+            // The run continues without notes.
             Ok(Called::TooLarge(_) | Called::Foreign(_) | Called::NoRoom | Called::Unavailable(_))
             | Err(Stop::Failed(_)) => return Ok(false),
             Err(stop @ (Stop::Exhausted | Stop::NoRoom(_) | Stop::Stopped)) => return Err(stop),
@@ -223,7 +224,7 @@ impl Agent<'_> {
         let mut asked = self.conversation.clone();
         let request = self.tokens().saturating_add(self.caller.summary_tokens());
         if let Some(window) = self.caller.window.exceeded_by(request) {
-            // The notes are written from what is left of the outputs.
+            // The notes are written from the remaining outputs.
             asked.trim(self.excess(window / 2));
             if self.caller.model.binds_thinking() {
                 asked.drop_opaque();
@@ -237,7 +238,7 @@ impl Agent<'_> {
         called
     }
 
-    /// Puts `text` in the place of all turns. A run that was asked for its answer is asked again.
+    /// Replaces all turns by `text`. A run that was asked for its answer is asked again.
     async fn replace_all(&mut self, mut text: String) -> Result<(), Stop> {
         if self.is_ending() {
             text.push_str("\n\n");
@@ -251,7 +252,7 @@ impl Agent<'_> {
         self.journal_writer.write(self.step - 1, compacted).await?;
         self.conversation.replace_oldest(turns, text);
         self.caller.window.counts.turns_replaced();
-        // The warnings are gone with the turns, and so is the answer that was begun.
+        // The warnings are gone with the turns, and so is the beginning of an answer.
         self.noted.retain(|kind| !kind.is_warning());
         self.cut.clear();
         Ok(())

@@ -27,7 +27,7 @@ use crate::{
     workspace::INPUT_FILE,
 };
 
-/// `input` that is larger is laid as a file even where the agent has no shell.
+/// A larger `input` is stored as a file even if the agent has no shell.
 const INPUT_FILE_FROM_BYTES: usize = 8 * 1024;
 
 /// Parts of a run.
@@ -154,8 +154,8 @@ impl Parts<'_> {
 }
 
 impl Agent<'_> {
-    /// Compares the fixed part of the requests with that of the attempt before. Where it is another one, as with
-    /// another version of the engine, nothing that was counted holds, and thinking that is bound to it is dropped.
+    /// Compares the fixed part of the requests with that of the attempt before. If it differs, for example after an update of the
+    /// engine, the counts are adjusted, and thinking that is bound to it is dropped.
     async fn settle_prefix(
         &mut self,
         before: Option<(String, String)>,
@@ -168,7 +168,7 @@ impl Agent<'_> {
                 self.recall(counts);
                 return Ok(());
             }
-            // A journal of a version that did not write it.
+            // The journal comes from a version that did not write it.
             None if self.conversation.turns().is_empty() => {}
             None | Some(_) => {
                 if self.caller.model.binds_thinking() {
@@ -176,7 +176,7 @@ impl Agent<'_> {
                 }
             }
         }
-        // The turns stand: what they count for is bounded by the old count of all.
+        // The turns are unchanged: the old count of the whole bounds their tokens.
         if counts.longest().is_some() {
             counts.fixed_replaced(self.caller.most_fixed());
         }
@@ -192,8 +192,7 @@ impl Agent<'_> {
         self.caller.window.recall(counts, bytes as u64);
     }
 
-    /// Charges the model call that was under way when the worker was lost, and tells the model that its jobs have
-    /// ended.
+    /// Charges the model call that was under way when the worker was lost, and informs the model that its jobs have ended.
     async fn settle_losses(&mut self, ended: Option<Ended>) -> Result<(), Stop> {
         let Some(ended) = ended else { return Ok(()) };
         if ended == Ended::Lost {
@@ -209,7 +208,7 @@ impl Agent<'_> {
     }
 }
 
-/// The state in which a run begins or goes on.
+/// The state in which a run begins or resumes.
 #[derive(Default)]
 struct Start {
     point: Point,
@@ -233,7 +232,7 @@ fn resumed(journal: Journal, tools: &ToolRunner<'_>) -> Result<Start, Stop> {
     })
 }
 
-/// The tools of a run, each with a name of its own.
+/// The tools of a run, each with a unique name.
 fn toolbox(spec: &RunSpec) -> Result<Vec<&dyn Tool>, Stop> {
     let mut toolbox: Vec<&dyn Tool> = Vec::with_capacity(6 + spec.tools.len());
     toolbox.extend(tools::toolbox(spec.shell, spec.egress).iter().copied());

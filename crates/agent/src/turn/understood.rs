@@ -1,6 +1,6 @@
-//! Replies of language models as they are meant: arguments that are nearly JSON become JSON, and calls that the model wrote
-//! as text become calls. This happens before a reply is kept, so that the journal, a resumed run and the provider have the
-//! same calls as the tools.
+//! Corrects replies of language models: arguments that are nearly JSON become JSON, and calls that the model wrote as text become
+//! calls. This happens before a reply is kept, so that the journal, a resumed run and the provider have the same calls as the
+//! tools.
 
 use serde_json::value::RawValue;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Agent<'_> {
-    /// Puts the calls of a reply in order. Returns whether anything of it is another text now.
+    /// Corrects the calls of a reply. Returns whether any text in it has changed.
     pub(super) fn understand(&self, reply: &mut Reply) -> bool {
         let Some(changed) = self.first_changed(reply) else {
             return false;
@@ -31,7 +31,7 @@ impl Agent<'_> {
         true
     }
 
-    /// Puts the calls in order. Returns the index of the first piece that is changed.
+    /// Corrects the calls. Returns the index of the first piece that is changed.
     fn first_changed(&self, reply: &mut Reply) -> Option<usize> {
         let is_cut = reply.stop_reason == StopReason::MaxTokens;
         let is_call = |piece: &Content| matches!(piece, Content::ToolCall(_));
@@ -60,8 +60,7 @@ impl Agent<'_> {
         changed
     }
 
-    /// Takes calls out of the end of a reply's text. Returns the index of the first piece that they were in, where there are
-    /// any.
+    /// Extracts calls from the end of a reply's text. Returns the index of the first piece that contained one, if any.
     fn take_written_calls(&self, reply: &mut Reply) -> Option<usize> {
         let schema = self.spec.output_schema.as_deref().map_or("", Schema::text);
         if ["\"arguments\"", "\"parameters\""]

@@ -1,7 +1,7 @@
-//! Jobs: commands that go on in the background of a run's sandbox. The output of each goes to a log file of bounded size,
-//! and its newest part is kept for the model's next look.
+//! Jobs: commands that run on in the background of a run's sandbox. The output of each goes to a log file of bounded size, and
+//! its newest part is kept for the model's next look.
 //!
-//! A job is part of the sandbox: it ends with it, also when the run goes on after a restart of its worker.
+//! A job is part of the sandbox: it ends with it, even if the run resumes after a restart of its worker.
 
 mod streams;
 
@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 use self::streams::Streams;
 use super::log::Log;
 
-/// Maximum number of jobs that run, or whose output is still read.
+/// Maximum number of jobs that run or have output that is still read.
 const FOLLOWED: usize = 16;
-/// Jobs that are remembered at most; those that ended first are forgotten first.
+/// Maximum number of jobs that are remembered; the first to end are forgotten first.
 const REMEMBERED: usize = 64;
 /// Length of the output since the last look that is kept, in bytes.
 const UNSEEN_BYTES: usize = 64 << 10;
@@ -34,7 +34,7 @@ pub(crate) struct Jobs {
 pub(crate) struct Job {
     /// The command line.
     pub(crate) command: String,
-    /// The path of its log; none where no log could be made.
+    /// The path of its log; `None` if no log could be created.
     pub(crate) log: Option<String>,
     started: Instant,
     shared: Arc<Shared>,
@@ -45,14 +45,14 @@ struct Shared {
     kill: CancellationToken,
     /// Cancelled when the job has ended.
     over: CancellationToken,
-    /// Cancelled when its output is no longer read. Processes that it left may write long after its end.
+    /// Cancelled when reading of its output has ended. Processes that it left may write long after its end.
     unfollowed: CancellationToken,
 }
 
 struct State {
     unseen: Capture,
     end: Option<(JobEnd, Instant)>,
-    /// Whether the model has been told of the end.
+    /// Whether the model knows of the end.
     told: bool,
     left: Left,
 }
@@ -64,7 +64,7 @@ enum Left {
     Killed,
 }
 
-/// Processes that an ended job left in the background, as the model is told of them.
+/// Processes that an ended job left in the background, as reported to the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     /// There were none, or the job runs.
@@ -78,9 +78,9 @@ pub(crate) enum Rest {
 /// The end of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JobEnd {
-    /// The job ended by itself, or a limit was reached.
+    /// The job ended normally, or a limit was reached.
     Ended(ExitKind),
-    /// The model ended it.
+    /// The model killed it.
     Killed,
     /// The sandbox was lost.
     Lost,
@@ -101,7 +101,7 @@ impl Jobs {
         self.jobs.iter().map(|(number, job)| (*number, job))
     }
 
-    /// Follows a command from now on. `started` is when it began.
+    /// Follows a command from now on. `started` is the start time of the command.
     pub(super) fn adopt(
         &mut self,
         number: u32,
@@ -138,7 +138,7 @@ impl Jobs {
         self.jobs.insert(number, job);
     }
 
-    /// Takes the ends of which the model was not told.
+    /// Takes the ends that have not been reported to the model.
     pub(crate) fn take_ended(&self) -> Vec<(u32, JobEnd)> {
         let untold = |(number, job): (u32, &Job)| {
             let mut state = job.shared.state();
@@ -166,7 +166,7 @@ impl Job {
         self.shared.state().unseen.total_bytes()
     }
 
-    /// Takes the output since the last look. A model that looks at an ended job has been told of its end.
+    /// Takes the output since the last look. Looking at an ended job also reports its end to the model.
     pub(crate) fn look(&self) -> StreamOutput {
         let mut state = self.shared.state();
         state.told = state.end.is_some();
@@ -175,11 +175,11 @@ impl Job {
 
     /// Waits until it has ended, at most so long.
     pub(crate) async fn wait(&self, limit: Duration) {
-        // Whether it has ended is asked afterwards.
+        // The caller checks the end afterwards.
         let _in_time = tokio::time::timeout(limit, self.shared.over.cancelled()).await;
     }
 
-    /// Kills it with everything in its session, or what it left there; returns when that is done.
+    /// Kills the job with everything in its session, or the processes that it left there; returns when they are dead.
     pub(crate) async fn kill(&self) {
         self.shared.kill.cancel();
         self.shared.over.cancelled().await;
@@ -195,7 +195,7 @@ impl Job {
             }
         };
         if let Some(process) = alive {
-            // A sandbox that is lost has taken them along.
+            // A lost sandbox has already killed them.
             let _may_be_lost = process.kill().await;
         }
     }
@@ -233,7 +233,7 @@ impl Shared {
     }
 }
 
-/// Reads what a job says, until its streams end, and notes its end. A job that is killed is not read any further.
+/// Reads the output of a job until its streams end, and records its end. The output of a killed job is not read further.
 async fn follow(released: Released, log: Option<Log>, shared: Arc<Shared>) {
     let Released {
         stdout,
@@ -243,7 +243,7 @@ async fn follow(released: Released, log: Option<Log>, shared: Arc<Shared>) {
     let mut streams = Streams::new([stdout, stderr], log);
     let end = loop {
         tokio::select! {
-            // The end comes before output: a process that the job left may write without a pause.
+            // The end takes precedence over output: a process that the job left may write without a pause.
             biased;
             () = shared.kill.cancelled() => break None,
             end = process.wait() => break Some(end),
@@ -259,7 +259,7 @@ async fn follow(released: Released, log: Option<Log>, shared: Arc<Shared>) {
             Ok(_) | Err(_) => (JobEnd::Killed, Left::Nothing),
         },
     };
-    // Who waits for the end gets all output before it.
+    // A waiter for the end gets all output before it.
     streams.read_rest(&shared).await;
     if shared.kill.is_cancelled() || !streams.are_open() {
         drop(streams);
@@ -288,7 +288,7 @@ mod tests {
 
     use super::*;
 
-    /// A command that has ended with status 0 and left a process. `killed` is cancelled when that is killed.
+    /// A command that has ended with status 0 and left a process. `killed` is cancelled when that process is killed.
     struct Ended {
         killed: CancellationToken,
     }
@@ -310,8 +310,8 @@ mod tests {
         }
     }
 
-    /// Adopts a command that has ended, whose standard output goes on. Returns what is cancelled when the process that it
-    /// left is killed.
+    /// Adopts an ended command with standard output that is still open. Returns the token that is cancelled when the process that
+    /// it left is killed.
     fn adopt(
         jobs: &mut Jobs,
         number: u32,
@@ -362,7 +362,7 @@ mod tests {
         let job = jobs.get(1).unwrap();
         job.wait(Duration::from_mins(1)).await;
         assert_eq!(job.look().total_bytes, 900_000);
-        // The process that it left writes on.
+        // The process that it left continues to write.
         theirs.write_all(b"later").await.unwrap();
         while job.unseen_bytes() < 5 {
             tokio::task::yield_now().await;

@@ -12,15 +12,15 @@ pub(super) const LOG_BYTES: u64 = 4 << 20;
 /// Length of a piece that is copied at once, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// A file that holds the newest of what was written into it.
+/// A file that holds the newest part of the written output.
 pub(super) struct Log {
     file: tokio::fs::File,
-    /// Gives back the room that the log does not use when it is closed.
+    /// Releases the unused room of the log when it is closed.
     room: Room,
     bytes: u64,
     /// Length of the output that was dropped, in bytes.
     gone: u64,
-    /// Length of the line that says so, in bytes.
+    /// Length of the line that reports it, in bytes.
     mark: u64,
 }
 
@@ -36,7 +36,7 @@ impl Log {
         }
     }
 
-    /// Writes a piece behind what is there.
+    /// Appends a piece.
     pub(super) async fn write(&mut self, piece: &[u8]) -> io::Result<()> {
         if self.bytes + piece.len() as u64 > LOG_BYTES {
             self.halve().await?;
@@ -47,7 +47,7 @@ impl Log {
         Ok(())
     }
 
-    /// Says in the first line of an empty log that so many bytes came before.
+    /// Records in the first line of an empty log that so many bytes were omitted.
     pub(super) async fn leave_out(&mut self, bytes: u64) -> io::Result<()> {
         if bytes == 0 {
             return Ok(());
@@ -56,7 +56,7 @@ impl Log {
         self.begin(&[]).await
     }
 
-    /// Writes what is left to read of a file.
+    /// Appends the rest of a file.
     pub(super) async fn copy(&mut self, from: std::fs::File) -> io::Result<()> {
         let mut from = tokio::fs::File::from_std(from);
         let mut piece = Vec::with_capacity(PIECE);
@@ -67,7 +67,7 @@ impl Log {
         Ok(())
     }
 
-    /// Drops the older half, and says so in the first line.
+    /// Drops the older half, and records that in the first line.
     async fn halve(&mut self) -> io::Result<()> {
         let kept = self.bytes / 2;
         self.file.seek(SeekFrom::Start(self.bytes - kept)).await?;
@@ -82,7 +82,7 @@ impl Log {
         self.begin(&newest).await
     }
 
-    /// Writes the line about what is gone, and the output behind it, in place of what is there.
+    /// Replaces the content by the line about the dropped bytes, followed by the output.
     async fn begin(&mut self, newest: &[u8]) -> io::Result<()> {
         let mark = format!("[… {} bytes left out …]\n", text::grouped(self.gone));
         self.file.set_len(0).await?;

@@ -1,11 +1,11 @@
 //! The run's files for long outputs and the logs of jobs, below `.sortie/output`, all of them bounded.
 //!
-//! They lie in the working directory, so that the file tools and commands can read them, and not below `outputs/`, so
-//! that they are not kept as artifacts. A `.gitignore` beside them hides them from git and from searches. An output has a
-//! name by its content: the same output again is the same file, and the results that name it are equal.
+//! They are in the working directory, so that the file tools and commands can read them, and not below `outputs/`, so that they
+//! are not kept as artifacts. A `.gitignore` next to them hides them from git and from searches. An output is named by its
+//! content: the same output again is the same file, and the results that name it are equal.
 //!
-//! A file holds what a command has written, as one would that the command had written itself: what a tool shows of it
-//! passes the run's redactor as always.
+//! A file holds the raw output of a command, as if the command had written the file itself: when a tool shows it, it passes the
+//! run's redactor as always.
 
 use std::{
     fs::File,
@@ -25,13 +25,13 @@ use super::{Source, lacks_descriptor};
 const FOLDER: &str = ".sortie/output";
 /// The folder of the engine's own files.
 pub(crate) const ENGINE_FOLDER: &str = ".sortie/";
-/// Tells git, and programs that read its files, to leave out the folder.
+/// Makes git, and programs that read its files, ignore the folder.
 const IGNORE: (&str, &[u8]) = (".sortie/.gitignore", b"*\n");
 /// Maximum size of all files together, in bytes.
 const TOTAL_BYTES: u64 = 64 << 20;
 /// The files may take one part in this many of the run's disk limit.
 const SHARE_OF_DISK: u64 = 8;
-/// Entries that are looked through for files of an earlier attempt.
+/// Maximum number of entries that are searched for files of an earlier attempt.
 const LISTED: usize = 10_000;
 
 /// The next number of a job, and the room for more files.
@@ -42,7 +42,7 @@ pub(super) struct Outputs {
     left: Arc<AtomicU64>,
 }
 
-/// Room for a file that grows. Dropping it gives back the part that the file does not use.
+/// Room for a file that grows. Dropping it releases the part that the file does not use.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     left: Arc<AtomicU64>,
@@ -59,7 +59,7 @@ impl Drop for Room {
 }
 
 impl Outputs {
-    /// Looks for files of an earlier attempt at the run. Fails where there is no descriptor for that.
+    /// Looks for files of an earlier attempt at the run. Fails if there is no descriptor left for that.
     pub(super) fn find(workdir: &Workdir, limits: &Limits) -> Result<Self, FileError> {
         let mut next = 1_u32;
         let mut left = TOTAL_BYTES.min(limits.disk_bytes / SHARE_OF_DISK);
@@ -96,14 +96,14 @@ impl Outputs {
         bytes <= self.left.load(Ordering::Relaxed)
     }
 
-    /// Takes so many bytes of what is left.
+    /// Subtracts so many bytes from the remaining ones.
     pub(super) fn take(&mut self, bytes: u64) {
         self.left.update(Ordering::Relaxed, Ordering::Relaxed, |left| {
             left.saturating_sub(bytes)
         });
     }
 
-    /// Takes so many bytes for a file that may grow to that size, if they are left.
+    /// Reserves so many bytes for a file that may grow to that size, if available.
     pub(super) fn reserve(&mut self, bytes: u64) -> Option<Room> {
         self.have_room(bytes).then(|| {
             self.take(bytes);
@@ -121,14 +121,14 @@ pub(super) fn log_path(number: u32) -> String {
     format!("{FOLDER}/{number}-job.log")
 }
 
-/// Makes an empty file for a log of at most so many bytes, if the disk limit of the run has room for it.
+/// Creates an empty file for a log of at most so many bytes, if the disk limit of the run has room for it.
 pub(super) fn make(workdir: &Workdir, limits: &Limits, path: &str, bytes: u64) -> Result<File, FileError> {
     let path = prepare(workdir, limits, path, bytes)?;
     workdir.make_file(&path)
 }
 
-/// Keeps an output of so many bytes, if the disk limit of the run has room for it. Returns its path, and how many bytes
-/// are new: none where the file was there.
+/// Keeps an output of so many bytes, if the disk limit of the run has room for it. Returns its path, and the number of new bytes:
+/// zero if the file existed.
 pub(super) fn store(
     workdir: &Workdir,
     limits: &Limits,
@@ -148,7 +148,7 @@ pub(super) fn store(
     Ok((path, bytes))
 }
 
-/// A short digest of the content. It tells outputs of one run apart, and nothing depends on it.
+/// A short digest of the content. It distinguishes outputs of one run, and nothing depends on it.
 fn digest(source: &mut Source) -> io::Result<u32> {
     let mut hasher = DefaultHasher::new();
     match source {
@@ -173,7 +173,7 @@ fn named(path: &str) -> Result<RelPath, FileError> {
 
 fn prepare(workdir: &Workdir, limits: &Limits, path: &str, bytes: u64) -> Result<RelPath, FileError> {
     let (used, entries) = workdir.usage()?;
-    // The folders, the two files, and some room for a command to go on in.
+    // The folders, the two files, and some room for a command to continue in.
     if used.saturating_add(bytes) > limits.disk_bytes || entries + 8 > limits.disk_entries {
         return Err(FileError::TooLarge {
             limit: limits.disk_bytes,
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(again, (path.clone(), 0));
         let (other, _) = store(&workdir, &limits, ("stdout", 3), &mut bytes("two")).unwrap();
         assert_ne!(other, path);
-        // The run has changed it meanwhile.
+        // The run has changed it since.
         workdir.write(&named(&path).unwrap(), b"o").unwrap();
         assert_eq!(
             store(&workdir, &limits, ("stdout", 3), &mut bytes("one")).unwrap(),

@@ -168,7 +168,7 @@ async fn compute_that_uses_the_budget_up_ends_the_run_in_the_middle_of_a_tool() 
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_the_budget_ends_is_charged_for_what_was_seen() {
-    // A long text has come when compute reaches what the call does not hold.
+    // Compute reaches the unreserved money after a long text was received.
     let endless = Line {
         after: Duration::from_hours(10),
         deltas: "0123456789abcdef",
@@ -277,7 +277,7 @@ async fn an_absurd_count_of_a_provider_is_clamped_to_what_the_call_can_have_used
         };
         let model = Scripted::priced(prices(), script![lied, failed, used(says("ok"), 5_000, 10)]);
         let backend = Pretended::new(&["bash"], |_| prints(""));
-        // The run goes on: neither its money nor what it knows of the provider's counts is gone.
+        // The run continues: neither its money nor its knowledge of the provider's counts is lost.
         let recorder = play_in(budgeted(1_000_000, 0), &model, &backend, &[])
             .await
             .succeeds("ok");

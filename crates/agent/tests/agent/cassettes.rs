@@ -1,7 +1,7 @@
 //! Recorded runs, replayed: the loop must ask for the same turns, spend the same money and end in the same way.
 //!
-//! A cassette is written by `sortie runs export`. Its model says what was said, its tools answer what was answered, as
-//! long as it took. An output that the record has cut is filled up to its length.
+//! A cassette is written by `sortie runs export`. Its model and its tools replay the recorded answers, with the recorded
+//! durations. An output that the record has cut is padded to its length.
 
 use std::collections::VecDeque;
 
@@ -134,7 +134,7 @@ fn is_of_loop(say: &Say, result: &Outputs) -> bool {
     result.output.starts_with("not made: ") || say.calls.iter().any(unread)
 }
 
-/// The name that a recorded tool has in a replay, where those of the agent's own are taken.
+/// The name of a recorded tool in a replay, which differs if the agent has a tool of that name.
 fn replayed(name: &str) -> String {
     format!("recorded_{name}")
 }
@@ -269,7 +269,7 @@ impl Model for Player {
     }
 }
 
-/// A tool of a cassette: it answers what it has answered, in order.
+/// A tool of a cassette: it replays its recorded answers, in order.
 struct Recorded {
     name: String,
     outputs: Mutex<VecDeque<Outputs>>,

@@ -1,4 +1,4 @@
-//! Runs that come to their answer: near the end of its time and money, out of a loop, and after an answer that was cut off or
+//! Runs that reach their answer: near the end of their time and money, out of a loop, and after an answer that was cut off or
 //! refused.
 
 mod bound_thinking;
@@ -50,7 +50,7 @@ async fn a_run_is_told_of_its_time_and_asked_for_its_answer_before_it_is_over() 
         recorder.data("answer_requested"),
         [json!({"reason": "time", "step": 5})]
     );
-    // All that was sent stays: a note stands behind the newest result and is not moved.
+    // Everything sent stays: a note is appended to the newest result and is not moved.
     let transcripts = model.transcripts();
     for pair in transcripts.windows(2) {
         let shown = format!("{:?}", pair[0]);
@@ -122,7 +122,7 @@ async fn a_long_conversation_gets_notes_when_the_money_for_it_runs_short() {
     assert_eq!(recorder.data("context_compacted").len(), 1);
     assert!(recorder.data("answer_requested").is_empty());
     let transcripts = model.transcripts();
-    // The notes are asked for behind the whole conversation, whose cache is read.
+    // The notes are requested after the whole conversation, so that its cache is read.
     let (before, notes) = (&transcripts[2], &transcripts[3]);
     assert!(
         matches!(before.last(), Some(Turn::User(text)) if text.starts_with("The conversation has become too long"))
@@ -212,7 +212,7 @@ async fn a_refusal_is_tried_once_on_the_fallback_model() {
         "the model refused to answer; scripted answers in its place"
     );
 
-    // The next attempt at the run goes on with it.
+    // The next attempt at the run continues with it.
     let never = scripted![];
     let fallback = Arc::new(scripted![refused()]);
     let run = with_get().with_fallback(fallback).resuming(recorder.entries());
@@ -258,7 +258,7 @@ async fn the_fallback_model_answers_where_waiting_would_not_fit() {
         );
         assert_eq!(fallback.asked()[0].last, "get did 1");
 
-        // The next attempt at the run goes on with it, in the same conversation.
+        // The next attempt at the run continues with it, in the same conversation.
         let entries = recorder.entries();
         let again = Arc::new(scripted![says("done")]);
         let run = with_get().with_fallback(again.clone()).resuming(entries);
@@ -340,7 +340,7 @@ async fn a_model_that_thinks_to_the_end_of_its_answer_is_told_and_nothing_of_it_
 
 #[tokio::test]
 async fn an_answer_that_is_begun_anew_does_not_hold_what_was_cut_off() {
-    // The money for more than an answer is gone behind the first piece.
+    // After the first piece there is only money for an answer.
     let model = priced(vec![
         Line {
             hidden: 46_000,

@@ -44,7 +44,7 @@ impl Told {
     }
 }
 
-/// Makes the calls one after another, in a directory that `prepare` has filled and whose path `asked` is given.
+/// Makes the calls one after another, in a directory that `prepare` has filled; `asked` receives its path.
 pub(crate) async fn told(
     backend: &Arc<Pretended>,
     sees: bool,
@@ -171,7 +171,7 @@ async fn tools_and_fields_are_known_by_the_names_of_other_agents() {
         texts[6].starts_with("edit_file: old_text is missing; it must be a string. Fields: path (string), ")
     );
     assert!(texts[7].starts_with("there is no tool `apply_patch`; there are: shell, "));
-    // The tool has its own name there, the arguments are those that were sent.
+    // The tool's name is normalized there, the arguments are verbatim.
     assert_eq!(told.events[0]["tool"], "read_file");
     assert_eq!(
         told.events[0]["arguments"],

@@ -5,7 +5,7 @@ use sortie_sandbox::{AtTimeout, Command};
 
 use crate::prelude::*;
 
-/// Makes these calls, one a turn, in a run that has so many seconds left. Returns the results and the commands that ran.
+/// Makes these calls, one per turn, in a run with so many seconds left. Returns the results and the commands that ran.
 async fn told(
     left: u64,
     asked: &[(&str, Value)],
@@ -149,7 +149,7 @@ async fn a_model_is_told_once_of_a_job_that_has_ended() {
         "serve" => Does::Outlast(Some(Ok(ExitKind::Code(0)))),
         _ => prints(""),
     });
-    // The clock goes on once nothing else is left to do: the job has ended by then.
+    // The clock advances once nothing else is left to do: the job has ended by then.
     let later = |reply: Reply| Line {
         after: Duration::from_secs(1),
         ..reply.into()

@@ -1,4 +1,4 @@
-//! The agent from outside: scripted models, a recording sink, real working directories and a sandbox that pretends.
+//! The agent from outside: scripted models, a recording sink, real working directories and a pretended sandbox.
 
 #[cfg(test)]
 mod budget;

@@ -131,7 +131,7 @@ async fn two_tools_of_one_name_end_the_run_before_it_begins() {
     assert!(recorder.kinds().is_empty());
 }
 
-/// The calls that a model was shown in its last request.
+/// The calls that a model saw in its last request.
 fn shown_calls(model: &Scripted) -> Vec<ToolCall> {
     let transcripts = model.transcripts();
     let turns = transcripts.last().unwrap().iter();
@@ -207,7 +207,7 @@ async fn no_two_calls_of_a_run_share_an_id_after_a_resume_and_after_notes() {
     let shown: Vec<String> = shown_calls(&model).into_iter().map(|call| call.id).collect();
     assert_eq!(shown, expected);
 
-    // What was shown after a resume is what would have been shown without.
+    // After a resume the model sees the same as it would have without.
     let first: Vec<Entry> = recorder
         .entries()
         .into_iter()
@@ -217,7 +217,7 @@ async fn no_two_calls_of_a_run_share_an_id_after_a_resume_and_after_notes() {
     let (_, recorder) = run_in(run(Some(first)), &model, &untouched(), &[]).await;
     assert_eq!(event_ids(&recorder, "tool_start"), expected[1..]);
 
-    // Notes take the place of the turns that had the ids.
+    // Notes replace the turns that had the ids.
     let too_large = || ModelError {
         retry: Retry::Smaller,
         ..ModelError::fatal("prompt is too long")
@@ -285,7 +285,7 @@ async fn a_message_that_stops_for_a_call_and_has_none_is_asked_for_again_once() 
         .await
         .fails("the model stopped to call a tool and called none, twice in a row");
 
-    // A worker that dies in between does not make it an answer, and the answer of a model that was told counts.
+    // A worker that dies in between does not make it an answer, and an answer after the correction counts.
     let resumed = spec("Go.").resuming(recorder.entries());
     let model = scripted![says("ok")];
     play(resumed, &model).await.succeeds("ok");

@@ -1,5 +1,5 @@
-//! A run that goes on after its worker died: nothing is done twice that must not be, nothing is forgotten, nothing is
-//! asked of the model again.
+//! A run that resumes after its worker died: nothing is repeated that must not be, nothing is forgotten, and the model is not
+//! asked anything again.
 
 use std::collections::VecDeque;
 
@@ -33,7 +33,7 @@ fn with(probes: &[Arc<Probe>], journal: Option<Vec<Entry>>) -> RunSpec {
     }
 }
 
-/// A model that goes through its script from a given place, and remembers what it was shown last.
+/// A model that follows its script from a given position, and remembers the last request that it got.
 struct Follower {
     info: ModelInfo,
     script: Mutex<VecDeque<Reply>>,
@@ -161,7 +161,7 @@ fn replies(script: &[Says], bytes: usize) -> Vec<Reply> {
     replies
 }
 
-/// Returns the number of replies of the script in the journal: replies, and empty ones, of which it has the correction.
+/// Returns the number of replies of the script in the journal: replies, and empty ones, which have only a correction.
 fn said(entries: &[Entry]) -> usize {
     let replied = |entry: &&Entry| match &entry.what {
         What::Reply { .. } => true,
@@ -185,7 +185,7 @@ struct Ran {
     left: usize,
 }
 
-/// An attempt in a folder of its own.
+/// An attempt in a new folder.
 async fn attempt(
     probes: &[Arc<Probe>],
     script: &[Reply],
@@ -197,7 +197,7 @@ async fn attempt(
     attempt_in(root.path(), probes, script, (journal, crash_at), window).await
 }
 
-/// An attempt that goes on from a journal and dies at one of its own entries, or neither.
+/// An attempt that resumes from a journal and may die at one of its new entries.
 async fn attempt_in(
     root: &Path,
     probes: &[Arc<Probe>],
@@ -241,7 +241,7 @@ proptest! {
         // In the tight window outputs of this size are dropped, and turns summarized.
         let (window, bytes) = if tight { (6_000, 1_500) } else { (200_000, 0) };
         let script = replies(&script, bytes);
-        // The working directory is part of what thinking is bound to.
+        // Thinking is also bound to the working directory.
         let root = tempfile::tempdir().unwrap();
         let undisturbed = block_on(attempt_in(root.path(), &probes(), &script, (None, None), window));
         prop_assert_eq!(succeeded(&undisturbed.outcome), "{\"done\": true}");
@@ -315,7 +315,7 @@ async fn a_change_of_the_directory_waits_until_the_one_before_it_is_durable() {
     // A reply, then an intent and a result of each call: the second and the third change wait with their intent.
     assert_eq!(recorder.made_durable(), [7, 11]);
 
-    // A command with network waits as an effect outside, and the change after it waits for what it changed.
+    // A command with network waits as an effect outside, and the change after it waits for the command's changes.
     let backend = Pretended::new(&["bash"], |_| prints(""));
     let model = scripted![calls(&[shell("x"), write("a")]), says("ok")];
     let run = RunSpec {
@@ -344,7 +344,7 @@ async fn a_half_done_turn_is_finished_without_telling_again_what_was_told() {
     first.extend(two);
     let script = [reply(first), says("{}")];
     let ran = attempt(&probes, &script, None, None, 200_000).await;
-    // What was there when the worker died: the reply, both intents, the first result.
+    // The journal when the worker died: the reply, both intents, the first result.
     let mut journal = ran.recorder.entries();
     journal.retain(|entry| !matches!(&entry.what, What::Result(result) if result.id == "b"));
     let again = attempt(&probes, &script, Some(journal), None, 200_000).await;
@@ -431,17 +431,17 @@ async fn what_was_spent_counts_and_the_interrupted_model_call_is_charged_once() 
         ]
     );
 
-    // Nobody was asked anything: the reply is there, and its call was under way.
+    // No model was asked: the reply exists, and its call was under way.
     let model = priced(vec![used(says("ok"), 1_000)]);
     let (_, recorder) = run_in(resume(entries[..2].to_vec(), 0), &model, &backend, &[]).await;
     assert_eq!(recorder.last_spent(), 6_000);
 
-    // The store knows of more than the journal.
+    // The store has a higher figure than the journal.
     let model = priced(vec![used(says("ok"), 1_000)]);
     let (_, recorder) = run_in(resume(entries.clone(), 5_000), &model, &backend, &[]).await;
     assert_eq!(recorder.last_spent(), 8_000 + given_up);
 
-    // Handed over in order: what was told is all there is.
+    // Handed over in order: the reported cost is complete.
     let model = priced(vec![used(says("ok"), 1_000)]);
     let mut handed = resume(entries, 5_000);
     handed.resume = handed.resume.map(Journal::handed_over);

@@ -1,4 +1,4 @@
-//! The keeper of the rules: each request that a provider refuses ends a test, and money follows real bytes.
+//! Tests of the rule checks: each request that a provider refuses ends a test, and money follows real bytes.
 
 use std::panic::AssertUnwindSafe;
 
@@ -62,7 +62,7 @@ fn results(ids: &[&str]) -> Turn {
     Turn::ToolResults(ids.iter().map(|id| result(id, "got")).collect())
 }
 
-/// The words with which a test ends whose agent sends this to a fresh model; empty where it goes on.
+/// The message with which the test ends if the agent sends this to a fresh model; empty if it continues.
 async fn broken(request: Request<'_>) -> String {
     let model = scripted![says("ok")];
     broken_by(&Ruled::new(&model), request).await
@@ -176,19 +176,19 @@ async fn thinking_is_bound_to_everything_before_it() {
     let (ruled, transcript) = thought().await;
     ruled.call(request(&transcript), &Nobody).await.unwrap();
     let changes: [(Change, bool); 5] = [
-        // An output is dropped: the second block stands behind it.
+        // An output is dropped: the second block comes after it.
         (
             |turns| turns[1] = Turn::ToolResults(vec![result("a", "dropped")]),
             false,
         ),
-        // An output behind all thinking.
+        // An output after all thinking.
         (
             |turns| turns[3] = Turn::ToolResults(vec![result("b", "dropped")]),
             true,
         ),
-        // The oldest thinking alone goes.
+        // Only the oldest thinking is dropped.
         (|turns| without_thinking(&mut turns[0]), true),
-        // The oldest turns are a summary, and the thinking behind them is gone or is not.
+        // The oldest turns are a summary, and the thinking after them is gone or is not.
         (
             |turns| drop(turns.splice(..2, [Turn::User("Notes.".to_owned())])),
             false,

@@ -1,4 +1,4 @@
-//! Credentials that come back: from a tool, from the model, in an error, in any form. None is seen again.
+//! Credentials that come back: from a tool, from the model, in an error, in any form. They are never shown again.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use proptest::prelude::*;
@@ -32,7 +32,7 @@ fn forms() -> Vec<String> {
 }
 
 fn clean(seen: &str) -> bool {
-    // As it was sent, and as it is once JSON is read.
+    // As it was sent, and as it is after JSON parsing.
     forms().iter().all(|form| {
         let quoted = serde_json::to_string(form).unwrap();
         !seen.contains(form.as_str()) && !seen.contains(quoted.trim_matches('"'))
@@ -75,7 +75,7 @@ async fn a_command_that_prints_a_credential_shows_it_to_nobody() {
 
 #[tokio::test]
 async fn a_credential_at_the_cut_of_a_long_output_leaves_no_part() {
-    // The output is kept to 32 KiB: the token would lie across the end of its first half.
+    // The output is limited to 32 KiB: the token would span the end of its first half.
     let bytes = 100_000;
     let text = format!("{}{TOKEN}", "y".repeat(16_384 - "get did 1".len() - 9));
     let model = scripted![

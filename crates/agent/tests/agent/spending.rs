@@ -1,5 +1,4 @@
-//! Whatever a run does and however it ends, it never costs more than its budget, and what it is said to cost is what its
-//! calls have cost.
+//! Whatever a run does and however it ends, it never costs more than its budget, and its reported cost is the cost of its calls.
 
 use proptest::prelude::*;
 
@@ -9,9 +8,9 @@ use crate::prelude::*;
 enum Turn {
     /// Calls of the two priced tools, whether each fails, and how many seconds each takes.
     Calls(Vec<(usize, bool, u64)>),
-    /// A failure that is tried again.
+    /// A failure that is retried.
     Failure,
-    /// Text that is refused, where the run has a schema.
+    /// Text that is refused if the run has a schema.
     Text,
 }
 
@@ -70,7 +69,7 @@ fn line(step: &Step, number: usize) -> Line {
     }
 }
 
-/// Sum of what the events say that calls of models and tools have cost.
+/// Sum of the costs of model and tool calls in the events.
 fn shown(events: &[(&'static str, Value)]) -> i64 {
     let calls = events
         .iter()
@@ -102,7 +101,7 @@ fn tools([search, buy]: [u64; 2]) -> Vec<Arc<dyn Tool>> {
     vec![Arc::new(search), Arc::new(buy)]
 }
 
-/// Works on a run for so many seconds at most. Returns whether it came to its end, and what its time costs.
+/// Works on a run for at most so many seconds. Returns whether it ended, and the cost of its time.
 async fn attempt(
     run: RunSpec,
     (prices, script): (ModelPrices, Vec<Line>),
@@ -159,16 +158,16 @@ proptest! {
             let (ended, compute) = attempt(start, (prices, script.clone()), &first, cancel_after).await;
             let events = first.cut(usize::MAX).0;
             check(&first, limit)?;
-            // Also what was under way at a cancel or at the end of the budget is an event.
+            // A call that was under way at a cancel or at the end of the budget is an event, too.
             let cost = (before + shown(&events) + compute).min(limit);
             if ended {
                 prop_assert_eq!(first.last_spent(), cost);
             } else {
-                // Compute has gone on since the last word.
+                // Compute has accrued since the last report.
                 prop_assert!(first.last_spent() <= cost, "{} of {}", first.last_spent(), cost);
             }
 
-            // The worker is lost: a part of what it has written is stored. No entry knows of a cost that no event shows.
+            // The worker is lost: only a part of its events and entries is stored. Every cost in an entry is also in an event.
             let written = events.len() + first.entries().len();
             let (events, entries) = first.cut(stored.index(written + 1));
             let journal = Journal::new(entries);
@@ -190,7 +189,7 @@ proptest! {
     }
 }
 
-/// Checks that the costs which were told and journaled only rise, up to the limit.
+/// Checks that the reported and journaled costs only rise, up to the limit.
 fn check(recorder: &Recorder, limit: i64) -> Result<(), TestCaseError> {
     let told = recorder.spent();
     prop_assert!(told.is_sorted(), "{told:?}");
@@ -223,7 +222,7 @@ async fn a_tool_call_is_charged_once_it_is_sent_and_not_made_when_it_cannot_be_p
         .await
         .succeeds("ok");
     assert_eq!(recorder.last_spent(), 800_000);
-    // Free calls do not name a cost. Those that are made side by side end in any order.
+    // Free calls do not name a cost. Concurrent calls end in any order.
     let mut costs: Vec<(String, Option<u64>)> = recorder
         .data("tool_end")
         .iter()
@@ -239,7 +238,7 @@ async fn a_tool_call_is_charged_once_it_is_sent_and_not_made_when_it_cannot_be_p
          of $1.000000 are spent. Finish what matters most: at 90 % the final answer is asked for.]"
     );
     assert_eq!(search.calls(), [1, 2, 3]);
-    // What was refused was not begun.
+    // The refused call was not begun.
     assert!(!recorder.steps().contains(&"2 intent 4".to_owned()));
     assert_eq!(recorder.entries().last().unwrap().spent_micros, micros(800_000));
 }

@@ -1,4 +1,4 @@
-//! A run in a test: what it is asked, what its model says, what its commands do, and what was recorded.
+//! A run in a test: its task, the replies of its model, the behaviour of its commands, and the records.
 
 mod going_on;
 mod pretended;
@@ -103,7 +103,7 @@ pub(crate) fn with_schema(prompt: &str, schema: &Value) -> RunSpec {
     }
 }
 
-/// Records what it is told.
+/// Records everything that it receives.
 #[derive(Default)]
 pub(crate) struct Recorder {
     events: Mutex<Vec<(&'static str, Value)>>,
@@ -112,7 +112,7 @@ pub(crate) struct Recorder {
     journal: Mutex<Vec<Entry>>,
     /// Number of events in front of each entry of the journal.
     events_before: Mutex<Vec<usize>>,
-    /// Models of the calls whose usage was clamped.
+    /// Models of the calls with clamped usage.
     clamped: Mutex<Vec<String>>,
     /// Number of entries at each request for durability.
     durable: Mutex<Vec<usize>>,
@@ -145,7 +145,7 @@ impl Recorder {
     /// Returns the events and entries that are left where the first `stored` of them, in their order, were stored.
     pub(crate) fn cut(&self, stored: usize) -> (Vec<(&'static str, Value)>, Vec<Entry>) {
         let before = self.events_before.lock().clone();
-        // The entry with the index `n` is behind `n` entries and the events before it.
+        // The entry with the index `n` follows `n` entries and the events before it.
         let entries = before
             .iter()
             .enumerate()
@@ -160,7 +160,7 @@ impl Recorder {
         (kept, self.entries()[..entries].to_vec())
     }
 
-    /// Returns the entries in short: `reply`, `intent a`, `result a`, …, each behind its step.
+    /// Returns the entries in short: `reply`, `intent a`, `result a`, …, each after its step.
     pub(crate) fn steps(&self) -> Vec<String> {
         let short = |entry: Entry| {
             let what = match entry.what {
@@ -211,7 +211,7 @@ impl Recorder {
             .collect()
     }
 
-    /// The cost that was told last.
+    /// The last reported cost.
     pub(crate) fn last_spent(&self) -> i64 {
         self.spent.lock().last().map_or(-1, |spent| spent.get())
     }
@@ -220,7 +220,7 @@ impl Recorder {
         self.spent.lock().iter().map(|spent| spent.get()).collect()
     }
 
-    /// Models of the calls whose usage was clamped, in order.
+    /// Models of the calls with clamped usage, in order.
     pub(crate) fn clamped(&self) -> Vec<String> {
         self.clamped.lock().clone()
     }
@@ -295,7 +295,7 @@ pub(crate) fn untouched() -> Arc<Pretended> {
     Pretended::new(&[], |command| panic!("ran {command}"))
 }
 
-/// A model that says what it was told to say, and remembers what it was asked.
+/// A model that replies by its script, and remembers its requests.
 pub(crate) struct Scripted {
     pub(crate) info: ModelInfo,
     pub(crate) binds_thinking: bool,
@@ -426,7 +426,7 @@ impl Model for Scripted {
     }
 }
 
-/// Whether the model is asked for the notes that stand for the conversation.
+/// Whether the model is asked for the notes that replace the conversation.
 pub(crate) fn asks_for_notes(request: &Request<'_>) -> bool {
     let last = request.transcript.last();
     matches!(last, Some(Turn::User(text)) if text.starts_with("The conversation has become too long"))

@@ -1,4 +1,4 @@
-//! The file tools on real working directories, also where what lies there is hostile.
+//! The file tools on real working directories, including hostile content.
 
 use std::{io::Write as _, os::unix::fs::symlink};
 
@@ -83,7 +83,7 @@ async fn links_and_sockets_are_neither_followed_nor_waited_for() {
     );
 }
 
-/// A socket, which like a pipe is no file; the standard library makes no pipes with a name.
+/// A socket, which like a pipe is no file; the standard library cannot create named pipes.
 fn make_socket(path: &Path) {
     drop(std::os::unix::net::UnixListener::bind(path).unwrap());
 }

@@ -1,4 +1,4 @@
-//! The turn loop: tools between model calls, errors told and fatal, retries, corrections.
+//! The turn loop: tools between model calls, errors reported to the model and fatal ones, retries, corrections.
 
 use sortie_agent::{Shell, model::ErrorKind};
 use sortie_sandbox::StreamOutput;
@@ -238,7 +238,7 @@ async fn a_provider_that_is_busy_for_a_minute_does_not_end_the_run() {
     );
     let retries = recorder.data("retry");
     assert_eq!((retries.len(), &retries[6]["attempt"]), (7, &json!(8)));
-    // It cost nothing, and the waits do not make the model a slow one.
+    // It cost nothing, and the waits do not make the model count as slow.
     assert_eq!(recorder.data("model_call").len(), 1);
     assert!(recorder.data("answer_requested").is_empty());
 }

@@ -199,7 +199,7 @@ async fn a_model_that_closes_its_thinking_alone_shows_it_once_at_most() {
     let (_, spec) = with_get(spec("Go."));
     let recorder = play(spec, &model).await.succeeds("42");
     assert_eq!(recorder.deltas(), "I look.\n</think>\n42");
-    // What the model has said goes back to it as it was: some need their thinking again.
+    // The text of the model goes back to it unchanged: some need their thinking again.
     let sent = assistant(&model.transcripts()[1], 0);
     assert_eq!(sent[0]["text"], "I look.\n</think>\n");
 }

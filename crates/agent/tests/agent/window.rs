@@ -2,8 +2,8 @@
 
 use crate::{prelude::*, support::asks_for_notes};
 
-/// A model with a window of its own that counts tokens as a strict tokenizer does, refuses what does not fit, and makes
-/// one call of `get` after another.
+/// A model with a limited window that counts tokens as a strict tokenizer does, refuses requests that do not fit, and makes one
+/// call of `get` after another.
 struct Strict {
     info: ModelInfo,
     turns: u32,
@@ -17,7 +17,7 @@ struct Strict {
 struct State {
     asked: u32,
     summaries: u32,
-    /// The longest answer that a summary was asked for with, in tokens.
+    /// Maximum answer of the requests for a summary, in tokens.
     summary_tokens: u64,
     largest: u64,
     held: usize,
@@ -87,7 +87,7 @@ impl Strict {
     }
 }
 
-/// Every call has its result right behind it, and the other way round.
+/// Every call is directly followed by its result, and every result follows its call.
 fn check_pairs(transcript: &[Turn]) {
     let mut open: Vec<String> = Vec::new();
     for turn in transcript {
@@ -152,7 +152,7 @@ async fn five_hundred_turns_with_large_outputs_stay_within_window_and_memory() {
         assert!(data["after_tokens"].as_u64() < data["before_tokens"].as_u64());
         assert!(data["after_tokens"].as_u64().unwrap() < 60_000, "{data}");
     }
-    // Notes stand for about ten turns, and each is a call that is recorded.
+    // Notes replace about ten turns, and each is a call that is recorded.
     let summaries = usize::try_from(state.summaries).unwrap();
     assert!((10..100).contains(&summaries), "{summaries}");
     assert_eq!(recorder.data("model_call").len(), 501 + summaries);

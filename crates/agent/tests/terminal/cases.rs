@@ -1,6 +1,6 @@
-//! Calls of a model and their wished results, in a table. A case that another agent's tests have names them; the calls and
-//! the results are ours. Those terminals keep one session and take keystrokes: here each call is a new
-//! shell without input, and what has no end becomes a job.
+//! Calls of a model and their expected results, in a table. A case that another agent's tests have names them; the calls and the
+//! results are ours. Those terminals keep one session and take keystrokes: here each call is a new shell without input, and a
+//! command without an end becomes a job.
 
 /// Makes the rows of the table: name, origin and needs, then the calls.
 macro_rules! cases {
@@ -16,7 +16,7 @@ pub(crate) struct Case {
     pub(crate) name: &'static str,
     /// Owner of the tests that have the situation.
     pub(crate) origin: &'static str,
-    /// Programs that the sandbox must find, and `network` for a network of its own.
+    /// Programs that the sandbox must find, and `network` for a private network.
     pub(crate) needs: &'static [&'static str],
     pub(crate) calls: &'static [Call],
 }

@@ -1,7 +1,7 @@
-//! The tools `shell` and `jobs` in real sandboxes, by the table in `cases.rs`: what a model that calls them is told.
+//! Tests the tools `shell` and `jobs` in real sandboxes, by the table in `cases.rs`: the results that a calling model gets.
 //!
-//! This binary is also the launcher of its sandboxes, which must come first in `main`: hence a harness of its own. It
-//! understands the arguments by which test runners list tests and run one of them.
+//! This binary is also the launcher of its sandboxes, which must come first in `main`: hence a custom harness. It understands the
+//! arguments by which test runners list tests and run one of them.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Runs a case of the table: an agent whose model makes the calls of the case.
+//! Runs a case of the table: an agent with a model that makes the calls of the case.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     nowhere::Nowhere,
 };
 
-/// Makes one call a turn, and remembers what it is told.
+/// Makes one call a turn, and remembers the results.
 struct Caller {
     info: ModelInfo,
     calls: Mutex<VecDeque<Call>>,
@@ -70,7 +70,7 @@ fn spec() -> RunSpec {
     }
 }
 
-/// Makes the calls of a case, and holds what the model is told against the table.
+/// Makes the calls of a case, and compares the results with the table.
 pub(crate) async fn check(case: &Case) {
     let root = tempfile::tempdir().unwrap();
     let options = Options {
@@ -142,7 +142,7 @@ async fn told(case: &Case, backend: Arc<dyn Backend>, root: &std::path::Path) ->
 /// Need of a case that only some levels of sandboxes give. Every other need is a program.
 const NETWORK: &str = "network";
 
-/// Whether a sandbox on this host has a program, or a network of its own.
+/// Whether a sandbox on this host has a program, or a private network.
 fn is_there(need: &str, level: Level) -> bool {
     if need == NETWORK {
         return level == Level::Namespaces;

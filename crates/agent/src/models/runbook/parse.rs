@@ -1,4 +1,4 @@
-//! The blocks of a runbook. A runbook with a mistake is refused as a whole, before anything of it has run.
+//! The blocks of a runbook. A runbook with a mistake is refused as a whole, before any block runs.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -24,7 +24,7 @@ pub(super) enum Step<'a> {
     Tool {
         /// The tool.
         name: &'a str,
-        /// JSON, as it stands there.
+        /// JSON, verbatim.
         arguments: Cow<'a, str>,
     },
     /// `wait MILLISECONDS`.
@@ -34,14 +34,14 @@ pub(super) enum Step<'a> {
 /// A part of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// Text as it stands.
+    /// Text, verbatim.
     Text(String),
     /// The output of this block, from 1.
     Output(usize),
 }
 
 impl<'a> Runbook<'a> {
-    /// Reads the blocks of `prompt`. Fenced blocks of any other kind are text.
+    /// Parses the blocks of `prompt`. Fenced blocks of any other kind are text.
     pub(super) fn parse(prompt: &'a str) -> Result<Self, String> {
         let mut steps = Vec::new();
         let mut answer = None;
@@ -73,7 +73,7 @@ pub(super) fn has_blocks(prompt: &str) -> bool {
     fence::blocks(prompt).any(|block| kind_of(&block).is_some())
 }
 
-/// Returns the kind of a block and its argument. None for a block of any other text.
+/// Returns the kind of a block and its argument. `None` for a block of any other text.
 fn kind_of<'a>(block: &Block<'a>) -> Option<(&'a str, Option<&'a str>)> {
     let mut words = block.info.split_whitespace();
     let kind = words.next()?;
@@ -88,7 +88,7 @@ fn tool<'a>(name: Option<&'a str>, block: Block<'a>) -> Result<Step<'a>, String>
     })
 }
 
-/// The milliseconds stand behind the word or in the block.
+/// The milliseconds follow the word or are in the block.
 fn wait<'a>(argument: Option<&str>, block: &Block<'_>) -> Result<Step<'a>, String> {
     let number = argument.unwrap_or(block.content.trim());
     let most = u64::from(TIMEOUT_SECONDS_MAX) * 1_000;
@@ -125,7 +125,7 @@ fn pieces(text: &str, outputs: usize) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-/// The next `{{name}}` at or behind `at` whose name is a number or `last`: where it begins, where it ends, its name.
+/// The next `{{name}}` at or after `at` that has a number or `last` as its name: start, end and name.
 fn placeholder(text: &str, at: usize) -> Option<(usize, usize, &str)> {
     let mut at = at;
     loop {

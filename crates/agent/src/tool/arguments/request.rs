@@ -5,7 +5,7 @@ use serde_json::{Map, Value, value::to_raw_value};
 
 use super::{Form, Given, Kind};
 
-/// Puts the fields of a request into the form that the tool takes.
+/// Converts the fields of a request into the form that the tool expects.
 ///
 /// # Errors
 /// The rule that a header breaks.
@@ -32,7 +32,7 @@ pub(super) fn settle(form: &Form, given: &mut Given) -> Result<(), String> {
     Ok(())
 }
 
-/// A body that is no text goes into the field for JSON.
+/// Moves a body that is not text into the field for JSON.
 fn settle_body(given: &mut Given) {
     let Some(body) = given
         .get("body")
@@ -77,7 +77,7 @@ fn headers(value: &Value) -> Option<Map<String, Value>> {
     Some(fields)
 }
 
-/// Header values that are numbers or truth values become text; those that are null are none.
+/// Header values that are numbers or booleans become text; headers with null are dropped.
 fn settle_headers(given: &mut Given) -> Result<(), String> {
     let fields = given
         .get("headers")
@@ -105,7 +105,7 @@ fn settle_headers(given: &mut Given) -> Result<(), String> {
     Ok(())
 }
 
-/// A query as it stands in a URL.
+/// A query in the form of a URL.
 fn query(value: &Value) -> Option<Map<String, Value>> {
     let text = value.as_str()?.trim();
     if text.starts_with('{') {

@@ -103,7 +103,7 @@ fn values_are_read_by_their_meaning() {
     } {
         assert_eq!(read(tool, &sent), Ok(meant), "{sent}");
     }
-    // A value of any type stays as it was sent, and a number that stands for a string as it was written.
+    // A value of any type stays verbatim, and so does a number in place of a string.
     let raw =
         RawValue::from_string(r#"{"url":"u","json":{"b":12345678901234567890123,"a":1.10}}"#.to_owned());
     let read: BTreeMap<String, Box<RawValue>> = arguments_of(&REQUEST, &raw.unwrap()).unwrap();

@@ -1,10 +1,10 @@
-//! Edit attempts as models make them, each with the file that is wished for.
+//! Edit attempts as models make them, each with the expected file.
 
 use serde_json::{Value, value::RawValue};
 
 use super::*;
 
-/// Makes attempts of rows: the name, the file, the call, and the wish.
+/// Builds attempts from rows: the name, the file, the call, and the expectation.
 macro_rules! attempts {
     ($($what:literal, $file:expr, $call:expr, $wished:expr;)+) => {
         vec![$(Attempt { what: $what, file: $file.into(), call: $call, wished: $wished }),+]
@@ -14,7 +14,7 @@ macro_rules! attempts {
 mod own;
 mod peers;
 
-/// A call, and the file that is wished for.
+/// A call, and the expected file.
 struct Attempt {
     what: &'static str,
     /// `None` for a file that is missing.
@@ -34,9 +34,9 @@ enum Wished {
 #[derive(Debug, PartialEq, Eq)]
 enum Came {
     AsWished,
-    /// Nothing was changed, against the wish.
+    /// Nothing was changed, although a change was expected.
     Refused(String),
-    /// The file is another one than was wished for.
+    /// The file differs from the expected one.
     Wrong(String),
 }
 
@@ -58,7 +58,7 @@ fn came(attempt: &Attempt) -> Came {
     }
 }
 
-/// Counts what came of a table: as wished, refused, wrong.
+/// Counts the outcomes of a table: as expected, refused, wrong.
 fn counted(table: &[Attempt]) -> (usize, usize, usize) {
     let mut counts = (0, 0, 0);
     for attempt in table {

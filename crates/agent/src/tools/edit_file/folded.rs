@@ -1,4 +1,4 @@
-//! Texts in which differences that do not matter are folded away, with the way back to where each byte came from.
+//! Texts with irrelevant differences folded away, and a mapping of each byte to its source.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub(super) enum Fold {
 /// A folded text.
 pub(super) struct Folded {
     pub(super) text: String,
-    /// For each byte of `text`, and for its end, where it stands in the source. Empty where nothing was folded.
+    /// For each byte of `text`, and for its end, the offset in the source. Empty if nothing was folded.
     sources: Vec<u32>,
 }
 
@@ -94,8 +94,8 @@ impl Folded {
         at == 0 || source(at) != source(at - 1)
     }
 
-    /// The place in the source that a range of the folded text stands for. White space that was folded away belongs to the
-    /// line break behind it.
+    /// The range in the source of a range of the folded text. White space that was folded away belongs to the line break after
+    /// it.
     pub(super) fn source(&self, range: Range<usize>) -> Range<usize> {
         let at = |at: usize| self.sources.get(at).map_or(at, |source| *source as usize);
         at(range.start)..at(range.end)
@@ -115,7 +115,7 @@ fn plain(c: char) -> &'static str {
     }
 }
 
-/// A line without what [`Fold::Typography`] folds away.
+/// A line without the differences that [`Fold::Typography`] ignores.
 pub(super) fn plain_line(line: &str) -> String {
     Folded::new(line, Fold::Typography).text
 }

@@ -1,4 +1,4 @@
-//! Whole lines that are the same but for their indentation, and new lines indented as those of the file are.
+//! Matches whole lines regardless of indentation, and indents new lines like those of the file.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use super::{
     replacement::{self, MOST, Replacement, Wanted},
 };
 
-/// Lines of the file that are tried as a part of a place.
+/// Maximum number of lines of the file that are tried as a part of a match.
 const ANCHORS: usize = 10_000;
 
 /// Differences that are ignored when lines are compared.
@@ -17,13 +17,13 @@ pub(super) enum Leniency {
     Indentation,
     /// Indentation and typography.
     Typography,
-    /// Indentation, typography and how many blank lines follow each other.
+    /// Indentation, typography and the number of consecutive blank lines.
     BlankLines,
 }
 
 /// A line, or several blank ones that count as one.
 struct Item<'t> {
-    /// The lines, without what is around them.
+    /// The lines, without their surroundings.
     lines: &'t [Line<'t>],
     key: String,
 }
@@ -71,7 +71,7 @@ pub(super) fn places(
         let line_break = ["\r\n", "\n"]
             .into_iter()
             .find(|line_break| rest.starts_with(line_break));
-        // Whole lines: the line break behind them stays, but for lines that are taken out.
+        // Whole lines: the line break after them stays, unless the lines are removed.
         let takes_break = old.ends_with('\n') && new.is_empty();
         let adds_break = !old.ends_with('\n') && new.ends_with('\n') && leniency != Leniency::BlankLines;
         let taken = line_break.filter(|_| takes_break).map_or(0, str::len);
@@ -90,7 +90,7 @@ pub(super) fn places(
     })
 }
 
-/// The first item of each place of the old items. Places are looked for at the rarest of the old items.
+/// The first item of each match of the old items. The search starts at the rarest of the old items.
 fn found(file: &[Item<'_>], old: &[Item<'_>], wanted: Wanted) -> Vec<usize> {
     let mut counts: HashMap<&str, usize> = old.iter().map(|item| (item.key.as_str(), 0)).collect();
     for item in file {
@@ -131,14 +131,14 @@ fn found(file: &[Item<'_>], old: &[Item<'_>], wanted: Wanted) -> Vec<usize> {
     found
 }
 
-/// The first byte of some items, and the one behind the last.
+/// The first byte of some items, and the end of the last.
 fn ends(items: &[Item<'_>]) -> (usize, usize) {
     let first = items.first().and_then(|item| item.lines.first());
     let last = items.last().and_then(|item| item.lines.last());
     (first.map_or(0, |line| line.at), last.map_or(0, Line::end))
 }
 
-/// The lines of a text without their line breaks. A line break at the end begins no line.
+/// The lines of a text without their line breaks. A trailing line break starts no line.
 fn lines_of(text: &str) -> Vec<Line<'_>> {
     let mut at = 0;
     text.split_inclusive('\n')
@@ -170,7 +170,7 @@ fn items<'t>(lines: &'t [Line<'t>], leniency: Leniency) -> Vec<Item<'t>> {
         .collect()
 }
 
-/// Takes blank lines off both ends of the old lines, and as many off the new ones.
+/// Removes blank lines from both ends of the old lines, and as many from the new ones.
 fn trim_blank(wanted: &mut Vec<Item<'_>>, given: &mut Vec<Item<'_>>) {
     let blank = |item: Option<&Item<'_>>| item.is_some_and(|item| item.key.is_empty());
     if blank(wanted.first()) {
@@ -187,7 +187,7 @@ fn trim_blank(wanted: &mut Vec<Item<'_>>, given: &mut Vec<Item<'_>>) {
     }
 }
 
-/// The new lines for one place. Those that are the same at both ends stay as the file has them.
+/// The new lines for one match. Unchanged lines at both ends stay as in the file.
 fn replaced(here: &[Item<'_>], old: &[Item<'_>], new: &[Item<'_>]) -> Option<Vec<String>> {
     let same = |a: &Item<'_>, b: &Item<'_>| a.key == b.key && relative(a, old) == relative(b, new);
     let before = old.iter().zip(new).take_while(|(a, b)| same(a, b)).count();
@@ -211,7 +211,7 @@ fn replaced(here: &[Item<'_>], old: &[Item<'_>], new: &[Item<'_>]) -> Option<Vec
                 lines.push(String::new());
                 continue;
             }
-            // A line in the place of one with the same indentation has that line's.
+            // A line that replaces one with the same indentation gets the indentation of that line.
             let twin = (old_here.len() == new_here.len())
                 .then(|| old_here.get(index).zip(file_here.get(index)))
                 .flatten()
@@ -229,8 +229,7 @@ fn replaced(here: &[Item<'_>], old: &[Item<'_>], new: &[Item<'_>]) -> Option<Vec
     Some(lines)
 }
 
-/// Indentation of the first line with text, and of this item. Where they differ between old and new, the line has
-/// moved.
+/// Indentation of the first line with text, and of this item. If they differ between old and new, the line has moved.
 fn relative<'t>(item: &Item<'t>, all: &[Item<'t>]) -> Option<(&'t str, &'t str)> {
     let line = item.lines.first().filter(|line| !line.text.trim().is_empty())?;
     let first = all
@@ -246,7 +245,7 @@ struct Indents<'t> {
     pairs: Vec<(&'t str, &'t str)>,
 }
 
-/// A tab where nothing says how many columns it takes.
+/// Width of a tab if nothing determines it.
 const TAB_COLUMNS: i64 = 4;
 
 impl<'t> Indents<'t> {
@@ -261,16 +260,16 @@ impl<'t> Indents<'t> {
         Self { pairs }
     }
 
-    /// The indentation of the file for a new line; `None` where it cannot be told.
+    /// The file's indentation for a new line; `None` if it is ambiguous.
     fn of_file(&self, indent: &str) -> Option<String> {
         let mut known = self.pairs.iter().filter(|(old, _)| *old == indent);
         if let Some((_, file)) = known.next() {
-            // Two answers are none.
+            // Two different answers are ambiguous.
             return known.next().is_none().then(|| (*file).to_owned());
         }
         let kinds = |of: fn(&(&'t str, &'t str)) -> &'t str| kind(self.pairs.iter().map(of));
         let (old_kind, file_kind) = (kinds(|pair| pair.0), kinds(|pair| pair.1));
-        // Written as the file is already, unlike the old text.
+        // Already indented like the file, unlike the old text.
         if let (Some(Some(old)), Some(Some(file)), Some(Some(own))) =
             (old_kind, file_kind, kind([indent].into_iter()))
             && own == file
@@ -282,7 +281,7 @@ impl<'t> Indents<'t> {
             .or_else(|| self.scaled(indent, old_kind?, file_kind?))
     }
 
-    /// Translates where every line of the file is indented by the same amount more, or less.
+    /// Translates if every line of the file is indented by the same amount more, or less.
     fn moved(&self, indent: &str) -> Option<String> {
         let (first_old, first_file) = self.pairs.first()?;
         if self.pairs.len() == 1 && self.differ_in_kind(indent) {
@@ -307,13 +306,13 @@ impl<'t> Indents<'t> {
         None
     }
 
-    /// Whether one pair alone does not say how deep this indentation is in the file: it has other characters.
+    /// Whether a single pair does not determine the depth of this indentation in the file, because the characters differ.
     fn differ_in_kind(&self, indent: &str) -> bool {
         let file = self.pairs.iter().map(|(_, file)| *file).chain([indent]);
         kind(file).is_none()
     }
 
-    /// Translates where a level has other characters in the file, or more of them.
+    /// Translates if a level has other characters in the file, or more of them.
     fn scaled(&self, indent: &str, old_kind: Option<char>, file_kind: Option<char>) -> Option<String> {
         let old_kind = match (old_kind, kind([indent].into_iter())?) {
             (Some(old), Some(own)) if old != own => return None,
@@ -347,7 +346,7 @@ impl<'t> Indents<'t> {
     }
 }
 
-/// The one character that indentations are made of; `Some(None)` where all are empty, `None` where there are two.
+/// The single character that indentations are made of; `Some(None)` if all are empty, `None` if there are two.
 #[expect(clippy::option_option, reason = "no character and two are different answers")]
 fn kind<'i>(indents: impl Iterator<Item = &'i str>) -> Option<Option<char>> {
     let mut kind = None;

@@ -1,19 +1,19 @@
-//! The line of a file that is most like the beginning of a text that is not in it.
+//! Finds the line of a file that is most similar to the beginning of a text that is not in it.
 
 use super::folded::plain_line;
 use crate::text;
 
-/// Lines that are looked through for the closest one.
+/// Maximum number of lines that are compared.
 const LINES_COMPARED: usize = 50_000;
 /// Bytes of a line that are compared and quoted.
 pub(super) const LINE_BYTES: usize = 200;
 
-/// The end of a refusal: where something like the beginning of `old` stands.
+/// The end of a refusal: the line number of text similar to the beginning of `old`.
 pub(super) fn closest(content: &str, old: &str) -> String {
     let Some(wanted) = old.lines().map(str::trim).find(|line| !line.is_empty()) else {
         return String::new();
     };
-    // What a pass would ignore is no difference here either.
+    // Differences that a pass would ignore do not count here either.
     let plain = |line: &str| plain_line(text::head(line.trim(), LINE_BYTES));
     let wanted = plain(&html_escape::decode_html_entities(text::head(wanted, LINE_BYTES)));
     let best = content
@@ -37,7 +37,7 @@ pub(super) fn closest(content: &str, old: &str) -> String {
     }
 }
 
-/// The likeness of two lines, from 0 to 1,000: the share of neighbouring pairs of bytes that both have.
+/// The similarity of two lines, from 0 to 1,000: the share of neighbouring pairs of bytes that both have.
 fn likeness(a: &str, b: &str) -> usize {
     if a == b {
         return 1_000;

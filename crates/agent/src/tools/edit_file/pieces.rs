@@ -1,4 +1,4 @@
-//! Pieces of text, found in folded texts and replaced with as much of the file kept as stays the same.
+//! Finds pieces of text in folded texts, and replaces them while unchanged parts keep the form that they have in the file.
 
 use std::ops::Range;
 
@@ -25,14 +25,14 @@ pub(super) fn places(
     if fold != Fold::Exact && search.wanted.text.trim().is_empty() {
         return Ok(Vec::new());
     }
-    // White space that was folded away at the end of the old text stands for the end of a line.
+    // White space that was folded away at the end of the old text matches the end of a line.
     let ends_line = fold >= Fold::LineEnds && old.ends_with([' ', '\t']);
     let found = search.found(ends_line, wanted);
     if !found.is_empty() {
         let at = |here: &Range<usize>| search.file.source(here.clone());
         return replacement::filled(&found, wanted, at, |here| search.replaced(here.clone()));
     }
-    // The file has no line break at its end, and the old text has one.
+    // The file has no line break at its end, but the old text has one.
     match old.strip_suffix('\n') {
         Some(old) if !content.ends_with('\n') && !old.trim().is_empty() => {
             let old = old.strip_suffix('\r').unwrap_or(old);
@@ -68,7 +68,7 @@ struct Search<'t> {
 }
 
 impl Search<'_> {
-    /// The places of the old text in the folded file. Where a single one is wanted, places that overlap count as well.
+    /// The matches of the old text in the folded file. If a single one is wanted, overlapping matches count as well.
     fn found(&self, ends_line: bool, wanted: Wanted) -> Vec<Range<usize>> {
         let (file, old) = (&self.file, self.wanted.text.as_str());
         let mut found = Vec::new();
@@ -95,10 +95,10 @@ impl Search<'_> {
         found
     }
 
-    /// The text for one place: what the new text has as the old one stays as the file has it.
+    /// The replacement for one place: parts that are equal in the old and new text keep the form of the file.
     fn replaced(&self, here: Range<usize>) -> Replacement {
         let Self { content, file, .. } = self;
-        // White space that was folded away at the end of a line goes with a change before it.
+        // White space that was folded away at the end of a line is removed with a change before it.
         let end_of = |end: usize| {
             let at = file.source(end..end).end;
             let rest = content.get(at..).unwrap_or_default();

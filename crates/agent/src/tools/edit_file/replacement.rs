@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-/// Places that are counted where a single one is wanted.
+/// Maximum number of matches that are counted if a single one is wanted.
 pub(super) const MOST: usize = 1_000;
-/// Bytes that the new pieces of one edit may take together.
+/// Maximum total size of the new pieces of one edit, in bytes.
 const NEW_BYTES: usize = 16 * 1024 * 1024;
 
-/// Number of places that an edit is about.
+/// Number of matches that an edit expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Single,
@@ -18,14 +18,14 @@ pub(super) enum Wanted {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Replacement {
     pub(super) at: Range<usize>,
-    /// `None` where the text cannot be told, and where several places leave the choice open.
+    /// `None` if the text is ambiguous, or if it is not needed because several places were found.
     pub(super) with: Option<String>,
 }
 
-/// The places that were found, with their texts where these are needed.
+/// The matches, with their texts if these are needed.
 ///
 /// # Errors
-/// The message for the model, when the texts would be too large.
+/// The message for the model, if the texts would be too large.
 pub(super) fn filled<F>(
     found: &[F],
     wanted: Wanted,

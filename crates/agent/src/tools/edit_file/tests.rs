@@ -74,7 +74,7 @@ fn a_text_that_is_not_unique_is_named_with_its_lines() {
         "old_text occurs 2 times (but for indentation), at lines 1, 3; take in more lines around the one you mean, or \
          set replace_all"
     );
-    // Two places that overlap are two as well.
+    // Two overlapping matches count as two.
     assert!(
         changed("}\n}\n}\n", "}\n}", "x")
             .unwrap_err()
@@ -107,7 +107,7 @@ fn lines_that_end_with_returns_alone_are_edited_as_others() {
         changed("a\rb\ra", "a", "x").unwrap_err(),
         "old_text occurs 2 times, at lines 1, 3; take in more lines around the one you mean, or set replace_all"
     );
-    // A return within a line of another file is text.
+    // A carriage return within a line of a file with other line breaks is text.
     assert_eq!(changed("a\rb\nc\n", "a\rb", "x"), Ok("x\nc\n".to_owned()));
     assert!(changed("a\rb\nc\n", "a\nb", "x").is_err());
 }
@@ -122,12 +122,12 @@ fn html_references_and_forms_of_letters_are_read() {
         ),
         Ok("if (a && c) {\n".to_owned())
     );
-    // The file has the references itself.
+    // The file itself contains the references.
     assert_eq!(
         changed("<p>a &amp; b</p>\n", "a &amp; b", "a &amp; c"),
         Ok("<p>a &amp; c</p>\n".to_owned())
     );
-    // Letters that stay have the form of the file.
+    // Unchanged letters keep the form of the file.
     assert_eq!(
         changed("x = \"cafe\u{301}\"\n", "\"caf\u{e9}\"", "\"th\u{e9}\""),
         Ok("x = \"the\u{301}\"\n".to_owned())
@@ -203,7 +203,7 @@ fn what_a_change_leaves_alone_stays_as_the_file_has_it() {
         changed("a  \r\nb\t\r\nc\r\n", "a\nb\nc", "a\nx\nc"),
         Ok("a  \r\nx\r\nc\r\n".to_owned())
     );
-    // Part of an ellipsis cannot be taken away.
+    // Part of an ellipsis cannot be removed.
     assert_eq!(
         changed("wait\u{2026} go\u{a0}on\n", "wait... go on", "wait.. go on"),
         Ok("wait.. go\u{a0}on\n".to_owned())
@@ -219,7 +219,7 @@ fn white_space_at_the_end_of_the_old_text_stands_for_the_end_of_a_line() {
 
 #[test]
 fn an_indentation_that_cannot_be_told_changes_nothing() {
-    // Two lines without indentation stand at two depths in the file: a line between them could have either.
+    // Two lines without indentation are at two depths in the file: a line between them could have either.
     let told = changed("if a:\n    x()\ny()\n", "if a:\nx()\ny()", "if a:\nx()\nw()\ny()").unwrap_err();
     assert!(told.contains("another indentation"), "{told}");
     assert_eq!(

@@ -1,5 +1,4 @@
-//! Additions that models copy along with a piece of a file: line numbers, a fence, doubled escapes, character references
-//! of HTML.
+//! Additions that models copy along with a piece of a file: line numbers, a fence, doubled escapes, character references of HTML.
 
 use std::borrow::Cow;
 
@@ -7,11 +6,11 @@ use std::borrow::Cow;
 pub(super) struct Variant<'t> {
     pub(super) old: Cow<'t, str>,
     pub(super) new: Cow<'t, str>,
-    /// The remark that tells of it; empty for the texts as they were given.
+    /// The remark that reports it; empty for the original texts.
     pub(super) remark: &'static str,
 }
 
-/// Readings of the texts. The first is the texts as they were given.
+/// Readings of the texts. The first is the original texts.
 pub(super) fn variants<'t>(old: &'t str, new: &'t str) -> impl Iterator<Item = Variant<'t>> {
     let made = |(old, new): (String, String), remark| Variant {
         old: Cow::Owned(old),
@@ -41,7 +40,7 @@ fn unnumbered(old: &str, new: &str) -> Option<(String, String)> {
     }
     let new = match without_numbers(new) {
         Some((new, _)) => new,
-        // Numbers before some lines only are text, or a mistake that nobody can read.
+        // Numbers before only some of the lines are text, or a mistake that cannot be resolved.
         None if new
             .lines()
             .any(|line| number(line).is_some_and(|(_, form, _)| form != Form::Colon)) =>
@@ -90,7 +89,7 @@ fn without_numbers(text: &str) -> Option<(String, Vec<u64>)> {
     Some((out, numbers))
 }
 
-/// The number before a line, what stands between, and the line. A path may stand before it, as `grep` writes it.
+/// The number before a line, its separator, and the line. A path may precede it, as `grep` writes it.
 fn number(line: &str) -> Option<(u64, Form, &str)> {
     let plain = |line: &str| {
         let line = line.trim_start_matches([' ', 'L']);
@@ -134,7 +133,7 @@ fn unfenced(old: &str, new: &str) -> Option<(String, String)> {
     Some((inner(old)?, inner(new).unwrap_or_else(|| new.to_owned())))
 }
 
-/// With escapes read that were written twice, as `\n` for a line break.
+/// With doubled escapes undone, such as `\n` for a line break.
 fn unescaped(old: &str, new: &str) -> Option<(String, String)> {
     let read = |text: &str| {
         if is_escaped(text) {
@@ -146,7 +145,7 @@ fn unescaped(old: &str, new: &str) -> Option<(String, String)> {
     is_escaped(old).then(|| (unescape(old), read(new)))
 }
 
-/// Whether a text is escaped as a whole: it has escapes, and nothing in it that they stand for.
+/// Whether a text is escaped as a whole: it contains escapes, but not the characters that they encode.
 fn is_escaped(text: &str) -> bool {
     let mut quotes = text.match_indices('"');
     let escapes = ["\\n", "\\t", "\\\""].iter().any(|escape| text.contains(escape));
@@ -175,8 +174,8 @@ fn unescape(text: &str) -> String {
     out
 }
 
-/// With the characters in place of their references in HTML, as `&amp;`. A new text that has a character bare for which
-/// the old text has a reference was not written in them.
+/// With HTML character references decoded, such as `&amp;`. If the old text has a reference for a character that the new text
+/// contains bare, the new text was not written in references.
 fn dereferenced(old: &str, new: &str) -> Option<(String, String)> {
     let read = html_escape::decode_html_entities(old);
     if read == old {
@@ -242,7 +241,7 @@ mod tests {
             (old.as_str(), new.as_str()),
             ("a(\"x\");\nb();", "a(\"y\");\nb();")
         );
-        // The new text has its line breaks as they should be: what looks escaped in it is text.
+        // The new text has correct line breaks: apparent escapes in it are text.
         let (_, new) = unescaped(r"a\nb", "print('\\n')\nc").unwrap();
         assert_eq!(new, "print('\\n')\nc");
         assert_eq!(unescaped("print(\"a\\n\")", "x"), None);
@@ -259,7 +258,7 @@ mod tests {
             both("&quot;a&#39;s&quot;", "&quot;b&quot;"),
             pair("\"a's\"", "\"b\"")
         );
-        // A new text with bare characters is meant as it is.
+        // A new text with bare characters is literal.
         assert_eq!(both("a &lt; b", "<p>&lt;</p>"), pair("a < b", "<p>&lt;</p>"));
         assert_eq!(both("a &amp; b", "a & &amp; b"), pair("a & b", "a & &amp; b"));
         assert_eq!(both("a && b", "a &amp; b"), None);

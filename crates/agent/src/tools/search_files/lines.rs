@@ -31,7 +31,7 @@ pub(super) fn next_line(file: &mut impl BufRead, line: &mut Vec<u8>) -> io::Resu
     }
 }
 
-/// A line as it is shown: far into a long line, from shortly before `at`.
+/// A line as it is shown: of a long line, the part from shortly before `at`.
 pub(super) fn shown(line: &[u8], at: usize) -> String {
     let from = if at + 50 > SHOWN_BYTES {
         at.saturating_sub(50)

@@ -1,9 +1,9 @@
-//! JSON as models nearly write it, read where it has exactly one meaning.
+//! JSON as models nearly write it, parsed only if it is unambiguous.
 //!
-//! Read are raw control characters in strings, trailing commas, single and typographic quotes, names without quotes,
-//! the words of Python, half surrogate pairs (as U+FFFD), backslashes of regular expressions, and, where the text cannot
-//! be cut off, an end without its closing brackets. Anything else is refused with the field and the rule: a string with
-//! a bare quotation mark in it can be meant in two ways.
+//! Accepted are raw control characters in strings, trailing commas, single and typographic quotes, names without quotes, the
+//! words of Python, half surrogate pairs (as U+FFFD), backslashes of regular expressions, and, unless the text can have been cut
+//! off, an end without its closing brackets. Anything else is refused with the field and the rule: a string with a bare quotation
+//! mark in it is ambiguous.
 
 use std::fmt::{self, Write as _};
 
@@ -21,7 +21,7 @@ const NAME: usize = 60;
 pub(crate) enum Closing {
     /// Refuses it: the end of the text may be missing.
     Required,
-    /// Adds the missing brackets behind a complete value.
+    /// Adds the missing brackets after a complete value.
     Implied,
 }
 
@@ -63,8 +63,8 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// The one JSON object that `text` is, on one line. A fence around it, surplus closing brackets behind it and a second copy
-/// of it are ignored, and so are empty objects beside it. An object within a JSON string is taken out.
+/// Parses `text` as one JSON object, and returns it on one line. Ignores a fence around it, surplus closing brackets and a second
+/// copy after it, and adjacent empty objects. An object within a JSON string is extracted.
 pub(crate) fn object(text: &str, closing: Closing) -> Result<String, Unreadable> {
     let text = unfenced(text);
     let (first, mut at) = value(text, 0, closing)?;
@@ -112,7 +112,7 @@ pub(crate) fn object(text: &str, closing: Closing) -> Result<String, Unreadable>
     }
 }
 
-/// The one JSON value that `text` is, on one line, or within a JSON string.
+/// Parses `text` as one JSON value, or one within a JSON string, and returns it on one line.
 pub(crate) fn whole(text: &str, closing: Closing) -> Result<String, Unreadable> {
     let (json, end) = value(text, 0, closing)?;
     let end = skip_white(text, end);
@@ -128,8 +128,7 @@ pub(crate) fn decoded(json: &str) -> Option<String> {
     inner.trim_start().starts_with(['{', '[']).then_some(inner)
 }
 
-/// Reads the JSON value that begins at the offset `from`, behind white space. Returns it on one line, and the offset
-/// behind it.
+/// Reads the JSON value at the offset `from`, after white space. Returns it on one line, and the offset of its end.
 pub(crate) fn value(text: &str, from: usize, closing: Closing) -> Result<(String, usize), Unreadable> {
     let mut reader = Reader {
         text,
@@ -391,7 +390,7 @@ impl<'t> Reader<'t> {
                 }
             }
         }
-        // `\d\t` may be meant as a regular expression or have a tab in it.
+        // `\d\t` may be intended as a regular expression or contain a tab.
         if let (Some(at), true) = (has_odd, has_plain) {
             self.at = at;
             return Err(self.refused("write a backslash within a string as \\\\"));
@@ -498,7 +497,7 @@ impl<'t> Reader<'t> {
 enum Escape {
     /// Means the same in JSON and in a regular expression.
     Neutral,
-    /// Belongs to JSON, and has a meaning of its own in a regular expression.
+    /// Belongs to JSON, and has a different meaning in a regular expression.
     Plain,
     /// Does not belong to JSON: the backslash of a regular expression.
     Odd,

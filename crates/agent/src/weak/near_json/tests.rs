@@ -1,4 +1,4 @@
-//! Arguments as models nearly write them, and what they mean.
+//! Arguments as models nearly write them, and their meaning.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ fn an_end_without_brackets_is_read_where_it_is_no_cut() {
         assert_eq!(serde_json::from_str::<Value>(&read).unwrap(), meant, "{sent}");
         assert!(object(sent, Closing::Required).unwrap_err().is_cut, "{sent}");
     }
-    // Behind anything but a value more was to come.
+    // After anything but a complete value the text was cut off.
     for sent in list! {
         "{", "{\"a", "{\"a\"", "{\"a\":", "{\"a\": \"b", "{“a”: “b\"", "{\"a\": 1,", "{\"a\": [", "{\"a\": \"\\",
         "{\"a\": \"\\u12", "{\"",

@@ -1,7 +1,7 @@
-//! Thinking that stands between tags at the beginning of an answer, because the server does not take it out.
+//! Splits off thinking between tags at the beginning of an answer, for servers that do not remove it.
 //!
-//! Some chat templates write the opening tag themselves, so that the answer has only the closing one. Tags that the task
-//! itself speaks of belong to the answer. The case of letters in tags does not count.
+//! Some chat templates write the opening tag themselves, so that the answer has only the closing one. Tags that the task itself
+//! mentions belong to the answer. Tags are matched without regard to case.
 
 use std::sync::{
     Arc,
@@ -10,7 +10,7 @@ use std::sync::{
 
 use crate::fence;
 
-/// The closing tag of gpt-oss. Other models end their answers with it, so that alone it ends no thinking.
+/// The closing tag of gpt-oss. Other models end their answers with it, so without an opening tag it ends no thinking.
 const END: &str = "<|end|>";
 /// Opening and closing tags of chat templates and of prompts. Without a closing one, a tag introduces the answer.
 const TAGS: [(&str, &str); 13] = [
@@ -31,9 +31,9 @@ const TAGS: [(&str, &str); 13] = [
 
 /// More bytes than a tag has.
 const LONGEST_TAG: usize = 32;
-/// Bytes before an opening tag, at most: blanks.
+/// Maximum number of blanks before an opening tag, in bytes.
 const MOST_HELD: usize = 256;
-/// Closing tags within sentences, after which text is no longer held back.
+/// Maximum number of closing tags within sentences; after that, text is not held back.
 const TRIES: u32 = 16;
 
 /// The tags that mean thinking in the answers of a run.
@@ -47,7 +47,7 @@ pub(crate) struct Tags {
 /// An answer without its thinking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Split<'t> {
-    /// The thinking, without its tags; empty where there is none.
+    /// The thinking, without its tags; empty if there is none.
     pub(crate) thinking: &'t str,
     pub(crate) answer: &'t str,
 }
@@ -65,7 +65,7 @@ impl Tags {
         }
     }
 
-    /// Parts the thinking at the beginning of `text` from the answer.
+    /// Separates the thinking at the beginning of `text` from the answer.
     pub(crate) fn split<'t>(&self, text: &'t str) -> Split<'t> {
         let (mut answer, mut from, mut to) = (text, None, 0);
         while let Some((open, close)) = self.opening(answer) {
@@ -80,7 +80,7 @@ impl Tags {
                 answer = body.get(at + close.len()..).unwrap_or_default().trim_start();
                 continue;
             }
-            // Without its end, a tag on a line of its own begins thinking, and another one is a word of the answer.
+            // Without a closing tag, an opening tag alone on its line begins thinking; any other one is a word of the answer.
             if body.is_empty() || body.starts_with(['\n', '\r']) {
                 to = text.len();
                 answer = "";
@@ -107,7 +107,7 @@ impl Tags {
         }
     }
 
-    /// The pair of tags whose first one begins the text.
+    /// The pair of tags with the opening tag that begins the text.
     fn opening(&self, text: &str) -> Option<(&'static str, &'static str)> {
         let text = text.trim_start();
         self.pairs.iter().copied().find(|(open, _)| begins(text, open))
@@ -119,14 +119,14 @@ impl Tags {
         self.pairs.iter().any(|(open, _)| begins(open, text))
     }
 
-    /// The pairs whose closing tag ends thinking also without the opening one.
+    /// The pairs with a closing tag that ends thinking even without the opening one.
     fn lone(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let pairs = self.pairs.iter().copied();
         pairs.filter(|(_, close)| !close.is_empty() && *close != END)
     }
 
-    /// The one closing tag whose opening tag the text does not have. A tag that is quoted, stands in code or between the
-    /// words of a sentence is a word of the answer.
+    /// The one closing tag without its opening tag in the text. A tag that is quoted, in code or between the words of a sentence
+    /// is a word of the answer.
     fn closing(&self, text: &str) -> Option<(usize, &'static str)> {
         if !self.lone().any(|(_, close)| find(text, close).is_some()) {
             return None;
@@ -181,8 +181,8 @@ fn is_quoted(before: &str, behind: &str) -> bool {
     before.ends_with(['"', '\'', '\u{201c}', '(']) && behind.starts_with(['"', '\'', '\u{201d}', ')'])
 }
 
-/// Whether a tag between the part of its line before it and all the `rest` of the text ends the thinking: it begins its
-/// line, an empty line follows, or it stands without a blank between two texts.
+/// Whether a tag between the part of its line before it and the `rest` of the text ends the thinking: it begins its line, an
+/// empty line follows, or it joins two texts without a blank.
 fn ends_thinking(before: &str, rest: &str) -> bool {
     if before.trim().is_empty() {
         return true;
@@ -301,7 +301,7 @@ impl AnswerText {
                         };
                         return String::new();
                     };
-                    // What follows a tag says whether it is a word of a sentence.
+                    // The text after a tag decides whether it is a word of a sentence.
                     let behind = rest.get(at + length..).unwrap_or_default();
                     if behind.trim_start().is_empty() {
                         return String::new();
@@ -325,7 +325,7 @@ impl AnswerText {
         }
     }
 
-    /// The end of the answer: what was held back and is no thinking.
+    /// The end of the answer: the held-back text without thinking.
     pub(crate) fn finish(&mut self) -> String {
         let whole = self.rest();
         self.tags.split(&whole).answer.to_owned()

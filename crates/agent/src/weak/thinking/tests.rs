@@ -9,7 +9,7 @@ fn tags() -> Tags {
     Tags::of("Count the lines.")
 }
 
-/// Returns the part of an answer that is shown where it comes in pieces of so many characters.
+/// Returns the shown part of an answer that arrives in pieces of so many characters.
 fn shown(tags: &Tags, text: &str, size: usize) -> String {
     let mut answer = AnswerText::new(tags.clone());
     let chars: Vec<char> = text.chars().collect();
@@ -20,7 +20,7 @@ fn shown(tags: &Tags, text: &str, size: usize) -> String {
     out + &answer.finish()
 }
 
-/// Answers, their thinking, and what is left.
+/// Answers, their thinking, and the rest.
 const BLOCKS: [(&str, &str, &str); 21] = rows! {
     "<think>\nI add.\n</think>\n\n42", "I add.", "42";
     "\n <think>I add.</think>42", "I add.", "42";
@@ -110,7 +110,7 @@ fn thinking_is_not_shown_while_it_is_written() {
             assert_eq!(shown(&tags(), text, size), text, "{text} {size}");
         }
     }
-    // Text comes at once where no tag can come any more.
+    // Text is shown at once if no tag can follow.
     let mut answer = AnswerText::new(tags());
     assert_eq!(
         (answer.push("<thi"), answer.push("s is"), answer.push(" it")),

@@ -25,7 +25,7 @@ const ARGUMENTS: [&str; 7] = [
     "tool_input",
     "action_input",
 ];
-/// Fields that say nothing about the call.
+/// Fields that are irrelevant for the call.
 const BESIDE: [&str; 6] = ["id", "type", "index", "tool_call_id", "role", "content"];
 /// Fields within which a call is wrapped.
 const WRAPPERS: [&str; 3] = ["tool_calls", "function_call", "function"];
@@ -43,7 +43,7 @@ pub(super) struct Naming<'f, 's> {
 }
 
 impl Naming<'_, '_> {
-    /// Adds the calls that a JSON object or list is. `None` where it is anything else.
+    /// Adds the calls in a JSON object or list. `None` for anything else.
     pub(super) fn calls(self, json: &str, calls: &mut Vec<WrittenCall>) -> Option<()> {
         self.wrapped_calls(json, calls, 0)
     }
@@ -97,7 +97,7 @@ impl Naming<'_, '_> {
         fields.is_empty().then_some(WrittenCall { name, arguments })
     }
 
-    /// The call whose JSON cannot be read: its name, and the text in the place of its arguments.
+    /// A call with unreadable JSON: its name, and the raw text as its arguments.
     pub(super) fn broken_call(self, meant: &str) -> Option<WrittenCall> {
         let behind = |keys: &[&str]| {
             keys.iter().find_map(|key| {
@@ -115,7 +115,7 @@ impl Naming<'_, '_> {
     }
 }
 
-/// The name by which the run knows a tool, out of what some servers put around it, with the schema of its arguments.
+/// The name by which the run knows a tool, without the decorations of some servers, with the schema of its arguments.
 pub(super) fn known<'s>(name: &str, find: Find<'_, 's>, alias: Alias) -> Option<(String, &'s str)> {
     let bare = name.strip_prefix("functions.").unwrap_or(name);
     let bare = match bare.rsplit_once(':') {

@@ -1,9 +1,9 @@
-//! Calls of tools that a model wrote as text, because its server does not know the form that the model was trained with.
+//! Tool calls that a model wrote as text, because its server does not know the format that the model was trained with.
 //!
-//! All forms are one grammar: marks around one or more calls, and each call as a JSON object, as a name with its
-//! arguments behind it, as Python writes it, or as tags with a tag for each argument. A text is taken for calls only where
-//! it is calls to its end, or to results that the model made up, all of tools of the run. What a code block or a sentence
-//! shows is none, and neither is a form that the task itself speaks of.
+//! All formats are one grammar: marks around one or more calls, and each call as a JSON object, as a name followed by its
+//! arguments, as Python writes it, or as tags with a tag for each argument. A text is read as calls only if it consists of calls
+//! up to its end, or up to results that the model made up, and all of them call tools of the run. Code blocks and sentences are
+//! never read as calls, and neither are formats that the task itself mentions.
 
 mod json;
 mod python;
@@ -16,12 +16,12 @@ use crate::fence;
 /// Calls at the end of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
-    /// Offset of the first mark. What is before it is said.
+    /// Offset of the first mark. The text before it belongs to the answer.
     pub(crate) at: usize,
     pub(crate) calls: Vec<WrittenCall>,
 }
 
-/// A call, whose arguments may be unreadable.
+/// A call; its arguments may be unreadable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WrittenCall {
     pub(crate) name: String,
@@ -142,9 +142,8 @@ fn marked<'t>(text: &'t str, task: &'t str) -> impl Iterator<Item = usize> + 't 
     })
 }
 
-/// The offset in a line of the first tag that begins calls: at the beginning of the line, or behind the end of a
-/// sentence. In code, in a quoted line and behind the number of an item a tag is text. The line begins at the offset
-/// `from`.
+/// The offset in a line of the first tag that begins calls: at the beginning of the line, or after the end of a sentence. In
+/// code, in a quoted line and after the number of an item a tag is text. The line begins at the offset `from`.
 fn tag_in(text: &str, from: usize, line: &str, task: &str) -> Option<usize> {
     let begin = line.len() - line.trim_start().len();
     let is_quoted = line.trim_start().starts_with('>');
@@ -166,7 +165,7 @@ fn ends_sentence(text: &str) -> bool {
     text.trim_end().ends_with(['.', ':', '!', '…', '。', '：', '！'])
 }
 
-/// Whether calls begin with this tag, and the task does not speak of it.
+/// Whether calls begin with this tag, and the task does not mention it.
 fn begins_calls(tag: &Tag<'_>, task: &str) -> bool {
     let is_opening = !tag.is_closing && (tag.is_wrapper() || tag.is_call());
     is_opening && !task.contains(&format!("<{}", tag.name))
@@ -192,7 +191,7 @@ struct Scanner<'t, 'f, 's> {
     find: Find<'f, 's>,
     /// Whether marks are around the calls. Without any, only whole JSON with the exact name of a tool is a call.
     is_marked: bool,
-    /// Whether a result behind a call is made up, as the task does not speak of any.
+    /// Whether a result after a call is made up, because the task does not mention results.
     has_results: bool,
     calls: Vec<WrittenCall>,
 }
@@ -228,7 +227,7 @@ impl<'t, 's> Scanner<'t, '_, 's> {
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    /// Passes over white space, marks, and what separates calls.
+    /// Skips white space, marks, and separators of calls.
     fn skip_marks(&mut self) {
         loop {
             let rest = self.rest();
@@ -260,8 +259,8 @@ impl<'t, 's> Scanner<'t, '_, 's> {
         places.find(is_mark).unwrap_or(self.text.len())
     }
 
-    /// Reads the JSON value here, up to the next mark where it lacks closing brackets. An error has the text that was meant
-    /// to be one, which is passed over.
+    /// Reads the JSON value here, up to the next mark if it lacks closing brackets. An error has the malformed text, which is
+    /// skipped.
     fn json(&mut self) -> Result<String, &'t str> {
         let from = self.at;
         let (end, closing) = match near_json::value(self.text, from, Closing::Required) {
@@ -298,7 +297,7 @@ impl<'t, 's> Scanner<'t, '_, 's> {
         }
     }
 
-    /// Reads a name, what separates it from its arguments, and these.
+    /// Reads a name, a separator, and the arguments.
     fn named_call(&mut self) -> Option<()> {
         let mut name = self.word()?;
         self.skip_separators();

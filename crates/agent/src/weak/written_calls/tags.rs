@@ -1,6 +1,6 @@
-//! Calls as tags: `<function=name><parameter=key>text</parameter></function>` and `<invoke name="name">…`, and the
-//! arguments of GLM between `<arg_key>` and `<arg_value>`. Arguments are text, read by the type that the tool's schema gives
-//! them. Between `<arguments>` they are JSON, behind the `<name>` of the tool.
+//! Calls as tags: `<function=name><parameter=key>text</parameter></function>` and `<invoke name="name">…`, and the arguments of
+//! GLM between `<arg_key>` and `<arg_value>`. Arguments are text, parsed by the type in the tool's schema. Between `<arguments>`
+//! they are JSON, after the `<name>` of the tool.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::{CUT_OFF, Scanner, WrittenCall};
 
 /// Bytes of a tag at most.
 const TAG_BYTES: usize = 512;
-/// Prefixes of tags, which say nothing.
+/// Prefixes of tags, which are ignored.
 const PREFIXES: [&str; 4] = ["antml:", "minimax:", "seed:", "｜DSML｜"];
 
 /// Tags around calls.
@@ -26,13 +26,13 @@ const WRAPPERS: [&str; 6] = [
 pub(super) struct Tag<'t> {
     pub(super) is_closing: bool,
     pub(super) name: &'t str,
-    /// The text behind `=`, or that of the attribute `name`.
+    /// The text after `=`, or that of the attribute `name`.
     value: Option<&'t str>,
     /// Whether the text between the tags is a string, where the tag says so.
     is_string: Option<bool>,
     /// Whether the text between the tags has a line break at each end that is not meant.
     is_spaced: bool,
-    /// Offset behind the tag.
+    /// End offset of the tag.
     pub(super) end: usize,
 }
 
@@ -129,7 +129,7 @@ impl<'t> Scanner<'t, '_, '_> {
         Some(())
     }
 
-    /// Reads a call whose name and whose arguments each stand between tags. The name begins at the offset `from`.
+    /// Reads a call with its name and its arguments each between tags. The name begins at the offset `from`.
     fn element_call(&mut self, from: usize) -> Option<()> {
         let (name, rest) = self.text.get(from..)?.split_once("</name>")?;
         let (name, _) = self.named(name.trim())?;
@@ -189,8 +189,8 @@ impl<'t> Scanner<'t, '_, '_> {
         }
     }
 
-    /// The beginning and the end of the closing tag of an argument: the first one behind which another tag or nothing
-    /// follows. Others are text.
+    /// The start and the end of the closing tag of an argument: the first one that is followed by another tag or by the end of
+    /// the text. Others are text.
     fn closing_tag(&self, from: usize) -> Option<(usize, usize)> {
         let rest = self.text.get(from..)?;
         rest.match_indices("</").find_map(|(at, _)| {
@@ -219,7 +219,7 @@ impl<'t> Scanner<'t, '_, '_> {
         }
     }
 
-    /// A key, its value, and the offset behind them.
+    /// A key, its value, and their end offset.
     fn keyed_argument(&self) -> Option<(&'t str, &'t str, usize)> {
         const END: &str = "</arg_value>";
         let (field, rest) = self.rest().strip_prefix("<arg_key>")?.split_once("</arg_key>")?;

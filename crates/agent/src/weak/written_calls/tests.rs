@@ -22,7 +22,7 @@ fn read(text: &str) -> Option<Written> {
     super::read(text, "List the files.", Closing::Implied, &find)
 }
 
-/// The calls, with what is said before them.
+/// The calls, and the text before them.
 fn calls(text: &str) -> Option<(String, Vec<(String, Value)>)> {
     let written = read(text)?;
     let calls = written.calls.into_iter().map(|call| {
@@ -150,7 +150,7 @@ fn several_calls_are_read_in_their_order() {
 /// A call on one line, in the form of Hermes.
 const CALL: &str = "<tool_call>{\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}}</tool_call>";
 
-/// The call of [`CALL`] behind these words.
+/// The call of [`CALL`] after these words.
 fn ls_behind(said: &str) -> (String, Vec<(String, Value)>) {
     let ls = ("shell".to_owned(), json!({"command": "ls"}));
     (said.to_owned(), vec![ls])

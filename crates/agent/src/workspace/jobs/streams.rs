@@ -13,9 +13,9 @@ use super::{super::log::Log, Shared};
 const PIECE: usize = 64 << 10;
 /// The pause after a piece that was full: a job that floods its log is slowed down to some 13 MB/s.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Maximum number of pieces that are read at the end of a job: two pipes of the largest size are empty then.
+/// Maximum number of pieces that are read at the end of a job: enough to empty two pipes of the largest size.
 const LAST_PIECES: usize = 32;
-/// Time after which an ended job has nothing left in its pipes: longer than the runtime takes to look at them.
+/// Time after which an ended job has nothing left in its pipes: longer than the runtime takes to poll them.
 const MOMENT: Duration = Duration::from_millis(10);
 
 type Reader = Pin<Box<dyn AsyncRead + Send + Sync>>;
@@ -47,7 +47,7 @@ impl Streams {
         self.readers.iter().any(Option::is_some)
     }
 
-    /// Reads one piece; waits forever once both streams have ended. Can be dropped at any moment without losing any.
+    /// Reads one piece; waits forever once both streams have ended. Cancel-safe.
     pub(super) async fn read(&mut self) -> Piece {
         let [stdout, stderr] = &mut self.readers;
         let [out, err] = &mut self.pieces;
@@ -71,7 +71,7 @@ impl Streams {
         let (Some(reader), Some(piece)) = (self.readers.get_mut(number), self.pieces.get_mut(number)) else {
             return;
         };
-        // A stream that cannot be read has nothing more for us.
+        // A stream that cannot be read has ended for us.
         if !matches!(read, Ok(1..)) {
             *reader = None;
             return;
@@ -90,7 +90,7 @@ impl Streams {
         }
     }
 
-    /// Reads what an ended job left in its pipes. Bounded: a process that it left may go on to write.
+    /// Reads the rest of an ended job's pipes. Bounded: a process that it left may continue to write.
     pub(super) async fn read_rest(&mut self, shared: &Shared) {
         for _ in 0..LAST_PIECES {
             if !self.are_open() {

@@ -1,9 +1,9 @@
-//! Runs on a model whose provider binds thinking to the conversation before it.
+//! Runs on a model of a provider that binds thinking to the conversation before it.
 
 use super::with_get;
 use crate::prelude::*;
 
-/// A model whose provider binds thinking to all that stands before it.
+/// A model of a provider that binds thinking to everything before it.
 struct Bound(Scripted);
 
 impl Model for Bound {

@@ -1,9 +1,9 @@
-//! Commands that outlast their time in the sandbox that pretends.
+//! Commands that outlast their time in the pretended sandbox.
 
 use futures_util::future::BoxFuture;
 use sortie_sandbox::{Error, ExitKind, Process, ProcessEnd, Released};
 
-/// A released command that says one line more and ends like this, if it does.
+/// A released command that prints one more line and ends like this, if it does.
 pub(super) fn released(end: Option<Result<ExitKind, &'static str>>) -> Released {
     Released {
         stdout: Box::new(std::io::Cursor::new(b"and on\n")),

@@ -1,4 +1,4 @@
-//! A sandbox that pretends: what a command does is a function.
+//! A pretended sandbox: a function determines the result of each command.
 
 use std::{
     net::TcpListener,
@@ -24,7 +24,7 @@ pub(crate) enum Does {
     End(ExitKind, &'static str, &'static str),
     /// The command writes much to standard output.
     Print(StreamOutput),
-    /// The command outlasts its time. Where it may be released it ends like this, if at all.
+    /// The command outlasts its time. If it may be released it ends like this, if at all.
     Outlast(Option<Result<ExitKind, &'static str>>),
     /// The command never ends.
     Hang,
@@ -38,7 +38,7 @@ pub(crate) fn prints(stdout: &'static str) -> Does {
 
 type Behaviour = dyn Fn(&str) -> Does + Send + Sync;
 
-/// A backend whose commands are a function.
+/// A backend with a function in place of its commands.
 pub(crate) struct Pretended {
     capabilities: Capabilities,
     shared: Arc<Shared>,

@@ -1,4 +1,4 @@
-//! A tool that does what a call wishes for.
+//! A tool with a result that the call chooses.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use sortie_agent::{
 };
 use sortie_api::Micros;
 
-/// A tool of the run's own, which remembers its calls and returns what they wish for.
+/// An additional tool of the run, which remembers its calls and returns the requested results.
 pub(crate) struct Probe {
     pub(crate) name: &'static str,
     pub(crate) order: Order,

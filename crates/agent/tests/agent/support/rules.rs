@@ -1,8 +1,8 @@
-//! The rules that providers hold an agent to. Every model of these tests is called through [`Ruled`], which checks each
-//! request and ends the test where one breaks a rule.
+//! The rules that providers enforce. Every model of these tests is called through [`Ruled`], which checks each request and ends
+//! the test if one breaks a rule.
 //!
-//! Two answers are no broken rule, because a provider gives them too: a request beyond the window, and a thinking block
-//! that is bound to a different conversation. Usage that a script leaves at zero is counted by real bytes.
+//! Two answers are not rule violations, because a provider gives them too: a request beyond the window, and a thinking block that
+//! is bound to a different conversation. Usage that a script leaves at zero is counted by real bytes.
 
 mod canonical;
 mod check;
@@ -26,7 +26,7 @@ const CACHED: usize = 2;
 /// The counting of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counting {
-    /// Bytes that ten tokens stand for: 35 is ordinary text, 10 is a token for each byte.
+    /// Bytes per ten tokens: 35 is ordinary text, 10 is a token for each byte.
     pub(crate) bytes_per_ten_tokens: u64,
     pub(crate) cache: Cache,
 }
@@ -57,7 +57,7 @@ impl Counting {
     }
 }
 
-/// A model whose requests are checked.
+/// A model with checked requests.
 pub(crate) struct Ruled<M> {
     model: M,
     counting: Option<Counting>,
@@ -97,7 +97,7 @@ impl<M> Ruled<M> {
 }
 
 impl<M: Deref<Target: Model> + Send + Sync> Ruled<M> {
-    /// Checks a request; what the provider counts of it, or the error that it answers.
+    /// Checks a request; returns the provider's count of it, or its error.
     fn look(&self, request: &Request<'_>) -> Result<Usage, ModelError> {
         let mut state = self.state();
         if let Err(broken) = check::request(request).and_then(|()| state.said.holds(request)) {

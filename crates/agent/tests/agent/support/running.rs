@@ -1,4 +1,4 @@
-//! Agents at work, each behind the rules of the providers.
+//! Runs agents, each with models that enforce the rules of the providers.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use sortie_sandbox::RelPath;
 
 use super::{Pretended, Recorder, Ruled, failed, succeeded, untouched, workspace};
 
-/// Runs an agent whose requests, and those to its fallback model, are checked.
+/// Runs an agent and checks its requests, including those to its fallback model.
 pub(crate) async fn run_agent(
     spec: RunSpec,
     model: &dyn Model,

@@ -1,4 +1,4 @@
-//! The cases that other agents test their editors with, retold as calls of this tool: the patches and the line search of
+//! The cases that other agents test their editors with, translated to calls of this tool: the patches and the line search of
 //! codex, the white space of crush, the editor of `OpenHands`.
 
 use serde_json::json;

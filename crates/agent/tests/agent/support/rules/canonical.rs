@@ -16,7 +16,7 @@ pub(super) struct Canonical {
     pub(super) bytes: Vec<u8>,
     /// Everything but thinking, so far.
     prefix: DefaultHasher,
-    /// The thinking blocks, in order: where each stands, its text, and the hash of what is before it.
+    /// The thinking blocks, in order: position, text, and the hash of the request before each.
     blocks: Vec<Block>,
 }
 
@@ -65,7 +65,7 @@ impl Canonical {
 
     fn media(&mut self, media: &Media) {
         self.plain(&media.label);
-        // A provider counts a picture by its size, which is the model's to say, and not by its bytes.
+        // A provider counts a picture by its size, which the model reports, and not by its bytes.
         media.data.hash(&mut self.prefix);
     }
 
@@ -98,13 +98,13 @@ impl Canonical {
         }
     }
 
-    /// The place of the first thinking block that `model` has said in another conversation.
+    /// The position of the first thinking block that `model` has written in another conversation.
     pub(super) fn unbound(&self, model: &str) -> Option<&str> {
         let mut last = None;
         for block in &self.blocks {
             let Some(signature) = Signature::of(&block.raw).filter(|signature| signature.model == model)
             else {
-                // The thinking of another model is dropped without a word.
+                // The thinking of another model is dropped silently.
                 continue;
             };
             // The oldest blocks may be gone, but none between two others.
@@ -139,7 +139,7 @@ impl Canonical {
     }
 }
 
-/// The content of a signature: the model, the hash of what was before the block, and that of the block before.
+/// The content of a signature: the model, the hash of the request before the block, and that of the block before.
 struct Signature {
     model: String,
     before: u64,

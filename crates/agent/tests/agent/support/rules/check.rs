@@ -1,10 +1,10 @@
-//! Requests that no provider takes, each with the sentence that the test ends with.
+//! Requests that every provider refuses, each with the message of the failed test.
 
 use std::collections::HashSet;
 
 use sortie_agent::model::{Content, Request, ToolCall, ToolResult, Turn};
 
-/// Checks one request by itself.
+/// Checks one request on its own.
 pub(super) fn request(request: &Request<'_>) -> Result<(), String> {
     if request.max_tokens == 0 {
         return Err("max_tokens is zero".to_owned());
@@ -83,7 +83,7 @@ fn paired(calls: Vec<&ToolCall>, results: &[ToolResult], turn: usize) -> Result<
     ))
 }
 
-/// The answers of the model, which are to be sent back as they were.
+/// The replies of the model, which must be sent back unchanged.
 #[derive(Default)]
 pub(super) struct Said {
     replies: Vec<Vec<Piece>>,
@@ -102,8 +102,8 @@ impl Said {
         self.replies.push(pieces(content));
     }
 
-    /// Checks that each turn of the model is one that it has said: no provider's piece changed, moved or added. What an
-    /// earlier attempt has brought is taken as it is.
+    /// Checks that each turn of the model is one of its replies: no opaque piece changed, moved or added. Turns of an earlier
+    /// attempt are accepted as they are.
     pub(super) fn holds(&mut self, request: &Request<'_>) -> Result<(), String> {
         if request.tools.is_empty() && request.transcript.is_empty() {
             // A summary of turns, which are in its task.
@@ -141,8 +141,7 @@ fn pieces(content: &[Content]) -> Vec<Piece> {
     content.iter().filter_map(piece).collect()
 }
 
-/// Whether `turn` is `reply`, but for pieces of the provider's own that were left out. The end of a text may have become
-/// calls.
+/// Whether `turn` is `reply`, except for opaque pieces that were left out. The end of a text may have become calls.
 fn is_of(turn: &[Piece], reply: &[Piece]) -> bool {
     let may_be_calls = !reply.contains(&Piece::Call) && reply.contains(&Piece::Text);
     let mut turn = turn.iter().peekable();
