@@ -30,7 +30,7 @@ pub(crate) struct Limit<'a> {
 pub(crate) struct CountedAttempts(Vec<Attempt>);
 
 impl Parts {
-    /// Counts an attempt of `subject`. `RateLimited` where there were `most` of them in an hour already.
+    /// Counts an attempt by `subject`. Returns `RateLimited` if the last hour already has `most` attempts.
     pub(crate) async fn attempt(&self, action: &str, subject: &str, most: u32) -> Result<()> {
         let limit = Limit {
             action,
@@ -41,7 +41,7 @@ impl Parts {
         self.attempts(&[limit]).await.map(drop)
     }
 
-    /// Counts an attempt under several limits, or under none of them: `RateLimited` where one is reached.
+    /// Counts an attempt against several limits, possibly zero. Returns `RateLimited` if one of them is reached.
     pub(crate) async fn attempts(&self, limits: &[Limit<'_>]) -> Result<CountedAttempts> {
         let now = self.options.clock.now();
         let counted: Vec<_> = limits.iter().map(|of| of.attempt(now)).collect();
@@ -135,7 +135,7 @@ mod tests {
             Err(error) if error.code == ErrorCode::RateLimited => error.retry_after,
             other => panic!("{other:?}"),
         };
-        // The clock stands at the start of an hour. These attempts are made at its end.
+        // The clock is set to the start of an hour, and these attempts are made at the end of it.
         rig.pass(58 * MINUTE);
         try_again().await.unwrap();
         rig.pass(MINUTE);

@@ -13,7 +13,7 @@ use sortie_store::{
 use crate::{Accounts, Result};
 
 impl Accounts {
-    /// Returns the credits of an organization. `NotFound` where there is none with this id.
+    /// Returns the credits of an organization, or `NotFound` if no organization has this id.
     pub async fn credits(&self, org: OrgId) -> Result<Credit> {
         let store = &self.0.store;
         store.operated_organization(org).await?;

@@ -17,8 +17,8 @@ pub(crate) struct EmailAddress {
 }
 
 impl EmailAddress {
-    /// Reads an address: a part before one `@` and a domain behind it, without spaces and control characters. Whether it
-    /// exists is shown by a mail alone.
+    /// Parses an address: a local part, one `@` and a domain, without spaces and control characters. Only a delivered mail proves
+    /// that the address exists.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let text = text.trim();
         if is_address(text) {

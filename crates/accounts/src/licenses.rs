@@ -1,4 +1,4 @@
-//! Licenses of organizations: what they are entitled to, and the self-hosted installations that they license
+//! Licenses of organizations: the entitlements of each organization, and licenses for self-hosted installations
 //! (`docs/LICENSES.md`).
 
 use std::time::Duration;

@@ -45,9 +45,9 @@ pub struct NewAccount {
 }
 
 impl Accounts {
-    /// Makes `secret` the operator's key. Returns false where there is a key already.
+    /// Makes `secret` the operator's key. Returns false if a key exists.
     ///
-    /// The caller makes the secret, and stores it in a safe place before the key becomes valid.
+    /// The caller generates the secret and stores it in a safe place before the key becomes valid.
     pub async fn set_first_operator_key(&self, secret: &Secret) -> Result<bool> {
         let parts = &self.0;
         let now = parts.options.clock.now();
@@ -90,7 +90,7 @@ impl Accounts {
         Ok(parts.store.operated_organization(org).await?)
     }
 
-    /// Makes an account whose person sets the password by a link. `Conflict` where the address has an account.
+    /// Creates an account. The person sets the password through a link. Returns `Conflict` if the address has an account.
     pub async fn create_account(&self, request: &CreateUser) -> Result<NewAccount> {
         let parts = &self.0;
         let (address, name) = (

@@ -42,7 +42,7 @@ pub enum SignUp {
     VerifyFirst,
     /// People with an invitation may sign up.
     Invited,
-    /// Nobody may sign up: the operator creates accounts.
+    /// Sign-up is disabled: the operator creates accounts.
     Closed,
 }
 

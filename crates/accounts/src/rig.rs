@@ -25,12 +25,12 @@ impl Rig {
         Self::with(SignUp::Open).await
     }
 
-    /// Accounts with a rule for new ones, without mail. The clock stands at the start of an hour.
+    /// Accounts with this sign-up rule, without mail. The clock is set to the start of an hour.
     pub(crate) async fn with(sign_up: SignUp) -> Self {
         Self::mailing(sign_up, None).await
     }
 
-    /// Accounts with a rule for new ones, whose mails wait in the outbox.
+    /// Accounts with this sign-up rule. Mails stay in the outbox.
     pub(crate) async fn with_mail(sign_up: SignUp) -> Self {
         let mail = MailOptions {
             server: "smtp://127.0.0.1:1".parse().expect("a server"),

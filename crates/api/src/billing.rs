@@ -1,4 +1,4 @@
-//! Credits of an organization and the ledger behind them (`docs/BILLING.md`).
+//! Credits of an organization and its ledger (`docs/BILLING.md`).
 
 use std::{fmt, str::FromStr};
 

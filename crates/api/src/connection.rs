@@ -1,8 +1,8 @@
 //! Connections (`docs/CONNECTIONS.md`): what a client sends to save one, the record it gets back, and their small
 //! answers.
 //!
-//! What is secret is read and never written: serializing a definition leaves the kind of its `auth` and the names of
-//! its headers and variables, with nothing behind them. The engine checks everything beyond the form.
+//! Secrets are read but never written: serializing a definition writes the kind of its `auth` and the names of its
+//! headers and variables, without their values. The engine checks everything except the form.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 

@@ -1,4 +1,4 @@
-//! The SHA-256 of some content: 64 lowercase hexadecimal characters wherever it is written.
+//! SHA-256 of some content, always written as 64 lowercase hexadecimal characters.
 
 use std::{fmt, str::FromStr};
 

@@ -1,6 +1,6 @@
-//! The wire: every type that crosses the HTTP boundary, with its limits and its rules of form.
+//! Types of the HTTP API, with their limits and validation rules.
 //!
-//! No I/O, no clock and no randomness of its own: times and random bytes are arguments. The server, the
+//! The crate has no I/O, no clock and no randomness: times and random bytes are arguments. The server, the
 //! command line, the store and the tests share these types, so a field exists in one place.
 
 pub mod account;

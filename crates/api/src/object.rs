@@ -1,5 +1,5 @@
-//! Structs that are read from JSON objects only. By itself serde would also take an array of the fields in order,
-//! which no schema says and no client means. Arrays and maps are read up to their limits: a body of millions of short
+//! Structs that are read from JSON objects only. Serde would by default also accept an array of the fields in order,
+//! which no schema allows and no client means. Arrays and maps are read up to their limits: a body of millions of short
 //! entries would take many times its size.
 
 use std::{collections::BTreeMap, marker::PhantomData};

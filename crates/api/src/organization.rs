@@ -1,4 +1,4 @@
-//! The organization behind a credential (`docs/API.md#organizations`).
+//! Organization of a credential (`docs/API.md#organizations`).
 
 use std::{fmt, str::FromStr};
 

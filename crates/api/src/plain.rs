@@ -91,7 +91,7 @@ pub fn io(error: &io::Error) -> String {
         io::ErrorKind::NotADirectory => "there is a file in the place of a folder".to_owned(),
         io::ErrorKind::IsADirectory => "there is a folder in the place of the file".to_owned(),
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-        // Most others say what is wrong in words of the system.
+        // Most other messages contain operating system terms.
         _ => {
             let told = error.to_string();
             match told.split_once(" (os error ") {

@@ -1,4 +1,4 @@
-//! Secrets: a prefix, 43 base62 characters (256 bits) and a 6-character base62 CRC-32 of what stands before.
+//! Secrets: a prefix, 43 base62 characters (256 bits) and a 6-character base62 CRC-32 of both.
 //!
 //! The fixed form lets secret scanners find one, and the checksum refuses a typo without a look-up. Only the
 //! SHA-256 of a secret is ever stored.
@@ -117,7 +117,7 @@ impl Secret {
     pub fn new(prefix: &str, random: [u8; 32]) -> Self {
         let mut random = Zeroizing::new(random);
         let body: Zeroizing<[u8; BODY_LEN]> = Zeroizing::new(base62(random.as_mut()));
-        // The whole length at once: a text that grows leaves copies behind.
+        // Allocate the full length at once: a string that grows leaves copies of the secret in memory.
         let mut text = String::with_capacity(prefix.len() + BODY_LEN + CHECK_LEN);
         text.push_str(prefix);
         text.extend(body.iter().copied().map(char::from));

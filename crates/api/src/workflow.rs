@@ -1,7 +1,7 @@
 //! Saved workflows (`docs/WORKFLOWS.md`): the definition, the record, and the request that a run of one uses.
 //!
-//! A definition is a run request without the fields in [`NOT_SAVED`]. A field that a request sends beside `workflow`
-//! replaces the saved one whole; one that it does not send stays as saved.
+//! A definition is a run request without the fields in [`NOT_SAVED`]. A field that a request sends together with `workflow`
+//! replaces the saved field as a whole; the request uses the saved value of every other field.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -71,8 +71,9 @@ impl StripeError {
         }
     }
 
-    /// Whether Stripe does not have the customer that the request names: the operator has changed the account, or somebody has
-    /// deleted the customer.
+    /// Whether the customer of the request is missing at Stripe: the operator has switched to another Stripe account, or the
+    /// customer
+    /// was deleted.
     pub(crate) fn lacks_customer(&self) -> bool {
         matches!(self, Self::Refused(refusal) if refusal.lacks_customer())
     }
@@ -91,7 +92,7 @@ impl StripeError {
         }
     }
 
-    /// Whether nobody knows what has become of the request, and its key may give this answer for a day.
+    /// Whether the outcome of the request is unknown, and Stripe may replay this answer for its key for a day.
     pub(crate) const fn is_indefinite(&self) -> bool {
         match self {
             Self::Failed(_) | Self::FailedBefore(_) | Self::Unreadable(_) => true,

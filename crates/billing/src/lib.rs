@@ -1,10 +1,10 @@
 //! Payments of a hosted deployment, through Stripe. No SQL, no HTTP server.
 //!
-//! [`Billing`] is the handle that the server and the node hold. Requests to Stripe are made outside of transactions, each under
-//! the key of a row, so that anybody can repeat them.
+//! [`Billing`] is the handle that the server and the node hold. Requests to Stripe are made outside of transactions, each with
+//! the key of a row as its idempotency key, so every node can repeat them.
 //!
-//! Nothing that a webhook says is believed: a webhook is a hint to read an object at Stripe. Secrets are in types whose
-//! `Debug` hides them, and no error repeats what Stripe wrote, except for codes.
+//! The content of a webhook is not trusted: a webhook is a hint to read an object at Stripe. Secrets have types that hide them in
+//! `Debug`, and errors contain no text from Stripe except codes.
 
 mod auto;
 mod checkout;

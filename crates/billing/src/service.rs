@@ -93,7 +93,7 @@ impl Parts {
         Ok(answer?)
     }
 
-    /// Reads a whole list of Stripe. `page` asks for the objects behind one, and `id` names an object.
+    /// Reads all pages of a list at Stripe. `page` requests the objects after a given one, and `id` returns the id of an object.
     pub(crate) async fn read_all<T, F>(
         &self,
         name: &'static str,
@@ -111,7 +111,7 @@ impl Parts {
             if !found.has_more {
                 return Ok(all);
             }
-            // A page without objects, but with more behind it, would be asked for again and again.
+            // An empty page with `has_more` would be requested forever.
             let unreadable = StripeError::Unreadable("a list without an end");
             after = Some(last.ok_or(Error::Stripe(unreadable))?);
         }
@@ -132,7 +132,8 @@ impl Parts {
 /// Lease on a purchase, a payment or an event that a node has claimed: more than the requests of one take.
 pub(crate) const LEASE: Duration = Duration::from_mins(2);
 
-/// Time by which a list of Stripe begins before what is searched for: the clocks of Stripe and of the nodes may differ.
+/// Margin between the start of a search in a Stripe list and the creation of the object: the clocks of Stripe and the nodes may
+/// differ.
 pub(crate) const LISTED_BEFORE: Duration = Duration::from_hours(1);
 
 /// Returns a time in seconds since 1970.

@@ -1,5 +1,5 @@
-//! Task of a node that handles events, looks at purchases, compares payments, and buys credits automatically. Each piece of work is claimed, so that nodes
-//! share it and none of them leads.
+//! Task of a node that processes events, checks purchases, compares payments, and buys credits automatically. Nodes claim each
+//! piece of work, so they share it without a leader.
 
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ impl Billing {
 
     async fn work(&self, stop: &CancellationToken) {
         loop {
-            // A turn may wait for Stripe many times. It can end anywhere: what it has claimed is another node's after the lease.
+            // A turn may wait for Stripe many times. It can be cancelled anywhere: other nodes get its claimed work after the
+            // lease.
             let pause = match stop.run_until_cancelled(self.turn()).await {
                 None => return,
                 Some(Ok(pause)) => pause,
@@ -45,7 +46,7 @@ impl Billing {
         if let Err(error) = parts.search_events().await {
             tracing::warn!(%error, "searching for events of Stripe failed; they are searched for again");
         }
-        // Neither does one kind of work keep the others: its failure is told once they are done.
+        // A failure of one kind of work does not block the others: it is returned after them.
         let mut failed = Ok(());
         let next = loop {
             let (handled, next) = or_failed(&mut failed, parts.handle_events().await);
@@ -75,7 +76,7 @@ impl Parts {
     }
 }
 
-/// Returns the result of one kind of work, or nothing where it has failed, which `failed` then is.
+/// Returns the result of one kind of work. On an error returns the default, and stores the error in `failed`.
 fn or_failed<T: Default>(failed: &mut Result<()>, done: Result<T>) -> T {
     done.unwrap_or_else(|error| {
         *failed = Err(error);

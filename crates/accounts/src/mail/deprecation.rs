@@ -12,7 +12,7 @@ use crate::{Parts, Result};
 /// Owners in one transaction.
 const PAGE: u32 = 500;
 
-/// Time between two looks for owners who have not been told: people become owners later, too.
+/// Interval between searches for owners without a notice. People can become owners after the first search.
 const LOOK: Duration = Duration::from_hours(1);
 
 /// Version of the API that is deprecated.

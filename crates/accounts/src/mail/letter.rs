@@ -15,7 +15,7 @@ pub(crate) enum Letter {
         /// End of the token.
         expires_at: Timestamp,
     },
-    /// Tells the recipient that somebody signed up with an address that has an account.
+    /// Tells the owner of an account that a sign-up with the address of the account was attempted.
     SignUpAgain { name: String },
     /// Lets the recipient set a password without the old one.
     ResetPassword {
@@ -84,7 +84,7 @@ pub(crate) enum PaymentLetter {
     },
     /// The automatic purchases are disabled.
     TopupsDisabled { amount_cents: i64 },
-    /// The payment provider does not have the saved card any more.
+    /// The saved card was removed at the payment provider.
     CardGone,
     /// The owner has to pay, because the bank wants the cardholder.
     CardholderNeeded {

@@ -86,7 +86,7 @@ async fn deliver(parts: &Arc<Parts>, stop: &CancellationToken) {
             Some(_) = attempts.join_next() => {}
             () = sleep(pause) => {}
         }
-        // Every attempt that has ended meanwhile frees its slot before the next claim.
+        // Attempts that finished in the meantime free their slots before the next claim.
         while attempts.try_join_next().is_some() {}
     }
     let all_ended = async { while attempts.join_next().await.is_some() {} };
@@ -162,7 +162,7 @@ impl Parts {
         self.store.record_mail(mail.id, mail.attempt, now, after).await
     }
 
-    /// Makes one attempt. Returns what becomes of the mail, and the answer for a caller that waits.
+    /// Makes one attempt. Returns the next state of the mail, and the result for a caller that waits.
     async fn send(&self, mail: &Claimed<'_>) -> (AfterSending, EmailDelivery) {
         let content = match self.opened(mail) {
             Ok(content) => content,
@@ -198,7 +198,7 @@ impl Parts {
         (after, EmailDelivery::Failed)
     }
 
-    /// Returns what becomes of a mail after a failure: another attempt, unless its end comes first.
+    /// Returns the state of a mail after a failure: another attempt, unless the mail expires before it.
     fn after_failure(&self, mail: &Claimed<'_>, pause: Duration) -> AfterSending {
         if self.options.clock.now() + pause > mail.give_up_at {
             AfterSending::Ended

@@ -34,7 +34,7 @@ pub use smtp::NotSent;
 use self::{message::address, metrics::MailMetrics, smtp::Smtp};
 use crate::{Parts, Result};
 
-/// Time after which a letter without a token is given up.
+/// Time after which a letter without a token is abandoned.
 const GIVEN_UP_AFTER: Duration = Duration::from_hours(24);
 
 /// Time for which the mailer leaves a mail to the node that sends it while a caller waits.
@@ -73,7 +73,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Creates the outbox of a deployment whose pages are at `org_url`.
+    /// Creates the outbox of a deployment that serves its pages at `org_url`.
     pub(crate) fn new(options: Option<&MailOptions>, org_url: &str) -> Self {
         let host = host_of(org_url);
         Self {
@@ -114,8 +114,8 @@ impl Parts {
         }))
     }
 
-    /// Sends a mail that was queued as [`Parts::held_letter`] made it, while the caller waits. What is not taken in time is
-    /// left to the mailer.
+    /// Sends a mail that was queued with [`Parts::held_letter`] while the caller waits. If the server does not accept it in time,
+    /// the mailer sends it later.
     pub(crate) async fn send_now(&self, mail: Option<&NewMail>) -> EmailDelivery {
         match mail {
             Some(mail) => {

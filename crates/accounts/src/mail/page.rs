@@ -43,7 +43,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Writes a letter of the deployment whose pages are at `org_url`.
+    /// Writes a letter of the deployment that serves its pages at `org_url`.
     pub(super) fn new(letter: &Letter, org_url: &str) -> Self {
         let sign_in = format!("{org_url}/sign-in");
         let page = match letter {

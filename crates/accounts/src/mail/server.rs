@@ -36,7 +36,7 @@ pub(super) enum Security {
 /// A text that is no address of a mail server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidServer {
-    /// The scheme or the host is missing, or there is something behind the port.
+    /// The scheme or the host is missing, or text follows the port.
     #[error(
         "must be smtp://HOST:PORT or smtps://HOST:PORT, with USER:PASSWORD@ before the host if the server wants them"
     )]
@@ -81,7 +81,7 @@ impl FromStr for MailServer {
 }
 
 impl MailServer {
-    /// Trusts these certificates beside the authorities of the binary.
+    /// Trusts these certificates in addition to the authorities of the binary.
     #[must_use]
     pub fn trusting(self, trusted: TrustedCertificates) -> Self {
         Self { trusted, ..self }

@@ -62,7 +62,7 @@ pub enum NotSent {
 }
 
 impl MailServer {
-    /// Connects and signs in as a deployment whose pages are at `org_url`, and sends nothing.
+    /// Connects and signs in as a deployment that serves its pages at `org_url`, and sends no mail.
     pub async fn greet(&self, org_url: &str) -> Result<(), NotSent> {
         let smtp = Smtp::new(self.clone(), &super::host_of(org_url));
         let mut connection = timeout(CONNECT, smtp.connect())
@@ -161,8 +161,8 @@ impl Smtp {
         Ok(connection)
     }
 
-    /// Parameters of TLS. The certificate of a server on this machine is not checked: such servers have one that they made
-    /// themselves, and nobody is between them and this process.
+    /// Parameters of TLS. The certificate of a server on this machine is not checked: such servers use self-signed certificates,
+    /// and the connection does not leave the machine.
     fn tls(&self) -> Result<TlsParameters, NotSent> {
         let mut builder = TlsParameters::builder(self.server.host.clone());
         for certificate in self.server.trusted.certificates() {

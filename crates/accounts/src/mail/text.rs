@@ -24,7 +24,7 @@ pub(super) fn of_stranger(text: &str) -> String {
     unlinked(&cut)
 }
 
-/// Puts a break behind each character that an address needs, where something follows it.
+/// Inserts a break after each character that an address needs, unless a space or the end of the text follows.
 fn unlinked(text: &str) -> String {
     let mut broken = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();

@@ -23,7 +23,7 @@ const CODE_LIFETIME: Duration = Duration::from_mins(1);
 /// Maximum number of organizations that a person chooses from.
 const ORGANIZATIONS: u32 = 100;
 
-/// Authorization request whose every parameter is right. A person decides on it.
+/// Valid authorization request. A person decides on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Authorization {
     client_id: String,
@@ -39,7 +39,7 @@ pub struct Authorization {
 pub enum AuthorizationRefusal {
     /// The client or the redirect URI is wrong: the text is for a page, and the browser is not sent on.
     Page(String),
-    /// The client is told by a redirect to this URI.
+    /// The error is sent to the client by a redirect to this URI.
     Redirect(String),
     /// Any other failure.
     Other(Refusal),

@@ -1,7 +1,7 @@
 //! Client ID metadata documents: a client whose id is the URL of a document that describes it.
 //!
-//! The URL is a stranger's. The request reaches public addresses only, none of this machine, follows no redirect, and takes
-//! at most 5 KiB in 5 seconds.
+//! The URL comes from an untrusted client. The request goes to public addresses only, never to this machine, follows no
+//! redirect, and reads at most 5 KiB in 5 seconds.
 
 use std::{sync::Arc, time::Duration};
 
@@ -150,7 +150,7 @@ mod tests {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut request = vec![0; 4_096];
             let _length = stream.read(&mut request).await.unwrap();
-            // The client closes early where it has read enough.
+            // The client closes the connection early once it has read enough.
             let _written = stream.write_all(&answer).await;
         });
         url

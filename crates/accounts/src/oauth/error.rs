@@ -1,6 +1,6 @@
 //! Errors of the OAuth protocol (RFC 6749, RFC 7591, RFC 8707).
 
-/// Error that a client is told, with a text for its developer.
+/// Error returned to a client, with a text for its developer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OauthError {
     /// Machine-readable name of the error.

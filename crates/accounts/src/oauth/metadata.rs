@@ -78,7 +78,7 @@ fn text<'a>(members: &'a Map<String, Value>, name: &str) -> Result<Option<&'a st
     }
 }
 
-/// Checks that a list, where there is one, has the one value that the server supports.
+/// Checks that a list, if present, includes the only value that the server supports.
 fn includes(members: &Map<String, Value>, name: &str, value: &str) -> Result<(), OauthError> {
     match members.get(name) {
         None | Some(Value::Null) => Ok(()),

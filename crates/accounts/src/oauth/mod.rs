@@ -33,7 +33,7 @@ pub type OauthResult<T> = std::result::Result<T, OauthFailure>;
 pub enum OauthFailure {
     /// Error of the protocol.
     Protocol(OauthError),
-    /// A code or refresh token was used a second time. The grant has ended; the client is told `invalid_grant`.
+    /// A code or refresh token was used a second time. The grant has ended, and the client gets `invalid_grant`.
     Reused,
     /// Any other failure.
     Other(Refusal),

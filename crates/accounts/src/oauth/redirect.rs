@@ -5,7 +5,7 @@ use url::{Host, Url};
 /// Maximum length of a redirect URI, in bytes.
 const LONGEST: usize = 1_024;
 
-/// Prefixes of loopback addresses, behind which any port is accepted.
+/// Prefixes of loopback addresses. Any port may follow them.
 const LOOPBACK: [&str; 2] = ["http://127.0.0.1", "http://[::1]"];
 
 /// Redirect URI in a form that the rules allow: `https`, `http` on a loopback address, or the private scheme of an app.
@@ -124,7 +124,7 @@ fn is_loopback(url: &Url) -> bool {
         }
 }
 
-/// Returns the rest of a URI behind the port of its authority. `None` where something else than a port follows the host.
+/// Returns the part of a URI after the port of its authority, or `None` if the host is followed by anything but a port.
 fn without_port(behind_host: &str) -> Option<&str> {
     let rest = match behind_host.strip_prefix(':') {
         None => behind_host,

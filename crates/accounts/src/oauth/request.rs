@@ -49,7 +49,7 @@ impl Scope {
     }
 }
 
-/// Parameters of an authorization request behind the client and the redirect URI.
+/// Parameters of an authorization request other than the client and the redirect URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     /// Scope that the client asks for.
@@ -58,8 +58,8 @@ pub(crate) struct Asked {
     pub(crate) challenge: String,
 }
 
-/// Reads the parameters of an authorization request behind the client and the redirect URI. `resource` is the one that the
-/// server issues tokens for.
+/// Reads the parameters of an authorization request other than the client and the redirect URI. `resource` is the resource
+/// that the server issues tokens for.
 pub(crate) fn asked(parameters: Parameters<'_>, resource: &str) -> Result<Asked, OauthError> {
     let one = |name: &str| one(parameters, name);
     match one("response_type")?.as_deref() {

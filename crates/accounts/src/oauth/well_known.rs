@@ -50,19 +50,19 @@ impl Options {
         })
     }
 
-    /// Path of the engine API behind its host; empty where it has none.
+    /// Path of the engine API after its host, empty if the API is at the root.
     pub fn engine_path(&self) -> &str {
         split(&self.engine_url).1
     }
 
-    /// Address of the metadata of the engine API: the well-known path stands between the host and the path.
+    /// Address of the metadata of the engine API: the well-known path is inserted between the host and the path.
     pub fn resource_metadata_url(&self) -> String {
         let (origin, path) = split(&self.engine_url);
         format!("{origin}{PROTECTED_RESOURCE}{path}")
     }
 }
 
-/// Splits an address behind its host.
+/// Splits an address after its host.
 fn split(url: &str) -> (&str, &str) {
     let host = url.find("://").map_or(0, |at| at + 3);
     let end = url.get(host..).and_then(|rest| rest.find('/'));

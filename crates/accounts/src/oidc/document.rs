@@ -1,7 +1,7 @@
-//! Documents of an identity provider that are used again: its metadata, and its keys.
+//! Cached documents of an identity provider: its metadata and its keys.
 //!
-//! Whoever finds a document that is recent enough waits for nobody. One request fetches a missing one, and everybody who waits
-//! for it gets its result. A failure counts for a few seconds, so that a provider that is silent holds up each sign-in once.
+//! A request that finds a recent document uses it at once. If the document is missing, one request fetches it, and all requests
+//! that wait for it get its result. A failure is kept for a few seconds, so an unresponsive provider delays each sign-in once.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl<T> Default for KeptDocument<T> {
 }
 
 impl<T: Clone> KeptDocument<T> {
-    /// Returns the document, at most `lifetime` old. Fetches it by `fetch` where there is none.
+    /// Returns the document if it is at most `lifetime` old, and otherwise calls `fetch`.
     pub(super) async fn get(
         &self,
         clock: &Clock,
@@ -60,7 +60,7 @@ impl<T: Clone> KeptDocument<T> {
             return Err(failure.clone());
         }
         let fetched = fetch.await;
-        // The failure counts from its end: whoever waited for it has not seen it yet.
+        // A failure is kept from the time it occurred: requests that waited for the fetch have not seen it yet.
         let now = clock.now();
         let mut last = self.last();
         match &fetched {

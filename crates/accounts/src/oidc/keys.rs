@@ -106,7 +106,7 @@ impl Keys {
 }
 
 impl Jwk {
-    /// Returns the public key. None where it is of another kind, or not for signatures of a known algorithm.
+    /// Returns the public key, or `None` if it has another use or its algorithm is unknown.
     fn public_key(&self) -> Option<PublicKey> {
         if self.usage.as_deref().is_some_and(|usage| usage != "sig") {
             return None;

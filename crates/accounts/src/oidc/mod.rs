@@ -37,11 +37,11 @@ pub struct IdentityProvider {
     pub client_id: String,
     /// Secret of this deployment at the provider.
     pub client_secret: Credential,
-    /// Domains, in lower case, whose addresses the provider is trusted for.
+    /// Domains, in lower case. The provider is trusted for addresses in them.
     pub trusted_domains: Vec<String>,
-    /// Scopes that are asked for beside `openid email profile`.
+    /// Scopes to request in addition to `openid email profile`.
     pub scopes: Vec<String>,
-    /// Rule for the roles of people on a self-hosted engine; none on a hosted deployment.
+    /// Rule for the roles of people on a self-hosted engine; absent on a hosted deployment.
     pub roles: Option<RoleRule>,
 }
 

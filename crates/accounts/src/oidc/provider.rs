@@ -1,7 +1,7 @@
-//! Requests to an identity provider, and what is kept of its answers.
+//! Requests to an identity provider, and the cached responses.
 //!
-//! The operator names the provider, so that its address may be private or this machine's own. Requests follow no redirect,
-//! and take a bounded part of an answer in a bounded time.
+//! The operator configures the provider, so its address may be private or on this machine. Requests follow no redirect, and
+//! both the size of a response and the time to read it are bounded.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ const KEPT: Duration = Duration::from_hours(1);
 /// Least time between two fetches of the keys for an unknown key.
 const KEYS_AGAIN: Duration = Duration::from_mins(1);
 
-/// Identity provider with what is known of it.
+/// Identity provider with its cached documents.
 pub(crate) struct Provider {
     pub(super) settings: IdentityProvider,
     outbound: Outbound,

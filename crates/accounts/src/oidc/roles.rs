@@ -101,7 +101,7 @@ impl Parts {
         let org = self.organization().await?;
         let audit = self.own_audit(actor, org, "member.remove", user)?;
         match self.store.remove_member(org, user, audit).await {
-            // No member, or the owner, whose role no provider gives.
+            // The person is not a member, or is the owner: a provider never sets that role.
             Err(sortie_store::Error::NotFound | sortie_store::Error::Conflict(_)) => Ok(()),
             done => Ok(done?),
         }

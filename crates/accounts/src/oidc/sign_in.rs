@@ -52,7 +52,7 @@ pub struct OidcAnswer<'a> {
     pub code: Option<&'a str>,
     /// Issuer of the answer (RFC 9207).
     pub issuer: Option<&'a str>,
-    /// Error in the place of a code.
+    /// Error that the provider returned instead of a code.
     pub error: Option<&'a str>,
 }
 
@@ -102,7 +102,7 @@ impl OidcFlow {
         serde_json::to_string(self).map_err(Refusal::internal)
     }
 
-    /// Reads a flow of the provider `name`. None where it was begun at another one.
+    /// Parses a flow of the provider `name`. Returns `None` if the flow began at another provider.
     pub fn parse(text: &str, name: &str) -> Option<Self> {
         let flow: Self = serde_json::from_str(text).ok()?;
         (flow.provider == name).then_some(flow)
@@ -115,7 +115,7 @@ impl Accounts {
         self.0.providers.iter().map(|provider| &provider.settings)
     }
 
-    /// Begins a sign-in that goes on to `back`. `NotFound` where there is no such provider.
+    /// Begins a sign-in that redirects to `back` at the end. Returns `NotFound` if the provider is not configured.
     pub async fn begin_oidc(&self, name: &str, back: &str) -> Result<OidcRequest> {
         let begun = self.0.begin_oidc(name, back).await;
         if let Err(error) = &begun {
@@ -147,7 +147,7 @@ impl Accounts {
         done
     }
 
-    /// Finishes a sign-in at a provider by the code of the second factor. `SecondFactorRequired` where it is wrong.
+    /// Finishes a sign-in at a provider with the code of the second factor. Returns `SecondFactorRequired` if the code is wrong.
     pub async fn finish_oidc_code(
         &self,
         half_signed_in: &str,
@@ -276,8 +276,8 @@ impl Parts {
         Ok(claims)
     }
 
-    /// Signs in the person whom the claims name, or signs the person up. Two sign-ins at once may both find nobody: the
-    /// second one looks again.
+    /// Signs in the person that the claims identify, or creates the account. Two concurrent sign-ins may both find no account:
+    /// the second one searches again.
     async fn admit(
         &self,
         settings: &IdentityProvider,
@@ -313,7 +313,7 @@ impl Parts {
         }
         let email = trusted_address(settings, claims)?;
         if let Some(account) = self.store.find_account(&email.key).await? {
-            // Behind an address that nobody has proved may be a stranger, who knows the password.
+            // An account with an unverified address may belong to a stranger who knows its password.
             if account.person.email_verified_at.is_none() && !account.password.is_empty() {
                 return Err(ErrorCode::Forbidden.because(
                     "this address has an account, and nobody has proved that the address is theirs: set a new \
@@ -487,7 +487,7 @@ fn trusted_address(settings: &IdentityProvider, claims: &Claims) -> Result<Email
             "{label} has not verified your email address: verify it there, and sign in again"
         ));
     }
-    // A letter of another alphabet whose lower case is an ASCII letter would make two addresses one.
+    // A non-ASCII letter that becomes an ASCII letter in lower case would map two addresses to one.
     let is_ambiguous = email
         .text
         .chars()
@@ -532,7 +532,7 @@ mod tests {
         for other in list! {
             "ann@sub.example.com", "ann@example.com.evil.test", "ann@notexample.com", "ann", "",
             "ann@example.com@evil.test",
-            // The Kelvin sign, whose lower case is `k`.
+            // The Kelvin sign becomes `k` in lower case.
             "\u{212a}ate@example.com",
         } {
             assert_eq!(verified(other), None, "{other}");

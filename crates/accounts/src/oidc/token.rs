@@ -16,7 +16,7 @@ const LEEWAY: f64 = 60.0;
 /// Claims that say whether the address is verified.
 const PROOFS: [&str; 2] = ["email_verified", "xms_edov"];
 
-/// Signed token whose signature was not checked yet.
+/// Signed token before its signature is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SignedToken<'a> {
     /// Algorithm of the signature.
@@ -66,7 +66,7 @@ impl<'a> SignedToken<'a> {
         })
     }
 
-    /// Reads the claims. Only a token whose signature was checked has claims that mean anything.
+    /// Reads the claims. Check the signature first: the claims of an unchecked token mean nothing.
     pub(super) fn claims(&self) -> Result<Claims, &'static str> {
         let claims = serde_json::from_slice(&self.payload).map_err(|_| "the ID token has wrong claims")?;
         Ok(Claims(claims))
@@ -131,7 +131,7 @@ impl Claims {
             .ok_or("the ID token names no subject")
     }
 
-    /// Checks that the token is for this client. Beside other audiences it must have been issued to this client.
+    /// Checks that the token is for this client. A token with several audiences must also have been issued to this client.
     fn check_audience(&self, client_id: &str) -> Result<(), &'static str> {
         let (is_for, several) = match self.0.get("aud") {
             Some(Value::String(one)) => (one == client_id, false),
@@ -153,13 +153,13 @@ impl Claims {
         self.0.get(name).and_then(Value::as_str)
     }
 
-    /// Returns true where there is a claim of this name.
+    /// Returns true if the token has a claim of this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// Returns true where the provider says that the address belongs to the person. Some write the claim as a text, and
-    /// Microsoft Entra ID has one of its own (`xms_edov`).
+    /// Returns true if the provider says that the address belongs to the person. Some providers write the claim as a string, and
+    /// Microsoft Entra ID uses the claim `xms_edov`.
     pub(super) fn email_is_verified(&self) -> bool {
         let is_true = |name| match self.0.get(name) {
             Some(Value::Bool(value)) => *value,

@@ -20,7 +20,7 @@ use crate::{Accounts, Parts, Proof, Result, mail::Letter, people::rules::checked
 const PAGE: u32 = 500;
 
 impl Accounts {
-    /// Refuses a person whose address is not verified. Everybody passes where no mail is configured.
+    /// Refuses a person with an unverified address. Accepts everybody if mail is not configured.
     pub fn require_verified(&self, person: &SignedIn) -> Result<()> {
         self.0.require_verified(person.email_verified)
     }
@@ -142,7 +142,7 @@ impl Accounts {
     pub async fn transfer_ownership(&self, caller: &Caller, (owner, to): (UserId, UserId)) -> Result<()> {
         let (parts, org) = (&self.0, caller.org);
         let organization = parts.store.organization_name(org).await?;
-        // Of a person who is no member nothing is told, not even that the account exists.
+        // A caller must not learn whether the account of a non-member exists.
         if parts.store.membership(org, to).await?.is_none() {
             return Err(Refusal::not_found());
         }
@@ -177,7 +177,7 @@ impl Accounts {
 }
 
 impl Parts {
-    /// Refuses a person whose address is not verified. Everybody passes where no mail is configured.
+    /// Refuses a person with an unverified address. Accepts everybody if mail is not configured.
     pub(crate) fn require_verified(&self, email_verified: bool) -> Result<()> {
         if email_verified || self.options.mail.is_none() {
             return Ok(());

@@ -41,7 +41,7 @@ impl Rig {
     }
 }
 
-/// Actions of the audit log. The clock stands still, so that their order is that of random ids.
+/// Actions of the audit log. The clock does not advance, so entries are ordered by their random ids.
 fn sorted(audit: &[AuditEntry]) -> Vec<&str> {
     let mut actions: Vec<_> = audit.iter().map(|entry| entry.action.as_str()).collect();
     actions.sort_unstable();

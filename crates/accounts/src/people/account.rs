@@ -65,8 +65,8 @@ impl Accounts {
         Ok(self.0.store.list_identities(user).await?)
     }
 
-    /// Ends an identity of a person, by its [`identity_id`], and the sessions of the person but `keep`. `NotFound` where the
-    /// person has no such identity, `Conflict` where the person could not sign in any more.
+    /// Removes an identity of a person by its [`identity_id`], and ends the sessions of the person except `keep`. Returns
+    /// `NotFound` if the person has no such identity, and `Conflict` if it is the last way to sign in.
     pub async fn unlink_identity(&self, user: UserId, id: &str, keep: SessionId) -> Result<()> {
         let store = &self.0.store;
         let identities = store.list_identities(user).await?;
@@ -75,7 +75,7 @@ impl Accounts {
         let works =
             |of: &Identity| of != ended && self.providers().any(|provider| provider.issuer == of.issuer);
         let account = store.account(user).await?;
-        // An identity of a provider that is no longer configured signs nobody in.
+        // An identity of a provider that was removed from the configuration cannot sign anyone in.
         if account.password.is_empty() && !identities.iter().any(|row| works(&row.identity)) {
             return Err(ErrorCode::Conflict.because(ONLY_WAY));
         }
@@ -112,7 +112,7 @@ impl Accounts {
             return Err(ErrorCode::Conflict.because("you are in too many organizations: leave some first"));
         }
         let clock = &parts.options.clock;
-        // Whoever suspended an organization may still need what is in it.
+        // A suspended organization is kept: its data may still be needed.
         let is_deleted = |of: &OwnOrganization| of.role == Role::Owner && !of.suspended;
         let audits: Result<Vec<_>> = organizations
             .iter()

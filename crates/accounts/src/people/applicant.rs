@@ -4,7 +4,7 @@ use sortie_api::Credential;
 
 use crate::email::EmailAddress;
 
-/// Applicant whose proofs have the right form.
+/// Applicant with well-formed proofs.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedApplicant {
     pub(super) email: EmailAddress,

@@ -44,7 +44,7 @@ impl Accounts {
         Ok(self.0.store.delete_avatar(user).await?)
     }
 
-    /// Returns the picture of `user`. `NotFound` where there is none, and where `viewer` shares no organization with
+    /// Returns the picture of `user`. Returns `NotFound` if the user has no picture, or if `viewer` shares no organization with
     /// `user`.
     pub async fn avatar(&self, viewer: UserId, user: UserId) -> Result<Avatar> {
         self.0

@@ -16,7 +16,7 @@ const INTERVAL: Duration = Duration::from_hours(1);
 const BATCH: u32 = 1_000;
 
 impl Accounts {
-    /// Deletes what has ended, now and each hour. Runs until it is dropped.
+    /// Deletes expired rows now and every hour, until the future is dropped.
     pub async fn keep_clean(&self) {
         let mut tick = tokio::time::interval(INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -28,7 +28,7 @@ impl Accounts {
         }
     }
 
-    /// Deletes what has ended.
+    /// Deletes expired rows.
     pub(crate) async fn clean(&self) {
         let (store, now) = (&self.0.store, self.0.options.clock.now());
         // The longest window of attempts is a day, and a part of it counts for a day after its end.

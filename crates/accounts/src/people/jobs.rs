@@ -1,6 +1,6 @@
-//! Work that goes on behind an answer, so that the time of the answer tells nothing.
+//! Background jobs of requests. They run after the response, so that its timing reveals nothing.
 //!
-//! The queue is bounded, and a stopped node drops what is left in it: the person asks again.
+//! The queue is bounded, and a node that stops drops the remaining jobs: the person has to send the request again.
 
 use futures_util::{StreamExt as _, stream};
 use parking_lot::Mutex;
@@ -16,12 +16,12 @@ const MOST_WAITING: usize = 1_000;
 /// Jobs at once.
 const AT_ONCE: usize = 4;
 
-/// Work behind an answer.
+/// Background job of a request.
 #[derive(Debug)]
 pub(crate) enum Job {
     /// Mail a token that sets the password of the account of an address.
     Forgot(EmailAddress),
-    /// Create an account whose address is verified first.
+    /// Create an account that has to verify its address first.
     SignUp(Box<CheckedApplicant>),
 }
 
@@ -52,7 +52,7 @@ impl Jobs {
 }
 
 impl Accounts {
-    /// Does the jobs behind the answers. Runs until it is dropped; a second call returns at once.
+    /// Runs the background jobs until the future is dropped. A second call returns at once.
     pub async fn run_jobs(&self) {
         let waiting = self.0.jobs.waiting.lock().take();
         let Some(mut waiting) = waiting else {

@@ -27,8 +27,8 @@ use crate::{
 const FROM_ONE_NETWORK: u32 = 10;
 /// Failed sign-ins an hour from one network.
 const OF_ONE_NETWORK: u32 = 100;
-/// Failed sign-ins an hour to one address from networks where the person has no session. Nobody locks another person out of
-/// the networks where that person is signed in.
+/// Failed sign-ins per hour to one address from networks where the person has no session. Networks where the person is signed in
+/// are exempt, so an attacker cannot lock the person out of them.
 const FROM_STRANGE_NETWORKS: u32 = 50;
 /// Codes of a second factor an hour for one person.
 const CODES: u32 = 10;
@@ -158,8 +158,9 @@ impl Parts {
         self.factor_of(account, code.expose())
     }
 
-    /// Begins the session of a person who has proved everything. `Conflict` where a proof does not hold any more,
-    /// `Forbidden` where the account is linked to another identity of the same issuer.
+    /// Begins the session of a person who has proved everything. Returns `Conflict` if a proof has become invalid, and
+    /// `Forbidden`
+    /// if the account is linked to another identity of the same issuer.
     pub(crate) async fn begin(&self, account: Account, client: &Client, with: SignIn) -> Result<LoggedIn> {
         let user = account.person.id;
         let (session, token) = self.new_session(user, client)?;

@@ -242,7 +242,7 @@ fn webp(file: Bytes) -> Option<((u32, u32), Bytes)> {
     (image.dimensions()? == sides).then(|| (sides, webp.encoder().bytes()))
 }
 
-/// Returns the first image of an animation and its sides, in the form that `VP8X` has them. None where it is broken.
+/// Returns the first image of an animation and its dimensions in the encoding of `VP8X`, or `None` if the file is damaged.
 fn first_image(frame: &RiffChunk) -> Option<([u8; 6], Vec<RiffChunk>)> {
     let data = frame.content().data()?;
     // The place of the frame, its sides, its duration and its flags stand before its chunks.
@@ -300,7 +300,7 @@ mod tests {
         segment
     }
 
-    /// A progressive JPEG: segments, a scan, segments between the scans, a scan, the end, and what is behind.
+    /// A progressive JPEG: segments, a scan, segments between the scans, a scan, the end marker, and trailing bytes.
     fn a_jpeg(before: &[u8], between: &[u8], behind: &[u8]) -> Vec<u8> {
         let mut jpeg = vec![0xFF, 0xD8];
         jpeg.extend(segment(0xE0, b"JFIF\0rest"));

@@ -21,8 +21,8 @@ pub(crate) fn name(text: &str) -> Result<String> {
     checked_name(text, limits::NAME_CHARS)
 }
 
-/// Reads the name of a person or a thing in the field `name`, without spaces around it. Others see the name: none of its
-/// characters may hide or reorder what stands around it.
+/// Reads the name of a person or an object from the field `name` and trims it. Names are shown to other people, so characters
+/// that hide or reorder the text around the name are refused.
 pub(crate) fn checked_name(text: &str, most: usize) -> Result<String> {
     let text = text.trim();
     if (1..=most).contains(&text.chars().count()) && is_seen_whole(text) {
@@ -42,8 +42,8 @@ pub(crate) fn password_length(field: &'static str, password: &str) -> Result<()>
     Err(ErrorCode::InvalidRequest.because(format!("{field}: must have {least} to {most} bytes")))
 }
 
-/// Checks that a new password is hard to guess for somebody who knows the person's address and name. Takes some
-/// milliseconds of a processor.
+/// Checks that a new password is hard to guess even with knowledge of the person's address and name. Takes several
+/// milliseconds of CPU time.
 pub(crate) fn password_strength(field: &'static str, password: &str, person: &[&str]) -> Result<()> {
     let parts = person.iter().flat_map(|hint| hint.split(['@', '.', ' ']));
     let hints: Vec<&str> = person

@@ -22,7 +22,7 @@ const RECOVERY_CHARS: usize = 16;
 /// Seconds of a time step.
 const STEP_SECONDS: u64 = 30;
 
-/// Time steps before and after this one whose codes are accepted.
+/// Number of time steps before and after the current one that are accepted.
 const SKEW: u16 = 1;
 
 /// Name of the service in the authenticator.
@@ -40,16 +40,17 @@ pub struct EnrolledTotp {
     pub uri: Credential,
 }
 
-/// Makes the refusal of a sign-in whose password is right and whose second factor is missing or wrong.
+/// Returns the refusal of a sign-in with a correct password and a missing or wrong second factor.
 pub(crate) fn second_factor_required() -> Refusal {
     ErrorCode::SecondFactorRequired
         .because("code: must be the current code of the authenticator, or an unused recovery code")
 }
 
 impl Accounts {
-    /// Makes the key of an authenticator for a person who proves the account. It counts once [`Self::confirm_totp`]
-    /// confirms it. `Forbidden` where mail is sent and the address is not verified: whoever owns the address would have to
-    /// know the codes of a stranger. `Conflict` where the person has a second factor.
+    /// Creates the authenticator key of a person who has proved the account. The key is active once [`Self::confirm_totp`]
+    /// confirms it. Returns `Forbidden` if mail is configured and the address is not verified: the real owner of the address
+    /// would
+    /// need the codes of a stranger. Returns `Conflict` if the person has a second factor.
     pub async fn enrol_totp(&self, user: UserId, proof: Proof) -> Result<EnrolledTotp> {
         let parts = &self.0;
         let account = parts.own_account(user, "password", proof).await?;
@@ -138,7 +139,8 @@ impl Accounts {
 }
 
 impl Parts {
-    /// Reads a code as the second factor of an account. `SecondFactorRequired` where it cannot be one.
+    /// Parses a code as the second factor of an account. Returns `SecondFactorRequired` if it is neither a recovery code nor a
+    /// valid code of the authenticator.
     pub(crate) fn factor_of(&self, account: &Account, code: &str) -> Result<Factor> {
         let code: String = code
             .chars()
@@ -151,7 +153,7 @@ impl Parts {
         Ok(Factor::Step(step))
     }
 
-    /// Returns the time step that a code of the authenticator belongs to. None where it belongs to none of this moment.
+    /// Returns the time step that matches a code of the authenticator, or `None` if the code is not valid at present.
     fn step(&self, account: &Account, code: &str) -> Result<Option<i64>> {
         let Some(sealed) = &account.totp else {
             return Ok(None);

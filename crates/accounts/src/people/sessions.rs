@@ -123,7 +123,7 @@ impl Parts {
         Ok(found)
     }
 
-    /// Notes a use of a session. The request goes on where that fails.
+    /// Records a use of a session. A failure does not fail the request.
     async fn note(&self, session: SessionId) {
         let now = self.options.clock.now();
         if let Err(error) = self.store.session_seen(session, now).await {

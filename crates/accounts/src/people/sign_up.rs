@@ -101,7 +101,7 @@ impl Parts {
         let network = client.network().to_string();
         self.attempt("sign up", &network, FROM_ONE_NETWORK).await?;
         if self.options.sign_up == SignUp::VerifyFirst && self.options.mail.is_some() {
-            // The strength is checked now, as the answer of the job reaches nobody.
+            // The strength is checked now, because the job cannot report it to the client.
             let CheckedApplicant {
                 email,
                 password,

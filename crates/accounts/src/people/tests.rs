@@ -204,7 +204,7 @@ async fn a_sign_up_by_mail_does_not_tell_whether_the_address_is_taken() {
         rig.accounts.run_waiting_jobs().await;
     }
     let mut mails = rig.mails().await;
-    // The clock stands still, so that their order is that of random ids.
+    // The clock does not advance, so the mails are ordered by their random ids.
     mails.sort_by_key(|(_, letter)| letter["kind"].to_string());
     let kinds: Vec<_> = mails
         .iter()

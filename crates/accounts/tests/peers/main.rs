@@ -1,4 +1,4 @@
-//! Mails to servers and sign-ins at providers that nobody here wrote. `scripts/peers` installs them.
+//! Tests against third-party mail servers and identity providers, which `scripts/peers` installs.
 
 #![expect(
     clippy::unwrap_used,

@@ -109,7 +109,7 @@ fn settings(issuer: &str, secret: &str) -> IdentityProvider {
     }
 }
 
-/// Goes to the provider as a browser does. Returns what it brings back.
+/// Visits the provider as a browser does. Returns the flow and the URL of the redirect.
 async fn away(accounts: &Accounts, browser: &mut Browser, login: &str) -> (OidcFlow, Url) {
     let request = accounts.begin_oidc("idp", "/").await.unwrap();
     let flow = request.flow.clone();

@@ -29,7 +29,7 @@ impl Rig {
         Self::with(Some(mail), Vec::new()).await
     }
 
-    /// Accounts whose people sign in with an identity provider.
+    /// Accounts with an identity provider for sign-in.
     pub(crate) async fn with_provider(provider: IdentityProvider) -> Self {
         Self::with(None, vec![provider]).await
     }

@@ -1,14 +1,15 @@
-//! Charges of a saved card without the customer, and each of their outcomes.
+//! Off-session charges of a saved card, and their outcomes.
 //!
-//! A purchase has one payment at Stripe at most. The request is repeated under the same key as long as Stripe remembers the
-//! key, and every node may do so. An answer of 500 may be remembered as well, and a lost answer may have been a payment:
-//! then the payments of the customer are searched for the one that names the purchase. Once the key may be forgotten, nothing
-//! is sent any more.
+//! A purchase has at most one payment at Stripe. Every node may repeat the request, always with the same idempotency key, as long
+//! as Stripe remembers the key. Stripe may replay a 500 for the key, and a lost response may have been a payment: in both cases
+//! the engine searches the payments of the customer for the one that names the purchase. Once Stripe may have forgotten the key,
+//! no request is sent.
 //!
-//! Nothing is sent under a second key either, however often the search finds nothing. After an answer of 500 Stripe may still
-//! finish the request: a charge that has reached the network of the card is rolled forward, and an event tells of it. So it is
-//! never certain that a second request would not charge the card twice. The purchase fails instead. A payment that appears
-//! later is credited all the same, and what is bought next is another purchase.
+//! The engine never sends a request with a second key, even if repeated searches find nothing. After a 500 Stripe may still
+//! finish
+//! the request: a charge that has reached the card network is rolled forward, and Stripe sends an event. A second request could
+//! therefore always charge the card twice. The purchase fails instead. A payment that appears later is still credited, and the
+//! next charge belongs to a new purchase.
 
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ const AFTER_ERRORS: Duration = Duration::from_hours(1);
 /// Pauses after the first and the second declined purchase. The third disables the automatic purchases.
 const DECLINED: [Duration; 2] = [Duration::from_hours(1), Duration::from_hours(6)];
 
-/// Attempts to record an end beside changes of the settings.
+/// Attempts to record an outcome despite concurrent changes of the settings.
 const TRIES: u32 = 3;
 
 /// Longest code that is kept, in bytes.
@@ -64,7 +65,7 @@ enum Unpaid {
 }
 
 impl Parts {
-    /// Charges the card of an automatic purchase, or finds out what has become of the charge. A repetition does no harm.
+    /// Charges the card of an automatic purchase, or finds the outcome of an earlier charge. Idempotent.
     pub(crate) async fn sync_auto_topup(&self, topup: &TopupRow) -> Result<SyncOutcome> {
         if topup.state == TopupState::Created {
             match self.store.send_auto_topup(topup.id).await? {
@@ -152,7 +153,7 @@ impl Parts {
         }
     }
 
-    /// Whether the customer has no card any more. Another one that was saved meanwhile is kept for the next attempt.
+    /// Whether the customer has lost the card. A card saved since the charge is kept for the next attempt.
     async fn is_card_gone(&self, topup: &TopupRow) -> Result<bool> {
         let Some(customer) = &topup.customer else {
             return Ok(true);
@@ -222,7 +223,7 @@ impl Parts {
                 self.end_unpaid(topup, Some(intent), Unpaid::NeedsCardholder)
                     .await
             }
-            // The payment was cancelled before, has succeeded after all, or nobody knows.
+            // The payment was cancelled before, has succeeded after all, or its state is unknown.
             Err(Error::Stripe(error))
                 if error.is_indefinite()
                     || matches!(error, StripeError::Refused(_) | StripeError::KeyReused) =>

@@ -1,7 +1,7 @@
 //! Automatic purchases: their settings with the consent, and the task that begins them.
 //!
-//! The movement of credits notes an organization whose available credits fall below its threshold, on the node that makes it.
-//! The task of that node buys. A look at all organizations each minute finds what was missed.
+//! A credit movement that takes the available credits of an organization below its threshold notifies the task of its node, which
+//! then buys. A scan of all organizations every minute finds missed ones.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ const NO_CARD: &str = "no card is saved: buy credits with save_payment_method, o
 /// Limits of automatic purchases of one organization in 24 hours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AutoTopupLimits {
-    /// Number of purchases, whatever becomes of them.
+    /// Number of purchases with any outcome.
     pub per_day: u32,
     /// Sum of the purchases in cents, except for those that have failed. None: no limit.
     pub cents_per_day: Option<i64>,
@@ -272,7 +272,7 @@ impl Parts {
         Ok(self.store.auto_topup(org).await?.0)
     }
 
-    /// Author of what the engine does by itself.
+    /// Actor of automatic actions of the engine.
     pub(crate) fn system_actor() -> Actor {
         Actor::default()
     }

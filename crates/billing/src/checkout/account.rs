@@ -1,4 +1,4 @@
-//! Saved card and receipts, read at Stripe when somebody asks for them.
+//! Saved card and receipts, read at Stripe on request.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use crate::{
     service::Parts,
 };
 
-/// Time in which Stripe has to answer while somebody waits for the billing information.
+/// Time limit for Stripe while a client waits for the billing information.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Time for which a card is not read again.
 const KEPT: Duration = Duration::from_mins(1);
 
 impl Billing {
-    /// Returns the saved card of an organization, and whether it is the one that Stripe has. Stripe is asked at most once a
-    /// minute, and the last known card is returned where it does not answer in time.
+    /// Returns the saved card of an organization, and whether it matches Stripe. Reads it at Stripe at most once a minute, and
+    /// returns the last known card if Stripe does not answer in time.
     pub async fn card(&self, org: OrgId) -> Result<(Option<SavedCard>, PaymentMethodSync)> {
         let parts = &self.0;
         let Some(account) = parts.store.billing_account(org).await? else {
@@ -64,7 +64,7 @@ impl Billing {
 }
 
 impl Parts {
-    /// Reads the card of an organization, and keeps it. `account` is what is known of the organization.
+    /// Reads the card of an organization and saves it. `account` is the saved billing account.
     pub(crate) async fn refresh_card(
         &self,
         org: OrgId,
@@ -75,7 +75,7 @@ impl Parts {
         Ok(card)
     }
 
-    /// Reads the card of the organization whose card has left its customer.
+    /// Reads the card of the organization after the card was detached from its customer.
     pub(crate) async fn sync_card(&self, id: &str) -> Result<SyncOutcome> {
         let Some(org) = self.store.org_of_card(id).await? else {
             return Ok(SyncOutcome::NotOurs);

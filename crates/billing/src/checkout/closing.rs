@@ -12,7 +12,7 @@ use crate::{
     service::{LEASE, Parts},
 };
 
-/// Customers whose pages a node expires at once.
+/// Number of customers that a node processes concurrently.
 const SLOTS: u32 = 8;
 
 /// Time after the deletion at which the pages are expired once more. A request for a page may have been under way.
@@ -67,7 +67,7 @@ impl Parts {
                 Ok(_) => {
                     tracing::info!(organization = %account.org, page = page.id, "expired a page of a deleted organization");
                 }
-                // It was paid, or has expired meanwhile: an event tells of it.
+                // The page was paid or has expired in the meantime: Stripe sends an event.
                 Err(Error::Stripe(error)) if error.is_final() => {}
                 Err(error) => return Err(error),
             }

@@ -34,16 +34,16 @@ pub(crate) const OPEN: u32 = 10;
 /// Time for which a page can be paid.
 const STANDS: Duration = Duration::from_hours(1);
 
-/// Time for which a page can be paid whose address is mailed. Stripe keeps pages for at most 24 hours.
+/// Lifetime of a page that is sent by mail. Stripe keeps pages for at most 24 hours.
 const MAILED_PAGE: Duration = Duration::from_hours(23);
 
 /// Time after which Stripe is asked for the first time whether a page was paid.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_mins(2);
 
-/// Text beside the amount on the page.
+/// Text next to the amount on the page.
 const DESCRIPTION: &str = "Sortie credits";
 
-/// Error of an order whose page was made too late.
+/// Error of an order that took too long to get its page.
 const GIVEN_UP: &str = "the checkout timed out; start a new one";
 
 /// Path of the page for a customer who has paid.
@@ -133,13 +133,13 @@ impl Billing {
     }
 }
 
-/// Time at which the page of a purchase expires. The engine itself has ordered a page whose address is mailed.
+/// Time at which the page of a purchase expires. The engine orders the pages that are sent by mail, so they have no creator.
 pub(crate) fn end_of_page(topup: &TopupRow) -> Timestamp {
     topup.created_at + topup.created_by.map_or(MAILED_PAGE, |_| STANDS)
 }
 
 impl Parts {
-    /// Returns the customer that an organization is at Stripe, and makes one where there is none.
+    /// Returns the Stripe customer of an organization, and creates one if there is none.
     pub(crate) async fn customer(&self, org: OrgId) -> Result<String> {
         if let Some(account) = self.store.billing_account(org).await? {
             return Ok(account.customer);
@@ -179,7 +179,7 @@ impl Parts {
         Ok(replaced.customer)
     }
 
-    /// Makes a customer. `missing` is the one before, whose key Stripe may still know.
+    /// Creates a customer. `missing` is the previous customer: Stripe may still remember its key.
     async fn make_customer(&self, org: OrgId, missing: &str) -> Result<String> {
         let name = self.store.operated_organization(org).await?.name;
         // A repetition must have the same parameters, and the name may change in between.
@@ -191,7 +191,7 @@ impl Parts {
             self.ask("create_customer", customer).await
         };
         let customer = match made(&key).await {
-            // Stripe repeats this answer under the key for a day. A second customer does no harm: one of them is kept.
+            // Stripe repeats this answer for the key for a day. A second customer is harmless: only one of them is saved.
             Err(Error::Stripe(error)) if error.is_indefinite() => {
                 made(&format!("{org}-{}", hex(&random::<16>()?))).await?
             }
@@ -200,8 +200,8 @@ impl Parts {
         Ok(customer.id)
     }
 
-    /// Makes the page of a purchase, or gets the one that was made before. `Conflict` if the purchase has ended meanwhile: nobody
-    /// looks any more whether its page is paid.
+    /// Creates the page of a purchase, or returns the existing one. Returns `Conflict` if the purchase has ended in the meantime,
+    /// because its page is not checked for payments then.
     pub(crate) async fn open_checkout(&self, topup: &TopupRow) -> Result<Checkout> {
         let Some(customer) = &topup.customer else {
             return Err(Refusal::internal("the organization is no customer yet").into());
@@ -226,7 +226,7 @@ impl Parts {
         let checkout = match page(customer, &id).await {
             Err(Error::Stripe(error)) if error.lacks_customer() => {
                 let other = self.replace_customer(topup.org, customer).await?;
-                // The key of the purchase stands for the request with the missing customer.
+                // The key of the purchase belongs to the request with the missing customer.
                 page(&other, &format!("{id}-{other}")).await?
             }
             page => page?,
@@ -234,11 +234,12 @@ impl Parts {
         self.record_page(topup, checkout).await
     }
 
-    /// Makes a page, or gets the one that was made before. After an answer of 500, which Stripe may repeat under the key for a
-    /// day, the page is searched for, and made under a second key where there is none.
+    /// Creates a page, or returns the existing one. After a 500, which Stripe may replay for the key for a day, searches for the
+    /// page, and creates it with a second key if the search finds none.
     ///
-    /// Stripe may still make the first page later. Nobody can pay on it: its address was in the answer alone, and only the page
-    /// that the purchase names is handed out.
+    /// Stripe may still create the first page later. It cannot be paid: only the lost response had its address, and clients get
+    /// only
+    /// the page that the purchase names.
     async fn make_page(&self, topup: &TopupRow, key: &str, order: &CheckoutOrder<'_>) -> Result<Checkout> {
         let made = async |key: &str| {
             let checkout = self.stripe.create_checkout(key, order);
@@ -271,7 +272,7 @@ impl Parts {
         Ok(pages.await?.into_iter().find(is_named))
     }
 
-    /// Keeps the page of a purchase. `Conflict` if the purchase has ended meanwhile, or has another page.
+    /// Saves the page of a purchase. Returns `Conflict` if the purchase has ended in the meantime or has another page.
     async fn record_page(&self, topup: &TopupRow, checkout: Checkout) -> Result<Checkout> {
         let change = TopupMove {
             id: topup.id,
@@ -295,7 +296,7 @@ impl Parts {
         }
     }
 
-    /// Ends a purchase without credits. A payment that comes later is credited all the same.
+    /// Ends a purchase without credits. A payment that arrives later is still credited.
     pub(crate) async fn end(
         &self,
         id: TopupId,

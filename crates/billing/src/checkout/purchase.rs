@@ -50,7 +50,7 @@ pub(crate) fn card_of(method: &PaymentMethod, source: &str) -> Option<SavedCard>
 }
 
 impl Parts {
-    /// Reads a checkout session, and records what has become of its purchase.
+    /// Reads a checkout session, and records the outcome of its purchase.
     pub(crate) async fn sync_checkout(&self, id: &str) -> Result<SyncOutcome> {
         let checkout = self.ask("read_checkout", self.stripe.checkout(id)).await?;
         if let Some(subscription) = &checkout.subscription {
@@ -62,7 +62,7 @@ impl Parts {
         };
         let is_of_another = topup.session.as_ref().is_some_and(|known| *known != checkout.id);
         if is_of_another && checkout.payment_status == "unpaid" && checkout.payment_intent.is_none() {
-            // Stripe has made a page after all whose making it had failed on. Nobody has its address.
+            // Stripe created this page after a failed response. Its address was never sent to a client.
             return Ok(SyncOutcome::NotOurs);
         }
         if is_of_another || topup.kind != TopupKind::Checkout {
@@ -86,7 +86,7 @@ impl Parts {
         }
     }
 
-    /// Reads a payment intent, and records what has become of its purchase.
+    /// Reads a payment intent, and records the outcome of its purchase.
     pub(crate) async fn sync_intent(&self, id: &str) -> Result<SyncOutcome> {
         let intent = self.ask("read_intent", self.stripe.intent(id)).await?;
         match self.topup_of(Some(&intent.metadata)).await? {
@@ -107,7 +107,7 @@ impl Parts {
         }
     }
 
-    /// Keeps the session of a purchase whose making was interrupted before.
+    /// Saves the session of a purchase if its creation was interrupted.
     async fn note_session(&self, topup: &TopupRow, checkout: &Checkout) -> Result<()> {
         if topup.state == TopupState::Created {
             let change = TopupMove {
@@ -151,7 +151,7 @@ impl Parts {
         }
     }
 
-    /// Records what has become of a payment, and credits the one that has succeeded.
+    /// Records the state of a payment, and credits it if it has succeeded.
     pub(crate) async fn apply_intent(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<SyncOutcome> {
         match intent.status.as_str() {
             "succeeded" => self.credit_intent(topup, intent).await,
@@ -207,7 +207,7 @@ impl Parts {
         }
     }
 
-    /// Records what has become of a payment that has not succeeded. The page of a checkout can still be paid with another card.
+    /// Records the state of an unsuccessful payment. The page of a checkout can still be paid with another card.
     async fn apply_unpaid_intent(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<SyncOutcome> {
         match topup.kind {
             TopupKind::Checkout => Ok(SyncOutcome::Waiting),
@@ -224,7 +224,8 @@ impl Parts {
         Ok(SyncOutcome::Recorded)
     }
 
-    /// Reads the card that was saved with a payment. Without an answer the purchase is credited all the same: the card is read
+    /// Reads the card that was saved with a payment. If Stripe does not answer, the purchase is still credited, and the card is
+    /// read
     /// again for the billing information.
     async fn card_saved_with(&self, topup: &TopupRow, intent: &PaymentIntent) -> Option<SavedCard> {
         let (customer, method) = (topup.customer.as_ref()?, intent.payment_method.as_ref()?);

@@ -148,7 +148,7 @@ fn entitled(subscription: &Subscription, period: &SubscriptionItem) -> Result<Op
 }
 
 impl Parts {
-    /// Reads a subscription, and records what it entitles its organization to.
+    /// Reads a subscription, and records the entitlements of its organization.
     pub(crate) async fn sync_subscription(&self, id: &str) -> Result<SyncOutcome> {
         for _ in 0..READINGS {
             let since = self.store.subscription_revision(id).await?;

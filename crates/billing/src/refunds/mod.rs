@@ -146,7 +146,7 @@ impl Parts {
         self.repeat_refund(order, &Self::system_actor()).await
     }
 
-    /// Goes on with a refund that was ordered before: a request may have been sent, and answered or not.
+    /// Continues an existing refund order: its request may have been sent, and may have been answered.
     async fn repeat_refund(&self, order: &RefundOrderRow, actor: &Actor) -> Result<()> {
         match order.refund {
             Some(TakeBackState::Taken) => return Ok(()),
@@ -195,7 +195,7 @@ impl Parts {
         if !error.is_final() && !error.is_indefinite() {
             return Err(Error::Stripe(error));
         }
-        // Stripe may have done it all the same, or may have finished an earlier request.
+        // Stripe may have made the refund despite the error, or may have finished an earlier request.
         if !(is_first && error.is_final())
             && let Some(refund) = self.find_refund(order).await?
         {

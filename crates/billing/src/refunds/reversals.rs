@@ -51,7 +51,7 @@ impl Parts {
         self.read_all("list_refunds", page, |refund| &refund.id).await
     }
 
-    /// Returns the charge of a payment, which is read where it is not known.
+    /// Returns the charge of a payment, and reads it at Stripe if it is unknown.
     pub(crate) async fn charge_of(&self, payment: &PaymentRow) -> Result<Option<String>> {
         if let Some(charge) = &payment.charge {
             return Ok(Some(charge.clone()));
@@ -65,7 +65,7 @@ impl Parts {
         Ok(recorded.map_or(SyncOutcome::NotOurs, |_| SyncOutcome::Recorded))
     }
 
-    /// Records a refund. None where it is of no payment of this deployment.
+    /// Records a refund. Returns `None` if its payment is not from this deployment.
     pub(crate) async fn record_refund(&self, refund: &Refund, actor: &Actor) -> Result<Option<TookBack>> {
         let state = match refund.status.as_deref() {
             Some("failed" | "canceled") => TakeBackState::Returned,
@@ -156,7 +156,8 @@ impl Parts {
         Ok(took)
     }
 
-    /// Finds the payment of an intent or a charge. A refund may be told before the payment: it is credited first then.
+    /// Finds the payment of an intent or a charge. The refund event may arrive before the payment event: the payment is credited
+    /// first then.
     async fn payment_of(&self, intent: Option<&str>, charge: Option<&str>) -> Result<Option<PaymentRow>> {
         if let Some(payment) = self.store.payment_of(intent, charge).await? {
             return Ok(Some(payment));
@@ -176,7 +177,7 @@ impl Parts {
         Ok(self.store.payment_of(Some(&intent), None).await?)
     }
 
-    /// Compares a payment with Stripe, and records what no event has told.
+    /// Compares a payment with Stripe, and records changes without an event.
     pub(crate) async fn compare(&self, payment: &PaymentRow) -> Result<()> {
         let Some(charge) = self.charge_of(payment).await? else {
             return Ok(());

@@ -182,7 +182,7 @@ impl Stripe {
         self.get(&["refunds", id], Form::default()).await
     }
 
-    /// Lists the refunds of a charge behind `after`, 100 at once.
+    /// Lists the refunds of a charge after `after`, 100 per page.
     pub async fn refunds(&self, charge: &str, after: Option<&str>) -> Result<Page<Refund>> {
         let form = Form::default().with("charge", charge);
         let part = Part { since: None, after };
@@ -194,7 +194,7 @@ impl Stripe {
         self.get(&["disputes", id], Form::default()).await
     }
 
-    /// Lists the disputes of a charge behind `after`, 100 at once.
+    /// Lists the disputes of a charge after `after`, 100 per page.
     pub async fn disputes(&self, charge: &str, after: Option<&str>) -> Result<Page<Dispute>> {
         let form = Form::default().with("charge", charge);
         let part = Part { since: None, after };

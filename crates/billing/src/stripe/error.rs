@@ -10,13 +10,13 @@ const LONGEST: usize = 100;
 /// Failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StripeError {
-    /// No answer came. The request may have been done all the same: with a key it can be repeated.
+    /// No response arrived. Stripe may have executed the request: with a key it can be repeated.
     #[error("Stripe cannot be reached: {0}")]
     Unreachable(String),
-    /// Stripe failed by itself. The request may have been done all the same, and its key may keep this answer.
+    /// Internal failure of Stripe. The request may have been executed, and Stripe may replay this answer for its key.
     #[error("Stripe failed with status {0}")]
     Failed(u16),
-    /// Stripe repeats the failure that it keeps under the key. No request with this key is done any more.
+    /// Stripe replays the failure that it saved for the key, and ignores all further requests with this key.
     #[error("Stripe repeats its failure with status {0}")]
     FailedBefore(u16),
     /// Too many requests. Nothing was done.
@@ -96,7 +96,7 @@ impl StripeError {
         self
     }
 
-    /// Reads an answer whose status is not 200.
+    /// Parses a response with a status other than 200.
     pub(super) fn of_answer(status: u16, body: &[u8]) -> Self {
         if status >= 500 {
             return Self::Failed(status);

@@ -32,10 +32,10 @@ pub struct Account {
 pub struct Customer {
     /// Identifier: `cus_…`.
     pub id: String,
-    /// Whether somebody has deleted the customer at the dashboard.
+    /// Whether the customer was deleted at the dashboard.
     #[serde(default)]
     pub deleted: bool,
-    /// Settings of invoices; none of a deleted customer.
+    /// Settings of invoices; absent for a deleted customer.
     #[serde(default)]
     invoice_settings: Option<InvoiceSettings>,
 }
@@ -57,7 +57,7 @@ impl Customer {
 pub struct PaymentMethod {
     /// Identifier: `pm_…`.
     pub id: String,
-    /// Card; none where it is another kind of payment.
+    /// Card; absent for other kinds of payment.
     pub card: Option<Card>,
 }
 
@@ -79,7 +79,7 @@ pub struct Card {
 pub struct Checkout {
     /// Identifier: `cs_…`.
     pub id: String,
-    /// Address of the page; none once the session is no longer open.
+    /// Address of the page; absent once the session has ended.
     pub url: Option<String>,
     /// `open`, `complete` or `expired`.
     pub status: Option<String>,
@@ -188,7 +188,7 @@ pub struct Dispute {
     pub charge: String,
     /// Payment that is disputed.
     pub payment_intent: Option<String>,
-    /// Movements of the money: below zero where it was taken, above where it came back.
+    /// Movements of funds: negative for a withdrawal, positive for a reinstatement.
     pub balance_transactions: Vec<FundsMovement>,
 }
 

@@ -9,9 +9,9 @@ pub struct CheckoutOrder<'a> {
     pub customer: &'a str,
     /// Sum in US cents.
     pub amount_cents: i64,
-    /// Text beside the sum.
+    /// Text next to the amount.
     pub description: &'a str,
-    /// Identifier of the topup, by which it is found again.
+    /// Identifier of the topup, used to find the object again.
     pub topup: &'a str,
     /// Whether the card is saved for payments without the customer.
     pub saves_card: bool,

@@ -33,7 +33,7 @@ struct Header<'a> {
     signatures: Vec<[u8; LENGTH]>,
 }
 
-/// Checks the signature of a webhook, whose body is as it came. The time of the check tells nothing of a signature.
+/// Checks the signature of a webhook. `body` must be the raw request body. The comparison runs in constant time.
 pub fn verify_signature<'a>(
     header: &str,
     body: &[u8],

@@ -1,8 +1,10 @@
-//! Events of Stripe: webhooks come in, and a task handles what they name.
+//! Events of Stripe: the server receives webhooks, and a task processes the objects they name.
 //!
-//! A webhook with a valid signature is recorded and answered. Its content is not believed: the object that it names is read
-//! again, so the order and the age of events do not matter, and neither does a second one. [`TYPES`] lists the types that
-//! are handled. Another type is kept as `ignored`.
+//! A webhook with a valid signature is recorded and answered. Its content is not trusted: the engine reads the named object
+//! again,
+//! so the order, the age and the repetition of events do not matter. [`TYPES`] lists the types that are processed. Other types
+//! are
+//! recorded as `ignored`.
 
 pub(crate) mod event_types;
 mod reconcile;
@@ -47,7 +49,7 @@ const KEPT: Duration = Duration::from_hours(90 * 24);
 const BATCH: u32 = 500;
 
 impl Billing {
-    /// Takes a webhook, whose body is as it came. `InvalidRequest` where the signature is not Stripe's.
+    /// Receives a webhook. `body` must be the raw request body. Returns `InvalidRequest` if the signature is not Stripe's.
     pub async fn receive(&self, signature: Option<&str>, body: &[u8]) -> Result<()> {
         let parts = &self.0;
         let now = parts.now();

@@ -1,8 +1,8 @@
-//! Reconciler: finds what no webhook has told.
+//! Reconciler: finds changes that no webhook has reported.
 //!
-//! The events of the types in use are listed each hour, and every two minutes while a purchase on a page waits for its
-//! payment, so that a lost one is handled after all. A purchase that has not ended is also looked at by itself, 2, 5, 15 and 60
-//! minutes apart. Each day every payment of the last 120 days is compared with its charge.
+//! It lists the events of all used types every hour, and every two minutes while a purchase waits for the payment of its page, so
+//! that lost events are processed. It also checks every unfinished purchase after 2, 5, 15 and then every 60 minutes. Each day it
+//! compares every payment of the last 120 days with its charge.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ use crate::{
     webhooks::{event_types::kinds, recorded},
 };
 
-/// Pauses behind each look at a purchase on a page. The last one repeats.
+/// Pauses after each check of a purchase with a page. The last one repeats.
 const PAUSES: [Duration; 3] = [
     Duration::from_mins(5),
     Duration::from_mins(15),
     Duration::from_hours(1),
 ];
 
-/// Pauses behind each look at an automatic purchase, and at one whose page nobody knows of. The last one repeats.
+/// Pauses after each check of an automatic purchase, and of a purchase with an unknown page. The last one repeats.
 const SHORT_PAUSES: [Duration; 6] = [
     Duration::from_secs(20),
     Duration::from_secs(40),
@@ -41,11 +41,11 @@ const SHORT_PAUSES: [Duration; 6] = [
 /// Purchases, or payments, that a node looks at together.
 const SLOTS: u32 = 8;
 
-/// Time between two searches for events while a purchase on a page waits for its payment: with the pause of the worker, and a
-/// node that dies meanwhile, a payment is found within three minutes.
+/// Interval between two searches for events while a page waits for its payment. Together with the pause of the worker and the
+/// failover from a dead node, a payment is found within three minutes.
 const SEARCHED_EVERY: Duration = Duration::from_mins(2);
 
-/// Time between two searches for events while nobody can pay on a page.
+/// Interval between two searches for events while no page can be paid.
 const SEARCHED_RARELY: Duration = Duration::from_hours(1);
 
 /// Lease on the search: more than one request takes. Each page of events extends it.
@@ -66,7 +66,7 @@ const PAGE: u8 = 100;
 /// Time for which payments are compared: refunds and disputes come within it.
 const COMPARED: Duration = Duration::from_hours(120 * 24);
 
-/// Pause behind a look at a purchase in this state, by the number of looks.
+/// Pause after a check of a purchase in this state, by the number of checks.
 fn pause_after(kind: TopupKind, state: TopupState, checks: i64) -> Duration {
     let pauses = match (kind, state) {
         (TopupKind::Checkout, TopupState::Created) | (TopupKind::Auto, _) => &SHORT_PAUSES[..],
@@ -118,7 +118,7 @@ impl Parts {
                 }
                 seen => seen,
             },
-            // Nobody has the address: the answer of the request was lost.
+            // No client has the address: the response of the request was lost.
             None if topup.customer.is_none() => {
                 self.fail(topup.id, topup.kind, "Stripe has made no page").await?;
                 Ok(SyncOutcome::Recorded)
@@ -156,7 +156,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Lists events of all types, whoever waits: the record of a search is one time for all of them.
+    /// Lists events of all types, regardless of which purchases wait: all types share one recorded search time.
     async fn search_events_since(&self, since: Timestamp) -> Result<()> {
         let kinds: Vec<&str> = kinds().collect();
         let mut after: Option<String> = None;
@@ -205,7 +205,7 @@ impl Parts {
     }
 }
 
-/// Time of the next comparison of a payment; none where it was the last one.
+/// Time of the next comparison of a payment, or `None` after the last one.
 fn next_comparison(now: Timestamp, created_at: Timestamp) -> Option<Timestamp> {
     let next = now + COMPARED_EVERY;
     (next <= created_at + COMPARED).then_some(next)

@@ -38,7 +38,7 @@ fn told(answer: &Answer) -> Told {
     }
 }
 
-/// Sends requests with keys. Returns what each was told, and which of the answers are the body of the first one with this key.
+/// Sends requests with keys. Returns each response, and whether its body equals that of the first request with this key.
 async fn sent(api: &Api, path: &str, requests: &[(Option<&str>, &str)]) -> (Vec<Told>, Vec<bool>) {
     let (mut answers, mut same) = (Vec::<Answer>::new(), Vec::new());
     for (key, form) in requests {

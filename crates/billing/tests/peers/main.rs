@@ -1,5 +1,5 @@
-//! The client, the signature and the testkit's double of Stripe, beside servers and libraries that nobody here wrote.
-//! `scripts/peers` installs them.
+//! Compares the client, the signature and the testkit's double of Stripe with third-party servers and libraries, which
+//! `scripts/peers` installs.
 
 #![expect(
     clippy::unwrap_used,

@@ -99,7 +99,7 @@ impl Api {
     }
 }
 
-/// A script beside these tests.
+/// Path of a script in the folder of these tests.
 pub(crate) fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/peers/servers")

@@ -85,7 +85,7 @@ async fn furnished() -> (StripeDouble, Value) {
     (double, ids)
 }
 
-/// Webhooks with what becomes of each: the identifier of the event, or none.
+/// Webhooks with the expected result of each: the identifier of the event, or `None`.
 fn webhooks(double: &StripeDouble) -> (Vec<Value>, Vec<Option<String>>) {
     let event = double.events("checkout.session.completed").remove(0);
     let body = double.event_body(&event).unwrap();

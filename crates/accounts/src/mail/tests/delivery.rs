@@ -53,7 +53,7 @@ async fn a_mail_that_the_server_does_not_take_now_is_sent_later() {
         mailer.stop().await;
         assert_eq!(sink.all(), [], "{answer:?}");
 
-        // Before its pause is over the mail is not tried again.
+        // The mail is not retried before its pause has passed.
         let (claimed, next) = rig.claim(10).await;
         assert_eq!(
             (claimed, next),

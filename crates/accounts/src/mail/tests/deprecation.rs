@@ -84,7 +84,7 @@ async fn owners_are_told_once_of_a_deprecated_version_whatever_node_tells_them()
     );
     assert_eq!(mails[0].link().unwrap(), "https://docs.example.com/v2");
 
-    // A node that starts later tells those alone who have become owners meanwhile.
+    // A node that starts later notifies only the people who became owners since then.
     rig.owner("eve").await;
     let mailer = Mailer::telling(&rig.accounts, deprecation);
     sink.wait_for(3).await.unwrap();

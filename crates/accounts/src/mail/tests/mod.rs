@@ -31,7 +31,7 @@ async fn with_sink() -> (Rig, MailSink) {
     (rig, sink)
 }
 
-/// Mailer of a node. It stops when it is told to.
+/// Mailer of a node. It runs until it is stopped.
 struct Mailer {
     task: JoinSet<()>,
     stop: CancellationToken,

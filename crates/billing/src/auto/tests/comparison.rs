@@ -1,5 +1,5 @@
-//! Comparison of a payment with its charge: what no event has told is recorded, and what does not add up is counted. Refunds
-//! of a payment that is disputed.
+//! Comparison of a payment with its charge: changes without an event are recorded, and differences are counted. Refunds of a
+//! disputed payment.
 
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use sortie_api::{ErrorCode, billing::RefundPayment};

@@ -1,4 +1,4 @@
-//! Requests that fail, and nodes that are killed between any two steps: a purchase has one payment all the same.
+//! Failed requests, and nodes killed between any two steps: a purchase still has one payment.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn calls_of(card: Card) -> &'static [Call] {
     }
 }
 
-/// Makes a purchase one of whose requests fails.
+/// Makes a purchase in which one request fails.
 async fn fails(database: Database, card: Card, call: Call, fault: Fault) {
     let at = format!("{card:?}, {call:?}, {fault:?}");
     let rig = Rig::start(database).await;
@@ -85,7 +85,7 @@ async fn every_failure_of_every_request_ends_within_three_minutes_as_if_it_had_n
     Ok(())
 }
 
-/// `docs/BILLING.md#automatic-purchases`: Stripe may still finish what it has failed on, so the card is charged no second time.
+/// `docs/BILLING.md#automatic-purchases`: Stripe may still finish a failed request, so the card is not charged a second time.
 async fn a_charge_on_which_stripe_fails_for_good_has_failed_within_three_minutes(
     database: Database,
 ) -> Checked {
@@ -301,7 +301,7 @@ async fn no_key_is_used_after_23_hours(database: Database) -> Checked {
     assert_eq!(rig.states().await, ["failed"]);
     assert_eq!(rig.double.requests(Call::CreateIntent).len(), sent);
     assert_eq!(rig.failures().await.unwrap().0, 0, "the card was not declined");
-    // A payment whose answer was lost is found all the same.
+    // A payment with a lost response is still found.
     let rig = Rig::start(database).await;
     rig.enable(Card::Good).await;
     rig.double.fail(Call::CreateIntent, 1, Fault::LostAfter);

@@ -1,5 +1,5 @@
-//! Automatic purchases against a double of Stripe: every card, every failure of a request, and a node that is killed between
-//! any two steps. Whatever happens, a purchase has one payment at most, and what was paid is what was credited.
+//! Automatic purchases against a test double of Stripe: every card, every failure of a request, and a node killed between any two
+//! steps. In every case a purchase has at most one payment, and the credits equal the payments.
 
 mod accounts;
 mod cards;
@@ -247,7 +247,7 @@ impl Rig {
         self.double.advance(by);
     }
 
-    /// Lets the nodes look at what is due, over and over, for this time.
+    /// Lets the nodes process due work repeatedly for this time.
     async fn work_for(&self, time: Duration) {
         let step = if time < HOUR {
             Duration::from_secs(15)
@@ -290,7 +290,7 @@ impl Rig {
         settings.map(|settings| (settings.failures, settings.paused_until))
     }
 
-    /// Checks what always holds: one payment of a purchase at most, and what was paid is what was credited.
+    /// Checks the invariants: a purchase has at most one payment, and the credits equal the payments.
     async fn check(&self, at: &str) {
         let holdings = self.double.holdings();
         assert_eq!(holdings.paid_twice(), Vec::<&str>::new(), "{at}");

@@ -136,7 +136,7 @@ async fn many_commands_with_one_reference_are_one_refund(database: Database) -> 
         let billing = rig.billing.clone();
         commands.spawn(async move { billing.refund(payment, &part(300, "a"), &Actor::default()).await });
     }
-    // Some are told that Stripe works on the request.
+    // Some commands get the answer that Stripe is still processing the request.
     assert!(commands.join_all().await.iter().any(Result::is_ok));
     rig.refund(payment, &part(300, "a")).await.unwrap();
     assert_eq!((rig.keys().len(), rig.went_back().await), (1, 300));
