@@ -25,9 +25,9 @@ pub(crate) struct App {
     pub(crate) engine: Engine,
     /// Memory for the bodies of requests and answers.
     pub(crate) bodies: BodyBudget,
-    /// Proxies whose word about the address of a client is believed.
+    /// Proxies that are trusted to report the address of a client.
     pub(crate) proxies: TrustedProxies,
-    /// Large texts that answers are made of.
+    /// Large texts in answers.
     pub(crate) texts: LargeTexts,
     /// Permits to read saved connections: [`CONNECTION_READS`].
     pub(crate) connection_reads: Arc<Semaphore>,
@@ -39,7 +39,7 @@ pub(crate) struct App {
     pub(crate) resource_metadata: Option<ResourceMetadata>,
     /// Metrics of the server.
     pub(crate) http: HttpMetrics,
-    /// `/metrics`; none where it has a listener of its own.
+    /// `/metrics`; absent if it has a separate listener.
     pub(crate) exposition: Option<Arc<Exposition>>,
     /// Interval between heartbeats of an event stream without messages.
     pub(crate) heartbeat: Duration,

@@ -1,9 +1,10 @@
-//! Connections: accepted, served over HTTP/1.1, and closed in good order.
+//! Accepts connections, serves them over HTTP/1.1, and closes them gracefully.
 //!
-//! A client that sends its header too slowly, does not read its answer, or keeps an idle connection for too long, is let
-//! go. What a connection holds of an answer is bounded, whatever the answer is made of. Once the node is
-//! about to stop, each connection is closed behind the answer it is at. At the stop no connection is accepted, each one
-//! finishes the request it is at, and what is not done after a short grace is cut.
+//! A connection is closed if its client sends a header too slowly, does not read its answer, or keeps the connection idle for too
+//! long. The part of an answer that a connection buffers is bounded for every kind of answer. While the node prepares to stop,
+//! each
+//! connection is closed after its current answer. At the stop no new connection is accepted, each open one may finish its current
+//! request, and requests that exceed a short grace period are cut off.
 
 use std::{
     convert::Infallible,
@@ -37,11 +38,10 @@ use crate::kit::{AnswerRoom, LeavesBody};
 /// Time for the header of a request, counted from the answer before it: also how long a connection may be idle.
 const HEADER_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Bytes that a connection holds of what it sends before the answer is asked for more, and of the header of a request, at
-/// most.
+/// Limit in bytes of the output that a connection buffers before it pauses the answer, and of the header of a request.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Time a request at work at the stop has to finish.
+/// Time in which an active request has to finish at the stop.
 const CLOSE_GRACE: Duration = Duration::from_secs(10);
 
 /// Pause after an accept that failed for want of resources.

@@ -1,6 +1,6 @@
-//! The `OpenAPI` document of each API: what the routes say of themselves, and what holds for all of them.
+//! The `OpenAPI` document of each API: descriptions of the routes, and rules that apply to all of them.
 //!
-//! Handlers describe what is theirs. The answers that follow from how they are built (a key is needed, there is a
+//! Handlers describe their specific parts. The answers that follow from the form of a route (a key is needed, there is a
 //! body, the path has an id) and the headers of every answer are added here, so that no route can forget them.
 
 #![expect(
@@ -296,8 +296,9 @@ fn complete(table: &[Access], path: &str, operation: &mut Value) {
             | ErrorCode::RangeNotSatisfiable => true,
         };
         let status = code.status().to_string();
-        // The endpoints of the OAuth server have error bodies of their own (RFC 6749). A handler may have reasons of its own to
-        // forbid something.
+        // The endpoints of the OAuth server have different error bodies (RFC 6749). A handler may describe its specific reasons
+        // for a
+        // 403.
         let may_have_own = path.starts_with("/oauth/") || code == ErrorCode::Forbidden;
         let own = may_have_own && !operation["responses"][&status].is_null();
         if possible && !own {

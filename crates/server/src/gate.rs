@@ -1,10 +1,11 @@
-//! The way of every request: id, credential, rate limit, router, headers. One function, so that nothing leaves the
-//! server without its `X-Request-Id` and rate-limit headers, errors and panics included. Each API has a gate; the gates of a
+//! Pipeline of every request: id, credential, rate limit, router, headers. A single function, so that every response has its
+//! `X-Request-Id` and rate-limit headers, errors and panics included. Each API has a gate; the gates of a
 //! server share the counters of its rate limits.
 //!
 //! A request with a valid credential is counted against the subject of the credential, every other request against the
-//! client's network. The credential is looked up first, so that nobody's guesses refuse a valid one. The health routes and
-//! the metrics are not counted: a probe must not be told that a node is ill because it asked too often. Webhooks of the
+//! client's network. The credential is looked up first, so that guesses by other clients never block a valid one. The health
+//! routes
+//! and the metrics are not counted: a probe must not see a node as unhealthy because it polls too often. Webhooks of the
 //! payment provider are counted only if they are refused.
 
 use std::{any::Any, net::IpAddr, panic::AssertUnwindSafe, sync::Arc, time::Instant};
@@ -73,7 +74,7 @@ impl Door {
         }
     }
 
-    /// Cookie of the pages behind this door; none where there are no pages.
+    /// Cookie of the pages of this API; absent if it has no pages.
     fn cookie(&self) -> Option<&SessionCookie> {
         match self {
             Self::Engine(door) => door.sign_in.as_ref().map(|sign_in| &sign_in.cookie),
@@ -205,7 +206,7 @@ impl Gate {
         counted: &mut Option<Counted>,
     ) -> Response {
         if let Some(peer) = self.peer(&request) {
-            // Its client was counted where it came in.
+            // The node that received the request has counted the client.
             request.extensions_mut().insert(Credential::Principal(peer));
             request.extensions_mut().insert(Hop::Second);
         } else if self.is_webhook(request.uri()) {
@@ -275,8 +276,8 @@ impl Gate {
         rate_limited(standing.reset).into_response()
     }
 
-    /// Returns the credential that a request brings, and true where it is the cookie of a browser. A request with an
-    /// `Authorization` header has no cookie.
+    /// Returns the credential of a request, and true if it comes from the cookie of a browser. If the request has an
+    /// `Authorization` header, its cookie is ignored.
     fn sent<'a>(&self, headers: &'a HeaderMap) -> (Option<&'a str>, bool) {
         match (bearer(headers), self.door.cookie()) {
             (None, Some(cookie)) => {
@@ -287,8 +288,9 @@ impl Gate {
         }
     }
 
-    /// The client on whose behalf another node of this engine asks. `None` for a request of a client's own, and for any
-    /// that nodes do not make: such a request needs a credential like any other.
+    /// The client for which another node of this engine forwards the request. `None` if the request does not come from a node: it
+    /// needs
+    /// a credential like any other then.
     fn peer(&self, request: &Request<Body>) -> Option<Principal> {
         if matches!(self.door, Door::Organization(_)) {
             return None;
@@ -323,7 +325,7 @@ impl Gate {
         }
     }
 
-    /// Looks a credential up, unless it was nobody's a moment ago.
+    /// Looks a credential up, unless a look-up in this window found it to be unknown.
     async fn look_up(&self, sent: Option<Presented<'_>>) -> Credential {
         let Some(credential) = sent else {
             return Credential::Missing;

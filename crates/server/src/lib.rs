@@ -51,7 +51,7 @@ pub struct Options {
     pub requests_per_minute: u32,
     /// Requests a minute without a credential from one address.
     pub anonymous_requests_per_minute: u32,
-    /// Networks of proxies whose `X-Forwarded-For` is believed; a lone address is one of a single host.
+    /// Networks of proxies with a trusted `X-Forwarded-For`; a lone address is a network of a single host.
     pub trusted_proxies: Vec<IpNet>,
     /// The address clients use, for the `servers` of the `OpenAPI` document.
     pub base_url: Option<String>,
@@ -93,7 +93,7 @@ pub struct Listeners {
     pub people: Option<Accounts>,
 }
 
-/// Listener of the organization API, and the accounts behind it.
+/// Listener of the organization API, and its accounts.
 pub struct OrganizationListener {
     /// The listener.
     pub listener: TcpListener,

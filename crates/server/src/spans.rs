@@ -1,6 +1,6 @@
-//! The spans around a request: one for the log, whose id is on every line of it, and the exported one, by
-//! OpenTelemetry's semantic conventions for HTTP servers. Neither says anything of the query, the headers or the body,
-//! and of the path no name of a file.
+//! The spans of a request: one for the log, which adds its id to every log line, and one for export, which follows
+//! OpenTelemetry's semantic conventions for HTTP servers. Both omit the query, the headers and the body,
+//! and the names of files in the path.
 
 use std::borrow::Cow;
 

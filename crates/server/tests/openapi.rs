@@ -23,7 +23,7 @@ const PUBLIC: [&str; 10] = [
     "get_resource_metadata_of_path",
 ];
 
-/// Operations beside `/v1/admin` that need the role admin.
+/// Operations outside of `/v1/admin` that need the role admin.
 const ADMIN: [&str; 7] = [
     "put_budget",
     "delete_budget",

@@ -1,8 +1,10 @@
-//! Requests that a connection is at: from their header until the last byte of their answer is handed to the kernel.
+//! Active requests of a connection, from their header until the last byte of their answer is handed to the kernel.
 //!
-//! The HTTP library drops the body of an answer as soon as it has taken the last piece, which may be long before that piece
-//! is sent. Everything that an answer holds therefore stays with the connection until the library flushes the stream, which it
-//! does once all that it has taken is written.
+//! The HTTP library drops the body of an answer as soon as it has read the last piece, which may be long before that piece is
+//! sent.
+//! The connection therefore keeps all resources of an answer until the library flushes the stream, which happens after all
+//! buffered
+//! output is written.
 
 use std::{
     pin::Pin,
@@ -39,14 +41,14 @@ pub(super) struct Requests {
 
 #[derive(Debug, Default)]
 struct Answers {
-    /// Number of requests whose answers the library has not taken whole.
+    /// Number of requests with an answer that the library has not read completely.
     at_work: usize,
-    /// Holds of the answer that the library has taken whole and has not flushed. The request behind it waits for it.
+    /// Resources of an answer that the library has read completely but has not flushed. The next request waits for the flush.
     unsent: Option<Holds>,
 }
 
 impl Requests {
-    /// Begins a request of a connection, which is at it until the answer is sent.
+    /// Begins a request. The connection stays busy until the answer is sent.
     pub(super) fn begin(self: &Arc<Self>, request: AtRequest) -> AtWork {
         self.answers().at_work += 1;
         AtWork {
@@ -62,7 +64,7 @@ impl Requests {
     pub(super) fn flushed(&self) {
         let sent = self.answers().unsent.take();
         if sent.is_some() {
-            // What is held may take locks of its own.
+            // Dropping the resources may take other locks.
             drop(sent);
             self.flushed.notify_waiters();
         }
@@ -80,7 +82,7 @@ impl Requests {
         }
     }
 
-    /// Returns true while no request is at work and no answer is on its way.
+    /// Returns true if no request is active and no answer is unsent.
     pub(super) fn is_idle(&self) -> bool {
         let answers = self.answers();
         answers.at_work == 0 && answers.unsent.is_none()
@@ -100,7 +102,7 @@ impl Requests {
     }
 }
 
-/// Request at work, with what it holds until its answer is sent.
+/// Active request, with the resources that it keeps until its answer is sent.
 pub(super) struct AtWork {
     requests: Arc<Requests>,
     /// None once dropped.
@@ -115,7 +117,7 @@ impl AtWork {
         }
     }
 
-    /// Makes the body of the answer. The request is at work until the library drops it.
+    /// Wraps the body of the answer. The request is active until the library drops the body.
     pub(super) fn answer(self, body: Body) -> Body {
         Body::new(Answer { body, _at_work: self })
     }

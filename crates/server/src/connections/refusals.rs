@@ -1,8 +1,9 @@
-//! Refusals that the HTTP library makes itself, of what it cannot read as a request. They get the form of all others: an
-//! error body and a request id.
+//! Error responses that the HTTP library generates for bytes that it cannot parse as a request. They are rewritten to the usual
+//! form: an error body and a request id.
 //!
-//! The library hands such a refusal to nobody before it writes it. So the stream looks at what is written while no request
-//! is at work and no answer is on its way: that can only be a refusal of the library.
+//! The library has no hook for these responses. The stream therefore inspects the bytes that are written while no request is
+//! active
+//! and no answer is unsent: they can only be an error response of the library.
 
 use std::{
     fmt::Write as _,
@@ -21,7 +22,7 @@ use crate::kit::X_REQUEST_ID;
 /// Makes the id of a request that could not be read.
 pub(super) type NewId = Box<dyn Fn() -> String + Send>;
 
-/// Stream with refusals of its own.
+/// Stream that rewrites error responses of the library.
 pub(super) struct Refusals<S> {
     inner: S,
     requests: Arc<Requests>,
@@ -72,7 +73,7 @@ impl<S: AsyncWrite + Unpin> Refusals<S> {
     }
 }
 
-/// Makes the refusal in the place of one without a body. None for any other answer.
+/// Returns the replacement for an error response without a body, or `None` for any other response.
 fn refusal(head: &str, id: &str) -> Option<Vec<u8>> {
     let (status_line, fields) = head.strip_suffix("\r\n\r\n")?.split_once("\r\n")?;
     let status: u16 = status_line

@@ -1,9 +1,9 @@
-//! Connections of all listeners of a node: how many there are, whose, and which one is closed where there are too many.
+//! Registry of the connections of all listeners of a node: counts them by client, and selects one to close at the limit.
 //!
-//! Connections get a part of the file descriptors of the process; the rest is reserved for runs, storage and the
-//! database. Of that part one client address gets half at most, but for trusted proxies, which stand for many clients. A
-//! new connection beyond either takes the place of one that is not at a request: of one that never sent a complete
-//! request, or else of one that waits for its next; the oldest first. Where there is none, the new one is closed.
+//! Connections get a share of the file descriptors of the process; the rest is reserved for runs, storage and the
+//! database. One client address gets at most half of that share, except trusted proxies, because they forward many clients. A
+//! new connection beyond either limit replaces one without an active request: first one that never sent a complete
+//! request, then one that waits for its next request; the oldest first. If there is no such connection, the new one is closed.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -61,7 +61,7 @@ enum Stage {
     New,
     /// The last request was answered; the next is awaited.
     Answered,
-    /// A request is at work.
+    /// A request is active.
     Busy,
 }
 
@@ -123,8 +123,9 @@ impl Connections {
         }))
     }
 
-    /// Admits a connection from `peer`, in the place of another where there are too many. None where no other gives way. It is
-    /// told to close when it gives way itself, and at `stop`.
+    /// Admits a connection from `peer`, and at the limit closes another connection for it. Returns `None` if no other can be
+    /// closed. The
+    /// connection is notified when it has to close for another one, and at `stop`.
     pub(super) fn admit(&self, peer: IpAddr, stop: &CancellationToken) -> Option<Connection> {
         let address = peer.to_canonical();
         let is_proxy = self

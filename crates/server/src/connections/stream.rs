@@ -1,5 +1,5 @@
-//! Stream of one client: a write that makes no progress for too long closes the connection, and with it the answer that
-//! it was for. A connection that is closed behind a refused body is closed in good order.
+//! Stream of one client: a write that makes no progress for too long closes the connection and drops its answer. A connection
+//! with a refused body is shut down gracefully.
 
 use std::{
     io::{self, IoSlice},
@@ -17,7 +17,7 @@ use tokio::{
 
 use super::at_work::Requests;
 
-/// Time for which an unwanted body is read on behind its refusal. A client that is still sending would otherwise see a
+/// Time for which the rest of an unwanted body is read after its refusal. A client that is still sending would otherwise see a
 /// broken connection and no answer.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 
@@ -32,7 +32,7 @@ pub(super) struct ClientStream<S> {
     /// Runs while a write waits for the client.
     stalled: Option<Pin<Box<Sleep>>>,
     requests: Arc<Requests>,
-    /// Runs behind the end of what is sent, with the number of bytes read since.
+    /// Timer that runs after the end of the output, with the number of bytes read since.
     lingering: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
@@ -178,7 +178,7 @@ mod tests {
         let begun = Instant::now();
         let (mut ours, mut theirs) = stream(true);
         let (closed, ()) = tokio::join!(ours.shutdown(), async {
-            // Ten times as much as fits between the two: somebody reads it.
+            // Ten times the capacity of the pipe: the other side must be reading.
             theirs.write_all(&[7; 10_000]).await.unwrap();
             assert_eq!(theirs.read(&mut [0]).await.unwrap(), 0, "nothing more is sent");
         });

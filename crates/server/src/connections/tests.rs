@@ -62,7 +62,7 @@ fn connections(most: usize) -> Connections {
     )
 }
 
-/// Serves a client that reads what it is told to.
+/// Serves a client. The test controls how much the client reads.
 fn served(answers: &Arc<Large>, connections: &Connections) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(4096);
     let stop = CancellationToken::new();

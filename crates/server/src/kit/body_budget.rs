@@ -1,9 +1,9 @@
 //! Memory budget of the bodies of all requests and answers together.
 //!
-//! A body takes what it has sent from one budget, as it comes, and gives it back when its request is answered. What it
-//! announces takes nothing: a client could otherwise use the budget up with headers alone. A large answer has room until
-//! it is sent; all answers together have half of the budget, so that clients that do not read leave requests their room. The
-//! first bytes of each body are free, so that ordinary requests go on while large ones wait.
+//! A body reserves memory from one shared budget for the bytes it has received, and releases it when its request is answered. The
+//! announced length reserves nothing: a client could otherwise exhaust the budget with headers alone. A large answer keeps its
+//! reservation until it is sent; all answers together get half of the budget, so that clients that do not read leave memory for
+//! requests. The first bytes of each body are free, so that ordinary requests proceed while large ones wait.
 
 use std::{sync::Arc, time::Duration};
 
@@ -118,7 +118,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Takes what is missing for a body of `length` bytes; 503 when there is none for too long.
+    /// Reserves the missing memory for a body of `length` bytes. Returns 503 if no memory becomes free in time.
     pub(crate) async fn grow(&mut self, length: usize) -> Result<(), Refusal> {
         let taken = self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let missing = length.saturating_sub(FREE_BYTES).saturating_sub(taken);

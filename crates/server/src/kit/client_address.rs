@@ -15,10 +15,10 @@ use sortie_api::check::{Check, Verdict};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Maximum number of peers whose ignored headers are remembered.
+/// Maximum number of untrusted peers that are remembered with their ignored headers.
 const REMEMBERED: usize = 8;
 
-/// Proxies whose `X-Forwarded-For` is believed, and the first other peers that sent one. Clones share the peers.
+/// Proxies with a trusted `X-Forwarded-For`, and the first other peers that sent one. Clones share the peers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TrustedProxies(Arc<Proxies>);
 

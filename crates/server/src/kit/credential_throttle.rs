@@ -1,10 +1,10 @@
 //! Throttle of unknown credentials: each is looked up once in a window.
 //!
-//! Only the store knows whether a well-formed credential is a key. So every credential is looked up, whatever else came
-//! from its network: a valid one is never refused for the guesses of others. A credential that was nobody's is remembered
-//! for the window, so that a client that sends it again and again costs one look-up. The time is an argument.
+//! Only the store knows whether a well-formed credential is valid. Every credential is therefore looked up, regardless of other
+//! requests from its network: guesses by other clients never block a valid one. An unknown credential is remembered
+//! for the window, so that a client that sends it repeatedly costs one look-up. The time is an argument.
 //!
-//! A request with a wrong credential counts against the rate limit of its network, and is refused with 429 beyond it.
+//! A request with a wrong credential counts against the rate limit of its network, and is refused with 429 above the limit.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use sortie_api::secret::Presented;
 
 use super::rate_limit::WINDOW_SECONDS;
 
-/// Credentials of one window remembered as nobody's.
+/// Maximum number of unknown credentials that are remembered in one window.
 const MOST_UNKNOWN: usize = 4_096;
 
 /// The SHA-256 of a credential.
@@ -42,12 +42,12 @@ struct Unknown {
 }
 
 impl CredentialThrottle {
-    /// Returns true where the look-up of this credential found nobody in this window.
+    /// Returns true if a look-up in this window found this credential to be unknown.
     pub(crate) fn is_unknown(&self, token: Token, now_seconds: u64) -> bool {
         self.unknown(now_seconds).tokens.contains(&token)
     }
 
-    /// Remembers that the look-up found nobody.
+    /// Remembers that the credential is unknown.
     pub(crate) fn remember(&self, token: Token, now_seconds: u64) {
         let mut unknown = self.unknown(now_seconds);
         if unknown.tokens.len() < MOST_UNKNOWN {

@@ -1,9 +1,9 @@
-//! Watch over the credentials that opened streams: a stream ends with its credential.
+//! Credentials of open streams: a stream ends with its credential.
 //!
-//! A loop of the server asks for the credential of each open stream once a second. Without an open stream it asks for none. The
-//! look-ups are those of requests, which a node keeps for five seconds, and streams of one credential share them. A credential
-//! that is ended on this node thus ends its streams within about a second, and one that is ended elsewhere within about six.
-//! A look-up that fails is tried again each second, and the streams stay open meanwhile.
+//! A loop of the server checks the credential of each open stream once a second. Without open streams it checks nothing. It uses
+//! the look-ups of requests, which a node caches for five seconds, and streams of one credential share them. A credential
+//! that is revoked on this node thus ends its streams within about a second, and one revoked on another node within about six.
+//! A failed look-up is retried every second, and the streams stay open until it succeeds.
 
 use std::{
     collections::HashMap,
@@ -88,7 +88,7 @@ impl Watched {
 /// Credentials of the open streams of a server.
 pub(crate) struct CredentialWatch {
     engine: Engine,
-    /// Accounts of the people who sign in at this server; none where nobody does.
+    /// Accounts of the people who sign in at this server; absent if it has no sign-in.
     accounts: Option<Accounts>,
     open: Mutex<HashMap<Asked, Weak<Streams>>>,
     opened: Notify,
@@ -149,7 +149,7 @@ impl CredentialWatch {
         open.keys().copied().collect()
     }
 
-    /// Ends the streams of a credential that is no longer valid.
+    /// Ends the streams of a credential that has become invalid.
     async fn check(&self, asked: Asked) {
         match self.is_valid(asked).await {
             Ok(true) => {}

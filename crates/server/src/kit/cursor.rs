@@ -74,7 +74,7 @@ impl Cursors {
 }
 
 impl ListCursors {
-    /// The cursor that continues the list behind this position.
+    /// Returns the cursor of the entries after this position.
     pub(crate) fn after<I: Display>(&self, (at, id): (Timestamp, I)) -> String {
         let mut bytes = at.as_micros().to_be_bytes().to_vec();
         bytes.extend_from_slice(id.to_string().as_bytes());
@@ -100,7 +100,7 @@ impl ListCursors {
         Ok((Timestamp::from_micros(micros), id.ok_or(InvalidCursor)?))
     }
 
-    /// Each part is followed by a zero byte, which none of them contains.
+    /// Appends a zero byte to each part. The parts contain no zero bytes.
     fn seal(&self, position: &[u8]) -> Hmac<Sha256> {
         let mut seal = self.cursors.0.clone();
         for part in &self.parts {

@@ -16,7 +16,7 @@ pub struct Deprecation {
     pub since: Timestamp,
     /// Time at which the version stops working; not before `since`.
     pub sunset: Timestamp,
-    /// The address of what tells of the version after it: visible ASCII without `<`, `>` and `"`.
+    /// The address of a page about the next version: visible ASCII without `<`, `>` and `"`.
     pub successor: Option<String>,
 }
 

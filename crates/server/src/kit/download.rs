@@ -1,7 +1,8 @@
-//! Content on its way out: conditional requests and ranges (RFC 9110), and headers under which no browser runs it.
+//! Downloads: conditional requests and ranges (RFC 9110), and headers that keep browsers from executing the content.
 //!
-//! The entity tag is the SHA-256 of the content, so that it is the same on every node and for ever. Several ranges at
-//! once are answered with the whole, as they may be.
+//! The entity tag is the SHA-256 of the content, so it is the same on every node and never changes. A request for several ranges
+//! is
+//! answered with the whole content, which the RFC permits.
 
 use std::{ops::Range, time::SystemTime};
 
@@ -266,7 +267,7 @@ mod tests {
             (vec![(IF_NONE_MATCH, "\"x\"")], Some(Wanted::Whole)),
             (vec![(IF_MODIFIED_SINCE, at)], Some(Wanted::Nothing)),
             (vec![(IF_MODIFIED_SINCE, before)], Some(Wanted::Whole)),
-            // The tag decides where there is one.
+            // An entity tag takes precedence over the date.
             (
                 vec![(IF_NONE_MATCH, "\"x\""), (IF_MODIFIED_SINCE, after)],
                 Some(Wanted::Whole),

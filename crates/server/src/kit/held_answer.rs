@@ -16,8 +16,9 @@ pub(crate) struct Uncounted;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Once;
 
-/// Takes room for the body of an answer. 503 for a read where there is none for too long: nothing is lost by asking again. Any
-/// other answer takes what room there is.
+/// Reserves memory for the body of an answer. A read gets 503 if no memory becomes free in time, because the client can repeat
+/// it.
+/// Any other answer reserves as much memory as is free.
 pub(crate) async fn hold(budget: &BodyBudget, method: &Method, mut response: Response) -> Response {
     // A body that is made piece by piece does not know its size, and has room already.
     let bytes = response.body().size_hint().exact().unwrap_or(0);
@@ -67,7 +68,7 @@ mod tests {
         for small in [0, 64 * 1024] {
             assert_eq!(hold(&budget, &get, answer(small)).await.status(), StatusCode::OK);
         }
-        // What was done, or cannot be had again, is answered all the same.
+        // An answer to a change, or one that cannot be repeated, is sent without a full reservation.
         let done = hold(&budget, &Method::POST, answer(1 << 20)).await;
         assert_eq!(done.status(), StatusCode::OK);
         let mut once = answer(1 << 20);

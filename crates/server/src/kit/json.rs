@@ -77,7 +77,7 @@ pub(crate) fn shown_once(status: StatusCode, body: &impl Serialize) -> Response 
     response
 }
 
-/// A 200 whose body is JSON already.
+/// A 200 with a body that is already JSON.
 pub(crate) fn json_response(body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     response
@@ -149,7 +149,7 @@ async fn read(mut body: Body, headers: &HeaderMap, room: &mut Room) -> Result<Ve
     Ok(whole)
 }
 
-/// Appends bytes to the last segment, and to new ones where it is full.
+/// Appends bytes to the last segment, and adds segments as needed.
 fn append(segments: &mut Vec<Vec<u8>>, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         let last = match segments.last_mut() {
@@ -185,8 +185,8 @@ impl Checked<'_> {
         self.text.len().saturating_mul(2).saturating_add(buffer)
     }
 
-    /// Returns the body as `T`. A body with long strings is parsed with cut ones first: what is wrong with it is found there,
-    /// so that no error quotes a long string.
+    /// Parses the body as `T`. If it has long strings, a copy with truncated strings is parsed first and finds any error,
+    /// so that no error message quotes a long string.
     fn parse<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
         if self.strings.longest > QUOTED_BYTES {
             parse::<T>(&json_text::cut_strings(self.text, QUOTED_BYTES))?;
@@ -221,7 +221,7 @@ fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Refusal> {
     serde_json::from_str(text).map_err(|error| ErrorCode::InvalidRequest.because(explain::<T>(text, &error)))
 }
 
-/// Reads the text again to learn where the error is: only what is refused pays for it.
+/// Parses the text again to find the path of the error, so that only refused bodies have this cost.
 fn explain<T: DeserializeOwned>(text: &str, error: &serde_json::Error) -> String {
     match error.classify() {
         Category::Data => {
@@ -406,7 +406,7 @@ mod tests {
             (status, error.as_str()),
             (400, "the body did not arrive within 60 s")
         );
-        // What is too large already is answered sooner.
+        // A body that exceeds the limit is refused earlier.
         let large = Frame::data(Bytes::from(vec![b' '; BODY_BYTES + 1]));
         let large =
             futures_util::stream::iter([Ok::<_, Error>(large)]).chain(futures_util::stream::pending());
@@ -446,7 +446,7 @@ mod tests {
         for too_large in [body("x", 600 << 10), body("\\n", 150 << 10)] {
             let (status, error) = refusal_within(&budget, json, too_large.clone()).await;
             assert_eq!(status, 503, "{error}");
-            // Where there is room, the largest body finds it.
+            // With enough memory, the largest body is accepted.
             let whole = BodyBudget::default();
             assert_eq!(refusal_within(&whole, json, too_large).await.0, 200);
         }

@@ -4,8 +4,8 @@
 
 use std::{borrow::Cow, fmt::Write as _};
 
-/// Objects and arrays within each other. One less than what the parser takes, so that what is accepted as the part
-/// of a body can also be parsed by itself.
+/// Maximum nesting of objects and arrays. One less than the limit of the parser, so that a value that is accepted within a
+/// body can also be parsed alone.
 pub(crate) const MAX_DEPTH: usize = 127;
 
 /// A path longer than this is cut in a message.
@@ -25,7 +25,7 @@ pub(crate) struct RefusedText {
 pub(crate) struct Strings {
     /// Length of the longest string, in bytes.
     pub(crate) longest: usize,
-    /// Length of the longest string with an escape in it, in bytes. The parser writes it down in a buffer of its own.
+    /// Length of the longest string with an escape, in bytes. The parser decodes it in a separate buffer.
     pub(crate) longest_escaped: usize,
 }
 
@@ -66,8 +66,8 @@ pub(crate) fn check(text: &str) -> Result<Strings, RefusedText> {
     Ok(strings)
 }
 
-/// Returns a text that was checked, with every string cut that is longer than `most` bytes: of the same form, for a parser whose
-/// errors quote strings.
+/// Returns a checked text with all strings longer than `most` bytes truncated. The structure stays the same, for a parser that
+/// quotes strings in its errors.
 pub(crate) fn cut_strings(text: &str, most: usize) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let (mut cut, mut copied, mut at) = (String::new(), 0, 0);
@@ -101,12 +101,12 @@ pub(crate) fn cut_strings(text: &str, most: usize) -> Cow<'_, str> {
 }
 
 struct JsonString {
-    /// Position behind the string.
+    /// Position after the string.
     behind: usize,
     is_escaped: bool,
 }
 
-/// Reads the string that begins at `at`. The error is the position of what is refused in it.
+/// Scans the string that begins at `at`. An error has the position of the invalid byte.
 fn string(bytes: &[u8], mut at: usize) -> Result<JsonString, (usize, &'static str)> {
     let mut is_escaped = false;
     while let Some(byte) = bytes.get(at) {

@@ -221,7 +221,7 @@ impl OpenText {
     }
 }
 
-/// Whether the store may have another text in the place of this one before its answers have ended.
+/// Whether the store may replace this text before all answers with it have ended.
 const fn may_change(text: &LargeText) -> bool {
     match text {
         LargeText::Workflow(..) | LargeText::ScheduleInput(..) => true,

@@ -44,7 +44,7 @@ impl<const DEFAULT: u32> PageQuery<DEFAULT> {
         self.read(|cursor| list.position(cursor))
     }
 
-    /// Id of the last entry before the page, of a list whose cursors are ids.
+    /// Id of the last entry before the page, for a list that uses ids as cursors.
     pub(crate) fn after<I: FromStr<Err: Display>>(&self) -> Result<Option<I>, Refusal> {
         self.read(str::parse)
     }

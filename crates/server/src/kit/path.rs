@@ -37,7 +37,7 @@ impl<S: Send + Sync, T: FromStr> FromRequestParts<S> for Inner<T> {
     }
 }
 
-/// The `{…}` of the route as `T`, and all of the path that is behind, which may have slashes.
+/// The `{…}` of the route as `T`, and the whole rest of the path, which may contain slashes.
 #[derive(Clone, Debug)]
 pub(crate) struct Below<T>(pub(crate) T, pub(crate) String);
 

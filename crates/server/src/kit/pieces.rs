@@ -125,7 +125,7 @@ impl Pieces {
         Ok(begun.response(room))
     }
 
-    /// Answers with the pieces a request that cannot be refused any more.
+    /// Sends the pieces as the answer to a request that must not be refused, because its change is done.
     pub(crate) fn respond_done(self, bodies: &BodyBudget) -> Response {
         self.response(bodies.answer_room_now(ANSWER_BYTES).unwrap_or_default())
     }

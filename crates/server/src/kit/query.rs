@@ -30,7 +30,7 @@ impl<S: Send + Sync, T: FromQuery> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// The text behind the `?`.
+/// The text after the `?`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pairs<'a>(Parameters<'a>);
 
@@ -64,7 +64,7 @@ impl<'a> Pairs<'a> {
             .transpose()
     }
 
-    /// The value of `name` as `T`, whose error is the rule.
+    /// Parses the value of `name` as `T`. The error of `T` is the rule.
     pub(crate) fn parse<T>(&self, name: &str) -> Result<Option<T>, Refusal>
     where
         T: FromStr,

@@ -43,7 +43,7 @@ impl RequestIds {
         }
     }
 
-    /// The request's own id where it sent a valid one, else a new one.
+    /// Returns the id that the client sent if it is valid, otherwise a new one.
     pub(crate) fn of(&self, headers: &HeaderMap) -> RequestId {
         headers
             .get(X_REQUEST_ID)

@@ -1,5 +1,5 @@
-//! Bodies that a refusal leaves unread. A short one is read to its end, so that the connection stays. Behind a longer one,
-//! and behind one that cannot be read, the answer says `Connection: close`: a client that keeps its connections would
+//! Bodies that are unread when a request is refused. A short body is read to its end, so that the connection stays open. After a
+//! longer or unreadable body the answer has `Connection: close`: a client that reuses connections would
 //! otherwise send its next request into one that is about to be closed.
 
 use std::{
@@ -28,11 +28,11 @@ const READ_BYTES: u64 = 64 * 1024;
 /// Time for which an unread body is read.
 const TIME: Duration = Duration::from_secs(1);
 
-/// Marks an answer whose connection is closed with a body on its way.
+/// Marks an answer. Its connection is closed while the client may still be sending the body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeavesBody;
 
-/// Rest of a request's body that nobody has read.
+/// Unread rest of a request's body.
 pub(crate) struct UnreadBody {
     rest: Arc<Mutex<Rest>>,
     /// The client sends its body only once it is asked for it.
@@ -123,7 +123,7 @@ impl HttpBody for Watched {
             return Poll::Ready(None);
         };
         let frame = std::task::ready!(Pin::new(body).poll_frame(cx));
-        // Behind an error nothing comes any more.
+        // An error ends the body.
         match &frame {
             Some(Ok(_)) => {}
             Some(Err(_)) => {

@@ -57,8 +57,8 @@ impl Credential {
     }
 }
 
-/// The token of `Authorization: Bearer …`; `None` where there is no such header. What is not a bearer token is the
-/// empty one, which is never valid.
+/// Returns the token of `Authorization: Bearer …`, or `None` without the header. A value that is not a bearer token becomes the
+/// empty token, which is never valid.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next()?;

@@ -1,4 +1,4 @@
-//! The two forms of the metrics: the text format of Prometheus, and `OpenMetrics` for whoever asks for it.
+//! The two formats of the metrics: Prometheus text, and `OpenMetrics` on request.
 
 use http::{HeaderMap, header::ACCEPT};
 
@@ -52,7 +52,7 @@ fn names_open_metrics(range: &str) -> bool {
 /// units and the end have no line.
 pub(super) fn prometheus_text(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len() + open_metrics.len() / 8);
-    // The help of a family stands before its type, which decides the name.
+    // The help of a family precedes its type, and the type decides the name.
     let mut help = None;
     for line in open_metrics.lines() {
         let mut words = line.splitn(4, ' ');

@@ -180,7 +180,7 @@ pub(crate) async fn note_route(route: MatchedPath, request: Request, next: Next)
     response
 }
 
-/// Methods are a client's words: those that nobody knows are one.
+/// Clients choose the method: all unknown methods share one label.
 fn method_name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

@@ -1,7 +1,8 @@
-//! `/metrics`: what the engine, its store, this server and its process measure, as Prometheus text or `OpenMetrics` text.
+//! `/metrics`: metrics of the engine, its store, this server and its process, as Prometheus text or `OpenMetrics` text.
 //!
-//! Whoever reaches it reads it, so nothing of an organization is in it: no ids, no keys, no names, no content. Labels
-//! are route templates, models of the catalog and words of lists in the code.
+//! The route needs no credential, so the metrics contain no data of an organization: no ids, no keys, no names, no content.
+//! Labels
+//! are route templates, models of the catalog and constants in the code.
 
 mod connections;
 mod form;
@@ -59,7 +60,7 @@ struct Texts {
     prometheus: Bytes,
 }
 
-/// The texts that were written last, and when. Whoever asks is not counted, so asking must not cost the node more than
+/// The last written texts, and their time. Requests for metrics are not rate limited, so they must not cost the node more than
 /// one text a second.
 #[derive(Default)]
 struct RecentTexts {

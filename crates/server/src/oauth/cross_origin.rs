@@ -1,5 +1,5 @@
-//! Cross-origin requests of applications in a browser (CORS): the endpoints that such an application calls by itself may be
-//! read by every page. None of them looks at a cookie.
+//! Cross-origin requests of browser applications (CORS): every page may read the endpoints that such an application calls
+//! directly. These endpoints ignore cookies.
 
 use axum::{body::Body, extract::Request, middleware::Next, response::Response};
 use http::{

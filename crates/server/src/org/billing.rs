@@ -1,4 +1,4 @@
-//! `/v1/organizations/{id}/balance` and `…/billing`: credits of an organization, and the ledger behind them.
+//! `/v1/organizations/{id}/balance` and `…/billing`: credits of an organization, and its ledger.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ pub(crate) async fn get_balance(State(app): State<Arc<OrgApp>>, who: Admin) -> A
 )]
 pub(crate) async fn get_billing(State(app): State<Arc<OrgApp>>, who: Admin) -> ApiResult<Json<Billing>> {
     let store = app.accounts.store();
-    // Read before the balance, which then contains every purchase whose success is shown.
+    // Read this before the balance: the balance then contains every purchase that is shown as successful.
     let automatic = store.auto_topup(who.org).await?;
     let (credit, entries) = store.billing(who.org, limits::PAGE).await?;
     let (card, sync) = match &app.billing {

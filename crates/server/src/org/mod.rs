@@ -1,5 +1,5 @@
-//! Organization API of a hosted deployment: people, organizations, and what they manage. Its operations act for a person who is
-//! signed in, and for the operator.
+//! Organization API of a hosted deployment: people, organizations and their resources. Callers are signed-in people and
+//! the operator.
 
 mod app;
 mod auth;

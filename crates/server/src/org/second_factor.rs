@@ -1,4 +1,4 @@
-//! `/v1/auth/me/second-factor`: codes of an authenticator beside the password.
+//! `/v1/auth/me/second-factor`: authenticator codes as a second factor.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Pages to which the payment provider sends a customer back. They need no sign-in: the address of the first one has the name of
-//! the checkout, which nobody else knows, and the others say nothing of anybody.
+//! Landing pages after a visit to the payment provider. They need no sign-in: the address of the first one contains the id of
+//! the checkout, which only the customer knows, and the others contain no personal data.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ fn back() -> Markup {
     html! { p { a href="/" { "Go on" } } }
 }
 
-/// Tells a customer who has paid whether the credits are there. The payment is looked at now, so that nobody waits for a
+/// Tells a customer who has paid whether the credits are available. Checks the payment now, so that the customer need not wait
+/// for a
 /// webhook.
 pub(super) async fn paid(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageResult {
     let session = visit.parameter("session").unwrap_or_default();

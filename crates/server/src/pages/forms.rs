@@ -242,7 +242,8 @@ impl Visit {
             .ok_or_else(PageError::stale)
     }
 
-    /// Opens the token of a form that signs in. Who has signed in meanwhile in another tab of the browser goes home.
+    /// Opens the token of a sign-in form. A person who has signed in from another tab in the meantime is redirected to the home
+    /// page.
     pub(super) fn opened_to_sign_in(
         &self,
         app: &OrgApp,
@@ -255,7 +256,7 @@ impl Visit {
         }
     }
 
-    /// Opens a text that was sealed for a purpose and this browser. None where there is none, or it does not open.
+    /// Opens a text that was sealed for a purpose and this browser. Returns `None` if it is missing or cannot be opened.
     pub(super) fn opened_text(&self, app: &OrgApp, purpose: Purpose, sealed: Option<&str>) -> Option<String> {
         let session = self.person.map(|person| person.session.to_string());
         let holder = session.or_else(|| self.form_cookie.clone());
@@ -312,7 +313,7 @@ impl FromRequestParts<Arc<OrgApp>> for Visit {
         let by = person.map(|person| By::Session(person.session));
         let actor = actor(parts, by, person.map(|person| person.user));
         let agent = parts.headers.get(USER_AGENT);
-        // Another form of the value is none of ours.
+        // This server did not set a cookie with any other form of value.
         let form_cookie = app.form_cookie.token(&parts.headers);
         let form_cookie = form_cookie.filter(|value| Secret::parse(FORM_COOKIE, value).is_ok());
         Ok(Self {

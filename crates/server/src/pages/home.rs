@@ -1,4 +1,4 @@
-//! First page of a person who is signed in, and the way out.
+//! Home page of a signed-in person, and the sign-out.
 
 use std::sync::Arc;
 

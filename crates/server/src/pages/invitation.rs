@@ -1,4 +1,4 @@
-//! Invitation into an organization: shown to whoever has its address, accepted by the person who is signed in.
+//! Invitation into an organization: anyone with its link can see it, and a signed-in person can accept it.
 
 use std::sync::Arc;
 

@@ -34,7 +34,7 @@ pub(super) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
 pub(super) static ICON: LazyLock<Asset> =
     LazyLock::new(|| Asset::new(include_str!("icon.svg"), "icon", ("svg", "image/svg+xml")));
 
-/// Headers of every page. A browser sends `Origin: null` with a form of a page whose referrer policy is `no-referrer`, so
+/// Headers of every page. A browser sends `Origin: null` with a form if the page has the referrer policy `no-referrer`, so
 /// the policy is the strictest one that keeps the origin: other sites get no referrer.
 const HEADERS: [(HeaderName, &str); 5] = [
     (CONTENT_TYPE, "text/html; charset=utf-8"),
@@ -48,9 +48,9 @@ const HEADERS: [(HeaderName, &str); 5] = [
 pub(super) struct Content {
     /// Title, which is also the heading.
     pub(super) title: String,
-    /// Body behind the heading.
+    /// Body after the heading.
     pub(super) body: Markup,
-    /// Source that a form of the page may lead to beside this origin.
+    /// Source that a form of the page may redirect to, in addition to this origin.
     pub(super) leads_to: Option<String>,
 }
 
@@ -119,8 +119,8 @@ pub(super) fn page(status: StatusCode, content: &Content) -> Response {
     response
 }
 
-/// Content security policy of a page. Browsers hold `form-action` against the redirect behind a form as well, so a form that
-/// leads elsewhere names that place.
+/// Content security policy of a page. Browsers also apply `form-action` to the redirect after a form, so a page with a form that
+/// redirects elsewhere has to name the target.
 fn policy(leads_to: Option<&str>) -> String {
     let action = leads_to.map(|source| format!(" {source}")).unwrap_or_default();
     format!(

@@ -1,7 +1,8 @@
-//! Sign-in by an identity provider: the way there, the answer, and the code of a second factor.
+//! Sign-in with an identity provider: the redirect there, the callback, and the code of a second factor.
 //!
-//! What the browser brings back is sealed for its cookie of forms, so that nobody can be signed in by the answer to somebody
-//! else's sign-in. The cookie ends with the sign-in.
+//! The state that the browser returns is sealed for its form cookie, so a browser cannot be signed in with the callback of
+//! another
+//! person's sign-in. The cookie ends with the sign-in.
 
 use std::{sync::Arc, time::Duration};
 
@@ -107,7 +108,7 @@ pub(super) async fn callback(
     let flow = visit.opened_text(&app, STATE, state.as_deref());
     let Some(flow) = flow.and_then(|text| OidcFlow::parse(&text, &name)) else {
         if visit.person.is_some() {
-            // Another tab of the browser has signed in meanwhile.
+            // The person has signed in from another tab in the meantime.
             return see_other(HOME);
         }
         return Err(PageError::new(

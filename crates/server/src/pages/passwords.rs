@@ -1,5 +1,5 @@
-//! Proof of an address, and a new password by a mail. The address of such a page has a token in its query: it is read once, by
-//! the form behind a button, since programs that check mails open the addresses in them.
+//! Verification of an address, and a new password by mail. The link has a token in its query. Only the form submits the token,
+//! after a click on its button, because programs that scan mails open the links in them.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ pub(super) async fn verify(State(app): State<Arc<OrgApp>>, posted: Posted) -> Pa
     Ok(message(StatusCode::OK, "Address verified", &body))
 }
 
-/// Page of a link whose token was used or has expired. `remedy` is the text before the link to another mail.
+/// Page for a link with a used or expired token. `remedy` is the text before the link to another mail.
 fn ended_link(remedy: &str, label: &str) -> Response {
     let body = html! {
         p.sub { "It was used already, or is too old. " (remedy) }
@@ -63,7 +63,7 @@ fn ended_link(remedy: &str, label: &str) -> Response {
     message(StatusCode::BAD_REQUEST, "This link no longer works", &body)
 }
 
-/// Asks for the address of an account whose password is forgotten.
+/// Asks for the address of an account with a forgotten password.
 pub(super) async fn show_forgot(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageResult {
     let form = visit.form(&app, FORGOT, "")?;
     let body = html! {

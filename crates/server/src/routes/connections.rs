@@ -1,4 +1,4 @@
-//! `/v1/connections`: the HTTP APIs and MCP servers that runs call through the engine, without what is secret of them.
+//! `/v1/connections`: the HTTP APIs and MCP servers that runs call through the engine, without their secrets.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
-//! The body of an event stream: what is ready goes out in one chunk, a heartbeat in each interval, and an end at once
-//! when the node stops or the credential of the stream has ended.
+//! The body of an event stream: ready events are sent in one chunk, a heartbeat is sent in each interval, and the stream ends at
+//! once when the node stops or the credential of the stream has ended.
 //!
-//! A large message goes out in pieces. The stream holds one of them, and nothing else comes between them.
+//! A large message is sent in pieces. The stream buffers one of them, and sends nothing else between them.
 //!
-//! The opening and the heartbeat are lines without a blank line behind them: a blank line ends a message, and some
-//! clients then report an empty one. The opening lines so belong to the first message, heartbeats to the next.
+//! The opening and the heartbeat are lines without a blank line after them: a blank line ends a message, and some
+//! clients then report an empty one. The opening lines therefore belong to the first message, heartbeats to the next.
 
 use std::{
     pin::Pin,
@@ -170,7 +170,7 @@ impl HttpBody for EventStream {
         if this.is_end_stream() {
             return Poll::Ready(None);
         }
-        // Before the events: a reader who is far behind gets no more of them either.
+        // Check this before the events, so that a slow reader gets no more of them either.
         if this.credential.as_ref().is_some_and(Watched::is_revoked) {
             this.end();
             return Poll::Ready(None);
@@ -365,7 +365,7 @@ mod tests {
             Ok(piece)
         });
         let sent = body(Box::pin(batches)).collect().await.unwrap().to_bytes();
-        // One heartbeat was due within the message, and comes behind it.
+        // One heartbeat was due during the message, and follows it.
         assert_eq!(
             String::from_utf8(sent.to_vec()).unwrap(),
             ": connected\nretry: 2000\n: heartbeat\nid: 1\nevent: message\ndata: {\"text\":1}\n\n\

@@ -114,7 +114,7 @@ pub(crate) async fn create_file(
     let taken = match taken {
         Ok(taken) => taken,
         Err(refusal) => {
-            // Whoever waits to be told to go on is told this instead.
+            // A client that waits for `100 Continue` gets the refusal instead.
             if !parts.headers.contains_key(EXPECT) {
                 form.drain().await;
             }

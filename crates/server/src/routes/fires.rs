@@ -46,7 +46,7 @@ pub(crate) async fn list_fires(
     let before = page.before(&list)?;
     let mut items = app.engine.list_fires(who.org, id, before, page.rows()).await?;
     let next_cursor = page.cut(&mut items, |last| {
-        // Starts by hand are told apart by their runs.
+        // Manual starts can share an instant, so the run id makes the cursor unique.
         let run = last.run_id.filter(|_| last.trigger == FireTrigger::Manual);
         list.after((last.instant, run.map(|run| run.to_string()).unwrap_or_default()))
     });

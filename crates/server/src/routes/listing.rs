@@ -1,6 +1,6 @@
 //! Lists and single entries as answers in pieces. Entries may be large (a run's output has up to 1 MiB, a definition
-//! 24 MiB), and nothing that is large is in memory while a piece waits for its client. Short entries are read several at a
-//! time. A large text in an entry is left out of what is read, and is sent from the store ([`OpenText`]). Any other large
+//! 24 MiB), and no large entry stays in memory while a piece waits for its client. Short entries are read several at a
+//! time. A large text in an entry is not loaded with the entry, but sent from the store ([`OpenText`]). Any other large
 //! entry is read again for each of its pieces.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

@@ -1,4 +1,4 @@
-//! `/v1/schedules`: saved workflows started on a timetable. What became of their instants stands beside it.
+//! `/v1/schedules`: schedules that start saved workflows, and the history of their occurrences.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `GET /v1/admin/usage`: what runs have cost and used, by day and by what they were started from.
+//! `GET /v1/admin/usage`: cost and usage of runs, by day and by origin.
 
 use std::sync::Arc;
 

@@ -61,7 +61,7 @@ enum Kind {
     Operator,
 }
 
-/// Callers whose credential is none of this API.
+/// Callers without a credential for this API.
 const WITHOUT_CREDENTIAL: [Kind; 7] = [
     Kind::Nobody,
     Kind::Malformed,
@@ -279,7 +279,7 @@ impl Resources {
         client.send(method, &path, Bytes::from(body))
     }
 
-    /// Returns a client with another session of the person, or `client` where it has none.
+    /// Returns a client with another session of the person, or `client` if it has no session.
     async fn another_session(&self, client: &Client) -> Client {
         let me = client.get("/v1/auth/me").await.unwrap();
         if me.status != 200 {
@@ -290,8 +290,9 @@ impl Resources {
         Client::new(self.rig.address, Some(token))
     }
 
-    /// Calls every operation once and compares the answers. Nothing of the first organization is in an answer to somebody
-    /// without a role there.
+    /// Calls every operation once and compares the answers. Callers without a role in the first organization must not see any of
+    /// its
+    /// data.
     async fn compare(&self, kind: Kind) {
         let client = self.client(kind).await;
         for call in CALLS {
@@ -347,7 +348,7 @@ pub(crate) async fn key(rig: &Rig, name: &str, role: Role) -> (KeyId, String) {
     (made.id, made.key)
 }
 
-/// Each kind of caller with a server of its own: calls that succeed change its resources.
+/// Runs each kind of caller against a separate server, because successful calls change its resources.
 async fn alone(kinds: &[Kind]) {
     for kind in kinds {
         let resources = Resources::new().await;

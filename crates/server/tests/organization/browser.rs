@@ -21,7 +21,7 @@ pub(crate) fn form_token(page: &Answer, action: &str) -> String {
 }
 
 impl Browser {
-    /// A browser that nobody is signed in with.
+    /// A browser without a signed-in person.
     pub(crate) fn new(rig: &Rig) -> Self {
         Self::at(rig.address, &rig.org_url)
     }

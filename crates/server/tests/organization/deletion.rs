@@ -1,4 +1,4 @@
-//! Deletion of an organization over HTTP, and what is left of it.
+//! Deletion of an organization over HTTP, and the data that remains.
 
 use sortie_api::key::CreateKey;
 use sortie_store::access::{Actor, Caller};
@@ -40,9 +40,9 @@ pub(super) async fn without_password(rig: &Rig, person: &Signed) {
         .await;
 }
 
-/// Lets the nodes erase what was deleted.
+/// Lets the nodes erase the deleted organizations.
 async fn erased(rig: &Rig) {
-    // The job began at once. The run at work is settled a moment after its cancellation.
+    // The job has already begun. The active run is settled a moment after its cancellation.
     rig.clock.set(AT + LATER);
     let store = rig.accounts.store();
     let look = async || {

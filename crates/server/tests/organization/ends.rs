@@ -1,4 +1,4 @@
-//! Ends of credentials: each is refused on every node, at once where it was ended and within five seconds elsewhere.
+//! Revocation of credentials: a node refuses the credentials revoked on it at once, and all others within five seconds.
 
 use futures_util::future::join_all;
 use sortie_api::secret::{OPERATOR_KEY, Secret};

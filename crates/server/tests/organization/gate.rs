@@ -73,7 +73,7 @@ async fn the_description_of_the_engine_has_no_operation_that_a_hosted_engine_lac
     rig.end().await;
 }
 
-// Each node knows the peers of its own.
+// Each node has a separate list of untrusted peers.
 #[tokio::test]
 async fn a_proxy_that_is_not_trusted_is_named_to_the_operator() {
     let rig = Rig::start().await;

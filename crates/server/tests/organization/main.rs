@@ -1,4 +1,4 @@
-//! The whole server of a hosted deployment over TCP: the organization API beside the engine API.
+//! The whole server of a hosted deployment over TCP: the organization API and the engine API.
 
 #![expect(
     clippy::unwrap_used,

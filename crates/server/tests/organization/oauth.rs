@@ -1,4 +1,4 @@
-//! The OAuth server: registration, consent, tokens, refusals, and the engine API behind them.
+//! The OAuth server: registration, consent, tokens, refusals, and access to the engine API.
 
 mod consent;
 mod exchange;
@@ -34,7 +34,7 @@ pub(crate) fn form(rig: &Rig, path: &str, fields: &[(&str, &str)]) -> Pending {
     client.send(Method::POST, path, encoded(fields).into())
 }
 
-/// Registers a client with these members beside the redirect URI.
+/// Registers a client with these members and the redirect URI.
 async fn register(rig: &Rig, more: &Value) -> Value {
     let mut metadata = json!({
         "client_name": "App", "redirect_uris": [REDIRECT], "token_endpoint_auth_method": "none",
@@ -57,7 +57,7 @@ pub(crate) async fn client_id(rig: &Rig) -> String {
         .to_owned()
 }
 
-/// Path of an authorization request, with these parameters in the place of the right ones; an empty one is left out.
+/// Path of an authorization request. `change` replaces valid parameters; an empty value removes one.
 pub(crate) fn authorize(client: &str, change: &[(&str, &str)]) -> String {
     let mut parameters = BTreeMap::from([
         ("response_type", "code"),
@@ -139,7 +139,7 @@ pub(crate) async fn refuses(rig: &Rig, path: &str, fields: &[(&str, &str)], stat
     refused(&form(rig, path, fields).await.unwrap(), status, error);
 }
 
-/// Checks an error of the OAuth server, which nobody may keep.
+/// Checks an error of the OAuth server. Caches must not store it.
 fn refused(answer: &Answer, status: u16, error: &str) {
     assert_eq!(
         (answer.status, answer.json().unwrap()["error"].as_str()),

@@ -33,7 +33,7 @@ crate::settings::everywhere! {
 
 const START: &str = "/sign-in/oidc/idp";
 
-/// Seconds since 1970 at which the clock of the accounts stands.
+/// Time of the accounts' clock, in seconds since 1970.
 fn now() -> i64 {
     AT.as_micros() / 1_000_000
 }
@@ -385,7 +385,7 @@ async fn an_account_is_linked_where_nobody_else_can_have_made_it() {
     }
     change_person(&rig, "password = ''", "member@corp.example").await;
     change_person(&rig, "email_verified_at = 1", "admin@corp.example").await;
-    // The address was never proved, and somebody has a password of the account.
+    // The address is unverified, and the account has a password.
     provider.person("s-owner", "owner@corp.example");
     let browser = Browser::new(&rig);
     let answer = sign_in(&browser, &provider, START).await;
@@ -401,7 +401,7 @@ async fn an_account_is_linked_where_nobody_else_can_have_made_it() {
         assert_eq!(me["email"], format!("{name}@corp.example"));
         assert_eq!(me["email_verified"], true, "{name}");
     }
-    // Nobody else signs up.
+    // Sign-up is closed for all other people.
     provider.person("s-1", "new@corp.example");
     let answer = sign_in(&Browser::new(&rig), &provider, START).await;
     assert_eq!(answer.status, 403);

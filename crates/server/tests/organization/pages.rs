@@ -129,7 +129,7 @@ async fn a_form_in_another_encoding_is_refused() {
 const PASSWORD: &str = "seventeen grey herons at dawn";
 const OTHER: &str = "plum-anchor-violet-42";
 
-/// Target of a link of a page whose path begins with `path`.
+/// Target of the link of a page that begins with `path`.
 fn link(page: &Answer, path: &str) -> String {
     let text = page.text();
     let (_, rest) = text

@@ -37,7 +37,7 @@ impl Shop {
         let double = StripeDouble::start().await.unwrap();
         let rig = Rig::start_selling(&double).await;
         let shop = Self { rig, double };
-        // The first search for events is over, so that later tests know when the next one comes.
+        // Finish the first search for events, so that later tests know the time of the next one.
         shop.work().await;
         shop
     }
@@ -88,7 +88,7 @@ impl Shop {
         self.work().await;
     }
 
-    /// Lets every node do what is due.
+    /// Lets every node do its due work.
     pub(super) async fn work(&self) {
         for billing in &self.rig.billing {
             billing.turn().await.unwrap();
@@ -329,7 +329,7 @@ async fn payments_are_listed_in_pages() {
         let path = shop.path(&format!("/payments{wrong}"));
         shop.rig.owner.get(&path).must_refuse("invalid_request").await;
     }
-    // A cursor of one organization is none of another.
+    // A cursor of one organization is invalid for another.
     let path = format!(
         "/v1/organizations/{}/billing/payments?cursor={cursor}",
         shop.rig.theirs

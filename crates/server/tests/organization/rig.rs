@@ -27,11 +27,11 @@ use crate::{
     settings::{Setting, in_front_of},
 };
 
-/// Time at which the clock of the accounts stands.
+/// Initial time of the accounts' clock.
 pub(crate) const AT: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
 
-/// Time at which the organizations were made. The clock stands still, so that changes of a test have one time and the order of
-/// random ids.
+/// Creation time of the organizations. The clock does not advance, so all changes of a test have the same time and are ordered by
+/// their random ids.
 const BEFORE: Timestamp = Timestamp::from_micros(1_763_674_100_000_000);
 
 /// Hash that no password has.
@@ -69,7 +69,7 @@ pub(crate) struct Rig {
     pub(crate) accounts: Accounts,
     /// Payments of each node; none where nothing can be bought.
     pub(crate) billing: Vec<Billing>,
-    /// Clock of the accounts. It stands still until a test moves it.
+    /// Clock of the accounts. Only tests advance it.
     pub(crate) clock: Clock,
     pub(crate) stop: CancellationToken,
     serving: TaskTracker,
@@ -99,7 +99,7 @@ impl Rig {
         Self::start_with(|_| {}).await
     }
 
-    /// Starts nodes that work on no runs: a run stays queued, whatever becomes of the nodes.
+    /// Starts nodes that execute no runs: runs stay queued.
     pub(crate) async fn start_idle() -> Self {
         Self::start_nodes(Serves::Nothing, None, |_| {}).await
     }

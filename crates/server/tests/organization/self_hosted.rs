@@ -1,4 +1,4 @@
-//! Sign-in by an identity provider at a self-hosted engine, whose listener serves the pages.
+//! Sign-in with an identity provider at a self-hosted engine that serves the pages on its listener.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -45,7 +45,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Starts an engine whose people sign in at a provider, or one without a provider.
+    /// Starts an engine with or without an identity provider.
     async fn start(provider: Option<&ScriptedProvider>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let database = Setting::current().database().await;
@@ -404,7 +404,7 @@ async fn the_pages_of_an_engine_forbid_frames_and_scripts() {
         let policy = answer.header("content-security-policy").unwrap();
         assert!(policy.starts_with("default-src 'none'"), "{path}: {policy}");
     }
-    // Nobody signs up or in with a password here.
+    // Sign-up and sign-in with a password are disabled here.
     for path in ["/sign-up", "/forgot-password", "/v1/auth/login"] {
         browser.get(path).await.refused("not_found").unwrap();
     }

@@ -17,7 +17,7 @@ tokio::task_local! {
 pub(crate) enum Setting {
     Sqlite,
     Postgres,
-    /// Three nodes behind a balancer that gives each request to the next node.
+    /// Three nodes with a load balancer that sends each request to the next node.
     ThreeNodes,
 }
 

@@ -65,7 +65,7 @@ async fn open(client: &Client, path: &str) -> Vec<EventStream> {
     streams
 }
 
-/// Waits for the end of streams whose run goes on.
+/// Waits for the end of streams while their run continues.
 async fn ended(what: &str, streams: Vec<EventStream>) {
     let ends = streams.into_iter().map(|mut stream| async move {
         loop {

@@ -33,7 +33,7 @@ const DAY: Duration = Duration::from_hours(24);
 const PERIOD: u32 = 30;
 
 impl Shop {
-    /// Opens a shop whose plans have their prices at Stripe.
+    /// Opens a shop that has prices for its plans at Stripe.
     async fn with_plans() -> Self {
         let shop = Self::open().await;
         // Periods are longer than sessions.
@@ -348,7 +348,7 @@ async fn a_grant_of_the_operator_comes_first_and_is_not_overwritten() {
     shop.change(&subscription, Ended);
     shop.hear().await;
     grant(20).await;
-    // Nobody pays for what would not count.
+    // A purchase that would have no effect is refused.
     let refused = shop.wants(&json!({"plan": "team"})).must_refuse("conflict").await;
     assert!(refused.error.contains("the operator"), "{}", refused.error);
     shop.advance(10 * DAY);
@@ -407,7 +407,7 @@ async fn an_organization_that_stripe_charges_is_not_deleted() {
     shop.change(&subscription, CanceledAtPeriodEnd);
     shop.hear().await;
     delete().await.expect(204).unwrap();
-    // News of it are of no interest any more.
+    // Its events are ignored from now on.
     shop.change(&subscription, Ended);
     shop.hear().await;
     let waiting = "SELECT COUNT(*) AS v FROM stripe_event WHERE due_at IS NOT NULL";

@@ -1,5 +1,5 @@
-//! The audit log, usage and the license. Every operation that changes something writes its entry: the table is held against
-//! the description document, so that a new one cannot be forgotten.
+//! The audit log, usage and the license. Every operation that changes a resource writes its entry: the table is compared with
+//! the OpenAPI document, so that a new operation cannot be forgotten.
 
 use std::collections::BTreeSet;
 
@@ -33,22 +33,22 @@ const AUDITED: &[(&str, Method, &str, &str, &str)] = &rows! {
 /// Audited like these; its body is a form.
 const UPLOAD: &str = "create_file";
 
-/// Beside the table because it needs the code of a page that a person has seen.
+/// Not in the table because it needs the code of a page that a person has seen.
 const CONFIRM: &str = "confirm_authorization";
 
-/// Beside the table because it needs a person who is signed in: see the tests of sign-in at a self-hosted engine.
+/// Not in the table because it needs a signed-in person: see the tests of sign-in at a self-hosted engine.
 const END_SESSION: &str = "end_person_session";
-/// Beside the table because they need a signed token: `license.rs`.
+/// Not in the table because they need a signed token: `license.rs`.
 const LICENSE: [&str; 2] = ["put_license", "delete_license"];
 
-/// Operations that are no change of a resource: what they do is told elsewhere.
+/// Operations that change no resource. Their effects are recorded elsewhere.
 const UNAUDITED: [&str; 5] = [
     // Runs have their own list and events, schedules a history, callbacks a log.
     "create_run",
     "cancel_run",
     "trigger_schedule",
     "redeliver_run",
-    // It only looks; what it finds is the connection's status.
+    // It changes nothing except the status of the connection.
     "test_connection",
 ];
 
@@ -123,7 +123,7 @@ async fn every_change_is_written_down_with_its_key_address_and_request() {
             // The key that everything is sealed with from then on.
             first_master_key.as_str()
         } else {
-            // What stands behind the collection.
+            // The path segment after the collection.
             let place = if path.starts_with("/v1/admin/") { 4 } else { 3 };
             path.split('/').nth(place).unwrap()
         };

@@ -17,7 +17,7 @@ async fn attempts(rig: &Rig, id: &str) -> Vec<DeliveryAttempt> {
         .await
 }
 
-/// The attempts once there are so many: they are written down behind the answer of the receiver.
+/// Waits for this number of attempts: the engine records them after the answer of the receiver.
 async fn attempts_made(rig: &Rig, id: &str, count: usize) -> Vec<DeliveryAttempt> {
     let look = async || Ok(attempts(rig, id).await);
     until("the attempts", look, |made| made.len() >= count)

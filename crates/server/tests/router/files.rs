@@ -158,7 +158,7 @@ async fn a_form_names_the_file_in_many_ways() {
             .await;
         assert_eq!(saved.name, expected);
     }
-    // The name may come before or behind the file, and wins.
+    // The name may come before or after the file, and takes precedence.
     let head = file("; filename=\"a.csv\"");
     let form: [(&str, &[u8]); 2] = [(&head, b"a"), name];
     let saved: File = rig.member.send_form(&form).must_read(201).await;

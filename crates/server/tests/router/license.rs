@@ -11,7 +11,7 @@ const AT: Timestamp = Timestamp::from_micros(1_795_000_000_000_000);
 const DAY: Duration = Duration::from_hours(24);
 const PATH: &str = "/v1/admin/license";
 
-/// Engine that accepts licenses of `signer`, with a clock that stands still.
+/// Engine that accepts licenses of `signer`. Its clock does not advance.
 struct Licensed {
     rig: Rig,
     clock: Clock,
@@ -35,7 +35,7 @@ impl Licensed {
             ..sortie_engine::Options::default()
         };
         let rig = Rig::start_engine(Mode::SelfHosted, options(), engine).await;
-        // Where there are several organizations the license is not an admin's.
+        // With several organizations, an admin has no access to the license.
         rig.remove_stranger();
         let license = rig.admin.get(PATH).must(200).await;
         let machine_id = license.json().unwrap()["machine_id"].as_str().unwrap().to_owned();
@@ -185,7 +185,7 @@ async fn a_month_begins_at_zero_and_an_expired_license_has_a_grace_of_fourteen_d
     assert_eq!((engine.create().await.0, engine.create().await.0), (202, 402));
     engine.clock.set(AT + 40 * DAY);
     assert_eq!((engine.create().await.0, engine.create().await.0), (202, 402));
-    // The second license ends in a month of its own.
+    // The second license ends in a separate month.
     engine.install(&engine.claims(1_000)).await;
     let end = AT + 60 * DAY;
     engine.clock.set(end + 14 * DAY);

@@ -1,5 +1,5 @@
-//! The whole server over TCP on a SQLite engine without a sandbox: who may call what, what is refused and how, lists,
-//! streams, limits, the stop.
+//! The whole server over TCP on a SQLite engine without a sandbox: access, refusals, lists, streams, limits and
+//! the stop.
 
 #![expect(
     clippy::unwrap_used,

@@ -21,7 +21,7 @@ use crate::{prelude::*, refusals::check_headers};
 /// Beginning of a minute.
 const MINUTE: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
 
-/// A rig whose clock stands 20 seconds before the end of a minute.
+/// A rig with its clock set 20 seconds before the end of a minute.
 async fn rig(options: Options) -> (Rig, Clock) {
     let clock = Clock::manual(MINUTE + Duration::from_secs(40));
     let engine = sortie_engine::Options {
@@ -94,7 +94,8 @@ async fn an_event_stream_counts_once() {
     assert_eq!(before - after, 3, "the create, the stream and the look itself");
 }
 
-/// Three nodes on one `PostgreSQL`, whose clock stands. None goes on without the database, however long that takes.
+/// Three nodes on one `PostgreSQL` with a fixed clock. A node never continues without the database, however long it is
+/// unavailable.
 struct ThreeNodes {
     /// With the admin key, one for each node.
     clients: Vec<Client>,

@@ -60,7 +60,7 @@ async fn every_answer_carries_its_headers_also_when_it_is_a_failure() {
     check_headers(&answer, "without a key");
 }
 
-/// Part 7: the methods a route takes are those of the document, and `HEAD` where there is `GET`.
+/// Part 7: a route accepts the methods of the document, and `HEAD` if it has `GET`.
 #[tokio::test]
 async fn a_wrong_method_is_told_the_documented_ones() {
     let rig = Rig::start().await;

@@ -65,7 +65,7 @@ pub(crate) fn plain(prompt: &str) -> Value {
     json!({"prompt": prompt, "shell": false})
 }
 
-/// A request that stays at work until it is cancelled.
+/// A request that stays active until it is cancelled.
 pub(crate) fn waiting() -> Value {
     plain("```wait 3600000\n```")
 }
@@ -94,7 +94,7 @@ impl Rig {
         rig
     }
 
-    /// With these settings of the engine, as far as the rig has none of its own.
+    /// Starts with these settings of the engine, except those that the rig sets.
     pub(crate) async fn start_engine(mode: Mode, options: Options, engine: sortie_engine::Options) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("sortie.db");
@@ -188,7 +188,7 @@ impl Rig {
         secret
     }
 
-    /// A well-formed key that belongs to nobody.
+    /// A well-formed but unknown key.
     pub(crate) fn unknown_key(&self) -> Secret {
         Secret::new(prefix(self.engine.mode()), [99; 32])
     }

@@ -259,7 +259,7 @@ async fn a_cancel_answers_the_run_and_a_second_one_changes_nothing() {
         rig.member.cancel(&run).await.unwrap(),
         rig.member.run(&run).await.unwrap(),
     ] {
-        // Only what it used and cost may be settled in the meantime, by its worker.
+        // Only the usage and the cost may still be settled, by the run's worker.
         let again = Run {
             usage: cancelled.usage,
             cost_micros: cancelled.cost_micros,

@@ -20,7 +20,7 @@ async fn open(client: &Client, run: &str) -> EventStream {
     stream
 }
 
-/// Reads a stream to its end. Returns true where it ended without the end of the run.
+/// Reads a stream to its end. Returns true if the stream ended before the run.
 async fn is_cut(mut stream: EventStream) -> bool {
     loop {
         match tokio::time::timeout(PATIENCE, stream.next())

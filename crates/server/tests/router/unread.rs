@@ -208,7 +208,7 @@ async fn what_clients_that_do_not_read_have_held_is_free_once_they_are_closed() 
     assert!(rise < 32 << 20, "{} MiB", rise >> 20);
 }
 
-/// `docs/API.md#large-answers`: pieces of a text are not told apart from the whole.
+/// `docs/API.md#large-answers`: a text sent in pieces is identical to one sent whole.
 #[tokio::test]
 async fn a_stream_of_large_events_has_what_their_array_has() {
     let rig = Rig::start().await;
@@ -220,7 +220,7 @@ async fn a_stream_of_large_events_has_what_their_array_has() {
     let stored = rig.engine.store().get_run(rig.org, done.id).await.unwrap();
     assert_eq!(json!(done), json!(stored));
     let listed = array_of_events(&rig, &done).await;
-    // While the run was at work, and afterwards.
+    // During the run, and afterwards.
     assert_eq!(json!(events), listed);
     let (events, again) = rig.member.finished(&done.id.to_string()).await.unwrap();
     assert_eq!((json!(events), json!(again)), (listed, json!(stored)));
@@ -320,7 +320,7 @@ async fn a_malformed_request_is_refused_with_a_body_and_an_id() {
         format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "y".repeat(65_534)), 414;
     } {
         let mut stream = TcpStream::connect(rig.address).await.unwrap();
-        // Behind an answer as well.
+        // Also after a successful answer.
         let first = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
         stream.write_all(first).await.unwrap();
         assert_eq!(answer(&mut stream).await.0, 200);
@@ -358,7 +358,7 @@ async fn the_refusal_of_a_request_too_many_says_so_as_well() {
     let (seen, headers, _) = answer(&mut stream).await;
     assert_eq!(seen, 429);
     assert!(headers.contains("connection: close"), "{headers}");
-    // The rest does not come: the connection is closed all the same.
+    // The client never sends the rest: the connection is still closed.
     let ended = tokio::time::timeout(CLOSES, stream.read(&mut [0])).await;
     assert_eq!(ended.unwrap().unwrap(), 0);
 }

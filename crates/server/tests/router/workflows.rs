@@ -133,7 +133,7 @@ fn with(field: &str, value: Value) -> Value {
     body
 }
 
-/// Definitions whose wishes for the model cannot be met, and how their refusals begin.
+/// Definitions with model options that cannot be satisfied, and the beginnings of their refusals.
 fn refused_of_models() -> [(Value, &'static str); 3] {
     rows! {
         with("fallback_model", json!("nobody")), "fallback_model: no model \"nobody\"";

@@ -59,7 +59,7 @@ pub(crate) enum Expected {
 }
 
 impl Expected {
-    /// Compares an answer. `told` is the message of a failure.
+    /// Compares an answer. `told` is the assertion message.
     pub(crate) fn check(self, answer: &Answer, told: &str) {
         match self {
             Self::Success => assert!(answer.status < 300, "{told}"),

@@ -1,9 +1,10 @@
-//! Memory that hostile bodies take, against what they are counted with. Each body has a process of its own: what one gives back
-//! would hide what the next takes.
+//! Memory use of hostile bodies, compared with their reservations. Each body is parsed in a separate process: memory that is
+//! freed
+//! after one body would hide the use of the next.
 
 use super::{tests::refusal_within, *};
 
-/// Memory of a process beside what it counts: the free part of a body, errors and their texts, and what the allocator rounds up.
+/// Memory of a process that is not reserved: the free part of a body, errors and their texts, and rounding of the allocator.
 const SLACK: u64 = 6 << 20;
 
 /// A figure of the memory of this process, in bytes.
@@ -51,7 +52,7 @@ async fn takes_no_more_than_is_counted(body: Vec<u8>, status: u16) {
     drop(body);
     let pieces = pieces.into_iter().map(Ok::<_, std::convert::Infallible>);
     let body = Body::from_stream(futures_util::stream::iter(pieces));
-    // Sets the peak back to what is in use now.
+    // Resets the peak to the current memory use.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let (before, program) = (memory("VmRSS:"), memory("RssFile:"));
     let (seen, error) = refusal_within(&BodyBudget::default(), "application/json", body).await;

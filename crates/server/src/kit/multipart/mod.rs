@@ -1,6 +1,6 @@
-//! Multipart forms, read part by part: bounded in time by a least pace, and in memory whatever the client sends.
+//! Parser for multipart forms, part by part. A minimum transfer rate bounds the time, and memory is bounded for any input.
 //!
-//! What stands before, between and in the heads of parts is bounded here; what is in a part is handed on as it comes.
+//! The bytes before and between parts and the part headers are bounded here; the content of a part is passed on as it arrives.
 
 mod file_name;
 
@@ -74,8 +74,8 @@ impl Counts {
         self.all.load(Ordering::Relaxed)
     }
 
-    /// Returns the time that is left in the window. A client that has sent enough begins a new one. `None` where it was waited
-    /// for too long.
+    /// Returns the remaining time of the window. A client that has sent enough begins a new window. Returns `None` if the server
+    /// has waited too long.
     fn time_left(&self) -> Option<Duration> {
         let all = self.all();
         let mut window = self.window.lock();
@@ -311,8 +311,9 @@ mod tests {
         }
     }
 
-    /// Time after which a form is refused whose content comes in chunks of `bytes`, each but the first after `pause`, and the refusal. None if
-    /// all of it was taken.
+    /// Sends a form with content in chunks of `bytes`, each but the first after `pause`. Returns the time until the refusal and
+    /// its status, or
+    /// `None` if the whole form was accepted.
     async fn refused(bytes: usize, pause: Duration, chunks: usize) -> Option<(Duration, u16)> {
         let head = "--b\r\ncontent-disposition: form-data; name=\"file\"\r\n\r\n";
         let head = futures_util::stream::iter([Ok(Bytes::from(head))]);

@@ -14,9 +14,9 @@ pub(super) struct Counter {
     granted: u32,
     /// Rest of the quota for any node, by the last answer of the store.
     rest: u32,
-    /// More is asked for when no more than this is left of what was granted.
+    /// The counter requests more if at most this much of its grant is left.
     refill_at: u32,
-    /// Requests that found nothing since the last answer.
+    /// Requests that found the grant exhausted since the last answer.
     waiting: u32,
     /// More was asked for and there is no answer yet.
     asked: bool,
@@ -32,7 +32,7 @@ pub(super) enum Taken {
 }
 
 impl Counter {
-    /// Of a client whose whole quota is this node's.
+    /// Counter of a client that has its whole quota on this node.
     pub(super) const fn whole(quota: u32) -> Self {
         Self {
             used: 0,
@@ -44,7 +44,7 @@ impl Counter {
         }
     }
 
-    /// Of one whose quota is leased block by block.
+    /// Counter of a client that leases its quota in blocks.
     pub(super) const fn leased(quota: u32) -> Self {
         Self {
             granted: 0,

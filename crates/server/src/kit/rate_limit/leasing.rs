@@ -1,12 +1,13 @@
-//! Blocks of quotas, leased from the store for all clients that need some at the moment.
+//! Blocks of quotas, leased from the store for all clients that currently need one.
 //!
-//! A counter asks while half of its last block is still there, so a request waits only for the first block of a window
-//! and for the last few requests of a quota, when blocks are single ones. One statement is under way at a time; what is
-//! asked for meanwhile goes with the next. Where the store is silent, a node lets through its share of each quota,
-//! which is the quota over the number of nodes it last knew to be alive, which it asks at its start and once a minute:
-//! clients are served, and all nodes together let through at most twice the quota (each its share, which is one request
-//! at least, or what it had leased where that is more) unless nodes have come since they asked. What went through on
-//! the share is taken out of the quota once the store answers.
+//! A counter requests a block while half of its last block is left, so a request waits only for the first block of a window
+//! and for the last few requests of a quota, when blocks have size one. Only one statement is in flight at a time; requests
+//! that arrive during it go into the next one. If the store does not answer, a node admits its share of each quota:
+//! the quota divided by the last known number of live nodes, which it queries at its start and once a minute.
+//! Clients are still served then, and all nodes together admit at most twice the quota (each its share, which is at least one
+//! request,
+//! or its leased blocks if they are more) unless nodes have joined since the query. Requests admitted
+//! on the share are deducted from the quota once the store answers.
 
 #[cfg(test)]
 mod tests;
@@ -36,8 +37,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Blocks in one statement at most, of subjects and of networks each.
 pub(super) const AT_ONCE: usize = 500;
 
-/// Number of past windows that the store keeps. A node whose clock is off by less deletes nothing that others still
-/// count by.
+/// Number of past windows that the store keeps. A node with a smaller clock error deletes no window that other nodes still
+/// use.
 const KEPT_WINDOWS: u64 = 5;
 
 /// Knowledge of the other nodes, and the signals between requests and leases.
@@ -118,8 +119,9 @@ impl Lessor for Engine {
 }
 
 impl RateLimits {
-    /// Leases what counters ask for, and has the store forget what is over, until it is dropped. A node that counts
-    /// alone does nothing.
+    /// Leases blocks for counters, and deletes expired windows from the store, until the future is dropped. Does nothing on a
+    /// node that
+    /// counts alone.
     pub(crate) async fn keep_leased(&self, lessor: &impl Lessor, clock: &(impl Fn() -> u64 + Sync)) {
         let Some(cluster) = &self.cluster else {
             return std::future::pending().await;
@@ -156,7 +158,7 @@ impl RateLimits {
             .chain(networks.iter().map(|asking| asking.wanted.clone()))
             .collect();
         if wanted.is_empty() {
-            // Who asked in a window that is over asks again.
+            // Callers that waited in an expired window have to ask again.
             cluster.answered.notify_waiters();
             return GATHER;
         }
@@ -166,7 +168,7 @@ impl RateLimits {
             Ok(outcome) => outcome,
             Err(elapsed) => {
                 cluster.is_silent_for(&elapsed);
-                // It may be granted all the same, and must not be lost.
+                // The store may still grant the blocks, and they must not be lost.
                 leased.await
             }
         };

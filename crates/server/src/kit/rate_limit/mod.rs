@@ -1,11 +1,11 @@
 //! Rate limits (`docs/API.md#rate-limits`): a fixed window of one minute that restarts at the top of each minute.
 //!
 //! A request with a valid credential is counted by its subject, such as its API key, every other request by the client's
-//! network. In one window no subject and no network is let through more often than its quota, by all nodes together:
-//! where others may work on the same database, a node leases blocks of the quota from it ([`leasing`]) and counts against
-//! them in memory ([`windows`]). Where there is one node, the whole quota is its block. Memory is bounded: counters live
+//! network. In one window all nodes together admit at most the quota of each subject and of each network:
+//! if several nodes may share the database, a node leases blocks of the quota from it ([`leasing`]) and counts against
+//! them in memory ([`windows`]). A single node has the whole quota as its block. Memory is bounded: counters live
 //! for one window, and networks beyond [`NETWORKS`] in a window share one counter. The time is an argument, so that
-//! tests move it.
+//! tests can set it.
 
 mod counter;
 mod leasing;
@@ -62,7 +62,7 @@ fn header(text: String) -> HeaderValue {
 /// Standing of a client after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// Requests left in the window: what this node has of the quota, and what was left for any node when it asked last.
+    /// Requests left in the window: the rest of this node's grant, and the rest for all nodes at its last query.
     pub(crate) remaining: u32,
     /// Seconds to the next window, 1 to 60.
     pub(crate) reset: u64,

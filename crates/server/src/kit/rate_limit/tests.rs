@@ -100,7 +100,7 @@ fn a_flood_of_networks_takes_bounded_memory_and_shares_what_is_left() {
         Some(Arc::new(Cluster::new(std::time::Duration::from_secs(1)))),
     ] {
         let windows = Windows::<u32>::new(10, 3, cluster.clone());
-        // Whoever is counted one by one has nothing yet where blocks are leased.
+        // With leased blocks, a client with a separate counter has no grant yet.
         let admitted = (0..10_000)
             .filter_map(|number| windows.take(number, 0, None))
             .filter(|standing| standing.admitted)

@@ -23,7 +23,7 @@ pub(in crate::kit) struct Windows<K> {
     hasher: RandomState,
     capacity: usize,
     quota: u32,
-    /// Cluster whose leases feed the counters; none where the quota is this node's alone.
+    /// Cluster that leases blocks for the counters; absent if this node has the whole quota.
     cluster: Option<Arc<Cluster>>,
 }
 
@@ -31,13 +31,13 @@ pub(in crate::kit) struct Windows<K> {
 struct Shard<K> {
     window: u64,
     counters: HashMap<K, Counter>,
-    /// Of all keys that found no room. It is this node's alone: nobody else has put the same ones together.
+    /// Shared counter of all keys above the capacity. It is local to this node, because other nodes group different keys.
     overflow: Counter,
-    /// Keys whose counters ask for more and were not yet taken to the store.
+    /// Keys with a pending request for a block that is not yet sent to the store.
     asking: Vec<K>,
 }
 
-/// A block to ask the store for, and whose it is.
+/// A block to request from the store, and the key it is for.
 pub(super) struct Asking<K> {
     key: K,
     window: u64,
@@ -78,7 +78,7 @@ impl<K: Hash + Eq + Copy + Display + Send + Sync> Windows<K> {
         Some(shard)
     }
 
-    /// Counts one more of `key`, and waits for a block where there is none and there may be one.
+    /// Counts a request of `key`, and waits for a block if the grant is used up and the store may have more.
     pub(super) async fn count(&self, key: K, clock: &(impl Fn() -> u64 + Sync)) -> Standing {
         let Some(cluster) = &self.cluster else {
             let now = clock();
@@ -104,7 +104,7 @@ impl<K: Hash + Eq + Copy + Display + Send + Sync> Windows<K> {
         }
     }
 
-    /// Counts one more of `key`; none where it has to wait for a block. With a `share` none waits.
+    /// Counts a request of `key`. Returns `None` if it has to wait for a block, which never happens with a `share`.
     pub(in crate::kit) fn take(&self, key: K, now_seconds: u64, share: Option<u32>) -> Option<Standing> {
         let (window, reset) = window_at(now_seconds);
         let Some(mut guard) = self.shard_in(&key, window) else {
@@ -159,7 +159,7 @@ impl<K: Hash + Eq + Copy + Display + Send + Sync> Windows<K> {
         }
     }
 
-    /// At most `limit` blocks that counters ask for in the window of now; they are in nobody else's answer.
+    /// Takes at most `limit` pending block requests of the current window. Each is returned only once.
     pub(super) fn asking(&self, now_seconds: u64, limit: usize) -> Vec<Asking<K>> {
         let (window, _) = window_at(now_seconds);
         let mut found = Vec::new();
@@ -186,7 +186,7 @@ impl<K: Hash + Eq + Copy + Display + Send + Sync> Windows<K> {
         found
     }
 
-    /// Takes the answer of the store: none where it could not be asked. A block of an expired window is dropped.
+    /// Applies the answer of the store; `None` if the store did not answer. A block of an expired window is dropped.
     pub(super) fn answered(&self, asking: &Asking<K>, block: Option<GrantedBlock>) {
         let Some(mut shard) = self.shard_of(&asking.key) else {
             return;

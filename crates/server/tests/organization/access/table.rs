@@ -9,7 +9,7 @@ pub(super) struct Call {
     pub(super) path: &'static str,
     /// Body with placeholders; empty for none.
     pub(super) body: &'static str,
-    /// Status for a caller who has the role, where it is not a success.
+    /// Status for a caller with the role, unless it is a success.
     pub(super) refused: Option<u16>,
 }
 

@@ -88,7 +88,7 @@ async fn a_wrong_client_or_redirect_ends_on_a_page() {
 async fn every_other_error_is_told_to_the_client() {
     let rig = Rig::start().await;
     let client = client_id(&rig).await;
-    // Nobody needs to be signed in for that.
+    // This works without a signed-in person.
     let browser = Browser::new(&rig);
     for (change, error) in [
         (("response_type", ""), "invalid_request"),

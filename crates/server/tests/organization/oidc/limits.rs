@@ -82,7 +82,7 @@ async fn a_second_tab_goes_on_as_the_person_who_has_signed_in() {
         );
     }
     assert_eq!(browser.cookie("sortie"), session);
-    // A browser that nobody is signed in with gets the reason.
+    // A browser without a signed-in person gets the reason.
     let stranger = Browser::new(&rig);
     assert_eq!(stranger.get(&second).await.status, 403);
     assert_eq!(stranger.post("/sign-in", &fields).await.status, 403);

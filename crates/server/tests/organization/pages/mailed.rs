@@ -144,7 +144,7 @@ async fn an_address_is_verified_by_the_button_and_once() {
     assert!(home.text().contains("Verify this address"), "{}", home.text());
     let token = mailed(&rig, user, Purpose::VerifyEmail, 1).await;
     let path = format!("/verify-email?token={token}");
-    // Nobody has to be signed in, and programs that open the links of mails change nothing.
+    // This works without sign-in, and programs that open the links of mails change nothing.
     let elsewhere = Browser::new(&rig);
     for _ in 0..2 {
         shows(&elsewhere.get(&path).await, 200, "Verify your email address");

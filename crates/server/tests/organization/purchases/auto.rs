@@ -1,4 +1,4 @@
-//! Automatic purchases over the API: their settings, what is shown of them, and the purchase that follows a run.
+//! Automatic purchases over the API: their settings, their representation, and the purchase after a run.
 
 use sortie_testkit::stripe::{Call, Card};
 

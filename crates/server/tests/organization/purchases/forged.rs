@@ -1,4 +1,4 @@
-//! Webhooks that Stripe has not sent, and events of objects that are none of this deployment.
+//! Forged webhooks, and events of objects from other deployments.
 
 use sortie_api::Credential;
 use sortie_billing::{CheckoutOrder, Stripe, StripeSettings};
@@ -180,7 +180,7 @@ async fn a_purchase_that_was_paid_in_another_way_is_not_credited() {
         shop.rig.text("SELECT id AS v FROM topup").await
     };
     let customer = shop.rig.text("SELECT customer AS v FROM billing_account").await;
-    // Somebody with the secret key makes pages that name the purchase.
+    // A holder of the secret key creates pages that name the purchase.
     for (number, (customer, amount_cents)) in [(&customer, 500), (&other, 2_500)].into_iter().enumerate() {
         let order = CheckoutOrder {
             customer,

@@ -135,7 +135,7 @@ async fn an_event_whose_webhook_was_lost_is_found_by_the_next_search() {
     shop.double.set_webhooks(WebhookMode::Dropped);
     shop.double.refund(&intents[0], 500).unwrap();
     shop.advance(Duration::from_mins(50));
-    // A webhook that comes through meanwhile hides none of those that were lost.
+    // A webhook that arrives in between must not hide the lost ones.
     shop.double.set_webhooks(WebhookMode::Sent);
     shop.double.refund(&intents[1], 100).unwrap();
     shop.work_until_heard("refund.created", 1).await;

@@ -117,7 +117,7 @@ impl Refunder {
         self.client.post(&self.path, &part)
     }
 
-    /// Refunds a part of the payment. Returns what was refunded so far.
+    /// Refunds a part of the payment. Returns the total refunded amount.
     async fn refunded(&self, cents: i64, reference: &str) -> Value {
         let answer = self.refund(cents, reference).await.unwrap();
         answer.expect(200).unwrap().json().unwrap()["refunded_cents"].clone()
@@ -173,7 +173,7 @@ async fn a_refund_that_stripe_has_failed_on_is_made_once() {
         700,
         "the operator has looked at Stripe"
     );
-    // Stripe has made the refund all the same.
+    // Stripe has made the refund despite the error.
     shop.double.fail(Call::CreateRefund, 1, Fault::ErrorAfter);
     assert_eq!(operator.refunded(200, "c").await, 900);
     assert_eq!(refunds(&shop).len(), 2);
@@ -188,7 +188,7 @@ async fn a_refund_that_stripe_has_failed_on_is_made_once() {
     shop.close().await;
 }
 
-/// `docs/BILLING.md#refund-a-payment`: a webhook tells of the refund before the command is repeated.
+/// `docs/BILLING.md#refund-a-payment`: a webhook reports the refund before the command is repeated.
 async fn a_repeated_refund_is_the_same_one_although_a_webhook_was_faster() {
     let shop = Shop::open().await;
     shop.buy(2_500).await;

@@ -20,7 +20,7 @@ pub(super) struct Call {
     pub(super) body: &'static str,
     /// Answer to an admin of another organization.
     pub(super) foreign: Foreign,
-    /// Status for a caller who has the role, where it is not a success.
+    /// Status for a caller with the role, unless it is a success.
     pub(super) refused: Option<u16>,
 }
 

@@ -105,7 +105,7 @@ impl Lessor for Scripted {
     }
 }
 
-/// Runs a test beside the leasing of a node.
+/// Runs a test concurrently with the leasing of a node.
 async fn beside(limits: &RateLimits, lessor: &Scripted, clock: &Seconds, test: impl Future<Output = ()>) {
     let now = || clock.read();
     tokio::select! {
@@ -130,7 +130,7 @@ async fn a_request_waits_for_the_first_block_and_for_no_other_while_the_store_ke
             assert_eq!(lessor.calls().len(), if nth < 5 { 1 } else { 2 }, "request {nth}");
         }
         lessor.permits.add_permits(1_000);
-        // It keeps up from here on: nobody waits before the last of the quota.
+        // From here on leasing keeps up: no request waits before the end of the quota.
         for nth in 11..=640 {
             tokio::time::sleep(GATHER * 2).await;
             let standing = count().now_or_never().expect("more was asked for in time");
@@ -334,7 +334,7 @@ struct Seen {
     in_silence: bool,
 }
 
-/// A SQLite database stands for the one that the nodes share: its statement is the same.
+/// A SQLite database replaces the shared database of the nodes: the statement is the same.
 async fn store_of(dir: &tempfile::TempDir, nodes: u32) -> Store {
     let file = dir.path().join("sortie.db");
     let store = Store::open(&format!("sqlite:{}", file.display())).await.unwrap();
@@ -354,7 +354,7 @@ async fn store_of(dir: &tempfile::TempDir, nodes: u32) -> Store {
     store
 }
 
-/// Of nodes whose leases do not end.
+/// Lessor for nodes with leases that never expire.
 impl Lessor for Store {
     async fn lease(&self, wanted: Vec<WantedBlock>, nodes: u32) -> Result<Leased, StoreError> {
         self.lease_rates(wanted, nodes, Timestamp::from_micros(0)).await
@@ -371,7 +371,7 @@ async fn turn(limits: &RateLimits, store: &Store, now: u64) {
         .await;
 }
 
-/// Counts one request to its end, with as many statements as it takes; what it was told last.
+/// Counts one request with as many statements as it takes. Returns its final standing.
 async fn arrive(limits: &RateLimits, store: &Store, client: u8, now: u64) -> Standing {
     loop {
         if let Some(standing) = limits.subjects.take(key(client), now, None) {
@@ -381,7 +381,7 @@ async fn arrive(limits: &RateLimits, store: &Store, client: u8, now: u64) -> Sta
     }
 }
 
-/// Lets the requests of `steps` come to `nodes`, whose clocks go wrong by `skew` seconds each.
+/// Sends the requests of `steps` to `nodes`. The clock of each node is off by its `skew` in seconds.
 async fn check(quota: u32, nodes: u32, skew: &[u64], steps: &[Step]) {
     let dir = tempfile::tempdir().unwrap();
     let store = store_of(&dir, nodes).await;
@@ -449,7 +449,8 @@ async fn check(quota: u32, nodes: u32, skew: &[u64], steps: &[Step]) {
     }
 }
 
-/// The whole promise: never more than the quota, and nobody is refused before all but the stated part of it is used.
+/// The full guarantee: never more than the quota is admitted, and no client is refused before all but the stated part of it is
+/// used.
 #[test]
 fn nodes_together_never_let_more_through_than_the_quota_and_hold_little_of_it_back() {
     let runtime = tokio::runtime::Builder::new_current_thread()
