@@ -17,7 +17,7 @@ pub(crate) const DAY: Duration = Duration::from_hours(24);
 pub(crate) struct Limit<'a> {
     /// Name of the action, such as `login`.
     pub(crate) action: &'a str,
-    /// Person, address or network that tries it.
+    /// Person, address or network that makes the attempt.
     pub(crate) subject: &'a str,
     /// Maximum number of attempts.
     pub(crate) most: u32,
@@ -58,14 +58,14 @@ impl Parts {
         Err(Refusal::too_many_attempts(whole_seconds(wait)))
     }
 
-    /// Takes attempts back, which were no failures.
+    /// Removes attempts from the count that turned out not to be failures.
     pub(crate) async fn refund(&self, counted: CountedAttempts) -> Result<()> {
         Ok(self.store.refund_attempts(counted.0).await?)
     }
 }
 
 impl CountedAttempts {
-    /// Returns the attempt of `forgotten` to forget after a success, and the others to take back.
+    /// Splits the attempts after a success: returns the one of `forgotten`, which is deleted, and the others, which are refunded.
     pub(crate) fn of_success(self, forgotten: &Limit<'_>) -> (Option<Attempt>, Vec<Attempt>) {
         let subject = forgotten.name();
         let (forgotten, mut refunded): (Vec<_>, Vec<_>) =
@@ -90,13 +90,13 @@ impl Limit<'_> {
     }
 }
 
-/// Start of the part of a window in which this moment is.
+/// Start of the part of a window that contains `now`.
 fn start(now: Timestamp, length: Duration) -> Timestamp {
     let micros = i64::try_from(length.as_micros()).unwrap_or(i64::MAX).max(1);
     Timestamp::from_micros(now.as_micros() - now.as_micros().rem_euclid(micros))
 }
 
-/// Time until fewer than `most` of these attempts count: each counts until the whole window has passed since the end of its
+/// Time until fewer than `most` of these attempts count: each counts until a whole window has passed after the end of its
 /// part. `made` has the number of attempts in each part of this length, the earliest first.
 fn time_until_fewer(made: &[(Timestamp, i64)], most: u32, (now, length): (Timestamp, Duration)) -> Duration {
     let mut count: i64 = made.iter().map(|(_, count)| count).sum();
@@ -151,7 +151,7 @@ mod tests {
         try_again().await.unwrap();
         rig.pass(15 * MINUTE);
         try_again().await.unwrap();
-        // The first of them counts for an hour after the ten minutes in which it was made.
+        // The first attempt counts until an hour after the end of its ten-minute part.
         assert_eq!(wait().await, Some(55 * MINUTE));
     }
 

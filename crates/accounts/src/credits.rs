@@ -20,9 +20,9 @@ impl Accounts {
         Ok(store.credit(org).await?)
     }
 
-    /// Gives credits to an organization, or corrects them. The reference names the movement, so a repetition changes nothing.
-    /// Returns whether the movement is new, and the credits of the organization. `Conflict` where the reference was used for
-    /// another organization or amount.
+    /// Grants credits to an organization, or corrects them. The reference identifies the movement, so a repetition changes
+    /// nothing. Returns whether the movement is new, and the credits of the organization. Returns `Conflict` if the reference was
+    /// used for another organization or amount.
     pub async fn move_credits(
         &self,
         actor: &Actor,

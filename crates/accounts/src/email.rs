@@ -1,4 +1,4 @@
-//! Email addresses: the rule for new ones, and the form in which two are compared.
+//! Email addresses: validation of new ones, and the normalized form for comparison.
 
 use sortie_api::{ErrorCode, limits};
 
@@ -7,12 +7,12 @@ use crate::Result;
 /// Most bytes before the `@` (RFC 5321).
 const LOCAL_BYTES: usize = 64;
 
-/// Email address that follows the rule.
+/// Valid email address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EmailAddress {
-    /// Address as it was typed, without spaces around it.
+    /// Address as the person typed it, trimmed.
     pub(crate) text: String,
-    /// Address in the form that is compared: in lower case.
+    /// Normalized address for comparison: in lower case.
     pub(crate) key: String,
 }
 

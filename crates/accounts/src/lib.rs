@@ -68,7 +68,7 @@ struct Parts {
 }
 
 impl Accounts {
-    /// Creates the handle. The node's master keys seal what `sealer` seals.
+    /// Creates the handle. `sealer` uses the master keys of the node.
     pub fn new(options: Options, store: Store, sealer: Sealer) -> Self {
         let metrics = people::Metrics::default();
         let outbox = mail::Outbox::new(options.mail.as_ref(), &options.org_url);

@@ -20,7 +20,7 @@ use crate::{Accounts, Parts, Result, people::rules::checked_name};
 const MACHINE_ID: usize = 32;
 
 impl Accounts {
-    /// Entitles an organization to licenses, in place of an earlier grant. While it lasts, a subscription does not count.
+    /// Entitles an organization to licenses, and replaces an earlier grant. The grant takes precedence over a subscription.
     pub async fn grant_license(
         &self,
         actor: &Actor,
@@ -55,7 +55,7 @@ impl Accounts {
             .ok_or(Refusal::not_found())
     }
 
-    /// Adds a deployment and signs its license, which is shown this once.
+    /// Adds a deployment and signs its license. The license is shown only once.
     pub async fn create_deployment(
         &self,
         (caller, user): (&Caller, UserId),

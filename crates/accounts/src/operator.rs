@@ -17,16 +17,16 @@ use sortie_store::{
 
 use crate::{Accounts, Parts, Result, email::EmailAddress, people::rules::checked_name};
 
-/// Page that sets a password by a token.
+/// Path of the page that sets a password with a token.
 const RESET_PAGE: &str = "/reset-password";
 
-/// Waiting runs that one transaction parks or returns.
+/// Number of waiting runs that one transaction parks or returns.
 const RUNS: u32 = 1_000;
 
-/// Organizations that one query of the store reads.
+/// Number of organizations that one query reads.
 const PAGE: u32 = 500;
 
-/// Link by which a person sets a password. It is shown this once.
+/// Link to a page that sets a password. It is shown only once.
 #[derive(Clone, Debug)]
 pub struct NewLink {
     /// Address of the page, with the token.
@@ -35,7 +35,7 @@ pub struct NewLink {
     pub expires_at: Timestamp,
 }
 
-/// Account that the operator has made.
+/// Account that the operator created.
 #[derive(Clone, Debug)]
 pub struct NewAccount {
     /// The person.
@@ -60,7 +60,7 @@ impl Accounts {
         Ok(credential.is(OPERATOR_KEY) && self.0.store.is_operator_key(credential.hash()).await?)
     }
 
-    /// Suspends an organization: its credentials get 403, its waiting runs stay where they are. A second suspension
+    /// Suspends an organization: its credentials get 403, and its waiting runs stay queued. A second suspension
     /// replaces the reason.
     pub async fn suspend_organization(
         &self,
@@ -73,12 +73,12 @@ impl Accounts {
         let audit = parts.audit(actor, org, "organization.suspend", org)?;
         let at = parts.options.clock.now();
         parts.store.suspend_organization(org, reason, at, audit).await?;
-        // No run of the organization is claimed from here on. Parked runs cost the claims of others nothing.
+        // From here on no run of the organization is claimed. Parked runs do not slow down the claims of other organizations.
         while parts.store.park_runs(org, RUNS).await? > 0 {}
         Ok(parts.store.operated_organization(org).await?)
     }
 
-    /// Ends the suspension of an organization. Its waiting runs go on in their old order.
+    /// Ends the suspension of an organization. Its waiting runs continue in their old order.
     pub async fn resume_organization(&self, actor: &Actor, org: OrgId) -> Result<OperatedOrganization> {
         let parts = &self.0;
         let before = parts.store.operated_organization(org).await?;
@@ -105,7 +105,7 @@ impl Accounts {
             email: address.text.clone(),
             email_key: address.key,
             name: name.clone(),
-            // No password has this hash: the account is closed until its person sets one.
+            // No password matches an empty hash: nobody can sign in until the person sets a password.
             password: String::new(),
             created_at,
         };
@@ -121,7 +121,7 @@ impl Accounts {
         Ok(NewAccount { person, link })
     }
 
-    /// Lists people in the order in which they signed up: at most `limit` after a person, or the one with an email address.
+    /// Lists people in the order of their sign-up: at most `limit` after a given person, or the one with a given address.
     pub async fn people(
         &self,
         email: Option<&str>,
@@ -139,7 +139,7 @@ impl Accounts {
         }
     }
 
-    /// Makes a link by which a person sets a password. Earlier links end.
+    /// Creates a link to a page that sets a password. Earlier links become invalid.
     pub async fn make_reset_link(&self, user: UserId) -> Result<NewLink> {
         let parts = &self.0;
         parts.store.operated_person_by_id(user).await?;
@@ -152,7 +152,7 @@ impl Accounts {
         Ok(link)
     }
 
-    /// Lets a person sign in no more, and ends their sessions.
+    /// Disables the sign-in of a person, and ends their sessions.
     pub async fn disable_account(&self, actor: &Actor, user: UserId) -> Result<OperatedPerson> {
         let parts = &self.0;
         let audits = parts.audits(actor, user, "person.disable").await?;
@@ -160,14 +160,14 @@ impl Accounts {
         Ok(parts.store.disable_person(user, at, audits).await?)
     }
 
-    /// Ends all identities of a person at identity providers, and the sessions.
+    /// Removes all identities of a person at identity providers, and ends their sessions.
     pub async fn unlink_account(&self, actor: &Actor, user: UserId) -> Result<OperatedPerson> {
         let parts = &self.0;
         let audits = parts.audits(actor, user, "person.unlink").await?;
         Ok(parts.store.unlink_person(user, audits).await?)
     }
 
-    /// Lets a person sign in again.
+    /// Enables the sign-in of a person again.
     pub async fn enable_account(&self, actor: &Actor, user: UserId) -> Result<OperatedPerson> {
         let parts = &self.0;
         let audits = parts.audits(actor, user, "person.enable").await?;
@@ -176,7 +176,7 @@ impl Accounts {
 }
 
 impl Parts {
-    /// Makes the token and the page by which a person sets a password.
+    /// Creates the token and the page address for setting a password.
     fn reset_link(&self, user: UserId) -> Result<(NewOneTime, NewLink)> {
         let token = Secret::new(MAIL_TOKEN, random()?);
         let expires_at = self.options.clock.now() + Duration::from_secs(limits::RESET_LINK_SECONDS);
@@ -190,7 +190,7 @@ impl Parts {
         Ok((reset, NewLink { url, expires_at }))
     }
 
-    /// Makes the entry of a change of a person for the audit log of each organization of the person.
+    /// Creates the audit entry of a change of a person for each organization of the person.
     async fn audits(&self, actor: &Actor, user: UserId, action: &'static str) -> Result<Vec<Audit>> {
         let (mut audits, mut after) = (Vec::new(), None);
         loop {

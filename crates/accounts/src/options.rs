@@ -1,4 +1,4 @@
-//! Settings of accounts, as the configuration has them.
+//! Settings of accounts from the configuration.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,25 +11,25 @@ use crate::{mail::MailOptions, oidc::IdentityProvider};
 /// Settings of accounts.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Deployment mode. On a self-hosted engine people sign in with identity providers alone.
+    /// Deployment mode. On a self-hosted engine people can sign in only with identity providers.
     pub mode: Mode,
     /// Source of the time.
     pub clock: Clock,
-    /// Address of the organization API and its pages, without a slash at its end. The OAuth issuer.
+    /// Address of the organization API and its pages, without a final slash. It is the OAuth issuer.
     pub org_url: String,
-    /// Address of the engine API, without a slash at its end. The OAuth resource.
+    /// Address of the engine API, without a final slash. It is the OAuth resource.
     pub engine_url: String,
     /// Rule for new accounts.
     pub sign_up: SignUp,
-    /// Settings of the mail. `None` where no mail is sent.
+    /// Settings of the mail. `None` if no mail is sent.
     pub mail: Option<MailOptions>,
     /// Identity providers that people sign in with.
     pub providers: Vec<IdentityProvider>,
     /// Proxies and certificates of the connections to identity providers and to the documents of applications.
     pub outbound: Outbound,
-    /// Key that signs licenses for self-hosted engines. `None` where no license is issued.
+    /// Key that signs licenses for self-hosted engines. `None` if the deployment issues no licenses.
     pub license_signer: Option<Arc<LicenseSigner>>,
-    /// Time for which a look-up of a session is used again.
+    /// Time for which the look-up of a session is cached.
     pub credential_lookup: Duration,
 }
 

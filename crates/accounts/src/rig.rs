@@ -1,4 +1,4 @@
-//! Accounts of a test: a fresh database, and a clock that the test moves.
+//! Accounts for a test: a fresh database, and a clock that the test controls.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -12,7 +12,7 @@ use sortie_testkit::template::copy_sqlite_template;
 
 use crate::{Accounts, Client, MailOptions, Options, SignUp};
 
-/// Accounts over a `SQLite` database of their own.
+/// Accounts with a separate `SQLite` database.
 pub(crate) struct Rig {
     pub(crate) accounts: Accounts,
     pub(crate) clock: Clock,
@@ -69,14 +69,14 @@ impl Rig {
         }
     }
 
-    /// Moves the clock.
+    /// Advances the clock.
     pub(crate) fn pass(&self, time: Duration) {
         self.clock.set(self.clock.now() + time);
     }
 }
 
 impl Rig {
-    /// Returns the mails that were queued since the last call: the address, and the letter.
+    /// Returns the mails queued since the last call: the address, and the letter.
     pub(crate) async fn mails(&self) -> Vec<(String, serde_json::Value)> {
         let (store, lease) = (self.accounts.store(), Duration::from_hours(1_000));
         let claimed = store.claim_mails(self.clock.now(), lease, 100).await;
@@ -97,13 +97,13 @@ impl Rig {
         mails.collect()
     }
 
-    /// Database of the accounts, past the store.
+    /// Direct connection to the database of the accounts.
     pub(crate) fn database(&self) -> rusqlite::Connection {
         let file = self.folder.path().join("sortie.db");
         rusqlite::Connection::open(file).expect("the database")
     }
 
-    /// Disables a person, past the store.
+    /// Disables a person directly in the database.
     pub(crate) fn disable(&self, user: UserId) {
         let disabled = self.database().execute(
             "UPDATE person SET disabled_at = 1 WHERE id = ?1",
@@ -112,7 +112,7 @@ impl Rig {
         assert_eq!(disabled, Ok(1));
     }
 
-    /// Returns the number of hashes of passwords that were begun.
+    /// Returns the number of password hashes started.
     pub(crate) fn hashes(&self) -> u64 {
         let mut registry = prometheus_client::registry::Registry::default();
         self.accounts.register_metrics(&mut registry);
@@ -124,7 +124,7 @@ impl Rig {
         count.expect("a count").parse().expect("a number")
     }
 
-    /// Signs a person up who has the address `name@example.com`, and signs the person in. Returns the token.
+    /// Creates a person with the address `name@example.com`, and signs the person in. Returns the token.
     pub(crate) async fn signed_in(&self, name: &str) -> (UserId, String) {
         let now = self.clock.now();
         let person = NewPerson {
@@ -156,7 +156,7 @@ impl Rig {
     }
 }
 
-/// A program at one address.
+/// A client at a fixed address.
 pub(crate) fn client() -> Client {
     let address = IpAddr::from([192, 0, 2, 7]);
     Client {

@@ -1,4 +1,5 @@
-//! Texts that a browser keeps for the server, sealed: it can neither read nor change them, and uses each for its purpose only.
+//! Texts that a browser stores for the server. They are sealed: the browser can neither read nor change them, and each has one
+//! purpose.
 
 use std::time::Duration;
 
@@ -7,14 +8,14 @@ use sortie_base::{SealContext, random};
 
 use crate::{Accounts, Result};
 
-/// Table of the context that these texts are sealed for. No row of the database has it.
+/// Table of the context that seals these texts. No row of the database uses it.
 const TABLE: &str = "page";
 
-/// Length of the time at the beginning of a text.
+/// Length of the expiry time at the beginning of a text.
 const TIME: usize = 8;
 
 impl Accounts {
-    /// Seals a text for a purpose and a holder, such as a session. The text opens for both of them only, until `lifetime` has
+    /// Seals a text for a purpose and a holder, such as a session. The text opens only for both of them, until `lifetime` has
     /// passed.
     pub fn seal_text(
         &self,
@@ -29,7 +30,7 @@ impl Accounts {
         Ok(BASE64_URL_SAFE_NO_PAD.encode(sealed))
     }
 
-    /// Opens a sealed text. `None` where the text was changed, has expired, or was sealed for another purpose or holder.
+    /// Opens a sealed text. Returns `None` if the text was changed, has expired, or was sealed for another purpose or holder.
     pub fn open_text(&self, (purpose, holder): (&str, &str), sealed: &str) -> Option<Vec<u8>> {
         let sealed = BASE64_URL_SAFE_NO_PAD.decode(sealed).ok()?;
         let plain = self.0.sealer.open(context(purpose, holder), &sealed).ok()?;

@@ -72,8 +72,7 @@ impl StripeError {
     }
 
     /// Whether the customer of the request is missing at Stripe: the operator has switched to another Stripe account, or the
-    /// customer
-    /// was deleted.
+    /// customer was deleted.
     pub(crate) fn lacks_customer(&self) -> bool {
         matches!(self, Self::Refused(refusal) if refusal.lacks_customer())
     }

@@ -2,9 +2,8 @@
 //!
 //! A connection is closed if its client sends a header too slowly, does not read its answer, or keeps the connection idle for too
 //! long. The part of an answer that a connection buffers is bounded for every kind of answer. While the node prepares to stop,
-//! each
-//! connection is closed after its current answer. At the stop no new connection is accepted, each open one may finish its current
-//! request, and requests that exceed a short grace period are cut off.
+//! each connection is closed after its current answer. At the stop no new connection is accepted, each open one may finish its
+//! current request, and requests that exceed a short grace period are cut off.
 
 use std::{
     convert::Infallible,

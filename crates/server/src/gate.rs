@@ -2,11 +2,10 @@
 //! `X-Request-Id` and rate-limit headers, errors and panics included. Each API has a gate; the gates of a
 //! server share the counters of its rate limits.
 //!
-//! A request with a valid credential is counted against the subject of the credential, every other request against the
-//! client's network. The credential is looked up first, so that guesses by other clients never block a valid one. The health
-//! routes
-//! and the metrics are not counted: a probe must not see a node as unhealthy because it polls too often. Webhooks of the
-//! payment provider are counted only if they are refused.
+//! A request with a valid credential is counted against the subject of the credential, every other request against the client's
+//! network. The credential is looked up first, so that guesses by other clients never block a valid one. The health routes and
+//! the metrics are not counted: a probe must not see a node as unhealthy because it polls too often. Webhooks of the payment
+//! provider are counted only if they are refused.
 
 use std::{any::Any, net::IpAddr, panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
@@ -289,8 +288,7 @@ impl Gate {
     }
 
     /// The client for which another node of this engine forwards the request. `None` if the request does not come from a node: it
-    /// needs
-    /// a credential like any other then.
+    /// needs a credential like any other then.
     fn peer(&self, request: &Request<Body>) -> Option<Principal> {
         if matches!(self.door, Door::Organization(_)) {
             return None;

@@ -1,6 +1,6 @@
 //! The spans of a request: one for the log, which adds its id to every log line, and one for export, which follows
-//! OpenTelemetry's semantic conventions for HTTP servers. Both omit the query, the headers and the body,
-//! and the names of files in the path.
+//! OpenTelemetry's semantic conventions for HTTP servers. Both omit the query, the headers and the body, and the names of files
+//! in the path.
 
 use std::borrow::Cow;
 

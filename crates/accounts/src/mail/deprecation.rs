@@ -28,8 +28,8 @@ pub struct ApiDeprecation {
     pub successor: Option<String>,
 }
 
-/// Queues one letter for each owner, from the beginning of the deprecation on. Every node does this: no two mails have the
-/// same `dedupe`.
+/// Queues one letter for each owner, from the start of the deprecation on. Every node runs this: mails are unique by
+/// `dedupe`.
 pub(super) async fn notify_owners(
     parts: &Parts,
     deprecation: Option<ApiDeprecation>,
@@ -62,7 +62,7 @@ pub(super) async fn notify_owners(
     }
 }
 
-/// Queues the letters of all owners who have none yet. Returns their number.
+/// Queues the letters of all owners without one. Returns their number.
 async fn queue_all(parts: &Parts, deprecation: &ApiDeprecation) -> Result<u64> {
     let prefix = format!("deprecated {} ", deprecation.version);
     let (mut after, mut queued) = (None, 0);

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use sortie_api::{Role, Timestamp};
 
-/// Letter to one person. `name` is the name of the recipient, where an account has one.
+/// Letter to one person. `name` is the name of the recipient, if there is an account.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Letter {
@@ -25,7 +25,7 @@ pub(crate) enum Letter {
         /// End of the token.
         expires_at: Timestamp,
     },
-    /// Tells the recipient that the password was set by such a letter.
+    /// Tells the recipient that the password was reset through a mailed link.
     PasswordWasReset { name: String },
     /// Invites the recipient into an organization.
     Invitation {
@@ -172,7 +172,7 @@ impl Letter {
     }
 }
 
-/// Shows the kind alone: a letter has addresses and tokens.
+/// Shows only the kind: letters contain addresses and tokens.
 impl std::fmt::Debug for Letter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.kind())

@@ -1,7 +1,7 @@
 //! The mailer: the task of a node that claims due mails and sends them.
 //!
-//! A mail that is queued on this node wakes the mailer. It also wakes when the next known mail is due, and looks now and
-//! then for what other nodes have left: the lease of a node that is lost ends.
+//! A mail that is queued on this node wakes the mailer. It also wakes when the next known mail is due, and polls for mails
+//! of other nodes: the leases of a lost node expire.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,10 +29,10 @@ use crate::{Accounts, Parts};
 /// Lease on a claimed mail: twice the time of an attempt.
 const LEASE: Duration = Duration::from_secs(2 * ATTEMPT.as_secs());
 
-/// Mails that a node sends at once.
+/// Mails that a node sends concurrently.
 const SLOTS: usize = 4;
 
-/// Longest time between two looks at the outbox.
+/// Longest time between two queries of the outbox.
 const POLL: Duration = Duration::from_secs(30);
 
 /// Pause after a failed query.
@@ -48,8 +48,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(15);
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 
 impl Accounts {
-    /// Sends queued mails until `stop` is cancelled, and tells owners of a deprecated version of the API. Returns at once
-    /// where no mail is sent.
+    /// Sends queued mails until `stop` is cancelled, and notifies owners of a deprecated version of the API. Returns at once
+    /// if mail is not configured.
     pub async fn run_mailer(self, deprecation: Option<ApiDeprecation>, stop: CancellationToken) {
         if self.0.outbox.smtp.is_none() {
             return;
@@ -142,7 +142,7 @@ impl Parts {
         }
     }
 
-    /// Sends a mail that this node has queued and holds, and records the outcome.
+    /// Sends a mail that this node has queued and reserved, and records the outcome.
     pub(super) async fn send_held(&self, mail: &NewMail) -> EmailDelivery {
         let held = Claimed {
             id: mail.id,
@@ -232,5 +232,5 @@ impl Parts {
     }
 }
 
-/// Code of a server for an address that does not exist, in place of an answer.
+/// Status code for an address that no mail can be sent to, used instead of an answer of a server.
 const BAD_ADDRESS: u16 = 553;

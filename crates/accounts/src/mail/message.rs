@@ -14,7 +14,7 @@ use url::Host;
 
 use super::{page::Page, server::Sender};
 
-/// Mail for a server: its sender and its recipient, and the bytes.
+/// Mail for a server: sender, recipient and bytes.
 #[derive(Debug)]
 pub(super) struct Envelope {
     pub(super) from: Address,
@@ -22,7 +22,7 @@ pub(super) struct Envelope {
     pub(super) bytes: Vec<u8>,
 }
 
-/// Reads an address that any mail server can be given: the domain in its ASCII form, and only ASCII before the `@`.
+/// Parses an address into a form that every mail server accepts: the domain in its ASCII form, and only ASCII before the `@`.
 pub(super) fn address(text: &str) -> Option<Address> {
     let (user, domain) = text.rsplit_once('@')?;
     let domain = match Host::parse(domain).ok()? {
@@ -37,7 +37,7 @@ pub(super) fn address(text: &str) -> Option<Address> {
 }
 
 impl Envelope {
-    /// Writes the mail `id`, which has the same bytes each time. `None` for an address that no mail can be sent to.
+    /// Writes the mail `id`. The bytes are the same each time. Returns `None` if no mail can be sent to the address.
     pub(super) fn new(
         (id, at): (MailId, Timestamp),
         (from, to): (&Sender, &str),

@@ -1,4 +1,4 @@
-//! Metrics of mails, which name no person and no address.
+//! Metrics of mails. No label names a person or an address.
 
 use prometheus_client::{
     metrics::{counter::Counter, family::Family},
@@ -10,13 +10,13 @@ use super::Letter;
 /// End of an attempt to send a mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The server has taken the mail.
+    /// The server accepted the mail.
     Accepted,
-    /// The server will never take the mail.
+    /// The server refused the mail permanently.
     Refused,
-    /// The mail is tried again.
+    /// The attempt failed, and will be retried.
     Failed,
-    /// The mail is tried no more, after failures.
+    /// The last attempt failed, and the mail is abandoned.
     Abandoned,
 }
 

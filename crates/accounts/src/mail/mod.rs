@@ -1,6 +1,6 @@
-//! Mail: letters to people, kept in the database until a mail server has taken them.
+//! Mail: letters to people, stored in the database until a mail server accepts them.
 //!
-//! A command that wants a letter sent makes it a row ([`Parts::letter`]) and writes the row in its own transaction. The
+//! A command that sends a letter turns it into a row ([`Parts::letter`]) and writes the row in its own transaction. The
 //! mailer of any node sends it. A mail is sent at least once, always with the same `Message-ID`.
 
 mod deprecation;
@@ -37,7 +37,7 @@ use crate::{Parts, Result};
 /// Time after which a letter without a token is abandoned.
 const GIVEN_UP_AFTER: Duration = Duration::from_hours(24);
 
-/// Time for which the mailer leaves a mail to the node that sends it while a caller waits.
+/// Time for which the mailer skips a mail that its node sends while a caller waits.
 const HELD: Duration = Duration::from_secs(30);
 
 /// Time that a caller waits for the mail server.
@@ -52,7 +52,7 @@ pub struct MailOptions {
     pub from: Sender,
 }
 
-/// Content of a mail, as it is sealed.
+/// Content of a mail, before it is sealed.
 #[derive(Serialize, Deserialize)]
 struct Content {
     /// Address of the recipient.
@@ -60,10 +60,10 @@ struct Content {
     letter: Letter,
 }
 
-/// Part of a node that sends mails.
+/// Mail component of a node.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    /// Client of the mail server. `None` where no mail is sent.
+    /// Client of the mail server. `None` if mail is not configured.
     smtp: Option<Smtp>,
     /// Name of this node for mail servers, and in the IDs of mails.
     host: String,
@@ -91,8 +91,8 @@ impl Outbox {
 }
 
 impl Parts {
-    /// Makes the mail that brings `letter` to the address `to`. A command of the store queues the mail, and
-    /// [`Parts::mail_queued`] tells the mailer of it. `None` where no mail is sent.
+    /// Creates the mail that brings `letter` to the address `to`. A command of the store queues the mail, and
+    /// [`Parts::mail_queued`] notifies the mailer. Returns `None` if mail is not configured.
     pub(crate) fn letter(&self, to: &str, letter: &Letter) -> Result<Option<NewMail>> {
         if self.options.mail.is_none() {
             return Ok(None);
@@ -102,7 +102,7 @@ impl Parts {
         self.mail((id, now), to, letter).map(Some)
     }
 
-    /// Makes the mail `id` like [`Parts::letter`], which the mailer leaves to [`Parts::send_now`] for a while.
+    /// Creates the mail `id` like [`Parts::letter`]. The mailer skips it for a while, so that [`Parts::send_now`] can send it.
     pub(crate) fn held_letter(&self, id: MailId, to: &str, letter: &Letter) -> Result<Option<NewMail>> {
         if self.options.mail.is_none() {
             return Ok(None);
@@ -127,7 +127,7 @@ impl Parts {
         }
     }
 
-    /// Tells the mailer of this node that a mail was queued.
+    /// Notifies the mailer of this node about a queued mail.
     pub(crate) fn mail_queued(&self) {
         self.outbox.queued.notify_one();
     }

@@ -1,4 +1,4 @@
-//! Words of each letter. The text and the HTML of a mail are made from the same words.
+//! Texts of all letters. The text part and the HTML part of a mail are generated from the same texts.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sortie_api::{Role, Timestamp};
@@ -8,7 +8,7 @@ use super::{
     text::of_stranger,
 };
 
-/// Colours and sizes of the HTML part: those of the product.
+/// Colours and sizes of the HTML part, as in the product.
 const STYLE: &str = "\
 :root{color-scheme:light dark}\
 body{margin:0;padding:24px 12px;background:#fafafb;color:#12141a;\
@@ -25,7 +25,7 @@ font-weight:600;text-decoration:none}\
 body{background:#08090b;color:#f1f2f5}.card{background:#0f1114;border-color:#1d2026}\
 .button{background:#5e5bf2}.small,.foot{color:#8a909d}.small a{color:#9a9bff}}";
 
-/// Mail in words, for both of its parts.
+/// Texts of a mail, for both of its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Page {
     /// Subject of the mail and heading of the letter.
@@ -164,7 +164,7 @@ impl Page {
         self
     }
 
-    /// Part of the mail for programs that show no HTML.
+    /// Part for mail programs that cannot show HTML.
     pub(super) fn text(&self) -> String {
         let mut parts = Vec::new();
         if !self.name.is_empty() {
@@ -181,7 +181,7 @@ impl Page {
         text
     }
 
-    /// Part of the mail for all other programs.
+    /// Part for all other mail programs.
     pub(super) fn html(&self) -> Markup {
         html! {
             (DOCTYPE)

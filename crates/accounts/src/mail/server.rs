@@ -1,4 +1,4 @@
-//! Address of a mail server, and the sender of mails, as the configuration has them.
+//! Address of a mail server and sender of mails, as configured.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -27,13 +27,13 @@ pub struct MailServer {
 pub(super) enum Security {
     /// TLS from the first byte.
     Wrapped,
-    /// `STARTTLS`, without which nothing is sent.
+    /// `STARTTLS`. Nothing is sent without it.
     StartTls,
     /// `STARTTLS` if the server on this machine offers it.
     Opportunistic,
 }
 
-/// A text that is no address of a mail server.
+/// Reason why a text is not an address of a mail server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidServer {
     /// The scheme or the host is missing, or text follows the port.
@@ -41,7 +41,7 @@ pub enum InvalidServer {
         "must be smtp://HOST:PORT or smtps://HOST:PORT, with USER:PASSWORD@ before the host if the server wants them"
     )]
     Form,
-    /// The user or the password is missing or cannot be read.
+    /// The user or the password is missing or malformed.
     #[error("must have both a user and a password, percent-encoded")]
     Credentials,
 }
@@ -87,7 +87,7 @@ impl MailServer {
         Self { trusted, ..self }
     }
 
-    /// Whether the server is on this machine: its certificate, if any, need not name it.
+    /// Whether the server is on this machine. Its certificate need not match its name then.
     pub(super) fn is_on_this_machine(&self) -> bool {
         is_this_machine(&self.host)
     }
@@ -110,7 +110,7 @@ fn decoded(text: &str) -> Result<String, InvalidServer> {
     Ok(text.into_owned())
 }
 
-/// Shows host and port alone.
+/// Shows only host and port.
 impl fmt::Debug for MailServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MailServer({self})")
@@ -131,7 +131,7 @@ impl fmt::Display for MailServer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sender(pub(super) Mailbox);
 
-/// A text that is no sender.
+/// Error for a text that is not a valid sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be an email address, or a name with an address: Sortie <sortie@example.com>")]
 pub struct InvalidSender;

@@ -1,7 +1,7 @@
 //! Connections to the mail server.
 //!
-//! A connection is kept for the next mail only after an exchange that ended well. One that was cut off in the middle is
-//! closed: the answer to an earlier command must never pass for that to a later one.
+//! A connection is reused for the next mail only after a complete exchange. A connection that was cut off in the middle is
+//! closed: the answer to an earlier command must never be taken for the answer to a later one.
 
 use std::{io, time::Duration};
 
@@ -26,34 +26,34 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// Time limit of an attempt to send a mail.
 pub(super) const ATTEMPT: Duration = Duration::from_secs(30);
 
-/// Time for which an idle connection is kept. Servers close theirs after minutes.
+/// Time for which an idle connection is kept. Servers close idle connections after some minutes.
 const IDLE: Duration = Duration::from_secs(20);
 
 /// Most idle connections.
 const KEPT: usize = 4;
 
-/// Ways to send a password, the first that the server offers.
+/// Authentication mechanisms, in the order of preference.
 const MECHANISMS: [Mechanism; 2] = [Mechanism::Plain, Mechanism::Login];
 
-/// Reason why a mail was not taken. No text of the server is kept, as it may repeat the address.
+/// Reason why a mail was not accepted. Texts of the server are dropped, because they may repeat the address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotSent {
-    /// The server will never take the mail.
+    /// The server refused the mail permanently.
     #[error("the mail server refused the mail with {0}")]
     Refused(u16),
-    /// The server did not take the mail now.
+    /// The server refused the mail for now.
     #[error("the mail server answered {1} to {0}")]
     Answered(&'static str, u16),
     /// The server offers no TLS.
     #[error("the mail server does not offer STARTTLS: nothing is sent in clear to another machine")]
     NoTls,
-    /// The server refuses the user or the password, or takes none.
+    /// The server refused the user or the password, or does not support authentication.
     #[error("the mail server does not accept the user and the password{}", .0.map(|code| format!(": it answered {code}")).unwrap_or_default())]
     Credentials(Option<u16>),
     /// The connection failed.
     #[error("the connection to the mail server failed: {0}")]
     Connection(String),
-    /// The end of the mail came before a server took it.
+    /// The mail expired before a server accepted it.
     #[error("the mail was not sent before its end")]
     Late,
     /// The server took too long.
@@ -108,7 +108,7 @@ impl Smtp {
         sent
     }
 
-    /// Returns a connection that works: one that is idle, or a new one.
+    /// Returns a working connection: an idle one, or a new one.
     async fn connection(&self) -> Result<AsyncSmtpConnection, NotSent> {
         while let Some(mut connection) = self.take() {
             if connection.command(Rset).await.is_ok() {
@@ -187,7 +187,7 @@ impl std::fmt::Debug for Smtp {
 /// Sends one mail over a connection.
 async fn exchange(connection: &mut AsyncSmtpConnection, envelope: &Envelope) -> Result<(), NotSent> {
     let from = Mail::new(Some(envelope.from.clone()), Vec::new());
-    // A sender that is refused is a matter of the configuration, whatever the mail.
+    // A refused sender is a configuration error, regardless of the mail.
     connection
         .command(from)
         .await
@@ -207,7 +207,7 @@ async fn exchange(connection: &mut AsyncSmtpConnection, envelope: &Envelope) -> 
     Ok(())
 }
 
-/// Failure of a command after which the mail may be tried again.
+/// Temporary failure of a command: the mail may be retried.
 fn failed(command: &'static str, error: &SmtpError) -> NotSent {
     match error.status() {
         Some(code) => NotSent::Answered(command, code.into()),
@@ -215,7 +215,7 @@ fn failed(command: &'static str, error: &SmtpError) -> NotSent {
     }
 }
 
-/// Failure of a command by which a server refuses a mail for good.
+/// Permanent refusal of a mail by a server.
 fn refused(command: &'static str, error: &SmtpError) -> NotSent {
     match error.status() {
         Some(code) if error.is_permanent() => NotSent::Refused(code.into()),
@@ -232,7 +232,7 @@ fn not_signed_in(error: &SmtpError) -> NotSent {
     }
 }
 
-/// Last cause of an error, if it is one of this machine. Words of the server are not repeated.
+/// Root cause of an error if it occurred on this machine. Texts of the server are not repeated.
 fn cause(error: &SmtpError) -> String {
     if error.is_response() {
         return "the server does not speak SMTP, or closed the connection".to_owned();

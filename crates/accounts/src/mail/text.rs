@@ -1,13 +1,13 @@
-//! Texts of strangers, such as names, in the form in which a letter shows them.
+//! Sanitizes untrusted texts, such as names, for letters.
 
-/// Longest text of a stranger, in characters.
+/// Maximum length of an untrusted text, in characters.
 const LONGEST: usize = 100;
 
-/// Character without width, which keeps a mail program from making a link of the text around it.
+/// Zero-width character that keeps a mail program from turning the text around it into a link.
 const BREAK: char = '\u{200b}';
 
-/// Cuts a text of a stranger, drops what would change the letter around it, and keeps mail programs from making a link of
-/// it.
+/// Truncates an untrusted text, removes characters that would change the letter around it, and keeps mail programs from
+/// turning it into a link.
 pub(super) fn of_stranger(text: &str) -> String {
     let words: Vec<String> = text
         .split(|at: char| at.is_whitespace() || at.is_control())
@@ -37,7 +37,7 @@ fn unlinked(text: &str) -> String {
     broken
 }
 
-/// Whether a character has no width, turns the direction of the text, or is a tag.
+/// Whether a character has no width, changes the direction of the text, or is a tag.
 const fn is_invisible(at: char) -> bool {
     matches!(
         at,

@@ -1,4 +1,4 @@
-//! Authorization requests: from the query of a client to the code that the browser brings back.
+//! Authorization requests: from the query of a client to the redirect with a code.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -34,10 +34,10 @@ pub struct Authorization {
     challenge: String,
 }
 
-/// Reason why an authorization request is not put to a person.
+/// Reason why an authorization request is refused before a person sees it.
 #[derive(Debug)]
 pub enum AuthorizationRefusal {
-    /// The client or the redirect URI is wrong: the text is for a page, and the browser is not sent on.
+    /// The client or the redirect URI is invalid: the text is shown on a page, without a redirect.
     Page(String),
     /// The error is sent to the client by a redirect to this URI.
     Redirect(String),
@@ -67,18 +67,18 @@ impl Authorization {
         self.scope
     }
 
-    /// Address that gets the code, in the parts that a page needs.
+    /// Redirect URI of the request.
     fn redirect(&self) -> Result<RedirectUri> {
         RedirectUri::parse(&self.redirect_uri)
             .map_err(|rule| Refusal::internal(format!("redirect_uri: {rule}")))
     }
 
-    /// Host of the address that gets the code, or the private scheme of an app.
+    /// Host of the redirect URI, or the private scheme of an app.
     pub fn redirect_host(&self) -> Result<String> {
         Ok(self.redirect()?.shown_host())
     }
 
-    /// Returns true where the client runs on the computer of the browser.
+    /// Returns true if the client runs on the same computer as the browser.
     pub fn is_loopback(&self) -> Result<bool> {
         Ok(self.redirect()?.is_loopback())
     }
@@ -125,7 +125,7 @@ impl Accounts {
         })
     }
 
-    /// Lists the organizations of a person where the role includes the scope of the request.
+    /// Lists the organizations of a person in which the role includes the scope of the request.
     pub async fn organizations_for(
         &self,
         user: UserId,
@@ -136,8 +136,8 @@ impl Accounts {
         Ok(found)
     }
 
-    /// Gives the client access in an organization. Returns the address that brings the code to the client. `Conflict` where
-    /// the person may not do that.
+    /// Grants the client access to an organization. Returns the redirect URI with the code. Returns `Conflict` if the person may
+    /// not do that.
     pub async fn allow(
         &self,
         user: UserId,
@@ -176,7 +176,7 @@ impl Accounts {
         Ok(redirect.with(&answer))
     }
 
-    /// Returns the address that tells the client that the person has refused.
+    /// Returns the redirect URI that reports the refusal of the person to the client.
     pub fn deny(&self, authorization: &Authorization) -> Result<String> {
         let denied = OauthErrorCode::AccessDenied.because("the person has refused");
         Ok(self.refusal(
@@ -197,7 +197,7 @@ impl Accounts {
     }
 }
 
-/// Finds the address that gets the code. A client with one registered URI need not name it.
+/// Finds the redirect URI of the request. A client with a single registered URI may omit it.
 fn redirect_uri(
     registered: &[String],
     asked: Option<&str>,

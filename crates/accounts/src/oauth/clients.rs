@@ -70,8 +70,8 @@ impl Accounts {
         })
     }
 
-    /// Finds the metadata of a client. `None` where no client has this id. `InvalidRequest` where the document of the
-    /// client cannot be used.
+    /// Finds the metadata of a client. Returns `None` if no client has this id, and `InvalidRequest` if the document of the
+    /// client is invalid.
     pub(super) async fn client(&self, id: &str, network: &str) -> Result<Option<ClientMetadata>> {
         let now = self.0.options.clock.now();
         let is_document = documents::is_document(id);
@@ -109,7 +109,7 @@ impl Accounts {
     }
 
     /// Checks that a request at the token endpoint comes from this client. A client with a document is public, and its
-    /// codes and tokens are bound to its id: the document is not needed again.
+    /// codes and tokens are bound to its id, so the document is not fetched again.
     pub(super) async fn authenticate_client(&self, id: &str, secret: Option<&str>) -> OauthResult<()> {
         let refused =
             || OauthErrorCode::InvalidClient.because("the client is unknown, or its secret is wrong");
@@ -136,8 +136,8 @@ fn to_json(metadata: &ClientMetadata) -> Result<String> {
     serde_json::to_string(metadata).map_err(Refusal::internal)
 }
 
-/// Returns a name in the form that people see: one line without characters that hide or reorder others. `None` where
-/// nothing is left of it.
+/// Sanitizes a name for display: one line without characters that hide or reorder others. Returns `None` if
+/// nothing remains.
 fn shown_name(name: &str) -> Option<String> {
     let visible = |c: &char| !is_deceptive(*c) && (!c.is_control() || c.is_whitespace());
     let visible: String = name.chars().filter(visible).collect();

@@ -19,11 +19,11 @@ const LONGEST_URL: usize = 1_024;
 /// Maximum size of a document, in bytes.
 const LARGEST: usize = 5 * 1_024;
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Shortest and longest time for which a document is used without another fetch.
+/// Minimum and maximum time for which a document is cached.
 const SHORTEST_USE: Duration = Duration::from_mins(10);
 const LONGEST_USE: Duration = Duration::from_hours(24);
 
-/// Returns true where a client id is the URL of a document: `https`, with a path, and in the one spelling that a URL has.
+/// Returns true if a client id is the URL of a document: `https`, with a path, and in canonical spelling.
 pub(super) fn is_document(id: &str) -> bool {
     id.len() <= LONGEST_URL
         && id.starts_with("https://")
@@ -36,7 +36,7 @@ pub(super) fn is_document(id: &str) -> bool {
         })
 }
 
-/// Fetches a document. Returns the metadata and the time for which they may be used. The error is for the person at the
+/// Fetches a document. Returns the metadata and their cache lifetime. The error text is for the person at the
 /// browser.
 pub(super) async fn fetch(id: &str, outbound: &Outbound) -> Result<(ClientMetadata, Duration), String> {
     let network = Network::of_this_machine(Reach::Public).map_err(|_| "the network is unknown".to_owned())?;
@@ -76,7 +76,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
 }
 
-/// Time for which a document may be used: its `max-age` within the bounds.
+/// Cache lifetime of a document: its `max-age` within the bounds.
 fn lifetime(headers: &HeaderMap) -> Duration {
     let ages = headers
         .get_all(CACHE_CONTROL)

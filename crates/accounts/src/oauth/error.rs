@@ -12,7 +12,7 @@ pub struct OauthError {
 /// Name of an OAuth error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OauthErrorCode {
-    /// A parameter is missing, is there twice, or has a wrong form.
+    /// A parameter is missing, repeated or malformed.
     InvalidRequest,
     /// The client is unknown, or its secret is wrong.
     InvalidClient,
@@ -22,7 +22,7 @@ pub enum OauthErrorCode {
     UnsupportedGrantType,
     /// The server knows no response of this type.
     UnsupportedResponseType,
-    /// The scope is unknown, or is another one than was granted.
+    /// The scope is unknown, or differs from the granted one.
     InvalidScope,
     /// The server issues no tokens for this resource.
     InvalidTarget,

@@ -15,7 +15,7 @@ impl Accounts {
         Ok(self.0.store.list_grants(user, now).await?)
     }
 
-    /// Ends a grant of a person. `NotFound` where the person has no such grant.
+    /// Ends a grant of a person. Returns `NotFound` if the person has no such grant.
     pub async fn end_grant(&self, user: UserId, grant: GrantId, actor: &Actor) -> Result<EndedGrant> {
         let audit = self.grant_audit(actor)?;
         Ok(self.0.store.end_grant(user, grant, audit).await?)

@@ -1,4 +1,4 @@
-//! Metadata of a client (RFC 7591): what a client registers, or publishes in a client ID metadata document.
+//! Metadata of a client (RFC 7591), from a registration or from a client ID metadata document.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -34,20 +34,20 @@ impl AuthMethod {
     }
 }
 
-/// Metadata that the server keeps of a client. Other members are ignored.
+/// Client metadata that the server stores. Other members are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientMetadata {
-    /// Name that the client calls itself by.
+    /// Name that the client chose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_name: Option<String>,
-    /// Addresses that a browser may bring codes to.
+    /// Redirect URIs that may receive codes.
     pub redirect_uris: Vec<String>,
     /// Proof of identity at the token endpoint.
     pub token_endpoint_auth_method: AuthMethod,
 }
 
 impl ClientMetadata {
-    /// Reads the metadata of a registration, or of a document that is at the URL `document`.
+    /// Parses the metadata of a registration, or of the document at the URL `document`.
     pub(crate) fn parse(body: &[u8], document: Option<&str>) -> Result<Self, OauthError> {
         let invalid = |text: &str| OauthErrorCode::InvalidClientMetadata.because(text);
         let members: Map<String, Value> =
@@ -106,7 +106,7 @@ fn redirect_uris(members: &Map<String, Value>) -> Result<Vec<String>, OauthError
         .collect()
 }
 
-/// Reads the proof of identity. A document is public, so its client has no secret.
+/// Reads the authentication method. A document is public, so its client has no secret.
 fn auth_method(members: &Map<String, Value>, is_document: bool) -> Result<AuthMethod, OauthError> {
     let default = if is_document {
         AuthMethod::None

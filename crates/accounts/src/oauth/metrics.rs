@@ -22,7 +22,7 @@ pub(super) enum GrantType {
     AuthorizationCode,
     /// A refresh token.
     RefreshToken,
-    /// None that the server knows.
+    /// Unknown to the server.
     Unknown,
 }
 
@@ -56,7 +56,7 @@ enum Outcome {
     Refused,
     /// A code or token was used a second time, and the grant has ended.
     Reused,
-    /// The server could not answer.
+    /// The server failed to answer.
     Failed,
 }
 

@@ -1,4 +1,4 @@
-//! Redirect URIs of clients: the rule for their form, and the comparison with a registered one.
+//! Redirect URIs of clients: validation, and comparison with a registered one.
 
 use url::{Host, Url};
 
@@ -8,7 +8,7 @@ const LONGEST: usize = 1_024;
 /// Prefixes of loopback addresses. Any port may follow them.
 const LOOPBACK: [&str; 2] = ["http://127.0.0.1", "http://[::1]"];
 
-/// Redirect URI in a form that the rules allow: `https`, `http` on a loopback address, or the private scheme of an app.
+/// Valid redirect URI: `https`, `http` on a loopback address, or the private scheme of an app.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RedirectUri {
     text: String,
@@ -16,7 +16,7 @@ pub(crate) struct RedirectUri {
 }
 
 impl RedirectUri {
-    /// Reads a redirect URI. The error is the rule that it breaks.
+    /// Parses a redirect URI. The error is the rule that it breaks.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         if text.len() > LONGEST {
             return Err("must have at most 1024 bytes");
@@ -31,7 +31,7 @@ impl RedirectUri {
         if !url.username().is_empty() || url.password().is_some() || authority(text).contains('@') {
             return Err("must have no user name and no password");
         }
-        // The text is compared, and the browser goes to the URL: both must mean one host.
+        // The comparison uses the text, but the browser uses the URL: both must name the same host.
         let spelled = |prefix: &str| text.starts_with(prefix);
         match url.scheme() {
             "https" if spelled("https://") && has_host(&url) => {}
@@ -55,8 +55,8 @@ impl RedirectUri {
         &self.text
     }
 
-    /// Returns true where a request may name `requested` for this registered URI: the same text, or on a loopback IP address
-    /// the same but for the port.
+    /// Returns true if a request may use `requested` for this registered URI: the texts are equal, or on a loopback IP address
+    /// equal except for the port.
     pub(crate) fn allows(&self, requested: &str) -> bool {
         self.text == requested
             || LOOPBACK.iter().any(|loopback| {
@@ -66,12 +66,12 @@ impl RedirectUri {
             })
     }
 
-    /// Returns true where the client runs on the computer of the browser.
+    /// Returns true if the client runs on the same computer as the browser.
     pub(crate) fn is_loopback(&self) -> bool {
         is_loopback(&self.url)
     }
 
-    /// Returns the host that gets the code, or the private scheme of an app.
+    /// Returns the host that receives the code, or the private scheme of an app.
     pub(crate) fn shown_host(&self) -> String {
         match (self.url.scheme(), self.url.host_str()) {
             ("https" | "http", Some(host)) => host.to_owned(),
@@ -82,7 +82,7 @@ impl RedirectUri {
     /// Returns the source expression of a content security policy that allows a redirect there.
     pub(crate) fn policy_source(&self) -> String {
         match (self.url.scheme(), self.url.host()) {
-            // A policy has no words for an IPv6 address.
+            // A policy cannot contain an IPv6 address.
             ("https" | "http", Some(Host::Domain(_) | Host::Ipv4(_))) => {
                 self.url.origin().ascii_serialization()
             }
@@ -217,7 +217,7 @@ mod tests {
         ));
     }
 
-    /// Spellings by which an attacker might turn a redirect away from a registered client.
+    /// Spellings that an attacker might use to redirect away from a registered client.
     #[test]
     fn forty_spellings_of_another_place_are_refused() {
         let registered = RedirectUri::parse("https://app.example.com/cb").unwrap();

@@ -1,4 +1,4 @@
-//! Authorization request of a client: parameters, and the rules that each of them follows.
+//! Authorization request of a client: parameters and their rules.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ pub(crate) const LONGEST_QUERY: usize = 6_144;
 pub enum Scope {
     /// Works with runs.
     Member,
-    /// Also changes connections and budgets, where the person is an admin.
+    /// Also changes connections and budgets, if the person is an admin.
     Admin,
 }
 
@@ -31,7 +31,7 @@ impl Scope {
         }
     }
 
-    /// Reads a list of scopes: the highest one counts, and no list is `member`.
+    /// Parses a list of scopes: the highest one counts, and a missing list means `member`.
     pub(crate) fn parse(text: Option<&str>) -> Result<Self, OauthError> {
         let mut scope = Self::Member;
         for name in text
@@ -77,7 +77,7 @@ pub(crate) fn asked(parameters: Parameters<'_>, resource: &str) -> Result<Asked,
     if one("response_mode")?.is_some_and(|mode| mode != "query") {
         return Err(invalid("response_mode: must be query"));
     }
-    // The state is returned as it came; it is read here so that two of them are refused.
+    // The state is returned unchanged; it is read here so that a repeated one is refused.
     one("state")?;
     let scope = Scope::parse(one("scope")?.as_deref())?;
     let challenge = one("code_challenge")?.ok_or_else(|| missing("code_challenge"))?;
@@ -94,7 +94,7 @@ pub(crate) fn asked(parameters: Parameters<'_>, resource: &str) -> Result<Asked,
     })
 }
 
-/// Checks every `resource` of a request (RFC 8707): the one resource, with or without a slash at its end.
+/// Checks every `resource` of a request (RFC 8707): only the resource of the server is valid, with or without a final slash.
 pub(crate) fn check_resource(parameters: Parameters<'_>, resource: &str) -> Result<(), OauthError> {
     let is_ours = |named: Cow<'_, str>| named.strip_suffix('/').unwrap_or(&named) == resource;
     if parameters.all("resource").all(is_ours) {
@@ -104,13 +104,13 @@ pub(crate) fn check_resource(parameters: Parameters<'_>, resource: &str) -> Resu
     }
 }
 
-/// Returns the value of a parameter that may be sent once.
+/// Returns the value of a parameter that must not be repeated.
 pub(crate) fn one<'a>(parameters: Parameters<'a>, name: &str) -> Result<Option<Cow<'a, str>>, OauthError> {
     let repeated = |Repeated| invalid(format!("{name}: must be sent once"));
     parameters.one(name).map_err(repeated)
 }
 
-/// Error of a parameter that was not sent.
+/// Error for a missing parameter.
 pub(crate) fn missing(name: &str) -> OauthError {
     invalid(format!("{name}: required"))
 }

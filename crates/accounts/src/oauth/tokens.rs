@@ -1,4 +1,4 @@
-//! Token endpoint and revocation endpoint: codes and refresh tokens become tokens, and tokens end.
+//! Token endpoint and revocation endpoint: exchange of codes and refresh tokens, and revocation.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -43,13 +43,13 @@ type Parsed<T> = std::result::Result<T, OauthError>;
 pub struct TokenRequest<'a> {
     /// Value of the `Authorization` header.
     pub authorization: Option<&'a str>,
-    /// Body, in the form `application/x-www-form-urlencoded`.
+    /// Body, as `application/x-www-form-urlencoded`.
     pub form: &'a [u8],
-    /// Address and request of the client, for the audit log.
+    /// Actor for the audit log: the address and the request of the client.
     pub actor: &'a Actor,
 }
 
-/// Tokens that a client gets.
+/// Tokens for a client.
 #[derive(Clone, Debug)]
 pub struct IssuedPair {
     /// Access token.
@@ -83,7 +83,7 @@ impl IssuedPair {
 }
 
 impl Accounts {
-    /// Answers a request at the token endpoint: a code or a refresh token becomes a pair of tokens.
+    /// Handles a request at the token endpoint: exchanges a code or a refresh token for a pair of tokens.
     pub async fn issue_tokens(&self, request: TokenRequest<'_>) -> OauthResult<IssuedPair> {
         let parameters = Parameters::without_empty(request.form);
         let grant_type = one(parameters, "grant_type").map(|given| given.map(|name| GrantType::of(&name)));
@@ -125,7 +125,7 @@ impl Accounts {
         }
     }
 
-    /// Ends the grant of a token of the client that asks. None where the client has no such token.
+    /// Ends the grant of a token of the calling client. Returns `None` if the client has no such token.
     pub async fn revoke_token(&self, request: TokenRequest<'_>) -> OauthResult<Option<EndedGrant>> {
         let parameters = Parameters::without_empty(request.form);
         let client = self.client_of(parameters, request.authorization).await?;
@@ -194,7 +194,7 @@ impl Accounts {
         Ok(self.0.store.refresh_tokens(refresh, audit).await?)
     }
 
-    /// Finds the client of a request and checks its proof.
+    /// Finds the client of a request and authenticates it.
     async fn client_of(
         &self,
         parameters: Parameters<'_>,
@@ -214,7 +214,7 @@ impl Accounts {
     }
 }
 
-/// Error of a code or token that works no more, or never did.
+/// Error for a code or token that is not valid.
 fn invalid_grant() -> OauthError {
     OauthErrorCode::InvalidGrant
         .because("the code or token is unknown, was used, has expired, or belongs to another client")
@@ -245,7 +245,7 @@ fn client_credentials(
     Ok((basic_id, Some(basic_secret)))
 }
 
-/// Reads an id and a secret that are form-encoded, joined by a colon, and encoded in base64.
+/// Parses an id and a secret that are form-encoded, joined by a colon, and encoded in base64.
 fn basic(authorization: &str) -> Option<(String, String)> {
     let (scheme, encoded) = authorization.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {

@@ -11,13 +11,13 @@ use sortie_base::Clock;
 
 use super::failure::{Failure, Fetched};
 
-/// Time for which a failure is used without another fetch.
+/// Time for which a failure is cached.
 const FAILED: Duration = Duration::from_secs(5);
 
 /// Document with the times of its last fetches.
 pub(super) struct KeptDocument<T> {
     last: Mutex<Last<T>>,
-    /// Held by the request that fetches.
+    /// Locked by the request that fetches.
     fetching: tokio::sync::Mutex<()>,
 }
 
@@ -117,7 +117,7 @@ mod tests {
         answer.notify_one();
         assert_eq!(document.get(&clock, HOUR, fetch(Ok(1))).await.unwrap(), 1);
         assert_eq!(fetches.load(Ordering::Relaxed), 2);
-        // A reader of the document that is there waits for no fetch.
+        // A request that finds a usable document does not wait for the fetch.
         clock.set(AT + FAILED + Duration::from_mins(1));
         let newer = document.get(&clock, Duration::from_mins(1), fetch(Ok(2)));
         let older = async {

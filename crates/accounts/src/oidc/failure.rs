@@ -1,12 +1,12 @@
 //! Failures of requests to an identity provider.
 
-/// Failure of a sign-in at a provider. The text is for the log: it holds nothing of a token or a secret.
+/// Failure of a sign-in at a provider. The text is for the log: it contains no part of a token or a secret.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// The provider does not answer, or not as a provider does.
+    /// The provider does not answer, or its answer is invalid.
     #[error("{0}")]
     Away(String),
-    /// The provider, or a check of its answer, refuses this sign-in.
+    /// The provider refuses this sign-in, or its answer fails a check.
     #[error("{0}")]
     Refused(String),
 }

@@ -4,7 +4,7 @@ use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Maximum number of keys of a set that are read.
+/// Maximum number of keys that are read from a set.
 const MOST_KEYS: usize = 100;
 /// Maximum length of an RSA modulus, in bytes: 8192 bits.
 const LONGEST_MODULUS: usize = 1_024;
@@ -21,7 +21,7 @@ pub(super) enum Algorithm {
 }
 
 impl Algorithm {
-    /// Reads the name of an algorithm. None for every algorithm that no ID token may have.
+    /// Parses the name of an algorithm. Returns `None` if ID tokens may not use it.
     pub(super) fn parse(name: &str) -> Option<Self> {
         match name {
             "RS256" => Some(Self::Rs256),
@@ -79,7 +79,7 @@ struct Jwk {
 }
 
 impl Keys {
-    /// Reads a set of keys. Keys of other kinds and uses are left out.
+    /// Parses a set of keys. Keys of other kinds and uses are skipped.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
         let document: Document = serde_json::from_slice(bytes).map_err(|_| "is no JSON with keys")?;
         if document.keys.len() > MOST_KEYS {
@@ -95,7 +95,7 @@ impl Keys {
         ))
     }
 
-    /// Finds the key of a signature. Without a key ID there must be a single key for the algorithm.
+    /// Finds the key of a signature. Without a key ID, exactly one key must match the algorithm.
     pub(super) fn find(&self, algorithm: Algorithm, kid: Option<&str>) -> Option<&PublicKey> {
         let mut found = self.0.iter().filter(|(known, key)| {
             key.algorithm() == algorithm && kid.is_none_or(|kid| known.as_deref() == Some(kid))

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use url::{Host, Url};
 
-/// Metadata of a provider, as far as a sign-in uses them.
+/// Metadata of a provider that a sign-in uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Metadata {
     /// Page at which a person signs in.
@@ -43,7 +43,7 @@ struct Document {
 }
 
 impl Metadata {
-    /// Reads the document of the provider `issuer`. The error is for the operator.
+    /// Parses the document of the provider `issuer`. The error text is for the operator.
     pub(super) fn parse(bytes: &[u8], issuer: &str) -> Result<Self, &'static str> {
         let document: Document =
             serde_json::from_slice(bytes).map_err(|_| "is no JSON with the members of a provider")?;
@@ -85,7 +85,7 @@ impl Metadata {
     }
 }
 
-/// Reads an issuer: an `https` address without user, query and fragment; plain http is allowed on loopback addresses.
+/// Parses an issuer: an `https` address without user, query and fragment; plain http is allowed on loopback addresses.
 pub(crate) fn issuer_url(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
     let plain = url.username().is_empty()
@@ -101,7 +101,7 @@ pub(super) fn metadata_url(issuer: &str) -> Option<Url> {
     Url::parse(&format!("{base}/.well-known/openid-configuration")).ok()
 }
 
-/// Reads an endpoint. Plain http is allowed on loopback addresses, for a provider that is there itself.
+/// Parses an endpoint. Plain http is allowed on loopback addresses, if the provider itself is at one.
 fn endpoint(text: &str, issuer: &Url) -> Option<Url> {
     let url = Url::parse(text).ok()?;
     let plain = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();

@@ -1,7 +1,7 @@
-//! Sign-in by an identity provider (`OpenID` Connect Core 1.0): authorization code with PKCE, state and nonce.
+//! Sign-in with an identity provider (`OpenID` Connect Core 1.0): authorization code with PKCE, state and nonce.
 //!
-//! The provider proves who a person is by an ID token, signed with `RS256` or `ES256`. Issuer and subject name the person from
-//! then on. An address counts once only: at the first sign-in, where the provider is trusted for its domain.
+//! The provider identifies a person by an ID token, signed with `RS256` or `ES256`. From then on, issuer and subject identify the
+//! person. The address is used only once: at the first sign-in, if the provider is trusted for its domain.
 
 mod document;
 mod failure;
@@ -29,9 +29,9 @@ pub use sign_in::{OidcAnswer, OidcFlow, OidcRequest, OidcSignIn, OidcVisitor};
 pub struct IdentityProvider {
     /// Name in addresses: lower-case letters, digits and hyphens.
     pub name: String,
-    /// Name that people read.
+    /// Name of the provider on the sign-in page.
     pub label: String,
-    /// Issuer, as the provider writes it.
+    /// Issuer, exactly as the provider writes it.
     pub issuer: String,
     /// ID of this deployment at the provider.
     pub client_id: String,
@@ -46,17 +46,17 @@ pub struct IdentityProvider {
 }
 
 impl IdentityProvider {
-    /// Returns true where a text can be an issuer: an `https` address, or one of this machine.
+    /// Returns true if a text can be an issuer: an `https` address, or an address of this machine.
     pub fn is_issuer(text: &str) -> bool {
         issuer_url(text).is_some()
     }
 
-    /// Path to which the provider sends people back, below the address of the pages.
+    /// Path of the callback, below the address of the pages.
     pub fn callback_path(&self) -> String {
         format!("/sign-in/oidc/{}/callback", self.name)
     }
 
-    /// Reads the metadata of the provider. The error is for the operator.
+    /// Fetches and checks the metadata of the provider. The error text is for the operator.
     pub async fn probe(&self, outbound: &Outbound) -> Result<(), String> {
         let provider = Provider::new(self.clone(), outbound.clone());
         let read = provider.metadata(&Clock::system()).await;

@@ -28,12 +28,12 @@ use super::{
     token::{Claims, SignedToken},
 };
 
-/// Maximum size of an answer, in bytes.
+/// Maximum size of a response, in bytes.
 const LARGEST: usize = 256 * 1_024;
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for which metadata and keys are used without another fetch.
+/// Time for which metadata and keys are cached.
 const KEPT: Duration = Duration::from_hours(1);
-/// Least time between two fetches of the keys for an unknown key.
+/// Minimum time between two fetches of the keys because of an unknown key.
 const KEYS_AGAIN: Duration = Duration::from_mins(1);
 
 /// Identity provider with its cached documents.
@@ -60,13 +60,13 @@ struct TokenError {
 
 /// Tokens for an authorization code.
 pub(super) struct Tokens {
-    /// ID token, which is not checked yet.
+    /// ID token, not yet checked.
     pub(super) id_token: Credential,
     /// Access token, for the userinfo endpoint.
     pub(super) access_token: Option<Credential>,
 }
 
-/// Authorization code with everything that its exchange needs.
+/// Authorization code with the other parameters of its exchange.
 #[derive(Clone, Copy)]
 pub(super) struct Code<'a> {
     pub(super) text: &'a str,
@@ -155,7 +155,7 @@ impl Provider {
             let named = named.ok().filter(|name| is_error_name(name));
             let named = named.as_deref().unwrap_or("without a reason");
             let cause = format!("the token endpoint answered {} ({named})", status.as_u16());
-            // Both are about the code, which the browser brings.
+            // Both errors concern the code, which comes from the browser.
             return Err(if matches!(named, "invalid_grant" | "invalid_request") {
                 Failure::Refused(cause)
             } else {
@@ -170,7 +170,7 @@ impl Provider {
         })
     }
 
-    /// Checks the signature of an ID token. A key that is not known yet is looked for once a minute at most.
+    /// Checks the signature of an ID token. For an unknown key, the keys are fetched again at most once a minute.
     pub(super) async fn verified(&self, token: &SignedToken<'_>, clock: &Clock) -> Fetched<Claims> {
         for lifetime in [KEPT, KEYS_AGAIN] {
             let keys = self.keys.get(clock, lifetime, self.fetch_keys(clock)).await?;
@@ -221,7 +221,7 @@ async fn get(client: &Client, url: &Url, token: Option<&Credential>) -> Result<B
     }
 }
 
-/// Credentials of the client in a header (RFC 6749, part 2.3.1): both are form-encoded first.
+/// Client credentials in a header (RFC 6749, section 2.3.1): both are form-encoded first.
 fn basic(settings: &IdentityProvider) -> String {
     let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     let pair = format!(
@@ -232,7 +232,7 @@ fn basic(settings: &IdentityProvider) -> String {
     format!("Basic {}", BASE64_STANDARD.encode(pair))
 }
 
-/// Whether a text is a name of an error that a log may have.
+/// Whether a text is the name of an error that may appear in the log.
 pub(super) fn is_error_name(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }

@@ -1,4 +1,4 @@
-//! Roles of people on a self-hosted engine, as the claims of an identity provider give them.
+//! Roles of people on a self-hosted engine, derived from the claims of an identity provider.
 
 use sortie_api::{ErrorCode, OrgId, Role, UserId};
 use sortie_store::{
@@ -9,21 +9,21 @@ use sortie_store::{
 use super::{IdentityProvider, token::Claims};
 use crate::{Parts, Result};
 
-/// Rule by which the claims of a person become a role.
+/// Rule that maps the claims of a person to a role.
 #[derive(Clone, Debug, Default)]
 pub struct RoleRule {
     /// Claim with the groups or roles of a person.
     pub claim: Option<String>,
-    /// Values of the claim that make an admin.
+    /// Values of the claim that grant the role admin.
     pub admin_values: Vec<String>,
-    /// Values of the claim that make a member.
+    /// Values of the claim that grant the role member.
     pub member_values: Vec<String>,
-    /// Role of everybody else. None: everybody else is refused.
+    /// Role of all other people. `None`: they are refused.
     pub default_role: Option<Role>,
 }
 
 impl RoleRule {
-    /// Returns the role of a person, the higher one of two. None where the person has none.
+    /// Returns the highest role that the claims grant, or `None` if they grant no role.
     fn role(&self, claims: &Claims) -> Option<Role> {
         let values = self.claim.as_deref().map(|name| claims.texts(name));
         let has = |wanted: &[String]| {
@@ -39,15 +39,15 @@ impl RoleRule {
         }
     }
 
-    /// Returns the name of the claim where the provider does not send it.
+    /// Returns the name of the claim if the provider does not send it.
     fn missing(&self, claims: &Claims) -> Option<&str> {
         self.claim.as_deref().filter(|name| !claims.has(name))
     }
 }
 
 impl Parts {
-    /// Returns the role that a provider gives a person; none on a hosted deployment, where organizations give roles. A person
-    /// without a role is refused, and loses the one that there was.
+    /// Returns the role that a provider grants a person, or `None` on a hosted deployment, where organizations grant roles. A
+    /// person without a role is refused, and loses an earlier role.
     pub(super) async fn claimed_role(
         &self,
         settings: &IdentityProvider,
@@ -77,7 +77,7 @@ impl Parts {
         )))
     }
 
-    /// Makes the change of a person's role. None where the person has it already, and for the owner.
+    /// Creates the change of a person's role. Returns `None` if the role is unchanged, and for the owner.
     pub(super) async fn given(
         &self,
         user: UserId,
@@ -113,7 +113,7 @@ impl Parts {
         found.ok_or_else(|| ErrorCode::Unavailable.because("the engine has no organization yet, retry later"))
     }
 
-    /// Makes an entry of the audit log about a person who signs in.
+    /// Creates an entry of the audit log about a person who signs in.
     fn own_audit(&self, actor: &Actor, org: OrgId, action: &'static str, user: UserId) -> Result<Audit> {
         let actor = Actor {
             user: Some(user),

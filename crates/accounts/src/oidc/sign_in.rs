@@ -1,4 +1,4 @@
-//! Sign-in of a person whom an identity provider has named: the request, the answer, and who the person is here.
+//! Sign-in of a person with an identity provider: the request, the callback, and the match with an account.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
@@ -24,28 +24,28 @@ use crate::{
     people::{Method, SignInOutcome, rules},
 };
 
-/// Refused sign-ins an hour from one network, at all providers together.
+/// Refused sign-ins per hour from one network, at all providers together.
 const OF_ONE_NETWORK: u32 = 100;
 
 /// Request to a provider.
 #[derive(Clone, Debug)]
 pub struct OidcRequest {
-    /// State of the sign-in, which the browser keeps sealed until it comes back.
+    /// State of the sign-in. The browser keeps it sealed until the callback.
     pub flow: OidcFlow,
     url: Url,
 }
 
-/// Sign-in that was begun at a provider.
+/// Sign-in in progress at a provider.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OidcFlow {
     provider: String,
     nonce: String,
     verifier: String,
-    /// Path to which the person goes after the sign-in.
+    /// Path for the redirect after the sign-in.
     pub back: String,
 }
 
-/// Answer of a provider, as the query of the callback has it.
+/// Answer of a provider: the query of the callback.
 #[derive(Clone, Copy, Debug)]
 pub struct OidcAnswer<'a> {
     /// Authorization code.
@@ -56,7 +56,7 @@ pub struct OidcAnswer<'a> {
     pub error: Option<&'a str>,
 }
 
-/// Browser that comes back from a provider.
+/// Browser that returns from a provider.
 #[derive(Clone, Debug)]
 pub struct OidcVisitor<'a> {
     /// Client of the session.
@@ -72,24 +72,24 @@ pub struct OidcVisitor<'a> {
 pub enum OidcSignIn {
     /// The person is signed in.
     SignedIn(Box<LoggedIn>),
-    /// The person is known, and a code of the second factor is missing. The text says who it is: seal it.
+    /// The person is known, and a code of the second factor is missing. The text identifies the person: seal it.
     SecondFactor(String),
 }
 
-/// Person who has proved everything but the second factor.
+/// Person with all proofs except the second factor.
 #[derive(Serialize, Deserialize)]
 struct HalfSignedIn {
     user: UserId,
     issuer: String,
     subject: String,
-    /// Address of the account that the identity is linked to; none for a known identity.
+    /// Address of the account to link the identity to; absent for a known identity.
     email_key: Option<String>,
-    /// Role that the provider gives the person.
+    /// Role that the provider grants the person.
     role: Option<Role>,
 }
 
 impl OidcRequest {
-    /// Address at the provider to which the browser goes. `state` comes back with the answer.
+    /// Address of the authorization request. The callback returns `state`.
     pub fn url(mut self, state: &str) -> String {
         self.url.query_pairs_mut().append_pair("state", state);
         self.url.into()
@@ -124,9 +124,8 @@ impl Accounts {
         begun
     }
 
-    /// Finishes a sign-in by the answer of the provider.
-    /// `Forbidden` where the answer or the person is refused, `Unavailable` where the provider does not answer,
-    /// `RateLimited` before the provider is asked.
+    /// Finishes a sign-in with the answer of the provider. Returns `Forbidden` if the answer or the person is refused,
+    /// `Unavailable` if the provider does not answer, and `RateLimited` before any request to the provider.
     pub async fn finish_oidc(
         &self,
         flow: &OidcFlow,
@@ -234,7 +233,7 @@ impl Parts {
         format!("{}{}", self.options.org_url, settings.callback_path())
     }
 
-    /// Exchanges the answer of a provider for the claims about the person, and checks both.
+    /// Exchanges the answer of a provider for the claims of the person, and checks both.
     async fn claims(&self, flow: &OidcFlow, answer: &OidcAnswer<'_>) -> Fetched<Claims> {
         let unknown = |_| Failure::refused("the provider is no longer configured");
         let provider = self.provider(&flow.provider).map_err(unknown)?;
@@ -332,7 +331,7 @@ impl Parts {
         self.sign_up_by_identity((identity, role), person, visitor).await
     }
 
-    /// Checks that the rule for new accounts admits the person.
+    /// Checks that the sign-up rule admits the person.
     async fn may_sign_up(&self, email: &EmailAddress, invitation: Option<Credential>) -> Result<()> {
         match self.options.sign_up {
             SignUp::Open | SignUp::VerifyFirst => Ok(()),
@@ -341,7 +340,7 @@ impl Parts {
         }
     }
 
-    /// Makes the account of a new person, which has no password.
+    /// Creates the account of a new person, without a password.
     fn newcomer(&self, email: EmailAddress, claims: &Claims) -> Result<NewPerson> {
         let now = self.options.clock.now();
         let (local, _) = email.text.split_once('@').unwrap_or((&email.text, ""));
@@ -351,7 +350,7 @@ impl Parts {
             email: email.text,
             email_key: email.key,
             name,
-            // No password has this hash.
+            // No password matches an empty hash.
             password: String::new(),
             created_at: now,
         })
@@ -470,7 +469,7 @@ fn refuse_disabled(account: &Account) -> Result<()> {
     Err(ErrorCode::Forbidden.because("this account is disabled: ask the operator"))
 }
 
-/// Returns the address of a person, where the provider is trusted for it and says that it is the person's.
+/// Returns the address of a person if the provider is trusted for its domain and confirms it.
 fn trusted_address(settings: &IdentityProvider, claims: &Claims) -> Result<EmailAddress> {
     let label = &settings.label;
     let refused = |text: String| Err(ErrorCode::Forbidden.because(text));

@@ -12,9 +12,9 @@ use super::{
 /// Outcome of the check of a signature.
 #[derive(Debug)]
 pub(super) enum Checked {
-    /// The claims that the provider has signed.
+    /// The signature is valid: claims of the token.
     Claims(Claims),
-    /// The provider's keys do not have the key of the signature.
+    /// The keys of the provider do not include the key of the signature.
     UnknownKey,
 }
 

@@ -85,7 +85,7 @@ fn a_token_whose_parts_were_changed_is_refused() {
             assert!(accepted(&other, &keys).is_err(), "{other}");
         }
     }
-    // A token of one algorithm under the name of the other one.
+    // A token that names the other algorithm.
     let rsa = signer.sign(&claims(), Signature::Rs256).unwrap();
     let ecdsa = signer.sign(&claims(), Signature::Es256).unwrap();
     let (header, _) = ecdsa.split_once('.').unwrap();
@@ -111,7 +111,7 @@ fn each_claim_is_checked() {
             claims[name] = value;
         }
         let sub = claims["sub"].as_str().unwrap_or_default().to_owned();
-        // The claims are read as from a userinfo endpoint, which needs a subject.
+        // The claims are parsed like those of a userinfo endpoint, which needs a subject.
         let mut with_subject = claims;
         let absent = with_subject.get("sub").is_none();
         if absent {

@@ -10,10 +10,10 @@ use super::keys::Algorithm;
 const LONGEST: usize = 32 * 1_024;
 /// Maximum length of a subject, in bytes.
 const LONGEST_SUBJECT: usize = 255;
-/// Difference of the clocks that is allowed, in seconds.
+/// Accepted clock difference, in seconds.
 const LEEWAY: f64 = 60.0;
 
-/// Claims that say whether the address is verified.
+/// Claims that state whether the address is verified.
 const PROOFS: [&str; 2] = ["email_verified", "xms_edov"];
 
 /// Signed token before its signature is checked.
@@ -30,7 +30,7 @@ pub(super) struct SignedToken<'a> {
     payload: Vec<u8>,
 }
 
-/// Header of a token. Keys and addresses of keys in it are never used.
+/// Header of a token. Keys and key addresses in it are ignored.
 #[derive(Deserialize)]
 struct Header {
     alg: String,
@@ -39,7 +39,7 @@ struct Header {
 }
 
 impl<'a> SignedToken<'a> {
-    /// Reads the compact form of a token (RFC 7515).
+    /// Parses the compact form of a token (RFC 7515).
     pub(super) fn parse(text: &'a str) -> Result<Self, &'static str> {
         if text.len() > LONGEST {
             return Err("the ID token is too long");
@@ -73,7 +73,7 @@ impl<'a> SignedToken<'a> {
     }
 }
 
-/// Values that the claims of an ID token must have.
+/// Expected values of the claims of an ID token.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected<'a> {
     /// Issuer of the provider.
@@ -91,7 +91,7 @@ pub(super) struct Expected<'a> {
 pub(super) struct Claims(Map<String, Value>);
 
 impl Claims {
-    /// Reads the answer of a userinfo endpoint about the person with this subject.
+    /// Parses the answer of a userinfo endpoint and checks its subject.
     pub(super) fn of_userinfo(bytes: &[u8], subject: &str) -> Result<Self, &'static str> {
         let claims = Self(serde_json::from_slice(bytes).map_err(|_| "the userinfo is no JSON object")?);
         if claims.text("sub") == Some(subject) {
@@ -107,7 +107,7 @@ impl Claims {
             return Err("the ID token has another issuer");
         }
         self.check_audience(expected.client_id)?;
-        // A clock is far below the size at which such a number loses seconds.
+        // Seconds of a clock are far below the limit of exact `f64` integers.
         #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 fit")]
         let now = expected.now as f64;
         let time = |name: &str| self.0.get(name).and_then(Value::as_f64);
@@ -148,7 +148,7 @@ impl Claims {
         Ok(())
     }
 
-    /// Returns a claim that is a text.
+    /// Returns a string claim.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).and_then(Value::as_str)
     }
@@ -180,7 +180,7 @@ impl Claims {
         }
     }
 
-    /// Returns the texts of a claim: one, or a list.
+    /// Returns the strings of a claim: a single one, or a list.
     pub(super) fn texts(&self, name: &str) -> Vec<&str> {
         match self.0.get(name) {
             Some(Value::String(one)) => vec![one],
@@ -189,13 +189,12 @@ impl Claims {
         }
     }
 
-    /// Returns true where the claims say whether the address is verified.
+    /// Returns true if the claims state whether the address is verified.
     pub(super) fn has_proof(&self) -> bool {
         PROOFS.into_iter().any(|name| self.has(name))
     }
 
-    /// Adds the claims that are missing. An address and its proof come from one answer: a proof counts for an address of
-    /// another answer where both name the same one.
+    /// Adds missing claims from `other`. `email_verified` applies only to the email in the same response, or to an identical one.
     pub(super) fn complete(&mut self, mut other: Self) {
         if !self.has("email") {
             self.remove_proof();

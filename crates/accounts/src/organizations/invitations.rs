@@ -1,4 +1,4 @@
-//! Invitations into organizations. An invitation is for one address: only a person with that address accepts it.
+//! Invitations into organizations. Only a person with the invited address can accept an invitation.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{Accounts, Result, email::EmailAddress, mail::Letter};
 /// Page that accepts an invitation.
 const PAGE: &str = "/invitations/accept";
 
-/// Invitation with its token, which is shown this once.
+/// Invitation with its token. The token is shown only once.
 #[derive(Clone, Debug)]
 pub struct NewInvitationLink {
     /// The invitation.
@@ -31,8 +31,8 @@ pub struct NewInvitationLink {
 }
 
 impl Accounts {
-    /// Invites an email address into an organization, in place of an earlier invitation of the address. `Conflict` where a
-    /// member has the address, and where the organization has too many open invitations.
+    /// Invites an email address into an organization, and replaces an earlier invitation of the address. Returns `Conflict` if
+    /// a member has the address, or if the organization has too many open invitations.
     pub async fn invite(
         &self,
         (caller, user): (&Caller, UserId),
@@ -87,7 +87,7 @@ impl Accounts {
         })
     }
 
-    /// Lists the open invitations of an organization, in the order of their addresses.
+    /// Lists the open invitations of an organization, ordered by address.
     pub async fn invitations(&self, org: OrgId) -> Result<Vec<InvitationRow>> {
         let parts = &self.0;
         Ok(parts
@@ -96,7 +96,7 @@ impl Accounts {
             .await?)
     }
 
-    /// Withdraws an invitation with its mail, where that was not sent yet.
+    /// Withdraws an invitation, and its mail if that is not sent yet.
     pub async fn withdraw_invitation(&self, caller: &Caller, id: InvitationId) -> Result<()> {
         let audit = self
             .0
@@ -104,7 +104,7 @@ impl Accounts {
         Ok(self.0.store.withdraw_invitation(caller.org, id, audit).await?)
     }
 
-    /// Finds the open invitation of a token. None where the token is malformed or unknown, or the invitation has ended.
+    /// Finds the open invitation of a token. Returns `None` if the token is malformed or unknown, or the invitation has ended.
     pub async fn find_invitation(&self, token: &str) -> Result<Option<Invited>> {
         let Ok(secret) = Secret::parse(INVITATION_TOKEN, token) else {
             return Ok(None);
@@ -116,8 +116,8 @@ impl Accounts {
             .await?)
     }
 
-    /// Makes the person a member by an invitation of their address. `Forbidden` where the address is another one or, where
-    /// mail is configured, is not verified; `NotFound` where the invitation is not open.
+    /// Accepts an invitation for the person. Returns `Forbidden` if the address differs or, with mail configured, is not
+    /// verified, and `NotFound` if the invitation is not open.
     pub async fn accept_invitation(
         &self,
         (user, actor): (UserId, &Actor),

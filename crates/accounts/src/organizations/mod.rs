@@ -1,4 +1,4 @@
-//! Organizations of people: names, members, roles, and the ownership.
+//! Organizations of people: names, members, roles, and ownership.
 
 mod invitations;
 #[cfg(test)]
@@ -16,7 +16,7 @@ pub use invitations::NewInvitationLink;
 
 use crate::{Accounts, Parts, Proof, Result, mail::Letter, people::rules::checked_name};
 
-/// Members and organizations that one query of the store reads.
+/// Number of members or organizations that one query reads.
 const PAGE: u32 = 500;
 
 impl Accounts {
@@ -78,7 +78,7 @@ impl Accounts {
         Ok(name)
     }
 
-    /// Deletes an organization of the person, who confirms its name and proves to be the person. The nodes delete its contents
+    /// Deletes an organization of the person, who confirms its name and proves their identity. The nodes delete its contents
     /// afterwards.
     pub async fn delete_organization(
         &self,
@@ -101,7 +101,7 @@ impl Accounts {
         Ok(parts.store.delete_organization(deletion, audit).await?)
     }
 
-    /// Lists the members of an organization, in the order in which they signed up.
+    /// Lists the members of an organization in the order of their sign-up.
     pub async fn members(&self, org: OrgId) -> Result<Vec<MemberRow>> {
         let mut all = Vec::new();
         loop {
@@ -114,7 +114,7 @@ impl Accounts {
         }
     }
 
-    /// Makes a member an admin or a member. Returns the member. `Conflict` for the owner.
+    /// Sets the role of a member to admin or member. Returns the member. Returns `Conflict` for the owner.
     pub async fn change_role(&self, caller: &Caller, member: UserId, role: Role) -> Result<MemberRow> {
         let org = caller.org;
         let audit = self.0.audit(&caller.actor, org, "member.role", member)?;
@@ -123,21 +123,21 @@ impl Accounts {
         store.member(org, member).await?.ok_or(Refusal::not_found())
     }
 
-    /// Removes a member with everything that applications may do for the person there. `Conflict` for the owner.
+    /// Removes a member, and the grants of applications that act for the member there. Returns `Conflict` for the owner.
     pub async fn remove_member(&self, caller: &Caller, member: UserId) -> Result<()> {
         let org = caller.org;
         let audit = self.0.audit(&caller.actor, org, "member.remove", member)?;
         Ok(self.0.store.remove_member(org, member, audit).await?)
     }
 
-    /// Lets the person leave an organization. `Conflict` for the owner.
+    /// Removes the person from an organization. Returns `Conflict` for the owner.
     pub async fn leave(&self, caller: &Caller, user: UserId) -> Result<()> {
         let org = caller.org;
         let audit = self.0.audit(&caller.actor, org, "member.leave", user)?;
         Ok(self.0.store.remove_member(org, user, audit).await?)
     }
 
-    /// Hands the ownership of an organization to another member, and tells both by mail. The former owner becomes an
+    /// Transfers the ownership of an organization to another member, and notifies both by mail. The former owner becomes an
     /// admin.
     pub async fn transfer_ownership(&self, caller: &Caller, (owner, to): (UserId, UserId)) -> Result<()> {
         let (parts, org) = (&self.0, caller.org);
@@ -185,7 +185,7 @@ impl Parts {
         Err(ErrorCode::Forbidden.because("verify your email address first"))
     }
 
-    /// Address of a page with a token. The pages have no script, so the token is in the query; no log has a query.
+    /// Address of a page with a token. The pages have no script, so the token is in the query; queries are never logged.
     pub(crate) fn page_with_token(&self, path: &str, token: &Secret) -> String {
         format!("{}{path}?token={}", self.options.org_url, token.expose())
     }

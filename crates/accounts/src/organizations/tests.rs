@@ -10,7 +10,7 @@ use sortie_testkit::list;
 use super::invitations::NewInvitationLink;
 use crate::{Result, rig::Rig};
 
-/// Author without a session, as far as these tests look.
+/// Actor without a session, which is enough for these tests.
 fn actor() -> Actor {
     Actor {
         by: Some(By::Operator),

@@ -12,7 +12,7 @@ use sortie_store::{
 use super::{rules, sessions::MOST_LISTED};
 use crate::{Accounts, Proof, Result};
 
-/// Maximum number of organizations in an export, and of those that a deletion leaves.
+/// Maximum number of organizations in an export, and of memberships that a deletion ends.
 const MOST_ORGANIZATIONS: u32 = 10_000;
 
 /// Maximum number of changes in an export.
@@ -21,7 +21,7 @@ const MOST_CHANGES: u32 = 10_000;
 /// Length of the hash in the ID of an identity.
 const IDENTITY_BYTES: usize = 16;
 
-/// Data that the service keeps about a person.
+/// Data that the service stores about a person.
 #[derive(Clone, Debug)]
 pub struct PersonExport {
     /// The person.
@@ -84,7 +84,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// Reads what the service keeps about a person: the newest [`MOST_CHANGES`] changes, and everything else.
+    /// Reads the data that the service stores about a person: the newest [`MOST_CHANGES`] changes, and everything else.
     pub async fn export_person(&self, user: UserId) -> Result<PersonExport> {
         let store = &self.0.store;
         let now = self.0.options.clock.now();
@@ -98,8 +98,8 @@ impl Accounts {
         })
     }
 
-    /// Deletes the account of a person who proves it. `Conflict` where the person owns an organization with other
-    /// members. An organization without other members is deleted with the account, unless it is suspended. The nodes delete
+    /// Deletes the account of a person who has proved their identity. Returns `Conflict` if the person owns an organization with
+    /// other members. An organization without other members is deleted with the account, unless it is suspended. The nodes delete
     /// its contents afterwards.
     pub async fn delete_person(&self, user: UserId, proof: Proof, actor: &Actor) -> Result<()> {
         let parts = &self.0;

@@ -1,4 +1,4 @@
-//! Pictures of people: upload, removal, and who sees them.
+//! Pictures of people: upload, removal, and visibility.
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
@@ -16,10 +16,10 @@ const UPLOADS: u32 = 20;
 const HASH_CHARS: usize = 12;
 
 impl Accounts {
-    /// Gives a person a picture, without its metadata. Returns the person.
+    /// Sets the picture of a person, without its metadata. Returns the person.
     ///
     /// # Errors
-    /// `InvalidRequest` for a file that is no picture of a known format; `PayloadTooLarge` and `RateLimited` beyond the limits.
+    /// `InvalidRequest` for a file that is not a picture of a known format; `PayloadTooLarge` and `RateLimited` above the limits.
     pub async fn put_avatar(&self, user: UserId, content_type: &str, file: Bytes) -> Result<PersonRow> {
         let parts = &self.0;
         parts.attempt("avatar", &user.to_string(), UPLOADS).await?;
@@ -39,7 +39,7 @@ impl Accounts {
         self.person(user).await
     }
 
-    /// Takes the picture of a person away, if there is one.
+    /// Removes the picture of a person, if there is one.
     pub async fn delete_avatar(&self, user: UserId) -> Result<()> {
         Ok(self.0.store.delete_avatar(user).await?)
     }
@@ -54,7 +54,7 @@ impl Accounts {
             .ok_or(Refusal::not_found())
     }
 
-    /// Returns the URL of a picture with this hash. The URL changes with the picture, so a copy of the picture is never
+    /// Returns the URL of a picture with this hash. The URL changes with the picture, so a cached copy is never
     /// stale.
     pub fn url_of_avatar(&self, user: UserId, sha256: &[u8; 32]) -> String {
         let hash: String = hex(sha256).chars().take(HASH_CHARS).collect();

@@ -1,6 +1,6 @@
 //! Clean-up: deletes ended sessions, one-time tokens and old attempts, in batches each hour.
 //!
-//! Every node does it; two at once share the work. A unit that fails does not keep the others from theirs.
+//! Every node runs it, and concurrent runs share the work. A failed unit does not block the others.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl Accounts {
     /// Deletes expired rows.
     pub(crate) async fn clean(&self) {
         let (store, now) = (&self.0.store, self.0.options.clock.now());
-        // The longest window of attempts is a day, and a part of it counts for a day after its end.
+        // The longest window of attempts is a day, and a part of a window counts for a day after its end.
         let counted = i64::try_from((DAY + DAY / PARTS).as_micros()).unwrap_or(i64::MAX);
         let before = sortie_api::Timestamp::from_micros(now.as_micros().saturating_sub(counted));
         delete("sessions", || store.delete_ended_sessions(now, BATCH)).await;
@@ -78,10 +78,10 @@ mod tests {
     use super::*;
     use crate::rig::Rig;
 
-    /// Tables with rows that end.
+    /// Tables with rows that expire.
     const TABLES: [&str; 4] = ["session", "one_time", "invitation", "attempt"];
 
-    /// Accounts with a row in each table, which has ended.
+    /// Accounts with an expired row in each table.
     async fn with_ended_rows() -> Rig {
         let rig = Rig::new().await;
         let (user, _) = rig.signed_in("ann").await;

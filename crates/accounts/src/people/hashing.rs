@@ -1,6 +1,6 @@
-//! Hashes of passwords: Argon2id on blocking threads, a few at once.
+//! Password hashing: Argon2id on a few blocking threads.
 //!
-//! A hash takes 19 MiB and about 50 ms of a processor. Slots bound both: as many hashes at once as the machine has cores, at
+//! A hash takes 19 MiB and about 50 ms of CPU time. Slots bound both: the number of concurrent hashes is the number of cores, at
 //! most four. A bounded number of callers wait for a slot, and further ones are refused.
 
 use std::{
@@ -22,7 +22,7 @@ use sortie_api::{Credential, ErrorCode, Refusal};
 use sortie_base::random;
 use tokio::sync::Semaphore;
 
-/// Maximum number of hashes at once.
+/// Maximum number of concurrent hashes.
 const MOST_SLOTS: usize = 4;
 
 /// Maximum number of callers that wait for a slot.
@@ -35,7 +35,7 @@ const PASSES: u32 = 2;
 /// Lanes of the memory.
 const LANES: u32 = 1;
 
-/// Hash that no password has. A sign-in to an unknown address is compared with it, and so takes as long as any other.
+/// Hash that matches no password. A sign-in to an unknown address is compared with it, so that it takes as long as any other.
 pub(crate) const NOBODYS: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$c29ydGllLW5vYm9keS1hdC1hbGw$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
@@ -48,7 +48,7 @@ pub(crate) struct Slots {
     metrics: Metrics,
 }
 
-/// Caller that waits for a slot. Its drop leaves the queue.
+/// Caller that waits for a slot. Dropping it leaves the queue.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl Drop for Waiting<'_> {
@@ -73,7 +73,7 @@ impl Slots {
         }
     }
 
-    /// Runs `work` on a blocking thread when there is a slot. `Unavailable` where too many wait.
+    /// Runs `work` on a blocking thread once a slot is free. Returns `Unavailable` if the queue is full.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -86,7 +86,7 @@ impl Slots {
         self.metrics.hash_began(began.elapsed());
         let done = tokio::task::spawn_blocking(move || {
             let done = work();
-            // Held until the work is done, also where the caller has gone.
+            // Keep the slot until the work is done, even if the caller is gone.
             drop(slot);
             done
         });
@@ -143,7 +143,7 @@ fn hash(password: &str, salt: [u8; 16]) -> Result<String> {
 }
 
 fn matches(password: &str, expected: &str) -> Result<bool> {
-    // An account that the operator has made has no password yet.
+    // An account that the operator created has no password yet.
     let expected = if expected.is_empty() { NOBODYS } else { expected };
     match argon2()?.verify_password(password.as_bytes(), expected) {
         Ok(()) => Ok(true),
@@ -152,7 +152,7 @@ fn matches(password: &str, expected: &str) -> Result<bool> {
     }
 }
 
-/// Whether a hash has other parameters than new ones have, so that the next sign-in replaces it.
+/// Whether a hash has other parameters than new hashes: the next sign-in replaces it then.
 pub(crate) fn is_outdated(hash: &str) -> bool {
     let current = |hash: PasswordHash| {
         let params = Params::try_from(&hash).ok()?;
@@ -166,7 +166,7 @@ fn internal(error: impl std::fmt::Display) -> Refusal {
     Refusal::internal(format!("cannot compute the hash of a password: {error}"))
 }
 
-/// Hash of a password with weaker parameters than new ones have.
+/// Hash of a password with weaker parameters than new hashes have.
 #[cfg(test)]
 pub(crate) fn weaker(password: &str) -> String {
     let params = Params::new(8 * 1024, 1, 1, None).unwrap();
@@ -245,7 +245,7 @@ mod tests {
         let mut gone = Box::pin(slots.run(|| Ok(())));
         let pending = futures_util::future::select(first, &mut gone);
         assert!(futures_util::FutureExt::now_or_never(pending).is_none());
-        // The waiting caller fills the queue until it goes.
+        // The waiting caller occupies the queue until it is dropped.
         assert!(slots.run(|| Ok(())).await.is_err());
         drop(gone);
         release.send(()).unwrap();

@@ -13,13 +13,13 @@ use crate::{Accounts, Parts, Result, email::EmailAddress};
 /// Maximum number of waiting jobs.
 const MOST_WAITING: usize = 1_000;
 
-/// Jobs at once.
+/// Number of concurrent jobs.
 const AT_ONCE: usize = 4;
 
 /// Background job of a request.
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// Mail a token that sets the password of the account of an address.
+    /// Mail a password reset token to the account of an address.
     Forgot(EmailAddress),
     /// Create an account that has to verify its address first.
     SignUp(Box<CheckedApplicant>),
@@ -28,7 +28,7 @@ pub(crate) enum Job {
 /// Queue of the jobs of a node.
 pub(crate) struct Jobs {
     queue: mpsc::Sender<Job>,
-    /// End of the queue, until a task takes it.
+    /// Receiver of the queue, until a task takes it.
     waiting: Mutex<Option<mpsc::Receiver<Job>>>,
 }
 
@@ -43,7 +43,7 @@ impl Default for Jobs {
 }
 
 impl Jobs {
-    /// Adds a job. `Unavailable` where too many wait.
+    /// Adds a job. Returns `Unavailable` if the queue is full.
     pub(crate) fn enqueue(&self, job: Job) -> Result<()> {
         self.queue
             .try_send(job)
@@ -63,7 +63,7 @@ impl Accounts {
             .await;
     }
 
-    /// Does the jobs that wait now.
+    /// Runs the jobs that are waiting now.
     #[cfg(test)]
     pub(crate) async fn run_waiting_jobs(&self) {
         loop {

@@ -1,7 +1,7 @@
-//! Sign-in by address and password.
+//! Sign-in with address and password.
 //!
-//! Attempts are counted before the password is hashed. Unknown addresses, wrong passwords and disabled people take one path
-//! and get one answer.
+//! Attempts are counted before the password is hashed. Unknown addresses, wrong passwords and disabled people take the same path
+//! and get the same answer.
 
 use sortie_api::{Credential, ErrorCode, account::LogIn};
 use sortie_base::network;
@@ -23,20 +23,20 @@ use crate::{
     email::EmailAddress,
 };
 
-/// Failed sign-ins an hour to one address from one network.
+/// Failed sign-ins per hour to one address from one network.
 const FROM_ONE_NETWORK: u32 = 10;
-/// Failed sign-ins an hour from one network.
+/// Failed sign-ins per hour from one network.
 const OF_ONE_NETWORK: u32 = 100;
 /// Failed sign-ins per hour to one address from networks where the person has no session. Networks where the person is signed in
 /// are exempt, so an attacker cannot lock the person out of them.
 const FROM_STRANGE_NETWORKS: u32 = 50;
-/// Codes of a second factor an hour for one person.
+/// Codes of a second factor per hour for one person.
 const CODES: u32 = 10;
 
 /// Maximum number of organizations that a sign-in lists.
 const MOST_ORGANIZATIONS: u32 = 1_000;
 
-/// Text for every cause of a refused sign-in.
+/// Text for every refused sign-in, regardless of the cause.
 const WRONG: &str = "the email address or the password is wrong";
 
 /// Person who has just signed in.
@@ -51,8 +51,8 @@ pub struct LoggedIn {
 }
 
 impl Accounts {
-    /// Signs a person in. `Unauthorized` with one text for every wrong proof, `SecondFactorRequired` where the password is
-    /// right and the code is missing or wrong, `RateLimited` before anything is compared.
+    /// Signs a person in. Returns `Unauthorized` with the same text for every wrong proof, `SecondFactorRequired` if the password
+    /// is right and the code is missing or wrong, and `RateLimited` before any comparison.
     pub async fn log_in(&self, request: LogIn, client: &Client) -> Result<LoggedIn> {
         let done = self.0.log_in(request, client).await;
         match &done {
@@ -103,7 +103,7 @@ impl Parts {
         if matches!(&proven, Err(refused) if refused.code == ErrorCode::Forbidden)
             || request.code.is_none() && proven.is_err()
         {
-            // The password is right, and nothing was guessed.
+            // The password is right, so this was not a guess.
             self.refund(counted.clone()).await?;
         }
         let mut with = proven?;
@@ -112,7 +112,7 @@ impl Parts {
         with.refunded = refunded;
         let begun = self.begin(account, client, with).await;
         begun.map_err(|error| {
-            // The password was changed or the person disabled since the password was compared.
+            // The password was changed or the person was disabled after the comparison.
             if error.code == ErrorCode::Conflict {
                 ErrorCode::Unauthorized.because(WRONG)
             } else {
@@ -121,7 +121,7 @@ impl Parts {
         })
     }
 
-    /// Checks everything but the password: a verified address where one is needed, and the second factor.
+    /// Checks everything except the password: a verified address if one is required, and the second factor.
     async fn prove(&self, account: &Account, request: &LogIn) -> Result<SignIn> {
         let person = &account.person;
         if self.options.sign_up == SignUp::VerifyFirst
@@ -151,7 +151,7 @@ impl Parts {
         })
     }
 
-    /// Counts the attempt at a second factor, and reads the code.
+    /// Counts the attempt at a second factor, and parses the code.
     pub(crate) async fn factor(&self, account: &Account, code: &Credential) -> Result<Factor> {
         let user = account.person.id;
         self.attempt("second factor", &user.to_string(), CODES).await?;
@@ -159,8 +159,7 @@ impl Parts {
     }
 
     /// Begins the session of a person who has proved everything. Returns `Conflict` if a proof has become invalid, and
-    /// `Forbidden`
-    /// if the account is linked to another identity of the same issuer.
+    /// `Forbidden` if the account is linked to another identity of the same issuer.
     pub(crate) async fn begin(&self, account: Account, client: &Client, with: SignIn) -> Result<LoggedIn> {
         let user = account.person.id;
         let (session, token) = self.new_session(user, client)?;

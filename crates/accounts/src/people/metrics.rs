@@ -1,4 +1,4 @@
-//! Metrics of people: sign-ins and hashes of passwords. No label names a person, an address or an organization.
+//! Metrics of people: sign-ins and password hashes. No label names a person, an address or an organization.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(crate) enum Method {
 pub(crate) enum SignInOutcome {
     /// A session began.
     Succeeded,
-    /// The address, the password, or the person is unknown, wrong or disabled, or the answer of the provider is refused.
+    /// The address or the password is wrong, the person is disabled, or the answer of the provider is refused.
     Refused,
     /// The second factor is missing or wrong.
     SecondFactor,

@@ -1,4 +1,4 @@
-//! Changes of passwords: with the old one, and by a mail without it.
+//! Password changes: with the old password, or without it through a mail.
 
 use std::time::Duration;
 
@@ -12,27 +12,27 @@ use super::{
 };
 use crate::{Accounts, Parts, Result, email::EmailAddress, mail::Letter};
 
-/// Attempts an hour of one person at the own password.
+/// Password attempts per hour of a signed-in person.
 const ATTEMPTS: u32 = 10;
 
-/// Time for which the token that sets a password works.
+/// Lifetime of the token that resets a password.
 const RESET_WITHIN: Duration = Duration::from_hours(1);
 
 /// Time after a sign-in in which a person without a password needs no other proof.
 const RECENT: Duration = Duration::from_mins(10);
 
-/// Proof of a person who changes the own account.
+/// Proof of a person who changes their account.
 #[derive(Clone, Debug)]
 pub struct Proof {
     /// Password of the account.
     pub password: Option<Credential>,
-    /// End of the session of the request. It tells when the person signed in.
+    /// End of the session of the request. The time of the sign-in is derived from it.
     pub session_until: Timestamp,
 }
 
 impl Accounts {
-    /// Sends a mail with a token that sets a password, where the address has an account. Returns at once: neither the
-    /// outcome nor the time tells whether it has one. `Conflict` where no mail is configured.
+    /// Sends a mail with a password reset token if the address has an account. Returns at once: neither the
+    /// outcome nor the time reveals whether it has one. Returns `Conflict` if mail is not configured.
     pub fn forgot_password(&self, email: &str) -> Result<()> {
         let email = EmailAddress::parse(email)?;
         if self.0.options.mail.is_none() {
@@ -42,7 +42,7 @@ impl Accounts {
         self.0.jobs.enqueue(Job::Forgot(email))
     }
 
-    /// Sets a password by the token of a mail, and ends every session and every grant of the person.
+    /// Sets a password with the token of a mail, and ends all sessions and grants of the person.
     pub async fn reset_password(&self, token: &str, new: Credential) -> Result<()> {
         rules::password_length("new_password", new.expose())?;
         let hash = mail_token(token)?;
@@ -63,7 +63,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// Changes the password of a person, or sets the first one. Other sessions end; `keep`, the one that asks, stays.
+    /// Changes the password of a person, or sets the first one. Ends all sessions except `keep`, that of the request.
     pub async fn change_password(
         &self,
         (user, keep): (UserId, SessionId),
@@ -85,8 +85,8 @@ impl Accounts {
 }
 
 impl Parts {
-    /// Reads the account of a person who proves it by the password in a field, or who has no password and signed in a
-    /// moment ago. Counts the attempt.
+    /// Reads the account of a person who proves their identity by the password in a field or, without a password, by a recent
+    /// sign-in. Counts the attempt.
     pub(crate) async fn own_account(
         &self,
         user: UserId,

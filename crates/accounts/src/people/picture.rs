@@ -1,7 +1,7 @@
-//! Rules of a person's picture: format, size, and the removal of everything that is no picture.
+//! Rules for a person's picture: format, size, and removal of all metadata.
 //!
-//! Nothing is decoded. The parts of the file are read, parts with metadata or text are left out, and the rest stays as it is.
-//! Of an animation the first image stays.
+//! Nothing is decoded. The parser copies the parts of the file, and drops parts with metadata or text. Of an animation only the
+//! first image is kept.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use img_parts::{
@@ -62,7 +62,7 @@ impl Format {
         }
     }
 
-    /// Finds the format of a media type, parameters left out.
+    /// Returns the format of a media type. Parameters are ignored.
     pub(crate) fn of(content_type: &str) -> Option<Self> {
         let named = content_type.split(';').next().unwrap_or_default().trim();
         Self::ALL
@@ -108,7 +108,7 @@ struct Profiles {
 }
 
 impl Profiles {
-    /// Returns true where the next profile of the file, with this length, stays.
+    /// Returns true if the next profile of the file, with this length, is kept.
     const fn keeps(&mut self, length: usize) -> bool {
         let is_first = !self.found;
         self.found = true;
@@ -116,7 +116,7 @@ impl Profiles {
     }
 }
 
-/// Chunks of a PNG that are the picture or its colours.
+/// Chunks of a PNG that contain the picture or its colours.
 const PNG_CHUNKS: [&[u8; 4]; 11] = [
     b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"sBIT", b"pHYs",
 ];
@@ -145,14 +145,14 @@ fn jpeg(file: Bytes) -> Option<((u32, u32), Bytes)> {
     });
     let scan = segments.pop().filter(JpegSegment::has_entropy)?;
     let (marker, contents) = (scan.marker(), scan.contents().clone());
-    // The marker, the length and the contents stand before the data of the scan.
+    // The marker, the length and the contents precede the data of the scan.
     let data = scan.encoder().bytes();
     let entropy = jpeg_scans(data.get(4 + contents.len()..)?)?;
     segments.push(JpegSegment::new_with_entropy(marker, contents, entropy));
     Some(((width.into(), height.into()), jpeg.encoder().bytes()))
 }
 
-/// Returns true for a segment of a JPEG with metadata or text. JFIF (in APP0) and Adobe's colour transform stay.
+/// Returns true for a segment of a JPEG with metadata or text. JFIF (in APP0) and Adobe's colour transform are kept.
 fn is_jpeg_metadata(marker: u8, contents: &[u8]) -> bool {
     match marker {
         markers::APP0 => !contents.starts_with(b"JFIF\0"),
@@ -162,7 +162,7 @@ fn is_jpeg_metadata(marker: u8, contents: &[u8]) -> bool {
     }
 }
 
-/// Copies the scans of a JPEG as far as the end of the image, without metadata between them. None where the end is missing.
+/// Copies the scans of a JPEG up to the end of the image, without metadata between them. Returns `None` if the end is missing.
 fn jpeg_scans(mut rest: &[u8]) -> Option<Bytes> {
     let mut scans = BytesMut::with_capacity(rest.len());
     loop {
@@ -174,9 +174,9 @@ fn jpeg_scans(mut rest: &[u8]) -> Option<Bytes> {
                 scans.put_slice(&[markers::P, markers::EOI]);
                 return Some(scans.freeze());
             }
-            // A fill byte, which may stand before each marker.
+            // A fill byte, which may precede each marker.
             markers::P => rest = from.get(1..)?,
-            // A byte 0xFF of the data, or a restart of the decoder.
+            // A byte 0xFF of the data, or a restart marker.
             kind @ (0 | 0xD0..=0xD7) => {
                 scans.put_slice(&[markers::P, kind]);
                 rest = from.get(2..)?;
@@ -194,7 +194,7 @@ fn jpeg_scans(mut rest: &[u8]) -> Option<Bytes> {
     }
 }
 
-/// Chunks of a WebP that are the image.
+/// Chunks of a WebP that contain the image.
 const WEBP_IMAGE: [&[u8; 4]; 3] = [b"ALPH", b"VP8 ", b"VP8L"];
 
 /// Flags of a WebP with XMP and with an animation, in the first byte of `VP8X`.
@@ -233,19 +233,19 @@ fn webp(file: Bytes) -> Option<((u32, u32), Bytes)> {
             *data = header.freeze();
         }
     }
-    // Corrects the flags of the other chunks that were left out. `VP8X` goes where nothing needs it.
+    // Clear the flags of the other removed chunks. `VP8X` is dropped if nothing needs it.
     webp.set_exif(None);
     let sides = webp.dimensions()?;
     let mut image = webp.clone();
     image.remove_chunks_by_id(*b"VP8X");
-    // A header that names other sides than the image is broken, and would hide how large the image is.
+    // A header with other dimensions than the image is invalid, and would hide the size of the image.
     (image.dimensions()? == sides).then(|| (sides, webp.encoder().bytes()))
 }
 
 /// Returns the first image of an animation and its dimensions in the encoding of `VP8X`, or `None` if the file is damaged.
 fn first_image(frame: &RiffChunk) -> Option<([u8; 6], Vec<RiffChunk>)> {
     let data = frame.content().data()?;
-    // The place of the frame, its sides, its duration and its flags stand before its chunks.
+    // The position, the dimensions, the duration and the flags of the frame precede its chunks.
     let sides = data.get(6..12)?.try_into().ok()?;
     let chunks = data.get(16..)?;
     let mut file = BytesMut::with_capacity(12 + chunks.len());
@@ -330,7 +330,7 @@ mod tests {
         riff
     }
 
-    /// A lossy frame of 16 by 16 pixels, as far as its header.
+    /// A lossy frame of 16 by 16 pixels, header only.
     fn vp8() -> Vec<u8> {
         vec![0x30, 0x01, 0x00, 0x9D, 0x01, 0x2A, 0x10, 0x00, 0x10, 0x00, 1, 2]
     }
@@ -548,7 +548,7 @@ mod tests {
             let mut file = a_jpeg(&exif, &exif, b"");
             let place = at.index(file.len());
             file[place] ^= change;
-            // A changed length may make the metadata part of the picture; a decoder then sees no metadata either.
+            // A changed length may turn the metadata into picture data; a decoder then sees no metadata either.
             if let Ok(kept) = picture("image/jpeg", file.into()) {
                 let again = picture("image/jpeg", kept.bytes.clone()).unwrap();
                 prop_assert_eq!(again.bytes, kept.bytes);

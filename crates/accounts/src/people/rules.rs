@@ -10,7 +10,7 @@ use crate::{Result, email::EmailAddress};
 /// Range of the length of a new password, in bytes.
 const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 12..=72;
 
-/// Name of an address among the subjects of attempts, which does not show the address.
+/// Subject of attempts for an address. It does not reveal the address.
 pub(crate) fn subject_of(email: &EmailAddress) -> String {
     let hash: [u8; 32] = Sha256::digest(email.key.as_bytes()).into();
     hex(&hash)
@@ -74,7 +74,7 @@ mod tests {
                 prop_assert_eq!(email.text.matches('@').count(), 1);
                 prop_assert!(!email.text.chars().any(|c| c.is_whitespace() || c.is_control() || c == '<' || c == ','));
                 prop_assert!(email.text.len() <= sortie_api::limits::EMAIL_BYTES);
-                // The compared form is stable, whatever the spelling.
+                // Normalization is idempotent for every spelling.
                 prop_assert_eq!(&EmailAddress::parse(&email.key).unwrap().key, &email.key);
                 prop_assert_eq!(EmailAddress::parse(&format!("  {} ", email.text)).unwrap(), email);
             }

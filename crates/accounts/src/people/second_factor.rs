@@ -28,13 +28,13 @@ const SKEW: u16 = 1;
 /// Name of the service in the authenticator.
 const ISSUER: &str = "Sortie";
 
-/// Attempts an hour at the first code of an authenticator.
+/// Attempts per hour at the first code of an authenticator.
 const CONFIRMATIONS: u32 = 10;
 
-/// Key of an authenticator, shown once.
+/// Key of an authenticator. It is shown only once.
 #[derive(Clone, Debug)]
 pub struct EnrolledTotp {
-    /// The key in base32, to type it.
+    /// The key in base32, for manual entry.
     pub secret: Credential,
     /// The key as an `otpauth` URI, for a QR code.
     pub uri: Credential,
@@ -49,8 +49,7 @@ pub(crate) fn second_factor_required() -> Refusal {
 impl Accounts {
     /// Creates the authenticator key of a person who has proved the account. The key is active once [`Self::confirm_totp`]
     /// confirms it. Returns `Forbidden` if mail is configured and the address is not verified: the real owner of the address
-    /// would
-    /// need the codes of a stranger. Returns `Conflict` if the person has a second factor.
+    /// would need the codes of a stranger. Returns `Conflict` if the person has a second factor.
     pub async fn enrol_totp(&self, user: UserId, proof: Proof) -> Result<EnrolledTotp> {
         let parts = &self.0;
         let account = parts.own_account(user, "password", proof).await?;
@@ -71,8 +70,8 @@ impl Accounts {
         })
     }
 
-    /// Confirms the key of an authenticator by its code. Returns the recovery codes, which are shown once. `Forbidden` where
-    /// mail is sent and the address is not verified.
+    /// Confirms the key of an authenticator with a code. Returns the recovery codes, which are shown only once. Returns
+    /// `Forbidden` if mail is configured and the address is not verified.
     pub async fn confirm_totp(&self, user: UserId, code: &Credential) -> Result<Vec<Credential>> {
         let parts = &self.0;
         parts
@@ -103,7 +102,7 @@ impl Accounts {
             hash: recovery_hash(user, code.expose()),
             purpose: Purpose::Recovery,
             user,
-            // Only the removal of the second factor ends them.
+            // They expire only with the removal of the second factor.
             expires_at: Timestamp::from_micros(i64::MAX),
         });
         parts
@@ -113,7 +112,7 @@ impl Accounts {
         Ok(codes)
     }
 
-    /// Removes the second factor of a person who proves the account and the second factor.
+    /// Removes the second factor of a person who has proved their identity and the second factor.
     pub async fn remove_totp(&self, user: UserId, proof: Proof, code: &Credential) -> Result<()> {
         let parts = &self.0;
         let account = parts.own_account(user, "password", proof).await?;

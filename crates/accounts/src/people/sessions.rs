@@ -1,8 +1,8 @@
-//! Sessions: the look-up of each request's token, the list of a person, and their ends.
+//! Sessions: the look-up of each request's token, the list of a person, and revocation.
 //!
-//! The store keeps a look-up for five seconds ([`Lookup`](sortie_store::access::Lookup)). A session that is ended on this node
-//! stops at once; other nodes accept it for five seconds at most. The end of a session is part of its look-up and holds on
-//! every node at that moment.
+//! The store caches a look-up for five seconds ([`Lookup`](sortie_store::access::Lookup)). A session that is revoked on this node
+//! stops at once; other nodes accept it for at most five seconds. The expiry of a session is part of its look-up, so it applies
+//! on every node immediately.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -18,20 +18,20 @@ use sortie_store::{
 
 use crate::{Accounts, Options, Parts, Result};
 
-/// Time from a sign-in on a hosted deployment to the end of the session. Nothing extends it.
+/// Lifetime of a session on a hosted deployment. Nothing extends it.
 const SESSION_LENGTH: Duration = Duration::from_hours(30 * 24);
 
-/// Time from a sign-in at a self-hosted engine to the end of the session. The identity provider is asked again then, as it
-/// alone knows who has left.
+/// Lifetime of a session at a self-hosted engine. Only the identity provider knows who has left, so the person has to sign in
+/// there again.
 const OWN_SESSION_LENGTH: Duration = Duration::from_hours(12);
 
 /// Maximum number of sessions in a list.
 pub const MOST_LISTED: u32 = 100;
 
-/// Time between two notes of the use of a session.
+/// Minimum time between two recorded uses of a session.
 const NOTED: Duration = Duration::from_hours(1);
 
-/// Maximum length of the client's name that a session keeps, in bytes.
+/// Maximum length of the stored client name, in bytes.
 const LONGEST_AGENT: usize = 200;
 
 /// Client that signs in.
@@ -41,25 +41,25 @@ pub struct Client {
     pub kind: SessionKind,
     /// Network address of the client.
     pub address: IpAddr,
-    /// Name that the client gives itself (`User-Agent`).
+    /// Name that the client sends (`User-Agent`).
     pub agent: Option<String>,
 }
 
 impl Client {
-    /// Network that attempts are counted by.
+    /// Network that attempts are counted for.
     pub(crate) fn network(&self) -> IpAddr {
         network(self.address)
     }
 }
 
 impl Accounts {
-    /// Finds the person who is signed in with a token. None where the token is malformed, unknown, ended or expired, and
-    /// where the operator has disabled the person.
+    /// Finds the person with a session token. Returns `None` if the token is malformed, unknown, revoked or expired, or if the
+    /// operator has disabled the person.
     pub async fn session(&self, token: impl Into<Presented<'_>>) -> Result<Option<SignedIn>> {
         self.0.session(token.into()).await
     }
 
-    /// Finds the person who is signed in with a token by the SHA-256 of the token, as [`Accounts::session`] does.
+    /// Like [`Accounts::session`], with the SHA-256 of the token.
     pub async fn session_by_hash(&self, hash: [u8; 32]) -> Result<Option<SignedIn>> {
         self.0.session_by_hash(hash).await
     }
@@ -70,7 +70,7 @@ impl Accounts {
         Ok(self.0.store.list_sessions(user, now, MOST_LISTED).await?)
     }
 
-    /// Ends a session of a person, also the one that asks. `NotFound` where the person has no such session.
+    /// Ends a session of a person, including that of the request. Returns `NotFound` if the person has no such session.
     pub async fn end_session(&self, user: UserId, session: SessionId) -> Result<()> {
         Ok(self.0.store.end_session(user, session).await?)
     }
@@ -81,7 +81,7 @@ impl Accounts {
         Ok(self.0.store.list_member_sessions(org, now).await?)
     }
 
-    /// Ends the session of a member of an organization. `NotFound` where no member has such a session.
+    /// Ends the session of a member of an organization. Returns `NotFound` if no member has such a session.
     pub async fn end_member_session(&self, caller: &Caller, session: SessionId) -> Result<()> {
         let audit = self.0.audit(&caller.actor, caller.org, "session.end", session)?;
         let store = &self.0.store;
@@ -90,7 +90,7 @@ impl Accounts {
 }
 
 impl Options {
-    /// Time from a sign-in to the end of the session.
+    /// Lifetime of a session.
     pub const fn session_length(&self) -> Duration {
         match self.mode {
             Mode::Hosted => SESSION_LENGTH,
@@ -131,7 +131,7 @@ impl Parts {
         }
     }
 
-    /// Makes a session that begins now, and its token.
+    /// Creates a session that begins now, and its token.
     pub(crate) fn new_session(&self, user: UserId, client: &Client) -> Result<(NewSession, Secret)> {
         let now = self.options.clock.now();
         let token = Secret::new(SESSION_TOKEN, random()?);

@@ -1,4 +1,4 @@
-//! Sign-up, and the proof that an address belongs to its person.
+//! Sign-up, and the verification of addresses.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ use crate::{
     mail::Letter,
 };
 
-/// Sign-ups an hour from one network.
+/// Sign-ups per hour from one network.
 const FROM_ONE_NETWORK: u32 = 5;
-/// Mails a day to one address that strangers can cause.
+/// Mails per day to one address that strangers can trigger.
 const MAILS: u32 = 3;
 
-/// Time for which the token that verifies an address works.
+/// Lifetime of the token that verifies an address.
 const VERIFY_WITHIN: Duration = Duration::from_hours(72);
 
 /// Path of the page that verifies an address.
 pub const VERIFY_PAGE: &str = "/verify-email";
-/// Path of the page that sets a password by a token.
+/// Path of the page that sets a password with a token.
 pub const RESET_PAGE: &str = "/reset-password";
 
 /// Outcome of a sign-up.
@@ -38,18 +38,18 @@ pub const RESET_PAGE: &str = "/reset-password";
 pub enum SignedUp {
     /// The person is signed in.
     LoggedIn(Box<LoggedIn>),
-    /// A mail to the address says how to go on.
+    /// A mail to the address describes the next step.
     ByMail,
 }
 
 impl Accounts {
-    /// Signs a person up. `Conflict` where the address is taken, `Forbidden` where the rule for new accounts excludes the
-    /// person. Where addresses are verified first, the outcome does not tell whether the address is taken.
+    /// Signs a person up. Returns `Conflict` if the address is taken, and `Forbidden` if the sign-up rule excludes the
+    /// person. If addresses are verified first, the outcome does not reveal whether the address is taken.
     pub async fn sign_up(&self, applicant: account::SignUp, client: &Client) -> Result<SignedUp> {
         self.0.sign_up(applicant, client).await
     }
 
-    /// Verifies the address of a person by the token of a mail.
+    /// Verifies the address of a person with the token of a mail.
     pub async fn verify_email(&self, token: &str) -> Result<()> {
         let hash = mail_token(token)?;
         let verified = self
@@ -62,8 +62,8 @@ impl Accounts {
 }
 
 impl Accounts {
-    /// Sends another mail that verifies the address of a person. Earlier ones end. `Conflict` where the address is verified
-    /// and where no mail is configured.
+    /// Sends another mail that verifies the address of a person, and invalidates earlier ones. Returns `Conflict` if the address
+    /// is verified or mail is not configured.
     pub async fn send_verification(&self, user: UserId) -> Result<()> {
         let parts = &self.0;
         let person = parts.store.account(user).await?.person;
@@ -141,7 +141,7 @@ impl Parts {
         })
     }
 
-    /// Creates the account of a person who verifies the address first, or tells the person of an existing one.
+    /// Creates the account of a person who verifies the address first, or notifies the owner of an existing one.
     pub(crate) async fn sign_up_by_mail(&self, applicant: CheckedApplicant) -> Result<()> {
         let email = applicant.email.clone();
         let person = self.new_person(applicant).await?;
@@ -167,7 +167,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Counts a mail that a stranger causes to an address.
+    /// Counts a mail to an address that a stranger has triggered.
     pub(crate) async fn mail_attempt(&self, email: &EmailAddress) -> Result<()> {
         let limit = Limit {
             action: "mail",
@@ -197,7 +197,7 @@ impl Parts {
         })
     }
 
-    /// Makes the mail that verifies the address of a person. None where no mail is configured.
+    /// Creates the mail that verifies the address of a person. Returns `None` if mail is not configured.
     fn verification(&self, user: UserId, name: &str, email: &str) -> Result<Option<OneTimeMail>> {
         let letter = |url, expires_at| Letter::VerifyEmail {
             name: name.to_owned(),
@@ -208,7 +208,7 @@ impl Parts {
         self.token_by_mail(user, email, token, (VERIFY_PAGE, letter))
     }
 
-    /// Makes a token and the letter that has the page with it. None where no mail is configured.
+    /// Creates a token, and the letter with a link that contains it. Returns `None` if mail is not configured.
     pub(crate) fn token_by_mail(
         &self,
         user: UserId,
@@ -232,7 +232,7 @@ impl Parts {
         }))
     }
 
-    /// Checks that an invitation of the address admits its person.
+    /// Checks that an invitation of the address admits the person.
     pub(crate) async fn check_invitation(
         &self,
         email: &EmailAddress,
@@ -253,24 +253,24 @@ impl Parts {
     }
 }
 
-/// Refusal of a sign-up where the operator alone creates accounts.
+/// Refusal of a sign-up on a deployment where only the operator creates accounts.
 pub(crate) fn closed() -> Refusal {
     ErrorCode::Forbidden.because("sign-up is closed: ask the operator for an account")
 }
 
-/// Reads the token of a mail. Malformed ones get the answer of unknown ones.
+/// Parses the token of a mail. Malformed tokens get the same answer as unknown ones.
 pub(super) fn mail_token(token: &str) -> Result<[u8; 32]> {
     Secret::parse(MAIL_TOKEN, token.trim())
         .map(|secret| secret.hash())
         .map_err(|_| unknown_token())
 }
 
-/// Refusal of a token that does not work.
+/// Refusal of an invalid token.
 pub(super) fn unknown_token() -> Refusal {
     ErrorCode::InvalidRequest.because("token: is unknown, used or expired")
 }
 
-/// Makes the error of a token that the store refuses.
+/// Returns the error for a token that the store refuses.
 pub(super) fn spent(error: StoreError) -> Refusal {
     if let StoreError::Conflict(_) = error {
         unknown_token()

@@ -53,7 +53,7 @@ fn rule<T: std::fmt::Debug>(done: Result<T>) -> String {
     }
 }
 
-/// Proof by a password, of a session that tells nothing.
+/// Proof by a password, with a session that proves nothing.
 fn by_password(password: &str) -> Proof {
     Proof {
         password: Some(Credential::new(password)),
@@ -92,7 +92,7 @@ impl Rig {
         session.unwrap().unwrap().email_verified
     }
 
-    /// The only mail that was queued since the last one, which is a letter of this kind to Ann.
+    /// The only mail queued since the last call, which must be a letter of this kind to Ann.
     async fn only_mail(&self, kind: &str) -> serde_json::Value {
         let mut mails = self.mails().await;
         assert_eq!(mails.len(), 1, "{mails:?}");
@@ -269,7 +269,7 @@ async fn the_eleventh_wrong_password_of_an_hour_is_refused_before_it_is_hashed()
         );
     }
     assert_eq!(rig.hashes(), before);
-    // Neither another address nor another network waits.
+    // Other addresses and other networks do not wait.
     rig.sign_up("bob").await;
     rig.log_in("bob", PASSWORD).await.unwrap();
     attempt(PASSWORD, &from(1)).await.unwrap();
@@ -453,7 +453,7 @@ async fn a_second_factor_is_asked_for_and_no_code_works_twice() {
         uri.starts_with("otpauth://totp/Sortie:ann%40Example%2Ecom?secret="),
         "{uri}"
     );
-    // Nothing is asked for before the confirmation.
+    // Before the confirmation no code is required.
     rig.log_in("ann", PASSWORD).await.unwrap();
     rule(rig.accounts.confirm_totp(ann, &Credential::new("000000x")).await);
     let first = code(&rig, &enrolled.secret);

@@ -6,10 +6,9 @@
 //! no request is sent.
 //!
 //! The engine never sends a request with a second key, even if repeated searches find nothing. After a 500 Stripe may still
-//! finish
-//! the request: a charge that has reached the card network is rolled forward, and Stripe sends an event. A second request could
-//! therefore always charge the card twice. The purchase fails instead. A payment that appears later is still credited, and the
-//! next charge belongs to a new purchase.
+//! finish the request: a charge that has reached the card network is rolled forward, and Stripe sends an event. A second request
+//! could therefore always charge the card twice. The purchase fails instead. A payment that appears later is still credited, and
+//! the next charge belongs to a new purchase.
 
 use std::time::Duration;
 

@@ -238,8 +238,7 @@ impl Parts {
     /// page, and creates it with a second key if the search finds none.
     ///
     /// Stripe may still create the first page later. It cannot be paid: only the lost response had its address, and clients get
-    /// only
-    /// the page that the purchase names.
+    /// only the page that the purchase names.
     async fn make_page(&self, topup: &TopupRow, key: &str, order: &CheckoutOrder<'_>) -> Result<Checkout> {
         let made = async |key: &str| {
             let checkout = self.stripe.create_checkout(key, order);

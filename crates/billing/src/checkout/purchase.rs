@@ -225,8 +225,7 @@ impl Parts {
     }
 
     /// Reads the card that was saved with a payment. If Stripe does not answer, the purchase is still credited, and the card is
-    /// read
-    /// again for the billing information.
+    /// read again for the billing information.
     async fn card_saved_with(&self, topup: &TopupRow, intent: &PaymentIntent) -> Option<SavedCard> {
         let (customer, method) = (topup.customer.as_ref()?, intent.payment_method.as_ref()?);
         if !topup.save_card {

@@ -1,10 +1,8 @@
 //! Events of Stripe: the server receives webhooks, and a task processes the objects they name.
 //!
 //! A webhook with a valid signature is recorded and answered. Its content is not trusted: the engine reads the named object
-//! again,
-//! so the order, the age and the repetition of events do not matter. [`TYPES`] lists the types that are processed. Other types
-//! are
-//! recorded as `ignored`.
+//! again, so the order, the age and the repetition of events do not matter. [`TYPES`] lists the types that are processed. Other
+//! types are recorded as `ignored`.
 
 pub(crate) mod event_types;
 mod reconcile;

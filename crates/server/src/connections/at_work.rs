@@ -1,10 +1,8 @@
 //! Active requests of a connection, from their header until the last byte of their answer is handed to the kernel.
 //!
 //! The HTTP library drops the body of an answer as soon as it has read the last piece, which may be long before that piece is
-//! sent.
-//! The connection therefore keeps all resources of an answer until the library flushes the stream, which happens after all
-//! buffered
-//! output is written.
+//! sent. The connection therefore keeps all resources of an answer until the library flushes the stream, which happens after all
+//! buffered output is written.
 
 use std::{
     pin::Pin,

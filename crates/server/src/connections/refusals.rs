@@ -2,8 +2,7 @@
 //! form: an error body and a request id.
 //!
 //! The library has no hook for these responses. The stream therefore inspects the bytes that are written while no request is
-//! active
-//! and no answer is unsent: they can only be an error response of the library.
+//! active and no answer is unsent: they can only be an error response of the library.
 
 use std::{
     fmt::Write as _,

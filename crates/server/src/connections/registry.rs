@@ -124,8 +124,7 @@ impl Connections {
     }
 
     /// Admits a connection from `peer`, and at the limit closes another connection for it. Returns `None` if no other can be
-    /// closed. The
-    /// connection is notified when it has to close for another one, and at `stop`.
+    /// closed. The connection is notified when it has to close for another one, and at `stop`.
     pub(super) fn admit(&self, peer: IpAddr, stop: &CancellationToken) -> Option<Connection> {
         let address = peer.to_canonical();
         let is_proxy = self

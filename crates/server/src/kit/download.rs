@@ -1,8 +1,7 @@
 //! Downloads: conditional requests and ranges (RFC 9110), and headers that keep browsers from executing the content.
 //!
 //! The entity tag is the SHA-256 of the content, so it is the same on every node and never changes. A request for several ranges
-//! is
-//! answered with the whole content, which the RFC permits.
+//! is answered with the whole content, which the RFC permits.
 
 use std::{ops::Range, time::SystemTime};
 

@@ -17,8 +17,7 @@ pub(crate) struct Uncounted;
 pub(crate) struct Once;
 
 /// Reserves memory for the body of an answer. A read gets 503 if no memory becomes free in time, because the client can repeat
-/// it.
-/// Any other answer reserves as much memory as is free.
+/// it. Any other answer reserves as much memory as is free.
 pub(crate) async fn hold(budget: &BodyBudget, method: &Method, mut response: Response) -> Response {
     // A body that is made piece by piece does not know its size, and has room already.
     let bytes = response.body().size_hint().exact().unwrap_or(0);

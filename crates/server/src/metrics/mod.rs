@@ -1,8 +1,7 @@
 //! `/metrics`: metrics of the engine, its store, this server and its process, as Prometheus text or `OpenMetrics` text.
 //!
 //! The route needs no credential, so the metrics contain no data of an organization: no ids, no keys, no names, no content.
-//! Labels
-//! are route templates, models of the catalog and constants in the code.
+//! Labels are route templates, models of the catalog and constants in the code.
 
 mod connections;
 mod form;

@@ -16,8 +16,7 @@ fn back() -> Markup {
 }
 
 /// Tells a customer who has paid whether the credits are available. Checks the payment now, so that the customer need not wait
-/// for a
-/// webhook.
+/// for a webhook.
 pub(super) async fn paid(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageResult {
     let session = visit.parameter("session").unwrap_or_default();
     let state = match &app.billing {

@@ -1,8 +1,7 @@
 //! Sign-in with an identity provider: the redirect there, the callback, and the code of a second factor.
 //!
 //! The state that the browser returns is sealed for its form cookie, so a browser cannot be signed in with the callback of
-//! another
-//! person's sign-in. The cookie ends with the sign-in.
+//! another person's sign-in. The cookie ends with the sign-in.
 
 use std::{sync::Arc, time::Duration};
 

@@ -291,8 +291,7 @@ impl Resources {
     }
 
     /// Calls every operation once and compares the answers. Callers without a role in the first organization must not see any of
-    /// its
-    /// data.
+    /// its data.
     async fn compare(&self, kind: Kind) {
         let client = self.client(kind).await;
         for call in CALLS {

@@ -24,7 +24,7 @@ fn through(url: &str) -> MailOptions {
     }
 }
 
-/// Accounts that send through a server of their own.
+/// Accounts with a separate mail server.
 async fn with_sink() -> (Rig, MailSink) {
     let sink = MailSink::start().await.unwrap();
     let rig = Rig::mailing(SignUp::Open, Some(through(&sink.url()))).await;
@@ -72,7 +72,7 @@ impl Rig {
         parts.mail_queued();
     }
 
-    /// The mails that are still in the outbox, in whichever state.
+    /// Mails in the outbox, in any state.
     async fn left(&self) -> Vec<ClaimedMail> {
         let late = self.clock.now() + 100 * 24 * HOUR;
         let claimed = self.accounts.store().claim_mails(late, Duration::ZERO, 100).await;

@@ -1,6 +1,5 @@
 //! Memory use of hostile bodies, compared with their reservations. Each body is parsed in a separate process: memory that is
-//! freed
-//! after one body would hide the use of the next.
+//! freed after one body would hide the use of the next.
 
 use super::{tests::refusal_within, *};
 

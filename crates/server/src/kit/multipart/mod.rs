@@ -312,8 +312,7 @@ mod tests {
     }
 
     /// Sends a form with content in chunks of `bytes`, each but the first after `pause`. Returns the time until the refusal and
-    /// its status, or
-    /// `None` if the whole form was accepted.
+    /// its status, or `None` if the whole form was accepted.
     async fn refused(bytes: usize, pause: Duration, chunks: usize) -> Option<(Duration, u16)> {
         let head = "--b\r\ncontent-disposition: form-data; name=\"file\"\r\n\r\n";
         let head = futures_util::stream::iter([Ok(Bytes::from(head))]);

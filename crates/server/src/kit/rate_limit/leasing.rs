@@ -1,13 +1,12 @@
 //! Blocks of quotas, leased from the store for all clients that currently need one.
 //!
-//! A counter requests a block while half of its last block is left, so a request waits only for the first block of a window
-//! and for the last few requests of a quota, when blocks have size one. Only one statement is in flight at a time; requests
-//! that arrive during it go into the next one. If the store does not answer, a node admits its share of each quota:
-//! the quota divided by the last known number of live nodes, which it queries at its start and once a minute.
-//! Clients are still served then, and all nodes together admit at most twice the quota (each its share, which is at least one
-//! request,
-//! or its leased blocks if they are more) unless nodes have joined since the query. Requests admitted
-//! on the share are deducted from the quota once the store answers.
+//! A counter requests a block while half of its last block is left, so a request waits only for the first block of a window and
+//! for the last few requests of a quota, when blocks have size one. Only one statement is in flight at a time; requests that
+//! arrive during it go into the next one. If the store does not answer, a node admits its share of each quota: the quota divided
+//! by the last known number of live nodes, which it queries at its start and once a minute. Clients are still served then, and
+//! all nodes together admit at most twice the quota (each its share, which is at least one request, or its leased blocks if they
+//! are more) unless nodes have joined since the query. Requests admitted on the share are deducted from the quota once the store
+//! answers.
 
 #[cfg(test)]
 mod tests;
@@ -120,8 +119,7 @@ impl Lessor for Engine {
 
 impl RateLimits {
     /// Leases blocks for counters, and deletes expired windows from the store, until the future is dropped. Does nothing on a
-    /// node that
-    /// counts alone.
+    /// node that counts alone.
     pub(crate) async fn keep_leased(&self, lessor: &impl Lessor, clock: &(impl Fn() -> u64 + Sync)) {
         let Some(cluster) = &self.cluster else {
             return std::future::pending().await;

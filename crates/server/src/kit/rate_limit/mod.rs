@@ -1,11 +1,10 @@
 //! Rate limits (`docs/API.md#rate-limits`): a fixed window of one minute that restarts at the top of each minute.
 //!
-//! A request with a valid credential is counted by its subject, such as its API key, every other request by the client's
-//! network. In one window all nodes together admit at most the quota of each subject and of each network:
-//! if several nodes may share the database, a node leases blocks of the quota from it ([`leasing`]) and counts against
-//! them in memory ([`windows`]). A single node has the whole quota as its block. Memory is bounded: counters live
-//! for one window, and networks beyond [`NETWORKS`] in a window share one counter. The time is an argument, so that
-//! tests can set it.
+//! A request with a valid credential is counted by its subject, such as its API key, every other request by the client's network.
+//! In one window all nodes together admit at most the quota of each subject and of each network: if several nodes may share the
+//! database, a node leases blocks of the quota from it ([`leasing`]) and counts against them in memory ([`windows`]). A single
+//! node has the whole quota as its block. Memory is bounded: counters live for one window, and networks beyond [`NETWORKS`] in a
+//! window share one counter. The time is an argument, so that tests can set it.
 
 mod counter;
 mod leasing;
