@@ -105,7 +105,7 @@ impl Accounts {
             email: address.text.clone(),
             email_key: address.key,
             name: name.clone(),
-            // No password matches an empty hash: nobody can sign in until the person sets a password.
+            // No password matches an empty hash, so sign-in is impossible until the person sets a password.
             password: String::new(),
             created_at,
         };

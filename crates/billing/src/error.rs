@@ -12,10 +12,10 @@ pub(crate) type Result<T> = std::result::Result<T, Error>;
 /// Failure of a command on payments.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Stripe did not do it.
+    /// A request to Stripe failed.
     #[error("{0}")]
     Stripe(#[from] StripeError),
-    /// The database did not do it.
+    /// A database operation failed.
     #[error("{0}")]
     Store(#[from] StoreError),
     /// A rule forbids it, or this node failed.
@@ -48,7 +48,7 @@ impl From<Error> for Refusal {
     }
 }
 
-/// Makes the error of a command that the current state forbids.
+/// Returns the error of a command that the current state forbids.
 pub(crate) fn conflict(rule: &'static str) -> Error {
     ErrorCode::Conflict.because(rule).into()
 }
@@ -77,7 +77,7 @@ impl StripeError {
         matches!(self, Self::Refused(refusal) if refusal.lacks_customer())
     }
 
-    /// Whether the request was not done, and a repetition would not be either.
+    /// Whether the request was not executed, and a repetition would fail as well.
     pub const fn is_final(&self) -> bool {
         match self {
             Self::Refused(_) | Self::KeyReused => true,
@@ -104,7 +104,7 @@ impl StripeError {
         }
     }
 
-    /// Whether the first request of its kind was not done, so that nothing is left at Stripe.
+    /// Whether the first request of its kind was not executed, so that Stripe has no trace of it.
     pub(crate) const fn is_undone(&self) -> bool {
         self.is_final() || matches!(self, Self::RateLimited | Self::Unauthorized(_))
     }

@@ -10,7 +10,7 @@ use sortie_api::{TopupKind, TopupState, deployment::EntitlementState};
 
 use crate::webhooks::event_types;
 
-/// Bounds of the time of a request to Stripe in seconds, up to its limit.
+/// Histogram buckets of the duration of a request to Stripe in seconds, up to its time limit.
 const SECONDS: [f64; 8] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
@@ -176,7 +176,7 @@ impl Metrics {
         self.refused.inc();
     }
 
-    /// Sets the age of the oldest event that is not handled yet.
+    /// Sets the age of the oldest unprocessed event.
     pub(crate) fn waits(&self, oldest: Duration) {
         self.oldest.set(seconds(oldest));
     }
@@ -197,7 +197,7 @@ impl Metrics {
         self.subscriptions.get_or_create(&labels).inc();
     }
 
-    /// Counts a payment that a person has to look at.
+    /// Counts a payment that an operator has to check.
     pub(crate) fn differs(&self) {
         self.differences.inc();
     }

@@ -1,4 +1,4 @@
-//! The handle on the payments of a node, and what its parts share.
+//! Handle on the payments of a node, and its shared state.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,15 +21,15 @@ use crate::{
 /// Settings of the payments of a node.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Clock that the nodes share: keys of Stripe and searches for events have horizons.
+    /// Clock that the nodes share: idempotency keys and event searches have time limits.
     pub clock: Clock,
-    /// Address of the organization API that people use, without a slash at its end.
+    /// Public address of the organization API, without a final slash.
     pub org_url: String,
     /// The account at Stripe.
     pub stripe: StripeSettings,
     /// Limits of automatic purchases.
     pub auto_topup: AutoTopupLimits,
-    /// Plans of licenses that are sold.
+    /// License plans that are on sale.
     pub plans: Vec<Plan>,
     /// Writer of mails to the owners of organizations. None: no mails.
     pub notices: Option<Arc<dyn NoticeWriter>>,
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Parts {
 }
 
 impl Billing {
-    /// Makes the handle. An error where the machine gives no TLS.
+    /// Creates the handle. Fails if TLS is not available on this machine.
     pub fn new(options: Options, store: Store) -> std::result::Result<Self, StripeError> {
         Ok(Self(Arc::new(Parts {
             stripe: Stripe::new(options.stripe.clone())?,
@@ -80,7 +80,7 @@ impl Parts {
         self.options.clock.now()
     }
 
-    /// Sends a request to Stripe, and measures it under this name.
+    /// Sends a request to Stripe, and records metrics with this name.
     pub(crate) async fn ask<T>(
         &self,
         name: &'static str,
@@ -129,7 +129,7 @@ impl Parts {
     }
 }
 
-/// Lease on a purchase, a payment or an event that a node has claimed: more than the requests of one take.
+/// Lease on a claimed purchase, payment or event: longer than the requests for it take.
 pub(crate) const LEASE: Duration = Duration::from_mins(2);
 
 /// Margin between the start of a search in a Stripe list and the creation of the object: the clocks of Stripe and the nodes may

@@ -14,7 +14,7 @@ const POLL: Duration = Duration::from_secs(15);
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 impl Billing {
-    /// Works until `stop` is cancelled.
+    /// Runs until `stop` is cancelled.
     pub async fn run(&self, stop: CancellationToken) {
         tokio::join!(self.work(&stop), self.0.run_auto_topups(&stop));
     }
@@ -39,10 +39,10 @@ impl Billing {
         }
     }
 
-    /// Does all that is due. Returns the time until the next turn.
+    /// Does all due work. Returns the time until the next turn.
     pub async fn turn(&self) -> Result<Duration> {
         let parts = &self.0;
-        // A search that fails keeps nothing else from being done.
+        // A failed search does not block other work.
         if let Err(error) = parts.search_events().await {
             tracing::warn!(%error, "searching for events of Stripe failed; they are searched for again");
         }

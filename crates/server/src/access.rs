@@ -1,9 +1,8 @@
-//! Access to the operations of the API: the API of an operation, the role that it needs, and the deployment modes that have
-//! it.
+//! Access to the operations of the API: the API of each operation, the role it needs, and the deployment modes that have it.
 //!
-//! [`routes`](crate::routes) and [`org`](crate::org) list every operation with its access; router and description are made
+//! [`routes`](crate::routes) and [`org`](crate::org) list every operation with its access; router and description are generated
 //! from the lists. The extractors of the handlers (such as [`Member`](crate::kit::Member)) check the role. A test calls every
-//! operation as every kind of caller and compares the answer with these lists.
+//! operation as every kind of caller and compares the answers with these lists.
 
 /// Access to one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +15,8 @@ pub struct Access {
     pub role: RequiredRole,
     /// Deployment modes that have the operation.
     pub modes: Modes,
-    /// Whether members of a suspended organization can make this change. Of the organization API they can use every operation
-    /// that reads; the engine API refuses them everything.
+    /// Whether members of a suspended organization can make this change. They can use every read operation of the organization
+    /// API; the engine API refuses all their requests.
     pub while_suspended: bool,
 }
 

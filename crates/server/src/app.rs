@@ -16,7 +16,7 @@ use crate::{
     routes::ResourceMetadata,
 };
 
-/// Saved connections that are read at once. One may have several hundred KiB.
+/// Number of saved connections that are read concurrently. Each may have several hundred KiB.
 pub(crate) const CONNECTION_READS: usize = 4;
 
 /// The state of the router; handlers get it as `State<Arc<App>>`.
@@ -35,7 +35,7 @@ pub(crate) struct App {
     pub(crate) cursors: Cursors,
     /// `/openapi.json`, serialized once.
     pub(crate) document: Bytes,
-    /// Metadata of the engine API for OAuth clients; none without an authorization server.
+    /// Metadata of the engine API for OAuth clients; absent without an authorization server.
     pub(crate) resource_metadata: Option<ResourceMetadata>,
     /// Metrics of the server.
     pub(crate) http: HttpMetrics,
@@ -45,7 +45,7 @@ pub(crate) struct App {
     pub(crate) heartbeat: Duration,
     /// Cancelled when open streams must end.
     pub(crate) stop: CancellationToken,
-    /// Accounts of the people who sign in at this self-hosted engine; none without identity providers.
+    /// Accounts of the people who sign in at this self-hosted engine; absent without identity providers.
     pub(crate) people: Option<Accounts>,
     /// Ends open streams with the credentials that opened them.
     pub(crate) watch: CredentialWatch,

@@ -34,7 +34,7 @@ pub(crate) use self::registry::Connections;
 use self::{at_work::Requests, refusals::Refusals, registry::Connection, stream::ClientStream};
 use crate::kit::{AnswerRoom, LeavesBody};
 
-/// Time for the header of a request, counted from the answer before it: also how long a connection may be idle.
+/// Time limit for the header of a request, counted from the previous answer. It is also the limit for idle connections.
 const HEADER_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Limit in bytes of the output that a connection buffers before it pauses the answer, and of the header of a request.
@@ -48,10 +48,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Service that answers the requests of a listener.
 pub(crate) trait Answers: Send + Sync + 'static {
-    /// Answers one request of the client at `peer`. What goes wrong is an answer too.
+    /// Answers one request of the client at `peer`. Failures become answers as well.
     fn answers(&self, peer: IpAddr, request: Request<Body>) -> impl Future<Output = Response> + Send;
 
-    /// Makes the id of a request that could not be read.
+    /// Generates the id of a request that could not be read.
     fn new_request_id(&self) -> String;
 }
 
@@ -70,7 +70,7 @@ pub(crate) async fn serve(
         };
         match accepted {
             Ok((stream, peer)) => {
-                // One that finds no place is closed.
+                // The connection is closed if it is not admitted.
                 if let Some(place) = connections.admit(peer.ip(), &stop) {
                     let client = (stream, peer, place);
                     spawn_short(
@@ -91,7 +91,7 @@ pub(crate) async fn serve(
     tasks.wait().await;
 }
 
-/// The client was gone before it was accepted.
+/// Returns true if the client disconnected before the accept.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -126,7 +126,7 @@ async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(
         async move {
             requests.until_sent().await;
             let mut at_work = requests.begin(at.begin_request());
-            // Boxed: while it waits for a request or sends a stream, a connection keeps no room for the work on one.
+            // Boxed, so that a connection that waits for a request or sends a stream does not keep memory for the handler.
             let mut response = Box::pin(answers.answers(peer, request.map(Body::new))).await;
             if response.extensions().get::<LeavesBody>().is_some() {
                 requests.linger();
@@ -147,7 +147,7 @@ async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(
         ended = connection.as_mut() => ended,
         () = place.closes() => {
             if !stop.is_cancelled() {
-                // It gave way to another.
+                // The connection was closed for another one.
                 return;
             }
             connection.as_mut().graceful_shutdown();
@@ -161,7 +161,7 @@ async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(
         }
     };
     if let Err(error) = ended {
-        // Clients that go away and clients that do not speak HTTP: their affair.
+        // Clients that disconnect or do not speak HTTP are not our failure.
         tracing::debug!(%error, "a connection ended");
     }
 }

@@ -28,7 +28,7 @@ const HEADERS: [&str; 6] = [
     "X-RateLimit-Reset",
 ];
 
-/// The failures that follow from how an operation is built, with their names among the components.
+/// Failures that follow from the form of an operation, with their component names.
 const FAILURES: [(ErrorCode, &str, &str, &str); 8] = [
     (
         ErrorCode::InvalidRequest,
@@ -98,19 +98,19 @@ impl Description {
         }
     }
 
-    /// Makes the whole document; `base_url` is the address that clients use.
+    /// Generates the whole document; `base_url` is the address that clients use.
     pub(crate) fn document(self, base_url: Option<&str>) -> Value {
         let (table, access) = match self {
             Self::Engine(_) => (routes::table(Mode::SelfHosted).into_openapi(), routes::ACCESS),
             Self::Organization => (org::table(Mode::Hosted).into_openapi(), org::ACCESS),
         };
-        // The document is made of our own types: one that does not serialize would fail every test of it.
+        // The document consists of our own types: one that does not serialize would fail every test of it.
         let mut document = serde_json::to_value(table).unwrap_or_default();
         document["info"] = self.info();
         document["servers"] = json!([{"url": base_url.unwrap_or("/")}]);
         document["tags"] = self.tags();
         document["paths"] = members(&mut document["paths"])
-            // The router's word for a parameter that takes slashes.
+            // The router's notation for a parameter with slashes.
             .map(|(path, item)| (path.replace("{*", "{"), item.take()))
             .collect::<Map<_, _>>()
             .into();
@@ -120,7 +120,7 @@ impl Description {
             }
         }
         if let Self::Engine(_) = self {
-            // What the derive has no words for.
+            // The derive cannot express this.
             let connections =
                 &mut document["components"]["schemas"]["RunRequest"]["properties"]["connections"];
             connections["maxProperties"] = limits::CONNECTIONS.into();
@@ -185,8 +185,8 @@ impl Description {
         }
     }
 
-    /// Longest time that `Retry-After` names, in seconds. Attempts to sign in have limits in an hour and in a
-    /// day, and count for up to a sixth longer.
+    /// Maximum value of `Retry-After`, in seconds. Sign-in attempts have limits per hour and per day, and count for up to a sixth
+    /// longer.
     const fn longest_wait(self) -> u64 {
         match self {
             Self::Engine(_) => WINDOW_SECONDS,
@@ -229,7 +229,7 @@ const fn administration(mode: Mode) -> &'static str {
     }
 }
 
-/// Removes the operations that a hosted engine answers with 404, and the schemas that nothing else refers to.
+/// Removes the operations that a hosted engine answers with 404, and the schemas that only they refer to.
 fn remove_self_hosted(document: &mut Value) {
     let is_absent = |operation: &Value| {
         routes::ACCESS
@@ -246,7 +246,7 @@ fn remove_self_hosted(document: &mut Value) {
     if let Some(paths) = document["paths"].as_object_mut() {
         paths.retain(|_, item| *item != json!({}));
     }
-    // A schema that goes may have been the last one to refer to another.
+    // A removed schema may have been the last one to refer to another.
     loop {
         let text = document.to_string();
         let Some(schemas) = document["components"]["schemas"].as_object_mut() else {
@@ -264,7 +264,7 @@ fn members(value: &mut Value) -> impl Iterator<Item = (&String, &mut Value)> {
     value.as_object_mut().into_iter().flatten()
 }
 
-/// Adds what follows from how the operation is built.
+/// Adds the parts that follow from the form of the operation.
 fn complete(table: &[Access], path: &str, operation: &mut Value) {
     let access = table
         .iter()
@@ -322,7 +322,7 @@ fn complete(table: &[Access], path: &str, operation: &mut Value) {
     }
 }
 
-/// Examples of the failures that handlers describe themselves, where they give none.
+/// Examples for the failures that handlers describe themselves without an example.
 const FAILURE_EXAMPLES: [(ErrorCode, &str); 6] = [
     (
         ErrorCode::PreconditionFailed,

@@ -55,7 +55,7 @@ pub(crate) struct Gate {
     metrics: HttpMetrics,
 }
 
-/// API of a gate, and what looks its credentials up.
+/// API of a gate, with the component that looks up its credentials.
 pub(crate) enum Door {
     /// Engine API.
     Engine(Box<EngineDoor>),
@@ -99,7 +99,7 @@ impl From<Counted> for Refused {
 }
 
 impl Gate {
-    /// `seed` is a random number that makes the request ids of this gate its own.
+    /// Creates a gate. `seed` is a random number that makes the request ids of this gate unique.
     pub(crate) fn new(
         engine: Engine,
         (door, router): (Door, Router),
@@ -252,8 +252,8 @@ impl Gate {
         matches!(self.door, Door::Organization(_)) && uri.path() == STRIPE_WEBHOOK
     }
 
-    /// Answers a webhook. It brings no credential, and only one that is refused counts against its network: the payment provider
-    /// sends all of them from a few addresses.
+    /// Answers a webhook. It has no credential, and counts against its network only if it is refused: the payment provider sends
+    /// all webhooks from a few addresses.
     async fn webhook(
         &self,
         network: IpAddr,
@@ -307,7 +307,7 @@ impl Gate {
         })
     }
 
-    /// Finds a credential; none if it is not valid.
+    /// Finds a credential. Returns `None` if it is not valid.
     async fn find(&self, credential: Presented<'_>) -> Result<Option<Credential>, Refusal> {
         match &self.door {
             Door::Organization(door) => door.find(credential).await,
@@ -343,7 +343,7 @@ impl Gate {
     }
 }
 
-/// Returns true where a request with the cookie changes nothing or comes from a page of this origin.
+/// Returns true if a request with the cookie changes nothing or comes from a page of this origin.
 fn is_safe(cookie: &SessionCookie, request: &Request<Body>) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD) || cookie.is_own(request.headers())
 }
@@ -364,7 +364,7 @@ pub(crate) fn rate_limits(engine: &Engine, options: &Options) -> RateLimits {
     )
 }
 
-/// Keeps the rate limits shared with other nodes, until the future is dropped.
+/// Synchronizes the rate limits with other nodes, until the future is dropped.
 pub(crate) async fn share_limits(limits: &RateLimits, engine: &Engine) {
     limits.keep_leased(engine, &|| now_seconds(engine)).await;
 }
@@ -377,7 +377,7 @@ impl Answers for Gate {
     async fn answers(&self, peer: IpAddr, request: Request<Body>) -> Response {
         let mut response = self.handle(peer, request).await;
         if self.engine.is_draining() {
-            // The next request of this client comes by a connection that it makes then, to another node.
+            // The client opens a new connection for its next request, which reaches another node.
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
         }
@@ -385,7 +385,7 @@ impl Answers for Gate {
     }
 }
 
-/// Hands a request to a router, which is always ready and never fails.
+/// Passes a request to a router, which is always ready and never fails.
 pub(crate) async fn pass(router: &Router, request: Request<Body>) -> Response {
     router
         .clone()

@@ -1,4 +1,4 @@
-//! HTTP: the engine API and the organization API as axum routes, the kit they stand on, and the `OpenAPI` documents made
+//! HTTP server: the engine API and the organization API as axum routes, their shared kit, and the `OpenAPI` documents generated
 //! from them.
 //!
 //! A request passes the gate (id, credential, rate limit), the router, one handler with role extractors, one call
@@ -47,20 +47,20 @@ use crate::{
 /// Settings of the server at its start.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Requests a minute with one credential.
+    /// Requests per minute with one credential.
     pub requests_per_minute: u32,
-    /// Requests a minute without a credential from one address.
+    /// Requests per minute without a credential from one address.
     pub anonymous_requests_per_minute: u32,
     /// Networks of proxies with a trusted `X-Forwarded-For`; a lone address is a network of a single host.
     pub trusted_proxies: Vec<IpNet>,
     /// The address clients use, for the `servers` of the `OpenAPI` document.
     pub base_url: Option<String>,
-    /// End of `/v1`; none while it is the current version.
+    /// Deprecation of `/v1`; absent while it is the current version.
     pub deprecation: Option<Deprecation>,
-    /// Time for which a request waits for the database, which shares the rate limits of several nodes. After it the
-    /// node lets its own share through.
+    /// Time for which a request waits for the database, which shares the rate limits of several nodes. After it the node admits
+    /// its own share.
     pub rate_limit_patience: Duration,
-    /// Time in which a write to a client makes progress. After it the connection is closed, and with it the answer.
+    /// Time in which a write to a client must make progress. Otherwise the connection and its answer are aborted.
     pub stall: Duration,
     /// Interval between heartbeats of an event stream without messages.
     pub heartbeat: Duration,
@@ -85,11 +85,11 @@ impl Default for Options {
 pub struct Listeners {
     /// For the API.
     pub api: TcpListener,
-    /// For `/metrics` alone, which the API then does not have.
+    /// Only for `/metrics`. The API listener does not serve it then.
     pub metrics: Option<TcpListener>,
     /// For the organization API of a hosted deployment.
     pub organization: Option<OrganizationListener>,
-    /// Accounts of people who sign in at a self-hosted engine, by its API listener.
+    /// Accounts of people who sign in at a self-hosted engine, on its API listener.
     pub people: Option<Accounts>,
 }
 
@@ -99,7 +99,7 @@ pub struct OrganizationListener {
     pub listener: TcpListener,
     /// The accounts.
     pub accounts: Accounts,
-    /// The payments; none where nothing can be bought.
+    /// Payments; absent if nothing is sold.
     pub billing: Option<Billing>,
 }
 
@@ -216,7 +216,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// Makes the list of the connections of all listeners.
+/// Creates the registry of the connections of all listeners.
 fn connections_of(options: &Options, http: &HttpMetrics) -> Connections {
     let descriptors = Descriptors::of_process();
     http.connections.set_reserved(descriptors.reserved);
@@ -254,7 +254,7 @@ fn org_app(app: &App, accounts: Accounts, billing: Option<Billing>, document: By
 
 /// Makes the sign-in of people at a self-hosted engine.
 fn sign_in_door(app: &App, accounts: Accounts) -> SignInDoor {
-    // The pages have no document of their own.
+    // The pages have no separate document.
     let org_app = org_app(app, accounts.clone(), None, Bytes::new());
     SignInDoor {
         accounts,

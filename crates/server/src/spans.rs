@@ -16,12 +16,12 @@ use crate::{metrics::METRICS, routes};
 pub(crate) struct Spans {
     pub(crate) exported: Span,
     pub(crate) log: Span,
-    /// Trace context that is passed on to the work that the request starts.
+    /// Trace context for the work that the request starts.
     pub(crate) context: Option<TraceContext>,
 }
 
 impl Spans {
-    /// Begins them. A valid `traceparent` of the request is continued. Probes and scrapes are not exported.
+    /// Begins the spans. A valid `traceparent` of the request is continued. Probes and scrapes are not exported.
     pub(crate) fn of<B>(traces: &Traces, request: &Request<B>, request_id: &str) -> Self {
         let path = request.uri().path();
         let method = request.method().as_str();
@@ -44,7 +44,7 @@ impl Spans {
         }
     }
 
-    /// Says how it was answered, and by which route, which the export names it by. A failure is one of the server.
+    /// Records the status, and the route that names the exported span. Only server errors count as failures.
     pub(crate) fn answered(&self, response: &Response) {
         if let Some(route) = response.extensions().get::<MatchedPath>() {
             self.exported.record("http.route", route.as_str());
@@ -59,8 +59,8 @@ impl Spans {
     }
 }
 
-/// A path as spans and the log show it: it ends where the name of a file of an organization may stand. What an operator
-/// has named (workflows, connections) stays.
+/// Redacts a path for spans and the log: it is cut where the name of a file of an organization may begin. Names that an operator
+/// chose (workflows, connections) are kept.
 pub(crate) fn redacted_path(path: &str) -> Cow<'_, str> {
     let end = ["/artifacts/", "/files/"]
         .iter()
@@ -72,7 +72,7 @@ pub(crate) fn redacted_path(path: &str) -> Cow<'_, str> {
     }
 }
 
-/// The trace that a client has sent along; none where the header is there twice.
+/// Returns the trace context that a client sent, or `None` if the header is repeated.
 fn incoming(headers: &HeaderMap) -> Option<TraceContext> {
     let mut parents = headers.get_all("traceparent").iter();
     let parent = parents.next()?.to_str().ok()?;

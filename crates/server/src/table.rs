@@ -1,4 +1,4 @@
-//! Lists of operations: one list of an API makes its access table, its router and its description.
+//! Lists of operations: the access table, the router and the description of an API are generated from one list.
 
 use axum::{
     Extension, Router,
@@ -15,9 +15,9 @@ use crate::{
     metrics::note_route,
 };
 
-/// Makes the access table and the routes from a list of operations: the API and the state of its handlers, then the role
-/// and the handler of each operation. `self_hosted` has the message of a hosted engine, which lacks the operation.
-/// `while_suspended true` marks a change that members of a suspended organization can make.
+/// Generates the access table and the routes from a list of operations: the API and the state of its handlers, then the role and
+/// the handler of each operation. `self_hosted` has the message of a hosted engine, which lacks the operation. `while_suspended
+/// true` marks a change that members of a suspended organization can make.
 macro_rules! operations {
     ($api:ident, $state:ident: $(
         $role:ident $module:ident::$handler:ident
@@ -61,7 +61,7 @@ pub(crate) use operations;
 #[derive(Clone, Copy)]
 pub(crate) struct WhileSuspended;
 
-/// Makes the route of an operation for a deployment of this mode. An operation that the mode lacks answers 404.
+/// Creates the route of an operation for a deployment of this mode. An operation that the mode lacks answers 404.
 pub(crate) fn route<S: Clone + Send + Sync + 'static>(
     mode: Mode,
     access: Access,
@@ -81,7 +81,7 @@ pub(crate) fn route<S: Clone + Send + Sync + 'static>(
     (schemas, paths, handler)
 }
 
-/// Makes the router of a list: every route, and JSON answers for unknown routes and wrong methods.
+/// Creates the router of a list: every route, and JSON answers for unknown routes and wrong methods.
 pub(crate) fn finished<S: Clone + Send + Sync + 'static>(table: OpenApiRouter<S>, state: S) -> Router {
     let (router, _document) = table.split_for_parts();
     router
@@ -92,7 +92,7 @@ pub(crate) fn finished<S: Clone + Send + Sync + 'static>(table: OpenApiRouter<S>
 }
 
 async fn unknown_route(method: Method, uri: Uri) -> ApiError {
-    // The answer has only the beginning of a path, which a client can make very long.
+    // The answer contains only the beginning of a path, because a client can make it very long.
     let path: String = uri.path().chars().take(100).collect();
     ErrorCode::NotFound
         .because(format!("no such route: {method} {path}"))

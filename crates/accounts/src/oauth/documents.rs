@@ -1,4 +1,4 @@
-//! Client ID metadata documents: a client whose id is the URL of a document that describes it.
+//! Client ID metadata documents: the id of a client is the URL of a document that describes the client.
 //!
 //! The URL comes from an untrusted client. The request goes to public addresses only, never to this machine, follows no
 //! redirect, and reads at most 5 KiB in 5 seconds.

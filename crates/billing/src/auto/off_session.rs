@@ -26,17 +26,17 @@ use crate::{
     service::{LISTED_BEFORE, Parts, seconds},
 };
 
-/// Time after which no request is repeated: Stripe forgets keys after 24 hours.
+/// Time after which requests are not repeated: Stripe forgets keys after 24 hours.
 pub(crate) const KEY_LIFETIME: Duration = Duration::from_hours(23);
 
-/// Abandon a purchase after this time if Stripe keeps returning a failure for its key and no payment exists.
-/// The look after it comes within three minutes.
+/// Abandon a purchase after this time if Stripe keeps returning a failure for its key and no payment exists. The check after it
+/// runs within three minutes.
 pub(crate) const NO_ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Abandon a purchase after this time if every request fails at Stripe and no payment exists.
 const ERRORS_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Pause of the automatic purchases after one that Stripe failed on.
+/// Pause of automatic purchases after a purchase that failed at Stripe.
 const AFTER_ERRORS: Duration = Duration::from_hours(1);
 
 /// Pauses after the first and the second declined purchase. The third disables the automatic purchases.
@@ -45,17 +45,17 @@ const DECLINED: [Duration; 2] = [Duration::from_hours(1), Duration::from_hours(6
 /// Attempts to record an outcome despite concurrent changes of the settings.
 const TRIES: u32 = 3;
 
-/// Longest code that is kept, in bytes.
+/// Maximum length of a stored code, in bytes.
 const LONGEST: usize = 100;
 
-/// Code of a payment that needs the cardholder.
+/// Error code of a payment that needs the cardholder.
 const NEEDS_CARDHOLDER: &str = "authentication_required";
 
-/// Way in which a payment has failed.
+/// Reason why a payment failed.
 enum Unpaid {
-    /// The bank, or Stripe, refuses it, with this code.
+    /// The bank or Stripe declined it with this code.
     Declined(String),
-    /// The bank asks for the cardholder.
+    /// The bank requires the cardholder.
     NeedsCardholder,
     /// Stripe does not have the card, for this reason.
     NoCard(&'static str),
@@ -72,14 +72,14 @@ impl Parts {
                     self.metrics.ended(TopupKind::Auto, TopupState::Failed);
                     return Ok(SyncOutcome::Recorded);
                 }
-                // Another node has it, which may have ended it.
+                // Another node has sent it, and may have ended it.
                 SentAutoTopup::Before if self.has_ended(topup).await? => return Ok(SyncOutcome::Recorded),
                 SentAutoTopup::Now | SentAutoTopup::Before => {}
             }
         }
         if let Some(intent) = &topup.intent {
             return match self.sync_intent(intent).await {
-                // The operator has changed the account.
+                // The operator has switched to another Stripe account.
                 Err(Error::Stripe(error))
                     if error.is_missing() && self.now() >= topup.created_at + ERRORS_TIMEOUT =>
                 {
@@ -113,7 +113,7 @@ impl Parts {
         Ok(!self.store.topup(topup.id).await?.state.is_waiting())
     }
 
-    /// Sends the request, or repeats it: its parameters are those of the row.
+    /// Sends or repeats the request. All parameters come from the row.
     async fn charge(&self, topup: &TopupRow) -> Result<PaymentIntent> {
         let (Some(customer), Some(payment_method)) = (&topup.customer, &topup.payment_method) else {
             return Err(Refusal::internal("an automatic purchase has no card").into());
@@ -129,7 +129,7 @@ impl Parts {
             .await
     }
 
-    /// Takes a refusal of the request.
+    /// Handles a refusal of the request.
     async fn apply_refusal(&self, topup: &TopupRow, refusal: &StripeRefusal) -> Result<SyncOutcome> {
         let code = refusal.decline_code.as_ref().or(refusal.code.as_ref());
         let needs_cardholder = refusal.code.as_deref() == Some(NEEDS_CARDHOLDER);
@@ -143,7 +143,7 @@ impl Parts {
                 let why = "Stripe does not have the customer";
                 self.end_unpaid(topup, None, Unpaid::NoCard(why)).await
             }
-            // The request was wrong: the card may have been removed.
+            // The request was invalid, perhaps because the card was removed.
             None if self.is_card_gone(topup).await? => {
                 let why = "the card was removed at Stripe";
                 self.end_unpaid(topup, None, Unpaid::NoCard(why)).await
@@ -163,7 +163,7 @@ impl Parts {
         Ok(is_gone)
     }
 
-    /// Takes a payment of an automatic purchase that has not succeeded.
+    /// Handles an unsuccessful payment of an automatic purchase.
     pub(crate) async fn apply_unpaid_auto(
         &self,
         topup: &TopupRow,
@@ -172,7 +172,7 @@ impl Parts {
         let code = intent.last_payment_error.as_ref();
         match intent.status.as_str() {
             "requires_action" | "requires_confirmation" => self.cancel_unattended(topup, intent).await,
-            // Only this engine cancels them, and only those.
+            // Only this engine cancels such payments.
             "canceled" => {
                 self.end_unpaid(topup, Some(intent), Unpaid::NeedsCardholder)
                     .await
@@ -205,8 +205,8 @@ impl Parts {
             .await
     }
 
-    /// Cancels a payment that needs the cardholder, who is not there. After an answer of 500, which Stripe may repeat under the
-    /// key, it is cancelled under another one: that moves no money, however often it is done.
+    /// Cancels a payment that needs the absent cardholder. After a 500, which Stripe may replay for the key, cancels it with
+    /// another key: cancelling moves no money, so it can be repeated.
     async fn cancel_unattended(&self, topup: &TopupRow, intent: &PaymentIntent) -> Result<SyncOutcome> {
         let cancelled = async |key: &str| {
             let intent = self.stripe.cancel_intent(key, &intent.id);
@@ -241,8 +241,8 @@ impl Parts {
         }
     }
 
-    /// Searches the payments of the customer for the one of a purchase. Without one the purchase has failed, once it is older
-    /// than `timeout`.
+    /// Searches the payments of the customer for that of a purchase. If there is none, the purchase fails once it is older than
+    /// `timeout`.
     async fn find_or_fail(
         &self,
         topup: &TopupRow,
@@ -262,7 +262,7 @@ impl Parts {
         let Some(customer) = &topup.customer else {
             return Ok(None);
         };
-        // The payment is not older than its purchase, so older ones are not listed.
+        // A payment is never older than its purchase, so older ones are not listed.
         let (id, since) = (topup.id.to_string(), seconds(topup.created_at - LISTED_BEFORE));
         let page = |after: Option<String>| async move {
             let part = Part {
@@ -281,7 +281,7 @@ impl Parts {
         }
     }
 
-    /// Ends a purchase that was not paid, pauses or disables the automatic purchases, and tells the owner.
+    /// Ends an unpaid purchase, pauses or disables automatic purchases, and notifies the owner.
     async fn end_unpaid(
         &self,
         topup: &TopupRow,
@@ -311,7 +311,7 @@ impl Parts {
         Err(Error::Store(SETTINGS_CHANGED))
     }
 
-    /// Decides what follows a purchase that was not paid, by the settings as they are now.
+    /// Decides the consequences of an unpaid purchase by the current settings.
     async fn unpaid(
         &self,
         topup: &TopupRow,
@@ -371,7 +371,8 @@ impl Parts {
         Ok(owner.and_then(|(owner, organization)| writer.write(&owner, &organization, notice)))
     }
 
-    /// Makes a page on which the owner can pay what the card could not. None where that fails: the mail goes without it.
+    /// Creates a page on which the owner can pay instead of the card. Returns `None` on a failure: the mail is sent without the
+    /// page.
     async fn mailed_checkout(&self, topup: &TopupRow) -> Option<String> {
         self.options.notices.as_ref()?;
         match self.order_checkout_for(topup).await {
@@ -397,7 +398,7 @@ impl Parts {
             org: topup.org,
             kind: TopupKind::Checkout,
             amount_cents: topup.amount_cents,
-            // A payment that the cardholder has confirmed makes the next ones without them more likely.
+            // A payment that the cardholder confirmed makes later off-session payments more likely to succeed.
             save_card: true,
             payment_method: None,
             created_by: None,
@@ -410,7 +411,7 @@ impl Parts {
     }
 }
 
-/// State of a purchase after which the automatic purchases are in this state.
+/// Final state of a purchase that leaves automatic purchases in this state.
 const fn state_of(after: AfterAutoTopup) -> TopupState {
     match after {
         AfterAutoTopup::Paused => TopupState::RequiresAction,
@@ -420,7 +421,7 @@ const fn state_of(after: AfterAutoTopup) -> TopupState {
     }
 }
 
-/// Decides what follows a declined purchase, where so many were declined before it in a row.
+/// Decides the consequences of a declined purchase after this number of consecutive declines.
 fn declined(failures: i64, now: Timestamp, amount_cents: i64) -> (AfterAutoTopup, Option<PaymentNotice>) {
     let pause = usize::try_from(failures).ok().and_then(|at| DECLINED.get(at));
     match pause {

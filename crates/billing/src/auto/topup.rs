@@ -1,4 +1,4 @@
-//! Automatic purchases: their settings with the consent, and the task that begins them.
+//! Automatic purchases: their settings, the consent, and the task that begins them.
 //!
 //! A credit movement that takes the available credits of an organization below its threshold notifies the task of its node, which
 //! then buys. A scan of all organizations every minute finds missed ones.
@@ -26,22 +26,22 @@ use crate::{
     service::Parts,
 };
 
-/// Time after which any node looks at a purchase that was begun.
+/// Time after which any node may check a new purchase.
 const FIRST_LOOK: Duration = Duration::from_secs(30);
 
-/// Time between a failed attempt and the next one, on the node that has begun the purchase.
+/// Pause after a failed attempt on the node that began the purchase.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Time between two looks at all organizations.
+/// Interval between two scans of all organizations.
 const LOOK: Duration = Duration::from_mins(1);
 
-/// Time for which notes are gathered before the next ones are taken.
+/// Time for which notifications are batched.
 const GATHERED: Duration = Duration::from_millis(200);
 
-/// Organizations of a page of the look.
+/// Number of organizations on a page of the scan.
 const PAGE: u32 = 500;
 
-/// Organizations that a node buys for at once.
+/// Number of organizations that a node buys for concurrently.
 const SLOTS: usize = 8;
 
 /// Error of settings without a card.
@@ -53,7 +53,7 @@ const NO_CARD: &str = "no card is saved: buy credits with save_payment_method, o
 pub struct AutoTopupLimits {
     /// Number of purchases with any outcome.
     pub per_day: u32,
-    /// Sum of the purchases in cents, except for those that have failed. None: no limit.
+    /// Sum of the purchases in cents, without failed ones. `None`: no limit.
     pub cents_per_day: Option<i64>,
 }
 
@@ -66,7 +66,7 @@ impl Default for AutoTopupLimits {
     }
 }
 
-/// Settings that are in order.
+/// Settings that passed all checks.
 struct Checked {
     threshold_cents: i64,
     amount_cents: i64,
@@ -115,7 +115,7 @@ fn checked(request: &PutAutoTopup, limits: AutoTopupLimits) -> Result<Checked> {
     })
 }
 
-/// Text that a person agrees to.
+/// Text of the consent of a person.
 fn consent_text(settings: &Checked, card: &SavedCard) -> String {
     let dollars = |cents: i64| format!("${}.{:02}", cents / 100, cents % 100);
     format!(
@@ -129,8 +129,8 @@ fn consent_text(settings: &Checked, card: &SavedCard) -> String {
 }
 
 impl Billing {
-    /// Enables or disables the automatic purchases of an organization. Enabling needs consent, and a saved card, which is read
-    /// at Stripe now. `Conflict` without a card. Returns the settings that are stored.
+    /// Enables or disables the automatic purchases of an organization. Enabling needs consent and a saved card, which is read at
+    /// Stripe now. Returns `Conflict` without a card, and otherwise the stored settings.
     pub async fn put_auto_topup(
         &self,
         (caller, user): (&Caller, UserId),
@@ -162,7 +162,7 @@ impl Parts {
     async fn set_auto_topup(&self, (caller, user): (&Caller, UserId), request: &PutAutoTopup) -> Result<()> {
         let org = caller.org;
         if !request.enabled {
-            // They are not needed. Those that are sent must be in order.
+            // The amounts are optional here. Amounts in the request must be valid.
             for amount in amounts(request).into_iter().filter(|(_, sent, _)| sent.is_some()) {
                 within(amount)?;
             }
@@ -192,7 +192,7 @@ impl Parts {
         Ok(self.store.put_auto_topup(new, audit).await?)
     }
 
-    /// Buys credits for organizations that have few, until `stop` is cancelled.
+    /// Buys credits for organizations below their threshold, until `stop` is cancelled.
     pub(crate) async fn run_auto_topups(&self, stop: &CancellationToken) {
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -206,7 +206,7 @@ impl Parts {
                         }
                     }
                 }
-                // Runs of one moment note their organization each.
+                // Concurrent runs notify for each of their organizations.
                 tokio::time::sleep(GATHERED).await;
             }
         };
@@ -241,7 +241,7 @@ impl Parts {
     /// Begins a purchase for an organization, if one is due, and charges the card.
     async fn buy(&self, org: OrgId) -> Result<()> {
         let at = self.now();
-        // The note may be old: a read costs less than a transaction.
+        // The notification may be outdated, and a read is cheaper than a transaction.
         if !self.store.is_auto_topup_due(org, at).await? {
             return Ok(());
         }
@@ -267,7 +267,7 @@ impl Parts {
         looked.map(drop)
     }
 
-    /// Reads the settings of an organization. None while automatic purchases are disabled.
+    /// Reads the settings of an organization. Returns `None` while automatic purchases are disabled.
     pub(crate) async fn auto_topup(&self, org: OrgId) -> Result<Option<AutoTopupRow>> {
         Ok(self.store.auto_topup(org).await?.0)
     }

@@ -18,7 +18,7 @@ use crate::{
 /// Time limit for Stripe while a client waits for the billing information.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Time for which a card is not read again.
+/// Time for which a card is cached.
 const KEPT: Duration = Duration::from_mins(1);
 
 impl Billing {
@@ -53,7 +53,7 @@ impl Billing {
         Ok((account.card, PaymentMethodSync::Unavailable))
     }
 
-    /// Returns the address of the receipt of a payment. `NotFound` where Stripe has made none.
+    /// Returns the address of the receipt of a payment, or `NotFound` if Stripe has no receipt.
     pub async fn receipt(&self, payment: &PaymentRow) -> Result<String> {
         let none = || ErrorCode::NotFound.because("the payment has no receipt");
         let parts = &self.0;
@@ -87,7 +87,7 @@ impl Parts {
         Ok(SyncOutcome::Recorded)
     }
 
-    /// Keeps the card that Stripe has. Without one the known card is forgotten, and automatic purchases end.
+    /// Saves the card from Stripe. If there is none, deletes the saved card and disables automatic purchases.
     async fn replace_card(
         &self,
         org: OrgId,
@@ -116,10 +116,10 @@ impl Parts {
         Ok(())
     }
 
-    /// Reads the card of a customer: the one that was chosen in the portal, else the newest one.
+    /// Reads the card of a customer: the card chosen in the portal, or otherwise the newest one.
     pub(crate) async fn read_card(&self, customer: &str) -> Result<Option<SavedCard>> {
         let read = match self.ask("read_customer", self.stripe.customer(customer)).await {
-            // The account is another one now, and so is the customer that buys next.
+            // The Stripe account has changed: the next purchase creates another customer.
             Err(Error::Stripe(error)) if error.is_missing() => return Ok(None),
             read => read?,
         };

@@ -1,4 +1,4 @@
-//! Pages of deleted organizations: what can still be paid there is expired. A payment that was faster is refunded
+//! Checkout pages of deleted organizations: open pages are expired. A payment that was faster is refunded
 //! ([`refunds`](crate::refunds)), and a subscription is cancelled ([`subscriptions`](crate::checkout::subscriptions)).
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::{
 /// Number of customers that a node processes concurrently.
 const SLOTS: u32 = 8;
 
-/// Time after the deletion at which the pages are expired once more. A request for a page may have been under way.
+/// Time after the deletion at which the pages are expired again, because a request for a page may have been in flight.
 const AGAIN_AFTER: Duration = Duration::from_mins(15);
 
 /// Pause after a failed attempt.
@@ -53,12 +53,12 @@ impl Parts {
             self.stripe.open_checkouts(customer, after.as_deref()).await
         };
         let pages = match self.read_all("list_checkouts", page, |page| &page.id).await {
-            // The operator has changed the account at Stripe.
+            // The operator has switched to another Stripe account.
             Err(Error::Stripe(error)) if error.lacks_customer() => return Ok(()),
             pages => pages?,
         };
         for page in pages {
-            // However often it is done, the page has expired once.
+            // Expiring a page is idempotent, so each request may have a new key.
             let key = format!("expire_{}_{}", page.id, hex(&random::<16>()?));
             match self
                 .ask("expire_checkout", self.stripe.expire_checkout(&key, &page.id))

@@ -1,5 +1,5 @@
-//! Purchases on a page of Stripe's. Each request is repeated under the same key, so that a purchase has one page however often
-//! its making is interrupted.
+//! Purchases on a checkout page of Stripe. Each request is repeated with the same key, so a purchase has one page even if its
+//! creation is interrupted repeatedly.
 
 mod account;
 mod closing;
@@ -28,16 +28,16 @@ use crate::{
 
 pub use subscriptions::{Plan, SUBSCRIBED_PAGE};
 
-/// Checkouts of an organization that may be open at once.
+/// Maximum number of open checkouts of an organization.
 pub(crate) const OPEN: u32 = 10;
 
-/// Time for which a page can be paid.
+/// Lifetime of a page.
 const STANDS: Duration = Duration::from_hours(1);
 
 /// Lifetime of a page that is sent by mail. Stripe keeps pages for at most 24 hours.
 const MAILED_PAGE: Duration = Duration::from_hours(23);
 
-/// Time after which Stripe is asked for the first time whether a page was paid.
+/// Time until the first check at Stripe whether a page was paid.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_mins(2);
 
 /// Text next to the amount on the page.
@@ -49,11 +49,11 @@ const GIVEN_UP: &str = "the checkout timed out; start a new one";
 /// Path of the page for a customer who has paid.
 pub const PAID_PAGE: &str = "/billing/paid";
 
-/// Path of the page for a customer who has not.
+/// Path of the page for a customer who cancelled.
 pub const UNPAID_PAGE: &str = "/billing/cancelled";
 
 impl Billing {
-    /// Makes a page on which the organization buys credits. Returns its address.
+    /// Creates a page on which the organization buys credits. Returns its address.
     pub async fn create_checkout(&self, caller: &Caller, request: &CreateCheckout) -> Result<String> {
         let parts = &self.0;
         let amount_cents = request.amount_cents;
@@ -117,7 +117,7 @@ impl Billing {
         Ok(portal.url)
     }
 
-    /// Looks whether the page of a purchase was paid, for the customer who comes back from it. Unknown pages are left alone.
+    /// Checks whether the page of a purchase was paid, for the customer who returns from it. Unknown pages are ignored.
     pub async fn returned(&self, session: &str) -> Result<Option<TopupState>> {
         let parts = &self.0;
         if !is_name(session) {
@@ -148,7 +148,7 @@ impl Parts {
         Ok(self.store.keep_customer(org, &made).await?)
     }
 
-    /// Makes a customer in place of one that Stripe does not have. Returns the one that is kept.
+    /// Creates a replacement for a customer that is missing at Stripe. Returns the saved customer.
     pub(crate) async fn replace_customer(&self, org: OrgId, missing: &str) -> Result<String> {
         let known = self.customer(org).await?;
         if known != missing {
@@ -182,7 +182,7 @@ impl Parts {
     /// Creates a customer. `missing` is the previous customer: Stripe may still remember its key.
     async fn make_customer(&self, org: OrgId, missing: &str) -> Result<String> {
         let name = self.store.operated_organization(org).await?.name;
-        // A repetition must have the same parameters, and the name may change in between.
+        // A repeated request must have the same parameters, but the name may change in between.
         let digest = sha2::Sha256::digest(format!("{name}{missing}"));
         let key = format!("{org}-{}", hex(&<[u8; 32]>::from(digest)));
         let id = org.to_string();

@@ -1,7 +1,7 @@
-//! A purchase that was paid becomes credits. Webhook, reconciler and return page all come here.
+//! Turns paid purchases into credits. Webhook, reconciler and return page all use this module.
 //!
-//! Nothing is believed but what Stripe answers now, and a payment counts only as it was ordered: by the customer that the
-//! organization is, in US dollars, and with the amount of the order.
+//! Only the current answer of Stripe counts, and a payment must match its order: the customer of the organization, US dollars,
+//! and the ordered amount.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,7 +22,7 @@ use crate::{
 /// Currency of all purchases.
 const CURRENCY: &str = "usd";
 
-/// Time between two comparisons of a payment with Stripe.
+/// Interval between two comparisons of a payment with Stripe.
 pub(crate) const COMPARED_EVERY: Duration = Duration::from_hours(24);
 
 /// Outcome of reading an object of Stripe and recording its state.
@@ -32,11 +32,11 @@ pub(crate) enum SyncOutcome {
     Recorded,
     /// The purchase has not ended.
     Waiting,
-    /// The object has nothing to do with a purchase of this deployment.
+    /// The object does not belong to a purchase of this deployment.
     NotOurs,
 }
 
-/// Returns the card of a payment method, as it is kept.
+/// Returns the card of a payment method in its stored form.
 pub(crate) fn card_of(method: &PaymentMethod, source: &str) -> Option<SavedCard> {
     let card = method.card.as_ref()?;
     Some(SavedCard {
@@ -95,7 +95,7 @@ impl Parts {
         }
     }
 
-    /// Finds the purchase that metadata name.
+    /// Finds the purchase that is named in metadata.
     async fn topup_of(&self, metadata: Option<&BTreeMap<String, String>>) -> Result<Option<TopupRow>> {
         let id = metadata.and_then(|metadata| metadata.get("topup")?.parse().ok());
         let Some(id) = id else { return Ok(None) };
@@ -135,7 +135,7 @@ impl Parts {
         }
     }
 
-    /// Looks whether a page that was filled in will still be paid: some payments take days.
+    /// Checks whether a submitted page will still be paid: some payment methods take days.
     async fn sync_unpaid_checkout(&self, topup: &TopupRow, checkout: &Checkout) -> Result<SyncOutcome> {
         let Some(intent) = &checkout.payment_intent else {
             return Ok(SyncOutcome::Waiting);
@@ -215,7 +215,7 @@ impl Parts {
         }
     }
 
-    /// Ends a purchase that was paid in another way than it was ordered. A person has to look at it.
+    /// Ends a purchase with a payment that differs from the order. An operator has to check it.
     async fn reject_mismatch(&self, topup: &TopupRow) -> Result<SyncOutcome> {
         tracing::error!(topup = %topup.id, "a purchase was paid in another way than it was ordered, and is not credited");
         self.metrics.differs();

@@ -1,8 +1,8 @@
-//! Subscriptions to licenses. An organization buys a plan of the configuration on a page of Stripe's, and changes and cancels
-//! it in the customer portal.
+//! Subscriptions to licenses. An organization buys a configured plan on a checkout page of Stripe, and changes or cancels it in
+//! the customer portal.
 //!
-//! Each event about a subscription is a hint to read it. Its price names the plan, and its state and period make the
-//! entitlement, so the order and the age of events do not matter.
+//! Each event about a subscription is a hint to read it. The price determines the plan, and the state and the period determine
+//! the entitlement, so the order and the age of events do not matter.
 
 use std::time::Duration;
 
@@ -27,16 +27,16 @@ use crate::{
 /// Path of the page for a customer who has subscribed.
 pub const SUBSCRIBED_PAGE: &str = "/billing/subscribed";
 
-/// Time for which an organization keeps its entitlement from the start of a period that is not paid.
+/// Grace period from the start of an unpaid period, in which an organization keeps its entitlement.
 const GRACE: Duration = Duration::from_hours(14 * 24);
 
 /// Time in seconds in which a second request for a plan gets the same page.
 const SAME_PAGE: i64 = 30 * 60;
 
-/// Least time in seconds for which a page can be paid.
+/// Minimum lifetime of a page, in seconds.
 const STANDS: i64 = 60 * 60;
 
-/// Readings of a subscription that changes all the time, before its event is handled again later.
+/// Number of reads of a subscription that keeps changing. After them its event is retried later.
 const READINGS: u32 = 5;
 
 /// Plan of licenses that organizations can subscribe to.
@@ -58,7 +58,7 @@ impl Billing {
         &self.0.options.plans
     }
 
-    /// Makes a page on which the organization subscribes to a plan. Returns its address.
+    /// Creates a page on which the organization subscribes to a plan. Returns its address.
     pub async fn create_license_checkout(&self, org: OrgId, plan: &str) -> Result<String> {
         let parts = &self.0;
         let plans = &parts.options.plans;
@@ -82,7 +82,7 @@ impl Billing {
             ));
         }
         let began = seconds(now) / SAME_PAGE * SAME_PAGE;
-        // A subscription that has ended since makes another page.
+        // A subscription that has ended in the meantime leads to another page.
         let ended = known.map_or(0, |known| known.revision);
         let key = format!("license_{org}_{ended}_{began}_{}", plan.price);
         let org_url = &parts.options.org_url;
@@ -111,7 +111,7 @@ impl Billing {
     }
 }
 
-/// Entitlement that a subscription makes.
+/// Entitlement from a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entitled {
     state: EntitlementState,
@@ -119,7 +119,7 @@ struct Entitled {
     renews: bool,
 }
 
-/// Returns the entitlement of a subscription with this period. None before its first payment.
+/// Returns the entitlement of a subscription with this period, or `None` before its first payment.
 fn entitled(subscription: &Subscription, period: &SubscriptionItem) -> Result<Option<Entitled>> {
     let at = |seconds: i64| Timestamp::from_micros(seconds.saturating_mul(1_000_000));
     let start = at(period.current_period_start);
@@ -204,8 +204,8 @@ impl Parts {
         Err(Refusal::internal("a subscription changes all the time").into())
     }
 
-    /// Ends a subscription of an organization that was deleted before it was known. A failure is an error of the event, which is
-    /// handled again.
+    /// Ends a subscription that became known after the deletion of its organization. A failure is an error of the event, which is
+    /// retried.
     async fn end_late_subscription(&self, org: OrgId, subscription: &Subscription) -> Result<SyncOutcome> {
         if subscription.ended_at.is_some() {
             return Ok(SyncOutcome::NotOurs);
@@ -220,13 +220,13 @@ impl Parts {
         Ok(SyncOutcome::Recorded)
     }
 
-    /// Reports a subscription that a person has to look at.
+    /// Logs a subscription that an operator has to check.
     fn warn_of_price(&self, id: &str) {
         tracing::error!(subscription = %id, "a subscription has a price of no plan in license.plans");
         self.metrics.differs();
     }
 
-    /// Returns the plan of a subscription by its price, and the item that has its period.
+    /// Returns the plan of a subscription by its price, and the item with its period.
     fn plan_of<'a>(
         &self,
         subscription: &'a Subscription,
@@ -285,7 +285,7 @@ mod tests {
             (json!({}), Active, 30, true),
             (json!({"status": "trialing"}), Active, 30, true),
             (json!({"status": "past_due"}), PastDue, 14, true),
-            // Cancelled, and still paid for.
+            // Cancelled, but paid until the end of the period.
             (json!({"cancel_at_period_end": true}), Active, 30, false),
             (json!({"cancel_at": START + 10 * DAY}), Active, 10, false),
             (json!({"cancel_at": START + 90 * DAY}), Active, 30, false),

@@ -1,8 +1,8 @@
-//! Refunds that are ordered here: by the operator, and by the engine for what a deleted organization has paid.
+//! Refunds ordered by the operator, and by the engine for the payments of a deleted organization.
 //!
-//! An order is recorded before the first request to Stripe, and its ID is the key. A repetition looks for the refund at Stripe
-//! first, and sends the same request otherwise. As for charges, nothing is sent under a second key after an answer that tells
-//! nothing: Stripe may still finish the first request.
+//! An order is recorded before the first request to Stripe, and its ID is the idempotency key. A repetition first searches for
+//! the refund at Stripe, and repeats the request only if there is none. As with charges, no second key is used after an
+//! inconclusive answer: Stripe may still finish the first request.
 
 mod reversals;
 
@@ -30,22 +30,22 @@ const REFUSED: &str = "Stripe refuses the refund: it was refunded, or is dispute
 const FAILED: &str = "the refund has failed at Stripe, and the credits are back: see the payment at Stripe, or refund it again \
      under another reference";
 
-/// Error of a refund that Stripe has not made for good.
+/// Error of a refund that was abandoned because Stripe never made it.
 const ABANDONED: &str = "Stripe has failed on the refund and has made none: see the payment at Stripe, and refund it under another \
      reference if nothing went back";
 
 /// Error of a refund that another command has ended.
 const CHANGED: &str = "the refund was changed at the same time: repeat the command";
 
-/// Orders that a node carries out at once.
+/// Number of orders that a node carries out concurrently.
 const SLOTS: u32 = 8;
 
-/// Pause after the first failed attempt of the engine. It doubles with each one, up to an hour.
+/// Pause after the first failed attempt of the engine. It doubles with each attempt, up to an hour.
 const FIRST_PAUSE: Duration = Duration::from_secs(30);
 
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 
-/// Returns the reference of a request, without white space around it.
+/// Returns the trimmed reference of a request.
 fn reference_of(request: &RefundPayment) -> Result<Option<String>> {
     let most = limits::MOVEMENT_REFERENCE_CHARS;
     let Some(reference) = request.reference.as_deref().map(str::trim) else {
@@ -74,8 +74,8 @@ fn pause_after(tries: i64) -> Duration {
 }
 
 impl Billing {
-    /// Operator: refunds a payment, or a part of it, and takes the credits back. Returns the payment. The same reference twice is
-    /// one refund. `Conflict` for a refund that Stripe refuses, or that has failed.
+    /// Operator: refunds a payment or a part of it, and deducts the credits. Returns the payment. Commands with the same
+    /// reference make one refund. Returns `Conflict` for a refund that Stripe refuses, or that has failed.
     pub async fn refund(
         &self,
         payment: PaymentId,
@@ -107,14 +107,14 @@ impl Billing {
 }
 
 impl Parts {
-    /// Carries out the refunds that are due: those of deleted organizations. Returns their number.
+    /// Carries out due refunds for deleted organizations. Returns their number.
     pub(crate) async fn carry_out_refunds(&self) -> Result<usize> {
         let orders = self.store.claim_refunds(self.now(), LEASE, SLOTS).await?;
         join_all(orders.iter().map(|order| self.carry_out(order))).await;
         Ok(orders.len())
     }
 
-    /// Refunds what a deleted organization has paid, and reports it until the payment has gone back.
+    /// Refunds a payment of a deleted organization, and reports it until it is refunded.
     async fn carry_out(&self, order: &RefundOrderRow) {
         let next = match self.refund_deleted(order).await {
             Ok(()) => {
@@ -164,7 +164,7 @@ impl Parts {
         self.send_refund(order, actor).await
     }
 
-    /// Sends the request of an order, under the key of the order.
+    /// Sends the request of an order, with the key of the order.
     async fn send_refund(&self, order: &RefundOrderRow, actor: &Actor) -> Result<()> {
         if order.state != RefundOrderState::Created && self.now() >= order.created_at + KEY_LIFETIME {
             // Stripe may have forgotten the key: the same request would be another refund.
@@ -240,7 +240,7 @@ impl Parts {
     }
 }
 
-/// Returns the order that a refund was made for. None for one of the dashboard.
+/// Returns the order of a refund, or `None` for a refund from the dashboard.
 pub(crate) fn order_of(refund: &Refund) -> Option<RefundOrderId> {
     refund.metadata.as_ref()?.get("refund")?.parse().ok()
 }

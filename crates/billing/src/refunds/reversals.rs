@@ -1,4 +1,4 @@
-//! Refunds and disputes: what goes back to the cardholder is taken from the credits.
+//! Refunds and disputes: amounts that return to the cardholder are deducted from the credits.
 
 use sortie_api::RefundOrderId;
 use sortie_store::{
@@ -11,7 +11,7 @@ use crate::{
     Dispute, Refund, checkout::purchase::SyncOutcome, error::Result, refunds::order_of, service::Parts,
 };
 
-/// Refund or dispute, as Stripe has answered.
+/// Refund or dispute from an answer of Stripe.
 struct Report<'a> {
     kind: TakeBackKind,
     id: &'a str,
@@ -85,7 +85,7 @@ impl Parts {
         self.record_reversal(&payment, report, actor).await.map(Some)
     }
 
-    /// Records a dispute. The question of a bank takes no money.
+    /// Records a dispute. An inquiry of a bank moves no money.
     pub(crate) async fn apply_dispute(&self, dispute: &Dispute) -> Result<SyncOutcome> {
         let state = if dispute.is_withdrawn() {
             TakeBackState::Taken

@@ -1,7 +1,7 @@
-//! Client of Stripe's API: one origin, no redirects, ten seconds, one version.
+//! Client of Stripe's API: one origin, no redirects, a time limit of ten seconds, one version.
 //!
-//! Each POST carries an idempotency key, so that anybody can repeat it: a row's identifier. A repetition gets the answer of
-//! the first request for 24 hours.
+//! Each POST carries the identifier of a row as its idempotency key, so that every node can repeat it. For 24 hours a repetition
+//! gets the answer of the first request.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,10 +24,10 @@ use super::{
     orders::LIST,
 };
 
-/// Version of the API, whatever the account has for its own.
+/// Version of the API, regardless of the default of the account.
 const VERSION: &str = "2026-10-28.endive";
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Largest answer that is taken, in bytes: a page of 100 events.
+/// Maximum size of an answer, in bytes: a page of 100 events.
 const LARGEST: usize = 4 * 1_024 * 1_024;
 
 /// Settings of the payments.
@@ -35,7 +35,7 @@ const LARGEST: usize = 4 * 1_024 * 1_024;
 pub struct StripeSettings {
     /// Secret key of the account: `sk_…` or `rk_…`.
     pub secret_key: Credential,
-    /// Secrets of the webhook endpoint, `whsec_…`; several while one is replaced.
+    /// Secrets of the webhook endpoint, `whsec_…`; several during a rotation.
     pub webhook_secrets: Vec<Credential>,
     /// Origin of the API.
     pub api_url: Url,
@@ -65,25 +65,25 @@ pub struct Stripe {
 type Result<T> = std::result::Result<T, StripeError>;
 
 impl Stripe {
-    /// Makes a client. An error where the machine gives no TLS.
+    /// Creates a client. Fails if TLS is not available on this machine.
     pub fn new(settings: StripeSettings) -> Result<Self> {
         let timeouts = Timeouts {
             connect: TIMEOUT,
             read: TIMEOUT,
             total: Some(TIMEOUT),
         };
-        // The operator names the address, so that it may be private.
+        // The operator configures the address, so it may be private.
         let network = Network::new(Reach::Private, Vec::new()).with_outbound(settings.outbound.clone());
         let http = Client::on(Arc::new(network), timeouts).map_err(|error| unreachable(&error))?;
         Ok(Self { http, settings })
     }
 
-    /// Reads the account that the secret key belongs to.
+    /// Reads the account of the secret key.
     pub async fn account(&self) -> Result<Account> {
         self.get(&["account"], Form::default()).await
     }
 
-    /// Makes a customer for an organization.
+    /// Creates a customer for an organization.
     pub async fn create_customer(&self, key: &str, organization: &str, name: &str) -> Result<Customer> {
         let form = Form::default()
             .with("name", name)
@@ -91,7 +91,7 @@ impl Stripe {
         self.post(key, &["customers"], form).await
     }
 
-    /// Reads a customer, with the card that the customer has chosen.
+    /// Reads a customer, with the card chosen by the customer.
     pub async fn customer(&self, id: &str) -> Result<Customer> {
         let form = Form::default().with("expand[]", "invoice_settings.default_payment_method");
         self.get(&["customers", id], form).await
@@ -103,18 +103,18 @@ impl Stripe {
         self.get(&["customers", customer, "payment_methods"], form).await
     }
 
-    /// Makes a page on which a customer pays.
+    /// Creates a page on which a customer pays.
     pub async fn create_checkout(&self, key: &str, order: &CheckoutOrder<'_>) -> Result<Checkout> {
         self.post(key, &["checkout", "sessions"], order.form()).await
     }
 
-    /// Lists pages of a customer, 100 at once.
+    /// Lists checkout pages of a customer, 100 per page.
     pub async fn checkouts(&self, customer: &str, part: &Part<'_>) -> Result<Page<Checkout>> {
         let form = Form::default().with("customer", customer);
         self.get(&["checkout", "sessions"], part.form(form)).await
     }
 
-    /// Lists pages of a customer that can be paid, 100 at once.
+    /// Lists open checkout pages of a customer, 100 per page.
     pub async fn open_checkouts(&self, customer: &str, after: Option<&str>) -> Result<Page<Checkout>> {
         let form = Form::default().with("customer", customer).with("status", "open");
         let part = Part { since: None, after };
@@ -127,7 +127,7 @@ impl Stripe {
         self.post(key, &path, Form::default()).await
     }
 
-    /// Makes a page on which a customer subscribes.
+    /// Creates a page on which a customer subscribes.
     pub async fn create_subscription_checkout(
         &self,
         key: &str,
@@ -141,7 +141,7 @@ impl Stripe {
         self.get(&["checkout", "sessions", id], Form::default()).await
     }
 
-    /// Charges a saved card. A bank that refuses, or asks for the customer, is a [`StripeError::Refused`] with the payment.
+    /// Charges a saved card. If the bank declines, or requires the customer, returns [`StripeError::Refused`] with the payment.
     pub async fn charge_saved_card(
         &self,
         key: &str,
@@ -155,7 +155,7 @@ impl Stripe {
         self.get(&["payment_intents", id], Form::default()).await
     }
 
-    /// Lists payments of a customer, 100 at once.
+    /// Lists payments of a customer, 100 per page.
     pub async fn intents(&self, customer: &str, part: &Part<'_>) -> Result<Page<PaymentIntent>> {
         let form = Form::default().with("customer", customer);
         self.get(&["payment_intents"], part.form(form)).await

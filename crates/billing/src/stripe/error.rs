@@ -1,10 +1,10 @@
-//! Failures of requests to Stripe. No text of theirs holds a secret, or what Stripe wrote in its own words.
+//! Failures of requests to Stripe. Their texts contain no secrets, and no messages of Stripe.
 
 use serde::Deserialize;
 
 use super::objects::PaymentIntent;
 
-/// Longest code or name of a parameter that is kept, in bytes.
+/// Maximum length of a stored code or parameter name, in bytes.
 const LONGEST: usize = 100;
 
 /// Failure of a request.
@@ -22,7 +22,7 @@ pub enum StripeError {
     /// Too many requests. Nothing was done.
     #[error("Stripe limits the rate of requests")]
     RateLimited,
-    /// Stripe works on a request with this key already.
+    /// Stripe is still processing a request with this key.
     #[error("Stripe is still working on the same request")]
     InProgress,
     /// The key was used for another request. Nothing was done.
@@ -34,7 +34,7 @@ pub enum StripeError {
     /// Stripe refuses the request, or the bank refuses the payment.
     #[error("Stripe refuses the request: {0}")]
     Refused(Box<StripeRefusal>),
-    /// The answer is not one of Stripe's.
+    /// The answer does not have the form of Stripe's answers.
     #[error("the answer of Stripe cannot be read: {0}")]
     Unreadable(&'static str),
 }
@@ -42,7 +42,7 @@ pub enum StripeError {
 /// Refusal of a request, in Stripe's codes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StripeRefusal {
-    /// Status of the answer: 402 where the bank refuses, else 400 or 404.
+    /// Status of the answer: 402 if the bank declines, otherwise 400 or 404.
     pub status: u16,
     /// Code, such as `card_declined` or `resource_missing`.
     pub code: Option<String>,
@@ -88,7 +88,7 @@ struct ErrorObject {
 }
 
 impl StripeError {
-    /// Error of an answer that Stripe has kept under the key of the request.
+    /// Converts the error to that of an answer that Stripe replays for the key.
     pub(super) fn repeated(self) -> Self {
         if let Self::Failed(status) = self {
             return Self::FailedBefore(status);
@@ -126,7 +126,7 @@ impl StripeError {
     }
 }
 
-/// Whether a text is a code or the name of a parameter, which a log may have.
+/// Whether a text is a code or a parameter name, which may appear in the log.
 fn is_name(text: &str) -> bool {
     let is_plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'[' | b']' | b'.' | b'-');

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 
-/// Reads the identifier of an object, which may stand there as a whole.
+/// Reads the identifier of an object that may be expanded.
 fn identifier<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -18,7 +18,7 @@ fn identifier<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::E
     }))
 }
 
-/// Account that the secret key belongs to.
+/// Account of the secret key.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Account {
     /// Identifier: `acct_…`.
@@ -95,7 +95,7 @@ pub struct Checkout {
     pub payment_intent: Option<String>,
     /// Subscription, once it was bought.
     pub subscription: Option<String>,
-    /// Texts that were given when the session was made.
+    /// Metadata from the creation of the session.
     #[serde(default)]
     pub metadata: Option<BTreeMap<String, String>>,
 }
@@ -121,7 +121,7 @@ pub struct PaymentIntent {
     /// Failure of the latest attempt.
     #[serde(default)]
     pub last_payment_error: Option<PaymentFailure>,
-    /// Texts that were given when the payment was made.
+    /// Metadata from the creation of the payment.
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
 }
@@ -144,7 +144,7 @@ pub struct Charge {
     pub id: String,
     /// Sum of the charge.
     pub amount: i64,
-    /// Part of it that went back.
+    /// Refunded part of the sum.
     pub amount_refunded: i64,
     /// Whether the card was charged.
     pub paid: bool,
@@ -170,7 +170,7 @@ pub struct Refund {
     pub charge: Option<String>,
     /// Payment that is refunded.
     pub payment_intent: Option<String>,
-    /// Texts that were given when the refund was made.
+    /// Metadata from the creation of the refund.
     #[serde(default)]
     pub metadata: Option<BTreeMap<String, String>>,
 }
@@ -193,7 +193,7 @@ pub struct Dispute {
 }
 
 impl Dispute {
-    /// Whether the money is taken. The question of a bank takes none, and a dispute that is won returns it.
+    /// Whether the funds are withdrawn. An inquiry of a bank withdraws none, and a won dispute returns them.
     pub fn is_withdrawn(&self) -> bool {
         let moved: i64 = self.balance_transactions.iter().map(|of| of.amount).sum();
         moved < 0
@@ -216,7 +216,7 @@ pub struct Subscription {
     pub status: String,
     /// Customer who pays.
     pub customer: String,
-    /// Whether the customer has cancelled it for the end of the period.
+    /// Whether the subscription is cancelled at the end of the period.
     pub cancel_at_period_end: bool,
     /// Time for which it was cancelled, in seconds since 1970.
     pub cancel_at: Option<i64>,
@@ -224,7 +224,7 @@ pub struct Subscription {
     pub ended_at: Option<i64>,
     /// Prices that are paid.
     pub items: Page<SubscriptionItem>,
-    /// Texts that were given when it was made.
+    /// Metadata from the creation of the subscription.
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
 }
@@ -279,7 +279,7 @@ struct EventObject {
 }
 
 impl Event {
-    /// Returns the identifier of the object that has changed. Nothing else of it is believed.
+    /// Returns the identifier of the changed object. The rest of the object is not trusted.
     pub fn object_id(&self) -> &str {
         &self.data.object.id
     }

@@ -2,7 +2,7 @@
 
 use super::form::Form;
 
-/// Purchase of credits on a page of Stripe's.
+/// Purchase of credits on a checkout page of Stripe.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckoutOrder<'a> {
     /// Customer who pays.
@@ -17,9 +17,9 @@ pub struct CheckoutOrder<'a> {
     pub saves_card: bool,
     /// End of the session, in seconds since 1970: from 30 minutes to 24 hours ahead.
     pub expires_at: i64,
-    /// Address to which the customer comes back after the payment.
+    /// Address for the redirect after the payment.
     pub success_url: &'a str,
-    /// Address to which the customer comes back without one.
+    /// Address for the redirect if the customer cancels.
     pub cancel_url: &'a str,
 }
 
@@ -42,20 +42,20 @@ impl CheckoutOrder<'_> {
     }
 }
 
-/// Subscription that is bought on a page of Stripe's.
+/// Subscription bought on a checkout page of Stripe.
 #[derive(Clone, Copy, Debug)]
 pub struct SubscriptionOrder<'a> {
     /// Customer who pays.
     pub customer: &'a str,
     /// Price of a period.
     pub price: &'a str,
-    /// Organization, for people who look at the subscription.
+    /// Organization, shown to people who view the subscription.
     pub organization: &'a str,
     /// End of the session, in seconds since 1970: from 30 minutes to 24 hours ahead.
     pub expires_at: i64,
-    /// Address to which the customer comes back after the payment.
+    /// Address for the redirect after the payment.
     pub success_url: &'a str,
-    /// Address to which the customer comes back without one.
+    /// Address for the redirect if the customer cancels.
     pub cancel_url: &'a str,
 }
 
@@ -83,7 +83,7 @@ pub struct SavedCardPayment<'a> {
     pub payment_method: &'a str,
     /// Sum in US cents.
     pub amount_cents: i64,
-    /// Identifier of the topup, by which it is found again.
+    /// Identifier of the topup, used to find the payment again.
     pub topup: &'a str,
 }
 
@@ -100,14 +100,14 @@ impl SavedCardPayment<'_> {
     }
 }
 
-/// Refund that an operator asks for.
+/// Refund request of an operator.
 #[derive(Clone, Copy, Debug)]
 pub struct RefundOrder<'a> {
     /// Payment that is refunded.
     pub intent: &'a str,
-    /// Sum in US cents; none: everything that is left.
+    /// Sum in US cents, or `None` for the whole remaining amount.
     pub amount_cents: Option<i64>,
-    /// Name of the refund, by which it is found again.
+    /// Name of the refund, used to find it again.
     pub name: &'a str,
 }
 
@@ -133,7 +133,7 @@ pub struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Adds the part, of the largest pages, to the form of a list.
+    /// Adds the part to the form of a list, with the maximum page size.
     pub(super) fn form(&self, form: Form) -> Form {
         form.with("limit", LIST)
             .with_some("created[gte]", self.since)
@@ -141,7 +141,7 @@ impl Part<'_> {
     }
 }
 
-/// Part of the events that is listed.
+/// Filter for a list of events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EventFilter<'a> {
     /// Types of events; empty: all.
@@ -150,7 +150,7 @@ pub struct EventFilter<'a> {
     pub since: Option<i64>,
     /// Last event of the page before this one.
     pub after: Option<&'a str>,
-    /// Most events of a page: 1 to 100.
+    /// Maximum number of events on a page: 1 to 100.
     pub limit: u8,
 }
 

@@ -1,13 +1,13 @@
 //! Signature of a webhook: `Stripe-Signature: t=SECONDS,v1=HEX,v1=HEX`.
 //!
-//! A webhook is genuine where one `v1` is the HMAC-SHA256 of `t.BODY` under one of the secrets. Stripe signs with the old
-//! and the new secret while one is replaced. Entries of other schemes are ignored.
+//! A webhook is genuine if one `v1` is the HMAC-SHA256 of `t.BODY` under one of the secrets. During a rotation Stripe signs with
+//! the old and the new secret. Entries of other schemes are ignored.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use subtle::{Choice, ConstantTimeEq as _};
 
-/// Most seconds between the signature and now.
+/// Maximum difference between the signature time and now, in seconds.
 const TOLERANCE: u64 = 300;
 /// Bytes of a signature.
 const LENGTH: usize = 32;
@@ -18,17 +18,17 @@ pub enum InvalidSignature {
     /// The header has no time, or no signature.
     #[error("Stripe-Signature: must have a time `t` and a signature `v1`")]
     Malformed,
-    /// No signature is one of the body under a secret.
+    /// No signature matches the body under any secret.
     #[error("Stripe-Signature: no signature matches")]
     Mismatch,
-    /// The signature is genuine, and too old or from the future.
+    /// The signature is genuine, but too old or from the future.
     #[error("Stripe-Signature: signed more than 5 minutes from now; check the clock of this machine")]
     Stale,
 }
 
 /// Time and signatures of a header.
 struct Header<'a> {
-    /// Seconds since 1970, as they were signed.
+    /// Seconds since 1970, exactly as signed.
     time: &'a str,
     signatures: Vec<[u8; LENGTH]>,
 }
@@ -64,7 +64,7 @@ pub fn verify_signature<'a>(
 }
 
 impl<'a> Header<'a> {
-    /// Reads a header. None unless there is one time, in digits, and at least one signature.
+    /// Parses a header. Returns `None` unless it has exactly one time, in digits, and at least one signature.
     fn parse(header: &'a str) -> Option<Self> {
         let mut time = None;
         let mut signatures = Vec::new();
@@ -82,7 +82,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Reads a signature: 64 lower-case hexadecimal digits.
+/// Parses a signature: 64 lower-case hexadecimal digits.
 fn decoded(text: &str) -> Option<[u8; LENGTH]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),

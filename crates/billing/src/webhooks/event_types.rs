@@ -1,4 +1,4 @@
-//! Types of events of Stripe that are handled.
+//! Types of Stripe events that are processed.
 
 /// Kind of the object that an event names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(crate) enum Subject {
     Card,
 }
 
-/// Types of events that are handled, each with the object that it names.
+/// Types of events that are processed, each with the kind of its object.
 const TYPES: [(&str, Subject); 19] = [
     ("checkout.session.completed", Subject::Checkout),
     ("checkout.session.async_payment_succeeded", Subject::Checkout),
@@ -43,7 +43,7 @@ pub(crate) fn kinds() -> impl Iterator<Item = &'static str> {
     TYPES.iter().map(|(kind, _)| *kind)
 }
 
-/// Returns the object that a type names, if the type is handled.
+/// Returns the kind of object of a type, if the type is processed.
 pub(crate) fn subject(kind: &str) -> Option<Subject> {
     TYPES
         .iter()

@@ -25,10 +25,10 @@ use crate::{
     webhooks::event_types::{Subject, subject},
 };
 
-/// Longest identifier or type that is kept, in bytes.
+/// Maximum length of a stored identifier or type, in bytes.
 const LONGEST: usize = 255;
 
-/// Events that a node handles at once.
+/// Number of events that a node processes concurrently.
 const SLOTS: u32 = 8;
 
 /// Pause after the first failed attempt. It doubles with each one.
@@ -43,7 +43,7 @@ const GIVEN_UP_AFTER: Duration = Duration::from_hours(3 * 24);
 /// Time for which events are kept.
 const KEPT: Duration = Duration::from_hours(90 * 24);
 
-/// Events that are deleted at once.
+/// Number of events deleted in one transaction.
 const BATCH: u32 = 500;
 
 impl Billing {
@@ -77,12 +77,12 @@ impl Billing {
     }
 }
 
-/// Whether a text may be the name of an object of Stripe.
+/// Whether a text may be an identifier of a Stripe object.
 pub(crate) fn is_name(text: &str) -> bool {
     text.len() <= LONGEST && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Returns an event as it is recorded. None where its names cannot be kept.
+/// Returns an event in its stored form, or `None` if its names cannot be stored.
 pub(crate) fn recorded(event: &Event, now: Timestamp) -> Option<NewStripeEvent> {
     let (id, kind, object) = (event.id.as_str(), event.kind.as_str(), event.object_id());
     if id.is_empty() || ![id, kind, object].into_iter().all(is_name) {
@@ -107,14 +107,14 @@ fn pause_after(number: i64) -> Duration {
 }
 
 impl Parts {
-    /// Handles events that are due. Returns their number, and the time at which the next one is due.
+    /// Processes due events. Returns their number, and the time at which the next one is due.
     pub(crate) async fn handle_events(&self) -> Result<(usize, Option<Timestamp>)> {
         let (events, next) = self.store.claim_stripe_events(self.now(), LEASE, SLOTS).await?;
         join_all(events.iter().map(|event| self.handle(event))).await;
         Ok((events.len(), next))
     }
 
-    /// Handles a claimed event, and records the outcome.
+    /// Processes a claimed event, and records the outcome.
     async fn handle(&self, event: &ClaimedEvent) {
         let after = match self.sync_subject(event).await {
             Ok(SyncOutcome::Recorded | SyncOutcome::Waiting) => AfterEvent::Done,
@@ -154,7 +154,7 @@ impl Parts {
     async fn sync_subject(&self, event: &ClaimedEvent) -> Result<SyncOutcome> {
         let id = event.object.as_str();
         let Some(subject) = subject(&event.kind) else {
-            // A version that handles the type has recorded it.
+            // Another version, which processes the type, recorded the event.
             return Ok(SyncOutcome::NotOurs);
         };
         match subject {
@@ -168,7 +168,7 @@ impl Parts {
         }
     }
 
-    /// Sets the age of the oldest event that waits, and deletes old ones.
+    /// Sets the age of the oldest waiting event, and deletes old events.
     pub(crate) async fn tidy_events(&self) -> Result<()> {
         let now = self.now();
         let oldest = self.store.oldest_stripe_event().await?;

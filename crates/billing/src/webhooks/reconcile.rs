@@ -1,8 +1,8 @@
 //! Reconciler: finds changes that no webhook has reported.
 //!
 //! It lists the events of all used types every hour, and every two minutes while a purchase waits for the payment of its page, so
-//! that lost events are processed. It also checks every unfinished purchase after 2, 5, 15 and then every 60 minutes. Each day it
-//! compares every payment of the last 120 days with its charge.
+//! that lost events are processed. It also checks every unfinished purchase at intervals of 2, 5, 15 and then 60 minutes. Each
+//! day it compares every payment of the last 120 days with its charge.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ const SHORT_PAUSES: [Duration; 6] = [
     Duration::from_hours(1),
 ];
 
-/// Purchases, or payments, that a node looks at together.
+/// Number of purchases or payments that a node checks concurrently.
 const SLOTS: u32 = 8;
 
 /// Interval between two searches for events while a page waits for its payment. Together with the pause of the worker and the
@@ -48,22 +48,22 @@ const SEARCHED_EVERY: Duration = Duration::from_mins(2);
 /// Interval between two searches for events while no page can be paid.
 const SEARCHED_RARELY: Duration = Duration::from_hours(1);
 
-/// Lease on the search: more than one request takes. Each page of events extends it.
+/// Lease on the search: longer than one request takes. Each page of events extends it.
 const SEARCH_LEASE: Duration = Duration::from_secs(30);
 
-/// Pause after a search that has failed.
+/// Pause after a failed search.
 const SEARCHED_AGAIN: Duration = Duration::from_secs(15);
 
-/// Time by which a search begins before the end of the last one: an event can be listed late.
+/// Overlap with the previous search: Stripe may list an event late.
 const OVERLAP: Duration = Duration::from_mins(10);
 
-/// Time for which Stripe lists events.
+/// Time for which Stripe keeps events in the list.
 const LISTED: Duration = Duration::from_hours(30 * 24);
 
 /// Events of a page.
 const PAGE: u8 = 100;
 
-/// Time for which payments are compared: refunds and disputes come within it.
+/// Time for which payments are compared: refunds and disputes happen within it.
 const COMPARED: Duration = Duration::from_hours(120 * 24);
 
 /// Pause after a check of a purchase in this state, by the number of checks.
@@ -78,7 +78,7 @@ fn pause_after(kind: TopupKind, state: TopupState, checks: i64) -> Duration {
 }
 
 impl Parts {
-    /// Looks at purchases that are due. Returns their number.
+    /// Checks due purchases. Returns their number.
     pub(crate) async fn reconcile_topups(&self) -> Result<usize> {
         let topups = self.store.claim_topups(self.now(), LEASE, SLOTS).await?;
         join_all(topups.iter().map(|topup| self.reconcile(topup))).await;
@@ -106,11 +106,11 @@ impl Parts {
         }
     }
 
-    /// Looks at a purchase on a page: whether it was paid, or has ended.
+    /// Checks whether a purchase on a page was paid or has ended.
     async fn reconcile_checkout(&self, topup: &TopupRow) -> Result<SyncOutcome> {
         match &topup.session {
             Some(session) => match self.sync_checkout(session).await {
-                // The operator has changed the account.
+                // The operator has switched to another Stripe account.
                 Err(Error::Stripe(error)) if error.is_missing() && self.now() >= end_of_page(topup) => {
                     let why = Some("Stripe does not have the page any more");
                     self.end(topup.id, topup.kind, TopupState::Expired, why).await?;
@@ -125,7 +125,7 @@ impl Parts {
             }
             None => match self.open_checkout(topup).await {
                 Ok(checkout) => self.sync_checkout(&checkout.id).await,
-                // Neither would anybody know of a page that Stripe makes later.
+                // The address of a page that Stripe creates later would not reach any client either.
                 Err(Error::Stripe(error)) if error.is_final() || error.is_indefinite() => {
                     self.fail(topup.id, topup.kind, "Stripe has made no page").await?;
                     Ok(SyncOutcome::Recorded)
@@ -135,8 +135,7 @@ impl Parts {
         }
     }
 
-    /// Lists the events since the last search, if a search is due, and records those that are not known. One node does so for
-    /// all.
+    /// Lists the events since the last search, if a search is due, and records new ones. One node searches for all nodes.
     pub(crate) async fn search_events(&self) -> Result<()> {
         let now = self.now();
         let claimed = self
@@ -186,7 +185,7 @@ impl Parts {
         }
     }
 
-    /// Compares payments that are due. Returns their number.
+    /// Compares due payments. Returns their number.
     pub(crate) async fn compare_payments(&self) -> Result<usize> {
         let payments = self.store.claim_comparisons(self.now(), LEASE, SLOTS).await?;
         join_all(payments.iter().map(|payment| self.compare_and_record(payment))).await;

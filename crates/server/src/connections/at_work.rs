@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 use super::registry::AtRequest;
 use crate::kit::AnswerRoom;
 
-/// Holds of an answer until it is sent.
+/// Resources of an answer until it is sent.
 #[derive(Debug)]
 struct Holds {
     _request: AtRequest,
@@ -58,7 +58,7 @@ impl Requests {
         }
     }
 
-    /// Notes that all that was written is sent.
+    /// Records that all buffered output is sent.
     pub(super) fn flushed(&self) {
         let sent = self.answers().unsent.take();
         if sent.is_some() {
@@ -68,8 +68,8 @@ impl Requests {
         }
     }
 
-    /// Waits until the answers before are sent. A client that sends requests without reading would otherwise fill the memory
-    /// with answers that have no body: the library holds any number of them.
+    /// Waits until the previous answers are sent. A client that sends requests without reading could otherwise fill the memory
+    /// with answers without a body: the library buffers any number of them.
     pub(super) async fn until_sent(&self) {
         loop {
             let flushed = self.flushed.notified();
@@ -86,7 +86,7 @@ impl Requests {
         answers.at_work == 0 && answers.unsent.is_none()
     }
 
-    /// Notes that the connection is closed with something of its client still on the way.
+    /// Records that the connection is closed while its client is still sending.
     pub(super) fn linger(&self) {
         self.lingers.store(true, Ordering::Relaxed);
     }
@@ -103,12 +103,12 @@ impl Requests {
 /// Active request, with the resources that it keeps until its answer is sent.
 pub(super) struct AtWork {
     requests: Arc<Requests>,
-    /// None once dropped.
+    /// `None` after the drop.
     holds: Option<Holds>,
 }
 
 impl AtWork {
-    /// Holds the room of the answer.
+    /// Keeps the memory reservation of the answer.
     pub(super) fn hold(&mut self, room: AnswerRoom) {
         if let Some(holds) = &mut self.holds {
             holds.room = room;

@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::at_work::Requests;
 use crate::kit::X_REQUEST_ID;
 
-/// Makes the id of a request that could not be read.
+/// Generates the id of a request that could not be read.
 pub(super) type NewId = Box<dyn Fn() -> String + Send>;
 
 /// Stream that rewrites error responses of the library.
@@ -26,7 +26,7 @@ pub(super) struct Refusals<S> {
     inner: S,
     requests: Arc<Requests>,
     new_id: NewId,
-    /// Refusal that is being sent, and the number of its bytes that are.
+    /// Refusal that is being sent, and the number of its bytes already sent.
     refusal: Option<(Vec<u8>, usize)>,
 }
 
@@ -40,7 +40,7 @@ impl<S> Refusals<S> {
         }
     }
 
-    /// Takes a refusal of the library, to send another in its place.
+    /// Intercepts a refusal of the library and prepares its replacement.
     fn take(&mut self, written: &[u8]) -> bool {
         if !self.requests.is_idle() {
             return false;
@@ -177,7 +177,7 @@ mod tests {
         let requests = Arc::new(Requests::default());
         let mut stream = Refusals::new(ours, Arc::clone(&requests), Box::new(|| "7".to_owned()));
         let mut seen = [0; 1_000];
-        // The same text as a part of an answer, before and after the answer was handed over.
+        // The same text within an answer, before and after the answer is complete.
         let connections = Connections::new(1, Vec::new(), STALL, ConnectionMetrics::default());
         let connection = connections.admit([127, 0, 0, 1].into(), &CancellationToken::new());
         let begun = requests.begin(connection.unwrap().begin_request());

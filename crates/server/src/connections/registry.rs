@@ -36,20 +36,20 @@ struct Shared {
 
 #[derive(Default)]
 struct Open {
-    /// Number of stages that were begun.
+    /// Counter of stage changes.
     clock: u64,
     entries: HashMap<u64, Entry>,
-    /// Connections that are not at a request: those that are closed first come first.
+    /// Connections without an active request, in the order in which they are closed.
     idle: BTreeMap<(Stage, u64), u64>,
     /// Number of connections by network, without those of trusted proxies.
     networks: HashMap<IpAddr, usize>,
 }
 
 struct Entry {
-    /// None for a trusted proxy.
+    /// `None` for a trusted proxy.
     network: Option<IpAddr>,
     stage: Stage,
-    /// [`Open::clock`] at the beginning of the stage.
+    /// [`Open::clock`] at the start of the stage.
     since: u64,
     close: CancellationToken,
 }
@@ -57,9 +57,9 @@ struct Entry {
 /// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// No complete request was sent yet.
+    /// The client has not sent a complete request yet.
     New,
-    /// The last request was answered; the next is awaited.
+    /// The last request was answered, and the next has not arrived.
     Answered,
     /// A request is active.
     Busy,
@@ -95,7 +95,7 @@ impl Open {
         Some(entry)
     }
 
-    /// Finds the connection that gives way: any, or one of a network.
+    /// Finds the connection to close: any one, or one of a network.
     fn gives_way(&self, network: Option<IpAddr>) -> Option<u64> {
         let mut idle = self.idle.values().copied();
         match network {
@@ -106,8 +106,8 @@ impl Open {
 }
 
 impl Connections {
-    /// At most `most` connections. `trusted_proxies` have no share of their own. A connection is closed if a write to it makes no
-    /// progress within `stall`.
+    /// Creates a registry of at most `most` connections. `trusted_proxies` have no limit per address. A connection is closed if a
+    /// write to it makes no progress within `stall`.
     pub(crate) fn new(
         most: usize,
         trusted_proxies: Vec<IpNet>,
@@ -195,7 +195,7 @@ struct Registration {
 }
 
 impl Connection {
-    /// Completes when the connection has given way to another, or at the stop.
+    /// Completes when the connection has to close for another one, or at the stop.
     pub(super) fn closes(&self) -> WaitForCancellationFutureOwned {
         self.0.close.clone().cancelled_owned()
     }
@@ -205,7 +205,7 @@ impl Connection {
         self.0.connections.0.stall
     }
 
-    /// Begins a request; it lasts until what this returns is dropped.
+    /// Begins a request. The request ends when the returned guard is dropped.
     pub(super) fn begin_request(&self) -> AtRequest {
         self.0.connections.open().enter(self.0.id, Stage::Busy);
         AtRequest(self.clone())
@@ -220,7 +220,7 @@ impl Drop for Registration {
     }
 }
 
-/// Request that a connection is at, until its answer is sent.
+/// Active request of a connection, until its answer is sent.
 #[derive(Debug)]
 pub(super) struct AtRequest(Connection);
 

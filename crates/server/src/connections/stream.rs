@@ -21,7 +21,7 @@ use super::at_work::Requests;
 /// broken connection and no answer.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 
-/// Bytes of an unwanted body that are read on, at most.
+/// Maximum number of bytes of an unwanted body that are read.
 const LINGER_BYTES: usize = 1024 * 1024;
 
 /// Stream of a client.
@@ -37,7 +37,7 @@ pub(super) struct ClientStream<S> {
 }
 
 impl<S> ClientStream<S> {
-    /// A write to the client is ended if it makes no progress within `stall`.
+    /// Wraps a stream. A write to the client fails if it makes no progress within `stall`.
     pub(super) fn new(inner: S, requests: Arc<Requests>, stall: Duration) -> Self {
         Self {
             inner,
@@ -48,7 +48,7 @@ impl<S> ClientStream<S> {
         }
     }
 
-    /// Ends a write that has waited for too long.
+    /// Fails a write that has waited for too long.
     fn bounded<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stalled = None;
@@ -66,7 +66,7 @@ impl<S> ClientStream<S> {
 }
 
 impl<S: AsyncRead + Unpin> ClientStream<S> {
-    /// Reads on until the client has closed its side, or for long enough.
+    /// Reads until the client has closed its side, or until a limit is reached.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some((time, bytes)) = &mut self.lingering else {
             return Poll::Ready(());
@@ -184,7 +184,7 @@ mod tests {
         });
         closed.unwrap();
         assert_eq!(begun.elapsed(), LINGER);
-        // A client that has closed its side is not waited for, and neither is one without a refused body.
+        // The close does not wait for a client that has closed its side, or for one without a refused body.
         let (mut ours, theirs) = stream(true);
         drop(theirs);
         ours.shutdown().await.unwrap();

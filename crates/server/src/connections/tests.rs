@@ -23,7 +23,7 @@ impl Answers for Fine {
 /// Bytes of an answer of [`Large`].
 const LARGE: usize = 1024 * 1024;
 
-/// Answers that have room.
+/// Answers with a memory reservation.
 #[derive(Default)]
 struct Large {
     bodies: BodyBudget,
@@ -82,7 +82,7 @@ async fn idle_connections_give_way_to_one_that_sends_a_request() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    // Four of one address.
+    // Four connections from one address.
     let served = serve(listener, Arc::new(Fine), connections(8), stop.clone());
     let client = async {
         let mut idle = Vec::new();
@@ -104,11 +104,11 @@ async fn idle_connections_give_way_to_one_that_sends_a_request() {
 #[tokio::test]
 async fn an_answer_that_is_not_read_has_its_room_and_its_connection_until_its_last_byte_is_sent() {
     let answers = Arc::new(Large::default());
-    // One of an address.
+    // One connection from each address.
     let (connections, stop) = (connections(2), CancellationToken::new());
     let mut theirs = served(&answers, &connections);
     theirs.write_all(GET).await.unwrap();
-    // The library has taken the whole body once it has written the header.
+    // The library has read the whole body once it has written the header.
     let mut read = vec![0; 4096];
     theirs.read_exact(&mut read).await.unwrap();
     assert!(!answers.has_room());
@@ -154,7 +154,7 @@ async fn requests_wait_until_the_answers_before_them_are_read() {
     let answers = Arc::new(Large::default());
     let mut theirs = served(&answers, &connections(2));
     let request = b"HEAD / HTTP/1.1\r\nhost: x\r\n\r\n";
-    // The client sends as long as anything is taken.
+    // The client sends as long as the server reads.
     let sent = async {
         loop {
             theirs.write_all(request).await.unwrap();

@@ -17,7 +17,7 @@ async fn panics() -> StatusCode {
     panic!("the secret of the house")
 }
 
-/// A gate before routes that go wrong.
+/// A gate in front of failing routes.
 async fn gate(dir: &tempfile::TempDir) -> Gate {
     let file = dir.path().join("sortie.db");
     let store = Store::open(&format!("sqlite:{}", file.display())).await.unwrap();
@@ -180,7 +180,7 @@ async fn guesses_run_into_the_quota_of_their_network_and_refuse_no_valid_key() {
         429,
         "a guess that is remembered"
     );
-    // This node has seen neither of them yet.
+    // This node has not seen either of them yet.
     assert_eq!(status(1, &new).await, 200);
     assert_eq!(status(1, in_use.expose()).await, 200);
 }

@@ -19,10 +19,10 @@ const BYTES: usize = 256 * 1024 * 1024;
 /// Part of each body that does not count against the budget, in bytes.
 pub(super) const FREE_BYTES: usize = 64 * 1024;
 
-/// Time for which a body waits for budget.
+/// Time for which a body waits for memory from the budget.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Answers that wait for budget although they are in memory already, in bytes.
+/// Maximum size of all answers that are already in memory and wait for budget, in bytes.
 const WAITING_BYTES: usize = 16 * 1024 * 1024;
 
 /// The memory for the bodies of one server.
@@ -49,7 +49,7 @@ impl BodyBudget {
         }
     }
 
-    /// Room for the body of one request, without any yet.
+    /// Creates an empty reservation for the body of one request.
     pub(crate) fn room(&self) -> Room {
         Room {
             budget: Arc::clone(&self.all),
@@ -57,7 +57,7 @@ impl BodyBudget {
         }
     }
 
-    /// Takes room for an answer of `length` bytes that is not made yet; 503 when there is none for too long.
+    /// Reserves memory for an answer of `length` bytes before it is generated. Returns 503 if no memory becomes free in time.
     pub(crate) async fn answer_room(&self, length: usize) -> Result<AnswerRoom, Refusal> {
         let until = Instant::now() + PATIENCE;
         let bytes = counted(length);
@@ -66,7 +66,7 @@ impl BodyBudget {
         Ok(AnswerRoom::of(share, all))
     }
 
-    /// Takes room for an answer of `length` bytes, if there is any now.
+    /// Reserves memory for an answer of `length` bytes if it is free now.
     pub(crate) fn answer_room_now(&self, length: usize) -> Option<AnswerRoom> {
         let bytes = counted(length);
         let share = Arc::clone(&self.answers).try_acquire_many_owned(bytes).ok()?;
@@ -74,7 +74,7 @@ impl BodyBudget {
         Some(AnswerRoom::of(share, all))
     }
 
-    /// Takes room for an answer of `length` bytes that is in memory already. It waits only while few others do.
+    /// Reserves memory for an answer of `length` bytes that is already generated. Waits only if few other answers wait.
     pub(super) async fn room_of_made(&self, length: usize) -> Result<AnswerRoom, Refusal> {
         if let Some(room) = self.answer_room_now(length) {
             return Ok(room);
@@ -84,7 +84,7 @@ impl BodyBudget {
         self.answer_room(length).await
     }
 
-    /// Takes as much room as there is for an answer of `length` bytes that cannot be refused.
+    /// Reserves as much memory as is free for an answer of `length` bytes that cannot be refused.
     pub(super) fn room_of_unrefused(&self, length: usize) -> AnswerRoom {
         let free = self.answers.available_permits().min(self.all.available_permits());
         let some = length.min(free.saturating_add(FREE_BYTES));
@@ -92,7 +92,7 @@ impl BodyBudget {
     }
 }
 
-/// Part of a body that counts, in permits.
+/// Counted part of a body, in permits.
 fn counted(length: usize) -> u32 {
     u32::try_from(length.saturating_sub(FREE_BYTES)).unwrap_or(u32::MAX)
 }
@@ -104,13 +104,13 @@ async fn take(budget: &Arc<Semaphore>, bytes: u32, until: Instant) -> Result<Own
         .map_err(Refusal::internal)
 }
 
-/// Answer to a request that finds no room.
+/// Refusal of a request for which no memory is free.
 pub(crate) fn crowded() -> Refusal {
     ErrorCode::Unavailable
         .because("too many large requests and answers at once, retry in a moment or on another node")
 }
 
-/// The room that the body of a request has; free again when dropped.
+/// Memory reservation of the body of a request. Dropping it frees the memory.
 #[derive(Debug)]
 pub(crate) struct Room {
     budget: Arc<Semaphore>,
@@ -135,7 +135,7 @@ impl Room {
     }
 }
 
-/// The room that an answer has. An extension of the response hands it to the connection, which drops it once the answer is
+/// Memory reservation of an answer. An extension of the response passes it to the connection, which drops it once the answer is
 /// sent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AnswerRoom {
@@ -186,7 +186,7 @@ mod tests {
         request.grow(FREE_BYTES + 900_000).await.unwrap();
         let refused = budget.answer_room_now(FREE_BYTES + 100_001);
         assert!(refused.is_none(), "requests have the rest");
-        // One that cannot be refused takes the rest.
+        // An answer that cannot be refused takes the rest.
         let rest = budget.room_of_unrefused(FREE_BYTES + 300_000);
         assert_eq!(budget.all.available_permits(), 0);
         drop((rest, request));

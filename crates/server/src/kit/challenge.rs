@@ -1,12 +1,12 @@
-//! Challenges of refused requests (`WWW-Authenticate`, RFC 6750 and RFC 9728). The engine API of a hosted deployment names
-//! the metadata from which a client finds the authorization server.
+//! Challenges of refused requests (`WWW-Authenticate`, RFC 6750 and RFC 9728). The engine API of a hosted deployment names the
+//! metadata that lead a client to the authorization server.
 
 use http::{HeaderMap, HeaderValue, header::WWW_AUTHENTICATE};
 
 /// Challenges of an API.
 #[derive(Clone, Debug)]
 pub(crate) struct Challenges {
-    /// Address of the metadata of the protected resource; none where no OAuth server issues tokens for the API.
+    /// Address of the metadata of the protected resource; absent if no OAuth server issues tokens for the API.
     metadata_url: Option<String>,
 }
 
@@ -27,8 +27,8 @@ impl Challenges {
         }
     }
 
-    /// Adds the challenge of a refusal 401, unless the handler has added its own. It names an error only where a credential
-    /// was sent, and the least scope, so that clients do not ask for more.
+    /// Adds the challenge of a 401, unless the handler has added one. It contains an error only if the client sent a credential,
+    /// and the lowest scope, so that clients do not ask for more.
     pub(crate) fn unauthorized(&self, sent: bool, headers: &mut HeaderMap) {
         let error = sent.then(|| r#"error="invalid_token""#.to_owned());
         let resource = self.resource();
@@ -36,7 +36,7 @@ impl Challenges {
         write([error, scope, resource], headers);
     }
 
-    /// Adds the challenge of a refusal 403 of an access token without the scope `admin`.
+    /// Adds the challenge of a 403 for an access token without the scope `admin`.
     pub(crate) fn insufficient_scope(&self, headers: &mut HeaderMap) {
         if let Some(resource) = self.resource() {
             let error = r#"error="insufficient_scope", scope="admin""#.to_owned();
@@ -56,7 +56,7 @@ fn write(parts: [Option<String>; 3], headers: &mut HeaderMap) {
     }
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     let text = format!("Bearer {}", parts.join(", "));
-    // The address comes from the configuration, which has checked it.
+    // The address comes from the validated configuration.
     if let Ok(value) = HeaderValue::try_from(text.trim_end()) {
         headers.insert(WWW_AUTHENTICATE, value);
     }

@@ -1,7 +1,7 @@
-//! Client address that a request without a credential is counted against.
+//! Client address for the rate limit of requests without a credential.
 //!
-//! `X-Forwarded-For` is believed only as far as trusted proxies vouch for it: the first address from the right that
-//! is not one of theirs is the client, so that a client cannot choose its own address.
+//! `X-Forwarded-For` is trusted only as far as trusted proxies vouch for it: the first address from the right that does not
+//! belong to a trusted proxy is the client, so that a client cannot choose its address.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -36,7 +36,7 @@ impl TrustedProxies {
         }))
     }
 
-    /// Returns the client's address as far as it can be known.
+    /// Returns the best known address of the client.
     pub(crate) fn client_address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.to_canonical();
         if !self.trusts(client) {
@@ -80,7 +80,7 @@ impl TrustedProxies {
         self.0.networks.iter().any(|proxies| proxies.contains(&address))
     }
 
-    /// Remembers a peer that forwards requests and is not trusted. Logs the first one.
+    /// Remembers an untrusted peer that forwards requests. Logs the first one.
     fn ignore(&self, peer: IpAddr) {
         let mut ignored = self.0.ignored.lock();
         if ignored.contains(&peer) || ignored.len() == REMEMBERED {
@@ -93,7 +93,7 @@ impl TrustedProxies {
     }
 }
 
-/// Remedy for headers that are ignored.
+/// Remedy for ignored headers.
 const ADD_THE_PROXY: &str = "add your proxy to `trusted_proxies`: until then all its clients count as one, and share the limits \
                              of one address. Any other peer has sent the header itself, which changes nothing";
 

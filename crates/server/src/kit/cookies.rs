@@ -1,4 +1,4 @@
-//! The cookie of a browser that is signed in (RFC 6265): its value is the token of the session.
+//! The session cookie of a signed-in browser (RFC 6265): its value is the token of the session.
 
 use http::{
     HeaderMap, HeaderValue,
@@ -39,7 +39,7 @@ impl SessionCookie {
         }
     }
 
-    /// Returns the token of the cookie that a browser sent. Two cookies of this name are none.
+    /// Returns the token of the cookie that a browser sent. Two cookies of this name count as no cookie.
     pub(crate) fn token<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
         let mut found = headers
             .get_all(COOKIE)
@@ -53,7 +53,7 @@ impl SessionCookie {
         found.next().is_none().then_some(token)
     }
 
-    /// Returns true where a request with the cookie comes from a page of this origin (`Origin`).
+    /// Returns true if a request with the cookie comes from a page of this origin (`Origin`).
     pub(crate) fn is_own(&self, headers: &HeaderMap) -> bool {
         let mut origins = headers.get_all(ORIGIN).iter();
         let own = origins
@@ -62,7 +62,7 @@ impl SessionCookie {
         own && origins.next().is_none()
     }
 
-    /// Returns the header that gives a browser the token for `seconds`; 0 takes it away.
+    /// Returns the header that sets the token in a browser for `seconds`; 0 deletes it.
     pub(crate) fn set(&self, token: &str, seconds: u64) -> Option<HeaderValue> {
         let secure = if self.secure { "; Secure" } else { "" };
         let text = format!(

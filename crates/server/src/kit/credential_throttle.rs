@@ -25,7 +25,7 @@ impl Token {
         Self(credential.hash())
     }
 
-    /// Returns the bytes that the store knows the credential by.
+    /// Returns the hash that the store uses for the credential.
     pub(crate) const fn hash(self) -> [u8; 32] {
         self.0
     }

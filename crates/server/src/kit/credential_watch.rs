@@ -28,21 +28,21 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::{Credential, Token};
 
-/// Time between two looks at the credentials.
+/// Interval between two checks of the credentials.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Number of look-ups at once.
+/// Number of concurrent look-ups.
 const AT_ONCE: usize = 16;
 
-/// Credential that opens a stream. None for a request of another node, which watches over the credential itself.
+/// Credential that opens a stream. `None` for a request of another node, which watches the credential itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opener(Option<Asked>);
 
-/// Credential as the watch asks for it.
+/// Credential with the data that the watch needs to check it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Asked {
     token: Token,
-    /// Organization in which a person uses the session that the token is of; none for keys and access tokens.
+    /// Organization in which a person uses the session; absent for keys and access tokens.
     session_in: Option<OrgId>,
 }
 
@@ -61,7 +61,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Opener {
     }
 }
 
-/// Credential of an open stream. The watch asks for it until the last stream of the credential is dropped.
+/// Credential of an open stream. The watch checks it until the last stream of the credential is dropped.
 #[derive(Debug)]
 pub(crate) struct Watched(Arc<Streams>);
 
@@ -96,7 +96,7 @@ pub(crate) struct CredentialWatch {
 }
 
 impl CredentialWatch {
-    /// Streams are over at `stop` too.
+    /// Creates the watch. All streams end at `stop`.
     pub(crate) fn new(engine: Engine, accounts: Option<Accounts>, stop: CancellationToken) -> Self {
         Self {
             engine,
@@ -107,7 +107,7 @@ impl CredentialWatch {
         }
     }
 
-    /// Watches over the credential of a stream.
+    /// Watches the credential of a stream.
     pub(crate) fn watch(&self, opener: Opener) -> Option<Watched> {
         let asked = opener.0?;
         let mut open = self.open();
@@ -142,7 +142,7 @@ impl CredentialWatch {
         }
     }
 
-    /// Returns the credentials of open streams, and forgets the others.
+    /// Returns the credentials of open streams, and drops the others.
     fn still_open(&self) -> Vec<Asked> {
         let mut open = self.open();
         open.retain(|_, streams| streams.strong_count() > 0);
@@ -166,7 +166,7 @@ impl CredentialWatch {
         }
     }
 
-    /// Returns true where a request with the credential would be answered: it is valid, and the organization not suspended.
+    /// Returns true if a request with the credential would succeed: it is valid, and the organization is not suspended.
     async fn is_valid(&self, asked: Asked) -> Result<bool, Refusal> {
         let hash = asked.token.hash();
         let principal = match (asked.session_in, &self.accounts) {

@@ -1,8 +1,8 @@
-//! Cursors of lists: opaque, checked, and bound to the installation, the organization and the filters they were made for.
+//! Cursors of lists: opaque, authenticated, and bound to one installation, one organization and the filters of the list.
 //!
-//! A cursor is a position (time and id of the last one shown) and an HMAC-SHA256 over it, the organization
-//! and the filters, cut to 128 bits. The key is that of the installation, so that a cursor outlives restarts, is valid on
-//! every node of the database, and on no other. A position in one's own list gives access to nothing, and the list itself is
+//! A cursor consists of a position (time and id of the last entry on the page) and an HMAC-SHA256 over the position, the
+//! organization and the filters, truncated to 128 bits. The key belongs to the installation, so a cursor survives restarts, and
+//! is valid on every node of the database and on no other. A position in a caller's list grants no access, and the list itself is
 //! always read for the organization of the credential.
 
 use std::{fmt::Display, str::FromStr};
@@ -18,18 +18,18 @@ const PURPOSE: &[u8] = b"sortie cursors of lists";
 const SEAL_LEN: usize = 16;
 const TIME_LEN: usize = 8;
 
-/// Maker and reader of the cursors of an installation.
+/// Creates and verifies the cursors of an installation.
 #[derive(Clone)]
 pub(crate) struct Cursors(Hmac<Sha256>);
 
-/// Maker and reader of the cursors of one list.
+/// Creates and verifies the cursors of one list.
 #[derive(Clone)]
 pub(crate) struct ListCursors {
     cursors: Cursors,
     parts: Vec<String>,
 }
 
-/// Filters of a list of runs; a cursor is valid for no other list.
+/// Filters of a list of runs. A cursor is valid only for a list with the same filters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct List {
     /// Organization of the runs.
@@ -42,7 +42,7 @@ pub(crate) struct List {
     pub(crate) tag: Option<String>,
 }
 
-/// A text that is not a cursor of the list.
+/// Error for a text that is not a cursor of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a cursor of this list; it is valid only with the filters it was made with")]
 pub(crate) struct InvalidCursor;
@@ -59,12 +59,12 @@ impl List {
 }
 
 impl Cursors {
-    /// Cursors of the installation that the engine belongs to.
+    /// Cursors of the engine's installation.
     pub(crate) fn of(engine: &Engine) -> Self {
         Self(engine.installation_key(PURPOSE))
     }
 
-    /// Cursors of the list with these parts. No two lists have the same.
+    /// Cursors of the list with these parts, which must be unique for each list.
     pub(crate) fn list(&self, parts: impl Into<Vec<String>>) -> ListCursors {
         ListCursors {
             cursors: self.clone(),

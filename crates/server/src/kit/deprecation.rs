@@ -1,5 +1,4 @@
-//! The headers of a version that is deprecated: `Deprecation` (RFC 9745), `Sunset` (RFC 8594) and a link to what comes
-//! after it.
+//! Headers of a deprecated version: `Deprecation` (RFC 9745), `Sunset` (RFC 8594) and a link to the next version.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -9,7 +8,7 @@ use sortie_api::Timestamp;
 const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 const SUNSET: HeaderName = HeaderName::from_static("sunset");
 
-/// The end of a version of the API.
+/// Deprecation of a version of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deprecation {
     /// Time from which the version is deprecated.
@@ -20,12 +19,12 @@ pub struct Deprecation {
     pub successor: Option<String>,
 }
 
-/// The headers, made once.
+/// Headers, generated once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeprecationHeaders(Vec<(HeaderName, HeaderValue)>);
 
 impl DeprecationHeaders {
-    /// None for a version that is not deprecated.
+    /// Creates no headers for a version that is not deprecated.
     pub(crate) fn new(deprecation: Option<&Deprecation>) -> Self {
         let Some(deprecation) = deprecation else {
             return Self::default();
@@ -52,7 +51,7 @@ impl DeprecationHeaders {
         )
     }
 
-    /// Adds them to an answer of the version.
+    /// Adds the headers to an answer of the version.
     pub(crate) fn write(&self, headers: &mut HeaderMap) {
         for (name, value) in &self.0 {
             headers.append(name, value.clone());

@@ -22,7 +22,7 @@ use super::range_not_satisfiable;
 /// Content that is offered for download.
 #[derive(Clone, Debug)]
 pub(crate) struct Offered {
-    /// The name it is to be saved under.
+    /// File name for saving the content.
     pub(crate) name: String,
     /// Size in bytes.
     pub(crate) size: u64,
@@ -34,10 +34,10 @@ pub(crate) struct Offered {
     pub(crate) created_at: Timestamp,
 }
 
-/// Bytes of the content that are sent.
+/// Part of the content to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// None: the client has them.
+    /// No content: the client already has it.
     Nothing,
     /// The whole content.
     Whole,
@@ -47,7 +47,7 @@ pub(crate) enum Wanted {
     Beyond,
 }
 
-/// Characters that stand unescaped in `filename*`.
+/// Characters that need no escape in `filename*`.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_');
 
 impl Offered {
@@ -60,7 +60,7 @@ impl Offered {
         SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds)
     }
 
-    /// Returns the bytes that a request with these headers gets.
+    /// Returns the part of the content for a request with these headers.
     pub(crate) fn wanted(&self, method: &Method, headers: &HeaderMap) -> Result<Wanted, Refusal> {
         let etag = self.etag();
         let modified = self.modified();
@@ -96,7 +96,7 @@ impl Offered {
         })
     }
 
-    /// The answer with these bytes in `body`.
+    /// Creates the answer; `body` contains these bytes.
     pub(crate) fn response(&self, wanted: &Wanted, body: Body) -> Result<Response, Refusal> {
         let (status, length) = match wanted {
             Wanted::Nothing => (StatusCode::NOT_MODIFIED, None),
@@ -133,7 +133,7 @@ impl Offered {
     }
 }
 
-/// `attachment`, under a name that every client can read: once in ASCII, once in UTF-8 (RFC 6266, RFC 8187).
+/// `attachment` with the name in two forms, ASCII and UTF-8, so that every client can read it (RFC 6266, RFC 8187).
 fn disposition(name: &str) -> String {
     let ascii: String = name
         .chars()
@@ -150,7 +150,7 @@ fn disposition(name: &str) -> String {
     format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{exact}")
 }
 
-/// Whether the list of entity tags in this header has one that `is_it`, or is `*`.
+/// Whether the entity tags in this header include `*`, or one for which `is_it` returns true.
 fn matches(headers: &HeaderMap, name: HeaderName, is_it: impl Fn(&str) -> bool) -> bool {
     headers
         .get_all(name)
@@ -165,8 +165,8 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
 }
 
-/// Reads `Range` as one range of a content of `size`, which is empty if the content does not have it. Other units, several
-/// ranges and malformed ones are ignored.
+/// Parses `Range` as one range of a content of `size`. Returns an empty range if the content does not have it. Other units,
+/// several ranges and malformed ones are ignored.
 fn range(headers: &HeaderMap, size: u64) -> Option<Range<u64>> {
     let mut values = headers.get_all(RANGE).iter();
     let value = values.next().filter(|_| values.next().is_none())?;
@@ -185,7 +185,7 @@ fn range(headers: &HeaderMap, size: u64) -> Option<Range<u64>> {
     }
 }
 
-/// Reads digits. A number that is too large counts as the largest.
+/// Parses digits. A number that is too large counts as the maximum.
 fn number(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))

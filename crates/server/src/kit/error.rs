@@ -1,7 +1,7 @@
 //! Refusals as responses, in the form of `docs/API.md#errors`.
 //!
-//! A client reads `{error, code}`. The cause never reaches it: `into_response` leaves the cause on the response as a
-//! [`Fault`], and the gate logs it once, with the request id that the client gets.
+//! A client gets `{error, code}`. The cause is never sent: `into_response` attaches it to the response as a [`Fault`], and the
+//! gate logs it once, with the request id that the client gets.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl<E: Into<Refusal>> From<E> for ApiError {
     }
 }
 
-/// A message about what the client sent is cut here.
+/// Maximum length of a message that may quote input of the client.
 pub(crate) const MESSAGE_CHARS: usize = 500;
 
 /// Cause of a 5xx answer, for the log.
@@ -76,7 +76,7 @@ pub(crate) fn rate_limited(seconds: u64) -> ApiError {
         .into()
 }
 
-/// At most [`MESSAGE_CHARS`] characters, with `…` where some are missing.
+/// Truncates a message to [`MESSAGE_CHARS`] characters, and marks the cut with `…`.
 fn bounded(mut message: String) -> String {
     if let Some((cut, _)) = message.char_indices().nth(MESSAGE_CHARS) {
         message.truncate(cut);
@@ -99,7 +99,7 @@ impl IntoResponse for ApiError {
             None => Fault((*text).into()),
         });
         let text = text.into_owned();
-        // Rules may quote what the client sent.
+        // Rules may quote input of the client.
         let error = if code == ErrorCode::InvalidRequest {
             bounded(text)
         } else {
@@ -121,9 +121,9 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// The response of an error body; also what the gate rebuilds a 500 with, once it adds the request id.
+/// Creates the response of an error body. The gate also uses it to rebuild a 500 with the request id.
 pub(crate) fn error_response(status: StatusCode, body: &ErrorBody) -> Response {
-    // A string and a unit enum always serialize: the fallback cannot be met, and would still be a valid answer.
+    // A string and a unit enum always serialize. The fallback is unreachable, and would still be a valid answer.
     let bytes = serde_json::to_vec(body)
         .unwrap_or_else(|_| br#"{"error":"internal error","code":"internal"}"#.to_vec());
     let mut response = Response::new(Body::from(bytes));

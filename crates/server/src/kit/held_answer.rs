@@ -1,4 +1,4 @@
-//! Answers that are in memory as a whole: a large one counts against the budget of bodies until it is sent.
+//! Answers that are completely in memory: a large one counts against the body budget until it is sent.
 
 use axum::{
     body::HttpBody as _,
@@ -8,18 +8,18 @@ use http::Method;
 
 use super::{ApiError, BodyBudget, body_budget::FREE_BYTES};
 
-/// Marks an answer that is not counted: all who ask share the memory of its body.
+/// Marks an answer that is not counted, because all requests share the memory of its body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Uncounted;
 
-/// Marks an answer that cannot be had a second time.
+/// Marks an answer that the client cannot request again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Once;
 
 /// Reserves memory for the body of an answer. A read gets 503 if no memory becomes free in time, because the client can repeat
 /// it. Any other answer reserves as much memory as is free.
 pub(crate) async fn hold(budget: &BodyBudget, method: &Method, mut response: Response) -> Response {
-    // A body that is made piece by piece does not know its size, and has room already.
+    // A body that is generated piece by piece has no known size, and already has a reservation.
     let bytes = response.body().size_hint().exact().unwrap_or(0);
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     if bytes <= FREE_BYTES || response.extensions().get::<Uncounted>().is_some() {

@@ -1,7 +1,7 @@
-//! JSON bodies in and out, in our error format.
+//! JSON bodies of requests and responses, in our error format.
 //!
-//! A body is refused with 400 that names the field: wrong content type, invalid UTF-8, malformed JSON, anything but
-//! an object, unknown and repeated fields, U+0000, deep nesting; with 413 when it is larger than any request may be.
+//! A body is refused with a 400 that names the field (wrong content type, invalid UTF-8, malformed JSON, not an object, unknown
+//! and repeated fields, U+0000, deep nesting), or with 413 if it exceeds the limit for all requests.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug)]
 pub(crate) struct Json<T>(pub(crate) T);
 
-/// A request's body as `T`, and its share of the memory for bodies: to be held until the request is done.
+/// Body of a request as `T`, with its memory reservation. Keep the reservation until the request is done.
 #[derive(Debug)]
 pub(crate) struct JsonBody<T>(pub(crate) T, pub(crate) Room);
 
@@ -68,7 +68,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-/// Answers with a secret. No cache on the way keeps it.
+/// Answers with a secret. Caches must not store it.
 pub(crate) fn shown_once(status: StatusCode, body: &impl Serialize) -> Response {
     let mut response = (status, Json(body)).into_response();
     response
@@ -86,14 +86,14 @@ pub(crate) fn json_response(body: impl Into<Body>) -> Response {
     response
 }
 
-/// Answers with a document that is made once. All answers share its memory.
+/// Answers with a document that is generated once. All answers share its memory.
 pub(crate) fn shared_document(document: &Bytes) -> Response {
     let mut response = json_response(document.clone());
     response.extensions_mut().insert(Uncounted);
     response
 }
 
-/// Whether the body is said to be JSON.
+/// Whether the content type is JSON.
 pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     headers
         .get(CONTENT_TYPE)
@@ -102,7 +102,7 @@ pub(crate) fn is_json(headers: &HeaderMap) -> bool {
         .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// Refuses a body that is compressed.
+/// Refuses a compressed body.
 pub(crate) fn check_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
     let is_plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
     if headers.get_all(CONTENT_ENCODING).iter().all(is_plain) {
@@ -112,9 +112,9 @@ pub(crate) fn check_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
         .because("Content-Encoding: no content encoding is taken; send the body as it is"))
 }
 
-/// The whole body, at most [`BODY_BYTES`], as far as there is room for it.
+/// Reads the whole body, at most [`BODY_BYTES`], while memory can be reserved for it.
 ///
-/// The bytes are copied: a body may come in pieces of a byte, each of which holds more than itself.
+/// The bytes are copied: a body may arrive in one-byte pieces, and each piece keeps more memory than its content.
 async fn read(mut body: Body, headers: &HeaderMap, room: &mut Room) -> Result<Vec<u8>, Refusal> {
     if body.size_hint().lower() > BODY_BYTES as u64 && headers.contains_key(EXPECT) {
         return Err(too_large("the body", BODY_BYTES));
@@ -132,7 +132,7 @@ async fn read(mut body: Body, headers: &HeaderMap, room: &mut Room) -> Result<Ve
         };
         if let Err(refusal) = room {
             drop((segments, chunk));
-            // Many clients see only a broken connection, and not the answer, unless they may send to the end.
+            // Many clients see a broken connection instead of the answer, unless they can send the whole body.
             drain(body, BODY_BYTES as u64).await;
             return Err(refusal);
         }
@@ -165,21 +165,21 @@ fn append(segments: &mut Vec<Vec<u8>>, mut bytes: &[u8]) {
     }
 }
 
-/// Bytes of a body that are held in one piece while it comes.
+/// Size of the segments that buffer a body while it arrives.
 const SEGMENT_BYTES: usize = 64 * 1024;
 
-/// Longest string that an error of the parser may quote, in bytes. It may write each byte as six.
+/// Maximum length of a string that an error of the parser may quote, in bytes. The message may use six bytes for each.
 const QUOTED_BYTES: usize = 4 * 1024;
 
-/// A body that is a JSON object, as far as that shows without parsing it.
+/// Body that looks like a JSON object, before it is parsed.
 struct Checked<'a> {
     text: &'a str,
     strings: json_text::Strings,
 }
 
 impl Checked<'_> {
-    /// Memory that the body takes while it is parsed: its text, the strings and opaque values that are copied from it, and the
-    /// parser's buffer, which grows by doubling. Arrays and maps of a request have limits, at which the parser stops.
+    /// Memory use of the body during parsing: its text, the strings and opaque values that are copied from it, and the parser's
+    /// buffer, which grows by doubling. Arrays and maps of a request have limits, and the parser stops there.
     fn memory_bytes(&self) -> usize {
         let buffer = self.strings.longest_escaped.saturating_mul(2);
         self.text.len().saturating_mul(2).saturating_add(buffer)
@@ -216,7 +216,7 @@ fn checked(bytes: &[u8]) -> Result<Checked<'_>, Refusal> {
     Ok(Checked { text, strings })
 }
 
-/// A body's text as `T`.
+/// Parses the text of a body as `T`.
 fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Refusal> {
     serde_json::from_str(text).map_err(|error| ErrorCode::InvalidRequest.because(explain::<T>(text, &error)))
 }
@@ -236,12 +236,12 @@ fn explain<T: DeserializeOwned>(text: &str, error: &serde_json::Error) -> String
     }
 }
 
-/// `path: rule`, in the words of this API.
+/// Formats an error as `path: rule`, with the terms of this API.
 fn describe(path: &str, rule: &str) -> String {
     let path = if path == "." { "" } else { path };
     let quoted = |prefix: &str| {
         let (field, rest) = rule.strip_prefix(prefix)?.split_once('`')?;
-        // The path may or may not end with the field itself.
+        // The path may already end with the field.
         let parent = path
             .strip_suffix(field)
             .map_or(path, |rest| rest.strip_suffix('.').unwrap_or(rest));
@@ -264,7 +264,7 @@ fn describe(path: &str, rule: &str) -> String {
     }
 }
 
-/// `serde_json` ends its messages with the position, which says less than the path.
+/// Removes the position at the end of a `serde_json` message: the path says more.
 fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let position = format!(" at line {} column {}", error.line(), error.column());
@@ -431,7 +431,7 @@ mod tests {
         assert_eq!(status, 503, "{error}");
         assert_eq!(refusal_within(&budget, json, body(100)).await.0, 200);
         drop(held);
-        // One after another, each gives its room back.
+        // Sequential bodies work, because each frees its memory.
         for _ in 0..3 {
             assert_eq!(refusal_within(&budget, json, body(1 << 19)).await.0, 200);
         }

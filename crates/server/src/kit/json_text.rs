@@ -1,6 +1,6 @@
-//! Checks of a JSON text of any type. It must not hold U+0000 (the store cannot keep it), half a surrogate pair (no
-//! text has one) or nesting so deep that it could not be parsed again. One pass over the bytes; the place is looked
-//! up only when there is something to refuse. Syntax is not checked here.
+//! Checks a JSON text of any type. It must not contain U+0000 (the store cannot save it), half of a surrogate pair (no text has
+//! one), or nesting that is too deep to be parsed again. The check is one pass over the bytes; the path is computed only for a
+//! refusal. Syntax is not checked here.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -8,10 +8,10 @@ use std::{borrow::Cow, fmt::Write as _};
 /// body can also be parsed alone.
 pub(crate) const MAX_DEPTH: usize = 127;
 
-/// A path longer than this is cut in a message.
+/// Maximum length of a path in a message.
 const SHOWN_PATH_CHARS: usize = 80;
 
-/// Refused part of a text, and its place.
+/// Refused part of a text, with its path.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RefusedText {
     /// `files[0].path`; empty at the top.
@@ -142,7 +142,7 @@ fn step(bytes: &[u8], at: usize) -> Result<usize, &'static str> {
     }
 }
 
-/// The value of the four hexadecimal digits after `\u` at `at`.
+/// Parses the four hexadecimal digits after `\u` at `at`.
 fn code_unit(bytes: &[u8], at: usize) -> Option<u16> {
     let escape = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
     if !escape.iter().all(u8::is_ascii_hexdigit) {
@@ -156,7 +156,7 @@ enum Frame<'a> {
     Array { index: usize },
 }
 
-/// The path of the value that holds position `end`.
+/// Returns the path of the value at position `end`.
 fn path_at(text: &str, end: usize) -> String {
     let bytes = text.as_bytes();
     let mut stack: Vec<Frame<'_>> = Vec::new();

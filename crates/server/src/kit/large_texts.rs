@@ -1,8 +1,8 @@
-//! Large texts of answers: an answer has its position in a text, and not the text.
+//! Large texts of answers: an answer keeps its position in a text instead of the text.
 //!
-//! A text is read whole from the store, and kept for the pieces that follow as long as its answer takes them. All answers
-//! share the memory for that, so a text that many slow readers push out is read again. One that may change in the meantime is
-//! held for its answers instead ([`OpenText::hold`]): otherwise they would break off.
+//! A text is read from the store as a whole, and cached for the next pieces while its answer needs them. All answers share the
+//! cache, so a text that many slow readers evict is read again. A text that may change in the meantime is kept in memory for its
+//! answers ([`OpenText::hold`]): they would have to abort otherwise.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -18,10 +18,10 @@ use tokio::sync::Semaphore;
 
 use super::{AnswerRoom, BodyBudget, PIECE_BYTES, PieceWriter};
 
-/// Memory for the texts of all answers together, in bytes. One text is kept whatever its size.
+/// Size of the cache for the texts of all answers, in bytes. One text is cached regardless of its size.
 const KEPT_BYTES: usize = 16 * 1024 * 1024;
 
-/// Texts that are read at once.
+/// Number of texts that are read concurrently.
 const LOADS: usize = 2;
 
 /// Organization and name of a text.
@@ -43,22 +43,22 @@ struct Shared {
 
 #[derive(Default)]
 struct Texts {
-    /// The last one was used last.
+    /// In the order of use: the most recently used one is last.
     kept: VecDeque<(Key, Arc<String>)>,
     open: HashMap<Key, OpenFor>,
 }
 
-/// Answers that a text is open for.
+/// Answers that use an open text.
 #[derive(Default)]
 struct OpenFor {
     /// Number of these answers.
     answers: usize,
-    /// The text while it is held for them, with its room among the answers.
+    /// The text while it is kept in memory for them, with its memory reservation.
     held: Option<(Arc<String>, AnswerRoom)>,
 }
 
 impl LargeTexts {
-    /// The texts of a node. Those that are held have room in `bodies`.
+    /// Creates the texts of a node. Texts that are kept in memory reserve it from `bodies`.
     pub(crate) fn new(engine: Engine, bodies: BodyBudget) -> Self {
         Self::of(bodies, move |org, text| {
             let engine = engine.clone();
@@ -66,7 +66,7 @@ impl LargeTexts {
         })
     }
 
-    /// The texts that a function reads.
+    /// Creates texts that are read by a function.
     pub(crate) fn of<F>(
         bodies: BodyBudget,
         load: impl Fn(OrgId, LargeText) -> F + Send + Sync + 'static,
@@ -130,7 +130,7 @@ impl LargeTexts {
         held.map(|(text, _)| Arc::clone(text))
     }
 
-    /// Holds a text for the answers that it is open for.
+    /// Keeps a text in memory for the answers that use it.
     fn set_held(&self, key: &Key, text: Arc<String>, room: AnswerRoom) {
         let texts = &mut *self.texts();
         if let Some(open) = texts.open.get_mut(key) {
@@ -151,11 +151,11 @@ pub(crate) enum TextForm {
     Json,
     /// The text becomes a JSON string.
     Quoted,
-    /// The text is a JSON object without spaces around it, of which the members are wanted.
+    /// The text is a JSON object without surrounding spaces, and only its members are written.
     Members,
 }
 
-/// Text that an answer is made of. Nothing of it is kept once the answers that it is open for have ended.
+/// Text in an answer. Its memory is freed once all answers that use it have ended.
 pub(crate) struct OpenText {
     texts: LargeTexts,
     key: Key,
@@ -163,8 +163,8 @@ pub(crate) struct OpenText {
 }
 
 impl OpenText {
-    /// Reads a text that may change in the store, and holds it until its answers have ended. Returns false if there is no
-    /// memory for that. `NotFound` if it has changed already.
+    /// Reads a text that may change in the store, and keeps it in memory until its answers have ended. Returns false if no memory
+    /// is free for that. Returns `NotFound` if the text has already changed.
     pub(crate) async fn hold(&self) -> Result<bool, Refusal> {
         if !may_change(&self.key.1) {
             return Ok(true);
@@ -179,18 +179,18 @@ impl OpenText {
             .is_ok())
     }
 
-    /// Holds the text, which is `text`, until its answers have ended, if there is memory for that now.
+    /// Keeps `text` in memory until its answers have ended, if memory is free now.
     pub(crate) fn hold_known(&self, text: String) {
         if let Some(room) = self.texts.0.bodies.answer_room_now(text.len()) {
             self.texts.set_held(&self.key, Arc::new(text), room);
         }
     }
 
-    /// Writes the text. It is not in memory for this answer while a piece waits for the client.
+    /// Writes the text. This answer does not keep it in memory while a piece waits for the client.
     pub(crate) async fn write(self, out: &mut PieceWriter) -> Result<(), Refusal> {
         let is_quoted = self.form == TextForm::Quoted;
         let braces = usize::from(self.form == TextForm::Members);
-        // JSON makes a character of a string up to six times as long.
+        // JSON escapes may make a character of a string six times as long.
         let step = if is_quoted { PIECE_BYTES / 6 } else { PIECE_BYTES };
         let quote = if is_quoted { "\"" } else { "" };
         out.push(quote);

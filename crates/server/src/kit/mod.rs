@@ -1,7 +1,7 @@
 //! Foundations of every handler: extractors that answer in our error format, the roles, and the error itself.
 //!
-//! Handlers take their input only through these: `axum`'s own `Json`, `Query` and `Path` answer in plain text and
-//! are forbidden by lint. A handler without [`Member`], [`Admin`] or a place among the public routes does not exist.
+//! Handlers read their input only through these: `axum`'s own `Json`, `Query` and `Path` answer in plain text and are forbidden
+//! by lint. Every handler has [`Member`], [`Admin`] or an entry among the public routes.
 
 mod body_budget;
 mod challenge;

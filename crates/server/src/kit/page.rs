@@ -6,7 +6,7 @@ use sortie_api::{ErrorCode, Refusal, Timestamp, limits};
 
 use super::{FromQuery, ListCursors, Pairs};
 
-/// Parameters of a list in pages. `DEFAULT` is the number of entries on a page without `limit`.
+/// Parameters of a paginated list. `DEFAULT` is the number of entries on a page without `limit`.
 #[derive(Clone, Debug)]
 pub(crate) struct PageQuery<const DEFAULT: u32 = { limits::PAGE }> {
     limit: Option<u32>,
@@ -34,12 +34,12 @@ impl<const DEFAULT: u32> PageQuery<DEFAULT> {
         self.limit.unwrap_or(DEFAULT)
     }
 
-    /// Number of entries to read: one more than the page has, which shows whether another page follows.
+    /// Number of entries to read: one more than fits on the page, which shows whether another page follows.
     pub(crate) fn rows(&self) -> u32 {
         self.limit() + 1
     }
 
-    /// Position of the last entry before the page, of a list with sealed cursors.
+    /// Position of the last entry before the page, for a list with sealed cursors.
     pub(crate) fn before<I: FromStr>(&self, list: &ListCursors) -> Result<Option<(Timestamp, I)>, Refusal> {
         self.read(|cursor| list.position(cursor))
     }
@@ -57,7 +57,7 @@ impl<const DEFAULT: u32> PageQuery<DEFAULT> {
             .map_err(|rule| ErrorCode::InvalidRequest.because(format!("cursor: {rule}")))
     }
 
-    /// Cuts [`rows`](Self::rows) entries to the page. Returns the cursor of the next page; empty on the last one.
+    /// Truncates [`rows`](Self::rows) entries to the page. Returns the cursor of the next page, or an empty one on the last page.
     pub(crate) fn cut<T>(&self, items: &mut Vec<T>, cursor: impl Fn(&T) -> String) -> String {
         let limit = usize::try_from(self.limit()).unwrap_or(usize::MAX);
         if items.len() <= limit {

@@ -1,4 +1,4 @@
-//! The parameters in a path. A text that is no id is answered 404, like an absent resource (`docs/API.md#values`).
+//! Path parameters. A text that is not an id gets a 404, like an absent resource (`docs/API.md#values`).
 
 use std::str::FromStr;
 

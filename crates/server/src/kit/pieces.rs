@@ -1,5 +1,5 @@
-//! Answers in pieces. An async function writes the answer into a [`PieceWriter`]. Each full piece is handed to the
-//! connection, and the function continues when the client has taken it. A slow client holds one piece, not the answer.
+//! Answers in pieces. An async function writes the answer into a [`PieceWriter`]. Each full piece is passed to the connection,
+//! and the function continues when the client has received it. A slow client occupies the memory of one piece, not of the answer.
 
 use std::{
     future::poll_fn,
@@ -16,16 +16,16 @@ use sortie_api::Refusal;
 
 use super::{AnswerRoom, ApiResult, BodyBudget, json_response};
 
-/// Size from which a text is a full piece, in bytes.
+/// Minimum size of a full piece, in bytes.
 pub(crate) const PIECE_BYTES: usize = 64 * 1024;
 
-/// Memory that an answer in several pieces counts for: a piece, and what the connection holds of it, in bytes.
+/// Memory that is reserved for an answer in several pieces: a piece, and the buffer of the connection, in bytes.
 pub(crate) const ANSWER_BYTES: usize = 256 * 1024;
 
 /// Full piece on its way from the function to the connection.
 type FullPiece = Arc<Mutex<Option<Vec<u8>>>>;
 
-/// Takes the text of an answer.
+/// Collects the text of an answer.
 pub(crate) struct PieceWriter {
     text: Vec<u8>,
     full: FullPiece,
@@ -45,8 +45,8 @@ impl PieceWriter {
         self.text.len() >= PIECE_BYTES
     }
 
-    /// If the piece is full, sends it and waits until the client has taken it. The client may be slow: call this when
-    /// nothing else that is large is in memory.
+    /// If the piece is full, sends it and waits until the client has received it. The client may be slow: call this when no other
+    /// large value is in memory.
     pub(crate) async fn send_full(&mut self) {
         if self.is_full() {
             *self.full.lock() = Some(std::mem::take(&mut self.text));
@@ -63,7 +63,7 @@ impl PieceWriter {
 /// Body of an answer: a stream of pieces.
 pub(crate) struct Pieces {
     first: Option<Vec<u8>>,
-    /// Writes the pieces after the first. `None` once it has returned with the last one.
+    /// Writes the pieces after the first. `None` after it has returned the last one.
     write: Option<BoxFuture<'static, Result<PieceWriter, Refusal>>>,
     full: FullPiece,
 }
@@ -78,7 +78,7 @@ impl Pieces {
         }
     }
 
-    /// The answer that a function writes. It returns its writer at the end.
+    /// Creates an answer that a function writes. The function returns its writer at the end.
     pub(crate) fn written<F>(write: impl FnOnce(PieceWriter) -> F) -> Self
     where
         F: Future<Output = Result<PieceWriter, Refusal>> + Send + 'static,
@@ -103,19 +103,19 @@ impl Pieces {
         }
     }
 
-    /// Returns the first piece if it is made.
+    /// Returns the first piece if it is complete.
     pub(crate) fn take_first(&mut self) -> Vec<u8> {
         self.first.take().unwrap_or_default()
     }
 
-    /// Makes the first piece. An error can still be answered with its status.
+    /// Generates the first piece. An error can still be answered with its status.
     pub(crate) async fn begin(mut self) -> Result<Self, Refusal> {
         self.first = self.try_next().await?;
         Ok(self)
     }
 
-    /// Answers with the pieces. An answer of several pieces waits for room in `bodies`; 503 if there is none for too long. A
-    /// later error breaks the connection off.
+    /// Answers with the pieces. An answer of several pieces waits for a reservation in `bodies`, and becomes a 503 if no memory
+    /// becomes free in time. A later error breaks the connection.
     pub(crate) async fn respond(self, bodies: &BodyBudget) -> ApiResult<Response> {
         let begun = self.begin().await?;
         let room = match begun.write {

@@ -1,7 +1,7 @@
 //! Query parameters in our error format.
 //!
-//! A parameter a route knows may be sent once, as UTF-8 without U+0000. Unknown parameters are ignored,
-//! unlike unknown fields of a body (`docs/API.md#known-quirks`): a later version may add some.
+//! A known parameter may be sent once, as UTF-8 without U+0000. Unknown parameters are ignored, unlike unknown fields of a body
+//! (`docs/API.md#known-quirks`), because a later version may add some.
 
 use std::{fmt::Display, str::FromStr};
 
@@ -17,7 +17,7 @@ pub(crate) struct Query<T>(pub(crate) T);
 
 /// Parameters that can be read from a query.
 pub(crate) trait FromQuery: Sized {
-    /// Reads them; 400 names the parameter and the rule.
+    /// Parses the parameters. A 400 names the parameter and the rule.
     fn from_query(pairs: &Pairs<'_>) -> Result<Self, Refusal>;
 }
 
@@ -39,7 +39,7 @@ impl<'a> Pairs<'a> {
         Self(Parameters::of(query.as_bytes()))
     }
 
-    /// The value of `name`, if it is there.
+    /// Returns the value of `name`, if present.
     pub(crate) fn text(&self, name: &str) -> Result<Option<String>, Refusal> {
         let invalid = |rule| ErrorCode::InvalidRequest.because(format!("{name}: {rule}"));
         let value = self.0.bytes(name).map_err(|rule| invalid(rule.to_string()))?;
@@ -94,7 +94,7 @@ impl<'a> Pairs<'a> {
     }
 }
 
-/// Decimal digits with at most a minus before them: no plus, which a form would decode to a space anyway.
+/// Parses decimal digits with an optional minus: a plus is not accepted, because a form would decode it to a space.
 pub(crate) fn integer(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

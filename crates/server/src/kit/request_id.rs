@@ -1,6 +1,6 @@
 //! Request ids: a valid incoming `X-Request-Id` is kept, any other is replaced by one of ours.
 //!
-//! Ours are a random number of the process and a counter: unique without a system call per request.
+//! Our ids consist of a random number of the process and a counter: unique without a system call per request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,7 +35,7 @@ pub(crate) struct RequestIds {
 }
 
 impl RequestIds {
-    /// Ids that start with `process`, a random number.
+    /// Creates ids that start with `process`, a random number.
     pub(crate) const fn new(process: u64) -> Self {
         Self {
             process,

@@ -1,4 +1,4 @@
-//! Small bodies: forms, and JSON that follows other rules than those of the API.
+//! Small bodies: forms, and JSON with rules that differ from those of the API.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(crate) async fn small_body(body: Body, limit: usize) -> Result<Bytes, Refusa
     }
 }
 
-/// Whether the body is said to be a form.
+/// Whether the content type is a form.
 pub(crate) fn is_form(headers: &HeaderMap) -> bool {
     headers
         .get(CONTENT_TYPE)

@@ -22,7 +22,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Frame, SizeHint};
 use parking_lot::Mutex;
 
-/// Bytes of an unread body that are read so that the connection stays, at most.
+/// Maximum number of bytes of an unread body that are read to keep the connection open.
 const READ_BYTES: u64 = 64 * 1024;
 
 /// Time for which an unread body is read.
@@ -35,7 +35,7 @@ pub(crate) struct LeavesBody;
 /// Unread rest of a request's body.
 pub(crate) struct UnreadBody {
     rest: Arc<Mutex<Rest>>,
-    /// The client sends its body only once it is asked for it.
+    /// The client waits for `100 Continue` before it sends its body.
     waits: bool,
 }
 
@@ -45,14 +45,14 @@ enum Rest {
     /// Nothing, or the body is still being read.
     #[default]
     Nothing,
-    /// The end of the body.
+    /// Unread end of the body.
     Left(Body),
-    /// The body broke off, or is no body: where the next request begins is unknown.
+    /// The body is incomplete or invalid, so the start of the next request is unknown.
     Broken,
 }
 
 impl UnreadBody {
-    /// Watches how far the body of a request is read. None for a request without a body.
+    /// Tracks how far the body of a request is read. Returns `None` for a request without a body.
     pub(crate) fn watch(request: &mut Request<Body>) -> Option<Self> {
         if request.body().is_end_stream() {
             return None;
@@ -105,7 +105,7 @@ pub(super) async fn drain(mut body: Body, most: u64) -> bool {
     tokio::time::timeout(TIME, read).await == Ok(true)
 }
 
-/// Body that hands its rest over when it is dropped before its end.
+/// Body that passes on its rest when it is dropped before its end.
 struct Watched {
     body: Option<Body>,
     rest: Arc<Mutex<Rest>>,

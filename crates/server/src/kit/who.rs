@@ -13,10 +13,10 @@ use sortie_store::{
 
 use super::{ApiError, ApiResult};
 
-/// Credential of a request, as the gate has found it.
+/// Credential of a request, as found by the gate.
 #[derive(Clone, Debug)]
 pub(crate) enum Credential {
-    /// There is none.
+    /// The request has no credential.
     Missing,
     /// Malformed, unknown, expired or revoked.
     Invalid,
@@ -31,7 +31,7 @@ pub(crate) enum Credential {
 }
 
 impl Credential {
-    /// Subject that the requests with the credential are counted for; none unless it is valid.
+    /// Subject of the rate limit for requests with the credential; `None` if it is not valid.
     pub(crate) const fn subject(&self) -> Option<By> {
         match self {
             Self::Principal(principal) => Some(principal.by),
@@ -41,8 +41,7 @@ impl Credential {
         }
     }
 
-    /// Returns the credential of a request, or the refusal if it is not valid. `wanted` names the credential that an API
-    /// takes.
+    /// Returns the credential of a request, or the refusal if it is not valid. `wanted` names the credential that an API accepts.
     pub(crate) fn valid<'a>(extensions: &'a Extensions, wanted: &str) -> Result<&'a Self, Refusal> {
         match extensions.get() {
             Some(valid @ (Self::Principal(_) | Self::Person(_) | Self::Operator)) => Ok(valid),
@@ -92,10 +91,10 @@ pub(crate) type Admin = AtLeast<{ Role::Admin as u8 }>;
 pub(crate) type Owner = AtLeast<{ Role::Owner as u8 }>;
 
 impl<const ROLE: u8> AtLeast<ROLE> {
-    /// Checks the role of a caller. `is_suspended` says whether the organization is suspended.
+    /// Checks the role of a caller. `is_suspended` tells if the organization is suspended.
     pub(crate) fn check(caller: Caller, role: Role, is_suspended: bool) -> ApiResult<Self> {
         if (role as u8) < ROLE {
-            // No role is below that of a member.
+            // Member is the lowest role.
             let least = if ROLE == Role::Admin as u8 {
                 Role::Admin
             } else {
@@ -144,7 +143,7 @@ impl<const ROLE: u8> Deref for AtLeast<ROLE> {
     }
 }
 
-/// Author of the changes of a request, by a credential of this subject and person. The gate leaves the rest of it on the
+/// Actor for the changes of a request by a credential of this subject and person. The gate stores the other fields on the
 /// request.
 pub(crate) fn actor(parts: &Parts, by: Option<By>, user: Option<UserId>) -> Actor {
     let request = parts.extensions.get::<Actor>().cloned().unwrap_or_default();

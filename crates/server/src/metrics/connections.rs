@@ -5,7 +5,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// Figures of the connections of a node. A clone is the same figures.
+/// Metrics of the connections of a node. Clones share the figures.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionMetrics {
     open: Gauge,
@@ -33,17 +33,17 @@ impl ConnectionMetrics {
         self.open.set(i64::try_from(connections).unwrap_or(i64::MAX));
     }
 
-    /// Descriptors that no connection uses up.
+    /// Sets the number of descriptors that connections may not use.
     pub(crate) fn set_reserved(&self, descriptors: u64) {
         self.reserved.set(i64::try_from(descriptors).unwrap_or(i64::MAX));
     }
 
-    /// A connection was closed in favour of a new one.
+    /// Counts a connection that was closed for a new one.
     pub(crate) fn gave_way(&self) {
         self.gave_way.inc();
     }
 
-    /// A new connection was closed, as there was no place for it.
+    /// Counts a new connection that was closed at the limit.
     pub(crate) fn refused(&self) {
         self.refused.inc();
     }

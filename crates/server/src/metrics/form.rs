@@ -5,14 +5,14 @@ use http::{HeaderMap, header::ACCEPT};
 /// Form of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Text format 0.0.4 of Prometheus, which every agent reads.
+    /// Text format 0.0.4 of Prometheus, which every agent supports.
     Prometheus,
-    /// `OpenMetrics` 1.0, which Prometheus asks for since 2.5.
+    /// `OpenMetrics` 1.0, which Prometheus requests since 2.5.
     OpenMetrics,
 }
 
 impl Form {
-    /// The form for a request with these headers: `OpenMetrics` only where `Accept` names it (RFC 9110, 12.5.1).
+    /// Returns the form for a request with these headers: `OpenMetrics` only if `Accept` names it (RFC 9110, 12.5.1).
     pub(super) fn accepted_by(headers: &HeaderMap) -> Self {
         let mut ranges = headers
             .get_all(ACCEPT)
@@ -34,7 +34,7 @@ impl Form {
     }
 }
 
-/// Tells whether a range of `Accept` is the media type of `OpenMetrics`, with a weight above zero.
+/// Returns true if a range of `Accept` is the media type of `OpenMetrics` with a weight above zero.
 fn names_open_metrics(range: &str) -> bool {
     let mut parts = range.split(';').map(str::trim);
     let is_named = parts
@@ -48,8 +48,8 @@ fn names_open_metrics(range: &str) -> bool {
             })
 }
 
-/// Rewrites `OpenMetrics` text as Prometheus text 0.0.4: there a family has the name of its samples, an info is a gauge, and
-/// units and the end have no line.
+/// Converts `OpenMetrics` text to Prometheus text 0.0.4: a family has the name of its samples there, an info is a gauge, and
+/// units and the end marker have no line.
 pub(super) fn prometheus_text(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len() + open_metrics.len() / 8);
     // The help of a family precedes its type, and the type decides the name.

@@ -19,12 +19,12 @@ use prometheus_client::{
 
 use super::ConnectionMetrics;
 
-/// Bounds of the time to an answer in seconds: from a read of memory to a body of 24 MiB over a slow line, or `wait`.
+/// Histogram buckets of the time to an answer in seconds: from a read of memory to a body of 24 MiB over a slow line, or `wait`.
 const SECONDS: [f64; 14] = [
     0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0,
 ];
 
-/// Route label of a request that no route took: an unknown path, or a request that was refused before.
+/// Route label of a request without a route: an unknown path, or a request that was refused before the router.
 const NO_ROUTE: &str = "none";
 
 /// The template of a route.
@@ -70,16 +70,16 @@ struct Answered {
     status: &'static str,
 }
 
-/// Quota that had no request left.
+/// Exhausted quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// A key's.
+    /// Quota of a credential.
     Key,
-    /// A network's, of requests without a valid key.
+    /// Quota of a network, for requests without a valid credential.
     Network,
 }
 
-/// The figures of one server. A clone is the same figures.
+/// Metrics of one server. Clones share the figures.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpMetrics {
     requests: Family<Answered, Counter>,
@@ -88,7 +88,7 @@ pub(crate) struct HttpMetrics {
     refused_networks: Counter,
     refusals: Family<[(&'static str, &'static str); 1], Counter>,
     streams: Gauge,
-    /// Figures of the connections.
+    /// Metrics of the connections.
     pub(crate) connections: ConnectionMetrics,
 }
 
@@ -108,7 +108,7 @@ impl Default for HttpMetrics {
 }
 
 impl HttpMetrics {
-    /// A request was answered; `response` has the route from [`note_route`].
+    /// Records an answered request; `response` has the route from [`note_route`].
     pub(crate) fn answered(&self, method: &Method, response: &mut Response, took: Duration) {
         let (method, status) = (method_name(method), class(response.status()));
         let route = Route(response.extensions_mut().remove::<MatchedPath>());
@@ -123,7 +123,7 @@ impl HttpMetrics {
         self.requests.get_or_create(&answered).inc();
     }
 
-    /// A request was refused for want of quota.
+    /// Counts a request that was refused because its quota was exhausted.
     pub(crate) fn refused(&self, whose: Refused) {
         match whose {
             Refused::Key => self.refused_keys.inc(),
@@ -131,7 +131,7 @@ impl HttpMetrics {
         };
     }
 
-    /// An event stream is open until what this returns is dropped.
+    /// Counts an open event stream until the returned guard is dropped.
     pub(crate) fn stream(&self) -> OpenStream {
         self.streams.inc();
         OpenStream(self.streams.clone())
@@ -173,7 +173,7 @@ impl Drop for OpenStream {
     }
 }
 
-/// Notes on the answer which route has given it, for [`HttpMetrics::answered`].
+/// Records the route on the response, for [`HttpMetrics::answered`].
 pub(crate) async fn note_route(route: MatchedPath, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     response.extensions_mut().insert(route);

@@ -44,7 +44,7 @@ pub(crate) const METRICS: &str = "/metrics";
 /// Time for which a text is cached, which is also the time for which the engine caches its look-ups.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Everything that is measured, ready to be written.
+/// Metrics of this process, ready to be written.
 pub(crate) struct Exposition {
     engine: Engine,
     registries: Arc<[Registry; 2]>,
@@ -52,7 +52,7 @@ pub(crate) struct Exposition {
     ids: RequestIds,
 }
 
-/// The metrics at one moment, in both forms.
+/// Metrics at one time, in both forms.
 #[derive(Clone)]
 struct Texts {
     open_metrics: Bytes,
@@ -63,12 +63,12 @@ struct Texts {
 /// one text a second.
 #[derive(Default)]
 struct RecentTexts {
-    /// Held while one is written, so that those who ask together have it written once.
+    /// Locked while a text is written, so that concurrent requests share one text.
     last: Mutex<Option<(Instant, Texts)>>,
 }
 
 impl RecentTexts {
-    /// The texts, written by `write` where the last ones are old. One that could not be written is not kept.
+    /// Returns the cached texts, or has `write` create new ones if they are too old. A failure is not cached.
     async fn or_written<F>(&self, write: impl FnOnce() -> F) -> Result<Texts, Refusal>
     where
         F: Future<Output = Result<Texts, Refusal>>,
@@ -86,8 +86,8 @@ impl RecentTexts {
 }
 
 impl Exposition {
-    /// Of `engine`, the accounts and payments of a hosted deployment, the server that measures with `http`, and this process. `seed` makes its
-    /// request ids its own.
+    /// Creates the metrics of `engine`, the accounts and payments of a hosted deployment, the server that measures with `http`,
+    /// and this process. `seed` makes its request ids unique.
     pub(crate) fn new(
         (engine, http): (Engine, &HttpMetrics),
         (accounts, billing): (Option<&Accounts>, Option<&Billing>),
@@ -107,7 +107,7 @@ impl Exposition {
             billing.register_metrics(&mut own);
         }
         http.register(&mut own);
-        // Under the names that dashboards of any process look for.
+        // With the names that generic process dashboards expect.
         let mut process = Registry::with_prefix("process");
         process.register_collector(Box::new(Process));
         Self {
@@ -118,8 +118,8 @@ impl Exposition {
         }
     }
 
-    /// The text in the form that `request` accepts, a second old at most, within about two seconds even where the database
-    /// does not answer.
+    /// Answers with the text in the form that `request` accepts. It is at most a second old, and arrives within about two seconds
+    /// even if the database does not answer.
     pub(crate) async fn answer(&self, request: &HeaderMap) -> Result<Response, Refusal> {
         let texts = self.recent.or_written(|| self.write()).await?;
         let form = Form::accepted_by(request);
@@ -136,7 +136,7 @@ impl Exposition {
     async fn write(&self) -> Result<Texts, Refusal> {
         self.engine.look_around().await;
         let registries = Arc::clone(&self.registries);
-        // It reads files of the kernel, and counts open files one by one on old ones.
+        // This reads files of the kernel, and on old kernels counts open files one by one.
         let written = tokio::task::spawn_blocking(move || {
             let mut text = String::new();
             for registry in &*registries {
@@ -155,7 +155,7 @@ impl Exposition {
     }
 }
 
-/// A listener that has nothing but `/metrics`.
+/// Listener that serves only `/metrics`.
 impl Answers for Exposition {
     fn new_request_id(&self) -> String {
         self.ids.of(&HeaderMap::new()).as_str().to_owned()

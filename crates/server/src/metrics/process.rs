@@ -1,4 +1,4 @@
-//! Figures of the kernel about this process, under the names that every Prometheus client uses.
+//! Figures of the kernel about this process, with the names that every Prometheus client uses.
 
 use procfs::{ProcResult, WithCurrentSystemInfo as _, process::LimitValue};
 use prometheus_client::{
@@ -7,11 +7,11 @@ use prometheus_client::{
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
 };
 
-/// Reads `/proc/self` whenever it is asked.
+/// Collector that reads `/proc/self` on each scrape.
 #[derive(Debug)]
 pub(super) struct Process;
 
-/// Figures that are read.
+/// Figures from the kernel.
 struct Read {
     cpu_seconds: f64,
     /// Since 1970.

@@ -1,4 +1,4 @@
-//! Applications that act for a person: list and end.
+//! Applications that act for a person: list and revocation.
 
 use std::sync::Arc;
 

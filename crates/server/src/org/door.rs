@@ -1,4 +1,4 @@
-//! Credentials of the organization API, and the way of a signed-in browser to the engine API.
+//! Credentials of the organization API, and access of a signed-in browser to the engine API.
 
 use axum::{
     Router,

@@ -1,4 +1,4 @@
-//! `/v1/organizations/{id}/keys`: the API keys of an organization. They open the engine API.
+//! `/v1/organizations/{id}/keys`: the API keys of an organization. They grant access to the engine API.
 
 use std::sync::Arc;
 

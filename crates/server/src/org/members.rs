@@ -1,4 +1,4 @@
-//! `/v1/organizations/{id}/members`, `…/leave` and `…/ownership`: who belongs to an organization, with which role.
+//! `/v1/organizations/{id}/members`, `…/leave` and `…/ownership`: members of an organization and their roles.
 
 use std::sync::Arc;
 

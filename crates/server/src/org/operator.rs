@@ -168,7 +168,7 @@ async fn cancel_runs(app: &OrgApp, org: OrgId) -> Result<u64, Refusal> {
             match app.engine.cancel_run(org, run).await {
                 Ok(_) => cancelled += 1,
                 Err(error) if error.code != ErrorCode::NotFound => return Err(error),
-                // The run has ended and is deleted already.
+                // The run has already ended and been deleted.
                 Err(_) => {}
             }
         }

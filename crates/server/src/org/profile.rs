@@ -1,4 +1,4 @@
-//! `/v1/auth/me`, its export, and `/v1/me/password`: the account of the person who asks.
+//! `/v1/auth/me`, its export, and `/v1/me/password`: the account of the calling person.
 
 use std::sync::Arc;
 

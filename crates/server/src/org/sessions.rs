@@ -1,4 +1,4 @@
-//! `/v1/auth/sessions`: where a person is signed in.
+//! `/v1/auth/sessions`: sessions of a person.
 
 use std::sync::Arc;
 

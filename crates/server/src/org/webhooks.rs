@@ -1,4 +1,4 @@
-//! `/v1/webhooks/stripe`: events of the payment provider, which prove themselves by a signature.
+//! `/v1/webhooks/stripe`: signed events of the payment provider.
 
 use std::sync::Arc;
 

@@ -53,13 +53,13 @@ pub(super) async fn paid(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
     Ok(message(status, title, &html! { p.sub { (text) } (back()) }))
 }
 
-/// Tells a customer who has left the page that nothing was paid.
+/// Tells a customer who has cancelled that nothing was paid.
 pub(super) async fn cancelled() -> PageResult {
     let body = html! { p.sub { "Nothing was paid. The page of the payment works for an hour." } (back()) };
     Ok(message(StatusCode::OK, "Not paid", &body))
 }
 
-/// Tells a customer who has subscribed to licenses that they come by themselves.
+/// Tells a customer who has subscribed to licenses that they become available automatically.
 pub(super) async fn subscribed() -> PageResult {
     let text = "Your organization is entitled to its licenses when the payment has succeeded, mostly within seconds.";
     let body = html! { p.sub { (text) } (back()) };

@@ -1,6 +1,7 @@
 //! Authorization endpoint: a person decides whether an application may act for them, and in which organization.
 //!
-//! A wrong client or redirect URI ends on a page. Every other error, and the decision, go to the redirect URI with `iss`.
+//! An invalid client or redirect URI is reported on a page. Every other error, and the decision, is sent to the redirect URI with
+//! `iss`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,13 +19,13 @@ use super::{
 };
 use crate::org::OrgApp;
 
-/// Purpose of the form of the decision.
+/// Purpose of the form for the decision.
 const DECISION: Purpose = Purpose {
     name: "consent",
     open: Duration::from_mins(10),
 };
 
-/// Shows what an application asks for.
+/// Shows the requested access of an application.
 pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageResult {
     let network = visit
         .network
@@ -70,7 +71,7 @@ pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
     Ok(form.attach(page(StatusCode::OK, &content)))
 }
 
-/// Takes the decision.
+/// Handles the decision of the person.
 pub(super) async fn decide(State(app): State<Arc<OrgApp>>, posted: Posted) -> PageResult {
     let Posted(visit, fields) = posted;
     let person = visit.person.ok_or_else(PageError::stale)?;
@@ -85,7 +86,7 @@ pub(super) async fn decide(State(app): State<Arc<OrgApp>>, posted: Posted) -> Pa
     see_other(&allowed)
 }
 
-/// Facts that a person decides by.
+/// Data for the decision of a person.
 struct ConsentPage<'a> {
     asked: &'a Authorization,
     email: &'a str,
@@ -163,8 +164,8 @@ impl ConsentPage<'_> {
     }
 }
 
-/// Returns the name of an application in quotation marks, which show where the words of a stranger begin and end. Marks in the
-/// name become apostrophes.
+/// Returns the name of an application in quotation marks, which delimit the untrusted text. Quotation marks in the name become
+/// apostrophes.
 fn quoted(name: &str) -> String {
     format!(
         "“{}”",
@@ -172,7 +173,7 @@ fn quoted(name: &str) -> String {
     )
 }
 
-/// Sentences that say what a scope allows.
+/// Sentences that describe the permissions of a scope.
 fn allows(scope: Scope) -> Markup {
     html! {
         li { "start and cancel runs, which cost money, and read their results" }

@@ -1,7 +1,7 @@
-//! Visits of browsers: who is signed in, what a form brings, and the answers that are no page of their own.
+//! Visits of browsers: the signed-in person, the submitted form, and responses that are not full pages.
 //!
-//! A form carries a sealed text that was made for one purpose and one browser: for the session, or before a sign-in for the
-//! cookie of forms. A form of another origin is refused before its text is looked at.
+//! A form contains a text that is sealed for one purpose and one browser: for the session, or before a sign-in for the form
+//! cookie. A form from another origin is refused before its text is opened.
 
 use std::{
     borrow::Cow,
@@ -38,15 +38,15 @@ use crate::{
 
 /// Maximum size of a form, in bytes.
 const FORM: usize = 16 * 1_024;
-/// Time for which the way back through a sign-in is known.
+/// Time for which the return path of a sign-in is valid.
 const RETURN: Duration = Duration::from_mins(10);
-/// Time for which a browser keeps the cookie of forms, in seconds.
+/// Lifetime of the form cookie, in seconds.
 const FORM_COOKIE_SECONDS: u64 = 86_400;
-/// Prefix of the value of the cookie of forms.
+/// Prefix of the value of the form cookie.
 const FORM_COOKIE: &str = "stf_";
-/// Page of a person who has no way back.
+/// Page for a person without a return path.
 pub(super) const HOME: &str = "/";
-/// Purpose of sealed ways back.
+/// Purpose of sealed return paths.
 const RETURN_TO: (&str, &str) = ("return", "");
 
 /// Purpose of a form, and the time for which it may stay open.
@@ -82,7 +82,7 @@ pub(super) struct PageError {
 }
 
 impl PageError {
-    /// An error that the person can read.
+    /// Creates an error with a text for the person.
     pub(super) fn new(status: StatusCode, title: &'static str, text: impl Into<String>) -> Self {
         Self {
             status,
@@ -93,7 +93,7 @@ impl PageError {
         }
     }
 
-    /// A form of another origin or browser, or one that was open for too long.
+    /// Error for a form from another origin or browser, or one that was open for too long.
     pub(super) fn stale() -> Self {
         Self::new(
             StatusCode::FORBIDDEN,
@@ -147,7 +147,7 @@ impl IntoResponse for PageError {
     }
 }
 
-/// Writes the text of an error for people. `FIELD: RULE` becomes a sentence about the field.
+/// Converts the text of an error into a sentence. `FIELD: RULE` becomes a sentence about the field.
 pub(super) fn sentence(error: &str) -> String {
     let is_name = |text: &str| text.bytes().all(|at| at.is_ascii_lowercase() || at == b'_');
     let text = match error.split_once(": ") {
@@ -183,9 +183,9 @@ pub(super) fn see_other(location: &str) -> PageResult {
 pub(super) struct Visit {
     /// Person who is signed in.
     pub(super) person: Option<SignedIn>,
-    /// Author of changes, for the audit log.
+    /// Actor for the audit log.
     pub(super) actor: Actor,
-    /// Network that attempts are counted by.
+    /// Network that attempts are counted for.
     pub(super) network: Option<IpAddr>,
     agent: Option<String>,
     /// Query of the request.
@@ -211,7 +211,7 @@ impl FormToken {
 }
 
 impl Visit {
-    /// Person who is signed in, or the redirect to the sign-in that comes back to `path`.
+    /// Returns the signed-in person, or a redirect to the sign-in that returns to `path`.
     pub(super) fn signed_in(&self, app: &OrgApp, path: &str) -> PageResult<Result<SignedIn, Response>> {
         if let Some(person) = self.person {
             return Ok(Ok(person));
@@ -219,7 +219,7 @@ impl Visit {
         see_other(&Self::link(&app.accounts, "/sign-in", path)?).map(Err)
     }
 
-    /// Makes the token of a form that carries `text`.
+    /// Creates the token of a form with `text`.
     pub(super) fn form(&self, app: &OrgApp, purpose: Purpose, text: &str) -> PageResult<FormToken> {
         let (holder, cookie) = match (self.person, &self.form_cookie) {
             (Some(person), _) => (person.session.to_string(), None),
@@ -266,7 +266,7 @@ impl Visit {
             .and_then(|text| String::from_utf8(text).ok())
     }
 
-    /// Address of a page from which the person comes back to `back`.
+    /// Address of a page that returns the person to `back`.
     pub(super) fn link(accounts: &Accounts, page: &str, back: &str) -> PageResult<String> {
         if back == HOME {
             return Ok(page.to_owned());
@@ -284,13 +284,13 @@ impl Visit {
         }
     }
 
-    /// Returns a parameter of the query that is there once.
+    /// Returns a query parameter unless it is repeated.
     pub(super) fn parameter(&self, name: &str) -> Option<String> {
         let value = Parameters::of(self.query.as_bytes()).one(name);
         value.ok().flatten().map(Cow::into_owned)
     }
 
-    /// Opens the sealed way back of the query: a path with a query, on this origin.
+    /// Opens the sealed return path of the query: a path with a query, on this origin.
     pub(super) fn way_back(&self, app: &OrgApp) -> Option<String> {
         let sealed = self.parameter("return")?;
         let path = app.accounts.open_text(RETURN_TO, &sealed)?;

@@ -23,10 +23,10 @@ use super::{
 };
 use crate::{kit::Path, org::OrgApp};
 
-/// Purpose of the state that a provider sends back.
+/// Purpose of the state that a provider returns.
 const STATE: Purpose = within_ten_minutes("sign-in at a provider");
-/// Maximum length of a way back through a provider, in bytes. The state has it sealed, so that the address at the provider is
-/// shorter than the 8 KB that servers accept.
+/// Maximum length of a return path for a sign-in with a provider, in bytes. The sealed state contains it, and the address at the
+/// provider must be shorter than the 8 KB that servers accept.
 const LONGEST_BACK: usize = 4_096;
 const CODE: Purpose = within_ten_minutes("code of a sign-in at a provider");
 
@@ -50,7 +50,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ProviderName {
     }
 }
 
-/// Person who waits for the code of the second factor, and the way to go on.
+/// Person with a pending second factor, and the return path.
 #[derive(Serialize, Deserialize)]
 struct Half {
     person: String,
@@ -74,7 +74,7 @@ pub(super) fn buttons(accounts: &Accounts, back: &str) -> PageResult<Markup> {
     })
 }
 
-/// Sends the person to a provider.
+/// Redirects the person to a provider.
 pub(super) async fn start(
     State(app): State<Arc<OrgApp>>,
     ProviderName(name): ProviderName,
@@ -97,7 +97,7 @@ pub(super) async fn start(
     Ok(state.attach(redirect))
 }
 
-/// Takes the answer of a provider.
+/// Handles the callback of a provider.
 pub(super) async fn callback(
     State(app): State<Arc<OrgApp>>,
     ProviderName(name): ProviderName,
@@ -140,7 +140,7 @@ pub(super) async fn callback(
     }
 }
 
-/// Takes the code of the second factor.
+/// Handles the code of the second factor.
 pub(super) async fn code(State(app): State<Arc<OrgApp>>, posted: Posted) -> PageResult {
     let Posted(visit, fields) = posted;
     let text = match visit.opened_to_sign_in(&app, CODE, &fields)? {
@@ -164,7 +164,7 @@ pub(super) async fn code(State(app): State<Arc<OrgApp>>, posted: Posted) -> Page
     }
 }
 
-/// Tells a person why there is no session, with a way to start again.
+/// Explains to a person why the sign-in was refused, with a link to start again.
 fn refused(app: &OrgApp, back: &str, error: Refusal) -> PageResult {
     if error.code != ErrorCode::Forbidden {
         return Err(error.into());

@@ -82,7 +82,7 @@ pub(super) async fn show_forgot(State(app): State<Arc<OrgApp>>, visit: Visit) ->
     Ok(form.attach(page(StatusCode::OK, &content)))
 }
 
-/// Sends the mail, where the address has an account. The answer does not tell whether it has one.
+/// Sends the mail if the address has an account. The response does not reveal whether it has one.
 pub(super) async fn forgot(State(app): State<Arc<OrgApp>>, posted: Posted) -> PageResult {
     let Posted(visit, fields) = posted;
     visit.opened(&app, FORGOT, &fields)?;

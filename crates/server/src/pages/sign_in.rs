@@ -1,4 +1,4 @@
-//! Sign-in and sign-up. A new session has a new secret each time; the cookie of forms never becomes one.
+//! Sign-in and sign-up. Each new session has a new secret; the form cookie never becomes a session.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::org::OrgApp;
 const SIGN_IN: Purpose = Purpose::of("sign-in");
 const SIGN_UP: Purpose = Purpose::of("sign-up");
 
-/// Form as it is shown: empty, or again with the reason of a refusal.
+/// Content of a form: empty, or the previous input with the reason of a refusal.
 #[derive(Clone, Copy, Debug, Default)]
 struct Again<'a> {
     name: &'a str,
@@ -40,7 +40,7 @@ pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
     sign_in_page(&app, &visit, &back, (StatusCode::OK, Again::default()))
 }
 
-/// Signs a person in and goes the way back.
+/// Signs a person in and redirects to the return path.
 pub(super) async fn sign_in(State(app): State<Arc<OrgApp>>, posted: Posted) -> PageResult {
     let Posted(visit, fields) = posted;
     let back = match visit.opened_to_sign_in(&app, SIGN_IN, &fields)? {
@@ -99,7 +99,7 @@ pub(super) async fn show_sign_up(State(app): State<Arc<OrgApp>>, visit: Visit) -
     sign_up_page(&app, &visit, &back, (StatusCode::OK, Again::default()))
 }
 
-/// Signs a person up and goes the way back.
+/// Signs a person up and redirects to the return path.
 pub(super) async fn sign_up(State(app): State<Arc<OrgApp>>, posted: Posted) -> PageResult {
     let Posted(visit, fields) = posted;
     let back = match visit.opened_to_sign_in(&app, SIGN_UP, &fields)? {
@@ -137,7 +137,7 @@ pub(super) async fn sign_up(State(app): State<Arc<OrgApp>>, posted: Posted) -> P
     }
 }
 
-/// Gives the browser the cookie of a new session and sends it on.
+/// Sets the cookie of a new session and redirects the browser.
 pub(super) fn signed_in(app: &OrgApp, person: &LoggedIn, back: &str) -> PageResult<Response> {
     let mut response = see_other(back)?;
     let seconds = app.accounts.options().session_length().as_secs();

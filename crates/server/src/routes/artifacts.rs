@@ -1,4 +1,4 @@
-//! `/v1/runs/{id}/artifacts`: the files that a run left under `outputs/`.
+//! `/v1/runs/{id}/artifacts`: the files that a run wrote to `outputs/`.
 
 use std::sync::Arc;
 

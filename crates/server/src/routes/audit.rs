@@ -1,4 +1,4 @@
-//! `GET /v1/admin/audit`: who changed what, when, from where.
+//! `GET /v1/admin/audit`: changes with their author, time and origin.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `/v1/budgets`: what the runs of an organization may cost in a day or a month.
+//! `/v1/budgets`: cost limits for the runs of an organization per day or month.
 
 use std::sync::Arc;
 

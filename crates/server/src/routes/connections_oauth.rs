@@ -1,5 +1,5 @@
-//! Pages and documents of OAuth that need no key: the callback that browsers come back to, and the client metadata that
-//! authorization servers read. A callback is found by a state that is good once.
+//! Pages and documents of OAuth that need no key: the callback of browsers, and the client metadata that authorization servers
+//! read. A callback is identified by a single-use state.
 
 use std::{borrow::Cow, sync::Arc};
 

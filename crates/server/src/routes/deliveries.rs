@@ -1,4 +1,4 @@
-//! `/v1/runs/{id}/deliveries`: what came of a run's completion callback, and sending it again.
+//! `/v1/runs/{id}/deliveries`: delivery attempts of a run's completion callback, and redelivery.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The form of the event stream: messages of a run as server-sent events.
+//! Encoder of the event stream: messages of a run as server-sent events.
 
 use std::fmt::Write as _;
 
@@ -31,15 +31,15 @@ pub(super) fn encode(messages: &[Message]) -> Bytes {
                 data = event.data,
                 at = event.created_at,
             ),
-            // It has no id, so that `Last-Event-ID` keeps its meaning.
+            // A delta has no id, so that `Last-Event-ID` keeps its meaning.
             Message::Delta(delta) => {
                 // A text and a number always serialize.
                 let data = sortie_api::json::to_line(delta).unwrap_or_default();
                 write!(out, "event: message_delta\ndata: {data}\n\n")
             }
             Message::Done(run) => write!(out, "event: done\ndata: {run}\n\n"),
-            // Each is alone in its batch. [`encode_large`] encodes a large message. A piece of another node's stream is
-            // passed on as it is.
+            // Such a message is always the only one in its batch. [`encode_large`] encodes a large message. A piece of another
+            // node's stream is passed on unchanged.
             Message::Large(_) | Message::Passed(_) => Ok(()),
         };
     }
@@ -214,7 +214,7 @@ mod tests {
         let run = RawValue::from_string("{}".to_owned()).unwrap();
         let done = Arc::new(Batch::new(vec![Message::Done(run.into())]));
         let sent = body(stream::iter([Ok(done)]).chain(stream::pending()));
-        // Another poll would wait for what never comes.
+        // Another poll would wait forever.
         let sent = sent.collect().now_or_never().unwrap().unwrap().to_bytes();
         assert!(sent.ends_with(b"event: done\ndata: {}\n\n"));
     }
@@ -246,7 +246,7 @@ mod tests {
         let mut sent = Vec::new();
         for _ in 0..3 {
             let batch = Arc::clone(&shared);
-            // The opening goes out first, so that the batch is a chunk alone.
+            // The opening is sent first, so that the batch is a separate chunk.
             let batches = stream::once(tokio::task::yield_now())
                 .filter_map(async |()| None)
                 .chain(stream::iter([Ok(batch)]));

@@ -359,7 +359,7 @@ mod tests {
             passed("event: done\ndata: {}\n\n", PassedEnd::Done),
             passed("late", PassedEnd::Between),
         ];
-        // Each comes after more than the time between two heartbeats.
+        // Each piece arrives after more than the interval between two heartbeats.
         let batches = stream::iter(pieces).then(async |piece| {
             tokio::time::sleep(HEARTBEAT_PERIOD + Duration::from_secs(1)).await;
             Ok(piece)

@@ -1,4 +1,4 @@
-//! `GET /v1/runs/{id}/events`: the run as a stream of server-sent events, or a stretch of its record as JSON.
+//! `GET /v1/runs/{id}/events`: the run as a stream of server-sent events, or a range of its events as JSON.
 
 use std::sync::Arc;
 
@@ -259,7 +259,7 @@ async fn events_elsewhere(
     after: i64,
     hop: Hop,
 ) -> ApiResult<Response> {
-    // Before the other node is asked: nothing of its answer is held while there is no room.
+    // Reserve memory before the request to the other node, so that none of its answer is buffered without a reservation.
     let room = app.bodies.answer_room(PASSED_BYTES).await?;
     let pieces = app.engine.events_elsewhere(caller, run, after, hop).await?;
     let mut response = json_response(Body::from_stream(pieces));

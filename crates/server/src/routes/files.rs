@@ -1,4 +1,4 @@
-//! `/v1/files`: what runs can be given to read, saved under a name. Content goes in and out piece by piece.
+//! `/v1/files`: named input files for runs. Content is uploaded and downloaded piece by piece.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Admins to whom the nodes, the master keys and the license belong.
+//! Extractor for admins who manage the nodes, the master keys and the license.
 
 use std::sync::Arc;
 

@@ -178,7 +178,7 @@ where
         let next = 'list: loop {
             out.send_full().await;
             let wanted = left.min(rows);
-            // One more than is sent tells whether there is another page.
+            // One extra entry shows whether there is another page.
             let limit = wanted + u32::from(is_page && wanted == left);
             let Found { items, stopped_at } = read(after.clone(), limit).await?;
             let is_last = items.len() < usize::try_from(limit).unwrap_or(usize::MAX);
@@ -193,7 +193,7 @@ where
                     // Without memory for it, the text is read again for each piece.
                     Ok(_) => changes = 0,
                     Err(error) if error.code == ErrorCode::NotFound && changes < TRIES => {
-                        // The entry was changed or deleted. It is read again with those after it.
+                        // The entry was changed or deleted. Read it again together with the entries after it.
                         changes += 1;
                         continue 'list;
                     }
@@ -209,22 +209,22 @@ where
                     out.push(entry.text);
                 }
             }
-            // The entries that are left are read again: they may be too many to hold while a piece is sent.
+            // The remaining entries are read again: they may be too large to buffer while a piece is sent.
             let more = items.len();
             drop(items);
             if let Some((before, entry)) = large {
                 write_large(entry, &mut out, || read(before.clone(), 1)).await?;
             }
             match stopped_at {
-                // An array has no next page: it continues after the position where the read has stopped.
+                // An array has no next page: continue after the position at which the read stopped.
                 Some(position) if more == 0 && left > 0 && !is_page => {
                     after = Some(position);
-                    // Where matches are far apart this happens many times. Others have a turn before each further read.
+                    // With sparse matches this happens many times. Yield to other tasks before each further read.
                     tokio::task::yield_now().await;
                 }
-                // The next page continues there.
+                // The next page continues at this position.
                 Some(position) if more == 0 => break Some(position),
-                // Where large entries fill a piece, few of them are read at once.
+                // If large entries fill a piece, read only a few at once.
                 _ if left > 0 && more > 0 => rows = taken.max(1),
                 _ if left > 0 && !is_last => {
                     if !out.is_full() {

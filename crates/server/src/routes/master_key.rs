@@ -1,4 +1,4 @@
-//! `/v1/admin/master-key`: the keys that credentials are sealed with, for the admins of a self-hosted engine.
+//! `/v1/admin/master-key`: the keys that seal credentials, for the admins of a self-hosted engine.
 
 use std::sync::Arc;
 

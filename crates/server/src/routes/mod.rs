@@ -1,4 +1,4 @@
-//! List of the operations of the engine API. The router, the description document and the access table are made from it.
+//! List of the operations of the engine API. The router, the description document and the access table are generated from it.
 
 use std::sync::Arc;
 

@@ -288,7 +288,7 @@ pub(crate) async fn get_run(
         let run = app.engine.look_at_run(who.org, id, wait).await?;
         return Ok(Json(Run { output: None, ..run }).into_response());
     }
-    // `HEAD` comes here too, and its answer has no body: it must not use up an output that is handed out once.
+    // `HEAD` uses this handler too, and its answer has no body: it must not consume an output that is returned only once.
     if method == Method::HEAD {
         return Ok(Json(app.engine.look_at_run(who.org, id, wait).await?).into_response());
     }

@@ -1,4 +1,4 @@
-//! `/v1/workflows`: named run definitions that runs and schedules start from.
+//! `/v1/workflows`: named run definitions for runs and schedules.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! An operator who changes the account at Stripe: the customers of the first one are missing in the second.
+//! The operator switches to another Stripe account: the customers of the first one are missing there.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ both_databases! {
 }
 
 impl Rig {
-    /// Restarts the node with the key of another account.
+    /// Restarts the node with the key of another Stripe account.
     async fn change_account(&mut self) {
         let double = StripeDouble::start().await.unwrap();
         double.set_clock(self.clock.now().as_micros() / 1_000_000);
@@ -73,7 +73,7 @@ async fn every_page_is_made_for_a_customer_of_the_new_account(database: Database
         assert_eq!(holdings.len(), 1, "{page}");
         open().await.unwrap();
         assert_eq!(rig.double.requests(Call::CreateCustomer).len(), 1, "{page}");
-        // The card was one of the old account.
+        // The card belongs to the old account.
         assert_eq!(rig.failures().await, None, "{page}");
         assert_eq!(rig.notices(), [PaymentNotice::CardGone], "{page}");
         assert_eq!(rig.mails().await, 1, "{page}");
@@ -117,7 +117,7 @@ async fn many_at_once_keep_one_new_customer(database: Database) -> Checked {
     rig.change_account().await;
     rig.double.fail(Call::CreateCustomer, 1, Fault::ErrorAfter);
     for opened in join_all((0..8).map(|_| rig.billing.create_portal(rig.org))).await {
-        // Stripe still works on the request of another one.
+        // Stripe is still processing the request of another caller.
         assert!(
             matches!(opened, Ok(_) | Err(Error::Stripe(crate::StripeError::InProgress))),
             "{opened:?}"

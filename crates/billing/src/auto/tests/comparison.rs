@@ -45,7 +45,7 @@ impl Rig {
         (read().await, self.differences())
     }
 
-    /// Number of payments that a person has to look at, by the metric.
+    /// Number of payments that need a manual check, from the metric.
     pub(super) fn differences(&self) -> u64 {
         self.metric("payment_differences_total")
     }
@@ -87,7 +87,7 @@ async fn disputes_that_no_event_has_told_are_recorded(database: Database) -> Che
 async fn a_payment_whose_disputed_sum_is_not_that_of_stripe_is_counted(database: Database) -> Checked {
     let rig = Rig::start(database).await;
     let intent = rig.bought().await;
-    // Stripe knows of no dispute.
+    // Stripe has no dispute.
     rig.database
         .change("UPDATE payment SET disputed_cents = 5")
         .await?;
@@ -117,7 +117,7 @@ async fn a_refund_that_a_dispute_kept_from_being_made_can_be_made_once_it_is_won
         reference: Some("a".to_owned()),
     };
     let refund = || rig.billing.refund(payment.id, &request, &operator);
-    // The deployment does not know of the dispute, so Stripe is asked for the refund each time.
+    // The deployment has no record of the dispute, so each command sends the refund to Stripe.
     let dispute = rig.double.dispute(&intent, 5_000, DisputeStage::Chargeback)?;
     for _ in 0..2 {
         let refused = refund().await;

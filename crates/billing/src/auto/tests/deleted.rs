@@ -1,4 +1,4 @@
-//! Payments of organizations that were deleted. `docs/BILLING.md#deleted-organizations`
+//! Payments of deleted organizations. `docs/BILLING.md#deleted-organizations`
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ async fn the_pages_of_a_deleted_organization_expire(database: Database) -> Check
     }
     let topups = rig.database.rows("SELECT state FROM topup").await?;
     assert_eq!(topups[0]["state"], TopupState::Expired.as_str());
-    // A request for a page was under way.
+    // A request for a page was in flight.
     let order = CheckoutOrder {
         customer: &rig.customer,
         amount_cents: 500,
@@ -121,7 +121,7 @@ async fn what_is_paid_after_the_deletion_is_refunded(database: Database) -> Chec
 async fn a_refund_of_a_deleted_organization_is_reported_until_it_is_made(database: Database) -> Checked {
     let rig = Rig::start(database).await;
     let page = rig.page().await;
-    // Paid before the deletion, and heard of after it.
+    // Paid before the deletion, but reported after it.
     rig.double.pay(&page, Card::Good).unwrap();
     rig.delete().await;
     for nth in 1..=3 {

@@ -28,7 +28,7 @@ both_databases! {
     a_page_that_stripe_makes_later_changes_nothing,
 }
 
-/// State in which a purchase with a card ends.
+/// Final state of a purchase with a card.
 fn end_of(card: Card) -> &'static str {
     match card {
         Card::Good => "paid",
@@ -38,7 +38,7 @@ fn end_of(card: Card) -> &'static str {
     }
 }
 
-/// Requests that a purchase with a card makes.
+/// Requests of a purchase with a card.
 fn calls_of(card: Card) -> &'static [Call] {
     match card {
         Card::Good | Card::Declined | Card::InsufficientFunds | Card::Slow => &[Call::CreateIntent],
@@ -54,7 +54,7 @@ async fn fails(database: Database, card: Card, call: Call, fault: Fault) {
     let rig = Rig::start(database).await;
     rig.enable(card).await;
     if call == Call::ListIntents {
-        // The search runs where the charge has failed.
+        // The search runs only after a failed charge.
         rig.double.fail(Call::CreateIntent, 1, Fault::ErrorAfter);
     }
     rig.double.fail(call, 1, fault);
@@ -243,7 +243,7 @@ async fn a_node_that_is_killed_between_two_steps_leaves_the_purchase_to_the_othe
             }
             rig.work_for(Duration::from_mins(3)).await;
             assert_eq!(rig.states().await, [end_of(card)], "{card:?}");
-            // The request was answered, and nothing of it was recorded.
+            // The request was answered, but the answer was not recorded.
             let rig = Rig::start(database).await;
             rig.enable(card).await;
             let topup = rig.begun().await;
@@ -275,7 +275,7 @@ async fn many_nodes_at_once_make_one_payment(database: Database) -> Checked {
     let topup = rig.double.requests(Call::CreateIntent);
     assert_eq!(topup.len(), 1);
     rig.check("at once").await;
-    // Two look at the same purchase, and a third one reads the payment.
+    // Two nodes check the same purchase, and a third one reads the payment.
     let rig = Rig::start(database).await;
     rig.enable(Card::NeedsAuthentication).await;
     let topup = rig.begun().await;

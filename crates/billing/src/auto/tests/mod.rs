@@ -42,7 +42,7 @@ use crate::{AutoTopupLimits, Billing, Error, Options, Plan, StripeSettings};
 
 const AT: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
 const HOUR: Duration = Duration::from_hours(1);
-/// Settings: $50 where less than $10 is available.
+/// Settings: buy $50 if less than $10 is available.
 const REQUEST: PutAutoTopup = PutAutoTopup {
     enabled: true,
     threshold_cents: Some(1_000),
@@ -50,7 +50,7 @@ const REQUEST: PutAutoTopup = PutAutoTopup {
     consent: Some(true),
 };
 
-/// Order on a page of Stripe's that does not save the card.
+/// Order on a checkout page that does not save the card.
 const fn checkout(amount_cents: i64) -> CreateCheckout {
     CreateCheckout {
         amount_cents,
@@ -61,7 +61,7 @@ const fn checkout(amount_cents: i64) -> CreateCheckout {
 /// Credits of a purchase.
 const BOUGHT: i64 = 50_000_000;
 
-/// Notices that were written.
+/// Notices that the test has received.
 #[derive(Debug, Default)]
 struct Notices(Mutex<Vec<PaymentNotice>>);
 
@@ -85,7 +85,7 @@ impl NoticeWriter for Notices {
     fn queued(&self) {}
 }
 
-/// A node with an organization that has a card.
+/// A node, and an organization with a card.
 struct Rig {
     double: StripeDouble,
     database: TestDatabase,
@@ -236,12 +236,12 @@ impl Rig {
         self.billing.0.store.move_credits(entry, audit).await.unwrap();
     }
 
-    /// Looks for credits to buy, as the task does each minute.
+    /// Buys due credits, as the task does every minute.
     async fn buy(&self) {
         self.billing.0.buy_for_all().await.unwrap();
     }
 
-    /// Moves both clocks forward.
+    /// Advances the clocks of the node and of Stripe.
     fn pass(&self, by: Duration) {
         self.clock.set(self.clock.now() + by);
         self.double.advance(by);
@@ -284,7 +284,7 @@ impl Rig {
         self.billing.0.store.auto_topup(self.org).await.unwrap().1
     }
 
-    /// Failures in a row, and whether there is a pause. None while automatic purchases are disabled.
+    /// Number of consecutive failures, and the end of the pause. `None` while automatic purchases are disabled.
     async fn failures(&self) -> Option<(i64, Option<Timestamp>)> {
         let settings = self.billing.0.auto_topup(self.org).await.unwrap();
         settings.map(|settings| (settings.failures, settings.paused_until))
@@ -303,7 +303,7 @@ impl Rig {
         self.notices.0.lock().clone()
     }
 
-    /// Begins a purchase without sending it, as a node does that is killed then.
+    /// Begins a purchase without sending it, like a node that is killed in between.
     async fn begun(&self) -> TopupRow {
         let at = self.clock.now();
         let begin = BeginAutoTopup {

@@ -1,4 +1,4 @@
-//! Refunds that an operator orders, and repeats after whatever has happened to the request. `docs/BILLING.md#refund-a-payment`
+//! Refunds that an operator orders, and repeats after every possible failure of the request. `docs/BILLING.md#refund-a-payment`
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -63,19 +63,19 @@ impl Rig {
         self.billing.refund(payment, request, &Actor::default()).await
     }
 
-    /// Handles the events since the last look, as webhooks or the search bring them.
+    /// Processes the events since the last call, from webhooks or from the search.
     async fn hear(&self) {
         self.pass(Duration::from_hours(1));
         self.billing.turn().await.unwrap();
     }
 
-    /// Keys under which refunds were asked for.
+    /// Idempotency keys of the refund requests.
     fn keys(&self) -> BTreeSet<Option<String>> {
         let sent = self.double.requests(Call::CreateRefund);
         sent.into_iter().map(|sent| sent.key).collect()
     }
 
-    /// Returns the cents that Stripe has refunded. The credits have moved by as much.
+    /// Returns the cents that Stripe has refunded. Checks that the credits changed by the same amount.
     async fn went_back(&self) -> i64 {
         let refunded = self.double.holdings().total().refunded_cents;
         assert_eq!(self.balance().await, BOUGHT - refunded * 10_000);
@@ -173,7 +173,7 @@ async fn a_refund_on_which_stripe_fails_for_good_is_abandoned_and_counted_if_it_
         );
     }
     assert_eq!((rig.keys().len(), rig.went_back().await), (1, 0));
-    // Stripe finishes the request after all.
+    // Stripe still finishes the request.
     let order = rig.database.rows("SELECT id, state FROM refund_order").await?;
     assert_eq!(order[0]["state"], "abandoned");
     let id = order[0]["id"].as_str().unwrap_or_default();

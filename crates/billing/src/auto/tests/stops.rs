@@ -1,4 +1,4 @@
-//! The stop of a node while Stripe says nothing.
+//! Stop of a node while Stripe does not respond.
 
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use super::{tests::refusal_within, *};
 /// Memory of a process that is not reserved: the free part of a body, errors and their texts, and rounding of the allocator.
 const SLACK: u64 = 6 << 20;
 
-/// A figure of the memory of this process, in bytes.
+/// Memory figure of this process, in bytes.
 fn memory(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap();
@@ -14,7 +14,7 @@ fn memory(name: &str) -> u64 {
     kibibytes << 10
 }
 
-/// Text around as many `entry`s, separated by commas, as fit into the largest body.
+/// Text with as many copies of `entry`, separated by commas, as fit into the largest body.
 fn filled(before: &str, entry: &str, behind: &str) -> Vec<u8> {
     let room = BODY_BYTES - before.len() - behind.len() - entry.len();
     let entries = format!("{entry},").repeat(room / (entry.len() + 1));
@@ -46,7 +46,7 @@ async fn takes_no_more_than_is_counted(body: Vec<u8>, status: u16) {
     assert!(body.len() <= BODY_BYTES && body.len() > BODY_BYTES - 1_000);
     let counted = checked(&body).ok().unwrap().memory_bytes() as u64;
     assert!(counted <= 4 * body.len() as u64);
-    // In pieces, as they come from a connection; the last of them is counted for as well.
+    // In pieces, as they arrive from a connection. The last piece is counted as well.
     let pieces: Vec<Bytes> = body.chunks(8 * 1024).map(Bytes::copy_from_slice).collect();
     drop(body);
     let pieces = pieces.into_iter().map(Ok::<_, std::convert::Infallible>);
@@ -57,7 +57,7 @@ async fn takes_no_more_than_is_counted(body: Vec<u8>, status: u16) {
     let (seen, error) = refusal_within(&BodyBudget::default(), "application/json", body).await;
     let peak = memory("VmHWM:");
     assert_eq!(seen, status, "{}", error.chars().take(200).collect::<String>());
-    // Pages of the program that were run for the first time are not the body's.
+    // Program pages that were executed for the first time do not belong to the body.
     let program = memory("RssFile:").saturating_sub(program);
     let taken = peak.saturating_sub(before + program);
     assert!(

@@ -1,4 +1,4 @@
-//! Names of files in the heads of parts, as browsers and other clients write them.
+//! File names in part headers, in the forms that browsers and other clients use.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 /// not to use `filename*`, nor names in pieces; some clients do.
 pub(super) fn file_name(disposition: &str) -> Result<Option<String>, &'static str> {
     let mut plain = None;
-    // By its number; the whole name is the piece 0 of one.
+    // Keyed by number; a name in one piece has the number 0.
     let mut pieces = BTreeMap::new();
     for (name, value) in parameters(disposition)? {
         let is_twice = match filename_piece(name) {
@@ -34,7 +34,7 @@ pub(super) fn file_name(disposition: &str) -> Result<Option<String>, &'static st
     Ok((!last.is_empty()).then(|| last.to_owned()))
 }
 
-/// Parameter that holds the name of a file.
+/// Parameter with the name of a file.
 enum FilenamePart {
     Plain,
     /// A piece of the name, and its form.
@@ -48,7 +48,7 @@ enum PieceForm {
     PercentEncoded,
 }
 
-/// Reads `filename`, `filename*` (RFC 8187), `filename*0` and `filename*0*` (RFC 2231).
+/// Parses `filename`, `filename*` (RFC 8187), `filename*0` and `filename*0*` (RFC 2231).
 fn filename_piece(name: &str) -> Option<FilenamePart> {
     let start = name.get(.."filename".len())?;
     let rest = name.get("filename".len()..)?;
@@ -68,8 +68,9 @@ fn filename_piece(name: &str) -> Option<FilenamePart> {
     Some(FilenamePart::Piece(number.parse().ok()?, form))
 }
 
-/// Parameters of a header. Within quotes a `\"` is a quote, unless the value would not end then: a name may end with a
-/// backslash. Other backslashes stand for themselves, as in the paths that some clients send. Any other quote would end the value early, and the rest of the name would be lost.
+/// Parses the parameters of a header. Within quotes a `\"` is a quote, unless the value would not end then: a name may end with a
+/// backslash. Other backslashes are literal, as in the paths that some clients send. Any other quote would end the value early,
+/// and the rest of the name would be lost.
 fn parameters(header: &str) -> Result<Vec<(&str, String)>, &'static str> {
     const STRAY_QUOTE: &str = "a quote within a filename must be sent as `%22`";
     let mut found = Vec::new();
@@ -110,7 +111,7 @@ enum Backslash {
     IsItself,
 }
 
-/// A value that is quoted, and the text after its closing quote. None if it has none.
+/// Parses a quoted value. Returns the value and the text after its closing quote, or `None` without a closing quote.
 fn unquoted(quoted: &str, backslash: Backslash) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut characters = quoted.char_indices().peekable();
@@ -128,8 +129,8 @@ fn unquoted(quoted: &str, backslash: Backslash) -> Option<(String, &str)> {
     None
 }
 
-/// Text of the pieces of a name, the first of which may begin with `charset'language'`. None where one is missing, or the
-/// charset is not known.
+/// Joins the pieces of a name. The first piece may begin with `charset'language'`. Returns `None` if a piece is missing, or the
+/// charset is unknown.
 fn extended_name(pieces: &BTreeMap<u32, (PieceForm, String)>) -> Option<String> {
     let (mut charset, mut bytes) = ("utf-8", Vec::new());
     for (number, (piece, (form, value))) in (0..).zip(pieces) {
@@ -152,7 +153,7 @@ fn extended_name(pieces: &BTreeMap<u32, (PieceForm, String)>) -> Option<String> 
     if charset.eq_ignore_ascii_case("utf-8") {
         return String::from_utf8(bytes).ok();
     }
-    // Its bytes are the first 256 characters of Unicode.
+    // Latin-1 bytes are the first 256 characters of Unicode.
     let is_latin1 = charset.eq_ignore_ascii_case("iso-8859-1");
     is_latin1.then(|| bytes.into_iter().map(char::from).collect())
 }
@@ -177,7 +178,7 @@ mod tests {
                 "form-data; name=\"file\"; filename=\"größer.txt\"",
                 Some("größer.txt"),
             ),
-            // Judged by the rules of names, and refused there.
+            // The rules for names refuse it later.
             (r#"form-data; filename="a%0D%0Ab""#, Some("a\r\nb")),
             (
                 r#"form-data; filename="x"; filename*=UTF-8'en'%C3%A4.txt"#,

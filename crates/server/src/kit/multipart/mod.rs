@@ -26,23 +26,22 @@ use tokio::time::{Duration, Instant};
 use self::file_name::file_name;
 use super::check_encoding;
 
-/// Maximum bytes between two parts, heads included. A frame of the connection is read whole.
+/// Maximum number of bytes between two parts, headers included. A frame of the connection is read whole.
 const BETWEEN: u64 = 64 * 1024;
-/// Time before the pace of a client on the whole counts.
+/// Time before the average rate of a client is checked.
 const START: Duration = Duration::from_mins(1);
-/// Minimum pace on the whole, in bytes a second. A slower client would hold a slot that others wait for.
+/// Minimum average rate, in bytes per second. A slower client would occupy a slot that others wait for.
 const PACE: u64 = 32 * 1024;
-/// Time in which [`WINDOW_BYTES`] have to come, from the beginning on. Only the time counts for which the client is waited
-/// for.
+/// Time in which [`WINDOW_BYTES`] have to arrive, from the start. Only the time that the server waits for the client counts.
 const WINDOW: Duration = Duration::from_secs(10);
 /// Minimum number of bytes in each [`WINDOW`].
 const WINDOW_BYTES: u64 = 64 * 1024;
-/// Time for which an unwanted rest is read on.
+/// Time for which an unwanted rest is read.
 const DRAIN: Duration = Duration::from_secs(1);
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// A form that is being sent.
+/// Form that the client is sending.
 pub(crate) struct Form {
     parts: multer::Multipart<'static>,
     counts: Arc<Counts>,
@@ -53,19 +52,19 @@ pub(crate) struct Form {
 #[derive(Debug, Default)]
 struct Counts {
     all: AtomicU64,
-    /// Since a part's content was last handed on.
+    /// Bytes since content of a part was last passed on.
     since: AtomicU64,
-    /// Whether content is awaited, and not a part's head.
+    /// Whether content is expected, and not a part header.
     in_part: AtomicBool,
     window: Mutex<Window>,
 }
 
-/// Stretch of time in which a client has to send a least number of bytes.
+/// Period in which a client has to send a minimum number of bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
-    /// Bytes that were received before it.
+    /// Bytes received before the window.
     before: u64,
-    /// Time for which the client was waited for in it.
+    /// Time that the server waited for the client in the window.
     waited: Duration,
 }
 
@@ -101,13 +100,13 @@ pub(crate) struct Part<'f> {
     started: Instant,
 }
 
-/// More came between two parts than may.
+/// Too many bytes arrived between two parts.
 #[derive(Debug, thiserror::Error)]
 #[error("more than {BETWEEN} bytes between two parts")]
 struct TooMuchBetween;
 
 impl Form {
-    /// The form of a request with these headers and this body.
+    /// Creates the form of a request with these headers and this body.
     pub(crate) fn new(headers: &HeaderMap, body: Body) -> Result<Self, Refusal> {
         check_encoding(headers)?;
         let boundary = headers
@@ -141,7 +140,7 @@ impl Form {
         })
     }
 
-    /// The next part, once its head is there. The one before must be read to its end.
+    /// Returns the next part once its header has arrived. The previous part must be read to its end.
     pub(crate) async fn next(&mut self) -> Result<Option<Part<'_>>, Refusal> {
         self.counts.in_part.store(false, Ordering::Relaxed);
         self.counts.since.store(0, Ordering::Relaxed);
@@ -157,12 +156,12 @@ impl Form {
         }))
     }
 
-    /// Reads on for a moment and drops what comes: many clients see only a broken connection, not our answer, unless
-    /// they may send to the end.
+    /// Reads and drops the rest for a moment: many clients see a broken connection instead of our answer, unless they can send
+    /// the whole body.
     pub(crate) async fn drain(mut self) {
         self.counts.in_part.store(true, Ordering::Relaxed);
         let drain = async { while let Ok(Some(_)) = self.parts.next_field().await {} };
-        // However it ends, the answer is the same.
+        // The answer does not depend on the result.
         let _drained = tokio::time::timeout(DRAIN, drain).await;
     }
 }
@@ -173,7 +172,7 @@ impl Part<'_> {
         self.field.name().unwrap_or_default()
     }
 
-    /// Name of the file that the part was, without the folders that some clients send along.
+    /// Name of the uploaded file, without the folders that some clients send.
     pub(crate) fn file_name(&self) -> Result<Option<String>, Refusal> {
         let Some(value) = self.field.headers().get(CONTENT_DISPOSITION) else {
             return Ok(None);
@@ -190,7 +189,7 @@ impl Part<'_> {
         (plain && text.len() <= MEDIA_TYPE && text != "application/octet-stream").then_some(text)
     }
 
-    /// The next bytes of it.
+    /// Returns the next bytes of the part.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, Refusal> {
         self.counts.in_part.store(true, Ordering::Relaxed);
         let chunk = in_time(self.started, self.counts, self.field.chunk()).await?;
@@ -214,10 +213,11 @@ impl Part<'_> {
     }
 }
 
-/// The longest media type that is kept.
+/// Maximum length of a stored media type.
 const MEDIA_TYPE: usize = 200;
 
-/// Refuses a part in an encoding of mail: its bytes would be stored as the file. Forms are not to use the header (RFC 7578).
+/// Refuses a part with a mail transfer encoding: its encoded bytes would be stored as the file. Forms must not use the header
+/// (RFC 7578).
 fn check_transfer_encoding(field: &multer::Field<'_>) -> Result<(), Refusal> {
     let Some(value) = field.headers().get("content-transfer-encoding") else {
         return Ok(());
@@ -254,7 +254,7 @@ async fn in_time<T>(started: Instant, counts: &Counts, work: impl Future<Output 
         if let Ok(done) = done {
             return Ok(done);
         }
-        // What came while it was waited for has moved the end.
+        // Bytes that arrived during the wait have moved the deadline.
         if Instant::now() >= until && counts.all() == all {
             return Err(ErrorCode::InvalidRequest
                 .because(format!("the body did not arrive at {PACE} bytes a second")));
@@ -342,9 +342,9 @@ mod tests {
     async fn a_body_that_trickles_is_refused_after_ten_seconds() {
         let second = Duration::from_secs(1);
         assert_eq!(refused(1_000, second, 1_000).await, Some((WINDOW, 400)));
-        // A burst buys no time.
+        // A burst does not extend the time.
         assert_eq!(refused(10 << 20, 11 * second, 5).await, Some((WINDOW, 400)));
-        // The pace on the whole holds as well.
+        // The average rate is enforced as well.
         let (time, status) = refused(80 << 10, 9 * second, 1_000).await.unwrap();
         assert_eq!(status, 400);
         assert!(time > START, "{time:?}");

@@ -1,24 +1,24 @@
-//! The count of one client in one window: pure.
+//! Counter of one client in one window: pure logic.
 
 use sortie_store::nodes::GrantedBlock;
 
-/// The first block of a client is one of so many parts of its quota: most clients need no more, and what waits on a
-/// node that hardly hears of a client is of no use to the others.
+/// The first block of a client is its quota divided by this number: most clients need no more, and unused requests on a node that
+/// rarely sees the client are lost for the other nodes.
 const FIRST_BLOCK_PARTS: u32 = 64;
 
 /// Counter of a client's requests in a window.
 #[derive(Debug)]
 pub(super) struct Counter {
     used: u32,
-    /// Requests that this node may let through.
+    /// Requests that this node may admit.
     granted: u32,
-    /// Rest of the quota for any node, by the last answer of the store.
+    /// Rest of the quota for all nodes, from the last answer of the store.
     rest: u32,
     /// The counter requests more if at most this much of its grant is left.
     refill_at: u32,
     /// Requests that found the grant exhausted since the last answer.
     waiting: u32,
-    /// More was asked for and there is no answer yet.
+    /// A request for more is pending.
     asked: bool,
 }
 
@@ -53,8 +53,8 @@ impl Counter {
         }
     }
 
-    /// Counts one more. `share` is what this node may let through of the quota without a lease, where the store is
-    /// silent.
+    /// Counts a request. `share` is the number of requests that this node may admit without a lease while the store does not
+    /// answer.
     pub(super) fn take(&mut self, share: Option<u32>) -> Taken {
         if self.used < self.granted.max(share.unwrap_or(0)) {
             self.used += 1;
@@ -67,7 +67,7 @@ impl Counter {
         }
     }
 
-    /// Returns the number of requests that this node can still let through, as far as it knows.
+    /// Returns the number of requests that this node can still admit, as far as it knows.
     pub(super) fn remaining(&self, share: Option<u32>) -> u32 {
         let most = match share {
             Some(share) => self.granted.max(share),
@@ -76,26 +76,26 @@ impl Counter {
         most.saturating_sub(self.used)
     }
 
-    /// Whether more is to be asked for now; if so, it counts as asked.
+    /// Whether the counter has to request more now. If so, the request counts as pending.
     pub(super) fn asks(&mut self) -> bool {
         let asks = !self.asked && self.rest > 0 && self.granted.saturating_sub(self.used) <= self.refill_at;
         self.asked |= asks;
         asks
     }
 
-    /// Returns the number of requests to lease up to. A client that is busy here doubles its block at each lease.
+    /// Returns the target number of leased requests. A client that is busy on this node doubles its block with each lease.
     pub(super) fn target(&self, quota: u32) -> u32 {
         self.used
             .saturating_add(self.waiting)
             .max(quota.div_ceil(FIRST_BLOCK_PARTS))
     }
 
-    /// Returns the unused part of the grant; below zero after more went through on the share than was granted.
+    /// Returns the unused part of the grant. It is negative after the share admitted more than the grant.
     pub(super) fn unused(&self) -> i64 {
         i64::from(self.granted) - i64::from(self.used)
     }
 
-    /// The store has answered.
+    /// Applies an answer of the store.
     pub(super) fn grant(&mut self, block: GrantedBlock) {
         self.granted = self.granted.saturating_add(block.requests);
         self.rest = block.rest;
@@ -103,7 +103,7 @@ impl Counter {
         self.failed();
     }
 
-    /// Records that the store could not be asked: the next request asks again.
+    /// Records that the store did not answer: the next request asks again.
     pub(super) fn failed(&mut self) {
         self.waiting = 0;
         self.asked = false;

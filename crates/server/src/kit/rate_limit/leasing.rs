@@ -27,31 +27,31 @@ use tokio::sync::Notify;
 
 use super::{RateLimits, WINDOW_SECONDS};
 
-/// Pause between two statements, in which needs gather.
+/// Pause between two statements, which batches requests for blocks.
 const GATHER: Duration = Duration::from_millis(2);
 
-/// Pause after a statement that failed.
+/// Pause after a failed statement.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Blocks in one statement at most, of subjects and of networks each.
+/// Maximum number of blocks in one statement, for subjects and for networks each.
 pub(super) const AT_ONCE: usize = 500;
 
 /// Number of past windows that the store keeps. A node with a smaller clock error deletes no window that other nodes still
 /// use.
 const KEPT_WINDOWS: u64 = 5;
 
-/// Knowledge of the other nodes, and the signals between requests and leases.
+/// State of the cluster, and the signals between requests and leases.
 #[derive(Debug)]
 pub(in crate::kit) struct Cluster {
-    /// Time for which a request waits for a block, and after which the store counts as silent.
+    /// Time for which a request waits for a block, and after which the store counts as unavailable.
     pub(super) patience: Duration,
     /// Nodes that were alive at the last answer.
     nodes: AtomicU32,
-    /// True after the store left the last question unanswered.
+    /// Whether the store did not answer the last statement.
     silent: AtomicBool,
     /// A counter asks for a block.
     pub(super) asked: Notify,
-    /// Counters have changed otherwise than by a request.
+    /// Counters have changed other than by a request.
     pub(super) answered: Notify,
 }
 
@@ -66,12 +66,12 @@ impl Cluster {
         }
     }
 
-    /// Returns this node's part of a quota without the store: at least one request.
+    /// Returns this node's share of a quota without the store: at least one request.
     pub(super) fn part(&self, quota: u32) -> u32 {
         (quota / self.nodes.load(Ordering::Relaxed).max(1)).max(quota.min(1))
     }
 
-    /// Returns [`part`](Self::part) while the store is silent.
+    /// Returns [`part`](Self::part) while the store does not answer.
     pub(super) fn share(&self, quota: u32) -> Option<u32> {
         self.silent.load(Ordering::Relaxed).then(|| self.part(quota))
     }
@@ -138,7 +138,7 @@ impl RateLimits {
         );
     }
 
-    /// Leases blocks for all askers in one statement, and returns the pause after it.
+    /// Leases blocks for all waiting counters in one statement, and returns the pause after it.
     pub(super) async fn lease_once(
         &self,
         cluster: &Cluster,
@@ -192,8 +192,8 @@ impl RateLimits {
     }
 }
 
-/// At the start and once in each window, asks how many nodes there are: one that has no requests would not know its
-/// share, should the store fall silent.
+/// Queries the number of nodes at the start and once in each window: a node without requests would otherwise not know its share
+/// when the store stops answering.
 async fn count_nodes(cluster: &Cluster, lessor: &impl Lessor) {
     loop {
         let pause = count_once(cluster, lessor).await;
@@ -215,7 +215,7 @@ async fn count_once(cluster: &Cluster, lessor: &impl Lessor) -> Duration {
     }
 }
 
-/// Once in each window, has the store forget those that are over for long enough.
+/// Deletes old windows from the store, once in each window.
 async fn forget_windows(lessor: &impl Lessor, clock: &(impl Fn() -> u64 + Sync)) {
     loop {
         let window = clock() / WINDOW_SECONDS;

@@ -23,7 +23,7 @@ pub(super) use self::windows::Windows;
 /// Length of a window, in seconds.
 pub(crate) const WINDOW_SECONDS: u64 = 60;
 
-/// Client networks counted one by one in a window; above that they share one counter.
+/// Number of client networks with a separate counter in a window; further networks share one counter.
 pub(super) const NETWORKS: usize = 65_536;
 
 pub(super) const SHARDS: usize = 16;
@@ -34,7 +34,7 @@ const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// Quota of a window, and the headers that name it, made once.
+/// Quota of a window, with its headers, generated once.
 #[derive(Clone, Debug)]
 pub(crate) struct Quota {
     requests: u32,
@@ -53,7 +53,7 @@ impl Quota {
     }
 }
 
-/// Visible ASCII is always a valid header value.
+/// Creates a header value. Visible ASCII is always valid.
 fn header(text: String) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
@@ -86,11 +86,11 @@ impl Standing {
 /// Party that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counting {
-    /// This node, which is the only one.
+    /// This is the only node.
     Alone,
-    /// This node and others, which share quotas by leases.
+    /// Several nodes share quotas by leases.
     Together {
-        /// Time for which a request waits for a lease, and after which the store counts as silent.
+        /// Time for which a request waits for a lease, and after which the store counts as unavailable.
         patience: Duration,
     },
 }
@@ -104,18 +104,18 @@ pub(crate) struct RateLimits {
     pub(crate) anonymous: Quota,
     subjects: Windows<By>,
     networks: Windows<IpAddr>,
-    /// None for a node that counts alone.
+    /// `None` for a node that counts alone.
     cluster: Option<Arc<Cluster>>,
 }
 
 impl RateLimits {
-    /// Fresh counters. Where nodes count together, [`keep_leased`](Self::keep_leased) has to run.
+    /// Creates the counters. If several nodes share quotas, [`keep_leased`](Self::keep_leased) has to run.
     pub(crate) fn new(with_credential: Quota, anonymous: Quota, counting: Counting) -> Self {
         let cluster = match counting {
             Counting::Alone => None,
             Counting::Together { patience } => Some(Arc::new(Cluster::new(patience))),
         };
-        // Only subjects that exist are counted: their number is the bound.
+        // Only existing subjects are counted, so their number is the bound.
         let subjects = Windows::new(usize::MAX, with_credential.requests, cluster.clone());
         let networks = Windows::new(NETWORKS / SHARDS, anonymous.requests, cluster.clone());
         Self {
@@ -127,8 +127,8 @@ impl RateLimits {
         }
     }
 
-    /// Counts a request with a valid credential. It waits, for the patience at most, only where this node has nothing left
-    /// of the quota and has to ask for more.
+    /// Counts a request with a valid credential. Waits, at most for the patience, only if this node has used up its grant and has
+    /// to request more.
     pub(crate) async fn count_subject(&self, by: By, clock: &(impl Fn() -> u64 + Sync)) -> Standing {
         self.subjects.count(by, clock).await
     }

@@ -17,7 +17,7 @@ pub(super) fn key(number: u8) -> By {
     By::Key(KeyId::new(Timestamp::from_micros(0), [number; 10]))
 }
 
-/// Counts a request that has nothing to wait for.
+/// Counts a request that does not have to wait.
 fn count_subject(limits: &RateLimits, by: By, now: u64) -> Standing {
     limits
         .subjects

@@ -1,4 +1,4 @@
-//! The counters of all clients in the window of now.
+//! Counters of all clients in the current window.
 
 use std::{
     collections::HashMap,
@@ -45,7 +45,7 @@ pub(super) struct Asking<K> {
 }
 
 impl<K: Hash + Eq + Copy + Display + Send + Sync> Windows<K> {
-    /// At most `capacity` keys in each shard are counted one by one.
+    /// Creates the counters. At most `capacity` keys in each shard have separate counters.
     pub(in crate::kit) fn new(capacity: usize, quota: u32, cluster: Option<Arc<Cluster>>) -> Self {
         let shard = || {
             Mutex::new(Shard {
@@ -64,14 +64,14 @@ impl<K: Hash + Eq + Copy + Display + Send + Sync> Windows<K> {
         }
     }
 
-    /// The shard of `key`. `None` cannot be met; callers refuse then.
+    /// Returns the shard of `key`. `None` is unreachable; callers refuse the request then.
     fn shard_of(&self, key: &K) -> Option<MutexGuard<'_, Shard<K>>> {
         let at = usize::try_from(self.hasher.hash_one(key)).unwrap_or(usize::MAX) % SHARDS;
         let shard = self.shards.get(at)?;
         Some(shard.lock())
     }
 
-    /// Locks the shard of a key for this window, or a later one: a clock that is set back does not open a new window.
+    /// Locks the shard of a key for this window, or a later one: a clock that is set back does not start a new window.
     fn shard_in(&self, key: &K, window: u64) -> Option<MutexGuard<'_, Shard<K>>> {
         let mut shard = self.shard_of(key)?;
         shard.enter(window, self.quota);
@@ -86,7 +86,7 @@ impl<K: Hash + Eq + Copy + Display + Send + Sync> Windows<K> {
         };
         let counted = async {
             loop {
-                // Before the look: an answer that comes in between is not missed.
+                // Register first, so that an answer in between is not missed.
                 let answered = cluster.answered.notified();
                 if let Some(standing) = self.take(key, clock(), cluster.share(self.quota)) {
                     return standing;
@@ -202,7 +202,7 @@ impl<K: Hash + Eq + Copy + Display + Send + Sync> Windows<K> {
         }
     }
 
-    /// Returns the number of clients that are counted one by one.
+    /// Returns the number of clients with separate counters.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         let held = self.shards.iter().map(|shard| {
@@ -221,14 +221,14 @@ impl<K: Hash + Eq> Shard<K> {
         self.window = window;
         self.overflow = Counter::whole(quota);
         self.asking.clear();
-        // What a burst made the table grow to is given back.
+        // Frees the memory of a table that grew in a burst.
         let used = self.counters.len();
         self.counters.clear();
         self.counters.shrink_to(used.saturating_mul(2).min(4_096));
     }
 }
 
-/// The number of the window, and the seconds until the next one.
+/// Returns the number of the window, and the seconds until the next one.
 const fn window_at(now_seconds: u64) -> (u64, u64) {
     (
         now_seconds / WINDOW_SECONDS,

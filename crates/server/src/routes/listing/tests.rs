@@ -175,7 +175,7 @@ async fn a_failure_in_the_middle_breaks_the_answer_off() {
         matches!(broken, Some(Err(_))),
         "it does not end as if it were whole"
     );
-    // A failure before anything is sent is an answer.
+    // A failure before the first piece becomes a normal error response.
     let refusal = numbers(5).list(Some(6), 10, Form::Array);
     assert!(refusal.respond(&bodies).await.is_err());
 }
@@ -217,7 +217,7 @@ async fn shown(after: Option<u32>, limit: u32, form: Form<u32>) -> Value {
 #[tokio::test]
 async fn a_page_ends_where_its_source_has_stopped_and_the_next_goes_on_there() {
     let empty = shown(None, 9, page()).await;
-    // Ten was the last number that was looked at.
+    // Ten was the last number that the list read.
     assert_eq!(empty, json!({"items": [10], "next_cursor": "after 10"}));
     let (mut seen, mut cursor) = (Vec::new(), None);
     loop {
@@ -419,7 +419,7 @@ async fn entries_that_are_replaced_between_two_reads_are_read_again() {
     let entry = Entry::of_one_version(read).await.unwrap();
     let answer = body_of(entry.pieces().respond(&bodies).await.unwrap()).await;
     assert_eq!(answer, Replaced::expected(0));
-    // Without an end of the changes.
+    // The changes never stop.
     let read = || async { replaced.entry_of(0, 1) };
     assert!(Entry::of_one_version(read).await.is_err());
 }

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use super::{super::tests::key, *};
 use crate::kit::rate_limit::{Counting, Quota, Standing};
 
-/// A clock that a test moves, in seconds.
+/// Clock that a test sets, in seconds.
 #[derive(Default)]
 struct Seconds(AtomicU64);
 
@@ -35,7 +35,7 @@ fn limits(quota: u32) -> RateLimits {
     RateLimits::new(quota.clone(), quota, Counting::Together { patience: PATIENCE })
 }
 
-/// Grants whatever is wanted as long as there is something, one statement for each permit.
+/// Grants all requests while the quota lasts, one statement for each permit.
 struct Scripted {
     quota: u32,
     out: Mutex<HashMap<(i64, String), u32>>,
@@ -122,7 +122,7 @@ async fn a_request_waits_for_the_first_block_and_for_no_other_while_the_store_ke
     let test = async {
         assert!(count().now_or_never().is_none(), "it has nothing yet");
         assert_eq!(count().await.remaining, 639);
-        // The store is slow: the block of ten lasts, and more is asked for at its half.
+        // The store is slow: the block of ten suffices, and more is requested at its half.
         for nth in 2..=10 {
             let standing = count().now_or_never().expect("the block lasts");
             assert_eq!(standing.remaining, 640 - nth);
@@ -193,12 +193,12 @@ async fn while_the_store_is_silent_a_node_lets_its_share_through_and_takes_it_of
     let now = || clock.read();
     let count = |client| limits.count_subject(key(client), &now);
     let test = async {
-        // The first answer says that there are three nodes; the second one does not come.
+        // The first answer reports three nodes; the second one does not arrive.
         assert!(count(1).await.admitted);
         let began = tokio::time::Instant::now();
         assert_eq!(count(2).await.remaining, 199, "a third of the quota");
         assert_eq!(began.elapsed(), PATIENCE);
-        // The statement was sent a moment after the request had come.
+        // The statement was sent a moment after the request.
         tokio::time::sleep(GATHER * 2).await;
         let mut admitted = 1;
         while count(2).now_or_never().expect("nobody waits any more").admitted {
@@ -207,7 +207,7 @@ async fn while_the_store_is_silent_a_node_lets_its_share_through_and_takes_it_of
         assert_eq!(admitted, 200);
         let network = limits.count_network([192, 0, 2, 1].into(), &now).now_or_never();
         assert_eq!(network.unwrap().remaining, 199);
-        // What had been asked for comes after all, and the debt with the next statement.
+        // The pending grant still arrives, and the debt is settled with the next statement.
         lessor.permits.add_permits(1_000);
         tokio::time::sleep(RETRY).await;
         assert!(count(2).await.admitted);
@@ -302,7 +302,7 @@ enum Step {
         node: usize,
         client: u8,
     },
-    /// The node's leasing gets its turn.
+    /// The node runs its leasing once.
     Leases {
         node: usize,
     },
@@ -310,13 +310,13 @@ enum Step {
     Passes {
         seconds: u64,
     },
-    /// The store falls silent, or answers again.
+    /// The store stops answering, or answers again.
     Turns,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        // Nodes get unlike parts of the traffic.
+        // The traffic is distributed unevenly over the nodes.
         12 => (0_usize..9, 0_u8..2).prop_map(|(node, client)| Step::Arrives { node: [0, 0, 0, 0, 0, 1, 1, 2, 3][node], client }),
         2 => (0_usize..4).prop_map(|node| Step::Leases { node }),
         1 => (0_u64..9).prop_map(|seconds| Step::Passes { seconds }),
@@ -325,12 +325,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 100..700)
 }
 
-/// Record of one window about one client.
+/// Observations of one client in one window.
 #[derive(Default)]
 struct Seen {
     admitted: u32,
     refused: bool,
-    /// True once a request came while the store was silent.
+    /// Whether a request arrived while the store did not answer.
     in_silence: bool,
 }
 
@@ -429,7 +429,7 @@ async fn check(quota: u32, nodes: u32, skew: &[u64], steps: &[Step]) {
     }
     let held_back = (nodes - 1) * quota.div_ceil(4 * nodes);
     for (of, seen) in seen {
-        // In silence, each node its share besides, which is one request at least.
+        // While the store does not answer, each node also admits its share, which is at least one request.
         let shares = if seen.in_silence { quota.max(nodes) } else { 0 };
         assert!(
             seen.admitted <= quota + shares,
