@@ -1,4 +1,4 @@
-//! The audit log as administrators read it.
+//! Audit log in the form that administrators read.
 
 use std::{net::IpAddr, str::FromStr};
 

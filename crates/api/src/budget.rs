@@ -1,7 +1,7 @@
-//! Budgets: what the runs of an organization, a workflow, a schedule or a key may cost in a day or a month.
+//! Budgets: cost limits for the runs of an organization, a workflow, a schedule or a key per day or month.
 //!
-//! A budget is named by its scope. Its windows are days and calendar months in UTC; a run counts in the one in which it
-//! was created, whenever it ends.
+//! A budget is identified by its scope. Its windows are days and calendar months in UTC; a run counts in the window of its
+//! creation, regardless of when it ends.
 
 use std::{fmt, str::FromStr};
 

@@ -1,5 +1,4 @@
-//! Connections (`docs/CONNECTIONS.md`): what a client sends to save one, the record it gets back, and their small
-//! answers.
+//! Connections (`docs/CONNECTIONS.md`): the definition that a client sends, the saved record, and other small responses.
 //!
 //! Secrets are read but never written: serializing a definition writes the kind of its `auth` and the names of its
 //! headers and variables, without their values. The engine checks everything except the form.

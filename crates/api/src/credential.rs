@@ -1,4 +1,4 @@
-//! A text that must not be shown: a provider's key, a token, a password.
+//! A text that must never be displayed: a provider's key, a token, a password.
 
 use std::fmt;
 

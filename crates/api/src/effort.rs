@@ -1,4 +1,4 @@
-//! The effort that a model puts into its answer.
+//! Effort setting of a model for its answers.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! The recorded events of a run (`docs/RUNS.md#events`), as they are stored, streamed and replayed.
+//! Recorded events of a run (`docs/RUNS.md#events`), in the form in which they are stored, streamed and replayed.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

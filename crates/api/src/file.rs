@@ -1,4 +1,4 @@
-//! Saved files: the record, its pages, and what renames one.
+//! Saved files: the record, pages of records, and the rename request.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

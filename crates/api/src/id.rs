@@ -1,7 +1,7 @@
 //! Identifiers: a type prefix, `_`, and a `UUIDv7` as 26 lowercase Crockford base32 characters (the `TypeID` form).
 //!
-//! They sort by creation time, as text and as bytes, so that a new row lands at the right edge of its index.
-//! An id shows when it was made: it is never a secret.
+//! They sort by creation time, as text and as bytes, so that a new row is appended at the right edge of its index. An id reveals
+//! its creation time and is never a secret.
 
 use std::{fmt, str::FromStr};
 
@@ -42,12 +42,12 @@ fn encode(value: u128, out: &mut String) {
             word >>= 5;
         }
     }
-    // Pushed one by one, the characters cost more than their digits.
+    // Pushing single characters would cost more than computing them.
     out.push_str(str::from_utf8(&text).unwrap_or_default());
 }
 
 fn decode(text: &str) -> Option<u128> {
-    // 26 characters hold 130 bits: the first one may only carry the top three.
+    // 26 characters encode 130 bits, but an id has 128: the first character may only use three bits.
     if text.len() != ENCODED_LEN || text.bytes().next()? > b'7' {
         return None;
     }

@@ -1,4 +1,4 @@
-//! JSON for places where a text must stay one line: event data, server-sent events, line-delimited output.
+//! JSON for single-line contexts: event data, server-sent events, line-delimited output.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ pub fn to_line<T: Serialize + ?Sized>(value: &T) -> Result<String, serde_json::E
 
 /// Escapes the characters of a JSON text that a client may take for the end of a line. They are in strings alone.
 pub fn in_line(text: String) -> String {
-    // Both separators and U+0085 start with one of two lead bytes: without them there is nothing to do.
+    // Both separators and U+0085 start with one of two lead bytes: a text without them needs no change.
     if text.bytes().all(|byte| byte != 0xE2 && byte != 0xC2) {
         return text;
     }

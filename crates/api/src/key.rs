@@ -1,4 +1,4 @@
-//! API keys as a self-hosted engine administers them.
+//! API keys in the administration of a self-hosted engine.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

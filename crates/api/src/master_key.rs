@@ -1,4 +1,4 @@
-//! The keys that credentials are sealed with, by their ids: the keys themselves are never shown.
+//! Ids of the keys that seal credentials. The keys themselves are never returned.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,4 +1,4 @@
-//! Organizations as people see them: members, roles and invitations (`docs/ACCOUNTS.md`).
+//! Organizations of people: members, roles and invitations (`docs/ACCOUNTS.md`).
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,4 +1,4 @@
-//! Money in integer millionths of a US dollar. Sums are checked: an amount that does not fit is an error, never a wrap.
+//! Money in integer millionths of a US dollar. Sums are checked: an overflow is an error and never wraps.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The nodes of an engine, as its administrators see them.
+//! Nodes of an engine, as shown to its administrators.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,4 +1,4 @@
-//! Organizations and people as the operator of a hosted deployment sees them (`docs/HOSTED.md#operators`).
+//! Organizations and people, as shown to the operator of a hosted deployment (`docs/HOSTED.md#operators`).
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,5 +1,5 @@
-//! Parameters of a query or a form (`application/x-www-form-urlencoded`). One that is sent twice is ambiguous, so readers
-//! refuse it.
+//! Parameters of a query or a form (`application/x-www-form-urlencoded`). A repeated parameter is ambiguous, so readers refuse
+//! it.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,4 @@
-//! Words for failures of libraries, which users would not understand: of JSON and other texts that are read by their types,
-//! and of files.
+//! Readable messages for library failures that users would not understand: errors of JSON and other typed texts, and of files.
 
 use std::{borrow::Cow, io};
 
@@ -91,7 +90,7 @@ pub fn io(error: &io::Error) -> String {
         io::ErrorKind::NotADirectory => "there is a file in the place of a folder".to_owned(),
         io::ErrorKind::IsADirectory => "there is a folder in the place of the file".to_owned(),
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-        // Most other messages contain operating system terms.
+        // All other kinds keep the message of the operating system, without its error number.
         _ => {
             let told = error.to_string();
             match told.split_once(" (os error ") {

@@ -1,5 +1,4 @@
-//! The run request (`docs/RUNS.md#fields-of-a-request`): its form. What a field may hold beyond its form is checked by
-//! the engine's intake.
+//! The form of the run request (`docs/RUNS.md#fields-of-a-request`). The engine's intake checks everything beyond the form.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! Schedules (`docs/SCHEDULES.md`): what a client sends, the record it gets back, the history of occurrences and the
+//! Schedules (`docs/SCHEDULES.md`): the definition that a client sends, the saved record, the history of occurrences and the
 //! preview of the next ones.
 //!
-//! The form only: times, names and limits are checked by the engine.
+//! Only the form is checked here: the engine checks times, names and limits.
 
 use std::{fmt, str::FromStr};
 

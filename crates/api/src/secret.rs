@@ -1,7 +1,7 @@
 //! Secrets: a prefix, 43 base62 characters (256 bits) and a 6-character base62 CRC-32 of both.
 //!
-//! The fixed form lets secret scanners find one, and the checksum refuses a typo without a look-up. Only the
-//! SHA-256 of a secret is ever stored.
+//! The fixed form lets secret scanners find secrets, and the checksum refuses a typo without a look-up. Only the SHA-256 of a
+//! secret is ever stored.
 
 use std::fmt;
 

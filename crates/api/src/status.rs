@@ -77,7 +77,7 @@ impl RunStatus {
     pub const fn may_become(self, next: Self) -> bool {
         match self {
             Self::Reserving => matches!(next, Self::Queued | Self::Failed | Self::Cancelled),
-            // Interrupted: only a run of which nothing is stored, when its node is gone.
+            // Interrupted: only a run without stored data on a node that is gone.
             Self::Queued => matches!(next, Self::Starting | Self::Cancelled | Self::Interrupted),
             Self::Starting => matches!(
                 next,

@@ -81,7 +81,7 @@ impl TopupState {
     /// Whether a purchase may go from this state to `next`. Every other move is a bug.
     pub const fn may_become(self, next: Self) -> bool {
         match self {
-            // Paid: a webhook may come before the answer of the request.
+            // Paid: a webhook may arrive before the answer of the request.
             Self::Created => matches!(
                 next,
                 Self::Open | Self::Processing | Self::Failed | Self::Expired | Self::Paid

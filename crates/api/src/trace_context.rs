@@ -1,4 +1,4 @@
-//! The context of a trace as it travels in HTTP headers: W3C Trace Context, version 00.
+//! Trace context in HTTP headers: W3C Trace Context, version 00.
 
 /// The target of the spans that are exported. Logs leave them out, so that without an export they cost nothing.
 pub const SPANS: &str = "sortie.spans";

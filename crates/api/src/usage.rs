@@ -108,7 +108,8 @@ impl FromStr for Day {
 
     fn from_str(text: &str) -> Result<Self, InvalidDay> {
         let day = text.parse().map(Self::from_date).map_err(|_| InvalidDay)?;
-        // A date can be written in many forms, and before 1970: only the one form of a day of the range comes back.
+        // The parser accepts other spellings and dates before 1970: only the canonical form of a day in the range survives the
+        // round trip.
         if day.to_string() == text {
             Ok(day)
         } else {

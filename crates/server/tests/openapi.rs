@@ -1,4 +1,4 @@
-//! The description document: the whole of it as a snapshot, and what must hold for every operation.
+//! The description document: a snapshot of the whole document, and rules for every operation.
 
 #![expect(
     clippy::unwrap_used,
@@ -191,7 +191,7 @@ fn check_response(document: &Value, name: &str, status: &str, response: &Value) 
         );
         let error: sortie_api::ErrorBody = serde_json::from_value(media["example"].clone()).unwrap();
         let of_example = error.code.status().to_string();
-        // A range of statuses has the example of one of them.
+        // A range of statuses has the example of one status in it.
         let is_in_range = status.ends_with("XX") && of_example.starts_with(&status[..1]);
         assert!(is_in_range || of_example == status, "{name}");
     }
@@ -202,7 +202,7 @@ fn the_document_avoids_what_client_generators_stumble_over() {
     let document = sortie_server::openapi(sortie_server::Api::Engine);
     walk(&document, "", &mut |path, value| {
         if let Some(types) = value.get("type").and_then(Value::as_array) {
-            // In a patch, `null` puts a field back to its default.
+            // In a patch, `null` resets a field to its default.
             let is_patch = path.starts_with("/components/schemas/UpdateSchedule/");
             assert!(
                 is_patch || !types.contains(&json!("null")),
@@ -401,7 +401,7 @@ fn may_be_null(schema: &Value) -> bool {
     types.chain([&schema["type"]]).any(|of| of == "null") || choices.flatten().any(may_be_null)
 }
 
-// A field that an answer may leave out is never null, so one that may be null is always there.
+// Answers never use null for an optional field, so a field that may be null is always present.
 #[test]
 fn a_field_of_an_answer_that_may_be_null_is_required() {
     let mut seen = 0;

@@ -67,7 +67,7 @@ async fn aiosmtpd_refuses_recipients_and_passwords() {
     assert_eq!(wrong, Err(NotSent::Credentials(Some(535))));
 }
 
-/// The address leads to this machine and is not known to: the rules for other machines hold.
+/// The host name resolves to this machine but is not known as local, so the rules for other machines apply.
 #[tokio::test]
 async fn the_certificate_of_another_machine_is_checked_and_clear_text_refused() {
     let elsewhere = |scheme: &str, port: u64| format!("{scheme}://sortie:p%3Ass@[::ffff:127.0.0.1]:{port}");

@@ -12,20 +12,20 @@ use url::{Url, form_urlencoded};
 
 use crate::rig::Rig;
 
-/// Address to which the provider sends people back.
+/// Address of the callback.
 const CALLBACK: &str = "https://accounts.example/sign-in/oidc/idp/callback";
 
-/// Most pages and redirects of one sign-in.
+/// Maximum number of pages and redirects in one sign-in.
 const STEPS: usize = 20;
 
-/// Browser at the pages of the provider. It keeps cookies and sends forms.
+/// Browser for the pages of the provider. It keeps cookies and sends forms.
 #[derive(Default)]
 struct Browser {
     cookies: BTreeMap<String, String>,
 }
 
 impl Browser {
-    /// Follows redirects and fills forms until the provider sends the person back. Returns the address of the callback.
+    /// Follows redirects and fills in forms until the provider redirects to the callback. Returns its address.
     async fn sign_in(&mut self, address: &str, login: &str) -> Url {
         let mut url: Url = address.parse().unwrap();
         let mut form = None;

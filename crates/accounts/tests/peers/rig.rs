@@ -90,7 +90,7 @@ impl Rig {
         }
     }
 
-    /// Invites an address. Returns the invitation and what became of its mail.
+    /// Invites an address. Returns the invitation and the outcome of its mail.
     pub(crate) async fn invites(&self, email: &str) -> (NewInvitationLink, EmailDelivery) {
         let caller = Caller {
             org: self.org,

@@ -14,7 +14,7 @@ use sortie_testkit::{Answer, StripeDouble, peers::installed, stripe::Card};
 
 use crate::rig::{Api, script};
 
-/// Answer without what differs between servers.
+/// Answer without the parts that differ between servers.
 #[derive(Debug, PartialEq)]
 struct Told {
     status: u16,
@@ -146,7 +146,7 @@ async fn a_refund_is_made_once_under_its_key_as_at_stripe_stateful_mock() {
             (Some("one"), some.as_str()),
             (Some("one"), less.as_str()),
             (Some("two"), some.as_str()),
-            // More than is left: the refusal is kept.
+            // More than the remaining amount: the server keeps the refusal for the key.
             (Some("three"), some.as_str()),
             (Some("three"), some.as_str()),
             (Some("four"), rest.as_str()),

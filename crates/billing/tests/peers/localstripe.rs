@@ -12,7 +12,7 @@ use crate::rig::Api;
 
 const SECRET: &str = "whsec_peers";
 
-/// Webhooks that came, with their signatures.
+/// Received webhooks, with their signatures.
 type Received = Arc<watch::Sender<Vec<(String, Bytes)>>>;
 
 async fn receive(State(received): State<Received>, headers: HeaderMap, body: Bytes) {

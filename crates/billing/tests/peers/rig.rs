@@ -18,7 +18,7 @@ use sortie_testkit::{
 /// Key that the peers accept.
 pub(crate) const KEY: &str = "sk_test_peer";
 
-/// Ports that are tried, where other processes are faster.
+/// Number of ports to try, because other processes may take one first.
 const TRIES: usize = 5;
 
 /// Server with Stripe's API.
@@ -40,7 +40,7 @@ impl Api {
         }
     }
 
-    /// Starts a server that takes its port as these arguments say.
+    /// Starts a server. `arguments` returns its arguments for a port.
     pub(crate) fn start(name: &'static str, program: &Path, arguments: impl Fn(u16) -> Vec<String>) -> Self {
         let mut ports = free_ports();
         for _ in 0..TRIES {
@@ -75,7 +75,7 @@ impl Api {
         .unwrap()
     }
 
-    /// Sends a form, with an idempotency key where one is given.
+    /// Sends a form, optionally with an idempotency key.
     pub(crate) async fn post(&self, path: &str, key: Option<&str>, form: &str) -> Answer {
         let mut client = Client::new(self.address, Some(self.key.clone()))
             .with_header("content-type", "application/x-www-form-urlencoded");
@@ -86,7 +86,7 @@ impl Api {
         client.send(Method::POST, path, body).await.unwrap()
     }
 
-    /// Sends a form, and returns the identifier of the object that it made.
+    /// Sends a form, and returns the identifier of the created object.
     pub(crate) async fn made(&self, path: &str, form: &str) -> String {
         let made: Value = self
             .post(path, None, form)

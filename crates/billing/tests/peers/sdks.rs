@@ -1,4 +1,4 @@
-//! Stripe's own libraries: they read the double's objects, and judge the same webhooks as Sortie does.
+//! Stripe's official libraries read the double's objects, and verify the same webhooks as Sortie.
 
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -111,7 +111,7 @@ fn webhooks(double: &StripeDouble) -> (Vec<Value>, Vec<Option<String>>) {
         .unzip()
 }
 
-/// Checks what a library found, but for the names of its classes.
+/// Checks the results of a library, except for the names of its classes.
 fn check(found: &Value, verdicts: &[Option<String>], events: usize) {
     let read = &found["read"];
     assert_eq!(read["topup"], "topup_1");
@@ -146,7 +146,7 @@ fn failures(names: [&str; 5]) -> Value {
     ])
 }
 
-// The peer is waited for on this thread, and asks the double on the others.
+// This thread waits for the peer, which sends its requests to the double on the other threads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_library_for_python_reads_the_double() {
     let (double, ids) = furnished().await;
@@ -181,7 +181,7 @@ async fn the_library_for_python_reads_the_double() {
     assert_eq!(found["failures"], failures(names));
 }
 
-// The peer is waited for on this thread, and asks the double on the others.
+// This thread waits for the peer, which sends its requests to the double on the other threads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_library_for_node_reads_the_double_and_signs_as_the_route_checks() {
     let (double, ids) = furnished().await;
@@ -302,7 +302,7 @@ async fn requests(double: &StripeDouble, ids: &Value) -> String {
     program
 }
 
-/// Makes numbers and truth values of the texts that a form has for them.
+/// Converts texts of a form to numbers and booleans.
 fn with_numbers(sent: Value) -> Value {
     match sent {
         Value::Object(members) => members
@@ -319,7 +319,7 @@ fn with_numbers(sent: Value) -> Value {
     }
 }
 
-/// Takes decimals out: the library makes objects of them when it reads an answer.
+/// Removes decimals: the library converts them to objects when it reads an answer.
 fn without_decimals(object: &mut Value) {
     match object {
         Value::Object(members) => {

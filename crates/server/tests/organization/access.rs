@@ -43,7 +43,7 @@ enum Kind {
     MemberKey,
     /// Key of the organization with the role admin.
     AdminKey,
-    /// Key that was deleted.
+    /// Deleted key.
     DeletedKey,
     /// Access token of an application.
     AccessToken,
@@ -73,7 +73,7 @@ const WITHOUT_CREDENTIAL: [Kind; 7] = [
 ];
 
 impl Kind {
-    /// Role of the caller in the organization; none for those without a session of a member.
+    /// Role of the caller in the organization; `None` without a session of a member.
     const fn role(self) -> Option<Role> {
         match self {
             Self::Member | Self::Demoted => Some(Role::Member),
@@ -123,7 +123,7 @@ fn expected(call: &Call, kind: Kind) -> Expected {
     match (least, kind.role()) {
         (Some(_), None) => Expected::NotFound,
         (Some(least), Some(role)) if role < least => Expected::Forbidden,
-        // The way is open, and the owner cannot take it.
+        // The operation is permitted, but the owner cannot leave.
         (Some(_), Some(_)) if kind == Kind::OwnerOfSuspended && call.operation == "leave_organization" => {
             Expected::Status(409)
         }
@@ -335,7 +335,7 @@ fn caller(rig: &Rig) -> Caller {
     }
 }
 
-/// Makes an API key of the first organization. Returns the id and the secret.
+/// Creates an API key of the first organization. Returns the id and the secret.
 pub(crate) async fn key(rig: &Rig, name: &str, role: Role) -> (KeyId, String) {
     let request = CreateKey {
         name: name.to_owned(),

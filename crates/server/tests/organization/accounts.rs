@@ -32,14 +32,14 @@ async fn sign_up(client: &Client, email: &str) -> Answer {
     post(client, "/v1/auth/signup", &body.to_string()).await
 }
 
-/// A client with the token of an answer to a sign-in.
+/// Client with the token of a sign-in answer.
 fn signed_in(rig: &Rig, answer: &Answer) -> Client {
     let token = answer.json().unwrap()["token"].as_str().unwrap().to_owned();
     assert!(token.starts_with("stu_"));
     Client::new(rig.address, Some(token))
 }
 
-/// Everything of an answer that a stranger sees, but for the id and the time.
+/// Parts of an answer that a stranger sees, except for the id and the time.
 fn shown(answer: &Answer) -> (u16, String, Vec<String>) {
     let mut headers: Vec<_> = answer
         .headers

@@ -1,4 +1,4 @@
-//! Pictures of people: upload, who sees them, limits.
+//! Pictures of people: upload, visibility, limits.
 
 use crate::prelude::*;
 
@@ -8,7 +8,7 @@ crate::settings::everywhere! {
     a_person_uploads_twenty_pictures_an_hour,
 }
 
-/// Text of a PNG that is no part of the picture.
+/// Text in a PNG that does not belong to the picture.
 const SECRET: &[u8] = b"taken at home";
 
 fn chunk(kind: [u8; 4], contents: &[u8]) -> Vec<u8> {

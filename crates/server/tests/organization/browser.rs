@@ -1,4 +1,4 @@
-//! The browser of the tests at the organization API of a rig. A request without an answer fails the test.
+//! Test browser for the organization API of a rig. A request without an answer fails the test.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
@@ -26,7 +26,7 @@ impl Browser {
         Self::at(rig.address, &rig.org_url)
     }
 
-    /// A browser at the pages of a server, which have this origin.
+    /// A browser for the pages of a server with this origin.
     pub(crate) fn at(address: SocketAddr, origin: &str) -> Self {
         Self(browser::Browser::new(address, origin))
     }

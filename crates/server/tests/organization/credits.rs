@@ -1,4 +1,4 @@
-//! Credits: what runs reserve and cost, the ledger, movements by the operator, and the check.
+//! Credits: reservations and costs of runs, the ledger, movements by the operator, and the check.
 
 use crate::{operator::ask, prelude::*, rig::CREDITS};
 
@@ -44,7 +44,7 @@ async fn a_run_is_paid_with_credits() {
     let rig = Rig::start().await;
     let before = json!({"balance_micros": CREDITS, "reserved_micros": 0, "available_micros": CREDITS});
     assert_eq!(rig.read("balance").await, before);
-    // A second of compute costs 30 micros, so this run costs 3 at least.
+    // A second of compute costs 30 micros, so this run costs at least 3.
     let waits = json!({"prompt": "```wait 100\n```\n", "shell": false, "model": "runbook", "max_cost_micros": 20_000});
     let path = format!("/engine/{}/v1/runs", rig.ours);
     let run = rig.ended(rig.owner.post(&path, &waits).await.unwrap()).await;
@@ -210,7 +210,7 @@ async fn the_ledger_is_read_in_pages() {
         }
         cursor = format!("&cursor={next}");
     }
-    // The first movement and the one of the rig are of the same moment.
+    // The first movement and the one of the rig have the same time.
     assert_eq!(amounts[..3], [4, 3, 2]);
     let mut rest = amounts.split_off(3);
     rest.sort_unstable();
@@ -220,7 +220,7 @@ async fn the_ledger_is_read_in_pages() {
         let wrong = format!("{}?{query}", path(rig.ours));
         rig.owner.get(&wrong).must_refuse("invalid_request").await;
     }
-    // A cursor is of one organization.
+    // A cursor belongs to one organization.
     let foreign = format!("{}?limit=2{cursor}", path(rig.theirs));
     rig.stranger.get(&foreign).must_refuse("invalid_request").await;
     rig.end().await;

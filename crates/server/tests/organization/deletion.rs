@@ -33,7 +33,7 @@ async fn save(rig: &Rig, caller: &Caller, content: &str) {
     saved.await.unwrap();
 }
 
-/// Takes the password of a person away: a recent sign-in is the proof from then on.
+/// Removes the password of a person: from then on a recent sign-in is the proof.
 pub(super) async fn without_password(rig: &Rig, person: &Signed) {
     let user = person.user;
     rig.meddle(&format!("UPDATE person SET password = '' WHERE id = '{user}'"))

@@ -15,7 +15,7 @@ crate::settings::everywhere! {
     a_suspension_holds_for_every_credential_on_every_node,
 }
 
-/// Asks every node, so that each knows the credential.
+/// Sends a request to every node, so that each caches the credential.
 async fn known_everywhere(client: &Client, path: &str) {
     for _ in 0..Setting::current().nodes() {
         client.get(path).must(200).await;

@@ -1,4 +1,4 @@
-//! The gate of the organization API: health, credentials, the cookie of a browser, and the way to the engine.
+//! The gate of the organization API: health, credentials, the cookie of a browser, and access to the engine.
 
 use std::collections::BTreeSet;
 
@@ -87,7 +87,7 @@ async fn a_proxy_that_is_not_trusted_is_named_to_the_operator() {
             .unwrap()
     };
     assert_eq!(check().await["verdict"], "ok");
-    // By either listener.
+    // On both listeners.
     let forwarded = Client::new(rig.engine_address, None).with_header("x-forwarded-for", "203.0.113.9");
     forwarded.get("/v1/models").must(200).await;
     let found = check().await;
@@ -118,7 +118,7 @@ async fn a_session_reaches_the_engine_in_the_organizations_of_the_person_alone()
         .get(&path)
         .must_refuse("unauthorized")
         .await;
-    // The engine's own listener knows no sessions.
+    // The listener of the engine does not accept sessions.
     rig.engine_client(&rig.owner.token)
         .get("/v1/me")
         .must_refuse("unauthorized")
@@ -154,7 +154,7 @@ async fn a_browser_changes_something_from_a_page_of_this_origin_alone() {
         .send(Method::POST, &path, body.clone())
         .must(202)
         .await;
-    // A client with the token in the header is no browser that another page could drive.
+    // A client with the token in the header is not a browser that another page could control.
     rig.member.send(Method::POST, &path, body).must(202).await;
     rig.end().await;
 }

@@ -309,7 +309,7 @@ async fn an_application_acts_for_a_person_until_the_person_ends_it() {
         (info["organization_id"].as_str(), info["role"].as_str()),
         (Some(&*rig.ours.to_string()), Some("member"))
     );
-    // The organization API takes sessions only.
+    // The organization API accepts only sessions.
     anybody(&rig)
         .with_key(access)
         .get("/v1/auth/grants")

@@ -1,4 +1,4 @@
-//! Sign-in by an identity provider: the whole way of a browser, and every answer that is refused.
+//! Sign-in with an identity provider: the complete flow of a browser, and every refused answer.
 
 mod accounts;
 mod limits;
@@ -12,7 +12,7 @@ use sortie_testkit::{
 
 use crate::{browser::query_of, prelude::*};
 
-// Each node reads the metadata and the keys for itself: exact requests are those of one node.
+// Each node fetches the metadata and the keys separately, so the exact requests are known only for one node.
 crate::settings::both_databases! {
     a_person_signs_up_and_in_at_a_provider_and_comes_back,
     the_answer_of_another_issuer_is_refused_before_the_code_is_sent,
@@ -125,7 +125,7 @@ async fn a_person_signs_up_and_in_at_a_provider_and_comes_back() {
     assert_eq!(me["email"], "new@corp.example");
     assert_has!(me, {"name": "New Person", "email_verified": true});
 
-    // With another address and without a proof of it: issuer and subject are the person.
+    // With another, unverified address: issuer and subject identify the person.
     claim(&provider, "email", json!("other@elsewhere.example"));
     claim(&provider, "email_verified", Value::Null);
     script_userinfo(&provider, &json!({"sub": "s-1"}));
@@ -278,13 +278,13 @@ async fn the_answer_of_another_issuer_is_refused_before_the_code_is_sent() {
     provider.script(|script| script.answer_issuer = Some("https://evil.example".to_owned()));
     assert_eq!(sign_in(&browser, &provider, START).await.status, 403);
     assert_eq!(provider.requests(), ["metadata"]);
-    // The state of one provider at the callback of the other one.
+    // The state of one provider at the callback of another one.
     provider.script(|script| script.answer_issuer = None);
     let callback = answered(&browser, &provider, START).await;
     let mixed_up = callback.replace("/oidc/idp/", "/oidc/second/");
     assert_eq!(browser.get(&mixed_up).await.status, 403);
     assert_eq!(second.requests(), Vec::<String>::new());
-    // The person does not agree at the provider.
+    // The person refuses at the provider.
     let denied = callback.split_once("code=").unwrap().0.to_owned() + "error=access_denied&state=";
     let denied = denied + callback.split_once("state=").unwrap().1;
     assert_eq!(browser.get(&denied).await.status, 403);
@@ -332,7 +332,7 @@ async fn an_address_counts_where_it_is_verified_and_its_domain_is_trusted() {
         );
         assert_eq!(browser.cookie("sortie"), None);
     }
-    // An address that only the userinfo endpoint has.
+    // The address is only in the userinfo response.
     provider.person("s-1", "x");
     claim(&provider, "email", Value::Null);
     let userinfo = json!({"sub": "another", "email": "new@corp.example", "email_verified": true});
@@ -366,7 +366,7 @@ async fn a_proof_of_the_userinfo_endpoint_counts_for_its_own_address() {
     rig.end().await;
 }
 
-/// Changes the person of the rig with this name, past the store.
+/// Changes the person of the rig with this name directly in the database.
 async fn change_person(rig: &Rig, change: &str, email: &str) {
     rig.meddle(&format!("UPDATE person SET {change} WHERE email_key = '{email}'"))
         .await;
@@ -391,7 +391,7 @@ async fn an_account_is_linked_where_nobody_else_can_have_made_it() {
     let answer = sign_in(&browser, &provider, START).await;
     assert_eq!(answer.status, 403);
     assert!(answer.text().contains("nobody has proved"), "{}", answer.text());
-    // The operator has made this account, which has no password yet.
+    // The operator created this account, which has no password yet.
     for (subject, name) in [("s-admin", "admin"), ("s-member", "member")] {
         provider.person(subject, &format!("{}@Corp.example", name.to_uppercase()));
         let browser = Browser::new(&rig);
@@ -406,7 +406,7 @@ async fn an_account_is_linked_where_nobody_else_can_have_made_it() {
     let answer = sign_in(&Browser::new(&rig), &provider, START).await;
     assert_eq!(answer.status, 403);
     assert!(answer.text().contains("sign-up is closed"));
-    // A disabled person is refused by the identity and by the address.
+    // A disabled person is refused whether the identity or the address matches.
     change_person(&rig, "disabled_at = 1", "member@corp.example").await;
     for subject in ["s-member", "s-another"] {
         provider.person(subject, "member@corp.example");

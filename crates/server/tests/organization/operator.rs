@@ -1,4 +1,4 @@
-//! The operator's operations: who may call them, suspension, and accounts of people.
+//! The operator's operations: access, suspension, and accounts of people.
 
 use sortie_api::secret::{OPERATOR_KEY, Secret};
 
@@ -42,7 +42,7 @@ async fn the_operators_key_opens_the_operators_operations_alone() {
         .get(list)
         .must_refuse("unauthorized")
         .await;
-    // It is no credential of the engine, and no person.
+    // The key is neither a credential of the engine nor a person.
     let secret = Secret::new(OPERATOR_KEY, [9; 32]);
     let engine = rig.engine_client(secret.expose());
     engine.get("/v1/me").must_refuse("unauthorized").await;
@@ -109,7 +109,7 @@ async fn a_suspended_organization_reads_and_leaves_and_nothing_else() {
         .post(&format!("{ours}/leave"), &Value::Null)
         .must(204)
         .await;
-    // The other organization works on.
+    // The other organization keeps working.
     rig.stranger
         .get(&format!("/engine/{}/v1/me", rig.theirs))
         .must(200)
@@ -202,7 +202,7 @@ async fn the_operator_sees_the_nodes_and_seals_everything_again() {
     let rig = Rig::start().await;
     let operator = operator(&rig).await;
     let nodes = ask(&operator, Method::GET, "/v1/operator/nodes", Value::Null).await;
-    // The nodes of a test have one name, so that the last one to start is listed.
+    // The nodes of a test share one name, so only the last one to start is listed.
     let nodes = nodes.as_array().unwrap();
     assert!(nodes.iter().any(|node| node["state"] == "ready"), "{nodes:?}");
 

@@ -1,4 +1,4 @@
-//! Organizations over HTTP: roles, members, invitations and keys, and what a second organization sees of the first.
+//! Organizations over HTTP: roles, members, invitations and keys, and isolation of a second organization.
 
 use sortie_api::{AuditEntry, OrgId};
 use sortie_store::{access::AuditFilter, people::Avatar};
@@ -311,7 +311,7 @@ async fn a_key_opens_the_engine_until_it_is_revoked_also_the_last_one() {
     old.refused("unauthorized").unwrap();
     let engine = rig.engine_client(rotated["key"].as_str().unwrap());
     get(&engine, "/v1/me").await;
-    // A key of another organization is none.
+    // A key of another organization is unknown here.
     let foreign = format!(
         "/v1/organizations/{}/keys/{}",
         rig.theirs,
@@ -322,7 +322,7 @@ async fn a_key_opens_the_engine_until_it_is_revoked_also_the_last_one() {
     admin.delete(&key).must(204).await;
     let revoked = rig.soon(401, async || engine.get("/v1/me").await.unwrap()).await;
     revoked.refused("unauthorized").unwrap();
-    // An API key manages nothing.
+    // An API key cannot manage an organization.
     let created = admin
         .post(&path, &json!({"name": "deploy"}))
         .await

@@ -1,4 +1,4 @@
-//! The pages: their headers, the forms of a browser, and the way back through a sign-in.
+//! The pages: their headers, the forms of a browser, and the return path of a sign-in.
 
 mod mailed;
 
@@ -19,7 +19,7 @@ crate::settings::everywhere! {
     no_way_back_leads_elsewhere,
 }
 
-/// Checks that a page forbids frames, scripts, other origins and copies.
+/// Checks that a page forbids frames, scripts, other origins and caching.
 fn assert_strict(answer: &Answer, place: &str) {
     assert_eq!(answer.header("x-frame-options").unwrap(), "DENY", "{place}");
     assert_eq!(
@@ -265,7 +265,7 @@ async fn a_form_before_the_sign_in_is_bound_to_its_browser() {
     rig.end().await;
 }
 
-/// Spellings of another place.
+/// Spellings of addresses on other origins.
 const ELSEWHERE: [&str; 46] = [
     "https://evil.example",
     "//evil.example",

@@ -53,7 +53,7 @@ impl Shop {
         self.rig.admin.post(&path, &body)
     }
 
-    /// Makes a checkout. Returns its session.
+    /// Creates a checkout. Returns its session.
     pub(super) async fn order(&self, amount_cents: i64) -> String {
         session(&self.checkout(amount_cents, false).must(200).await)
     }
@@ -95,7 +95,7 @@ impl Shop {
         }
     }
 
-    /// Moves the clocks of the nodes and of the double.
+    /// Advances the clocks of the nodes and of the double.
     pub(super) fn advance(&self, by: Duration) {
         self.rig.clock.set(self.rig.clock.now() + by);
         self.double.advance(by);
@@ -106,7 +106,7 @@ impl Shop {
         self.rig.owner.get(&self.path("")).must_json(200).await
     }
 
-    /// Credits that were bought and not taken back, in cents.
+    /// Bought credits minus reversals, in cents.
     pub(super) async fn bought(&self) -> i64 {
         let balance = self.billing().await["balance_micros"].as_i64().unwrap() - CREDITS;
         assert_eq!(balance % CENT, 0);
@@ -138,7 +138,7 @@ impl Shop {
         payments[0].clone()
     }
 
-    /// Compares the credits with what the double holds.
+    /// Compares the credits with the balance of the double.
     pub(super) async fn audit(&self) {
         let holdings: Holdings = self.double.holdings();
         assert_eq!(holdings.paid_twice(), Vec::<&str>::new());
@@ -182,7 +182,7 @@ async fn a_purchase_is_credited_once_whoever_sees_it() {
     shop.hear().await;
     assert_eq!(shop.bought().await, 2_500);
 
-    // Every event again, the page that the customer comes back to, and the reconciler.
+    // Repeat every event, the return page of the customer, and the reconciler.
     for event in shop.double.all_events() {
         shop.double.resend(&event).unwrap();
     }
@@ -255,7 +255,7 @@ async fn the_amount_and_the_number_of_open_checkouts_have_limits() {
         sessions.push(shop.order(500).await);
     }
     shop.checkout(500, false).must_refuse("conflict").await;
-    // The other organization has its own.
+    // The other organization has a separate limit.
     let theirs = format!("/v1/organizations/{}/billing/checkout", shop.rig.theirs);
     let body = json!({"amount_cents": 500});
     shop.rig.stranger.post(&theirs, &body).must(200).await;
@@ -264,7 +264,7 @@ async fn the_amount_and_the_number_of_open_checkouts_have_limits() {
     assert_eq!(shop.bought().await, 1_000_000);
     shop.order(500).await;
     shop.checkout(500, false).must_refuse("conflict").await;
-    // Pages end after an hour, and the events tell it.
+    // Pages expire after an hour, and events report it.
     shop.advance(Duration::from_mins(61));
     shop.hear().await;
     shop.order(500).await;
@@ -348,7 +348,7 @@ async fn a_suspended_organization_can_pay() {
     assert_eq!(shop.bought().await, 700);
     let portal = shop.rig.owner.post(&shop.path("/portal"), &json!({})).await;
     portal.unwrap().expect(200).unwrap();
-    // Automatic purchases can be disabled, and not enabled.
+    // Automatic purchases can be disabled, but not enabled.
     let auto = shop.path("/auto-topup");
     let low = json!({"enabled": true, "threshold_cents": 1_000, "amount_cents": 5_000, "consent": true});
     let owner = &shop.rig.owner;

@@ -34,11 +34,11 @@ pub(crate) const AT: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
 /// their random ids.
 const BEFORE: Timestamp = Timestamp::from_micros(1_763_674_100_000_000);
 
-/// Hash that no password has.
+/// Hash that matches no password.
 const NO_PASSWORD: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$c29ydGllLW5vYm9keS1hdC1hbGw$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-/// Time for which a node keeps who a credential belongs to.
+/// Time for which a node caches the owner of a credential.
 const KEPT: Duration = Duration::from_millis(300);
 
 /// Nodes of one deployment with the organizations `ours` and `theirs`.
@@ -61,13 +61,13 @@ pub(crate) struct Rig {
     pub(crate) nodes: Vec<SocketAddr>,
     /// Address of the organization API.
     pub(crate) address: SocketAddr,
-    /// Address of the organization API, as the cookie and the OAuth server know it.
+    /// Address of the organization API for the cookie and the OAuth server.
     pub(crate) org_url: String,
     /// Engine of the first node.
     pub(crate) engine: Engine,
     /// Accounts of the first node.
     pub(crate) accounts: Accounts,
-    /// Payments of each node; none where nothing can be bought.
+    /// Payments of each node; empty if nothing is sold.
     pub(crate) billing: Vec<Billing>,
     /// Clock of the accounts. Only tests advance it.
     pub(crate) clock: Clock,
@@ -109,8 +109,7 @@ impl Rig {
         Self::start_nodes(Serves::Everyone, None, change).await
     }
 
-    /// Starts nodes that sell credits through the double, with its clock at the time of theirs. No node works on payments by
-    /// itself.
+    /// Starts nodes that sell credits through the double, and sets its clock to theirs. The nodes run no payment worker.
     pub(crate) async fn start_selling(double: &StripeDouble) -> Self {
         double.set_clock(AT.as_micros() / 1_000_000);
         let rig = Self::start_nodes(Serves::Nothing, Some(double), |_| {}).await;
@@ -144,7 +143,7 @@ impl Rig {
             (in_front_of(&apis).await, in_front_of(&organizations).await);
         let (org_url, engine_url) = (format!("http://{address}"), format!("http://{engine_address}"));
         let (mut nodes, mut billings) = (Vec::new(), Vec::new());
-        // Enough for races within a node. The server prepares every statement anew for each connection.
+        // Enough for races within a node. The database server prepares every statement again for each connection.
         let store_options = OpenOptions {
             connections: 2,
             ..OpenOptions::default()
@@ -203,7 +202,7 @@ impl Rig {
         rig
     }
 
-    /// Makes a person a member, past the store.
+    /// Makes a person a member, directly in the database.
     pub(crate) async fn join(&self, org: OrgId, user: UserId, role: Role) {
         let role = role.as_str();
         self.meddle(&format!(
@@ -212,7 +211,7 @@ impl Rig {
         .await;
     }
 
-    /// Changes the role of a member, past the store.
+    /// Changes the role of a member, directly in the database.
     pub(crate) async fn set_role(&self, org: OrgId, user: UserId, role: Role) {
         let role = role.as_str();
         self.meddle(&format!(
@@ -221,27 +220,27 @@ impl Rig {
         .await;
     }
 
-    /// Path of something of the first organization.
+    /// Path of a resource of the first organization.
     pub(crate) fn path(&self, rest: &str) -> String {
         format!("/v1/organizations/{}{rest}", self.ours)
     }
 
-    /// Changes one row of the database past the store.
+    /// Changes one row directly in the database.
     pub(crate) async fn meddle(&self, sql: &str) {
         assert_eq!(self.database.change(sql).await.unwrap(), 1, "{sql}");
     }
 
-    /// Reads one value of the database past the store: the column `v` of a query.
+    /// Reads one value directly from the database: the column `v` of a query.
     pub(crate) async fn text(&self, sql: &str) -> String {
         self.database.value(sql).await.unwrap()
     }
 
-    /// Counts rows past the store: the column `v` of a query.
+    /// Counts rows directly in the database: the column `v` of a query.
     pub(crate) async fn count(&self, sql: &str) -> i64 {
         self.text(sql).await.parse().unwrap()
     }
 
-    /// Signs a new person up, past the rules of passwords: the address is `NAME@example.com`, and verified.
+    /// Creates a person without the password rules: the address is `NAME@example.com`, and verified.
     pub(crate) async fn sign_up(&self, name: &str, number: u8) -> Signed {
         sign_up(self.accounts.store(), self.address, name, number).await
     }
@@ -260,8 +259,8 @@ impl Rig {
         Client::new(self.engine_address, Some(credential.to_owned()))
     }
 
-    /// Asks until every node answers with this status. A single node does so at once, because it has made the change. Other
-    /// nodes may keep for [`KEPT`] who a credential belongs to.
+    /// Repeats a request until every node answers with this status. A single node does so at once, because it made the change.
+    /// Other nodes may cache the owner of a credential for [`KEPT`].
     #[expect(clippy::future_not_send, reason = "a test awaits it on one thread")]
     pub(crate) async fn soon(&self, status: u16, ask: impl AsyncFn() -> Answer) -> Answer {
         let nodes = Setting::current().nodes();
@@ -353,7 +352,7 @@ fn billing(double: &StripeDouble, store: Store, clock: &Clock, org_url: &str) ->
     Billing::new(options, store).unwrap()
 }
 
-/// Plans of licenses that are sold: `team`, and `company` with twice the runs and deployments.
+/// License plans on sale: `team`, and `company` with twice the runs and deployments.
 fn plans() -> Vec<Plan> {
     let plan = |name: &str, monthly_runs, deployments| Plan {
         name: name.to_owned(),
@@ -449,10 +448,10 @@ async fn organization(store: &Store, name: &str, number: u8, owner: UserId) -> O
     id
 }
 
-/// Credits that each organization begins with, in micros.
+/// Initial credits of each organization, in micros.
 pub(crate) const CREDITS: i64 = 1_000_000_000;
 
-/// Gives credits to an organization, past the operator.
+/// Gives credits to an organization, without the operator API.
 async fn give_credits(store: &Store, org: OrgId, amount_micros: i64) {
     let entry = NewLedgerEntry {
         cause: format!("grant:{org}"),

@@ -154,7 +154,7 @@ async fn provider() -> ScriptedProvider {
     provider
 }
 
-/// Puts the person who signs in from now on into these groups.
+/// Assigns these groups to the next person who signs in.
 fn groups(provider: &ScriptedProvider, groups: Value) {
     provider.script(|script| drop(script.claims.insert("groups".to_owned(), groups)));
 }
@@ -216,7 +216,7 @@ async fn an_admin_ends_the_session_of_a_person() {
         "{sessions:?}"
     );
     assert!(sessions[0]["created_at"].as_str() >= sessions[1]["created_at"].as_str());
-    // The newest one is that of the second browser.
+    // The newest session belongs to the second browser.
     let id = sessions[0]["id"].as_str().unwrap();
     let path = format!("/v1/admin/sessions/{id}");
     let end = async |client: &Client| client.delete(&path).await.unwrap();
@@ -289,7 +289,7 @@ async fn a_person_works_with_the_engine_by_cookie_and_by_bearer() {
         let me = client.get("/v1/me").must_json(200).await;
         assert_has!(me, {"role": "admin", "mode": "self-hosted"});
     }
-    // With the cookie, a change must come from a page of this address.
+    // With a cookie, a change must come from a page of this address.
     for origin in [None, Some("https://evil.example"), Some("null")] {
         create_key(&rig.by_cookie(&browser, origin))
             .must_refuse("forbidden")

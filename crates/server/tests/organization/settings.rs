@@ -22,7 +22,7 @@ pub(crate) enum Setting {
 }
 
 impl Setting {
-    /// Setting of the test that runs. One node on SQLite where the test names none.
+    /// Setting of the running test. The default is one node on SQLite.
     pub(crate) fn current() -> Self {
         SETTING.try_with(|setting| *setting).unwrap_or(Self::Sqlite)
     }
@@ -51,7 +51,7 @@ impl Setting {
     }
 }
 
-/// Address that clients use for some listeners, and the balancer if there are several.
+/// Address for the clients of these listeners, and the load balancer if there are several.
 pub(crate) async fn in_front_of(listeners: &[SocketAddr]) -> (SocketAddr, Option<Balancer>) {
     if let [only] = listeners {
         return (*only, None);
@@ -60,7 +60,7 @@ pub(crate) async fn in_front_of(listeners: &[SocketAddr]) -> (SocketAddr, Option
     (balancer.address(), Some(balancer))
 }
 
-/// Runs a test in settings, each with the name that the test has there.
+/// Runs a test in several settings, with a separate test name for each.
 macro_rules! in_settings {
     ($name:ident: $($setting:ident = $in_it:ident),+) => {
         mod $name {
@@ -73,7 +73,8 @@ macro_rules! in_settings {
 }
 pub(crate) use in_settings;
 
-/// Runs each of the named tests of a module on one node and on three. What one node does on PostgreSQL, three do as well.
+/// Runs each of the named tests of a module on one node with SQLite, and on three nodes with PostgreSQL, which also cover a
+/// single node there.
 macro_rules! everywhere {
     ($($name:ident),+ $(,)?) => {$(
         crate::settings::in_settings! { $name: Sqlite = on_sqlite, ThreeNodes = on_three_nodes }

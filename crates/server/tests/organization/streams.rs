@@ -1,6 +1,6 @@
-//! Event streams that are open while their credential ends, on every node (`docs/API.md#event-streams`).
+//! Open event streams while their credential ends, on every node (`docs/API.md#event-streams`).
 //!
-//! The run of a test stays queued, so that its streams end for no other reason.
+//! The run of a test stays queued, so that its streams do not end for another reason.
 
 use futures_util::future::join_all;
 use sortie_testkit::client::{EventStream, Next};
@@ -18,10 +18,10 @@ crate::settings::everywhere! {
     a_stream_ends_with_the_time_of_its_access_token,
 }
 
-/// Six seconds, and what a busy machine adds.
+/// Six seconds plus a margin for a busy machine.
 const WITHIN: Duration = Duration::from_secs(9);
 
-/// A queued run, and the key that made it.
+/// A queued run, and the key that created it.
 struct Queued {
     key: Client,
     run: String,

@@ -56,7 +56,7 @@ impl Shop {
         self.rig.admin.post(&path, body)
     }
 
-    /// Asks for the page of a plan. Returns its session.
+    /// Requests the checkout page of a plan. Returns its session.
     async fn plan_page(&self, plan: &str) -> String {
         session(&self.wants(&json!({"plan": plan})).must(200).await)
     }
@@ -77,20 +77,20 @@ impl Shop {
         answer.expect(200).unwrap().json().unwrap()["entitlement"].clone()
     }
 
-    /// Plan, state, and end of the entitlement in days. The clock of the double does not stand still.
+    /// Plan, state, and end of the entitlement in days. The clock of the double keeps running.
     async fn entitled(&self) -> (String, String, u64) {
         let found = self.entitlement().await;
         let text = |name: &str| found[name].as_str().unwrap_or_default().to_owned();
         (text("plan"), text("state"), days(&found["period_end"]))
     }
 
-    /// Asks for a deployment without an entitlement.
+    /// Requests a deployment without an entitlement, which is refused.
     async fn is_not_entitled(&self, name: &str) {
         let refused = self.deploy(name).must_refuse("payment_required").await;
         assert_contains!(refused.error, "no active entitlement");
     }
 
-    /// Waits until a webhook of this type was taken.
+    /// Waits until a webhook of this type was received.
     async fn until_taken(&self, kind: &str) {
         let taken = self.double.wait_for_deliveries(|sent| {
             sent.iter()
@@ -116,7 +116,7 @@ fn is(plan: &str, state: &str, days: u32) -> (String, String, u64) {
     (plan.to_owned(), state.to_owned(), days.into())
 }
 
-/// Days from the beginning of the test to a time.
+/// Days from the start of the test to a time.
 fn days(time: &Value) -> u64 {
     let time: Timestamp = time.as_str().unwrap().parse().unwrap();
     (time.since(AT) + DAY / 2).as_secs() / DAY.as_secs()
@@ -176,12 +176,12 @@ async fn another_plan_of_the_portal_counts_at_once() {
         .unwrap();
     shop.hear().await;
     assert_eq!(shop.entitled().await.0, "company");
-    // Each unit that is paid has the deployments of the plan.
+    // Each paid unit includes the deployments of the plan.
     shop.double.change_price(&subscription, "price_team", 3).unwrap();
     shop.hear().await;
     let found = shop.entitlement().await;
     assert_has!(found, {"plan": "team", "deployments": 6, "monthly_runs": 1_000});
-    // A price of no plan takes nothing away, and a second subscription gives nothing.
+    // A price without a plan removes nothing, and a second subscription grants nothing.
     shop.double.add_price("price_other", 100);
     shop.double.change_price(&subscription, "price_other", 1).unwrap();
     let customer = shop.rig.text("SELECT customer AS v FROM billing_account").await;
@@ -205,10 +205,10 @@ async fn a_late_payment_keeps_the_licenses_for_fourteen_days() {
     assert_eq!(days(&made["expires_at"]), u64::from(PERIOD) + 14);
     shop.advance(14 * DAY + HOUR);
     shop.is_not_entitled("south").await;
-    // It can still be paid, so another one is not sold.
+    // The subscription can still be paid, so a second one is not sold.
     let other = shop.wants(&json!({"plan": "company"})).await.unwrap();
     other.refused("conflict").unwrap();
-    // The next period is not paid either, and gives no more time.
+    // The next period is not paid either, and does not extend the entitlement.
     shop.advance(16 * DAY);
     shop.change(&subscription, PastDue);
     shop.hear().await;
@@ -241,7 +241,7 @@ async fn a_canceled_subscription_ends_with_its_period_and_another_can_be_bought(
     shop.hear().await;
     assert_eq!(shop.entitled().await, is("company", "active", 2 * PERIOD));
     shop.deploy("south").must(201).await;
-    // Ended at once, at the dashboard. The same request within the same half hour has another page then.
+    // Ended at once, in the dashboard. The same request within the same half hour gets another page then.
     shop.change(&second, Ended);
     shop.hear().await;
     assert_eq!(shop.entitled().await, is("company", "ended", PERIOD));
@@ -301,7 +301,7 @@ async fn a_reading_that_was_overtaken_by_another_is_repeated() {
     let shop = Shop::with_plans().await;
     let subscription = shop.subscribe("team").await;
     shop.hear().await;
-    // The answer of the first reading stays away, with a subscription that is active.
+    // The answer of the first read is delayed, and contains an active subscription.
     shop.change(&subscription, CanceledAtPeriodEnd);
     let readings = shop.double.requests(Call::ReadSubscription).len();
     shop.double.fail(Call::ReadSubscription, 1, Fault::HeldAfter);
@@ -374,7 +374,7 @@ async fn requests_that_break_a_rule_are_refused_and_nothing_is_sold_while_stripe
         shop.wants(&team).must_refuse("unavailable").await;
     }
     shop.double.fail_always(None);
-    // The answer of a page is lost: the next request gets that page.
+    // The answer with a page is lost: the next request gets the same page.
     shop.double.fail(Call::CreateSession, 1, Fault::LostAfter);
     shop.wants(&team).must_refuse("unavailable").await;
     shop.wants(&team).must(200).await;

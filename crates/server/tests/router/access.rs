@@ -96,7 +96,7 @@ struct Resources {
     rig: Rig,
     run: String,
     schedule: String,
-    /// A run that left an artifact.
+    /// A run with an artifact.
     left: String,
     key: String,
 }
@@ -272,7 +272,7 @@ fn signature(method: &str, target: &str, org: OrgId, key: &str) -> HeaderValue {
     HeaderValue::try_from(format!("1 {at} {org} {key} {mac}")).unwrap()
 }
 
-/// Callers without a credential that works.
+/// Callers without a valid credential.
 async fn refused_callers(mode: Mode) {
     let resources = Resources::of(mode).await;
     for kind in [

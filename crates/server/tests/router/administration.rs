@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::prelude::*;
 
-/// Operations that change a resource, in an order in which each works: name, method, path, body, action.
+/// Operations that change a resource, in a working order: name, method, path, body, action.
 const AUDITED: &[(&str, Method, &str, &str, &str)] = &rows! {
     "create_key", Method::POST, "/v1/admin/keys", r#"{"name":"audited"}"#, "key.create";
     "rotate_key", Method::POST, "/v1/admin/keys/{key}/rotate", "{}", "key.rotate";
@@ -30,7 +30,7 @@ const AUDITED: &[(&str, Method, &str, &str, &str)] = &rows! {
     "delete_file", Method::DELETE, "/v1/files/{file}", "", "file.delete";
 };
 
-/// Audited like these; its body is a form.
+/// Audited like the table; its body is a form.
 const UPLOAD: &str = "create_file";
 
 /// Not in the table because it needs the code of a page that a person has seen.
@@ -92,14 +92,14 @@ async fn every_change_is_written_down_with_its_key_address_and_request() {
     let uploaded = &entries(&rig.admin, "").await[0];
     assert_has!(uploaded, {"action": "file.create", "target": file});
     let first_master_key = sortie_engine::MasterKey::new([7; 32]).id();
-    // The id that was made last.
+    // The id that was created last.
     let mut made = String::new();
     for (name, method, path, body, action) in AUDITED {
         let path = path
             .replace("{key}", &made)
             .replace("{schedule}", &made)
             .replace("{file}", &file);
-        // Refused without a key: nothing is done and nothing written down.
+        // Refused without a key: nothing is changed or recorded.
         let before = entries(&rig.admin, "").await;
         let refused = rig
             .admin
@@ -120,7 +120,7 @@ async fn every_change_is_written_down_with_its_key_address_and_request() {
             made = answer.json().unwrap()["id"].as_str().unwrap().to_owned();
             made.as_str()
         } else if *name == "reseal" {
-            // The key that everything is sealed with from then on.
+            // The key that seals all secrets from now on.
             first_master_key.as_str()
         } else {
             // The path segment after the collection.

@@ -1,4 +1,4 @@
-//! Budgets over HTTP: set, read, deleted, and what a run hears that does not fit.
+//! Budgets over HTTP: set, read, delete, and the refusal of a run that exceeds one.
 
 use sortie_api::Budget;
 
@@ -126,7 +126,7 @@ async fn a_run_that_does_not_fit_is_402_and_a_used_idempotency_key_still_answers
         get(&rig.member, "organization").await.held_micros.get(),
         1_000_000
     );
-    // Another organization has its own.
+    // Another organization has separate budgets.
     rig.stranger.create(&plain("x")).await.unwrap();
 }
 

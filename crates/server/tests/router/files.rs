@@ -1,4 +1,4 @@
-//! `/v1/files`: forms as clients send them and as they should not, lists, content in whole and in part, names, limits.
+//! `/v1/files`: valid and invalid forms, lists, whole and partial content, names, limits.
 
 use std::path::Path;
 
@@ -280,7 +280,7 @@ async fn a_file_of_the_limit_is_taken_and_one_byte_more_is_not() {
     assert_eq!(list.as_array().unwrap().len(), 1);
 }
 
-/// The head of an upload of so many bytes, and the beginning of its form.
+/// Header of an upload of `length` bytes, and the start of its form.
 fn upload_head(rig: &Rig, length: usize, more: &str) -> String {
     format!(
         "POST /v1/files HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Length: {length}\r\n{more}\
@@ -348,7 +348,7 @@ async fn no_form_however_broken_is_more_than_a_refusal() {
         &rig.member,
         &[("content-type", "multipart/form-data; boundary=the-end-of-a-part")],
     );
-    // A whole form among them, so that something is stored.
+    // Include a complete form, so that something is stored.
     let mut accepted = 1;
     rig.member.upload("whole", "whole").await.unwrap();
     for _ in 0..200 {
@@ -366,7 +366,7 @@ async fn no_form_however_broken_is_more_than_a_refusal() {
         accepted += usize::from(answer.status == 201);
     }
     let stored = stored(&rig);
-    // An organization has each content once.
+    // An organization stores each content once.
     assert!((1..=accepted).contains(&stored.len()), "{stored:?}");
     for path in stored {
         assert!(!path.to_string_lossy().contains("staging"), "{path:?}");

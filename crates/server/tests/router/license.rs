@@ -74,7 +74,7 @@ impl Licensed {
         self.rig.admin.get(PATH).must_json(200).await
     }
 
-    /// Asks for a run. Returns the status and the message of a refusal.
+    /// Requests a run. Returns the status and the message of a refusal.
     async fn create(&self) -> (u16, String) {
         let answer = self.rig.member.post("/v1/runs", &plain("a")).await.unwrap();
         let message = answer.json().unwrap()["error"]
@@ -96,7 +96,7 @@ impl Licensed {
             .map(|entry| (text(&entry["action"]), text(&entry["target"])))
             .filter(|(action, _)| action.starts_with("license."))
             .collect();
-        // Entries of one moment have no order.
+        // Entries of the same time have no order.
         entries.sort_unstable();
         entries
     }

@@ -1,4 +1,4 @@
-//! Rate limits (`docs/API.md#rate-limits`), in a minute that ends when a test says so.
+//! Rate limits (`docs/API.md#rate-limits`) with a clock that the tests control.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ async fn past_a_limit_429_says_when_to_come_back_and_others_go_on() {
     assert_eq!(answer.header("x-ratelimit-reset").unwrap(), "20");
     assert_eq!(remaining(&answer), 0);
 
-    // A guess at a key and a request without one are counted against the address, together.
+    // An invalid key and a missing key count together against the address.
     let nobody = rig.admin.anonymous();
     nobody.get("/v1/models").must(200).await;
     let guessing = rig.admin.with_key("sts_guess");
@@ -97,7 +97,7 @@ async fn an_event_stream_counts_once() {
 /// Three nodes on one `PostgreSQL` with a fixed clock. A node never continues without the database, however long it is
 /// unavailable.
 struct ThreeNodes {
-    /// With the admin key, one for each node.
+    /// Clients with the admin key, one for each node.
     clients: Vec<Client>,
     stop: CancellationToken,
     serving: TaskTracker,
@@ -150,7 +150,7 @@ impl ThreeNodes {
     }
 }
 
-/// Sends a request; whether it was let through. One that is refused has nothing left.
+/// Sends a request. Returns true if it was admitted. A refused one must have no requests left.
 async fn is_let_through(client: &Client, path: &str) -> bool {
     let answer = client.get(path).await.unwrap();
     if answer.status == 200 {
@@ -161,8 +161,7 @@ async fn is_let_through(client: &Client, path: &str) -> bool {
     false
 }
 
-/// Sends requests to a node, a few at a time, until it refuses some of them to each sender. Returns the number of those
-/// that were let through.
+/// Sends requests to a node, a few concurrently, until it refuses some from each sender. Returns the number of admitted requests.
 async fn hammer(client: &Client) -> u64 {
     let senders = (0..4).map(|_| async {
         let (mut admitted, mut refused) = (0, 0);
@@ -187,7 +186,7 @@ async fn three_nodes_share_the_quota_of_a_credential_and_of_an_address() {
         ..options()
     })
     .await;
-    // One that begins late finds nothing left: each is asked once before.
+    // A node that starts late finds the quota used up, so each gets one request first.
     for client in &nodes.clients {
         assert!(is_let_through(client, "/v1/me").await);
     }

@@ -6,7 +6,7 @@ use crate::prelude::*;
 
 const RUN: &str = "run_01hf7yat31e4ar9bcdefghjkmn";
 
-/// The headers of `docs/API.md#rate-limits` stand on every answer and are consistent with each other.
+/// Checks that the headers of `docs/API.md#rate-limits` are present and consistent with each other.
 pub(crate) fn check_headers(answer: &Answer, what: &str) {
     let text = |name: &str| {
         answer

@@ -27,13 +27,13 @@ pub(crate) const MASTER_KEY: [u8; 32] = [7; 32];
 const AT: Timestamp = Timestamp::from_micros(1_763_674_200_000_000);
 
 pub(crate) struct Rig {
-    /// With the first organization's admin key.
+    /// Client with the admin key of the first organization.
     pub(crate) admin: Client,
-    /// With a member key of the first organization.
+    /// Client with a member key of the first organization.
     pub(crate) member: Client,
-    /// That key.
+    /// Member key of the first organization.
     pub(crate) member_key: String,
-    /// With an admin key of the second organization.
+    /// Client with an admin key of the second organization.
     pub(crate) stranger: Client,
     /// The first organization.
     pub(crate) org: OrgId,
@@ -51,7 +51,7 @@ pub(crate) struct FreshKey {
     pub(crate) client: Client,
 }
 
-/// Limits far above what a test sends.
+/// Limits far above the requests of a test.
 pub(crate) fn options() -> Options {
     Options {
         requests_per_minute: 1_000_000,
@@ -79,7 +79,7 @@ impl Rig {
         Self::start_engine(mode, options, sortie_engine::Options::default()).await
     }
 
-    /// With a directory in memory, which runs with zero data retention need.
+    /// Starts with a directory in memory, which runs with zero data retention need.
     pub(crate) async fn start_in_memory() -> Self {
         let memory = tempfile::Builder::new()
             .prefix("sortie-test-")
@@ -155,12 +155,12 @@ impl Rig {
         self.database().execute_batch(&remove).unwrap();
     }
 
-    /// The database, past the store.
+    /// Direct connection to the database.
     pub(crate) fn database(&self) -> rusqlite::Connection {
         rusqlite::Connection::open(self.dir.path().join("sortie.db")).unwrap()
     }
 
-    /// A new admin key that works.
+    /// Creates a valid admin key.
     pub(crate) async fn new_key(&self, name: &str) -> FreshKey {
         let body = json!({"name": name, "role": "admin"});
         let made = self.admin.post("/v1/admin/keys", &body).must_json(201).await;
@@ -209,7 +209,7 @@ fn prefix(mode: Mode) -> &'static str {
     }
 }
 
-/// No command makes a second organization of a self-hosted engine yet: it is written past the store.
+/// No command creates a second organization on a self-hosted engine yet, so it is written directly to the database.
 fn second_organization(file: &Path) -> OrgId {
     let org = OrgId::new(AT, [9; 10]);
     rusqlite::Connection::open(file)
@@ -246,7 +246,7 @@ async fn give_credits(engine: &Engine, org: OrgId) {
     engine.store().move_credits(entry, audit).await.unwrap();
 }
 
-/// A key that is written down without being asked for.
+/// Stores a key without a request to the API.
 async fn key(engine: &Engine, prefix: &str, org: OrgId, role: Role, number: u8) -> Secret {
     let secret = Secret::new(prefix, [number; 32]);
     let key = NewKey {

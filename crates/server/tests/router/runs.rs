@@ -183,7 +183,7 @@ async fn events_are_json_for_who_asks_for_it() {
 #[tokio::test]
 async fn large_texts_come_whole_in_lists_definitions_and_events() {
     let rig = Rig::start().await;
-    // Characters of one to four bytes, some of them escaped: no border between pieces may break one.
+    // Characters of one to four bytes, some of them escaped: pieces must not split any of them.
     let prompt = "\"\\\n\u{1}aü€😀".repeat(9_000);
     let (events, run) = rig.member.complete(&plain(&prompt)).await.unwrap();
     let output = run.output.clone().unwrap();
@@ -217,7 +217,7 @@ async fn large_texts_come_whole_in_lists_definitions_and_events() {
     let schedule = rig.member.post("/v1/schedules", &schedule).must_json(201).await;
     let page = whole(&rig.member, "/v1/schedules").await.json().unwrap();
     assert_eq!(page, json!({"items": [schedule], "next_cursor": ""}));
-    // Of another organization, there is nothing.
+    // Runs of another organization are not found.
     let foreign = format!("/v1/runs/{}/definition", run.id);
     rig.stranger.get(&foreign).must(404).await;
 }

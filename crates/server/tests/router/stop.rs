@@ -28,7 +28,7 @@ async fn open_streams_and_idle_connections_do_not_hold_the_stop_up() {
     let begun = Instant::now();
     rig.stop.cancel();
     rig.served().await;
-    // A connection that held it up would be cut after ten.
+    // A connection that blocks the stop would be cut off after ten seconds.
     assert!(begun.elapsed().as_secs() < 9, "{:?}", begun.elapsed());
     while matches!(stream.next().await, Ok(Next::Event(_))) {}
     let mut rest = Vec::new();

@@ -1,4 +1,4 @@
-//! Event streams that are open while their API key ends (`docs/API.md#event-streams`).
+//! Open event streams while their API key ends (`docs/API.md#event-streams`).
 
 use std::time::Instant;
 
@@ -35,8 +35,7 @@ async fn is_cut(mut stream: EventStream) -> bool {
     }
 }
 
-/// `docs/API.md#event-streams`: a heartbeat every 15 seconds where nothing else is set, one comment line without a blank
-/// line after it.
+/// `docs/API.md#event-streams`: by default a heartbeat every 15 seconds, one comment line without a blank line after it.
 #[tokio::test]
 async fn a_silent_stream_carries_heartbeats() {
     assert_eq!(Options::default().heartbeat, Duration::from_secs(15));
@@ -84,7 +83,7 @@ async fn a_stream_ends_with_its_key_and_no_other_stream_does() {
     for stream in streams {
         assert!(is_cut(stream).await);
     }
-    // The look-ups of this node were dropped at once.
+    // This node invalidated its cached look-ups at once.
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     let again = open(&rig.admin.with_key(&key), &run).await;
     rig.admin.cancel(&run).await.unwrap();

@@ -1,4 +1,4 @@
-//! Refusals that leave a body unread: the connection stays, or the answer says that it is closed.
+//! Refusals that leave a body unread: the connection stays open, or the answer announces that it is closed.
 
 use sortie_api::{Run, limits::BODY_BYTES};
 use sortie_server::Options;
@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::prelude::*;
 
-/// Time for a connection to be closed. A client that does not read is closed after 30 seconds, and an idle one after a
+/// Time limit for the close of a connection. A client that does not read is closed after 30 seconds, and an idle one after a
 /// minute.
 const CLOSES: Duration = Duration::from_secs(20);
 
@@ -73,7 +73,7 @@ async fn a_refusal_of_a_long_body_closes_its_connection_and_says_so() {
     let rig = Rig::start().await;
     for (head, status) in refused(&rig.member_key) {
         let mut stream = send(&rig, &head, 700_000).await;
-        // A client that sends everything before it reads.
+        // A client that sends the whole body before it reads.
         stream.write_all(&vec![b' '; 700_000]).await.unwrap();
         let (seen, headers, body) = answer(&mut stream).await;
         assert_eq!(seen, status, "{body}");
@@ -115,14 +115,14 @@ async fn metric(rig: &Rig, name: &str) -> u64 {
     line.trim().parse().unwrap()
 }
 
-/// Waits until so many connections are open.
+/// Waits until this number of connections is open.
 async fn until_open(rig: &Rig, limit: Duration, count: u64) {
     let look = async || Ok(metric(rig, "sortie_connections_open").await);
     let open = until_within(limit, "other connections", look, |open| *open == count).await;
     open.unwrap();
 }
 
-/// A client that has asked for this path and reads nothing. Its receive buffer holds 4 KiB.
+/// A client that has requested this path and reads nothing. Its receive buffer holds 4 KiB.
 async fn asked(rig: &Rig, path: &str) -> TcpStream {
     asked_with(rig, path, "HTTP/1.1").await
 }
@@ -140,7 +140,7 @@ pub(crate) async fn asked_with(rig: &Rig, path: &str, version: &str) -> TcpStrea
     stream
 }
 
-/// `docs/API.md#large-answers`: the limit is 30 seconds where nothing else is set.
+/// `docs/API.md#large-answers`: the default limit is 30 seconds.
 #[tokio::test]
 async fn a_client_that_does_not_read_is_closed() {
     assert_eq!(Options::default().stall, Duration::from_secs(30));
@@ -153,14 +153,14 @@ async fn a_client_that_does_not_read_is_closed() {
     saved.unwrap().expect(201).unwrap();
     let mut stream = asked(&rig, "/v1/workflows/large").await;
     stream.readable().await.unwrap();
-    // The connection that asks is the other one.
+    // The other connection is that of the metrics request.
     until_open(&rig, CLOSES, 1).await;
     let mut answer = Vec::new();
     let _broken_off = stream.read_to_end(&mut answer).await;
     assert!(answer.len() < 4 << 20, "{}", answer.len());
 }
 
-/// Connects 300 clients that ask for these paths in turn and read nothing. Returns once the node has closed them all.
+/// Connects 300 clients that request these paths in turn and read nothing. Returns once the node has closed them all.
 async fn unread(rig: &Rig, paths: &[String; 2]) -> Vec<TcpStream> {
     let mut clients = Vec::new();
     for path in paths.iter().cycle().take(300) {
@@ -173,10 +173,10 @@ async fn unread(rig: &Rig, paths: &[String; 2]) -> Vec<TcpStream> {
     clients
 }
 
-/// `docs/API.md#large-answers`: nothing of an answer is held once its connection is closed.
+/// `docs/API.md#large-answers`: no memory of an answer is kept once its connection is closed.
 #[tokio::test]
 async fn what_clients_that_do_not_read_have_held_is_free_once_they_are_closed() {
-    // The allocator is set as in a node.
+    // The allocator has the settings of a node.
     sortie_sandbox::give_back_large_blocks();
     let stall = Duration::from_millis(500);
     let rig = Rig::start_with(sortie_api::Mode::SelfHosted, Options { stall, ..options() }).await;

@@ -1,4 +1,4 @@
-//! Requests that a page of another origin makes a signed-in browser send.
+//! Requests of a signed-in browser that a page of another origin triggers.
 
 use sortie_server::Api;
 
@@ -9,7 +9,7 @@ crate::settings::everywhere! {
     no_operation_is_done_for_a_page_of_another_origin,
 }
 
-/// Origins of other pages; none for a browser that sends no header.
+/// Origins of other pages; `None` for a browser that sends no header.
 const FOREIGN: [Option<&str>; 4] = [
     None,
     Some("null"),
@@ -60,10 +60,10 @@ async fn no_operation_is_done_for_a_page_of_another_origin() {
     let engine = changes_of_the_engine(&rig.ours.to_string());
     assert!(engine.len() > 20, "{engine:?}");
     for origin in FOREIGN {
-        // The owner may do everything; the other one has no valid session.
+        // The owner may do everything; the other token is not a valid session.
         for token in [rig.owner.token.as_str(), "stu_guess"] {
             let client = browser(&resources, token, origin);
-            // A webhook proves itself by a signature, and no cookie is read.
+            // A webhook is authenticated by its signature, and its cookies are ignored.
             let changes = CALLS.iter().filter(|call| call.method != "GET");
             for call in changes.filter(|call| call.operation != "receive_stripe_event") {
                 let told = format!("{} from {origin:?}", call.operation);

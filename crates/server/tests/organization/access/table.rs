@@ -13,7 +13,7 @@ pub(super) struct Call {
     pub(super) refused: Option<u16>,
 }
 
-/// Changes that members of a suspended organization can make: they leave, pay, or disable its automatic purchases.
+/// Changes that members of a suspended organization can make: leave, pay, or disable automatic purchases.
 pub(super) const WHILE_SUSPENDED: [&str; 5] = [
     "leave_organization",
     "create_checkout",
@@ -22,8 +22,8 @@ pub(super) const WHILE_SUSPENDED: [&str; 5] = [
     "create_license_checkout",
 ];
 
-/// Reads calls: `operation: METHOD path body => status`. The body may be missing. So may the status, of a call that succeeds for
-/// a caller who has the role.
+/// Parses calls: `operation: METHOD path body => status`. The body may be omitted. The status may be omitted for a call that
+/// succeeds for a caller with the role.
 macro_rules! calls {
     (@status $status:literal) => { Some($status) };
     (@status) => { None };
@@ -85,7 +85,7 @@ pub(super) const CALLS: &[Call] = calls! {
     rotate_organization_key: POST "/v1/organizations/{org}/keys/{key}/rotate" "{}";
     delete_organization_key: DELETE "/v1/organizations/{org}/keys/{key}";
     get_organization_license: GET "/v1/organizations/{org}/license";
-    // The rig has no account at the payment provider.
+    // The rig has no Stripe account.
     create_license_checkout: POST "/v1/organizations/{org}/license/checkout" r#"{"plan":"team"}"# => 409;
     list_deployments: GET "/v1/organizations/{org}/deployments";
     create_deployment: POST "/v1/organizations/{org}/deployments" r#"{"name":"north"}"# => 402;
@@ -120,7 +120,7 @@ pub(super) const CALLS: &[Call] = calls! {
     unlink_user: DELETE "/v1/operator/users/{user}/identities";
     create_reset_link: POST "/v1/operator/users/{user}/reset-link";
     change_member_role: PATCH "/v1/organizations/{org}/members/{user}" r#"{"role":"member"}"#;
-    // The body confirms another name: the calls after this one need the organization.
+    // The body confirms another name, because later calls need the organization.
     delete_organization: DELETE "/v1/organizations/{org}" r#"{"name":"another"}"# => 400;
     transfer_ownership: POST "/v1/organizations/{org}/ownership" r#"{"user_id":"{admin}"}"#;
     remove_member: DELETE "/v1/organizations/{org}/members/{user}";

@@ -1,4 +1,4 @@
-//! Accounts of people who sign in by an identity provider: without a password, and with a second factor.
+//! Accounts of people who sign in with an identity provider: without a password, and with a second factor.
 
 use sortie_accounts::SignUp;
 use sortie_api::secret::{OPERATOR_KEY, Secret};
@@ -34,7 +34,7 @@ async fn a_person_unlinks_a_provider_and_the_operator_all_of_them() {
     let identities = listed().await;
     let path = format!("/v1/auth/identities/{}", identities[0]["id"].as_str().unwrap());
     let unlink = async |client: &Client, path: &str| send(client, Method::DELETE, path, "").await.unwrap();
-    // The rig's other people have none.
+    // The other people of the rig have no identity.
     unlink(&rig.owner, &path).await.refused("not_found").unwrap();
     let only = unlink(&client, &path).await.refused("conflict").unwrap();
     assert!(only.error.contains("set a password first"), "{}", only.error);
@@ -166,7 +166,7 @@ async fn a_second_factor_is_asked_for_after_the_provider() {
     assert_eq!(browser.get("/").await.status, 200);
     assert_eq!(sign_ins(&rig, "second_factor").await, 2);
 
-    // Who is disabled between the two steps stays out.
+    // A person who is disabled between the two steps is refused.
     let page = sign_in(&other, &provider, START).await;
     let token = form_token(&page, "/sign-in/code");
     change_person(&rig, "disabled_at = 1", "new@corp.example").await;

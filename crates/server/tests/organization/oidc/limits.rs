@@ -29,7 +29,7 @@ async fn a_network_is_refused_after_a_hundred_refused_answers() {
     assert_eq!(provider.requests(), Vec::<String>::new(), "the code was not sent");
     rig.clock.set(rig.clock.now() + Duration::from_mins(70));
     provider.script(|script| script.now += 4_200);
-    // What succeeds does not count.
+    // Successful sign-ins do not count.
     for _ in 0..101 {
         assert_eq!(sign_in(&Browser::new(&rig), &provider, START).await.status, 303);
     }

@@ -1,5 +1,5 @@
-//! Pages that a mail leads to, and the second factor: with the forms of a browser without script. Each answer has the
-//! headers of a page.
+//! Pages linked from mails, and the second factor, with the forms of a browser without scripts. Each answer has the headers of a
+//! page.
 
 use sortie_accounts::MailOptions;
 use sortie_api::{
@@ -21,7 +21,7 @@ crate::settings::everywhere! {
     an_unverified_person_accepts_after_the_verification,
 }
 
-/// Servers that could send mail. The mail server is away.
+/// Servers with mail configured. The mail server is unreachable.
 async fn mailing() -> Rig {
     Rig::start_with(|options| {
         options.mail = Some(MailOptions {
@@ -179,7 +179,7 @@ async fn a_password_is_set_by_the_link_of_a_mail_and_once() {
         let refused = send(&elsewhere, &path, "/reset-password", &[("password", weak)]).await;
         shows(&refused, 400, "Set a new password");
         assert!(!refused.text().contains(weak), "{}", refused.text());
-        // The form of the refusal still has the token.
+        // The form on the error page still has the token.
         form_token(&refused, "/reset-password");
     }
     let set = send(&elsewhere, &path, "/reset-password", &[("password", OTHER)]).await;
@@ -284,7 +284,7 @@ async fn an_invitation_that_has_ended_is_not_shown() {
 
 async fn an_unverified_person_accepts_after_the_verification() {
     let rig = mailing().await;
-    // The owner proved the address before.
+    // The owner has already verified the address.
     let token = mailed(&rig, rig.owner.user, Purpose::VerifyEmail, 1).await;
     let page = format!("/verify-email?token={token}");
     send(&Browser::new(&rig), &page, "/verify-email", &[]).await;

@@ -15,7 +15,7 @@ impl Shop {
         self.rig.admin.put(&self.path("/auto-topup"), body)
     }
 
-    /// Buys credits with a card that is saved.
+    /// Buys credits, and saves the card.
     async fn save(&self, card: Card) {
         let page = self.checkout(500, true).must(200).await;
         self.double.pay(&session(&page), card).unwrap();
@@ -80,7 +80,7 @@ async fn low_credits_are_bought_for_and_the_status_is_shown() {
         let (billing, ended) = (billing.clone(), shop.rig.stop.clone());
         working.spawn(async move { billing.run(ended).await });
     }
-    // The create of a run leaves less than the threshold.
+    // The reservation of the run leaves less than the threshold.
     let run = json!({"prompt": "hello", "shell": false, "model": "runbook", "max_cost_micros": 100_000_000});
     let path = format!("/engine/{}/v1/runs", shop.rig.ours);
     for _ in 0..10 {

@@ -12,7 +12,7 @@ crate::settings::everywhere! {
 }
 
 impl Shop {
-    /// Buys credits with a card that is saved. Returns the customer.
+    /// Buys credits, and saves the card. Returns the customer.
     async fn buy_and_save(&self) -> String {
         let page = self.checkout(500, true).must(200).await;
         self.double.pay(&session(&page), Card::Good).unwrap();

@@ -7,7 +7,7 @@ use sortie_testkit::stripe::{Card, WebhookMode, signature};
 use super::Shop;
 use crate::{prelude::*, rig::WEBHOOK_SECRETS};
 
-// Several nodes count each on their own in between.
+// Several nodes count separately between two synchronizations.
 crate::settings::both_databases! {
     a_refused_webhook_counts_against_its_network_and_a_genuine_one_does_not,
 }
@@ -30,7 +30,7 @@ impl Shop {
         signature(secrets, self.double.now(), body.as_bytes()).unwrap()
     }
 
-    /// Number of events that the deployment knows.
+    /// Number of events recorded by the deployment.
     async fn known_events(&self) -> i64 {
         self.rig.count("SELECT COUNT(*) AS v FROM stripe_event").await
     }
@@ -50,7 +50,7 @@ async fn a_webhook_without_a_valid_signature_changes_nothing() {
     for (header, sent) in [
         (shop.signed(&["whsec_wrong"], &body), body.as_str()),
         (at(now - 310), &body),
-        // Far enough from the tolerance of 300 seconds that the time until the request is answered does not matter.
+        // The margin to the tolerance of 300 seconds makes the duration of the request irrelevant.
         (at(now + 900), &body),
         (shop.signed(first, &body), &altered),
         (format!("t={now}"), &body),
@@ -64,7 +64,7 @@ async fn a_webhook_without_a_valid_signature_changes_nothing() {
     let client = Client::new(shop.rig.address, None);
     let unsigned = client.send(Method::POST, "/v1/webhooks/stripe", Bytes::from(body.clone()));
     unsigned.await.unwrap().refused("invalid_request").unwrap();
-    // Signed, and no event.
+    // Signed, but not an event.
     for text in [
         "",
         "[]",
@@ -82,7 +82,7 @@ async fn a_webhook_without_a_valid_signature_changes_nothing() {
     shop.work().await;
     assert_eq!(shop.bought().await, 0);
 
-    // One of two signatures is enough, of any of the secrets, and as often as it comes.
+    // One valid signature of two suffices, with any of the secrets, and it may be repeated.
     let two = shop.signed(&["whsec_wrong", WEBHOOK_SECRETS[1]], &body);
     for header in [two, shop.signed(second, &body), at(now - 290), at(now)] {
         shop.post(&header, &body).must(200).await;
@@ -103,7 +103,7 @@ async fn a_refused_webhook_counts_against_its_network_and_a_genuine_one_does_not
             .unwrap()
     };
     genuine().await.expect(200).unwrap();
-    // A minute of the rate limit may end in between, so there is a second try.
+    // A window of the rate limit may end in between, so there is a second try.
     let is_counted = async || {
         let before = left(&genuine().await);
         let again = left(&genuine().await);

@@ -1,4 +1,4 @@
-//! Lost answers and webhooks, and a Stripe that is away.
+//! Lost answers and webhooks, and an unreachable Stripe.
 
 use futures_util::future::join_all;
 use sortie_billing::Billing;
@@ -41,7 +41,7 @@ async fn without_webhooks_a_payment_is_credited_by_a_look_at_the_purchase() {
 
 /// `docs/BILLING.md#what-happens-to-a-webhook`
 async fn without_webhooks_a_payment_is_credited_within_three_minutes_whenever_it_comes() {
-    // The looks at the purchase come 7 and 82 minutes after the order.
+    // The checks of the purchase run 7 and 82 minutes after the order.
     for minute in [3, 50] {
         let shop = Shop::open().await;
         shop.double.set_webhooks(WebhookMode::Dropped);
@@ -87,7 +87,7 @@ async fn one_node_searches_for_events_every_two_minutes_while_a_page_can_be_paid
         work().await;
         assert_eq!(searches(), first + number);
     }
-    // The page expires, which the last search under it finds.
+    // The page expires, and the last of the frequent searches finds it.
     shop.double.set_webhooks(WebhookMode::Dropped);
     shop.advance(Duration::from_mins(55));
     work().await;
@@ -105,7 +105,7 @@ async fn one_node_searches_for_events_every_two_minutes_while_a_page_can_be_paid
 async fn a_search_that_fails_or_whose_node_dies_is_made_soon() {
     let shop = Shop::open().await;
     shop.double.set_webhooks(WebhookMode::Dropped);
-    // Without looks at purchases.
+    // Suppress the checks of purchases.
     let hide = "UPDATE topup SET check_at = check_at + 6000000000 WHERE check_at IS NOT NULL";
     for (number, fault) in [(1, Fault::ErrorBefore), (2, Fault::HeldBefore)] {
         shop.buy(500).await;
@@ -115,7 +115,7 @@ async fn a_search_that_fails_or_whose_node_dies_is_made_soon() {
         let asked = shop.double.requests(Call::ListEvents).len();
         tokio::select! {
             turn = shop.rig.billing[0].turn() => drop(turn.unwrap()),
-            // The node dies in its request.
+            // The node dies during its request.
             held = shop.double.wait_for_requests(Call::ListEvents, asked + 1), if fault == Fault::HeldBefore => {
                 drop(held.unwrap());
             }
@@ -156,7 +156,7 @@ async fn a_payment_that_no_event_tells_of_is_found_by_the_daily_comparison() {
     shop.double
         .dispute(&intent, 2_000, sortie_testkit::stripe::DisputeStage::Chargeback)
         .unwrap();
-    // No event can be listed for all the time.
+    // No event can be listed during the whole time.
     shop.advance(Duration::from_hours(25));
     shop.double.fail(Call::ListEvents, 1, Fault::ErrorBefore);
     shop.rig.billing[0].turn().await.unwrap();
@@ -231,7 +231,7 @@ async fn a_page_on_which_stripe_fails_for_good_is_found_or_made_under_another_ke
     let shop = Shop::open().await;
     let mut bought = 0;
     for fault in [Fault::ErrorKept, Fault::ErrorAfter] {
-        // The double repeats the error under the key, as Stripe does.
+        // The double replays the error for the key, as Stripe does.
         shop.double.fail(Call::CreateSession, 1, fault);
         shop.buy(500).await;
         shop.hear().await;
@@ -257,7 +257,7 @@ async fn a_page_that_stripe_never_makes_is_given_up_within_three_minutes() {
     let created = "SELECT COUNT(*) AS v FROM topup WHERE state = 'created'";
     assert_eq!(shop.rig.count(created).await, 2);
     shop.advance(Duration::from_mins(2));
-    // The first look at the second one fails as well.
+    // The first check of the second one fails as well.
     shop.double.fail(Call::CreateSession, 1, Fault::LostBefore);
     shop.double.fail(Call::CreateSession, 2, Fault::LostBefore);
     shop.work().await;
@@ -292,7 +292,7 @@ async fn a_page_of_a_purchase_that_was_given_up_is_handed_to_nobody() {
 
 async fn a_customer_whom_stripe_failed_on_can_buy() {
     let shop = Shop::open().await;
-    // The double repeats the error under the key, as Stripe does.
+    // The double replays the error for the key, as Stripe does.
     shop.double.fail(Call::CreateCustomer, 1, Fault::ErrorAfter);
     shop.buy(500).await;
     shop.hear().await;
@@ -351,7 +351,7 @@ async fn events_that_cannot_be_handled_are_tried_again_for_three_days() {
     shop.double.set_webhooks(WebhookMode::Held);
     let intent = shop.buy(2_500).await;
     shop.double.refund(&intent, 2_500).unwrap();
-    // The refund comes first.
+    // The refund event arrives first.
     shop.double.release_webhooks(WebhookOrder::Reversed, 2);
     shop.double.fail_always(Some(Fault::ErrorBefore));
     shop.hear().await;
@@ -368,7 +368,7 @@ async fn events_that_cannot_be_handled_are_tried_again_for_three_days() {
     assert_eq!(shop.rig.count(waiting).await, 0);
     let failed = "SELECT COUNT(*) AS v FROM stripe_event WHERE outcome = 'failed'";
     assert_eq!(shop.rig.count(failed).await, all);
-    // The looks at the purchase and the comparison go on.
+    // The checks of the purchase and the comparison continue.
     shop.double.fail_always(None);
     shop.advance(Duration::from_hours(2));
     shop.work().await;
@@ -381,7 +381,7 @@ async fn events_that_cannot_be_handled_are_tried_again_for_three_days() {
 }
 
 impl Shop {
-    /// Waits until the webhooks of a type were taken, and lets all nodes work.
+    /// Waits until this number of webhooks of a type was received, and lets all nodes work.
     async fn work_until_heard(&self, kind: &str, count: usize) {
         let heard = self.double.wait_for_deliveries(|sent| {
             sent.iter()

@@ -49,7 +49,7 @@ async fn a_refund_takes_credits_back_and_a_failed_one_returns_them() {
     shop.close().await;
 }
 
-/// Entries of one moment have no order.
+/// Entries of the same time have no order.
 fn sorted(mut entries: Vec<(String, i64)>) -> Vec<(String, i64)> {
     entries.sort();
     entries
@@ -124,7 +124,7 @@ impl Refunder {
     }
 }
 
-/// Refunds that the double has made, oldest first.
+/// Refunds of the double, oldest first.
 fn refunds(shop: &Shop) -> Vec<String> {
     let events = shop.double.events("refund.created");
     let body =
@@ -162,7 +162,7 @@ async fn a_refund_that_stripe_has_failed_on_is_made_once() {
     shop.buy(2_500).await;
     shop.hear().await;
     let operator = Refunder::of(&shop).await;
-    // Stripe has done nothing, and repeats that under the key. No other key is used.
+    // Stripe has made no refund, and replays the failure for the key. No other key is used.
     shop.double.fail(Call::CreateRefund, 1, Fault::ErrorKept);
     for _ in 0..2 {
         let answer = operator.refund(700, "a").await.unwrap();

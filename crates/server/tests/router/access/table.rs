@@ -5,7 +5,7 @@
 pub(super) enum Foreign {
     /// The resource does not exist.
     NotFound,
-    /// The answer has only resources of that organization.
+    /// The answer contains only resources of that organization.
     ItsOwn,
 }
 
@@ -24,8 +24,9 @@ pub(super) struct Call {
     pub(super) refused: Option<u16>,
 }
 
-/// Reads calls: `operation: METHOD path body => status`. The body may be missing. So may the status, of a call that succeeds for
-/// a caller who has the role. `NotFound` is the answer to an admin of another organization, who else gets resources of the own.
+/// Parses calls: `operation: METHOD path body => status`. The body may be omitted. The status may be omitted for a call that
+/// succeeds for a caller with the role. `NotFound` is the answer to an admin of another organization, who otherwise gets
+/// resources of that organization.
 macro_rules! calls {
     (@foreign NotFound) => { Foreign::NotFound };
     (@foreign) => { Foreign::ItsOwn };
@@ -90,7 +91,7 @@ pub(super) const CALLS: &[Call] = calls! {
     put_connection: PUT "/v1/connections/theirs" r#"{"type":"http","url":"https://example.com"}"#;
     test_connection: POST "/v1/connections/ours/test" NotFound;
     authorize_connection: POST "/v1/connections/ours/oauth" NotFound;
-    // The code is on a page that only a person sees.
+    // The code is on a page for people.
     confirm_authorization: POST "/v1/connections/ours/oauth/confirm" r#"{"code":"BCDF-GHJK"}"# => 409;
     delete_connection: DELETE "/v1/connections/ours" NotFound;
     list_known_services: GET "/v1/connections/catalog";
@@ -106,7 +107,7 @@ pub(super) const CALLS: &[Call] = calls! {
     end_person_session: DELETE "/v1/admin/sessions/sess_01kafs6w1cefkstv6qr1ptb0mp" => 404;
     get_usage: GET "/v1/admin/usage?by=key";
     get_license: GET "/v1/admin/license";
-    // The database of the test has two organizations: these are the operator's.
+    // The test database has two organizations, so these belong to the operator.
     put_license: PUT "/v1/admin/license" r#"{"token":"guess"}"# => 403;
     delete_license: DELETE "/v1/admin/license" => 403;
     list_nodes: GET "/v1/admin/nodes" => 403;
