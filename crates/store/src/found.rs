@@ -10,14 +10,14 @@ use crate::{
 pub struct Found<T, P> {
     /// Entries in the order of the list, at most as many as were asked for.
     pub items: Vec<T>,
-    /// Position that the command has come to, where it has looked at as many entries as it may and has found too few. The
-    /// list goes on behind it. `None` if the list has no more entries than these, or as many as were asked for were found.
-    /// A list of a background task has one for each full page, also where entries of it cannot be read.
+    /// Position of the last examined entry, if the command has examined the maximum number of entries and found fewer than
+    /// the caller asked for. The next page continues after it. `None` if the list has ended, or if the page is full. Lists
+    /// for background tasks set it for every full page, including pages with unreadable entries.
     pub stopped_at: Option<P>,
 }
 
-/// Reads a page of a background task, of at most `limit` rows that begin with an id and are in the order of the ids. Rows
-/// that cannot be read are left out and logged, and the next page goes on behind them.
+/// Reads a page for a background task: at most `limit` rows that begin with an id and are in the order of the ids.
+/// Unreadable rows are logged and left out, and the next page continues after them.
 pub(crate) fn page_by_id<T>(
     rows: &[Row],
     limit: u32,
@@ -28,7 +28,7 @@ pub(crate) fn page_by_id<T>(
     let last = rows.last().filter(|_| is_full);
     Found {
         items: readable(rows, what, read),
-        // An id that is no text sorts behind every text.
+        // An id that is not a text sorts after every text.
         stopped_at: last.and_then(|row| row.only().ok()),
     }
 }

@@ -1,10 +1,10 @@
 //! Durable data of Sortie and every command on it. No other crate knows SQL.
 //!
 //! A command is one method of [`Store`] and one transaction. A command of a tenant takes the organization as its first
-//! argument, and its SQL has the organization as a condition. The few system commands (claim, sweep, nodes) are
-//! marked "System". Every write of a worker carries its [`Fence`]: a worker whose run was cancelled or taken
-//! over changes nothing and gets [`Error::Fenced`]. Times and identifiers are arguments: this crate reads no clock and makes
-//! no random numbers.
+//! argument, and its SQL has the organization as a condition. The few system commands (claim, sweep, nodes) are marked
+//! "System". Every write of a worker carries its [`Fence`]: after its run was cancelled or taken over, the worker changes
+//! nothing and gets [`Error::Fenced`]. Times and identifiers are arguments: this crate reads no clock and makes no random
+//! numbers.
 
 pub mod access;
 pub mod connections;
@@ -74,7 +74,7 @@ impl Store {
         Ok(Self::over(Db::open(url, options, SCHEMA, rows).await?, money))
     }
 
-    /// Opens a simulated server behind `link`, with a number of connections for commands.
+    /// Opens a simulated server through `link`, with a number of connections for commands.
     #[cfg(feature = "simulation")]
     pub fn simulated(link: &simulation::SimulatedLink, connections: u32) -> Self {
         let money = Arc::<MoneyRows>::default();
@@ -92,12 +92,12 @@ impl Store {
         }
     }
 
-    /// Registers the metrics of the store, whose names begin with `store_`.
+    /// Registers the metrics of the store, with names that begin with `store_`.
     pub fn register_metrics(&self, registry: &mut prometheus_client::registry::Registry) {
         self.db.register_metrics(registry);
     }
 
-    /// Registers the metrics of credits, whose names begin with `store_`. Only a hosted deployment has them.
+    /// Registers the metrics of credits, with names that begin with `store_`. Only a hosted deployment has them.
     pub fn register_credit_metrics(&self, registry: &mut prometheus_client::registry::Registry) {
         self.money.metrics.register(registry);
     }
@@ -113,8 +113,9 @@ impl Store {
         self.db.log_bytes()
     }
 
-    /// Runs a query in the queue of the writes, for the readiness check. Writes nothing and takes no lock. After a write has
-    /// found no space on the disk of a `SQLite` database, this fails until a trial file beside it can be written.
+    /// Runs a query in the queue of the writes, for the readiness check. Writes nothing and takes no lock. If the disk of a
+    /// `SQLite` database was full at the last write, this fails until a trial file can be written in the directory of the
+    /// database.
     pub async fn ping(&self) -> Result<()> {
         self.db.check_space().await?;
         self.db

@@ -1,4 +1,4 @@
-//! Tables of the store: migrations, and what the planner of `SQLite` is told of the indexes.
+//! Tables of the store: migrations, and index statistics for the planner of `SQLite`.
 
 use crate::db::{Migration, Schema};
 

@@ -1,5 +1,5 @@
-//! Database server in memory, and the contents of its tables, which a simulation compares with what clients were told. A
-//! seed drives the network, the clock and the faults of the server.
+//! Database server in memory. A simulation compares the contents of its tables with the answers that clients got. A seed
+//! drives the network, the clock and the faults of the server.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ pub fn runs(server: &SimulatedServer) -> Result<Vec<SeenRun>> {
     rows.iter().map(SeenRun::read).collect()
 }
 
-/// Returns the number of terminal `status` events of each run whose events are stored.
+/// Returns the number of terminal `status` events of each run with stored events.
 pub fn ends(server: &SimulatedServer) -> Result<BTreeMap<RunId, i64>> {
     let rows = server.query(select!(
         RunEnds,

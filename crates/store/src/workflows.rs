@@ -127,8 +127,8 @@ impl Store {
             .await
     }
 
-    /// Returns at most `limit` summaries of the organization's workflows behind the name `after` (an empty
-    /// text: all), in order. Each comes with its name, as it was saved.
+    /// Returns at most `limit` summaries of the organization's workflows with names after `after` (an empty text: all), in
+    /// order. Each comes with its name, as it was saved.
     pub async fn workflow_summaries(
         &self,
         org: OrgId,
@@ -158,8 +158,8 @@ impl Store {
     }
 }
 
-// The lock makes the limit exact. Commands that save a schedule take it too: what is found under it stays true until the end
-// of the transaction.
+// The lock makes the limit exact. Commands that save a schedule take it too, so the rows that are read under it stay valid
+// until the end of the transaction.
 fn put(tx: &mut dyn Tx, org: OrgId, new: &PutWorkflow, most: u32, entry: &Audit) -> Result<SavedWorkflow> {
     let [_, old] = batch(
         tx,

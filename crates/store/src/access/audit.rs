@@ -23,7 +23,8 @@ pub struct AuditFilter {
     pub since: Option<Timestamp>,
     /// Entries before this time.
     pub until: Option<Timestamp>,
-    /// Entries behind this position of the list, which is newest first. The position itself is left out.
+    /// Returns the entries that follow this position, in a list that starts with the newest entry. Excludes the position
+    /// itself.
     pub before: Option<(Timestamp, AuditId)>,
     /// Maximum number of entries.
     pub limit: u32,
@@ -120,9 +121,9 @@ const ALL: &str = filled!(
     "@order" = ""
 );
 
-/// Query of the entries that have the value `@value` in a column of the index that begins with the organization and this
-/// column. The column is bound by a range and stands in the order: no other index has that order, whatever a planner thinks
-/// of how rare the value is.
+/// Query of the entries that have the value `@value` in a column of the index on the organization and this column. The
+/// condition on the column is a range, and the query orders by the column: only this index has that order, so the planner
+/// uses it however rare it believes the value to be.
 const OF_VALUE: &str = filled!(
     LIST,
     "@bounds" = "(@column, at, id) >= (@value, $2, $9) AND @column >= @value AND (@column, at, id) < (@value, $3, $4)",

@@ -82,7 +82,7 @@ impl Store {
         self.db.write(move |tx| create(tx, &key, &audit)).await
     }
 
-    /// Returns at most `limit` of the organization's keys behind a position, oldest first.
+    /// Returns at most `limit` of the organization's keys after a position, oldest first.
     pub async fn list_keys(
         &self,
         org: OrgId,

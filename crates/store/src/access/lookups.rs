@@ -71,7 +71,7 @@ impl From<Lookup> for Option<SignedIn> {
 }
 
 impl Lookup {
-    /// End of the credential; none where it does not expire.
+    /// Expiry of the credential. `None` if it never expires.
     const fn until(&self) -> Option<Timestamp> {
         match self {
             Self::Principal(principal) => principal.until,

@@ -1,4 +1,4 @@
-//! Credentials, those who ask with them, and the audit log of what they change.
+//! Credentials, the callers that authenticate with them, and the audit log of the callers' changes.
 
 pub(crate) mod audit;
 mod caller;

@@ -21,7 +21,7 @@ pub struct Principal {
     pub scope: Option<Role>,
     /// Subject of the credential.
     pub by: By,
-    /// End of the credential; none where it does not expire.
+    /// Expiry of the credential. `None` if it never expires.
     pub until: Option<Timestamp>,
     /// Person of the credential; none for an API key.
     pub user: Option<UserId>,
@@ -103,7 +103,7 @@ impl FromStr for By {
         if text == OPERATOR {
             return Ok(Self::Operator);
         }
-        // Each kind of id has a prefix of its own, so that at most one of them reads the text.
+        // Each kind of id has a distinct prefix, so at most one of them parses the text.
         let key = text.parse().map(Self::Key);
         key.or_else(|_| text.parse().map(Self::Grant))
             .or_else(|_| text.parse().map(Self::Session))
@@ -155,8 +155,8 @@ impl Store {
     /// System: finds the principal of the credential with this SHA-256, an API key or an access token. The credential may
     /// have expired: the caller compares [`Principal::until`] with its clock.
     ///
-    /// An access token has the role that its person has in the organization now, but at most its scope. None where the
-    /// person is no member any more or is disabled, or where the grant has ended.
+    /// An access token has the person's current role in the organization, limited by the token's scope. Returns `None` if
+    /// the person has left the organization or is disabled, or if the grant has ended.
     pub async fn find_principal(&self, hash: [u8; 32]) -> Result<Option<Principal>> {
         self.db
             .read(move |tx| {

@@ -5,10 +5,10 @@
 //! that the browser brought, and is found by its connection. Only an administrator who presents its code
 //! takes it out.
 //!
-//! An authorization server may issue a refresh token for one use only, so two nodes must never use the same
-//! one. A node that wants to refresh tokens takes a lease on the tokens it has seen. The new tokens are
-//! stored only if the old ones are still the same. The lease is counted on the database's clock, and names
-//! its holder: a holder whose request got no answer asks again.
+//! An authorization server may issue a refresh token for one use only, so two nodes must never use the same one. A node
+//! that wants to refresh tokens takes a lease on the tokens it has read. The new tokens are stored only if the old ones
+//! have not changed. The lease runs on the database's clock and names its holder, so a holder can repeat a request that
+//! got no answer.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -41,7 +41,7 @@ row! {
     }
 }
 
-/// Flow whose code was presented, with the tokens for its connection.
+/// Flow for which the client has presented the code, with the tokens for its connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confirmed {
     /// Hash by which the waiting row is found.
@@ -61,8 +61,8 @@ pub struct Confirmed {
 /// Maximum number of codes that are tried on one flow.
 const TRIES: i64 = 5;
 
-/// Beginning of the note on a connection without tokens while one of its flows waits for confirmation. A
-/// reason replaces the note once no flow waits any more.
+/// Start of the note on a connection without tokens while one of its flows waits for confirmation. A reason replaces the
+/// note after the last flow has ended.
 pub const AWAITING: &str = "an authorization waits for its confirmation";
 
 /// Reason that replaces the note after a flow has expired.
@@ -91,7 +91,7 @@ impl Store {
         self.db.write(move |tx| begin(tx, &flow, now, &audit)).await
     }
 
-    /// System: deletes expired flows, with the tokens that nobody has confirmed.
+    /// System: deletes expired flows, with their unconfirmed tokens.
     pub async fn forget_flows(&self, now: Timestamp) -> Result<u64> {
         self.db.write(move |tx| forget(tx, now)).await
     }
@@ -117,9 +117,8 @@ impl Store {
             .await
     }
 
-    /// Stores the tokens of a flow until they are confirmed. `note`, which begins with [`AWAITING`], becomes
-    /// the error of a connection without tokens. Returns false if the connection is not at the revision of
-    /// the flow any more.
+    /// Stores the tokens of a flow until they are confirmed. `note`, which begins with [`AWAITING`], becomes the error
+    /// of a connection without tokens. Returns false if the revision of the connection differs from that of the flow.
     pub async fn await_confirmation(&self, flow: OauthFlow, note: String, audit: Audit) -> Result<bool> {
         let kept = self
             .db
@@ -164,8 +163,8 @@ impl Store {
             .await
     }
 
-    /// Takes out a confirmed flow and stores its tokens, which makes the connection ready. Returns false if
-    /// the flow was taken out before, or if the connection is not at its revision any more.
+    /// Removes a confirmed flow and stores its tokens, which makes the connection ready. Returns false if the flow was
+    /// removed before, or if the revision of the connection differs from that of the flow.
     pub async fn save_authorization(&self, confirmed: Confirmed, audit: Audit) -> Result<bool> {
         let saved = self.db.write(move |tx| save(tx, &confirmed, &audit));
         unless(&CHANGED, saved.await)
@@ -241,8 +240,8 @@ impl Store {
             .await
     }
 
-    /// Replaces the tokens that were seen by refreshed ones. The connection is ready then, unless its server has asked
-    /// for another authorization. Returns false if the tokens were changed meanwhile.
+    /// Replaces the tokens that the caller has read by refreshed ones. The connection becomes ready, unless its server
+    /// has asked for another authorization. Returns false if another command has changed the tokens.
     pub async fn save_refreshed(&self, seen: SeenTokens, tokens: Vec<u8>) -> Result<bool> {
         self.db
             .write(move |tx| {
@@ -264,8 +263,8 @@ impl Store {
             .await
     }
 
-    /// Deletes tokens that the authorization server refuses. A person has to authorize the connection again.
-    /// Returns false if the tokens were refreshed meanwhile.
+    /// Deletes tokens that the authorization server refuses. A person has to authorize the connection again. Returns
+    /// false if another node has refreshed the tokens.
     pub async fn drop_refused(&self, seen: SeenTokens, error: String) -> Result<bool> {
         self.db
             .write(move |tx| {
@@ -310,8 +309,9 @@ fn begin(tx: &mut dyn Tx, flow: &OauthFlow, now: Timestamp, audit: &Audit) -> Re
     .map(drop)
 }
 
-/// Statements that replace the note of a connection if none of its flows waits for confirmation any more. The lock comes
-/// first: a statement that waits for the connection would not see a flow that has begun meanwhile.
+/// Statements that replace the note of a connection after the last flow that waits for confirmation has ended. The lock
+/// comes first: a statement that waits for the connection would not see a flow that another transaction adds during the
+/// wait.
 fn note_end(connection: ConnectionId, reason: &'static str) -> [Stmt<'static>; 2] {
     let lock = Stmt::new(
         "UPDATE connection SET name = name WHERE id = $1",

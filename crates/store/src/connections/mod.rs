@@ -81,7 +81,7 @@ pub struct SaveConnection {
     pub at: Timestamp,
 }
 
-/// Treatment of the tokens of a connection whose definition is replaced.
+/// Treatment of the tokens of a connection when its definition is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OldTokens {
     /// The tokens stay, with the status and the error: they are for the same address and the same client.
@@ -149,8 +149,8 @@ impl Store {
             .await
     }
 
-    /// Returns at most `limit` of the organization's connections behind the name `after` (an empty text: all), ordered by
-    /// name.
+    /// Returns at most `limit` of the organization's connections with names after `after` (an empty text: all), ordered
+    /// by name.
     pub async fn list_connections(
         &self,
         org: OrgId,
@@ -220,9 +220,9 @@ impl Store {
             .await
     }
 
-    /// Keeps the challenge of the server of a connection whose tokens and definition are still those that were
-    /// seen. With a `reason` the connection needs an authorization from then on; its tokens stay. Returns false
-    /// if the connection was changed, authorized or deleted.
+    /// Stores the challenge of the connection's server if the tokens and the definition have not changed since the caller
+    /// read them. With a `reason` the connection then needs an authorization; its tokens stay. Returns false if the
+    /// connection was changed, authorized or deleted.
     pub async fn keep_challenge(
         &self,
         seen: SeenTokens,
@@ -254,7 +254,7 @@ impl Store {
 
 fn create(tx: &mut dyn Tx, new: &SaveConnection, most: u32, audit: &Audit) -> Result<()> {
     tx.batch(&[
-        // The lock makes the limit exact, and nobody else creates a connection of this name.
+        // The lock makes the limit exact, and excludes other commands that create a connection of this name.
         lock(new.org),
         Stmt::new(
             "SELECT 1 FROM connection WHERE org_id = $1 AND name = $2",

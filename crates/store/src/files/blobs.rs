@@ -1,19 +1,19 @@
 //! Records of stored content, and its deletion. The content itself is stored by the crate `blobs`, under the
 //! id that is given here.
 //!
-//! A row exists before its content is written ([`Store::reserve_blob`]) and after the content is deleted, so
-//! no content is ever without a row. Other tables refer to a blob by its id. A command that adds or removes a
-//! reference executes [`defer_check`] first, in the same transaction. It locks the row, fails if the blob is
-//! pending delete (`doomed_at` is set), and sets `check_at`, the time of the next check by the sweep. The
-//! sweep marks due blobs without references as pending delete. Such a deferral in between defeats this condition on
-//! both databases, because it moves `check_at`. A blob that is pending delete is never used again. If the
-//! same content comes later, it gets a row of its own, and so another address: a late deletion cannot hit it.
+//! A row exists before its content is written ([`Store::reserve_blob`]) and after the content is deleted, so no content is
+//! ever without a row. Other tables refer to a blob by its id. A command that adds or removes a reference executes
+//! [`defer_check`] first, in the same transaction. It locks the row, fails if the blob is pending delete (`doomed_at` is
+//! set), and sets `check_at`, the time of the next check by the sweep. The sweep marks due blobs without references as
+//! pending delete. A deferral in between defeats this condition on both databases, because it moves `check_at`. A blob that
+//! is pending delete is never used again. If the same content is stored later, it gets a new row and a new address, so a
+//! late deletion cannot hit it.
 //!
-//! `organization_storage` has the sum of the sizes of the blobs of an organization that count (`counted`). A blob counts from
-//! its reservation until its last reference is deleted ([`uncount`]), or until it is pending delete if nothing ever referred
-//! to it. A reservation of the same content counts it again, and so does a reference ([`count_again`]): somebody may delete the
-//! last reference between the reservation and the next one. The row of `organization_storage` is locked behind the blobs, so
-//! that the limit is exact.
+//! `organization_storage` has the sum of the sizes of the blobs of an organization that count (`counted`). A blob counts
+//! from its reservation until its last reference is deleted ([`uncount`]), or until it is pending delete if nothing ever
+//! referred to it. A reservation of the same content counts it again, and so does a reference ([`count_again`]): another
+//! command may delete the last reference between the reservation and the next reference. A command locks the row of
+//! `organization_storage` after the blobs, which makes the limit exact.
 //!
 //! The tables that refer to blobs are listed in [`UNREFERENCED`] and nowhere else. Each has an index on its
 //! `blob_id`.
@@ -101,7 +101,7 @@ pub struct Checked {
     pub blobs: usize,
     /// Number of those that could not be marked.
     pub failed: usize,
-    /// Position behind which the check goes on. `None` if no blob is left.
+    /// Position after which the next check continues. `None` if no blob is left.
     pub next: Option<BlobPosition>,
 }
 
@@ -133,9 +133,8 @@ impl Store {
         Ok(found.await?.is_some())
     }
 
-    /// System: checks up to `limit` due blobs behind a position, and marks those without references as pending
-    /// delete. Where one of them cannot be marked, each is checked by itself, and that one stays due. The next
-    /// page goes on behind it.
+    /// System: checks up to `limit` due blobs after a position, and marks those without references as pending delete. If one
+    /// of them cannot be marked, the blobs are checked one by one, and that one stays due. The next page continues after it.
     pub async fn mark_unreferenced_blobs(
         &self,
         now: Timestamp,
@@ -187,8 +186,8 @@ impl Store {
         Ok(checked)
     }
 
-    /// System: returns up to `limit` blobs that are pending delete, behind a position and oldest first. Those
-    /// that cannot be read are left out, and the next page goes on behind them.
+    /// System: returns up to `limit` blobs after a position that are pending delete, oldest first. Unreadable rows are left
+    /// out, and the next page continues after them.
     pub async fn pending_deletes(
         &self,
         after: Option<BlobPosition>,
@@ -216,8 +215,8 @@ impl Store {
         })
     }
 
-    /// System: forgets blobs that were pending delete and whose content is deleted. Where one of them cannot be
-    /// forgotten, each is forgotten by itself, and that one stays. Returns the number of those forgotten.
+    /// System: deletes the rows of blobs that were pending delete, after their content was deleted. If one of the rows
+    /// cannot be deleted, they are deleted one by one, and that one stays. Returns the number of deleted rows.
     pub async fn forget_blobs(&self, ids: &[BlobId]) -> Result<u64> {
         let all = json(ids)?;
         match self.db.write(move |tx| forget(tx, &all)).await {
@@ -260,8 +259,8 @@ fn forget(tx: &mut dyn Tx, ids: &str) -> Result<u64> {
     )
 }
 
-/// Statement that goes before a reference to the blob is added. Its row is for [`count_again`]. `Unavailable` if the blob became
-/// pending delete meanwhile, which never happens to a writer that keeps to its time limit.
+/// Statement that a command runs before it adds a reference to the blob. Its row is for [`count_again`]. `Unavailable` if
+/// the blob has become pending delete, which never happens to a writer that keeps to its time limit.
 pub(crate) fn defer_check(org: OrgId, id: BlobId, check_at: Timestamp) -> Stmt<'static> {
     Stmt::new(
         "UPDATE blob SET check_at = $3 WHERE id = $2 AND org_id = $1 AND doomed_at IS NULL RETURNING id, counted",
@@ -277,7 +276,7 @@ fn reserve(tx: &mut dyn Tx, new: &NewBlob) -> Result<BlobId> {
     let [before, reserved] = batch(
         tx,
         &[
-            // Another try after a commit whose answer was lost.
+            // Finds the row if this is a retry after a commit that got no answer.
             Stmt::new("SELECT 1 FROM blob WHERE id = $1", vals![new.id]),
             insert!("blob", {
                 "id": new.id,
@@ -335,7 +334,8 @@ pub(crate) fn count_again(tx: &mut dyn Tx, referred: &[Row]) -> Result<()> {
     change_stored(tx, counted)
 }
 
-/// Stops counting those of the blobs `ids`, a JSON array, to which nothing refers any more. Their rows are locked.
+/// Stops counting those of the blobs `ids`, a JSON array, that have lost their last reference. The caller has locked their
+/// rows.
 pub(crate) fn uncount(tx: &mut dyn Tx, ids: &str) -> Result<()> {
     // The condition hides `doomed_at` from the planner: its partial index would be walked.
     let uncounted = tx.read_all(
@@ -376,9 +376,9 @@ fn change_stored(tx: &mut dyn Tx, changes: Vec<StoredBytes>) -> Result<()> {
 
 /// Marks those of the blobs `ids`, a JSON array, as pending delete that are due and without references.
 fn doom(tx: &mut dyn Tx, now: Timestamp, ids: &str) -> Result<()> {
-    // Each blob is checked a second time, under its lock: it may have been touched since it was found. PostgreSQL takes the
-    // snapshot of a statement before it waits for a lock, so only the statements behind the lock see all references. The
-    // conditions hide `check_at` from the planner: its index would be walked once for each id.
+    // Each blob is checked a second time, under its lock: another command may have deferred its check since the first one.
+    // PostgreSQL takes the snapshot of a statement before it waits for a lock, so only the statements after the lock see all
+    // references. The conditions hide `check_at` from the planner, which would otherwise walk its index once for each id.
     let [_, doomed, _] = batch(
         tx,
         &[

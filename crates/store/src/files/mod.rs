@@ -62,8 +62,7 @@ pub struct NewFile {
 const TAKEN: Error = Error::Conflict("name: a file has it already");
 
 impl Store {
-    /// Saves a file. `Conflict` if the name is taken; `Unavailable` if the content became pending delete
-    /// meanwhile.
+    /// Saves a file. `Conflict` if the name is taken; `Unavailable` if the content has become pending delete.
     pub async fn create_file(&self, new: NewFile, audit: Audit) -> Result<()> {
         self.db.write(move |tx| create(tx, &new, &audit)).await
     }

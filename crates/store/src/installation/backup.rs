@@ -1,5 +1,5 @@
-//! Copies of a `SQLite` database for backups. A copy is made beside the process that writes to the database,
-//! and read before it is put in place. `PostgreSQL` has tools of its own for this.
+//! Copies of a `SQLite` database for backups. The copy is made while another process writes to the database,
+//! and is verified before it is renamed to its final path. `PostgreSQL` has its own tools for this.
 //!
 //! Content is deleted an hour after the last reference to it was removed. Content that a copy refers to is
 //! therefore in the storage for at least an hour after the copy was made, whatever was deleted since.
@@ -15,7 +15,7 @@ use crate::{
     schema::SCHEMA,
 };
 
-/// `SQLite` database that no process writes to. Its methods read the file and block meanwhile.
+/// `SQLite` database that no process writes to. Its methods read the file and block the thread.
 pub struct DatabaseCopy(Box<dyn Tx + Send>);
 
 row! {
@@ -53,7 +53,7 @@ pub struct Summary {
     pub waiting: u64,
     /// Number of runs that a worker held.
     pub at_work: u64,
-    /// Number of runs whose content was only in the memory of a node, and is in no copy.
+    /// Number of runs with content that was only in the memory of a node, and is in no copy.
     pub unretained: u64,
     /// Number of callbacks that are still to be sent, or sent again.
     pub callbacks: u64,

@@ -28,7 +28,7 @@ pub struct Backlog {
     pub waiting: i64,
     /// Creation time of the run that has waited longest.
     pub waiting_since: Option<Timestamp>,
-    /// Number of nodes whose lease has expired and that are not declared lost.
+    /// Number of nodes that have an expired lease but are not declared lost.
     pub silent_nodes: i64,
     /// Number of lost nodes that hold runs which no node has taken over.
     pub lost_nodes: i64,
@@ -71,8 +71,8 @@ fn inspected(tx: &mut dyn Tx) -> Result<DatabaseInfo> {
 }
 
 impl Store {
-    /// Looks at the database of an URL, and changes nothing in it: neither migrates it nor makes it. Nodes of any version may
-    /// work with it meanwhile, but for a `SQLite` database, which this process has alone while it looks.
+    /// Examines the database at a URL without changing it: does not migrate or create it. Nodes of any version may use a
+    /// `PostgreSQL` database at the same time. A `SQLite` database must not be in use by another process.
     ///
     /// # Errors
     /// As [`open`](Self::open), but not because the schema is newer than this program.

@@ -14,7 +14,7 @@ use crate::{
 /// Number at which counts stop.
 pub const MOST_COUNTED: u32 = 100_000;
 
-/// Number of organizations whose oldest waiting run is looked at.
+/// Maximum number of organizations for which the oldest waiting run is read.
 const ORGANIZATIONS: u32 = 1_000;
 
 /// Current figures of the database. Counts stop at [`MOST_COUNTED`].
@@ -29,14 +29,14 @@ pub struct Observed {
     pub starting: i64,
     /// Number of runs that a node works on.
     pub running: i64,
-    /// Number of cancelled runs whose worker has not reported their cost yet.
+    /// Number of cancelled runs for which the worker has not reported the cost yet.
     pub settling: i64,
     /// Time at which the first of these runs was cancelled.
     pub oldest_settling_at: Option<Timestamp>,
     /// Number of callbacks of final runs that are neither delivered nor abandoned.
     pub callbacks_waiting: i64,
-    /// Number of these callbacks whose next attempt is due, or under way beyond its lease. At most
-    /// [`MOST_COUNTED`] waiting callbacks are looked at.
+    /// Number of these callbacks with an attempt that is due, or that has exceeded its lease. Counts at most
+    /// [`MOST_COUNTED`] waiting callbacks.
     pub callbacks_due: i64,
     /// Due time of the attempt that is due for longest, among these callbacks.
     pub oldest_callback_due_at: Option<Timestamp>,
@@ -65,7 +65,7 @@ pub struct DeadRows {
 }
 
 impl Store {
-    /// System: returns what waits at `at`, what is held, and by how many nodes.
+    /// System: returns the numbers of waiting and held runs, and of the nodes, at `at`.
     pub async fn observe(&self, at: Timestamp) -> Result<Observed> {
         self.db.read(move |tx| observe(tx, at)).await
     }

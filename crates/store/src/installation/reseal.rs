@@ -129,7 +129,7 @@ impl SealedColumn {
         }
     }
 
-    /// Statement that puts $3 in the place of $2 in the row $1.
+    /// Statement that replaces the value $2 by $3 in the row $1.
     const fn replace(self) -> &'static str {
         match self {
             Self::SealCheck => {
@@ -270,7 +270,7 @@ impl Store {
             .await
     }
 
-    /// System: returns the master keys of the nodes whose lease has not expired.
+    /// System: returns the master keys of the nodes with a valid lease.
     pub async fn node_master_keys(&self, now: Timestamp) -> Result<Vec<NodeMasterKeys>> {
         self.db
             .read(move |tx| {

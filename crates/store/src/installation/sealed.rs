@@ -39,7 +39,7 @@ impl Store {
     }
 }
 
-/// Statement that deletes the inline credentials of a run. A settled run does not need them any more.
+/// Statement that deletes the inline credentials of a run, which a settled run does not need.
 pub(crate) fn delete_run_secrets(run: RunId) -> Stmt<'static> {
     Stmt::new("DELETE FROM run_secret WHERE run_id = $1", vals![run])
 }

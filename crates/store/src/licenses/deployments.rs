@@ -65,8 +65,8 @@ impl Store {
         self.db.write(move |tx| create(tx, &new, &audit)).await
     }
 
-    /// Lists the deployments of an organization in the order of their creation, and the deleted ones whose license has
-    /// not expired at `at`.
+    /// Lists the deployments of an organization in the order of their creation, including deleted ones with a license
+    /// that is valid at `at`.
     pub async fn list_deployments(&self, org: OrgId, at: Timestamp) -> Result<Vec<DeploymentRow>> {
         self.db
             .read(move |tx| {
@@ -82,7 +82,7 @@ impl Store {
             .await
     }
 
-    /// Ends a deployment. `NotFound` where the organization has none with this id, or where it has ended.
+    /// Ends a deployment. `NotFound` if the organization has no active deployment with this id.
     pub async fn end_deployment(
         &self,
         org: OrgId,

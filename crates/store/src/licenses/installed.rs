@@ -85,7 +85,7 @@ impl Store {
             .await
     }
 
-    /// Deletes the license of the engine. The month's count stays. `NotFound` where there is none.
+    /// Deletes the license of the engine. The month's count stays. `NotFound` if no license is installed.
     pub async fn delete_license(&self, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| {

@@ -1,7 +1,7 @@
 //! Subscriptions to licenses, as they were last read at Stripe.
 //!
-//! Stripe is asked outside of transactions. A change is recorded only while nobody has recorded another one since the request
-//! began. So what was read earlier never replaces what was read later.
+//! Stripe is called outside of transactions. A change is recorded only if no other change was recorded since the request
+//! began. An older reading therefore never replaces a newer one.
 
 use sortie_api::{OrgId, Timestamp, deployment::EntitlementState};
 
@@ -38,7 +38,7 @@ pub struct ReadSubscription {
     pub state: EntitlementState,
     /// End of the licenses that are issued.
     pub period_end: Timestamp,
-    /// Whether Stripe goes on to charge for it.
+    /// Whether Stripe will renew the subscription and charge again.
     pub renews: bool,
     /// Revision that was recorded before it was read; none if there was none.
     pub since: Option<i64>,
@@ -56,7 +56,7 @@ row! {
         pub state: EntitlementState = "state",
         /// End of the licenses that are issued.
         pub period_end: Timestamp = "period_end",
-        /// Whether Stripe goes on to charge for it.
+        /// Whether Stripe will renew the subscription and charge again.
         pub renews: bool = "renews",
         /// Number of changes of the organization's subscriptions.
         pub revision: i64 = "revision",
@@ -68,9 +68,9 @@ row! {
 pub enum RecordedSubscription {
     /// The change is recorded.
     Changed,
-    /// Nothing is new: the same was recorded before, or a subscription that nobody has recorded has ended.
+    /// Nothing has changed: the same state is recorded already, or the subscription has ended and was never recorded.
     Known,
-    /// Somebody else has recorded a reading since. The subscription must be read again.
+    /// Another request has recorded a newer reading. The caller must read the subscription again.
     Outdated,
     /// The organization has another subscription that has not ended.
     Second,
@@ -78,7 +78,7 @@ pub enum RecordedSubscription {
     NoPlan,
 }
 
-/// Error of a deletion while Stripe goes on to charge.
+/// Error of a deletion of an organization that Stripe still charges.
 const RENEWS: Error = Error::Conflict(
     "the organization has a subscription to licenses: cancel it in the customer portal first",
 );
@@ -191,7 +191,7 @@ fn upsert(org: OrgId, row: &SubscriptionRow, at: Timestamp) -> Stmt<'_> {
         excluded.period_end, renews = excluded.renews, revision = excluded.revision, updated_at = excluded.updated_at")
 }
 
-/// Refuses the command while Stripe goes on to charge the organization for licenses.
+/// Refuses the command if Stripe still charges the organization for licenses.
 pub(crate) fn none_renews(org: OrgId) -> Stmt<'static> {
     Stmt::new(
         "SELECT 1 FROM subscription WHERE org_id = $1 AND renews = 1",

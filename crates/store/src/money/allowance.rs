@@ -18,8 +18,8 @@ use crate::{
     runs::NewRun,
 };
 
-/// Month whose allowance was used up a moment ago. A refusal ends the shared transaction of a group of commands, so later
-/// runs of that month are compared with the allowance by a read first.
+/// Month for which the engine has just refused a run, because the allowance was used up. A refusal ends the shared
+/// transaction of a group of commands, so later runs of that month first read the allowance.
 #[derive(Debug, Default)]
 pub(crate) struct UsedUp(Mutex<Option<(MonthlyRuns, Timestamp)>>);
 
@@ -84,7 +84,7 @@ pub(super) fn statement(change: &AllowanceChange) -> Stmt<'static> {
     )
 }
 
-/// The error of a command whose run was not counted.
+/// The error of a command that could not count its run.
 pub(super) fn refusal(change: Option<&AllowanceChange>) -> Error {
     match change {
         Some(change) => Error::Unlicensed(LicenseRefusal::Used(change.allowed)),

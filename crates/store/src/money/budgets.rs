@@ -33,8 +33,8 @@ impl Store {
         self.db.read(move |tx| get(tx, org, &scope, at)).await
     }
 
-    /// Returns at most `limit` of the organization's budgets behind the scope `after` (an empty text: all), with their
-    /// windows at `at`, ordered by scope.
+    /// Returns at most `limit` of the organization's budgets with scopes after `after` (an empty text: all), ordered
+    /// by scope, with their windows at `at`.
     pub async fn list_budgets(
         &self,
         org: OrgId,
@@ -137,7 +137,7 @@ fn put(
     Ok((get(tx, org, scope, at)?, before.rows.is_empty()))
 }
 
-/// Forgets what was read of budgets. Goes into every transaction that changes one.
+/// Discards cached budgets. Every transaction that changes a budget calls it.
 pub(crate) fn forget_known(tx: &mut dyn Tx) {
     if let Some(known) = tx.known_budgets() {
         known.clear();

@@ -1,7 +1,7 @@
 //! Comparison of credits with the ledger, the runs and the payments, for operators and for the nightly check. The ledger is the
 //! [running sums](super::ledger_sums) and the entries since.
 //!
-//! A difference is a defect: no command leaves one behind.
+//! A difference is a defect: every command keeps these sums equal.
 
 use sortie_api::{OrgId, PaymentId, RunId, Timestamp};
 
@@ -20,7 +20,7 @@ pub enum LedgerRule {
     Reserved,
     /// A settled run has one charge of its cost, or none if it cost nothing.
     Charge,
-    /// A settled run costs no more than what was reserved for it.
+    /// A settled run costs no more than the amount reserved for it.
     Cost,
     /// A payment was credited once, with its amount, and nothing was credited without a payment.
     Purchase,
@@ -67,7 +67,7 @@ pub struct LedgerDifference {
 pub struct LedgerChecked<T> {
     /// Breaches of rules.
     pub differences: Vec<LedgerDifference>,
-    /// Organizations or runs that were looked at, in order. The next check goes on behind the last one.
+    /// Organizations or runs that were checked, in order. The next check continues after the last one.
     pub looked_at: Vec<T>,
 }
 
@@ -75,8 +75,8 @@ pub struct LedgerChecked<T> {
 type RunPosition = (Timestamp, RunId);
 
 impl Store {
-    /// System: compares the balances and what is reserved of organizations behind `after`, at most `limit`, in the order of
-    /// their ids. One statement reads them, so they are of one moment.
+    /// System: compares the balances and the reserved amounts of at most `limit` organizations after `after`, in the order
+    /// of their ids. One statement reads them all, so they come from one snapshot.
     pub async fn check_credits(&self, after: Option<OrgId>, limit: u32) -> Result<LedgerChecked<OrgId>> {
         let after = after.map(|org| org.to_string()).unwrap_or_default();
         self.db
@@ -93,8 +93,8 @@ impl Store {
         Ok(checked.await?.differences)
     }
 
-    /// System: compares the charges and costs of settled runs of an organization behind `after`, at most `limit`, in the
-    /// order of their creation.
+    /// System: compares the charges and costs of at most `limit` settled runs of an organization after `after`, in the order
+    /// of their creation.
     pub async fn check_charges(
         &self,
         org: OrgId,
@@ -116,7 +116,7 @@ impl Store {
 }
 
 row! {
-    /// Organization with its balance and what is reserved, as they are and as they should be.
+    /// Organization with its stored and its computed balance and reserved amount.
     struct CreditRow {
         org: OrgId = "o.id",
         balance: i64 = "COALESCE((SELECT c.balance_micros FROM credit c WHERE c.org_id = o.id), 0)",

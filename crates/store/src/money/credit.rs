@@ -1,8 +1,8 @@
 //! Credits of the organizations of a hosted deployment.
 //!
-//! The transaction that creates a run reserves its whole `max_cost`, and the one that settles the run releases it and takes
-//! the cost. The balance is the sum of the [`ledger`](super::ledger); what is reserved is the sum over the runs that are not
-//! settled. A run is created only if its `max_cost` is available: the balance without what is reserved.
+//! The transaction that creates a run reserves its whole `max_cost`, and the one that settles the run releases it and
+//! charges the cost. The balance is the sum of the [`ledger`](super::ledger); the reserved amount is the sum over the
+//! unsettled runs. A run is created only if its `max_cost` is available: the balance minus the reserved amount.
 
 use sortie_api::{Micros, OrgId};
 
@@ -21,7 +21,7 @@ row! {
     pub struct Credit {
         /// Sum of the ledger. Negative after refunds, disputes and corrections of credits that were spent.
         pub balance_micros: i64 = "balance_micros",
-        /// Sum of what is reserved for runs that are not settled.
+        /// Sum of the amounts reserved for unsettled runs.
         pub reserved: Micros = "reserved_micros",
     }
 }
@@ -39,9 +39,9 @@ row! {
     pub struct CreditSums {
         /// Sum of the balances.
         pub balance_micros: i64 = "CAST(COALESCE(SUM(balance_micros), 0) AS BIGINT)",
-        /// Sum of what is reserved for runs that are not settled.
+        /// Sum of the amounts reserved for unsettled runs.
         pub reserved_micros: i64 = "CAST(COALESCE(SUM(reserved_micros), 0) AS BIGINT)",
-        /// Number of organizations whose balance is negative.
+        /// Number of organizations with a negative balance.
         pub negative: i64 = "COUNT(CASE WHEN balance_micros < 0 THEN 1 END)",
     }
 }
@@ -125,8 +125,9 @@ const IF_COVERED: &str =
 const RETURNING_LOW: &str =
     " RETURNING CASE WHEN balance_micros - reserved_micros < topup_below_micros THEN 1 ELSE 0 END";
 
-/// The update of one organization's credit. It affects no row if there is not enough for what is to be held, if the
-/// organization is suspended then, or if the row is missing. Where several write, its row is for [`is_low`].
+/// The update of one organization's credit. It affects no row if the credit does not cover the amount to reserve, if a
+/// reservation meets a suspended organization, or if the row is missing. With several writers, it returns a row for
+/// [`is_low`].
 pub(super) fn statement(org: OrgId, change: CreditChange, writers: Writers) -> Stmt<'static> {
     let sql = match (change.held > 0, writers) {
         (true, Writers::Several) => constcat::concat!(UPDATE, IF_COVERED, RETURNING_LOW),
@@ -143,7 +144,7 @@ pub(super) fn is_low(answer: &Answer) -> bool {
     answer.rows.first().is_some_and(|row| row.only() == Ok(true))
 }
 
-/// Query for those of the organizations, a JSON array, whose credits are below the threshold of automatic purchases.
+/// Query for those of the organizations, a JSON array, with credits below the threshold of automatic purchases.
 pub(super) fn low_among(orgs: &str) -> Stmt<'_> {
     Stmt::new(
         "SELECT org_id FROM credit WHERE org_id {IN}SELECT value FROM {JSON_EACH}($1){END} \
@@ -160,8 +161,8 @@ pub(super) fn look(tx: &mut dyn Tx, run: &NewRun) -> Result<Option<Error>> {
     }
 }
 
-/// Makes a change of a credit once more that found no room, or returns the refusal. The row is locked first: what is available
-/// may have grown since, and a refusal names the amount that it stands on. Returns whether the credit is low then.
+/// Retries a change of a credit that was not covered, or returns the refusal. Locks the row first: the available amount may
+/// have grown since, and the refusal must report the current amount. Returns whether the credit is low then.
 pub(super) fn change_again(
     tx: &mut dyn Tx,
     org: OrgId,

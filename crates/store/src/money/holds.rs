@@ -232,8 +232,8 @@ pub(crate) fn take(tx: &mut dyn Tx, run: &NewRun, holds: Vec<Hold>) {
     }
 }
 
-/// Refuses a run that does not fit in its budgets, that its license does not allow, or that the credits do not cover, by
-/// reading the current amounts. A run whose idempotency key exists is not refused.
+/// Reads the current amounts and refuses a run that does not fit in its budgets, that its license does not allow, or that
+/// the credits do not cover. A run with an existing idempotency key is not refused.
 pub(crate) fn look(tx: &mut dyn Tx, run: &NewRun) -> Result<()> {
     let refused = match budget_refusal(tx, run)? {
         Some(error) => Some(error),

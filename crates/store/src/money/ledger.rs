@@ -3,8 +3,8 @@
 //! The primary key of an entry is its cause, so a cause moves a balance once however often it is reported. Settlements enter
 //! their charges by [`charge`], in the tail of their transaction. Every other movement goes through [`append`].
 //!
-//! Both hold the lock of the organization's credit when they choose the time of an entry: that of its cause, or the one after the
-//! newest entry where that is later. So an entry is always newer than those that were committed before it.
+//! Both hold the lock of the organization's credit when they choose the time of an entry: that of its cause, or the one
+//! after the newest entry where that is later. So an entry is always newer than those that were committed before it.
 
 use sortie_api::{LedgerEntry, LedgerKind, OrgId, RunId, Timestamp, UserId};
 
@@ -20,7 +20,7 @@ use crate::{
     organizations::lock,
 };
 
-/// Error of an entry whose cause has moved credits in another way.
+/// Error of an entry with a cause that has already moved credits in another way.
 pub const OTHER_ENTRY: Error =
     Error::Conflict("the reference was used before, for another organization, amount or kind of movement");
 
@@ -29,7 +29,7 @@ pub const OTHER_ENTRY: Error =
 pub struct NewLedgerEntry {
     /// Name of the reason: an entry with a cause that exists is not added again.
     pub cause: String,
-    /// Organization whose credits move.
+    /// Organization of the entry.
     pub org: OrgId,
     /// Kind of the movement.
     pub kind: LedgerKind,
@@ -132,7 +132,7 @@ impl Store {
             .await
     }
 
-    /// Returns entries of an organization behind `before`, newest first, at most `limit`, each with its position.
+    /// Returns at most `limit` entries of an organization after the position `before`, newest first, each with its position.
     pub async fn list_ledger(
         &self,
         org: OrgId,

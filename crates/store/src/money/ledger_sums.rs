@@ -1,7 +1,8 @@
 //! Running sums of the ledger, by organization and by payment, up to a position of each organization.
 //!
-//! Entries are never changed or deleted, and a new one is behind all others of its organization
-//! ([`ledger`](super::ledger)). So the sum up to a position stays true, and the check of the ledger adds up what came since.
+//! Entries are never changed or deleted, and a new entry sorts after all others of its organization
+//! ([`ledger`](super::ledger)). The sum up to a position therefore stays correct, and the check of the ledger adds the later
+//! entries to it.
 
 use sortie_api::{LedgerKind, OrgId, Timestamp};
 

@@ -1,4 +1,4 @@
-//! Organizations whose available credits have fallen below the threshold of their automatic purchases.
+//! Organizations with available credits below the threshold of their automatic purchases.
 //!
 //! The transaction that moves credits finds out as it writes the row, and the organization is noted after the commit. This
 //! takes no further read. A note is a hint: it is lost when the process ends, and the credits may have grown since.

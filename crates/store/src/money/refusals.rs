@@ -1,8 +1,7 @@
 //! Budgets and credits that have refused a run a moment ago.
 //!
-//! A refusal ends the shared transaction of a group of commands. A run that costs as much as one that its budget or the
-//! credits of its organization have just refused is therefore compared with them by a read first, and written in a
-//! transaction of its own.
+//! A refusal ends the shared transaction of a group of commands. If a budget or the credits of an organization have
+//! just refused a run, the next run of the same cost first reads them, and is written in a separate transaction.
 
 use std::{collections::HashMap, time::Duration};
 

@@ -20,7 +20,7 @@ pub(crate) const SETTLES: &str = "billing_pending = 0";
 /// The assignment that settles a run unless its status is one of `@held`: a worker holds it then, and reports its cost later.
 pub(crate) const SETTLES_UNLESS: &str = "billing_pending = CASE WHEN status IN (@held) THEN 1 ELSE 0 END";
 
-/// `@cost`, cut to what was reserved for the run. Every final cost that a worker reports is written with it.
+/// `@cost`, limited to the amount reserved for the run. Every final cost that a worker reports is written with it.
 pub(crate) const WITHIN_RESERVED: &str = "{LEAST}(@cost, COALESCE(reserved_micros, 9223372036854775807))";
 
 row! {
@@ -40,9 +40,9 @@ row! {
         max_cost: i64 = "max_cost_micros",
         /// Micros that were reserved from the credits of the organization, if it pays with them.
         reserved: Option<i64> = "reserved_micros",
-        /// Final cost in micros, at most what was reserved.
+        /// Final cost in micros, at most the reserved amount.
         cost: i64 = "cost_micros",
-        /// Micros by which the cost exceeded what was reserved.
+        /// Excess of the cost over the reserved amount, in micros.
         excess: i64 = "@cost - cost_micros",
         /// JSON of the scope, `since` and start of each window in which the run held its maximum cost.
         holds: Option<String> = "holds",
@@ -58,8 +58,8 @@ pub(crate) struct SettledAt {
     pub(crate) column: usize,
 }
 
-/// Runs the statements that settle runs. The tail of the transaction gives back what the runs held, adds what they cost and
-/// charges it. Returns the answers to the statements.
+/// Runs the statements that settle runs. The tail of the transaction releases the amounts the runs held, adds their costs
+/// and charges them. Returns the answers to the statements.
 pub(crate) fn settle(
     tx: &mut dyn Tx,
     statements: &[Stmt<'_>],

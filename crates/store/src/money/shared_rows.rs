@@ -72,8 +72,8 @@ fn row_after(answered: usize, sums: &Sums) -> Option<SharedRow> {
     steps(sums, &ids, Writers::Several).into_iter().nth(answered)?.0
 }
 
-/// Writes the tails of one command, whose transaction ends with them. [`Error::OverBudget`],
-/// [`Error::Unlicensed`], [`Error::InsufficientCredit`] or [`Error::Suspended`] if a row has no room.
+/// Writes the tails of one command, at the end of its transaction. [`Error::OverBudget`], [`Error::Unlicensed`],
+/// [`Error::InsufficientCredit`] or [`Error::Suspended`] if a row has no room.
 pub(crate) fn write_of_one(tx: &mut dyn Tx, tails: &[Tail]) -> Result<Written> {
     let sums = Sums::of(tails);
     let mut written = write(tx, &sums)?;
@@ -100,7 +100,7 @@ pub(crate) fn write_of_one(tx: &mut dyn Tx, tails: &[Tail]) -> Result<Written> {
 /// JSON arrays of identifiers.
 struct Ids {
     charged: String,
-    /// Organizations whose credits move.
+    /// Organizations with a change of their credits.
     moved: String,
 }
 
@@ -139,7 +139,7 @@ fn steps<'a>(sums: &'a Sums, ids: &'a Ids, writers: Writers) -> Vec<(Option<Shar
             credit::statement(*org, *change, writers),
         ));
     }
-    // The locks of the credits give each charge a time behind all entries of its organization.
+    // The locks of the credits give each charge a time after all entries of its organization.
     if !sums.charged().is_empty() {
         steps.push((None, ledger::charge(&ids.charged, sums.charged().len())));
     }

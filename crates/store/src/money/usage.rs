@@ -26,7 +26,7 @@ pub struct UsageQuery {
     pub to: Day,
     /// Dimensions that the sums are grouped by.
     pub by: Vec<UsageDimension>,
-    /// Position behind which the rows are. None for all.
+    /// Returns the rows after this position. `None` for all.
     pub after: Option<UsagePosition>,
     /// Maximum number of rows.
     pub limit: u32,
@@ -79,7 +79,7 @@ impl Store {
 }
 
 row! {
-    /// Sums of what was used, with its dimensions. A dimension that was not asked for is empty.
+    /// Sums of usage, with their dimensions. A dimension that the query does not ask for is empty.
     struct SumsRow {
         day: i64 = "day",
         workflow: String = "workflow",
@@ -111,7 +111,7 @@ const OF_DAYS: &str = filled!(
     "@table" = "usage_day"
 );
 
-/// Rows of the runs of `@from`, which are called `made`, behind those of the sums.
+/// Rows of the runs of `@from`, aliased as `made`, appended to the rows of the sums.
 const OF_RUNS: &str = " UNION ALL \
     SELECT CASE WHEN CAST($6 AS BIGINT) = 1 THEN made.created_at / 86400000000 ELSE 0 END, \
     CASE WHEN CAST($7 AS BIGINT) = 1 THEN COALESCE(made.workflow, '') ELSE '' END, \
@@ -120,13 +120,13 @@ const OF_RUNS: &str = " UNION ALL \
     CASE WHEN made.outcome = 'succeeded' THEN 1 ELSE 0 END, made.cost_micros, made.input_tokens, made.output_tokens, \
     made.cache_read_tokens, made.cache_write_tokens, made.model_calls, made.tool_calls FROM @from";
 
-/// First day behind the months that are read as sums. The last month is read as a whole if nothing behind the asked days is
+/// First day after the months that are read as sums. The last month is read as a whole if no day after the requested ones is
 /// counted.
 const END_OF_MONTHS: &str = "CASE WHEN (SELECT o.usage_until FROM organization o WHERE o.id = $1) <= $5 \
     THEN CAST($17 AS BIGINT) ELSE CAST($16 AS BIGINT) END";
 
-/// Everything that was used, with its dimensions as they were asked for, behind a position. One statement, so that both halves
-/// have the same boundary. The order of the runs binds the planner to their list.
+/// Usage after a position, with the requested dimensions. One statement, so both halves have the same boundary. The
+/// order of the runs binds the planner to their list.
 const USED: &str = constcat::concat!(
     " FROM (",
     filled!(OF_DAYS, "@bounds" = "d.day >= $2 AND d.day < $15"),
@@ -199,8 +199,8 @@ fn params(org: OrgId, query: &UsageQuery) -> Vec<Val<'_>> {
     ]
 }
 
-/// Months whose sums answer a query: the first one, the one behind the last one that lies within its days, and the one behind
-/// its last day. There are none if the sums of days are asked for.
+/// Months with sums that answer a query: the first one, the one after the last one that lies within the query's days, and
+/// the one after its last day. The range is empty if the query asks for sums of days.
 fn months(query: &UsageQuery) -> [Day; 3] {
     if query.by.contains(&UsageDimension::Day) {
         return [query.from; 3];

@@ -5,8 +5,8 @@
 //! without being missed. Nothing is written for this when a run is created or ends, except that a run which is created with a
 //! time before the boundary is noted in `late_run`.
 //!
-//! A run that is not settled long after its hour does not keep the boundary: it is left out of the hour and noted in
-//! `late_run`. Its usage is read from the run itself until it is settled. Then it is counted by itself.
+//! A run that is not settled long after its hour does not hold the boundary back: it is left out of the hour and noted in
+//! `late_run`. Its usage is read from the run itself until it is settled. Then it is counted separately.
 
 use std::time::Duration;
 
@@ -140,7 +140,7 @@ pub enum CountedPart {
     Counted(u64),
     /// Too many runs of the part are not settled.
     Waits,
-    /// Another task or node has counted meanwhile, or the organization is gone.
+    /// Another task or node has counted the part, or the organization is gone.
     Elsewhere,
 }
 
@@ -191,9 +191,8 @@ row! {
 }
 
 impl Store {
-    /// System: returns at most `limit` organizations behind `after`, in the order of their ids. Each comes
-    /// with its runs that were created before `before` and are not counted yet, if there are any. Organizations that cannot
-    /// be read are left out.
+    /// System: returns at most `limit` organizations after `after`, in the order of their ids. Each comes with its uncounted
+    /// runs that were created before `before`, if it has any. Unreadable organizations are left out.
     pub async fn usage_due(
         &self,
         before: Timestamp,
@@ -225,8 +224,8 @@ impl Store {
         Ok(found.and_then(DueRow::due))
     }
 
-    /// System: counts the hour of the next run that is not counted, or its first part where it has more runs than a part,
-    /// or more that are not settled than the part may leave out. A run that is created later with a time in the part is left
+    /// System: counts the hour of the next uncounted run. Counts only the first part of the hour if it has more runs than a
+    /// part, or more unsettled runs than the part may leave out. A run that is created later with a time in the part is left
     /// out as well. On PostgreSQL its command has to begin after this one.
     pub async fn count_usage(&self, due: UsageDue, part: UsagePart) -> Result<CountedPart> {
         let end = self.db.read(move |tx| end_of_part(tx, due, part)).await?;
@@ -249,8 +248,8 @@ impl Store {
         })
     }
 
-    /// System: returns at most `limit` runs behind `after`, in the order of their ids, that were left out of the usage of their
-    /// hour. Each comes with whether it is settled now. Runs that cannot be read are left out.
+    /// System: returns at most `limit` runs after `after`, in the order of their ids, that were left out of the usage of
+    /// their hour, and whether each is settled now. Unreadable runs are left out.
     pub async fn late_runs(&self, after: Option<String>, limit: u32) -> Result<Found<(RunId, bool), String>> {
         let after = after.unwrap_or_default();
         let rows = self
@@ -301,8 +300,8 @@ fn month(at: Timestamp) -> i64 {
     Day::of(at).month().number()
 }
 
-/// Number of runs that wait for any node (`@node` is `NULL`), or are bound to one (`NOT NULL`), and were created in the part that
-/// is counted. It stops at one more than `$4`.
+/// Number of runs that wait for any node (`@node` is `NULL`), or are bound to one (`NOT NULL`), and were created in the part
+/// that is counted. It stops at one more than `$4`.
 const UNSETTLED: &str = "(SELECT COUNT(*) FROM (SELECT 1 FROM queue w WHERE w.org_id = $1 AND w.enqueued_at >= $2 \
     AND w.enqueued_at < $3 AND w.node_id IS @node ORDER BY w.enqueued_at, w.run_id \
     LIMIT CAST($4 AS BIGINT) + 1) AS counted)";
@@ -312,7 +311,7 @@ const OF_THE_PART: &str = "SELECT w.run_id, w.org_id, w.enqueued_at FROM (\
     SELECT q.run_id, q.org_id, q.enqueued_at FROM queue q WHERE q.org_id = $1 AND q.enqueued_at >= $2 \
     AND q.enqueued_at < $3 AND q.node_id IS @node ORDER BY q.enqueued_at, q.run_id) AS w";
 
-/// Notes the runs of the part that are not settled. One statement, because a run may be claimed or given back meanwhile.
+/// Notes the unsettled runs of the part. One statement, because a run may be claimed or returned to the queue between two.
 const NOTE_UNSETTLED: &str = constcat::concat!(
     "INSERT INTO late_run (run_id, org_id, created_at) ",
     filled!(OF_THE_PART, "@node" = "NULL"),

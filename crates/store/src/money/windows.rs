@@ -48,7 +48,7 @@ pub(super) fn statement<'a>(key: &'a WindowKey, change: &WindowChange, writers: 
     Stmt::new(sql, params)
 }
 
-/// Deletes windows before the one that starts at `previous`. A node whose clock is behind may still count in that one.
+/// Deletes windows before the one that starts at `previous`. A node with a slow clock may still count in that one.
 pub(super) fn delete_earlier(key: &WindowKey, previous: Timestamp) -> Stmt<'_> {
     Stmt::new(
         "DELETE FROM budget_window WHERE org_id = $1 AND scope = $2 AND since = $3 AND starts_at < $4 \
@@ -57,7 +57,7 @@ pub(super) fn delete_earlier(key: &WindowKey, previous: Timestamp) -> Stmt<'_> {
     )
 }
 
-/// The error of a command whose change of this window was refused.
+/// The error of a command that could not change this window.
 pub(super) fn refusal(tx: &mut dyn Tx, key: &WindowKey, change: &WindowChange) -> Result<Error> {
     let Some(room) = change.room else {
         return Ok(Error::Corrupt("the window of a hold is gone".to_owned()));

@@ -10,7 +10,7 @@ use crate::{
 
 /// Sends hints to the other nodes of the database.
 pub struct Speaker {
-    // Dropped before the database, whose thread for the channel ends with it.
+    // Dropped before the database, which ends its thread for the channel.
     say: mpsc::Sender<OutgoingHint>,
     _db: Db,
 }
@@ -31,8 +31,8 @@ impl Speaker {
 
 impl Store {
     /// System: opens the channel between the nodes of this database. `None` if only one node can use the
-    /// database (`SQLite`). The channel has a connection of its own, which is opened again whenever it is
-    /// lost. A hint is lost if nobody listens, so it may only point to data that the store has.
+    /// database (`SQLite`). The channel uses a separate connection, which reconnects after a loss. A hint is
+    /// lost if no node listens, so it may only point to data that the store has.
     pub fn channel(&self) -> Result<Option<(Speaker, mpsc::Receiver<ChannelMessage>)>> {
         Ok(self.db.channel()?.map(|(say, heard)| {
             let speaker = Speaker {

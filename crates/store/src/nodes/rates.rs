@@ -27,7 +27,7 @@ pub struct WantedBlock {
     pub quota: u32,
     /// Number of unused requests that the node wants to have. It gets fewer where the rest of the quota is small.
     pub target: u32,
-    /// Number of unused requests that the node has. Negative where it has accepted more requests than it had.
+    /// Number of unused requests that the node has. Negative if it has accepted more requests than it had.
     pub unused: i64,
 }
 
@@ -56,8 +56,8 @@ impl Store {
         self.db.write(move |tx| lease(tx, &wanted, nodes, at)).await
     }
 
-    /// System: deletes the leases of the oldest minute before this one. Returns the number of deleted rows, 0 where there is
-    /// no such minute.
+    /// System: deletes the leases of the oldest minute before this one. Returns the number of deleted rows, which is 0 after
+    /// the last such minute.
     pub async fn forget_rates(&self, before_minute: i64) -> Result<u64> {
         self.db
             .write(move |tx| {

@@ -15,7 +15,8 @@ const CLOCK: &str = "SELECT {CLOCK}";
 
 impl Store {
     /// System: registers a starting process as a node, and declares its earlier incarnations (same name)
-    /// lost. Answers that were in their memory are gone with them. This command does not wait behind others.
+    /// lost. The answers in their memory are lost with them. This command bypasses the queue of other
+    /// commands.
     pub async fn register_node(&self, node: NewNode) -> Result<()> {
         self.register_again(node, Vec::new()).await
     }
@@ -30,10 +31,10 @@ impl Store {
             .await
     }
 
-    /// System: renews a node's lease for `lease` from now on, and with it every run that the node holds.
-    /// `Fenced` if the node was declared lost meanwhile. The time is the database's, or `at` if the database
-    /// has no clock of its own. This command does not wait behind others, and is `Unavailable` if it takes
-    /// longer than [`UrgentLimits::heartbeat`](crate::UrgentLimits::heartbeat).
+    /// System: extends a node's lease to `lease` from now, and with it every run that the node holds.
+    /// `Fenced` if the node was declared lost. The time is the database's, or `at` if the database has no
+    /// clock. This command bypasses the queue of other commands, and is `Unavailable` if it takes longer than
+    /// [`UrgentLimits::heartbeat`](crate::UrgentLimits::heartbeat).
     pub async fn heartbeat(&self, node: NodeId, at: Timestamp, lease: Duration) -> Result<Heartbeat> {
         self.db
             .urgent(self.db.limits().heartbeat, move |tx| {
@@ -42,9 +43,9 @@ impl Store {
             .await
     }
 
-    /// System: returns the time by the database's own clock, on which the leases of nodes with different
-    /// clocks can be compared. `None` if the database has no clock, because only one node uses it. This
-    /// command does not wait behind others.
+    /// System: returns the time by the database's clock, which allows comparing the leases of nodes with
+    /// different clocks. `None` if the database has no clock, because only one node uses it. This command
+    /// bypasses the queue of other commands.
     pub async fn clock(&self) -> Result<Option<Timestamp>> {
         let row = self
             .db
@@ -53,7 +54,7 @@ impl Store {
         row.only()
     }
 
-    /// System: records that a node is about to stop. It is no error if the node is not registered any more.
+    /// System: records that a node is about to stop. Succeeds for an unregistered node too.
     pub async fn drain_node(&self, node: NodeId, at: Timestamp) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -66,7 +67,7 @@ impl Store {
             .await
     }
 
-    /// System: returns the registered nodes, ordered by name: those at work, and lost ones that still hold
+    /// System: returns the registered nodes, ordered by name: active ones, and lost ones that still hold
     /// runs.
     pub async fn list_nodes(&self) -> Result<Vec<NodeRow>> {
         // Every id is positive. The condition says it, so that the index serves the query.
@@ -82,8 +83,8 @@ impl Store {
         Ok(nodes)
     }
 
-    /// System: signs off a node that has stopped in good order. Runs that it still holds are lost from here
-    /// on: the next sweep takes them over. It is no error if the node is not registered any more.
+    /// System: signs off a node after a clean shutdown. Runs that it still holds are lost from here on: the
+    /// next sweep takes them over. Succeeds for an unregistered node too.
     pub async fn deregister_node(&self, node: NodeId, at: Timestamp) -> Result<()> {
         self.db.write(move |tx| deregister(tx, node, at)).await
     }

@@ -14,7 +14,7 @@ use crate::{
 pub enum OauthClientKind {
     /// The client registered itself.
     Registered,
-    /// The client publishes a metadata document, whose URL is its id.
+    /// The client publishes a metadata document and uses its URL as the id.
     Document,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Debug for OauthClientRow {
     }
 }
 
-/// Error of a registration whose id belongs to a client.
+/// Error of a registration with an id that another client has.
 const TAKEN: Error = Error::Conflict("there is a client with this id already");
 
 impl Store {

@@ -91,7 +91,7 @@ pub struct GrantAudit {
     pub at: Timestamp,
     /// Random bytes of the ID of the entry.
     pub random: [u8; 10],
-    /// Author of the command. The grant is the author where the actor names nobody.
+    /// Author of the command. If the actor is anonymous, the grant is the author.
     pub actor: Actor,
 }
 

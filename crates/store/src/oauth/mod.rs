@@ -29,7 +29,8 @@ impl Store {
         let codes = Timestamp::from_micros(at.as_micros().saturating_sub(CODE_KEPT));
         self.db
             .write(move |tx| {
-                // The condition appears a second time, to be checked again where the end was put off meanwhile.
+                // The condition appears a second time because another transaction may have postponed the expiry in
+                // between.
                 let answers = tx.batch(&[
                     Stmt::new(
                         "DELETE FROM oauth_grant WHERE id {IN}SELECT g.id FROM oauth_grant g WHERE g.expires_at < $1 \

@@ -60,7 +60,7 @@ pub struct TokenRefresh {
 }
 
 row! {
-    /// Grant whose tokens were issued.
+    /// Grant that the tokens belong to.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct IssuedTokens {
         /// ID of the grant.

@@ -14,18 +14,18 @@ use crate::{
     people::suspension::dispatch_lock,
 };
 
-/// Error of a deletion beside a change of the name.
+/// Error if the organization was renamed during its deletion.
 const RENAMED: Error = Error::Conflict("name: the organization was renamed at the same time");
 
-/// Error of a deletion by somebody who is not the owner.
+/// Error if the caller of the deletion is not the owner.
 const NOT_THE_OWNER: Error = Error::Conflict("only the owner can delete the organization");
 
 /// Reason of the suspension of a deleted organization.
 const DELETED: &str = "the owner has deleted the organization";
 
-/// Statements that end the access to the organization `$1`, and what it buys, and forget its saved card. Its customer at Stripe
-/// stays with the books, and a node expires the pages that can still be paid. Grants go before the memberships through which
-/// they are found.
+/// Statements that end the access to the organization `$1` and its purchases, and forget its saved card. The customer record
+/// at Stripe stays for the accounting, and a node expires the pages that can still be paid. Grants are deleted before the
+/// memberships that the statement finds them by.
 const ACCESS: [&str; 10] = [
     "DELETE FROM oauth_grant WHERE org_id = $1 \
      AND user_id {IN}SELECT m.user_id FROM membership m WHERE m.org_id = $1{END}",
@@ -59,8 +59,8 @@ pub struct OrganizationDeletion {
 
 impl Store {
     /// Deletes an organization: ends its memberships, keys, grants and invitations, and deletes its connections with their
-    /// credentials. `Conflict` where the name is another one, where the person is not the owner, and while Stripe goes on to
-    /// charge for a subscription; `NotFound` where the organization was deleted before.
+    /// credentials. `Conflict` if the name differs, if the person is not the owner, or while Stripe still charges for a
+    /// subscription; `NotFound` if the organization was deleted before.
     pub async fn delete_organization(&self, deletion: OrganizationDeletion, audit: Audit) -> Result<()> {
         let _ending = self.ending(Ended::Organization(deletion.org));
         self.db

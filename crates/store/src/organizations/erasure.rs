@@ -1,7 +1,7 @@
 //! System: the remains of deleted organizations, which the nodes delete in batches.
 //!
-//! Every command is idempotent, and locks the organization where it deletes what several statements must agree on: two
-//! nodes at once share the work. Expired runs and occurrences of schedules are deleted by the commands of the retention.
+//! Every command is idempotent, and locks the organization if several of its statements must delete consistently: two
+//! concurrent nodes share the work. Expired runs and occurrences of schedules are deleted by the commands of the retention.
 
 use sortie_api::{OrgId, RunId, ScheduleId, Timestamp};
 
@@ -49,8 +49,8 @@ row! {
 }
 
 impl Store {
-    /// System: lists deleted organizations of which something is left, in the order of their ids, those behind `after`, at
-    /// most `limit`. Organizations that cannot be read are left out.
+    /// System: lists at most `limit` deleted organizations with remaining rows, after `after` and in the order of their ids.
+    /// Unreadable organizations are left out.
     pub async fn deleted_organizations(
         &self,
         after: Option<String>,
@@ -69,8 +69,7 @@ impl Store {
         }))
     }
 
-    /// System: lists runs of an organization that are not settled, in the order of their creation, those behind `after`, at
-    /// most `limit`.
+    /// System: lists at most `limit` unsettled runs of an organization after `after`, in the order of their creation.
     pub async fn unsettled_runs(
         &self,
         org: OrgId,
@@ -185,7 +184,7 @@ impl Store {
                         ),
                     ],
                 )?;
-                // Both statements name the same files, also where another command deletes some meanwhile.
+                // Both statements name the same files, even if another command deletes some in between.
                 let files = json_ids(&found.rows)?;
                 tx.batch(&[
                     Stmt::new(
@@ -203,8 +202,8 @@ impl Store {
             .await
     }
 
-    /// System: deletes workflows, budgets and deployments of a deleted organization, up to about `limit` rows of each kind. Returns their
-    /// number.
+    /// System: deletes workflows, budgets and deployments of a deleted organization, up to about `limit` rows of each kind.
+    /// Returns their number.
     pub async fn erase_settings(&self, org: OrgId, limit: u32) -> Result<u64> {
         self.db
             .write(move |tx| {
@@ -242,7 +241,7 @@ impl Store {
     }
 }
 
-/// Locks a deleted organization until the end of the transaction. `NotFound` where it was not deleted.
+/// Locks a deleted organization until the end of the transaction. `NotFound` if it is not deleted.
 fn lock_deleted(org: OrgId) -> Stmt<'static> {
     Stmt::new(
         "UPDATE organization SET name = name WHERE id = $1 AND deleted_at IS NOT NULL",

@@ -17,8 +17,8 @@ use crate::{
 /// Column that is 1 while the operator has suspended the organization `o`.
 pub(crate) const IS_SUSPENDED: &str = "CASE WHEN o.suspended_at IS NULL THEN 0 ELSE 1 END";
 
-/// Locks an organization until the end of the transaction. `NotFound` where there is none, and where it was deleted:
-/// nothing is added to an organization after its deletion.
+/// Locks an organization until the end of the transaction. `NotFound` if it does not exist or was deleted: nothing
+/// is added to an organization after its deletion.
 pub(crate) fn lock<'a>(org: OrgId) -> Stmt<'a> {
     Stmt::new(
         "UPDATE organization SET name = name WHERE id = $1 AND deleted_at IS NULL",

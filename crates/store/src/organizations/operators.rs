@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// Refusal of a first key where there is one.
+/// Error if the deployment already has an operator key.
 const NOT_THE_FIRST: Error = Error::Conflict("there is an operator key already");
 
 row! {
@@ -33,7 +33,7 @@ row! {
         pub suspended_why: Option<String> = "o.suspended_why",
         /// Time at which the owner deleted the organization.
         pub deleted_at: Option<Timestamp> = "o.deleted_at",
-        /// Owner; none where there is none, as of an organization that was made without people.
+        /// Owner. `None` for an organization without one, such as one that was created without people.
         pub owner: Option<UserId> = "(SELECT m.user_id FROM membership m WHERE m.org_id = o.id AND m.role = 'owner')",
         /// Email address of the owner.
         pub owner_email: Option<String> = "(SELECT p.email FROM membership m JOIN person p ON p.id = m.user_id \
@@ -65,7 +65,7 @@ row! {
 }
 
 impl Store {
-    /// System: keeps the hash of the first operator key. Returns false where there is a key already.
+    /// System: stores the hash of the first operator key. Returns false if a key exists already.
     pub async fn set_first_operator_key(&self, hash: [u8; 32], at: Timestamp) -> Result<bool> {
         let made = self.db.write(move |tx| {
             tx.batch(&[
@@ -96,7 +96,7 @@ impl Store {
             .await
     }
 
-    /// Operator: lists all organizations in the order of their ids, those behind `after`, at most `limit`.
+    /// Operator: lists at most `limit` organizations after `after`, in the order of their ids.
     pub async fn operated_organizations(
         &self,
         after: Option<OrgId>,
@@ -148,7 +148,7 @@ impl Store {
             .await
     }
 
-    /// Operator: lists all people in the order of their ids, those behind `after`, at most `limit`.
+    /// Operator: lists at most `limit` people after `after`, in the order of their ids.
     pub async fn operated_people(&self, after: Option<UserId>, limit: u32) -> Result<Vec<OperatedPerson>> {
         let after = after.map(|id| id.to_string()).unwrap_or_default();
         self.db

@@ -1,11 +1,11 @@
 //! Completion callbacks: their due times, the nodes that send them, and the outcome of every attempt.
 //!
-//! A run with a callback has one row of `delivery` from its creation. The command that makes the run final
-//! makes the delivery due in the same transaction ([`delivery_is_due`] and its variants), so neither ever
-//! exists without the other. A node claims due deliveries host by host, under a lease: `due_at` moves to the
-//! end of the lease, and another node takes over what is not recorded by then. `claim` is the fence: a node
-//! that lost its claim records nothing. Times are on the database's clock, which the nodes share, or on the
-//! node's if the database has none.
+//! A run with a callback has one row of `delivery` from its creation. The command that ends the run makes the
+//! delivery due in the same transaction ([`delivery_is_due`] and its variants), so neither ever exists without the
+//! other. A node claims due deliveries host by host, under a lease: `due_at` moves to the end of the lease. If the
+//! node records no result by then, another node claims the delivery. `claim` is the fence: a node that lost its
+//! claim records nothing. Times are on the database's clock, which the nodes share, or on the node's if the
+//! database has none.
 //!
 //! If the content of a run is only in the memory of one node, that node alone claims the delivery, for as
 //! long as it has the content.
@@ -39,8 +39,8 @@ pub struct Order {
     pub host: String,
     /// Maximum number of deliveries.
     pub limit: u32,
-    /// Organizations whose deliveries are left out. If there are any, only about the first [`SCANNED`] due
-    /// deliveries of the host are searched.
+    /// Excludes the deliveries of these organizations. If the list is not empty, only about the first [`SCANNED`]
+    /// due deliveries of the host are searched.
     pub without: Vec<OrgId>,
 }
 
@@ -208,10 +208,9 @@ impl Store {
             .await
     }
 
-    /// System: claims deliveries that are due at `at` for the node of this name, for each host at most as
-    /// many as its order says, the longest due first. The node owns them until `leased_until`. Deliveries of
-    /// runs whose content another node has are left to that node. The answer also tells which delivery of
-    /// each host becomes due next.
+    /// System: claims deliveries that are due at `at` for the node of this name, for each host at most as many as
+    /// its order says, the longest due first. The node owns them until `leased_until`. Deliveries of runs with
+    /// content on another node are left to that node. The answer includes the next due delivery of each host.
     pub async fn claim_deliveries(
         &self,
         node: (String, NodeId),
@@ -226,8 +225,8 @@ impl Store {
             .await
     }
 
-    /// System: records an attempt and the next state of its delivery. `Fenced` if the claim was lost
-    /// meanwhile, or the run was deleted.
+    /// System: records an attempt and the next state of its delivery. `Fenced` if the node has lost its claim, or
+    /// the run was deleted.
     pub async fn record_attempt(&self, made: MadeAttempt) -> Result<()> {
         self.db.write(move |tx| record(tx, &made)).await
     }

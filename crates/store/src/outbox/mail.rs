@@ -1,9 +1,9 @@
 //! Mails to send: the outbox.
 //!
-//! A command that wants a mail sent inserts its row in its own transaction ([`insert`]). A node claims due mails under a
-//! lease: `due_at` moves to the end of the lease, and another node takes over what is not recorded by then. `attempts` is
-//! the fence: a node that lost its claim records nothing. Due times are on the database's clock, which the nodes share, or
-//! on the node's if the database has none; a command therefore takes delays and no times.
+//! A command that sends a mail inserts its row in the same transaction ([`insert`]). A node claims due mails under a
+//! lease: `due_at` moves to the end of the lease. If the node records no result by then, another node claims the mail.
+//! `attempts` is the fence: a node that lost its claim records nothing. Due times are on the database's clock, which the
+//! nodes share, or on the node's if the database has none; a command therefore takes delays and no times.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ row! {
 /// State of a mail after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterSending {
-    /// The mail was taken, or is given up. The row is deleted, or stays without content where it has a `dedupe`.
+    /// The mail was accepted or abandoned. The row is deleted, or stays without content if it has a `dedupe`.
     Ended,
     /// The mail is tried again after this time.
     RetryIn(Duration),
@@ -73,7 +73,7 @@ row! {
 }
 
 impl Store {
-    /// System: queues mails. Those whose `dedupe` is known are left out. Returns the number of the others.
+    /// System: queues mails, except those with a known `dedupe`. Returns the number of queued mails.
     pub async fn queue_mails(&self, mails: Vec<NewMail>) -> Result<u64> {
         let bytes = mails.iter().map(|mail| mail.content.len()).sum();
         self.db
@@ -97,7 +97,7 @@ impl Store {
     }
 
     /// System: records an attempt to send a mail. The number of the attempt is that of the claim, or 0 for the node that
-    /// queued the mail. `Fenced` if the claim was lost meanwhile.
+    /// queued the mail. `Fenced` if the node has lost its claim.
     pub async fn record_mail(
         &self,
         id: MailId,
@@ -120,8 +120,8 @@ impl Store {
             .await
     }
 
-    /// System: lists owners of organizations to whom no mail was queued whose `dedupe` is `prefix` and their ID. The order
-    /// is that of the IDs, from behind `after`.
+    /// System: lists the owners of organizations that have no mail with a `dedupe` of `prefix` followed by the owner's ID.
+    /// Ordered by ID, starting after `after`.
     pub async fn owners_without_mail(
         &self,
         prefix: &str,

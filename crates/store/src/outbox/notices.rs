@@ -28,7 +28,7 @@ pub enum PaymentNotice {
         /// Amount in cents.
         amount_cents: i64,
     },
-    /// The payment provider does not have the saved card any more, so the automatic purchases are disabled.
+    /// The saved card was removed at the payment provider, so the automatic purchases are disabled.
     CardGone,
     /// The bank asks for the cardholder, so the automatic purchases wait.
     CardholderNeeded {
@@ -46,11 +46,11 @@ pub enum PaymentNotice {
 
 /// Writer of mails to owners.
 pub trait NoticeWriter: fmt::Debug + Send + Sync {
-    /// Writes the mail to an owner about an organization of this name. None where the deployment sends no mails, or where it
-    /// cannot be written.
+    /// Writes the mail to an owner about an organization of this name. `None` if the deployment sends no mails, or if the
+    /// mail cannot be written.
     fn write(&self, owner: &OwnerRow, organization: &str, notice: &PaymentNotice) -> Option<NewMail>;
 
-    /// Wakes whoever sends mails: some were queued.
+    /// Wakes the task that sends mails, because some were queued.
     fn queued(&self);
 }
 

@@ -1,11 +1,12 @@
 //! Attempts: counts of what people, addresses and networks tried in a sliding window, exact over all nodes.
 //!
-//! A window consists of [`PARTS`] parts of equal length, and each part has a row of its own. An attempt counts until the
-//! whole window, and the part in which it was made, have passed. So there are never more attempts than the limit in any
-//! window of true time, also where one hour ends and the next begins.
+//! A window consists of [`PARTS`] parts of equal length, and each part has a separate row. An attempt counts until the whole
+//! window, and the part in which it was made, have passed. Any window of real time therefore has at most the allowed number
+//! of attempts, including one that spans the end of an hour.
 //!
-//! A command locks the rows of its part and of the one before, so commands of neighbouring parts see each other's attempts. The
-//! limit therefore holds at the moment in which one part ends, and on nodes whose clocks differ by less than a part.
+//! A command locks the rows of its part and of the one before, so commands of neighbouring parts see each other's attempts.
+//! The limit therefore holds when one part ends and the next begins, and between nodes with clocks that differ by less than
+//! a part.
 
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ const REFUSED: Error = Error::Conflict("too many attempts");
 /// Number of parts of a window.
 pub const PARTS: u32 = 6;
 
-/// Subject whose attempts are counted. The order is that of the subjects.
+/// Subject with counted attempts. Ordered by the subject.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attempt {
     /// Action, and the person, the address or the network that tries it.
@@ -130,8 +131,8 @@ impl Attempt {
     }
 }
 
-/// Locks the rows of this part and of the one before. It is a statement of its own, because PostgreSQL takes the snapshot of a
-/// statement before it waits for a lock.
+/// Locks the rows of this part and of the one before. This is a separate statement, because PostgreSQL takes the snapshot of
+/// a statement before it waits for a lock.
 fn lock(of: &Attempt) -> Stmt<'_> {
     Stmt::new(
         "INSERT INTO attempt (window_start, subject, count) VALUES ($1, $3, 0), ($2, $3, 0) \

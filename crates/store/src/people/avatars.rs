@@ -24,7 +24,7 @@ row! {
 }
 
 impl Store {
-    /// Gives a person a picture, in the place of the one before. `NotFound` where the account was deleted.
+    /// Sets a person's picture and replaces any earlier one. `NotFound` if the account was deleted.
     pub async fn put_avatar(&self, user: UserId, avatar: Avatar) -> Result<()> {
         self.db
             .write(move |tx| tx.batch(&[persons::lock(user), put(user, &avatar)]).map(drop))
@@ -41,7 +41,7 @@ impl Store {
             .await
     }
 
-    /// Reads the picture of `user` for `viewer`. None where there is no picture, and where the two are different people
+    /// Reads the picture of `user` for `viewer`. `None` if `user` has no picture, or if the two are different people
     /// without a common organization.
     pub async fn avatar(&self, viewer: UserId, user: UserId) -> Result<Option<Avatar>> {
         self.db

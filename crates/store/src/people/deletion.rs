@@ -32,12 +32,12 @@ const OWNS: Error = Error::Conflict(
     "you own an organization with other members: hand the ownership over, or remove the members first",
 );
 
-/// Error of a deletion that would leave credits to nobody.
+/// Error of a deletion that would leave credits without an owner.
 const HAS_CREDITS: Error = Error::Conflict(
     "you own an organization with credits: hand the ownership over, or delete the organization first",
 );
 
-/// Error of a deletion beside a change of the memberships.
+/// Error if the memberships changed during a deletion.
 const CHANGED: Error = Error::Conflict("your organizations changed at the same time, retry");
 
 /// Account to delete.
@@ -106,7 +106,7 @@ fn delete(tx: &mut dyn Tx, deletion: &PersonDeletion) -> Result<()> {
     // deletions at once may share some.
     let mut locks = vec![dispatch_lock()];
     locks.extend(organizations.iter().map(|org| lock(*org).exactly(1, CHANGED)));
-    // The person follows: whoever makes the person a member locks both in this order.
+    // The person comes next: commands that add the person as a member lock both in this order.
     let change = PasswordChange {
         user,
         old: deletion.password.clone(),
@@ -157,7 +157,7 @@ fn delete(tx: &mut dyn Tx, deletion: &PersonDeletion) -> Result<()> {
         Stmt::new("DELETE FROM membership WHERE user_id = $1", vals![user]),
     ]);
     statements.extend(deletion.audits.iter().map(record));
-    // In the order of the locks of credits. A movement that is under way is seen behind the lock.
+    // Uses the lock order of the credits. After the lock, a statement sees movements that were in progress.
     for org in owned {
         statements.extend([suspend(org), has_none(org, HAS_CREDITS)]);
     }

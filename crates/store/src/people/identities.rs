@@ -13,7 +13,7 @@ use crate::{
     db::{Stmt, insert, row, select, vals},
 };
 
-/// Error of a sign-in whose identity or person changed since it was looked up. The caller looks it up again.
+/// Error of a sign-in if its identity or person has changed since the look-up. The caller looks it up again.
 pub const IDENTITY_CHANGED: &str = "the account changed at the same time";
 
 const CHANGED: Error = Error::Conflict(IDENTITY_CHANGED);
@@ -79,8 +79,8 @@ impl Store {
             .await
     }
 
-    /// Creates the account of an identity, with a verified address, the first session, and a role. `Conflict` where the address has an
-    /// account or the identity has a person.
+    /// Creates the account of an identity, with a verified address, the first session, and a role. `Conflict` where the
+    /// address has an account or the identity has a person.
     pub async fn sign_up_with_identity(
         &self,
         person: NewPerson,
@@ -118,8 +118,8 @@ impl Store {
             .await
     }
 
-    /// Ends an identity of a person, and every session but `keep`. `NotFound` where the person has no such identity or the
-    /// account was deleted, `Conflict` where the person could not sign in any more.
+    /// Removes an identity of a person, and ends every session but `keep`. `NotFound` if the person has no such identity or
+    /// the account was deleted, `Conflict` if the person would have no remaining way to sign in.
     pub async fn unlink_identity(&self, user: UserId, identity: &Identity, keep: SessionId) -> Result<()> {
         let _ending = self.ending(Ended::Person(user));
         let identity = identity.clone();
@@ -147,9 +147,9 @@ impl Store {
     }
 }
 
-/// Refuses the command unless the identity is the person's and the person may sign in. Links a new identity first: to an
-/// account whose address was verified, or whose person has no password yet. Behind the address of every other account may be
-/// somebody else. An account has one identity of an issuer: the provider may have given the address to another person.
+/// Refuses the command unless the identity is the person's and the person may sign in. Links a new identity first, if the
+/// account has a verified address or no password yet. Any other account may have been created by a stranger who does not own
+/// the address. An account has one identity per issuer: the provider may have given the address to another person.
 pub(super) fn prove(user: UserId, proven: &ProvenIdentity, at: Timestamp) -> Vec<Stmt<'_>> {
     match proven {
         ProvenIdentity::Known(identity) => vec![

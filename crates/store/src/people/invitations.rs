@@ -12,7 +12,7 @@ use crate::{
     outbox::{NewMail, mail},
 };
 
-/// Refusal of an invitation for somebody who is a member.
+/// Error if the invited person is already a member.
 const A_MEMBER: Error = Error::Conflict("email: this person is a member of the organization already");
 
 /// Refusal of one more open invitation.
@@ -61,7 +61,7 @@ row! {
 }
 
 row! {
-    /// Invitation behind a token.
+    /// Invitation that a token belongs to.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Invited {
         /// The invitation.

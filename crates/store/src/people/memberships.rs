@@ -20,7 +20,7 @@ use crate::{
 const THE_OWNER: Error =
     Error::Conflict("the owner can be neither changed nor removed: hand the ownership over first");
 
-/// Error of a hand-over by somebody who is not the owner.
+/// Error if the caller of the hand-over is not the owner.
 const NOT_THE_OWNER: Error = Error::Conflict("only the owner can hand the ownership over");
 
 /// Organization to create.
@@ -65,7 +65,7 @@ row! {
         pub role: Role = "m.role",
         /// Time since which the person is a member.
         pub created_at: Timestamp = "m.created_at",
-        /// SHA-256 of the person's picture. None where there is no picture.
+        /// SHA-256 of the person's picture. `None` without a picture.
         pub avatar: Option<[u8; 32]> = "(SELECT a.sha256 FROM avatar a WHERE a.user_id = m.user_id)",
     }
 }
@@ -113,7 +113,7 @@ impl Store {
             .await
     }
 
-    /// Lists the organizations of a person in the order of their ids, those behind `after`, at most `limit`.
+    /// Lists at most `limit` organizations of a person after `after`, in the order of their ids.
     pub async fn organizations_of(
         &self,
         user: UserId,
@@ -169,7 +169,7 @@ impl Store {
             .await
     }
 
-    /// Lists the members of an organization in the order of their ids, those behind `after`, at most `limit`.
+    /// Lists at most `limit` members of an organization after `after`, in the order of their ids.
     pub async fn list_members(
         &self,
         org: OrgId,

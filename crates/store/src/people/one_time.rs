@@ -17,7 +17,7 @@ use crate::{
     outbox::{NewMail, mail},
 };
 
-/// Error of a token that was used, that has ended, or that never was: the three cannot be told apart.
+/// Error of a token that was used, has expired or never existed. The caller cannot distinguish the three.
 const SPENT: Error = Error::Conflict("the token is unknown, used or expired");
 
 /// Use of a one-time token.
@@ -65,7 +65,7 @@ impl FromStr for Purpose {
 pub struct OneTimeMail {
     /// The token.
     pub token: NewOneTime,
-    /// Mail that has the token; none where somebody else hands it over.
+    /// Mail that has the token. `None` if the caller delivers the token.
     pub mail: Option<NewMail>,
 }
 
@@ -89,7 +89,7 @@ impl Store {
         self.db.write(move |tx| tx.batch(&keep(&sent)).map(drop)).await
     }
 
-    /// System: finds the account of the person whose token this is. None where the token does not work at `at`.
+    /// System: finds the account that a token belongs to. `None` if the token is not valid at `at`.
     pub async fn account_of_token(
         &self,
         hash: [u8; 32],
@@ -123,10 +123,10 @@ impl Store {
         self.ended(done, |user| Some(Ended::Person(*user)))
     }
 
-    /// Sets a password by a token, which ends, ends every session and every grant of the person, and queues a mail about it.
-    /// The person could read the mail with the token, so the address is verified as well. Where it was not verified before,
-    /// the second factor ends: somebody else may have set it up. Returns the person. `Conflict` where the token does not
-    /// work at `at`.
+    /// Uses a token to set a password, ends every session and every grant of the person, and queues a mail about it. The
+    /// person has read the mail with the token, so this also verifies the address. If the address was not verified before,
+    /// the second factor is removed, because a stranger may have set it up. Returns the person. `Conflict` if the token is
+    /// not valid at `at`.
     pub async fn reset_password(
         &self,
         (hash, at): ([u8; 32], Timestamp),
@@ -201,7 +201,8 @@ fn take(tx: &mut dyn Tx, hash: &[u8; 32], purpose: Purpose, at: Timestamp) -> Re
     Ok(user)
 }
 
-/// Keeps a token in the place of the earlier ones, and queues its mail. Of two at once the second one ends the first.
+/// Stores a token, which replaces earlier ones, and queues its mail. Of two concurrent calls the second one replaces the
+/// token of the first.
 pub(super) fn keep(sent: &OneTimeMail) -> Vec<Stmt<'_>> {
     let mut statements = vec![
         persons::lock(sent.token.user),

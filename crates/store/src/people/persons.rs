@@ -14,7 +14,7 @@ use crate::{
     db::{ReadRow, Row, Stmt, batch, insert, row, select, vals},
 };
 
-/// Error of a sign-up whose address has an account.
+/// Error of a sign-up with an address that already has an account.
 pub(crate) const TAKEN: Error = Error::Conflict("this email address has an account");
 
 /// Error of a change that was computed from another password.
@@ -87,7 +87,7 @@ impl std::fmt::Debug for Account {
 pub struct PasswordChange {
     /// The person.
     pub user: UserId,
-    /// Hash that the account has now. The change is refused where it has another one.
+    /// Current hash of the account. The change is refused if the account has another one.
     pub old: String,
     /// Hash of the new password, as a PHC string.
     pub new: String,
@@ -214,8 +214,8 @@ pub(crate) fn insert(person: &NewPerson) -> Stmt<'_> {
     }, " ON CONFLICT (email_key) DO NOTHING")
 }
 
-/// Locks a person until the end of the transaction: behind the organizations of the command, and before the tokens, the
-/// sessions and whatever else the person has. `NotFound` where the account was deleted: nothing is added to it afterwards.
+/// Locks a person until the end of the transaction: after the organizations of the command, and before the person's
+/// tokens, sessions and other rows. `NotFound` if the account was deleted: nothing is added to it afterwards.
 pub(crate) fn lock(user: UserId) -> Stmt<'static> {
     Stmt::new(
         "UPDATE person SET name = name WHERE id = $1 AND deleted_at IS NULL",
@@ -232,8 +232,8 @@ pub(super) fn verify(user: UserId, at: Timestamp) -> Stmt<'static> {
     .exactly(1, Error::NotFound)
 }
 
-/// Replaces the hash of a password where it is still the old one and the person may sign in. Of two changes at once one is
-/// refused. A deleted account has no password, as some others have none.
+/// Replaces the hash of a password if it is still the old one and the person may sign in. Of two concurrent changes one is
+/// refused. A deleted account has no password, and neither have some others.
 pub(super) fn set_password(change: &PasswordChange) -> Stmt<'_> {
     Stmt::new(
         "UPDATE person SET password = $3 WHERE id = $1 AND password = $2 AND disabled_at IS NULL \

@@ -14,7 +14,7 @@ use crate::{
     db::{Stmt, vals},
 };
 
-/// Error of a key beside a confirmed one.
+/// Error of a new key if the account already has a confirmed one.
 const ENROLLED: Error = Error::Conflict("the account has a second factor: remove it first");
 
 /// Error of a confirmation without a key that waits for it.
@@ -36,8 +36,8 @@ pub enum Factor {
 }
 
 impl Store {
-    /// Keeps the sealed key of an authenticator that waits for its confirmation, in the place of an earlier one that
-    /// waits. `Conflict` where a key is confirmed, `NotFound` where the account was deleted.
+    /// Stores the sealed key of an authenticator until it is confirmed, and replaces an earlier unconfirmed one. `Conflict`
+    /// if a key is confirmed, `NotFound` if the account was deleted.
     pub async fn enrol_totp(&self, user: UserId, sealed: Vec<u8>) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -97,7 +97,7 @@ impl Store {
     }
 }
 
-/// Removes the second factor of a person whose address nobody has proved. Somebody else may have set it up.
+/// Removes the second factor of a person with an unverified address. A stranger may have set it up.
 pub(super) fn remove_of_unverified(user: UserId) -> [Stmt<'static>; 2] {
     [
         Stmt::new(
@@ -113,7 +113,7 @@ pub(super) fn remove_of_unverified(user: UserId) -> [Stmt<'static>; 2] {
     ]
 }
 
-/// Uses a second factor up. Refuses the command where it was used before.
+/// Consumes a second factor. Refuses the command if it was used before.
 pub(super) fn use_up(user: UserId, factor: &Factor) -> Stmt<'_> {
     let statement = match factor {
         Factor::Step(step) => Stmt::new(

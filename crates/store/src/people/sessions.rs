@@ -86,13 +86,13 @@ pub struct NewSession {
 pub struct SignIn {
     /// Hash that the password was compared with, and the hash to keep from now on.
     pub password: Option<PasswordChange>,
-    /// Identity at a provider, in the place of a password.
+    /// Identity at a provider, instead of a password.
     pub identity: Option<ProvenIdentity>,
-    /// Role that the identity provider gives the person, where it is another one than before.
+    /// New role from the identity provider, if it differs from the current one.
     pub role: Option<GivenRole>,
     /// Second factor, which works once.
     pub factor: Option<Factor>,
-    /// Subject whose attempts are forgotten.
+    /// Subject that loses all of its counted attempts.
     pub forgotten: Option<Attempt>,
     /// Subjects that get one attempt back, in their order.
     pub refunded: Vec<Attempt>,
@@ -133,7 +133,7 @@ row! {
 }
 
 row! {
-    /// Person behind the token of a session.
+    /// Person that the token of a session belongs to.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SignedIn {
         /// The person.
@@ -152,8 +152,8 @@ row! {
 }
 
 impl Store {
-    /// Begins a session. `Conflict` where the password was changed or the person disabled since the password was compared,
-    /// where the second factor was used before, and where the identity is no longer the person's.
+    /// Begins a session. `Conflict` if the password has changed or the person was disabled since the password was
+    /// compared, if the second factor was used before, or if the identity was unlinked from the person.
     pub async fn sign_in(&self, session: NewSession, with: SignIn) -> Result<()> {
         let changes_access = with.role.is_some() || with.identity.is_some();
         let _ending = changes_access.then(|| self.ending(Ended::Person(session.user)));
@@ -180,7 +180,7 @@ impl Store {
             .await
     }
 
-    /// System: finds the person behind the SHA-256 of a token. None where no session has it, or where the operator has
+    /// System: finds the person by the SHA-256 of a session token. `None` if no session has it, or if the operator has
     /// disabled the person. The session may have ended: the caller compares [`SignedIn::until`] with its clock.
     pub async fn find_session(&self, hash: [u8; 32]) -> Result<Option<SignedIn>> {
         self.db

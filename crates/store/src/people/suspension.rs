@@ -38,7 +38,8 @@ row! {
 }
 
 impl Store {
-    /// Operator: suspends an organization. `Conflict` where its owner has deleted it. A second suspension replaces the reason and keeps the time of the first.
+    /// Operator: suspends an organization. `Conflict` where its owner has deleted it. A second suspension replaces the
+    /// reason and keeps the time of the first.
     pub async fn suspend_organization(
         &self,
         org: OrgId,
@@ -109,8 +110,8 @@ impl Store {
             .await
     }
 
-    /// Operator: lists runs of an organization that nodes work on, in the order of their creation, those behind `after`,
-    /// at most `limit`.
+    /// Operator: lists at most `limit` runs of an organization that nodes currently hold, after `after` and in the order of
+    /// their creation.
     pub async fn runs_at_work(
         &self,
         org: OrgId,
@@ -152,7 +153,7 @@ pub(crate) fn dispatch_lock() -> Stmt<'static> {
 }
 
 fn park(tx: &mut dyn Tx, org: OrgId, limit: u32) -> Result<u64> {
-    // Only a statement behind the lock sees whether the suspension still holds.
+    // Only a statement after the lock sees whether the organization is still suspended.
     let done = tx.batch(&[
         dispatch_lock(),
         Stmt::new(
@@ -171,7 +172,7 @@ fn park(tx: &mut dyn Tx, org: OrgId, limit: u32) -> Result<u64> {
     Ok(done.iter().skip(1).map(|parked| parked.affected).sum())
 }
 
-/// Returns parked runs to the queue. A run whose content one node has waits for that node.
+/// Returns parked runs to the queue. A run with content on one node waits for that node.
 fn unpark(org: OrgId, limit: u32) -> Stmt<'static> {
     Stmt::new(
         "UPDATE queue SET node_id = CASE \

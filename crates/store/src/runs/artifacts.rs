@@ -1,8 +1,7 @@
 //! Artifacts of a run: written with its final status, read with the run, and the references to their content.
 //!
-//! The part that clients see is one text beside the run, so reading a run stays one look-up. The count in the
-//! row of the run says whether it has artifacts. A row of `artifact_blob` for each blob of a run keeps the
-//! content.
+//! The part that clients see is one text in a separate row, so reading a run stays one look-up. The count in the row of the
+//! run says whether it has artifacts. A row of `artifact_blob` for each blob of a run keeps the content.
 
 use serde::{Deserialize, Serialize};
 use sortie_api::{Artifact, BlobId, OrgId, RunId, Timestamp};
@@ -14,7 +13,7 @@ use crate::{
     runs::Fence,
 };
 
-/// Artifact whose content is written.
+/// Artifact with content that is already written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptArtifact {
     /// Artifact as clients see it.
@@ -95,9 +94,9 @@ impl Texts {
     }
 }
 
-/// Statements that record artifacts. The first one touches all their blobs, as `blobs::defer_check` does for one, and its rows
-/// are for `blobs::count_again`. A blob that became pending delete meanwhile is a permanent failure, so that the end of the run
-/// is not tried again for ever.
+/// Statements that record artifacts. The first one defers the check of all their blobs, as `blobs::defer_check` does for
+/// one, and its rows are for `blobs::count_again`. If a blob has become pending delete, the failure is permanent, so that
+/// the worker does not retry the end of the run for ever.
 pub(super) fn insert(fence: Fence, last_event: i64, texts: &Texts) -> [Stmt<'_>; 3] {
     let run = fence.run;
     [

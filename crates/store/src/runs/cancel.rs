@@ -1,7 +1,7 @@
-//! Cancelling a run, and the final report of its worker. A cancelled run is final at once: later writes of
-//! its worker are fenced. `settle_run` records the cost that the worker reports, and behind the event of the
-//! cancellation those events of the run that had no place before it. The cost is then the sum of what the
-//! events show, of the time until the cancellation and of the surcharge.
+//! Cancelling a run, and the final report of its worker. A cancelled run is final at once: later writes of its worker
+//! are fenced. `settle_run` records the cost that the worker reports. After the cancellation event it appends those
+//! events of the run that the worker had not stored before the cancellation. The cost is then the sum of the cost in the
+//! events, of the time until the cancellation and of the surcharge.
 
 use sortie_api::{Micros, OrgId, Run, RunId, RunStatus, RunUsage, Timestamp};
 
@@ -83,9 +83,9 @@ impl Store {
         self.db.write(move |tx| cancel(tx, (org, id), &event)).await
     }
 
-    /// Worker: reports the final cost of a cancelled run, and records `events` behind its last one: those with a
-    /// cost that the cancellation has kept out. The run leaves the queue. `Fenced` if the run is not
-    /// cancelled, is settled already, or is in another attempt.
+    /// Worker: reports the final cost of a cancelled run, and appends `events`: those with a cost that came too late for
+    /// the cancellation. The run leaves the queue. `Fenced` if the run is not cancelled, is settled already, or is in
+    /// another attempt.
     pub async fn settle_run(
         &self,
         run: RunId,
@@ -101,8 +101,8 @@ impl Store {
             .await
     }
 
-    /// Worker: works like [`settle_run`](Self::settle_run) for a run whose events are not stored. This number of
-    /// events is counted.
+    /// Worker: works like [`settle_run`](Self::settle_run) for a run without stored events. Adds this number to its
+    /// count of events.
     pub async fn settle_unretained(
         &self,
         run: RunId,
@@ -116,7 +116,7 @@ impl Store {
     }
 }
 
-/// Events behind the one of the cancellation.
+/// Events after the cancellation event.
 #[derive(Clone, Copy)]
 enum Late<'a> {
     Recorded(&'a [NewEvent]),
@@ -131,9 +131,9 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
     let answers = settle(
         tx,
         &[
-            // Deletes the row of a run that no node holds. Nobody can claim the run after this statement, so
-            // it stays held or free. The COALESCE keeps the planner from the index of waiting runs, where it
-            // would walk all runs of the organization.
+            // Deletes the row of a run that no node holds. No node can claim the run after this statement, so it stays held
+            // or free. The COALESCE keeps the planner from the index of waiting runs, because that scan would visit all runs
+            // of the organization.
             Stmt::new(
                 "DELETE FROM queue WHERE run_id = $2 AND org_id = $1 AND COALESCE(node_id, -1) < 0",
                 vals![org, id],
@@ -154,7 +154,7 @@ fn cancel(tx: &mut dyn Tx, (org, id): (OrgId, RunId), event: &NewEvent) -> Resul
                 ),
                 change,
             ),
-            // Only the update above leaves a run whose last event is not recorded.
+            // Only the update above leaves a run that lacks the row of its last event.
             Stmt::new(
                 "INSERT INTO event (run_id, seq, kind, data, created_at) \
                  SELECT r.id, r.last_event, $3, $4, CAST($5 AS BIGINT) FROM run r WHERE r.id = $2 AND r.org_id = $1 \

@@ -1,5 +1,5 @@
-//! System: `claim_named` claims runs that no other node is to take. These are the runs of an engine that
-//! serves one command, and runs whose content only this node has.
+//! System: `claim_named` claims runs that other nodes must not take. These are the runs of an engine that
+//! serves one command, and runs with content that only this node has.
 
 use sortie_api::{RunId, RunStatus, Timestamp};
 

@@ -79,8 +79,8 @@ pub(crate) fn create_new(tx: &mut dyn Tx, run: &NewRun) -> Result<Run> {
     }
 }
 
-// Everything is one batch, but for the budgets where a statement costs no round trip. Behind the statement that adds its row,
-// a run with the new id exists only if this command has created it. The later statements depend on that.
+// Everything is one batch, except for the budgets if a statement costs no round trip. After the statement that inserts the
+// row, a run with the new id exists only if this command has created it. The later statements depend on that.
 fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created> {
     let unretained = run.definition.unretained();
     let tags = (!run.labels.tags.is_empty())
@@ -176,7 +176,7 @@ fn row_with<'a>(run: &'a NewRun, tags: Option<&'a str>, holds: Option<String>) -
     Stmt::new(filled!(INSERT_RUN, "@holds" = "$21", "@end" = ""), params)
 }
 
-/// Statement that adds the row of a run and reads its budgets. [`holds::read_added`] takes what it returns.
+/// Statement that inserts the row of a run and reads its budgets. [`holds::read_added`] takes the result.
 fn row_with_found<'a>(run: &'a NewRun, tags: Option<&'a str>) -> Result<Stmt<'a>> {
     let mut params = row(run, tags);
     params.extend(vals![

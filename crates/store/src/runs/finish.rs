@@ -38,7 +38,7 @@ pub struct Finish {
     pub stored_credentials: StoredCredentials,
     /// Receiver of the callback. The command makes its delivery due.
     pub receiver: Receiver,
-    /// Files that the run left under `outputs/`; none where there are none.
+    /// Files that the run left under `outputs/`, if any.
     pub artifacts: Option<NewArtifacts>,
     /// End time of the run.
     pub at: Timestamp,
@@ -71,7 +71,7 @@ pub enum Journal {
     Written,
 }
 
-/// Place of the columns about the settlement in a batch as for [`ended`]: behind the columns of the run.
+/// Position of the settlement columns in a batch as for [`ended`]: after the columns of the run.
 pub(super) const SETTLED: SettledAt = SettledAt {
     statement: 1,
     column: RunRow::WIDTH,

@@ -66,7 +66,7 @@ const INSERT_ENTRIES: [&str; 4] = [
     ),
 ];
 
-/// Adds the statements that write `new` behind the existing entries.
+/// Adds the statements that append `new` to the existing entries.
 pub(super) fn insert_entries<'a>(statements: &mut Vec<Stmt<'a>>, run: RunId, new: &'a NewEntries) {
     let mut seq = new.after;
     for chunk in new.data.chunks(INSERT_ENTRIES.len()) {

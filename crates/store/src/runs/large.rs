@@ -14,7 +14,7 @@ use crate::{
 /// Text of `@column` if it has at most 16 KiB, and NULL if it is larger.
 pub(crate) const SHORT: &str = "CASE WHEN octet_length(@column) <= 16384 THEN @column END";
 
-/// Text that a list or a definition leaves out where it is large.
+/// Text that a list or a definition leaves out if it is large.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LargeText {
     /// Output of a run.
@@ -37,7 +37,7 @@ row! {
         pub seq: i64 = "seq",
         /// Type of the event.
         pub kind: String = "kind",
-        /// Data of the event, a JSON object. None where it is a large text.
+        /// Data of the event, a JSON object. `None` for a large text.
         pub data: Option<String> = filled!(SHORT, "@column" = "data"),
         /// Time that the event was recorded with.
         pub created_at: Timestamp = "created_at",

@@ -1,8 +1,8 @@
 //! Lists of runs, newest first.
 //!
-//! A list by status or schedule has an index in its order. A list by tag and one of these has none, and no index could be
-//! right: the tag may be the rarer one or the other. It is read by the rarer one. That is the one whose [`EXAMINED`]-th
-//! entry is the older one. No further entry is looked at: the list goes on there with the next command.
+//! A list by status or by schedule uses an index in the order of the list. A list by tag and one of these has no such index,
+//! and no index could be right, because either filter may be the rarer one. The list is read by the rarer filter: the one
+//! with the older [`EXAMINED`]-th entry. The command stops at that entry, and the next command continues there.
 
 use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
 
@@ -22,7 +22,7 @@ pub struct RunFilter {
     pub schedule: Option<ScheduleId>,
     /// Runs with this tag.
     pub tag: Option<String>,
-    /// Runs behind this position of the list, which is newest first. The position itself is left out.
+    /// Returns the runs that follow this position, in a list that starts with the newest run. Excludes the position itself.
     pub before: Option<(Timestamp, RunId)>,
     /// Maximum number of runs.
     pub limit: u32,
@@ -52,10 +52,10 @@ impl Store {
     }
 }
 
-/// List through an index of `run`. `@condition` holds for the runs of the list. `@columns` and `@position` are the start of a
-/// position in the index: the columns behind the condition, and their values. A list by outcome orders by the outcome too,
-/// though all of its runs have one: no other index has that order, whatever a planner thinks of how rare an outcome is. A list
-/// by schedule hides the organization from the planner for the same reason.
+/// List through an index of `run`. `@condition` holds for the runs of the list. `@columns` and `@position` are the start of
+/// a position in the index: the columns after the condition, and their values. A list by outcome also orders by the outcome,
+/// although it is the same for all of its runs: only this index has that order, so the planner uses it however rare it
+/// believes an outcome to be. A list by schedule hides the organization from the planner for the same reason.
 const LIST_BY: &str = constcat::concat!(
     SELECT_LISTED_RUNS,
     "@condition AND (@columns r.created_at, r.id) < (@position $2, $3) \
@@ -112,7 +112,7 @@ const LIST_QUEUE: &str = constcat::concat!(
 const LIST_FREE: &str = filled!(LIST_QUEUE, "@node" = "IS NULL");
 const LIST_BOUND: &str = filled!(LIST_QUEUE, "@node" = "IS NOT NULL");
 
-// Each combination of filters has a text of its own, and so an index in the order of the list.
+// Each combination of filters has its own statement, and so an index in the order of the list.
 fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Found<ListedRun, Position>> {
     if let Some(schedule) = filter.schedule
         && !is_of(tx, org, schedule)?
@@ -157,7 +157,7 @@ fn is_of(tx: &mut dyn Tx, org: OrgId, schedule: ScheduleId) -> Result<bool> {
     first.map_or(Ok(false), |row| Ok(row.only::<OrgId>()? == org))
 }
 
-/// First parameters of every list: the organization, and the position that the list goes on behind.
+/// First parameters of every list: the organization, and the position after which the list continues.
 fn behind(org: OrgId, filter: &RunFilter) -> Vec<Val<'static>> {
     // `~` sorts after every character of an id.
     let (at, id) = filter
@@ -200,7 +200,7 @@ row! {
     }
 }
 
-/// Entry number `$4` of an index behind the position `$2`, `$3`, counted from 0.
+/// Entry number `$4` of an index after the position `$2`, `$3`, counted from 0.
 const ENTRY: &str = select!(
     EntryRow,
     " FROM @from AND (@at, @id) < ($2, $3) ORDER BY @at DESC, @id DESC LIMIT 1 OFFSET $4"
@@ -256,8 +256,8 @@ const HAS_TAG: &str = "(SELECT t.run_id FROM run_tag t WHERE t.org_id = $1 AND t
 const HAS_PROPERTIES: &str = "(CAST($8 AS TEXT) IS NULL OR @run.status = $8) \
     AND (CAST($9 AS TEXT) IS NULL OR @run.schedule_id = $9)";
 
-/// Walk through an index of `run`, down to the position `$6`, `$7`. See [`LIST_BY`] for the conditions. The bound that the
-/// index is entered with stands before one that only makes the index fit.
+/// Walk through an index of `run`, down to the position `$6`, `$7`. See [`LIST_BY`] for the conditions. The bound for the
+/// index scan comes before one that only makes the index usable.
 const WALK_RUNS: &str = constcat::concat!(
     SELECT_LISTED_RUNS,
     "@bounds AND ",
@@ -315,7 +315,7 @@ const WALK_BOUND: &str = filled!(WALK_QUEUE, "@node" = "IS NOT NULL");
 struct Way {
     /// Statement for the entry that a walk ends at.
     entry: &'static str,
-    /// Parameters of this statement behind the fourth.
+    /// Parameters of this statement after the fourth.
     of: Vec<Val<'static>>,
     /// Statements of the walk. Their runs come together.
     walks: Vec<&'static str>,

@@ -76,9 +76,8 @@ const OVERDUE: &str = "id >= 0 AND ended_at IS NULL AND id <> $4 \
 /// No runs, as a JSON array.
 pub(super) const NONE: &str = "[]";
 
-/// Declares nodes lost, deletes lost nodes that hold nothing any more, and finds runs of the others: runs to
-/// end, runs to take over and runs whose content is gone. Those of `skipped`, a JSON array, are left out. `None` if there is
-/// nothing to do.
+/// Declares nodes lost, deletes lost nodes that hold nothing, and finds runs of the others: runs to end, runs to take over
+/// and runs with lost content. Those of `skipped`, a JSON array, are left out. `None` if there is nothing to do.
 pub(super) fn lost_runs(tx: &mut dyn Tx, sweep: &Sweep, skipped: &str) -> Result<Option<[Vec<Row>; 3]>> {
     let overdue: Vec<String> = sweep
         .overdue
@@ -120,8 +119,8 @@ pub(super) fn lost_runs(tx: &mut dyn Tx, sweep: &Sweep, skipped: &str) -> Result
     if locked.affected == 0 && found.iter().all(|found| found.rows.is_empty()) {
         return Ok(None);
     }
-    // Looks again under the lock, which was not taken if the only runs found are those of a node that is not
-    // registered any more. Each run found now is given to one node only.
+    // Searches again under the lock. The first statement did not take it if the only runs found are those of an unregistered
+    // node. Each run found now is given to one node only.
     let [_, _, _, to_end, to_take, content] = batch(
         tx,
         &[
@@ -131,8 +130,7 @@ pub(super) fn lost_runs(tx: &mut dyn Tx, sweep: &Sweep, skipped: &str) -> Result
                 declared(),
             ),
             Stmt::new(
-                // A node with content stays: the next process of its name gives up the content that only this
-                // one had.
+                // A node with content stays: the next process of its name abandons the content that only this one had.
                 "DELETE FROM node WHERE ended_at IS NOT NULL \
                  AND (SELECT q.run_id FROM queue q WHERE q.node_id = node.id LIMIT 1) IS NULL \
                  AND (SELECT u.run_id FROM unretained u WHERE u.node_id = node.id LIMIT 1) IS NULL",

@@ -148,7 +148,7 @@ impl From<StoredRun> for Run {
 const SELECT_RUNS: &str = select!(StoredRun, " FROM run r WHERE ");
 
 row! {
-    /// Run `r` of a list, without a large output. `@if` and `@end` enclose what is read of the output.
+    /// Run `r` of a list, without a large output. `@if` and `@end` enclose the columns of the output.
     struct ListedRunRow {
         run: RunRow,
         output: Option<String> = constcat::concat!(
@@ -195,7 +195,7 @@ const BUDGET_WITHOUT_SURCHARGE: &str = "(max_cost_micros / (100 + surcharge_perc
 /// `queue.node_id` of a run that waits for the one node that has its content. No id of a node is negative.
 pub(crate) const OF_ITS_NODE: i64 = -1;
 
-/// `queue.node_id` of a waiting run whose organization is suspended.
+/// `queue.node_id` of a waiting run of a suspended organization.
 pub(crate) const PARKED: i64 = -2;
 
 /// Parameters with the usage of a run, in the order of its columns.

@@ -1,5 +1,5 @@
-//! System: runs that nobody works on, by name. `unattended` finds them, `take_named` takes one over. They are what an
-//! engine that served one command leaves when it dies: no other node looks for them.
+//! System: unattended runs, by name. `unattended` finds them, `take_named` takes one over. An engine that serves one
+//! command leaves them if it dies, and other nodes do not look for them.
 
 use sortie_api::{RunId, RunStatus, Timestamp};
 
@@ -14,7 +14,7 @@ use crate::{
     runs::Claim,
 };
 
-/// Condition for a run in the queue whose holder is a lost node. The COALESCE keeps the planner from the index of held
+/// Condition for a run in the queue that a lost node holds. The COALESCE keeps the planner from the index of held
 /// runs, which it would walk.
 const HOLDER_IS_LOST: &str = "COALESCE(q.node_id, -1) >= 0 \
     AND (SELECT n.id FROM node n WHERE n.id = q.node_id AND n.ended_at IS NULL) IS NULL";

@@ -13,7 +13,7 @@ use crate::{
 pub struct Watched {
     /// Followed runs, each with the number of its last event.
     pub positions: Vec<(RunId, i64)>,
-    /// Runs of the node that were cancelled and whose worker has not reported its cost yet.
+    /// Cancelled runs of the node for which the worker has not reported the cost yet.
     pub cancelled: Vec<RunId>,
 }
 

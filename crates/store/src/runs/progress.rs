@@ -114,8 +114,7 @@ impl Store {
     }
 }
 
-// The run is read first. Each statement sees what was committed when it began, so no event up to the run's
-// last is missing.
+// The run is read first. Each statement sees the commits before its start, so no event up to the run's last is missing.
 fn follow(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) -> Result<Followed> {
     let reach = after.saturating_add(limit.into());
     let [run, events] = batch(
@@ -141,13 +140,13 @@ fn follow(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) ->
     )?;
     let row = run.rows.first().ok_or(Error::NotFound)?;
     let Progress { status, last_event } = ProgressRow::read(row)?.retained()?;
-    // A client that asks for events after a number that does not exist yet gets none that came meanwhile.
+    // A client that asks for events after a number that does not exist yet gets no events that were added in between.
     let events: Vec<ListedEvent> = if after <= last_event {
         events.rows.iter().map(ListedEvent::read).collect::<Result<_>>()?
     } else {
         Vec::new()
     };
-    // The run in its row is not the one that events behind it have come with.
+    // If a later event is among those read, the row of the run is older than the events.
     let is_newest = events.last().is_none_or(|event| event.seq <= last_event);
     let is_last = status.is_final() && last_event <= reach && is_newest;
     Ok(Followed {

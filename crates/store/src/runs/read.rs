@@ -19,11 +19,11 @@ row! {
     /// Stored definition of a run.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct StoredDefinition {
-        /// The JSON of the resolved `RunRequest`. None where it is a large text.
+        /// The JSON of the resolved `RunRequest`. `None` for a large text.
         pub request: Option<String> =
             filled!(DEFINITION, "@column" = filled!(SHORT, "@column" = "d.definition")),
-        /// Names of the inline connections whose credentials are not in the definition, as a JSON array. None where there are
-        /// no such connections.
+        /// Names of the inline connections with credentials outside the definition, as a JSON array. `None` without such
+        /// connections.
         pub requires_credentials: Option<String> = filled!(DEFINITION, "@column" = "d.requires_credentials"),
     }
 }
@@ -90,7 +90,7 @@ impl Store {
             .await
     }
 
-    /// Returns the definition that a run used, without its text where it is large; `Unretained` if it was never stored.
+    /// Returns the definition that a run used, without its text if it is large; `Unretained` if it was never stored.
     pub async fn run_definition(&self, org: OrgId, id: RunId) -> Result<StoredDefinition> {
         self.db
             .read(move |tx| {
@@ -104,8 +104,8 @@ impl Store {
             .await
     }
 
-    /// Returns at most `limit` events after `after`, in order. `NotFound` for a run of another organization,
-    /// `Unretained` for a run whose events are not stored.
+    /// Returns at most `limit` events after `after`, in order. `NotFound` for a run of another organization, `Unretained`
+    /// for a run without stored events.
     pub async fn events_after(&self, org: OrgId, id: RunId, after: i64, limit: u32) -> Result<Vec<EventRow>> {
         self.db
             .read(move |tx| events(tx, (org, id), select_events(id, after, limit)))
@@ -131,7 +131,7 @@ pub(super) fn get(tx: &mut dyn Tx, org: OrgId, id: RunId) -> Result<Run> {
     tx.read_one::<StoredRun>(sql, vals![org, id]).map(Into::into)
 }
 
-/// Returns the events that `select` finds for a run of the organization whose events are stored.
+/// Returns the events that `select` finds for a run of the organization with stored events.
 fn events<T: ReadRow>(tx: &mut dyn Tx, (org, id): (OrgId, RunId), select: Stmt<'static>) -> Result<Vec<T>> {
     let [run, events] = batch(
         tx,

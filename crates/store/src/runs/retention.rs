@@ -1,12 +1,12 @@
-//! System: `delete_expired_runs` deletes finished runs whose retention is over, with everything that belongs
-//! to them.
+//! System: `delete_expired_runs` deletes finished runs after their retention period, with everything that belongs to
+//! them.
 //!
-//! This is the one place that names every table with rows of a run; a test compares it with the schema. Only
-//! settled runs are deleted, and only after their callback was delivered or abandoned: nobody writes to them
-//! any more. A run that was left out of the usage of its hour stays until it is counted. The callbacks of a
-//! deleted organization go with its runs. Runs are found through the index of lists, so the end of a run costs
-//! nothing more. The run is deleted first, which locks it. Two nodes at once share the work: the rows that
-//! belong to a run are deleted by the node that deleted the run.
+//! This is the one place that names every table with rows of a run; a test compares it with the schema. Only settled
+//! runs are deleted, and only after their callback was delivered or abandoned, because nothing writes to them after
+//! that. A run that was left out of the usage of its hour stays until it is counted. The callbacks of a deleted
+//! organization are deleted with its runs. Runs are found through the index of lists, so the end of a run costs no
+//! extra write. The run is deleted first, which locks it. Two concurrent nodes share the work: the rows that belong to
+//! a run are deleted by the node that deleted the run.
 
 use sortie_api::{OrgId, RunStatus, Timestamp};
 
@@ -18,8 +18,7 @@ use crate::{
     found::page_by_id,
 };
 
-/// Maximum number of runs of an organization that one pass steps over because they cannot be deleted. Those behind them
-/// wait for the next pass.
+/// Maximum number of undeletable runs of an organization that one pass skips. Later runs wait for the next pass.
 const MAX_UNDELETABLE: usize = 1_000;
 
 /// Runs of an organization that have expired.
@@ -61,7 +60,7 @@ impl OpenCallbacks {
 pub struct Batch {
     /// Number of runs.
     pub runs: u32,
-    /// Number of events of all runs together. A single run with more events is deleted all the same.
+    /// Number of events of all runs together. A single run with more events is still deleted.
     pub events: i64,
 }
 
@@ -74,7 +73,7 @@ pub struct Deleted {
     pub more: bool,
 }
 
-/// Runs of an organization that one pass could not delete. The pass goes on behind them.
+/// Runs of an organization that one pass could not delete. The pass continues after them.
 #[derive(Debug, Default)]
 pub struct Undeletable(Vec<String>);
 
@@ -118,9 +117,9 @@ row! {
 }
 
 impl Store {
-    /// System: deletes finished and settled runs of an organization that have expired, with everything that
-    /// belongs to them. The oldest runs of each outcome come first. Where one of them cannot be deleted, each
-    /// is deleted by itself. That one stays, and is added to those that the pass steps over.
+    /// System: deletes finished and settled runs of an organization that have expired, with everything that belongs to
+    /// them. The oldest runs of each outcome come first. If one of them cannot be deleted, they are deleted one by one.
+    /// That run stays, and the pass skips it from then on.
     pub async fn delete_expired_runs(
         &self,
         expiry: Expiry,
@@ -171,8 +170,8 @@ impl Store {
         })
     }
 
-    /// System: returns at most `limit` organizations behind `after`, in order. Each comes with the time
-    /// before which its runs are counted in its usage. Organizations that cannot be read are left out.
+    /// System: returns at most `limit` organizations after `after`, in order. Each comes with the time before which its
+    /// runs are counted in its usage. Unreadable organizations are left out.
     pub async fn organizations(
         &self,
         after: Option<String>,
@@ -295,7 +294,7 @@ fn delete_tags(org: OrgId, run: &DeletedRun) -> impl Iterator<Item = Stmt<'_>> {
     })
 }
 
-/// Tables whose rows are deleted with a run.
+/// Tables with rows that are deleted with a run.
 #[cfg(test)]
 pub(crate) fn tables() -> Vec<&'static str> {
     let named = BELONGINGS.iter().filter_map(|sql| sql.split_whitespace().nth(2));

@@ -1,7 +1,6 @@
-//! System: recovery of runs whose worker is gone. `sweep` handles runs of lost nodes, `retake_held` handles
-//! runs that a node holds and does not work on. Such runs are taken over, for the node to resume them, up to
-//! [`MAX_TAKEOVERS`] times; then they end as `interrupted`. Cancelled runs are settled. Runs whose content is
-//! not stored end at once.
+//! System: recovery of runs that lost their worker. `sweep` handles runs of lost nodes, `retake_held` handles runs that a
+//! node holds but does not process. Such runs are taken over, and the node resumes them, up to [`MAX_TAKEOVERS`] times;
+//! then they end as `interrupted`. Cancelled runs are settled. Runs without stored content end at once.
 
 use std::time::Duration;
 
@@ -65,11 +64,11 @@ pub struct Swept {
 /// `error` of a run that was resumed too often.
 const REASON: &str = "the worker that ran it was lost, and it had been resumed 3 times";
 
-/// `error` of a run whose content is not stored.
+/// `error` of a run without stored content.
 const UNRETAINED_REASON: &str = "the node that had its content was lost";
 
-/// Maximum number of runs that one sweep steps over because they can be neither ended nor taken over. What is behind them
-/// waits for the next sweep.
+/// Maximum number of runs that one sweep skips because it can neither end them nor take them over. Later runs wait for
+/// the next sweep.
 const MAX_SKIPPED: usize = 1_000;
 
 /// Cost of a run after `@elapsed` microseconds, without the surcharge. It is the recorded cost, or the price
@@ -131,15 +130,15 @@ impl Ending {
 }
 
 impl Store {
-    /// System: takes over at most `places` runs of lost nodes for the node that sweeps, and ends at most
-    /// `limit` runs that were resumed too often. Cancelled runs are settled on the way and not counted. Fewer
-    /// than `limit` ended runs mean that none of these is left. Fewer than `places` taken runs mean the same
-    /// of those. `Fenced` if there are runs to take over and the node itself was declared lost.
+    /// System: takes over at most `places` runs of lost nodes for the node that sweeps, and ends at most `limit` runs
+    /// that were resumed too often. Cancelled runs are settled too and not counted. Fewer than `limit` ended runs mean
+    /// that all such runs have ended. Fewer than `places` taken runs mean that all others are taken over. `Fenced` if
+    /// there are runs to take over and the node itself was declared lost.
     pub async fn sweep(&self, sweep: Sweep) -> Result<Swept> {
         let ending = Ending::new(sweep.at, sweep.compute_micros_per_second)?;
         let limit = usize::try_from(sweep.limit).unwrap_or(usize::MAX);
         let mut all = Swept::default();
-        // Each step is a transaction of its own, so that no transaction grows with the number of cancelled
+        // Each step is a separate transaction, so the size of a transaction does not grow with the number of cancelled
         // runs.
         loop {
             let (left, ending) = (limit.saturating_sub(all.ended.len()), ending.clone());
@@ -154,7 +153,7 @@ impl Store {
             };
             let (found, swept) = match stepped {
                 Err(error) if error.is_of_data() => {
-                    // None of them stands in the way of the others, and what is left is for the next sweep.
+                    // One bad run must not block the others. The next sweep handles the remaining ones.
                     (0, self.sweep_one_by_one(&sweep, left, &ending).await?)
                 }
                 stepped => stepped?,
@@ -167,8 +166,8 @@ impl Store {
         }
     }
 
-    /// Ends and takes over runs of lost nodes, each in a transaction of its own. Those that cannot be are left
-    /// and logged.
+    /// Ends and takes over runs of lost nodes, each in a separate transaction. Failed ones are logged and left in the
+    /// queue.
     async fn sweep_one_by_one(&self, sweep: &Sweep, left: usize, ending: &Ending) -> Result<Swept> {
         // A run that cannot be taken over does not use up a slot.
         let wide = Sweep {
@@ -255,7 +254,7 @@ impl Store {
         Ok(all)
     }
 
-    /// System: returns every run that `node` holds. Runs whose id cannot be read are left out.
+    /// System: returns every run that `node` holds. Runs with an unreadable id are left out.
     pub async fn held_runs(&self, node: NodeId) -> Result<Vec<Held>> {
         let rows = self
             .db
@@ -312,7 +311,7 @@ fn step_of(
     handle(tx, sweep, left, found, ending)
 }
 
-/// Ends, gives up and takes over the runs that were found, at most `left` of those that end.
+/// Ends, abandons and takes over the runs that were found, at most `left` of those that end.
 fn handle(
     tx: &mut dyn Tx,
     sweep: &Sweep,
@@ -333,8 +332,7 @@ fn handle(
     let mut swept = Swept::default();
     if !ids.is_empty() {
         let ids = serde_json::to_string(&ids).map_err(|error| Error::Corrupt(error.to_string()))?;
-        // A slow worker may have ended its run meanwhile. The runs that this statement deletes were still
-        // held.
+        // A slow worker may have ended its run since the search. The runs that this statement deletes were still held.
         let taken = Stmt::new(
             "DELETE FROM queue WHERE run_id {IN}SELECT value FROM {JSON_EACH}($1){END} RETURNING run_id",
             vals![ids.as_str()],
@@ -385,8 +383,7 @@ pub(crate) enum Answers {
     Expired,
 }
 
-/// Gives up the runs `ids`, whose content is gone. Runs that are not final end, and `answers` are no longer
-/// held.
+/// Abandons the runs `ids` after the loss of their content. Runs that are not final end, and `answers` are released.
 pub(crate) fn give_up(
     tx: &mut dyn Tx,
     ids: &str,
@@ -491,8 +488,8 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
     changed.iter().map(ended).collect()
 }
 
-/// Locks the runs `ids`. A slow worker may be appending an event of one of them. On PostgreSQL a statement that waits for
-/// the row of a run does not see events that are committed meanwhile: the statement behind this one does.
+/// Locks the runs `ids`. A slow worker may be appending an event to one of them. On PostgreSQL a statement that waits for
+/// the row of a run does not see events that are committed during the wait. The next statement sees them.
 fn lock(ids: &str) -> Stmt<'_> {
     Stmt::new(
         "UPDATE run SET last_event = last_event \
@@ -501,8 +498,8 @@ fn lock(ids: &str) -> Stmt<'_> {
     )
 }
 
-/// Raises the recorded cost of the runs `ids` to what the calls in their events cost and their time, until the end or
-/// the cancellation. Runs whose events are not stored are left out.
+/// Raises the recorded cost of the runs `ids` to the cost of the calls in their events plus that of their time, until the
+/// end or the cancellation. Runs without stored events are left out.
 fn charge_calls<'a>(ids: &'a str, ending: &Ending) -> Stmt<'a> {
     let mut params = vals![ids, RunStatus::Cancelled, ending.ended.at];
     params.extend(ending.price());

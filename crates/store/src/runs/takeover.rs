@@ -1,4 +1,4 @@
-//! Takeover of runs whose worker is gone, by another node or by the same one again. The run is held in the
+//! Takeover of runs that lost their worker, by another node or by the same one again. The run is held in the
 //! next attempt, so every late write of the old worker is fenced. The status of the run does not change.
 
 use sortie_api::Timestamp;
@@ -19,9 +19,9 @@ use crate::{
 /// last takeover the worker only ends the run: it can tell from the journal whether a call was under way.
 pub(super) const MAX_TAKEOVERS: i64 = 4;
 
-/// Gives the held runs `ids` to `node`, under the lock under which runs are claimed. Runs that were cancelled
-/// meanwhile are held but not returned: the node settles them as runs that it has no task for. `Fenced` if
-/// the node was declared lost.
+/// Gives the held runs `ids` to `node`, under the lock of claims. Runs that have been cancelled are held but
+/// not returned: the node settles them as runs that it has no task for. `Fenced` if the node was declared
+/// lost.
 pub(super) fn take_over(tx: &mut dyn Tx, node: NodeId, ids: &str, at: Timestamp) -> Result<Vec<Claim>> {
     let mut change = vals![ids, MAX_TAKEOVERS];
     change.extend(held()?);

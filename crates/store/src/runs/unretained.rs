@@ -21,10 +21,10 @@ use crate::{
     runs::{Fence, Receiver},
 };
 
-/// Runs whose content one transaction gives up. Claims wait for it.
+/// Maximum number of runs that one transaction abandons after a loss of their content. Claims wait for it.
 const ABANDONED: u32 = 500;
 
-/// Progress that a worker reports of a run whose content is not stored.
+/// Progress that a worker reports for a run without stored content.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counted {
     /// Number of new events.
@@ -35,7 +35,7 @@ pub struct Counted {
     pub usage: RunUsage,
 }
 
-/// End of a run whose content is not stored.
+/// End of a run without stored content.
 #[derive(Clone, Copy, Debug)]
 pub struct UnretainedFinish {
     /// Final status.
@@ -83,7 +83,7 @@ pub struct ContentHolder {
     pub node: NodeId,
     /// Address under which other nodes reach the node; `None` if they cannot, or if the node is lost.
     pub address: Option<String>,
-    /// Whether the node is lost. Its process may be alive all the same and come back.
+    /// Whether the node is lost. Its process may still be alive and come back.
     pub is_lost: bool,
     /// Whether the node may have an answer for a client that asks for the run: an answer is held, and it is
     /// not for the receiver of a callback.
@@ -156,8 +156,8 @@ impl Store {
         }))
     }
 
-    /// System: records that outputs are not held any more, each with the time at which it was read or delivered; `None`
-    /// if it was deleted unread.
+    /// System: records that the process has released outputs, each with the time at which it was read or delivered;
+    /// `None` if it was deleted unread.
     pub async fn forget_outputs(&self, mut outputs: Vec<(RunId, Option<Timestamp>)>) -> Result<()> {
         // Transactions that lock several rows lock them in the same order.
         outputs.sort_unstable();
@@ -212,7 +212,7 @@ impl Store {
             .collect()
     }
 
-    /// System: returns the runs whose content `node` has, in no particular order.
+    /// System: returns the runs with content on `node`, in no particular order.
     pub async fn content_of(&self, node: NodeId) -> Result<Vec<RunId>> {
         let rows = self.db.read(move |tx| tx.query_all(OF_NODE, vals![node])).await?;
         rows.iter().map(Row::only).collect()
@@ -239,8 +239,8 @@ impl Store {
             .await
     }
 
-    /// System: gives up the content that only a stopping node has. Runs that are not final end as
-    /// `interrupted`, and answers are not held any more. Returns the runs that ended.
+    /// System: abandons the content that only a stopping node has. Runs that are not final end as `interrupted`, and
+    /// answers are released. Returns the runs that ended.
     pub async fn abandon_content(
         &self,
         node: NodeId,
@@ -265,8 +265,8 @@ impl Store {
         }
     }
 
-    /// System: gives up those of `runs` that are recorded as held by `node` and whose content it does not
-    /// have. Otherwise it works like [`abandon_content`](Self::abandon_content).
+    /// System: abandons those of `runs` that are recorded as held by `node` but have no content there. Otherwise it works
+    /// like [`abandon_content`](Self::abandon_content).
     pub async fn abandon_missing(
         &self,
         node: NodeId,
@@ -292,7 +292,7 @@ impl Store {
     }
 }
 
-/// Gives up the content of the runs that `found` finds. Returns their number and those that ended.
+/// Abandons the content of the runs that `found` finds. Returns their number and those that ended.
 fn abandon(tx: &mut dyn Tx, found: Stmt<'_>, ending: &Ending) -> Result<(usize, Vec<(OrgId, RunId)>)> {
     // A node that registers again locks contents before runs, and this command locks runs first. So both take the lock of
     // the claims before.

@@ -5,8 +5,8 @@ use sortie_api::{ScheduleId, Timestamp, schedule::FireOutcome};
 use crate::{Found, Result, Store, db::vals, found::page_by_id};
 
 impl Store {
-    /// System: returns at most `limit` schedules behind `after`, in order, that have an occurrence before
-    /// `before`. Schedules that cannot be read are left out.
+    /// System: returns at most `limit` schedules after `after`, in order, that have an occurrence before
+    /// `before`. Unreadable schedules are left out.
     pub async fn schedules_with_fires(
         &self,
         after: Option<String>,

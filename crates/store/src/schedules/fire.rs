@@ -45,7 +45,7 @@ pub struct Fires {
     pub revision: i64,
     /// State of the schedule after these occurrences.
     pub state: ScheduleState,
-    /// Outcomes of the occurrences. The occurrence that waited is among them if it waits no longer.
+    /// Outcomes of the occurrences. They include the waiting occurrence once it stops waiting.
     pub rows: Vec<FireRow>,
     /// Occurrence that waited until now.
     pub released: Option<Timestamp>,
@@ -58,9 +58,9 @@ pub struct Fires {
 }
 
 impl Store {
-    /// Records occurrences and moves the schedule on, with the run that is started, if any. `Fenced` if the
-    /// schedule is not at the revision any more, or was deleted: another node has processed the occurrences,
-    /// or the schedule no longer has them.
+    /// Records occurrences and advances the schedule, with the run that is started, if any. `Fenced` if the
+    /// schedule has another revision or was deleted: another node has processed the occurrences, or a change
+    /// of the schedule has removed them.
     pub async fn record_fires(&self, fires: Fires) -> Result<Option<Run>> {
         let bytes = fires.run.as_ref().map_or(0, |run| run.definition.bytes());
         self.db.write_of(bytes, move |tx| record(tx, &fires)).await
@@ -78,7 +78,7 @@ fn record(tx: &mut dyn Tx, fires: &Fires) -> Result<Option<Run>> {
     let mut params = vals![fires.org, fires.schedule, fires.revision];
     params.extend(fires.state.values());
     let mut statements = vec![
-        // This statement goes first: only a caller that has seen the newest revision goes on.
+        // This statement comes first: only a caller that has read the newest revision continues.
         Stmt::new(
             "UPDATE schedule SET enabled = $4, next_instant = $5, due_at = $6, handled_instant = $7, \
              waiting_instant = $8, failures_since = $9, last_run_at = $10, last_run_id = $11, last_error = $12, \

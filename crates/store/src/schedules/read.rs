@@ -107,8 +107,8 @@ impl Store {
             .await
     }
 
-    /// System: returns at most `limit` schedules of all organizations whose next occurrence is due at `at`,
-    /// behind a position. Schedules that cannot be read are left out, and the next page goes on behind them.
+    /// System: returns at most `limit` schedules of all organizations with a next occurrence that is due at `at`, after a
+    /// position. Unreadable schedules are left out, and the next page continues after them.
     pub async fn due_schedules(
         &self,
         at: Timestamp,
@@ -134,9 +134,8 @@ impl Store {
             .await
     }
 
-    /// System: returns at most `limit` schedules of all organizations with a waiting occurrence whose earlier
-    /// runs are final now, behind a position. Schedules that cannot be read are left out, and the next page goes on behind
-    /// them.
+    /// System: returns at most `limit` schedules of all organizations with a waiting occurrence and only final earlier
+    /// runs, after a position. Unreadable schedules are left out, and the next page continues after them.
     pub async fn released_schedules(
         &self,
         after: Option<(Timestamp, String)>,
@@ -178,9 +177,8 @@ impl Store {
             .await
     }
 
-    /// Returns at most `limit` runs of a schedule that are not final, newest first. Returns none if the
-    /// schedule is not at `revision` any more, so that no run is included that was started after the caller
-    /// has read the schedule.
+    /// Returns at most `limit` runs of a schedule that are not final, newest first. Returns no runs if the schedule has
+    /// another revision than `revision`, which excludes runs that were started after the caller has read the schedule.
     pub async fn open_runs(
         &self,
         org: OrgId,

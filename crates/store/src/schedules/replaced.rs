@@ -25,8 +25,8 @@ row! {
 }
 
 impl Store {
-    /// System: returns at most `limit` runs behind `after`, by their ids, that schedules have replaced and
-    /// that are still to be cancelled. Runs that cannot be read are left out.
+    /// System: returns at most `limit` runs after `after`, by their ids, that schedules have replaced and
+    /// that are still to be cancelled. Unreadable runs are left out.
     pub async fn replaced_runs(
         &self,
         after: Option<String>,

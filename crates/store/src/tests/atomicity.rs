@@ -99,8 +99,8 @@ async fn everything(fixture: &Fixture) -> Vec<String> {
     fixture.store.db.read(read).await.unwrap()
 }
 
-/// Proves that `command` is one transaction, then runs it without faults. Behind a proxy, proves instead that the command is
-/// done once although its commits are lost or late.
+/// Proves that `command` is one transaction, then runs it without faults. If the fixture uses a proxy, proves instead that
+/// the command takes effect once although its commits are lost or late.
 #[expect(clippy::future_not_send, reason = "a test awaits it on one thread")]
 pub(super) async fn proves<T>(fixture: &Fixture, command: impl AsyncFn() -> Result<T>) -> T {
     if let Some(behind) = &fixture.behind {

@@ -1,4 +1,4 @@
-//! Atomicity of the commands of refunds, of what is left to do with customers, and of the sums of the ledger.
+//! Atomicity of the commands of refunds, of the closing of customers, and of the sums of the ledger.
 
 use super::{
     atomicity::{proves, proves_step},

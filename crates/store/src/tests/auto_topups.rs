@@ -1,4 +1,4 @@
-//! Automatic purchases: when one begins, how it ends, and what becomes of the settings (`docs/BILLING.md`).
+//! Automatic purchases: when one begins, how it ends, and its effect on the settings (`docs/BILLING.md`).
 
 use sortie_api::{ConsentId, PaymentId, TopupId};
 
@@ -285,7 +285,7 @@ both! {
         assert_eq!(store.end_unpaid_auto_topup(last).await, Ok(true));
         assert_eq!((fixture.count(SETTINGS).await, fixture.count(BELOW).await), (0, 0));
         assert_eq!(store.auto_topup(org).await.unwrap(), (None, Some(TopupState::Failed)));
-        // Money that comes late is credited all the same.
+        // A late payment is still credited.
         assert_eq!(store.credit_purchase(fixture.paid_topup(org, id)).await, Ok(Appended::New));
     }
 
@@ -312,7 +312,7 @@ both! {
         assert_eq!(store.send_auto_topup(id).await, Ok(SentAutoTopup::Before));
         assert_eq!(store.topup(id).await.unwrap().state, TopupState::Failed);
         assert_eq!(fixture.count(BELOW).await, 0);
-        // One that Stripe knows of goes on, and its end changes no settings.
+        // A purchase that was already sent to Stripe continues, and its end changes no settings.
         store.put_auto_topup(fixture.new_auto_topup(org), fixture.audit(org)).await.unwrap();
         let id = fixture.sent_topup(org).await;
         store.disable_auto_topup(org, fixture.audit(org)).await.unwrap();

@@ -298,8 +298,8 @@ async fn a_deadlock_is_tried_again() {
         .unwrap();
     let swap = |first: i64, second: i64| {
         fixture.store.db.write(move |tx| {
-            // Deadlocks are found at once. Otherwise, behind others that wait a second each, a command would
-            // time out on a lock first.
+            // PostgreSQL detects deadlocks at once. Otherwise a command would queue after others that wait a
+            // second each, and would time out on a lock first.
             tx.exec("SET LOCAL deadlock_timeout = '10ms'", vals![])?;
             let add = "UPDATE dispatch SET turn = turn + 1 WHERE id = $1";
             tx.exec(add, vals![first])?;
@@ -380,7 +380,7 @@ async fn an_urgent_command_passes_those_that_wait_for_the_writing_thread() {
 #[tokio::test]
 async fn outside_of_a_transaction_that_was_begun_nothing_is_written() {
     let fixture = Fixture::postgres().await;
-    // A statement that travels behind a failed BEGIN runs like this.
+    // A statement that was sent after a failed BEGIN runs like this.
     let stray = fixture
         .store
         .db
@@ -430,8 +430,8 @@ async fn a_heartbeat_does_not_wait_for_commands_that_hold_every_connection() {
 async fn a_heartbeat_reaches_the_second_host_where_the_first_is_silent() {
     let fixture = Fixture::postgres().await;
     let node = fixture.node().await;
-    // Nobody accepts connections at this address. Once its queue is full, the system leaves new ones without
-    // an answer.
+    // No process accepts connections at this address. Once its queue is full, the system leaves new
+    // connections without an answer.
     let silent = tokio::net::TcpSocket::new_v4().unwrap();
     silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let silent = silent.listen(1).unwrap();

@@ -1,4 +1,4 @@
-//! Copies of a `SQLite` database beside its writer.
+//! Copies of a `SQLite` database during writes.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 

@@ -442,8 +442,8 @@ both! {
             }
             let claims = fixture.claim(node, 16).await;
             let held: HashSet<RunId> = claims.iter().map(|claim| claim.fence.run).collect();
-            // Half of the held runs are finished, half are cancelled and settled. More runs are created
-            // meanwhile.
+            // Half of the held runs are finished, half are cancelled and settled. The test creates more runs
+            // at the same time.
             let (finished, cancelled) = claims.split_at(8);
             let ends = join_all(finished.iter().map(async |claim| {
                 let fence = fixture.start(claim.fence).await.unwrap();

@@ -6,7 +6,7 @@ use tokio::sync::mpsc::Receiver;
 use super::prelude::*;
 use crate::nodes::{ChannelMessage, LONGEST_HINT, Speaker};
 
-/// Opens a store of its own on the database, as another node does, and listens with it.
+/// Opens a separate store on the database, as another node does, and listens with it.
 async fn node(database: &TestDatabase) -> (Store, Speaker, Receiver<ChannelMessage>) {
     let store = Store::open(database.url()).await.unwrap();
     let (speaker, mut heard) = store.channel().unwrap().expect("nodes can be many");

@@ -17,7 +17,7 @@ const LOGGED: u64 = PAGE + 24;
 /// Number of pages that the log has at most once it was cut.
 const KEPT: u64 = (32 << 20) / LOGGED;
 
-/// A store whose log is never checkpointed for want of commands.
+/// A store without idle checkpoints: one would need an hour without commands.
 async fn busy() -> Fixture {
     checkpointed_after(Duration::from_hours(1)).await
 }
@@ -53,7 +53,7 @@ impl Fixture {
         fs::metadata(log).unwrap().len() / LOGGED
     }
 
-    /// Lets the log grow to `pages` behind a reader.
+    /// Lets the log grow to `pages` while a reader holds a snapshot.
     async fn grow_log(&self, pages: u64) {
         let mut reader = open_sqlite_copy(&self.sqlite_file()).unwrap();
         reader.query_all("BEGIN", vals![]).unwrap();
@@ -77,7 +77,7 @@ async fn most_of_the_log_is_copied_before_it_is_full() {
         fixture.write_a_hundred_pages().await;
     }
     assert!(fixture.pages_of_log() < 4_000);
-    // No command comes any more.
+    // No further command arrives.
     let look = async || Ok(fixture.pages_of_database());
     let copied = until("the copy of the log", look, |pages| *pages >= 2_500).await;
     copied.unwrap();

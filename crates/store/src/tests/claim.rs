@@ -204,7 +204,7 @@ both! {
         for _ in 0..20 {
             fixture.running(org, node).await;
         }
-        // The limit is one more than there are runs, so the search goes on to the end.
+        // The limit is one more than the number of runs, so the search continues to the end.
         let filter = RunFilter { status: Some(RunStatus::Running), schedule: None, tag: None, before: None, limit: 21 };
         let fastest = async || {
             let mut fastest = Duration::MAX;

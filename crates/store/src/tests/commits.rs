@@ -65,7 +65,7 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    /// Starts a fixture whose store reaches its database through a proxy with these faults.
+    /// Starts a fixture with a store that reaches its database through a proxy with these faults.
     async fn start(fault: Fault) -> anyhow::Result<Fixture> {
         let with_copies = async |url: &str| {
             Store::open(url).await?;
@@ -149,8 +149,8 @@ impl Behind {
         self.proxy.take_commits();
     }
 
-    /// Loses the answer to `COMMIT`. The caller gets `Unavailable`, and the command was done once. Another
-    /// try changes nothing, unless the command goes on by steps.
+    /// Loses the answer to `COMMIT`. The caller gets `Unavailable`, and the command has taken effect once. Another try
+    /// changes nothing, unless the command advances by steps.
     async fn lose_after<T>(
         &self,
         fixture: &Fixture,
@@ -208,7 +208,7 @@ const KEEP: &str = "DO $$ DECLARE t text; BEGIN \
     AND pg_relation_size(oid) + pg_relation_size(to_regclass('kept.' || quote_ident(relname))) > 0 LOOP \
     EXECUTE 'DELETE FROM kept.' || t; \
     EXECUTE 'INSERT INTO kept.' || t || ' SELECT * FROM public.' || t; END LOOP; END $$";
-/// Restores these tables from their copies. Foreign keys are not checked meanwhile.
+/// Restores these tables from their copies, without checks of foreign keys.
 const RESTORE: &str = "SET LOCAL session_replication_role = replica; DO $$ DECLARE t text; BEGIN \
     FOR t IN SELECT quote_ident(relname) FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' \
     AND pg_relation_size(oid) + pg_relation_size(to_regclass('kept.' || quote_ident(relname))) > 0 LOOP \

@@ -49,7 +49,7 @@ impl Fixture {
         }
     }
 
-    /// Stores a flow whose tokens wait for confirmation.
+    /// Stores a flow with tokens that wait for confirmation.
     pub(super) async fn consented(&self, of: &SaveConnection, number: u8) {
         let waits =
             self.store

@@ -49,7 +49,7 @@ impl Fixture {
         }
     }
 
-    /// Balance, and what is reserved.
+    /// Balance and reserved amount.
     pub(super) async fn credits(&self, org: OrgId) -> (i64, i64) {
         let credit = self.store.credit(org).await.unwrap();
         (credit.balance_micros, credit.reserved.get())
@@ -118,7 +118,7 @@ impl Fixture {
     }
 }
 
-/// Transaction in which a credit grows behind the first statements, as if another one had been committed then.
+/// Transaction in which a credit grows after the first statements, as if another transaction had committed then.
 struct Growing<'a> {
     tx: &'a mut dyn Tx,
     org: OrgId,
@@ -311,7 +311,7 @@ both! {
         assert_eq!(fixture.get(org, claim.fence.run).await.cost_micros, micros(100));
         assert!(metrics(&fixture.store).contains("store_clamped_settlements_total 2"));
         assert_eq!(fixture.differences().await, []);
-        // A run that nobody pays for keeps its whole cost.
+        // A free run keeps its whole cost.
         let fence = fixture.running(org, node).await;
         let dear = Finish { cost: micros(2_000_000), ..fixture.succeeded("x") };
         assert_eq!(store.finish_run(fence, dear).await.unwrap().cost_micros, micros(2_000_000));
@@ -368,7 +368,7 @@ both! {
         fixture.store.db.faults().batches();
         fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
         let more = match fixture.dialect() {
-            // Whether the credits are low is read behind them.
+            // A further statement reads whether the credits are low.
             Dialect::Sqlite => 2,
             Dialect::Postgres => 1,
         };
@@ -400,7 +400,8 @@ both! {
         let (org, store) = (fixture.paying_org(100).await, &fixture.store);
         store.suspend_organization(org, None, fixture.now(), fixture.audit(org)).await.unwrap();
         assert_eq!(fixture.count("SELECT suspended FROM credit").await, 1);
-        // The row of the credits refuses by itself: a suspension may be committed while the create is under way.
+        // The row of the credits refuses even without the suspension time, because a suspension may be committed
+        // while the create is in progress.
         fixture.tamper("UPDATE organization SET suspended_at = NULL").await.unwrap();
         for _ in 0..2 {
             assert_eq!(store.create_run(fixture.paid(org, 10)).await.unwrap_err(), Error::Suspended);

@@ -25,9 +25,9 @@ enum Command {
     Move { amount: i64 },
     /// Repeats a movement, with the same amount or another one.
     Repeat { movement: usize, other: bool },
-    /// Buys credits, and tells of the payment several times.
+    /// Buys credits, and reports the payment several times.
     Buy { cents: i64, times: u8 },
-    /// Tells of a refund or a dispute of a payment. Its number says which, so that it is told again, and in any order.
+    /// Reports a refund or a dispute of a payment. The number identifies it, so it is reported repeatedly, and in any order.
     TakeBack {
         payment: usize,
         kind: TakeBackKind,
@@ -36,11 +36,11 @@ enum Command {
     },
     /// Creates a run, perhaps with an idempotency key.
     Create { max_cost: u64, key: Option<u8> },
-    /// Lets a worker begin a run that waits. A run of a suspended organization goes on waiting.
+    /// Lets a worker begin a waiting run. A run of a suspended organization keeps waiting.
     Start { run: usize },
     /// Cancels a run that waits.
     Cancel { run: usize },
-    /// Moves a run at work to an end of this kind, also while the organization is suspended.
+    /// Moves a running run to an end of this kind, also while the organization is suspended.
     End { run: usize, end: End, cost: u64 },
     /// Suspends the organization, or ends its suspension.
     Suspend { on: bool },
@@ -48,7 +48,7 @@ enum Command {
     Trespass { other: usize },
 }
 
-/// Kinds of ends of a run at work.
+/// Kinds of ends of a running run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Finished,
@@ -99,15 +99,15 @@ struct AtWork {
     fence: Fence,
 }
 
-/// Payment with what was told of it.
+/// Payment with the reports about it.
 struct Bought {
     paid: PaidTopup,
     told: BTreeMap<(bool, u8), TakeBackState>,
 }
 
 impl Bought {
-    /// Cents that are taken back: the sum of what is refunded and disputed, and never more than the payment. Each refund and
-    /// dispute is of one cent more than its number.
+    /// Cents that are taken back: the sum of refunds and disputes, and never more than the payment. The amount of each
+    /// refund and dispute is its number plus one cent.
     fn taken(&self) -> i64 {
         let taken = self
             .told
@@ -118,7 +118,7 @@ impl Bought {
     }
 }
 
-/// Organization with what it should have.
+/// Organization with its expected figures.
 struct Account<'a> {
     fixture: &'a Fixture,
     org: OrgId,
@@ -300,7 +300,7 @@ impl<'a> Account<'a> {
         self.fixture.store.cancel_run(self.org, run.id, at).await.unwrap();
     }
 
-    /// Ends a run at work. Returns what it is charged.
+    /// Ends a running run. Returns the charged amount.
     async fn work(&self, (run, fence): (&Open, Fence), end: End, cost: u64) -> i64 {
         let (fixture, store) = (self.fixture, &self.fixture.store);
         let retake = async || {
@@ -315,7 +315,7 @@ impl<'a> Account<'a> {
         fixture.append(fence, message, micros(within)).await.unwrap();
         let fence = after(fence, 1);
         let finish = Finish {
-            // The store cuts a cost beyond what was reserved.
+            // The store limits a cost to the reserved amount.
             cost: micros(cost),
             ..fixture.finish(RunStatus::Failed, None, Some("x"))
         };
@@ -414,7 +414,7 @@ impl<'a> Account<'a> {
     }
 }
 
-/// Figures of an organization: balance, what is reserved, and the number of its entries.
+/// Figures of an organization: balance, reserved amount, and the number of its entries.
 type Figures = (String, i64, i64, i64);
 
 struct Model<'a> {
@@ -510,7 +510,7 @@ fn compare(cases: u32, fixture: impl AsyncFn() -> Fixture) {
                 model.check_everything().await;
             }
         }
-        // The script sees runs that wait and runs at work, and then none of them.
+        // The script first sees waiting and running runs, and then only settled ones.
         recompute_records(fixture.url()).unwrap();
         model.settle_everything().await;
         recompute_records(fixture.url()).unwrap();

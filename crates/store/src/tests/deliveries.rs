@@ -33,7 +33,7 @@ impl Fixture {
         self.start(claim.fence).await.unwrap()
     }
 
-    /// Creates a run whose callback is due since `at`.
+    /// Creates a run with a callback that has been due since `at`.
     pub(super) async fn due(&self, org: OrgId, node: NodeId, host: &str) -> (RunId, Timestamp) {
         let fence = self.calling_back(org, node, host).await;
         let finish = self.ends();
@@ -341,7 +341,7 @@ both! {
         fixture.store.finish_run(open, fixture.ends()).await.unwrap();
         let at = fixture.now();
         let claimed = fixture.claim_due("n", "a:1", at).await.remove(0);
-        // The delivery is under way, so nobody sends it a second time meanwhile.
+        // The delivery is in progress, so no node sends it a second time.
         assert_eq!(fixture.store.redeliver(org, open.run, at).await, Ok((1, "a:1".to_owned())));
         assert!(fixture.claim_due("n", "a:1", at).await.is_empty());
         let later = at + Duration::from_secs(10);

@@ -1,5 +1,5 @@
-//! Rows that a command looks at. `SQLite` counts the steps of its machine. `PostgreSQL` counts nothing by itself: the
-//! statements of the command are run once more, under `EXPLAIN ANALYZE`.
+//! Number of rows that a command examines. `SQLite` counts the steps of its machine. `PostgreSQL` has no such counter:
+//! the test runs the statements of the command once more, under `EXPLAIN ANALYZE`.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ pub(super) struct Bound {
     pub(super) of_a_scan: u64,
 }
 
-/// Runs a command that reads, and checks what it costs.
+/// Runs a command that reads, and checks its cost.
 pub(super) async fn within<T>(
     fixture: &Fixture,
     bound: Bound,

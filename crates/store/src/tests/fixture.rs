@@ -178,7 +178,7 @@ impl Fixture {
         }
     }
 
-    /// Makes a run without retention, whose content `node` has, with a surcharge of 20 percent.
+    /// Makes a run without retention and with content on `node`, with a surcharge of 20 percent.
     pub(super) fn new_unretained(&self, org: OrgId, node: NodeId) -> NewRun {
         let unretained = Unretained {
             node,
@@ -314,7 +314,7 @@ impl Fixture {
         }
     }
 
-    /// Declares nodes lost whose lease has expired, and ends those of their runs that were resumed too often. The sweep takes
+    /// Declares nodes with an expired lease lost, and ends those of their runs that were resumed too often. The sweep takes
     /// no run over, and compute time is free. Returns the runs that ended.
     pub(super) async fn sweep(&self, at: Timestamp, limit: u32) -> Vec<(OrgId, RunId)> {
         let node = *self.sweeper.get_or_init(|| self.node_named("sweeper")).await;
@@ -490,8 +490,8 @@ impl Fixture {
             .expect("a count")
     }
 
-    /// Pauses a command in its first batch of more than `after` statements, behind that many. Then a second command begins.
-    /// Once that one waits for a lock, the first goes on. Only `PostgreSQL` lets both be under way.
+    /// Pauses a command in its first batch of more than `after` statements, after that number of them. Then a second command
+    /// begins. Once that one waits for a lock, the first continues. Only `PostgreSQL` allows both at the same time.
     pub(super) async fn overlapped<A, B>(
         &self,
         after: usize,
@@ -555,7 +555,7 @@ pub(super) fn after(fence: Fence, events: i64) -> Fence {
     }
 }
 
-/// Final cost of a run whose time costs nothing.
+/// Final cost of a run with free compute time.
 pub(super) fn of_calls(calls: Micros) -> FinalCost {
     FinalCost {
         calls,

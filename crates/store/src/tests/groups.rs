@@ -14,8 +14,7 @@ use crate::Result;
 
 const THREADS: usize = crate::CONNECTIONS as usize;
 
-/// Adds a row of its own for a command. `turn` tells later which kind of command added it, and `xmin` which
-/// transaction.
+/// Adds a separate row for a command. `turn` later identifies the kind of command that added it, and `xmin` the transaction.
 fn add(tx: &mut dyn Tx, number: i64, turn: i64) -> Result<()> {
     tx.exec(
         "INSERT INTO dispatch (id, turn, last_org) VALUES ($1, $2, '')",

@@ -126,7 +126,7 @@ both! {
     }
 
     async fn an_identity_is_linked_to_an_account_that_nobody_else_can_have(fixture: &Fixture, store: &Store) {
-        // The address was never verified, and somebody knows the password.
+        // The address was never verified, and another person may know the password.
         let ann = fixture.person("ann").await;
         conflicts(&fixture.enters(ann, linked("a", "ann")).await);
         store.verify_email(ann, fixture.now()).await.unwrap();
@@ -134,7 +134,7 @@ both! {
         fixture.enters(ann, linked("a", "ann")).await.unwrap();
         fixture.enters(ann, ProvenIdentity::Known(identity("a"))).await.unwrap();
         conflicts(&fixture.enters(ann, ProvenIdentity::Known(identity("b"))).await);
-        // Nobody has signed in to this account yet.
+        // This account has had no sign-in yet.
         let bob = fixture.newcomer("bob");
         store.sign_up(bob.clone(), None, None).await.unwrap();
         conflicts(&fixture.enters(bob.id, linked("a", "bob")).await);

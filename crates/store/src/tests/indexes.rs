@@ -43,8 +43,8 @@ pub(super) fn key() -> KeyId {
 /// Number of rows that one statement adds. A server under load adds them well within the limit of a statement.
 const PORTION: i64 = 1_000;
 
-/// Statements that add [`PORTION`] rows of organization `$1`. `$2` is the schedule, `$3` the key, `$4` the number of the first
-/// row, `$5` that of the first row behind.
+/// Statements that add [`PORTION`] rows of organization `$1`. `$2` is the schedule, `$3` the key, `$4` the number of the
+/// first row, `$5` that of the row after the last one.
 const FILL: [&str; 3] = [
     "WITH RECURSIVE n (i) AS (SELECT CAST($4 AS BIGINT) UNION ALL SELECT n.i + 1 FROM n WHERE n.i + 1 < CAST($5 AS BIGINT)) \
      INSERT INTO run (id, org_id, status, outcome, attempt, last_event, created_at, started_at, finished_at, \
@@ -221,7 +221,7 @@ async fn the_lists_read_their_indexes(fixture: Fixture) {
     let list = |status, schedule| store.list_runs(org, runs(status, schedule));
     reads(&fixture, list(None, None), &["run_list"]).await;
     reads(&fixture, list(failed, None), &["run_outcome"]).await;
-    // The first statement asks whose schedule it is.
+    // The first statement reads the organization of the schedule.
     let of_schedule = list(None, Some(schedule()));
     reads(&fixture, of_schedule, &["run_schedule", "run_schedule"]).await;
     for status in [failed, Some(RunStatus::Running)] {
@@ -410,7 +410,7 @@ const FEW: Bound = Bound {
     of_a_scan: 100,
 };
 
-/// Time behind which there are 60 runs.
+/// Time before the last 60 runs.
 const LAST_MINUTE: i64 = END - 60 * SECOND;
 
 /// Cost of the runs of the last minute at most: a few dozen steps for each.

@@ -1,4 +1,4 @@
-//! Budgets that the writing connection of `SQLite` knows: it reads them once, and never goes by what is not so.
+//! Budgets that the writing connection of `SQLite` caches: it reads them once, and never uses a stale one.
 
 use futures_util::{FutureExt, future::BoxFuture};
 

@@ -1,4 +1,4 @@
-//! The check of the ledger: what it finds where one row is changed by hand.
+//! The check of the ledger: the differences that it finds after a manual change of one row.
 
 use super::{
     examined::{Bound, within},
@@ -51,7 +51,7 @@ both! {
         assert_eq!(within(fixture, bound, store.check_credits_of(org)).await, []);
         assert_eq!(within(fixture, bound, store.check_payments(org)).await, []);
         assert_eq!(fixture.differences().await, []);
-        // What is wrong in front of the position is found as before, and so is what comes behind it.
+        // The check finds errors before the position as ever, and errors after it too.
         let balance = 1_600 + 700 * CENT;
         let wrong = LedgerDifference { org, rule: LedgerRule::Balance, run: None, payment: None, expected: balance, found: balance + 1 };
         assert_eq!(fixture.tamper("UPDATE credit SET balance_micros = balance_micros + 1").await, Ok(1));
@@ -102,7 +102,7 @@ both! {
                 assert_eq!(fixture.differences().await, expected);
             }
         }
-        // Entries that should not be there move the balance, so only their own rule is broken. None of them can be deleted.
+        // Entries that should not exist move the balance, so only their own rule is broken. They cannot be deleted.
         let mut wrong = Vec::new();
         for (of, kind, cause, payment, cents, expected) in [
             (org, LedgerKind::Purchase, "pi_again", of_it, 1_000, differs(org, LedgerRule::Purchase, of_it, 1_000, 2_000)),

@@ -32,7 +32,7 @@ fn month_of(at: Timestamp, most: i64) -> MonthlyRuns {
 }
 
 impl Fixture {
-    /// Makes a run of an engine whose license allows `most` runs a month.
+    /// Makes a run of an engine with a license for `most` runs a month.
     pub(super) fn licensed(&self, org: OrgId, most: i64) -> NewRun {
         let run = self.new_run(org);
         let allowed = month_of(run.created_at, most);
@@ -78,7 +78,7 @@ impl Fixture {
         self.store.put_entitlement(put, self.audit(org)).await.unwrap();
     }
 
-    /// Makes a deployment on a machine whose id is 32 times `machine`.
+    /// Makes a deployment on a machine with an id of 32 times `machine`.
     pub(super) fn new_deployment(&self, org: OrgId, machine: char) -> NewDeployment {
         let created_at = self.now();
         NewDeployment {
@@ -117,7 +117,7 @@ impl Fixture {
     }
 }
 
-/// Stores of several nodes: three on `PostgreSQL`, one on `SQLite`, whose file belongs to one process.
+/// Stores of several nodes: three on `PostgreSQL`, one on `SQLite`, where one process owns the file.
 async fn nodes(fixture: &Fixture) -> Vec<Store> {
     let mut stores = vec![fixture.store.clone()];
     if fixture.store.is_shared() {

@@ -46,8 +46,8 @@ const PAGE: Bound = Bound {
     of_a_scan: EXAMINED,
 };
 
-/// Cost of a page whose runs are rare at most: an entry is found by its number without a look at its run, by each of two
-/// ways, and there is hardly a walk.
+/// Cost of a page of rare runs at most: each of the two ways finds an entry by its number without reading its run, and
+/// the walk is very short.
 const RARE: Bound = Bound {
     steps: EXAMINED * 20,
     rows: EXAMINED * 2 + 100,

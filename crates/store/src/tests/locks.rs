@@ -1,4 +1,4 @@
-//! Commands that wait for each other on PostgreSQL, or between whose statements another one runs.
+//! Commands that wait for each other on PostgreSQL, or that another one interrupts between two statements.
 
 use super::prelude::*;
 

@@ -74,7 +74,7 @@ async fn look_up(fixture: &Fixture) {
     found.await.unwrap().unwrap();
 }
 
-/// Returns the hashes whose look-ups are kept.
+/// Returns the hashes of the cached look-ups.
 async fn kept(fixture: &Fixture) -> Vec<[u8; 32]> {
     let mut kept = Vec::new();
     for hash in [KEY, GRANT, SESSION, OTHER] {

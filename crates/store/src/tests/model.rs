@@ -76,13 +76,13 @@ impl ModelRun {
     }
 }
 
-/// Model of the whole store, beside the store that it is compared with.
+/// Model of the whole store, with the store that it is compared with.
 struct Model<'a> {
     fixture: &'a Fixture,
     orgs: Vec<OrgId>,
     /// Live incarnation of each of two nodes, and whether its lease has expired.
     nodes: [(NodeId, bool); 2],
-    /// Nodes that were replaced or lost, whose runs are still to be ended.
+    /// Nodes that were replaced or lost and still have runs to end.
     gone: Vec<NodeId>,
     runs: Vec<ModelRun>,
     keys: BTreeMap<(OrgId, u8), RunId>,
@@ -384,8 +384,8 @@ impl<'a> Model<'a> {
             drop(self.fixture.renew(sweeper, at).await);
         }
         let is_alive = !is_lost && !self.is_fenced(sweeper);
-        // The sweeping node never declares itself lost, and declares nobody lost while its own lease has
-        // expired.
+        // The sweeping node never declares itself lost, and declares no other node lost while its own lease
+        // has expired.
         let declared = |(id, lost): &(NodeId, bool)| *lost && *id != sweeper && is_alive;
         let mut gone = self.gone.clone();
         gone.extend(self.nodes.iter().filter(|node| declared(node)).map(|(id, _)| *id));

@@ -145,8 +145,7 @@ both! {
         let seen = SeenLease { node, lease_until: fixture.lease_of(node).await };
         fixture.renew(taker, at).await.unwrap();
         let with_lease = |lease| Sweep { places: 10, overdue: vec![seen], lease, ..sweep(taker, at, 100) };
-        // A lease may end two leases from now, and no later. The clock of one of the databases goes on
-        // meanwhile.
+        // A lease may end two leases from now, and no later. The clock of one of the databases keeps running.
         let swept = fixture.store.sweep(with_lease(HOURS / 2)).await.unwrap();
         assert!(swept.taken.is_empty());
         let swept = fixture.store.sweep(with_lease(HOURS / 3)).await.unwrap();
@@ -318,7 +317,7 @@ both! {
             let run = claim.fence.run;
             fixture.tire(run).await;
             fixture.claimed_earlier(run, HOURS).await;
-            // The clocks of the nodes that cancel and sweep are behind the clock of the node that claimed.
+            // The clocks of the nodes that cancel and sweep are slower than the clock of the node that claimed.
             let behind = Timestamp::from_micros(claim.started_at.as_micros() - 1);
             if is_cancelled {
                 fixture.store.cancel_run(org, run, behind).await.unwrap();

@@ -22,7 +22,7 @@ struct Granted {
     new: NewGrant,
 }
 
-/// Issued tokens with what they were made of.
+/// Issued tokens with the values they were made of.
 #[derive(Clone)]
 struct Pair {
     tokens: NewTokens,

@@ -102,7 +102,7 @@ both! {
 #[tokio::test]
 async fn the_log_of_sqlite_has_a_size() {
     let fixture = super::fixture::Fixture::sqlite().await;
-    // The log is not checkpointed while a reader still uses what it contains.
+    // The log is not checkpointed while a reader still uses its pages.
     let mut reader = crate::db::open_sqlite_copy(&fixture.sqlite_file()).unwrap();
     for sql in ["BEGIN", "SELECT id FROM organization"] {
         reader.query_all(sql, crate::db::vals![]).unwrap();

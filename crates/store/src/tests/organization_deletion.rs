@@ -1,4 +1,4 @@
-//! Deletion of organizations, and what is left of them afterwards.
+//! Deletion of organizations, and the rows that remain afterwards.
 
 use sortie_testkit::list;
 
@@ -171,7 +171,7 @@ both! {
         kept.sort();
         assert_eq!(fixture.tables_of(org).await, kept);
         assert_eq!(store.deleted_organizations(None, 10).await.unwrap().items, []);
-        // The other organization has all of its own.
+        // The other organization keeps all of its rows.
         assert_eq!(fixture.tables_of(other).await, theirs);
     }
 

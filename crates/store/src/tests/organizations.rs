@@ -275,7 +275,7 @@ both! {
         let working = store.runs_at_work(org, None, 10).await.unwrap();
         assert_eq!(working.iter().map(|(_, run)| *run).collect::<Vec<_>>(), [at_work.run]);
         assert_eq!(store.runs_at_work(org, Some(working[0]), 10).await.unwrap(), []);
-        // A run at work ends as ever, and a parked one can be cancelled.
+        // A running run ends as ever, and a parked one can be cancelled.
         store.finish_run(at_work, fixture.succeeded("x")).await.unwrap();
         store.cancel_run(org, waiting[1], fixture.now()).await.unwrap();
 

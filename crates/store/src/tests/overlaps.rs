@@ -1,5 +1,6 @@
-//! Commands that wait on `PostgreSQL` for another one, which changes what they decide by. A statement takes its snapshot before
-//! it waits: a condition on other rows is then as old as that. So the lock is a statement of its own, before the condition.
+//! Commands that wait on `PostgreSQL` for another one, which changes the rows they decide by. A statement takes its snapshot
+//! before it waits, so a condition on other rows is evaluated on that old snapshot. The lock is therefore a separate
+//! statement before the condition.
 
 use super::{
     identities::{identity, linked, proved},
@@ -109,7 +110,7 @@ postgres! {
     async fn the_content_of_every_file_of_a_deleted_organization_is_looked_at(fixture: &Fixture) {
         let (org, _) = fixture.full_organization().await;
         let files = [fixture.file(org, "x", 31).await, fixture.file(org, "y", 32).await];
-        // A sweep has seen that the contents are used: nobody looks at them any more.
+        // A sweep has seen that the contents are used, and does not check them again.
         let later = files[1].check_at + HOUR;
         assert_eq!(fixture.sweep_blobs(later).await, []);
         fixture.batch(["UPDATE organization SET deleted_at = 1"]).await;
@@ -145,7 +146,7 @@ postgres! {
         let (ann, bob) = (fixture.person("ann").await, fixture.person("bob").await);
         let new = fixture.new_organization(ann);
         let audit = fixture.audit(new.id);
-        // The first batch with more statements follows behind the locks.
+        // The first batch with more statements follows after the locks.
         let delete = store.delete_person(fixture.alone("ann", ann));
         let (deleted, created) = fixture.overlapped(2, delete, store.create_organization(new, audit)).await;
         assert_eq!((deleted, created), (Ok(()), Err(Error::NotFound)));
@@ -167,7 +168,7 @@ postgres! {
         assert_eq!(fixture.count("SELECT COUNT(*) FROM person WHERE name <> ''").await, 0);
     }
 
-    /// A deleted account has no password, and so has the account of somebody who sets the first one.
+    /// A deleted account has no password, and neither has an account before its first password.
     async fn no_password_is_set_of_an_account_that_is_being_deleted(fixture: &Fixture) {
         let (ann, store) = (fixture.person("ann").await, &fixture.store);
         fixture.batch(["UPDATE person SET password = ''"]).await;
@@ -222,7 +223,7 @@ postgres! {
     async fn nothing_is_charged_beside_the_end_of_the_consent(fixture: &Fixture) {
         let org = fixture.buying_org(1).await;
         let (id, store) = (fixture.begun(org).await.unwrap().id, &fixture.store);
-        // Another node claims the purchase meanwhile: its row is locked by the same transaction as the settings.
+        // Another node claims the purchase at the same time: its row is locked by the same transaction as the settings.
         let disable = fixture.batch(["UPDATE topup SET checks = checks + 1", "DELETE FROM auto_topup", "SELECT 1"]);
         let ((), sent) = fixture.overlapped(2, disable, store.send_auto_topup(id)).await;
         assert_eq!(sent, Ok(SentAutoTopup::Never));
@@ -276,7 +277,7 @@ postgres! {
         store.keep_customer(org, "cus_0").await.unwrap();
         let new = fixture.new_auto_topup(org);
         store.put_auto_topup(new, fixture.audit(org)).await.unwrap();
-        // Behind the saved card, of which the deletion has locked everything before.
+        // Pauses after the saved card, when the deletion has locked all earlier rows.
         let delete = store.delete_organization(fixture.deletion(org, ann), fixture.audit(org));
         let replace = store.replace_customer(fixture.new_customer(org, "cus_0", "cus_1"));
         let (deleted, replaced) = fixture.overlapped(15, delete, replace).await;
@@ -285,7 +286,7 @@ postgres! {
 
         let org = fixture.org_of(ann).await;
         let invited = fixture.invite(org, ann, "bob", Role::Member).await.invitation.id;
-        // Behind the mails of the invitations.
+        // Pauses after the mails of the invitations.
         let delete = store.delete_organization(fixture.deletion(org, ann), fixture.audit(org));
         let withdraw = store.withdraw_invitation(org, invited, fixture.audit(org));
         let (deleted, withdrawn) = fixture.overlapped(9, delete, withdraw).await;
@@ -296,7 +297,7 @@ postgres! {
             let token = token(number, purpose, ann, at + HOUR);
             store.keep_one_time(fixture.sent(token)).await.unwrap();
         }
-        // Behind the person.
+        // Pauses after the person.
         let remove = store.remove_totp(ann, Factor::Recovery([2; 32]));
         let with = SignIn {
             password: Some(PasswordChange {

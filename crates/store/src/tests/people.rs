@@ -257,7 +257,7 @@ both! {
         assert!(count(0).await && count(5).await && count(6).await);
         assert_eq!(tried(store, of(6)).await, 3);
         assert!(!count(6).await);
-        // On a node with a clock that is behind.
+        // On a node with a slow clock.
         assert!(!count(5).await);
         // In a part that has no row yet.
         assert!(!store.count_attempts(vec![(of(4), 1)]).await.unwrap());
@@ -402,7 +402,7 @@ impl Fixture {
         }
     }
 
-    /// A person to sign up whose address begins with `name`.
+    /// A person to sign up with an address that begins with `name`.
     pub(super) fn new_person(&self, name: &str) -> NewPerson {
         let at = self.now();
         NewPerson {

@@ -404,7 +404,7 @@ fn parameters(sql: &str) -> usize {
         .unwrap_or(0)
 }
 
-/// Runs statements whose texts are made at run time. Returns the rows of the last one.
+/// Runs statements with texts that are made at run time. Returns the rows of the last one.
 async fn query(fixture: &Fixture, statements: Vec<(String, usize)>) -> Vec<Row> {
     let statements: Vec<(&'static str, usize)> = statements
         .into_iter()
@@ -447,9 +447,10 @@ async fn no_statement_walks_or_sorts_a_table_that_grows_on_sqlite() {
         let explain = (format!("EXPLAIN QUERY PLAN {sql}"), parameters(sql));
         for step in query(&fixture, vec![explain]).await {
             let step = step.text(3).unwrap();
-            // There are few nodes: `n` is each of them, `h` those that hold runs. `w` and `found` are the organizations found so far,
-            // `counted` and `soon` end at their limits, `made` and `used` are rows that a query of usage has found, `moved` those
-            // of the payments of an organization. `json_each` and `t` are parameters. Only statements on a list of run ids sort.
+            // There are few nodes: `n` is each of them, `h` those that hold runs. `w` and `found` are the organizations
+            // found so far, `counted` and `soon` end at their limits, `made` and `used` are rows that a query of usage has
+            // found, `moved` those of the payments of an organization. `json_each` and `t` are parameters. Only statements
+            // on a list of run ids sort.
             let is_small = SMALL
                 .iter()
                 .any(|small| step.starts_with(&format!("SCAN {small}")));
@@ -488,7 +489,7 @@ async fn index_columns(fixture: &Fixture) -> HashMap<String, Vec<String>> {
 }
 
 /// Whether the condition of an index scan names the columns of the index from the first one on, without a gap. A column
-/// behind a gap does not narrow the scan. `scanned` is the name of the table in the plan; columns of other tables do not
+/// after a gap does not narrow the scan. `scanned` is the name of the table in the plan; columns of other tables do not
 /// count.
 fn enters(condition: &str, columns: &[String], scanned: &str) -> bool {
     let words: Vec<&str> = condition

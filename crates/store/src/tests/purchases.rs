@@ -1,4 +1,4 @@
-//! Purchases: orders, their credits, what Stripe takes back, and its events.
+//! Purchases: orders, their credits, refunds and disputes, and Stripe's events.
 
 use sortie_api::{PaymentId, TopupId, TopupKind};
 
@@ -229,7 +229,7 @@ pub(super) fn moved_to(topup: &NewTopup, to: TopupState) -> TopupMove {
     }
 }
 
-/// Stores of several nodes: three on `PostgreSQL`, one on `SQLite`, whose file belongs to one process.
+/// Stores of several nodes: three on `PostgreSQL`, one on `SQLite`, where one process owns the file.
 async fn nodes(fixture: &Fixture) -> Vec<Store> {
     let mut stores = vec![fixture.store.clone()];
     if fixture.store.is_shared() {

@@ -269,7 +269,7 @@ both! {
                 fixture.running(org, node).await;
             }
         }
-        // A node is not registered any more. In that case the first search takes no lock.
+        // One node is unregistered. In that case the first search takes no lock.
         let forget = fixture.store.db.write(move |tx| tx.exec("DELETE FROM node WHERE id = $1", vals![lost[2]]));
         forget.await.unwrap();
         let takers = [fixture.node().await, fixture.node().await];

@@ -102,7 +102,8 @@ fn columns_of_the_migrations() -> Vec<String> {
 fn no_sealed_column_is_forgotten() {
     let digest = |name: &String| name.contains("hash") || name.ends_with("sha256");
     let mut stored: Vec<String> = columns_of_the_migrations();
-    // Colleagues see each other's pictures. Whoever reads the seed in the database has no use for a forged cursor.
+    // Colleagues see each other's pictures. An attacker who can read the seed in the database gains nothing from a
+    // forged cursor.
     stored.retain(|name| !digest(name) && name != "avatar.bytes" && name != "installation.seed");
     stored.sort();
     let mut known: Vec<String> = SealedColumn::ALL

@@ -199,7 +199,7 @@ both! {
         let expiry = past(fixture, org);
         let two = Batch { runs: 2, ..MANY };
         assert_eq!(delete(fixture, expiry, two).await, Deleted { runs: 2, more: true });
-        // Each run has five events or more. A single run is deleted all the same.
+        // Each run has five events or more. A single run is still deleted.
         let few = Batch { events: 1, ..MANY };
         assert_eq!(delete(fixture, expiry, few).await, Deleted { runs: 1, more: true });
         assert_eq!(delete(fixture, expiry, few).await, Deleted { runs: 1, more: false });

@@ -5,7 +5,7 @@ use sortie_testkit::{Database, PATIENCE, postgres::TestDatabase};
 use super::prelude::*;
 use crate::{OpenOptions, UrgentLimits};
 
-/// Settings of stores of tests. No urgent command is given up: the machine may be under load.
+/// Settings of stores of tests. Urgent commands never time out, because the machine may be under load.
 pub(super) fn options(connections: u32) -> OpenOptions {
     OpenOptions {
         connections,

@@ -68,7 +68,7 @@ both! {
         delete(second.id).await;
         assert_eq!((fixture.stored(org).await, fixture.summed().await), (9 * SIZE, 9 * SIZE));
         store.reserve_blob(fixture.limited(org, 10)).await.unwrap();
-        // The content is not deleted yet, and needs room again where it is used again.
+        // The content is not deleted yet, and counts again if it is reused.
         conflicts(&store.reserve_blob(fixture.limited(org, 9)).await);
         let swept = fixture.sweep_blobs(fixture.now() + HOUR * 2).await;
         assert_eq!(swept.len(), 11);

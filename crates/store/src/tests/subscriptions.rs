@@ -1,4 +1,4 @@
-//! Subscriptions to licenses: what a reading changes, and what counts beside a grant (`docs/LICENSES.md`).
+//! Subscriptions to licenses: the effect of a reading, and the precedence of a grant (`docs/LICENSES.md`).
 
 use sortie_api::deployment::{
     EntitlementSource,
@@ -27,7 +27,7 @@ fn plan(name: &str, deployments: i64) -> SubscribedPlan {
 }
 
 impl Fixture {
-    /// Makes a reading of an active subscription to two deployments, which nobody has recorded.
+    /// Makes an unrecorded reading of an active subscription to two deployments.
     pub(super) fn reading(&self, org: OrgId, id: &str) -> ReadSubscription {
         ReadSubscription {
             id: id.to_owned(),
@@ -122,7 +122,7 @@ both! {
         assert_eq!(fixture.reads(&ended).await, Ok(Known), "it was never recorded");
         assert_eq!(store.subscription(org).await, Ok(None));
         assert_eq!(fixture.reads(&fixture.reading(org, "sub_1")).await, Ok(Changed));
-        // The plan was removed from the configuration: what was bought stays, and its end follows.
+        // The plan was removed from the configuration: the purchase stays, and its end is updated.
         let later = ReadSubscription { period_end: unknown.period_end + DAY, ..unknown };
         assert_eq!(fixture.reads(&later).await, Ok(Changed));
         let row = store.subscription(org).await.unwrap().unwrap();
@@ -169,7 +169,8 @@ both! {
         assert_eq!(source(9 * DAY).await, (EntitlementSource::Operator, 0));
         let refused = fixture.deployed(org, 'a').await.unwrap_err();
         assert_eq!(refused, Error::Unlicensed(LicenseRefusal::Deployments(0)));
-        // Nothing of the subscription is lost meanwhile, and nothing of the grant by its changes.
+        // The grant loses no change of the subscription, and a change of the subscription does not affect the
+        // grant.
         let renewed = ReadSubscription { period_end: at + 60 * DAY, ..bought };
         assert_eq!(fixture.reads(&renewed).await, Ok(Changed));
         assert_eq!(source(9 * DAY).await, (EntitlementSource::Operator, 0));
@@ -198,7 +199,7 @@ both! {
         let cancelled = ReadSubscription { renews: false, ..bought };
         assert_eq!(fixture.reads(&cancelled).await, Ok(Changed));
         store.delete_organization(fixture.deletion(org, ann), fixture.audit(org)).await.unwrap();
-        // News of it change nothing any more.
+        // A later report about it changes nothing.
         let ended = ReadSubscription { state: Ended, ..cancelled };
         assert_eq!(fixture.reads(&ended).await, Err(Error::NotFound));
         fixture.erase(org).await;

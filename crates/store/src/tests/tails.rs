@@ -408,7 +408,7 @@ both! {
         let run = NewRun { labels: labels(), ..costing(fixture, org, 5) };
         let refused = store.create_run(run).await.unwrap_err();
         let Error::OverBudget(refused) = refused else { panic!("{refused}") };
-        // The run costs more than the whole budget of the workflow, whose window has not begun.
+        // The run costs more than the whole budget of the workflow, which has no window yet.
         assert_eq!((refused.scope, refused.available), (ORG, micros(2)));
         assert_eq!(fixture.count(HELD).await, 8);
     }

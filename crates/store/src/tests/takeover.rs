@@ -17,7 +17,8 @@ both! {
         let (bad_end, bad_take) = (fixture.tired(org, lost).await, fixture.running(org, lost).await);
         let (end, take) = (fixture.tired(org, lost).await, fixture.running(org, lost).await);
         let write = async |sql, run| fixture.sql(sql, vals![run]).await;
-        // An event stands where that of the end goes, and the budget of the other run is no amount.
+        // An event already has the number of the end event, and the budget of the other run is not a valid
+        // amount.
         write("INSERT INTO event (run_id, seq, kind, data, created_at) SELECT id, last_event + 1, 'x', '{}', 1 FROM run WHERE id = $1", bad_end.run).await;
         write("UPDATE run SET max_cost_micros = 0 - max_cost_micros WHERE id = $1", bad_take.run).await;
         fixture.store.deregister_node(lost, fixture.now()).await.unwrap();
@@ -38,7 +39,7 @@ both! {
             fixture.running(org, lost).await;
             fixture.tired(org, lost).await;
         }
-        // The budget of these is no amount, and an event stands where that of their end goes.
+        // The budget of these is not a valid amount, and an event already has the number of their end event.
         let harm = fixture.store.db.write(|tx| {
             tx.exec("UPDATE run SET max_cost_micros = 0 - max_cost_micros", vals![])?;
             tx.exec("INSERT INTO event (run_id, seq, kind, data, created_at) SELECT id, last_event + 1, 'x', '{}', 1 FROM run", vals![])
@@ -108,7 +109,7 @@ both! {
         // Clients notice nothing of the takeover.
         assert_eq!(fixture.events(org, running.run).await, events);
         assert_eq!(fixture.get(org, running.run).await.status, RunStatus::Running);
-        // The old worker is fenced, the new one goes on.
+        // The old worker is fenced, the new one continues.
         let late = fixture.append(running, vec![], Micros::ZERO).await;
         assert_eq!(late.unwrap_err(), Error::Fenced);
         fixture.store.finish_run(first.fence, fixture.succeeded("out")).await.unwrap();
@@ -147,7 +148,7 @@ both! {
         assert_eq!(claim.fence, Fence { attempt: 2, ..left });
         assert!(matches!(claim.origin, Origin::Lost { status: RunStatus::Running, .. }));
         assert!(take_all().await.is_empty());
-        // A run that waits is nobody's once no other node is alive.
+        // A waiting run is unattended once no other node is alive.
         fixture.store.deregister_node(alive, fixture.now()).await.unwrap();
         let nobodys = sorted(vec![other.run, held.run, tired.run, cancelled.run, waits]);
         assert_eq!(unattended(taker).await, nobodys);

@@ -1,15 +1,15 @@
-//! Rows that cannot be read: the pages of background tasks go on behind them.
+//! Unreadable rows: the pages of background tasks continue after them.
 
 use super::prelude::*;
 use crate::{Found, Result};
 
 impl Fixture {
-    /// Changes what is stored behind the store's back.
+    /// Changes stored rows directly, bypassing the store.
     async fn harm(&self, sql: &'static str, params: Vec<Val<'static>>) {
         assert_ne!(self.sql(sql, params).await, 0, "{sql}");
     }
 
-    /// Stores an organization whose id cannot be read, in front of all others.
+    /// Stores an organization with an unreadable id that sorts before all others.
     async fn broken_organization(&self) {
         let insert =
             "INSERT INTO organization (id, name, created_at, deleted_at) VALUES ('broken', 'x', 1, 1)";
@@ -85,7 +85,7 @@ both! {
         fixture.harm("UPDATE run SET status = 'odd' WHERE id = $1", vals![odd]).await;
         let held = fixture.store.held_runs(node).await.unwrap();
         let held: Vec<_> = held.iter().map(|held| (held.run, held.status)).collect();
-        // A run that is at work must not be taken for one that nobody holds.
+        // A running run must not be mistaken for one that no node holds.
         assert_eq!(held, [(odd, None), (whole, Some(RunStatus::Running))]);
         fixture.harm("UPDATE queue SET run_id = $1 WHERE run_id = 'broken'", vals![nameless]).await;
         fixture.harm("UPDATE run SET status = 'running' WHERE id = $1", vals![odd]).await;

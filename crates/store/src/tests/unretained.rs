@@ -10,7 +10,7 @@ use crate::runs::{
     sweep::{Answers, Ending, give_up},
 };
 
-/// Creates a run that a worker works on and whose content only `node` has.
+/// Creates a run that a worker processes and that has its content only on `node`.
 async fn at_work(fixture: &Fixture, org: OrgId, node: NodeId) -> Fence {
     let new = fixture.new_unretained(org, node);
     fixture.store.create_run(new.clone()).await.unwrap();
@@ -119,7 +119,7 @@ both! {
         fixture.store.finish_unretained(fence, fixture.unretained_finish()).await.unwrap();
         let ids = serde_json::to_string(&[fence.run]).unwrap();
         let ending = Ending::new(fixture.now(), Micros::ZERO).unwrap();
-        // This is a sweep that has found the run at work, and has waited for its row.
+        // This is a sweep that has found the run in progress, and has waited for its row.
         let swept = fixture.store.db.write(move |tx| give_up(tx, &ids, Answers::Expired, &ending));
         assert_eq!(swept.await.unwrap(), []);
         assert_eq!(fixture.get(org, fence.run).await.output_available, Some(true));
@@ -331,7 +331,7 @@ both! {
     async fn a_node_that_stops_gives_up_more_than_a_transaction_takes(fixture: &Fixture, org: OrgId, node: NodeId) {
         let new = fixture.new_unretained(org, node);
         fixture.store.create_run(new.clone()).await.unwrap();
-        // Contents whose runs are gone fill two transactions.
+        // Contents of deleted runs fill two transactions.
         assert_eq!(fixture.store.db.write(move |tx| tx.exec(
                 "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) \
                  INSERT INTO unretained (run_id, node_id) SELECT 'run_' || i, CAST($1 AS BIGINT) FROM n",

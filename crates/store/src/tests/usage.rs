@@ -1,4 +1,4 @@
-//! Usage against a model: the sums over all runs, however many of them are counted and deleted meanwhile.
+//! Usage against a model: the sums over all runs, even while runs are counted and deleted.
 
 use proptest::{
     prelude::*,
@@ -117,7 +117,7 @@ impl Model<'_> {
                 amount,
             } => {
                 let mut at = START + minute * 60_000_000;
-                // Of the others, some are earlier than what is counted.
+                // Some of the others are earlier than the counted boundary.
                 if minute % 3 > 0 {
                     at = at.max(self.counted);
                 }
@@ -343,7 +343,7 @@ impl Fixture {
         assert_eq!(used.await, Ok(1));
     }
 
-    /// Deletes the runs that usage does not need any more.
+    /// Deletes the runs that usage has already counted.
     async fn delete_counted(&self) {
         let delete = |tx: &mut dyn crate::db::Tx| -> Result<u64> {
             tx.exec(
@@ -539,7 +539,7 @@ both! {
         let due = next().await;
         assert_eq!(due.next_run, fixture.get(org, waits).await.created_at);
         assert_eq!(fixture.store.count_usage(due, part).await.unwrap(), CountedPart::Waits);
-        // The clock of another node is behind.
+        // The clock of another node is slow.
         let late = NewRun { created_at: fixture.get(org, at_work.run).await.created_at, ..fixture.new_run(org) };
         fixture.store.create_run(late).await.unwrap();
         assert_eq!((fixture.count("SELECT COUNT(*) FROM late_run").await, used().await), (2, 5));

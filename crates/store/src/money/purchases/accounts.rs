@@ -40,7 +40,7 @@ pub struct NewCustomer {
     pub audit: Audit,
 }
 
-/// Card that Stripe does not have any more.
+/// Card that has been removed at Stripe.
 #[derive(Clone, Debug)]
 pub struct RemovedCard {
     /// ID of its payment method.
@@ -80,7 +80,7 @@ row! {
 }
 
 row! {
-    /// Customer whose organization was deleted, and whose pages are to be expired.
+    /// Customer of a deleted organization, with checkout pages that must be expired.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ClosingAccount {
         /// The organization.
@@ -93,7 +93,7 @@ row! {
 }
 
 impl Store {
-    /// System: claims at most `limit` customers whose pages are to be expired, for the time `lease`.
+    /// System: claims for the time `lease` at most `limit` customers with checkout pages to expire.
     pub async fn claim_closing_accounts(
         &self,
         at: Timestamp,
@@ -205,7 +205,7 @@ impl Store {
             .await
     }
 
-    /// Forgets a card that Stripe does not have any more, unless another one is saved by now, and disables the automatic
+    /// Forgets a card that has been removed at Stripe, unless another one is saved by now, and disables the automatic
     /// purchases, which would charge it. Returns whether they were enabled.
     pub async fn forget_card(&self, removed: RemovedCard) -> Result<bool> {
         self.db
@@ -271,8 +271,8 @@ fn replace(tx: &mut dyn Tx, new: &NewCustomer) -> Result<ReplacedCustomer> {
     })
 }
 
-/// Disables the automatic purchases of an organization whose card is gone, with the mail about it. Returns whether they were
-/// enabled.
+/// Disables the automatic purchases of an organization after its card was removed, and queues the mail about it. Returns
+/// whether they were enabled.
 fn disable_auto_topup(tx: &mut dyn Tx, audit: &Audit, told: Option<&NewMail>) -> Result<bool> {
     let [delete, forget_threshold] = auto::disable(audit.org);
     let [deleted] = batch(tx, &[delete])?;

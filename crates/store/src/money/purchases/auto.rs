@@ -1,8 +1,8 @@
 //! Automatic purchases: the saved card of an organization is charged when few credits are left.
 //!
-//! The settings are a row, and the threshold stands in the row of the credits as well, where the movement of credits compares
-//! it. Each consent is a row of its own too, which outlives the settings, and a purchase names the one it was made under. One
-//! purchase of an organization is under way at a time: a unique index of the orders holds that. Rows are locked in the order
+//! The settings are a row. The row of the credits repeats the threshold, because movements of credits compare the balance
+//! with it. Each consent has a separate row that outlives the settings, and a purchase names the consent that it was made
+//! under. A unique index of the orders allows one pending purchase per organization. Rows are locked in the order
 //! organization, order, saved card, settings, credits.
 
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::{
     outbox::mail::{self, NewMail},
 };
 
-/// Error of an end of a purchase whose settings have changed since they were read.
+/// Error if the settings have changed between the read and the end of a purchase.
 pub const SETTINGS_CHANGED: Error = Error::Conflict("the automatic purchases were changed at the same time");
 
 /// Reason of a purchase that was not sent to Stripe.
@@ -108,7 +108,7 @@ pub enum SentAutoTopup {
 /// State of the automatic purchases after one that was not paid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterAutoTopup {
-    /// Nothing is bought before this time. The purchase does not count as declined: nobody knows why it has failed.
+    /// Buys nothing before this time. The purchase does not count as declined, because the cause of the failure is unknown.
     PausedUntil(Timestamp),
     /// Nothing is bought before this time, and the purchase counts as declined.
     RetryAt(Timestamp),
@@ -146,8 +146,8 @@ const CONSENT_IN_FORCE: &str = "(SELECT c.id FROM auto_topup_consent c WHERE c.o
     AND c.consent_by = a.consent_by AND c.consent_text = a.consent_text ORDER BY c.id LIMIT 1)";
 
 impl Store {
-    /// Saves the settings of the automatic purchases, in place of earlier ones. Failures and pauses end. The consent is kept
-    /// beside earlier ones. `NotFound` for an organization that was deleted.
+    /// Saves the settings of the automatic purchases, replacing earlier ones. Resets failures and pauses. Adds the consent
+    /// and keeps earlier ones. `NotFound` for a deleted organization.
     pub async fn put_auto_topup(&self, new: NewAutoTopup, audit: Audit) -> Result<()> {
         let threshold = super::micros(new.threshold_cents)?;
         self.db
@@ -170,7 +170,8 @@ impl Store {
             .await
     }
 
-    /// Disables the automatic purchases. Returns whether they were enabled. A purchase that Stripe knows of goes on.
+    /// Disables the automatic purchases. Returns whether they were enabled. A purchase that was already sent to Stripe is
+    /// not stopped.
     pub async fn disable_auto_topup(&self, org: OrgId, audit: Audit) -> Result<bool> {
         self.db
             .write(move |tx| {
@@ -208,8 +209,8 @@ impl Store {
             .await
     }
 
-    /// System: lists organizations behind `after` whose credits are below the threshold of their automatic purchases and who
-    /// may buy some at `at`, at most `limit`, in the order of their ids.
+    /// System: lists at most `limit` organizations after `after`, in the order of their ids, that have credits below the
+    /// threshold of their automatic purchases and may buy some at `at`.
     pub async fn due_auto_topups(
         &self,
         after: Option<OrgId>,
@@ -282,16 +283,16 @@ impl Store {
             .await
     }
 
-    /// System: marks an automatic purchase as sent, before the request to Stripe. One that must not be sent has failed then: its
-    /// consent is not the one in force any more, or the organization is suspended.
+    /// System: marks an automatic purchase as sent, before the request to Stripe. Fails the purchase instead if its consent
+    /// has been replaced or withdrawn, or if the organization is suspended.
     pub async fn send_auto_topup(&self, id: TopupId) -> Result<SentAutoTopup> {
         self.db
             .write(move |tx| {
                 let [_, _, sent, failed] = batch(
                     tx,
                     &[
-                        // The condition on the settings is read behind both locks: whoever disables or changes them comes before,
-                        // and nothing is sent, or after.
+                        // The condition on the settings is evaluated after both locks. A command that disables or changes
+                        // the settings commits either before, so nothing is sent, or after.
                         lock_order(id),
                         Stmt::new(
                             "UPDATE auto_topup SET failures = failures \
@@ -322,7 +323,7 @@ impl Store {
             .await
     }
 
-    /// System: keeps the payment intent of an automatic purchase whose end is still to come.
+    /// System: stores the payment intent of a pending automatic purchase.
     pub async fn keep_intent(&self, id: TopupId, intent: &str) -> Result<()> {
         let intent = intent.to_owned();
         self.db

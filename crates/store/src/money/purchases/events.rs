@@ -1,7 +1,7 @@
 //! News of Stripe, as a queue. An event names an object that has changed, and nothing else of it is kept.
 //!
-//! A node claims due events under a lease: `due_at` moves to the end of the lease, and another node takes over what is not
-//! recorded by then. `tries` is the fence: a node that lost its claim records nothing.
+//! A node claims due events under a lease: `due_at` moves to the end of the lease. If the node records no result by then,
+//! another node claims the event. `tries` is the fence: a node that lost its claim records nothing.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub enum AfterEvent {
     Done,
     /// The event has nothing to do with this deployment.
     Ignored,
-    /// The event is given up.
+    /// The event is abandoned.
     Failed,
     /// The event is tried again at this time.
     RetryAt(Timestamp),
@@ -118,7 +118,7 @@ impl Store {
             .await
     }
 
-    /// System: records an attempt to handle an event. `Fenced` if the claim was lost meanwhile.
+    /// System: records an attempt to handle an event. `Fenced` if the node has lost its claim.
     pub async fn record_stripe_attempt(&self, event: String, tries: i64, after: AfterEvent) -> Result<()> {
         let due = match after {
             AfterEvent::RetryAt(at) => Some(at),
@@ -151,8 +151,7 @@ impl Store {
             .await
     }
 
-    /// System: deletes up to `limit` events that were received before `before` and are not to be handled any more. Returns
-    /// their number.
+    /// System: deletes up to `limit` handled or abandoned events that were received before `before`. Returns their number.
     pub async fn delete_stripe_events(&self, before: Timestamp, limit: u32) -> Result<u64> {
         self.db
             .write(move |tx| {

@@ -1,9 +1,9 @@
-//! Purchases of credits: the orders, their payments, and what Stripe takes back.
+//! Purchases of credits: the orders, their payments, refunds and disputes.
 //!
-//! Stripe is asked outside of transactions, so that anybody can repeat a command here with the same result. [`topups`] has the
+//! Stripe is called outside of transactions, so every command here can be repeated with the same result. [`topups`] has the
 //! orders, [`auto`] those that the engine makes itself, [`payments`] the payments and the one function that credits them,
-//! [`refund_orders`] the refunds that are ordered here, [`take_backs`] refunds and disputes. [`events`] is the queue of Stripe's
-//! events, [`accounts`] what is known of the organizations as customers. Times are those of the caller.
+//! [`refund_orders`] the refunds that are ordered here, [`take_backs`] refunds and disputes. [`events`] is the queue of
+//! Stripe's events, [`accounts`] has the organizations' customer records. Times come from the caller.
 
 pub(crate) mod accounts;
 pub(crate) mod auto;

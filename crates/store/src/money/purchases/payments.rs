@@ -39,7 +39,7 @@ pub struct PaidTopup {
     pub card: Option<SavedCard>,
     /// Text of the entry in the ledger.
     pub description: String,
-    /// Time at which Stripe is asked again whether the payment stands.
+    /// Time of the next comparison of the payment with Stripe.
     pub compare_at: Timestamp,
     /// ID of the refund, if the organization was deleted.
     pub refund: RefundOrderId,
@@ -84,9 +84,9 @@ row! {
 }
 
 impl Store {
-    /// System: credits an order that was paid, whatever its kind and whoever has seen the payment. A repetition changes
-    /// nothing. [`PAID_TWICE`] for an order with another payment, and [`OTHER_AMOUNT`] if it is not the one that was ordered.
-    /// A payment of a deleted organization is credited as well, and its refund is ordered.
+    /// System: credits an order that was paid, of any kind and from any source of the report. A repetition changes nothing.
+    /// [`PAID_TWICE`] for an order with another payment, and [`OTHER_AMOUNT`] if the amount differs from the ordered one. A
+    /// payment of a deleted organization is credited as well, and its refund is ordered.
     pub async fn credit_purchase(&self, paid: PaidTopup) -> Result<Appended> {
         let amount = micros(paid.amount_cents)?;
         let appended = self.db.write(move |tx| credit(tx, &paid)).await?;
@@ -136,7 +136,7 @@ impl Store {
             .await
     }
 
-    /// Returns payments of an organization behind `before`, newest first, at most `limit`.
+    /// Returns at most `limit` payments of an organization after the position `before`, newest first.
     pub async fn list_payments(
         &self,
         org: OrgId,
@@ -160,7 +160,7 @@ impl Store {
             .await
     }
 
-    /// System: claims at most `limit` payments whose comparison with Stripe is due, for the time `lease`.
+    /// System: claims for the time `lease` at most `limit` payments with a due comparison with Stripe.
     pub async fn claim_comparisons(
         &self,
         at: Timestamp,

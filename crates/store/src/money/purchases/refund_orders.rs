@@ -28,7 +28,7 @@ pub enum RefundOrderState {
     Sent,
     /// Stripe has made the refund.
     Made,
-    /// Stripe has made no refund, and nothing is sent any more.
+    /// Stripe has made no refund, and no further request is sent.
     Abandoned,
 }
 
@@ -155,8 +155,8 @@ impl Store {
             .await
     }
 
-    /// System: deletes an order whose only request was refused, so that its reference can be used again. One that was sent
-    /// again meanwhile stays: Stripe may have taken that request.
+    /// System: deletes an order if its only request was refused, so that its reference can be used again. An order that was
+    /// sent a second time stays: Stripe may have accepted that request.
     pub async fn withdraw_refund(&self, id: RefundOrderId) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -271,7 +271,7 @@ fn order(tx: &mut dyn Tx, new: &NewRefundOrder) -> Result<OrderedRefund> {
             Stmt::new(
                 select!(
                     RefundOrderRow,
-                    // There is one at most: the lock lets nobody order all that is left twice.
+                    // At most one matches: the lock prevents two orders of the whole remaining amount.
                     " FROM refund_order WHERE payment_id = $1 AND (reference = $2 \
                      OR (CAST($2 AS TEXT) IS NULL AND reference IS NULL AND state IN ('created', 'sent')))"
                 ),

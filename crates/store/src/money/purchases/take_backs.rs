@@ -1,4 +1,4 @@
-//! Refunds and disputes: what Stripe takes back of a payment, and gives back.
+//! Refunds and disputes: amounts that Stripe withdraws from a payment, and returns.
 //!
 //! Stripe is read, and its reports come in any order. So each has a state that only goes forward, and an older report changes
 //! nothing. What all refunds and disputes of a payment take from the credits is their sum, and never more than the payment. An

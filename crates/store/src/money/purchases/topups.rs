@@ -127,7 +127,7 @@ impl Store {
             .await
     }
 
-    /// System: claims at most `limit` orders whose look at Stripe is due, for the time `lease`.
+    /// System: claims for the time `lease` at most `limit` orders with a due check at Stripe.
     pub async fn claim_topups(&self, at: Timestamp, lease: Duration, limit: u32) -> Result<Vec<TopupRow>> {
         self.db
             .write(move |tx| {
@@ -146,8 +146,8 @@ impl Store {
             .await
     }
 
-    /// System: sets the time of the next look at an order whose end is still to come. `checks` is that of the claim; a node
-    /// that lost its claim changes nothing.
+    /// System: sets the time of the next check of a pending order. `checks` comes from the claim; a node that lost its
+    /// claim changes nothing.
     pub async fn check_topup_at(&self, id: TopupId, checks: i64, at: Timestamp) -> Result<()> {
         self.db
             .write(move |tx| {
