@@ -1,4 +1,4 @@
-//! Results of lists that look at a bounded number of entries.
+//! Results of lists that read a bounded number of entries.
 
 use crate::{
     Result,
@@ -8,7 +8,7 @@ use crate::{
 /// Entries of a list that one command has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found<T, P> {
-    /// Entries in the order of the list, at most as many as were asked for.
+    /// Entries in the order of the list, at most as many as the caller asked for.
     pub items: Vec<T>,
     /// Position of the last examined entry, if the command has examined the maximum number of entries and found fewer than
     /// the caller asked for. The next page continues after it. `None` if the list has ended, or if the page is full. Lists
@@ -34,7 +34,7 @@ pub(crate) fn page_by_id<T>(
 }
 
 impl<T, P> Found<T, P> {
-    /// Entries of a list that has no more of them, or as many as were asked for.
+    /// Entries of a list that has ended or has filled the page.
     pub const fn all(items: Vec<T>) -> Self {
         Self {
             items,

@@ -1,4 +1,4 @@
-//! Durable data of Sortie and every command on it. No other crate knows SQL.
+//! Durable data of Sortie and every command on it. No other crate contains SQL.
 //!
 //! A command is one method of [`Store`] and one transaction. A command of a tenant takes the organization as its first
 //! argument, and its SQL has the organization as a condition. The few system commands (claim, sweep, nodes) are marked
@@ -60,9 +60,9 @@ pub struct Store {
 impl Store {
     /// Opens `sqlite:PATH` or `postgres://…`, and migrates it to this version.
     ///
-    /// Creates a missing `SQLite` file and its folder with permissions for this user alone, and refuses a file that another
-    /// process has open. On `PostgreSQL`, `sslmode=require` in the URL means TLS with a certificate from a public certificate
-    /// authority; any other URL means no TLS.
+    /// Creates a missing `SQLite` file and its folder with permissions for this user only, and refuses a file that another
+    /// process has open. On `PostgreSQL`, `sslmode=require` in the URL means TLS with a certificate from a public
+    /// certificate authority; any other URL means no TLS.
     pub async fn open(url: &str) -> Result<Self> {
         Self::open_with(url, OpenOptions::default()).await
     }

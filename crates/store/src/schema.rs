@@ -2,7 +2,7 @@
 
 use crate::db::{Migration, Schema};
 
-/// Tables that this version knows. A migration is never edited once it is released: a change is a new file.
+/// Tables of this version. A released migration is never edited: a change is a new file.
 pub(crate) const SCHEMA: Schema = Schema {
     migrations: &[Migration {
         version: 1,
@@ -41,8 +41,8 @@ mod tests {
             .collect()
     }
 
-    /// Returns the reason why a statement would break running nodes. `made` has the tables and columns that the
-    /// same migration makes.
+    /// Returns the reason why a statement would break running nodes. `made` lists the tables and columns that the same
+    /// migration creates.
     fn breaks_running_nodes(statement: &str, made: &[String]) -> Option<&'static str> {
         let words: Vec<&str> = statement.split(' ').collect();
         let is_new = |table: &str| made.iter().any(|made| made == table);
@@ -51,7 +51,7 @@ mod tests {
             ["CREATE", "TABLE" | "INDEX", ..]
             | ["{APPEND_ONLY_LEDGER}" | "{APPEND_ONLY_CONSENTS}" | "{AUTOVACUUM}"] => None,
             ["CREATE", "UNIQUE", "INDEX", _, "ON", table, ..] => {
-                // Running nodes leave a new column empty, so such an index does not concern their rows.
+                // Running nodes leave a new column empty, so such an index does not affect their rows.
                 let on_new_column = made.iter().any(|made| {
                     made.strip_prefix(&format!("{table}."))
                         .is_some_and(|column| statement.ends_with(&format!("WHERE {column} IS NOT NULL")))
@@ -70,7 +70,7 @@ mod tests {
         }
     }
 
-    /// Lists the tables that the statements make, and the columns as `table.column`.
+    /// Lists the tables that the statements create, and the columns as `table.column`.
     fn made_by(statements: &[String]) -> Vec<String> {
         let made =
             statements

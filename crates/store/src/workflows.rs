@@ -97,7 +97,7 @@ impl Store {
             .await
     }
 
-    /// Returns a workflow by its name, with an empty definition where that is a large text.
+    /// Returns a workflow by its name, with an empty definition if that is a large text.
     pub async fn workflow_record(&self, org: OrgId, name: &str) -> Result<WorkflowRow> {
         let name = name.to_owned();
         self.db

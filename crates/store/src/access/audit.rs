@@ -63,7 +63,7 @@ pub(crate) fn record(audit: &Audit) -> Stmt<'_> {
     })
 }
 
-/// Maximum number of entries of an index that one command looks at to find entries that meet several conditions.
+/// Maximum number of index entries that one command reads to find entries that meet several conditions.
 pub(crate) const EXAMINED: u32 = 5_000;
 
 row! {
@@ -82,7 +82,7 @@ row! {
 
 impl From<AuditRow> for AuditEntry {
     fn from(row: AuditRow) -> Self {
-        // A kind that only a later version knows is left out.
+        // Ignores a kind that only a later version defines.
         let actor_kind = row.actor_kind.and_then(|kind| kind.parse().ok());
         let key = row
             .actor_id
@@ -114,7 +114,7 @@ row! {
 /// Position of an entry in the log.
 type Position = (Timestamp, AuditId);
 
-/// Query of the entries of an organization. Its later conditions hold for every entry where their parameter is NULL.
+/// Query of the entries of an organization. Each of its later conditions is true if its parameter is NULL.
 const ALL: &str = filled!(
     LIST,
     "@bounds" = "at >= $2 AND (at, id) >= ($2, $9) AND (at, id) < ($3, $4)",
@@ -235,8 +235,8 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &AuditFilter) -> Result<Found<Audit
     })
 }
 
-/// Returns the query through the index in which the fewest entries meet their condition, and the position where a walk
-/// through it ends: where its [`EXAMINED`]-th entry is. `None` if it has not so many, or needs no walk.
+/// Returns the query through the index with the fewest matching entries, and the position where a walk through it ends: that
+/// of its [`EXAMINED`]-th entry. `None` for the position if the index has fewer entries, or if no walk is needed.
 fn rarest(tx: &mut dyn Tx, ways: &[Way<'_>], within: &[Val<'_>]) -> Result<(&'static str, Option<Position>)> {
     match ways {
         [] => return Ok((ALL, None)),

@@ -9,9 +9,10 @@ use super::{audit::Audit, principal::By};
 /// Author of a change, and the request that asked for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actor {
-    /// Credential of the request, or schedule that made the change. None for other tasks of the engine and for public routes.
+    /// Credential of the request, or schedule that made the change. `None` for other tasks of the engine and for public
+    /// routes.
     pub by: Option<By>,
-    /// Person of the credential; none for a key and for the operator.
+    /// Person of the credential. `None` for a key and for the operator.
     pub user: Option<UserId>,
     /// Client address of the request.
     pub address: Option<IpAddr>,
@@ -31,7 +32,7 @@ pub struct Caller {
 }
 
 impl Actor {
-    /// Returns the API key of the request; none for every other subject.
+    /// Returns the API key of the request. `None` for every other subject.
     pub fn key(&self) -> Option<KeyId> {
         self.by.and_then(By::key)
     }

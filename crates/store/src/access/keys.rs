@@ -1,7 +1,8 @@
 //! Organizations and their API keys. Only the SHA-256 of a key's secret is stored.
 //!
-//! The last admin key without an expiry cannot be deleted where no person owns the organization, so that none is locked out.
-//! A rotated key keeps its id. Its previous secret works for a grace period; every secret before that one stops at once.
+//! The last admin key without an expiry cannot be deleted if no person owns the organization, because that would lock
+//! everyone out. A rotated key keeps its id. Its previous secret works for a grace period; every older secret stops working
+//! at once.
 
 use sortie_api::{KeyId, OrgId, Role, Timestamp, key::ApiKey};
 
@@ -28,7 +29,7 @@ pub struct NewKey {
     pub hash: [u8; 32],
     /// Creation time.
     pub created_at: Timestamp,
-    /// End of the key's validity. None for a key that does not expire.
+    /// End of the key's validity. `None` for a key that does not expire.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -45,7 +46,7 @@ pub struct Rotation {
     pub previous_until: Timestamp,
 }
 
-/// Refusal of a bootstrap where an organization exists already.
+/// Error of a bootstrap if an organization exists already.
 const NOT_THE_FIRST: Error = Error::Conflict("there is an organization already");
 
 row! {
@@ -60,7 +61,7 @@ row! {
 }
 
 impl Store {
-    /// Creates the first organization with its first key. Returns false where an organization exists already.
+    /// Creates the first organization with its first key. Returns false if an organization exists already.
     pub async fn bootstrap(&self, organization_name: &str, key: NewKey, audit: Audit) -> Result<bool> {
         let name = organization_name.to_owned();
         let made = self.db.write(move |tx| first(tx, &name, &key, &audit));
@@ -77,7 +78,7 @@ impl Store {
             .await
     }
 
-    /// Adds an API key. `NotFound` where the organization does not exist.
+    /// Adds an API key. `NotFound` if the organization does not exist.
     pub async fn create_key(&self, key: NewKey, audit: Audit) -> Result<()> {
         self.db.write(move |tx| create(tx, &key, &audit)).await
     }
@@ -113,8 +114,8 @@ impl Store {
         self.db.write(move |tx| delete(tx, org, id, &audit)).await
     }
 
-    /// Gives a key a new secret. The secret so far works until [`Rotation::previous_until`], the one before it stops now.
-    /// `Conflict` where the key has expired.
+    /// Gives a key a new secret. The current secret works until [`Rotation::previous_until`], and an older one stops now.
+    /// `Conflict` if the key has expired.
     pub async fn rotate_key(&self, org: OrgId, rotation: Rotation, audit: Audit) -> Result<ApiKey> {
         let _ending = self.ending(Ended::Of(By::Key(rotation.id)));
         self.db.write(move |tx| rotate(tx, org, &rotation, &audit)).await
@@ -123,7 +124,7 @@ impl Store {
 
 fn first(tx: &mut dyn Tx, name: &str, key: &NewKey, audit: &Audit) -> Result<()> {
     tx.batch(&[
-        // Lock: two nodes may start on an empty database at once.
+        // Lock: two nodes may start on an empty database at the same time.
         Stmt::new("UPDATE dispatch SET turn = turn + 1 WHERE id = 1", vals![]),
         insert!("organization", {
             "id": key.org,
@@ -158,7 +159,7 @@ fn insert(key: &NewKey) -> Stmt<'_> {
     }, select " FROM organization WHERE id = @", key.org)
 }
 
-/// Returns a statement that refuses the command where the organization has no such key.
+/// Returns a statement that refuses the command if the organization has no such key.
 fn is_there(org: OrgId, id: KeyId) -> Stmt<'static> {
     Stmt::new(
         "SELECT 1 FROM api_key WHERE org_id = $1 AND id = $2",
@@ -169,7 +170,7 @@ fn is_there(org: OrgId, id: KeyId) -> Stmt<'static> {
 
 fn delete(tx: &mut dyn Tx, org: OrgId, id: KeyId, audit: &Audit) -> Result<()> {
     tx.batch(&[
-        // Lock on the organization: otherwise two commands could delete the last two admin keys at once.
+        // Lock on the organization: otherwise two concurrent commands could delete the last two admin keys.
         lock(org),
         is_there(org, id),
         Stmt::new(

@@ -1,8 +1,8 @@
-//! Look-ups of credentials that a node keeps for some seconds, so that a busy client costs one query in that time.
+//! Cache of credential look-ups. A node keeps each for some seconds, so a busy client costs one query in that time.
 //!
-//! A command that ends access drops the look-ups of it on this node, also when it fails: it may have been committed, and only
-//! its answer was lost. The next use of a credential then reads the database. Other nodes use their look-ups until these are
-//! too old, as does this one where the caller of the command has gone away before its commit.
+//! A command that ends access drops the affected look-ups on this node, even if it fails: it may have been committed
+//! although its answer was lost. The next use of a credential then reads the database. Other nodes use their look-ups until
+//! these are too old. So does this node if the caller of the command disconnects before its commit.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
     people::SignedIn,
 };
 
-/// Number of look-ups kept; when it is reached, all of them are dropped at once.
+/// Maximum number of cached look-ups; a full cache is dropped as a whole.
 const KEPT: usize = 20_000;
 
 /// Look-ups of a node. Clones are the same.
@@ -27,7 +27,7 @@ pub(crate) struct Lookups(Arc<Mutex<Kept>>);
 struct Kept {
     /// Look-ups and the times at which they began, by the SHA-256 of the credential, or of a session and an organization.
     by_hash: HashMap<[u8; 32], (Lookup, Instant)>,
-    /// Number of times that look-ups were dropped. A look-up that began before the last of them is not kept.
+    /// Number of times that look-ups were dropped. A look-up that began before the last drop is not cached.
     dropped: u64,
 }
 
@@ -121,9 +121,9 @@ impl Drop for Ending<'_> {
 }
 
 impl Store {
-    /// Returns the look-up of a credential by its SHA-256, or of a session and an organization by another hash. A look-up is
-    /// used again for the time `fresh`, unless a command of this node has ended the access since; otherwise `find` makes it.
-    /// None where the credential has expired, by the clock `now`.
+    /// Returns the look-up of a credential by its SHA-256, or of a session and an organization by another hash. A cached
+    /// look-up is used for the time `fresh`, unless a command of this node has ended the access since; otherwise `find`
+    /// makes a new one. `None` if the credential has expired by the clock `now`.
     pub async fn look_up<T>(
         &self,
         hash: [u8; 32],
@@ -143,7 +143,8 @@ impl Store {
             Ok(kept) => return Ok(Option::from(kept).filter(works)),
             Err(dropped) => dropped,
         };
-        // Measured from before the read: an end on another node takes effect here at most `fresh` after the read began.
+        // Measured from before the read: if another node ends the access, this node notices at most `fresh` after the read
+        // began.
         let began = Instant::now();
         let found = find.await?.filter(works);
         if let Some(found) = found {
@@ -152,7 +153,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Guards a command that ends access: its look-ups are dropped at the end of the command.
+    /// Guards a command that ends access: drops the affected look-ups at the end of the command.
     pub(crate) fn ending(&self, ended: Ended) -> Ending<'_> {
         Ending {
             lookups: &self.lookups,
@@ -160,8 +161,8 @@ impl Store {
         }
     }
 
-    /// Drops the look-ups of the access that a command has ended, as its result says: all look-ups if it may have been
-    /// committed although it failed.
+    /// Drops the look-ups of the access that a command has ended, according to its result. Drops all look-ups if the command
+    /// failed but may have been committed.
     pub(crate) fn ended<T>(&self, done: Result<T>, ended: impl FnOnce(&T) -> Option<Ended>) -> Result<T> {
         let ended = match &done {
             Ok(done) => ended(done),
@@ -182,7 +183,7 @@ impl Lookups {
         kept.by_hash.retain(|_, (lookup, _)| !ended.includes(lookup));
     }
 
-    /// Keeps a look-up, unless others were dropped since it began.
+    /// Caches a look-up, unless look-ups were dropped since it began.
     fn keep(&self, hash: [u8; 32], lookup: (Lookup, Instant), dropped: u64) {
         let mut kept = self.0.lock();
         if kept.dropped != dropped {
@@ -194,7 +195,7 @@ impl Lookups {
         kept.by_hash.insert(hash, lookup);
     }
 
-    /// Returns the kept look-up of a credential, or else [`Kept::dropped`] of this moment.
+    /// Returns the cached look-up of a credential, or else the current [`Kept::dropped`].
     fn fresh(&self, hash: &[u8; 32], fresh: Duration) -> std::result::Result<Lookup, u64> {
         let kept = self.0.lock();
         let found = kept.by_hash.get(hash).filter(|(_, at)| at.elapsed() < fresh);

@@ -23,7 +23,7 @@ pub struct Principal {
     pub by: By,
     /// Expiry of the credential. `None` if it never expires.
     pub until: Option<Timestamp>,
-    /// Person of the credential; none for an API key.
+    /// Person of the credential. `None` for an API key.
     pub user: Option<UserId>,
     /// True while the operator has suspended the organization.
     pub suspended: bool,
@@ -63,7 +63,7 @@ impl By {
         }
     }
 
-    /// ID of the subject; none for the operator.
+    /// ID of the subject. `None` for the operator.
     pub fn id(self) -> Option<String> {
         match self {
             Self::Key(id) => Some(id.to_string()),
@@ -74,7 +74,7 @@ impl By {
         }
     }
 
-    /// The API key; none for every other subject.
+    /// The API key. `None` for every other subject.
     pub const fn key(self) -> Option<KeyId> {
         match self {
             Self::Key(id) => Some(id),

@@ -1,9 +1,9 @@
 //! OAuth of connections: flows that wait for a person, tokens that wait for their confirmation, and the
 //! refresh of tokens.
 //!
-//! A flow has two rows, one after the other. The first is found by its state, once. The second has the tokens
-//! that the browser brought, and is found by its connection. Only an administrator who presents its code
-//! takes it out.
+//! A flow has two rows, one after the other. The first is found by its state, once. The second has the tokens that the
+//! callback in the browser has delivered, and is found by its connection. Only an administrator who presents its code
+//! can remove it.
 //!
 //! An authorization server may issue a refresh token for one use only, so two nodes must never use the same one. A node
 //! that wants to refresh tokens takes a lease on the tokens it has read. The new tokens are stored only if the old ones
@@ -54,7 +54,7 @@ pub struct Confirmed {
     pub revision: i64,
     /// Sealed tokens.
     pub tokens: Vec<u8>,
-    /// Sealed issuer of the authorization server that issued the tokens. `None` if it is not known.
+    /// Sealed issuer of the authorization server that issued the tokens. `None` if it is unknown.
     pub issuer: Option<Vec<u8>>,
 }
 
@@ -70,14 +70,14 @@ const NOT_IN_TIME: &str = "nobody has confirmed the authorization in time: start
 /// Reason that replaces the note after too many wrong codes.
 const TRIED_TOO_OFTEN: &str = "the authorization ended after five wrong codes: start it again";
 
-/// Tokens of a connection as a caller has seen them.
+/// Tokens of a connection as the caller has read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenTokens {
     /// Organization that owns the connection.
     pub org: OrgId,
     /// Id of the connection.
     pub connection: ConnectionId,
-    /// `tokens_version` of the tokens that were seen.
+    /// `tokens_version` of the tokens that the caller has read.
     pub version: i64,
 }
 
@@ -96,7 +96,7 @@ impl Store {
         self.db.write(move |tx| forget(tx, now)).await
     }
 
-    /// Takes an authorization out by the hash of its state. This succeeds once, and only before the flow
+    /// Removes and returns an authorization by the hash of its state. This succeeds once, and only before the flow
     /// expires.
     pub async fn take_authorization(
         &self,
@@ -201,9 +201,8 @@ impl Store {
         unless(&CHANGED, recorded.await)
     }
 
-    /// Takes the lease to refresh tokens for `length`, or extends the lease of the same holder. `now` counts
-    /// if the database has no clock. Returns false if another holder has the lease, or if the tokens were
-    /// refreshed.
+    /// Takes the lease to refresh tokens for `length`, or extends the lease of the same holder. `now` is the time if the
+    /// database has no clock. Returns false if another holder has the lease, or if the tokens were refreshed.
     pub async fn lease_refresh(
         &self,
         seen: SeenTokens,
@@ -225,8 +224,8 @@ impl Store {
             .await
     }
 
-    /// Releases the lease without new tokens, so that the next attempt may begin at once. A lease of another
-    /// holder stays.
+    /// Releases the lease without new tokens, so that the next attempt may begin immediately. A lease of another holder
+    /// stays.
     pub async fn release_refresh(&self, seen: SeenTokens, holder: RefreshHolder) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -331,7 +330,7 @@ fn forget(tx: &mut dyn Tx, now: Timestamp) -> Result<u64> {
         "DELETE FROM oauth_flow WHERE expires_at < $1 RETURNING connection_id",
         vals![now],
     )?;
-    // In the order of the ids, as everybody locks them who locks several.
+    // In the order of the ids, like every command that locks several.
     let connections: BTreeSet<ConnectionId> = forgotten.iter().map(Row::only).collect::<Result<_>>()?;
     for connection in connections {
         tx.batch(&note_end(connection, NOT_IN_TIME))?;

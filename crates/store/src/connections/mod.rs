@@ -1,8 +1,7 @@
-//! Saved connections. Secrets come and go sealed: this crate cannot read them.
+//! Saved connections. Secrets are sealed by the caller: this crate cannot read them.
 //!
-//! `revision` counts the changes of a definition, `tokens_version` those of the tokens. A caller replaces
-//! either only if it has seen the newest version. A command that comes too late changes nothing and reports
-//! it.
+//! `revision` counts the changes of a definition, `tokens_version` those of the tokens. A caller replaces either only if
+//! it has read the newest version. A late command changes nothing and reports it.
 
 mod authorizations;
 
@@ -189,9 +188,9 @@ impl Store {
         self.db.write(move |tx| delete(tx, org, &name, &audit)).await
     }
 
-    /// Records the status of a connection that is still at `revision`. `NeedsAuthorization` also needs the tokens
-    /// that were seen to be the latest: another authorization may have given newer ones. A connection that already
-    /// needs an authorization keeps the reason. Returns false if the connection has changed or was deleted.
+    /// Records the status of a connection that is still at `revision`. `NeedsAuthorization` also requires that the tokens
+    /// which the caller has read are the latest: another authorization may have stored newer ones. A connection that
+    /// already needs an authorization keeps the reason. Returns false if the connection has changed or was deleted.
     pub async fn set_connection_status(
         &self,
         seen: SeenTokens,

@@ -30,7 +30,7 @@ use crate::{
 /// Content that is to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct NewBlob {
-    /// Id of the blob, if the organization does not have this content yet.
+    /// Id of the new blob. Used if the organization does not have this content yet.
     pub id: BlobId,
     /// Organization that owns the content.
     pub org: OrgId,
@@ -43,7 +43,7 @@ pub struct NewBlob {
     /// Time from which the sweep may delete the content if nothing refers to it. It leaves more than enough
     /// time for writing.
     pub check_at: Timestamp,
-    /// Most bytes that the organization may have stored, with this content.
+    /// Maximum number of bytes that the organization may store, including this content.
     pub most_bytes: i64,
 }
 
@@ -99,7 +99,7 @@ pub type BlobPosition = (Timestamp, String);
 pub struct Checked {
     /// Number of blobs that were checked.
     pub blobs: usize,
-    /// Number of those that could not be marked.
+    /// Number of blobs that could not be marked.
     pub failed: usize,
     /// Position after which the next check continues. `None` if no blob is left.
     pub next: Option<BlobPosition>,
@@ -115,8 +115,8 @@ pub(crate) const UNREFERENCED: &str = "(SELECT f.blob_id FROM file f WHERE f.blo
     AND (SELECT a.blob_id FROM artifact_blob a WHERE a.blob_id = blob.id LIMIT 1) IS NULL";
 
 impl Store {
-    /// Reserves a blob for content. Returns its id, which is that of the existing blob if the organization
-    /// has the content already. `Conflict` where the organization has too little room for new content.
+    /// Reserves a blob for content. Returns its id, which is that of the existing blob if the organization has the content
+    /// already. `Conflict` if new content exceeds the limit of the organization.
     pub async fn reserve_blob(&self, new: NewBlob) -> Result<BlobId> {
         self.db.write(move |tx| reserve(tx, &new)).await
     }
@@ -238,13 +238,12 @@ impl Store {
     }
 }
 
-/// Position in front of every blob.
+/// Position before every blob.
 fn front() -> BlobPosition {
     (Timestamp::from_micros(i64::MIN), String::new())
 }
 
-/// Position of the last of the rows, which begin with a [`ListedBlob`], if there are as many as asked for. A row that
-/// cannot be read is no position.
+/// Position of the last row, if the page is full. The rows begin with a [`ListedBlob`]. An unreadable row is no position.
 fn position_behind(rows: &[Row], limit: u32) -> Option<BlobPosition> {
     let is_full = rows.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
     let last = rows.last().filter(|_| is_full)?;
@@ -358,7 +357,7 @@ fn change_stored(tx: &mut dyn Tx, changes: Vec<StoredBytes>) -> Result<()> {
         let sum = sums.entry(change.org).or_default();
         *sum = sum.saturating_add(change.bytes);
     }
-    // In the order of the ids, so that two sweeps take their locks in one order.
+    // In the order of the ids, so that two sweeps lock in the same order.
     let statements: Vec<_> = sums
         .into_iter()
         .map(|(org, sum)| {

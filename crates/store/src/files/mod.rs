@@ -163,7 +163,7 @@ impl Store {
     }
 }
 
-// Of two commands that take the same name, the second one sees the first.
+// If two commands use the same name, the second one sees the first.
 fn create(tx: &mut dyn Tx, new: &NewFile, audit: &Audit) -> Result<()> {
     let [_, referred, _, _] = batch(
         tx,
@@ -223,8 +223,8 @@ fn delete(tx: &mut dyn Tx, (org, id): (OrgId, FileId), check_at: Timestamp, audi
     let [deferred, _, _] = batch(
         tx,
         &[
-            // Works as `defer_check` does, by the file. If another command has just deleted the file, there is nothing
-            // to defer_check.
+            // Works as `defer_check` does, by the file. If another command has just deleted the file, there is no blob
+            // to defer.
             Stmt::new(
                 "UPDATE blob SET check_at = $3 \
                  WHERE id = (SELECT f.blob_id FROM file f WHERE f.id = $2 AND f.org_id = $1) RETURNING id",

@@ -2,7 +2,8 @@
 //! and is verified before it is renamed to its final path. `PostgreSQL` has its own tools for this.
 //!
 //! Content is deleted an hour after the last reference to it was removed. Content that a copy refers to is
-//! therefore in the storage for at least an hour after the copy was made, whatever was deleted since.
+//! therefore in the storage for at least an hour after the copy was made, even if references were deleted
+//! since.
 
 use std::path::Path;
 

@@ -15,13 +15,13 @@ pub struct DatabaseInfo {
     pub kind: String,
     /// Version of the database, as it reports it.
     pub version: String,
-    /// Newest migration that was applied; 0 where none was.
+    /// Newest applied migration; 0 before the first one.
     pub migration: i64,
     /// Newest migration that this program knows.
     pub known_migration: i64,
 }
 
-/// Waiting runs, and nodes that are gone.
+/// Waiting runs, and nodes that have failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
     /// Number of runs that wait for a worker, counted up to a limit.
@@ -59,7 +59,7 @@ row! {
     }
 }
 
-/// Returns the kind and version of a database that may have another schema than this program.
+/// Returns the kind and version of a database. Its schema may be that of another version of this program.
 fn inspected(tx: &mut dyn Tx) -> Result<DatabaseInfo> {
     let found: Inspected = tx.read_one(select!(Inspected, ""), vals![])?;
     let migration = if found.is_migrated {
@@ -100,7 +100,7 @@ impl Store {
             .await
     }
 
-    /// Returns the runs that wait at `now`, counted up to `limit`, and the nodes that are gone.
+    /// Returns the runs that wait at `now`, counted up to `limit`, and the nodes that have failed.
     pub async fn backlog(&self, now: Timestamp, limit: u32) -> Result<Backlog> {
         self.db
             .scan(Turn::System, move |tx| {

@@ -25,7 +25,7 @@ pub struct Observed {
     /// Time at which the longest waiting run was queued, among the first 1,000 organizations with waiting
     /// runs.
     pub oldest_queued_at: Option<Timestamp>,
-    /// Number of runs that a node has claimed and not begun yet.
+    /// Number of runs that a node has claimed but not begun yet.
     pub starting: i64,
     /// Number of runs that a node works on.
     pub running: i64,
@@ -59,8 +59,8 @@ pub struct DeadRows {
     pub queue: i64,
     /// Number of dead rows of `event`.
     pub event: i64,
-    /// Age of the oldest transaction that keeps dead rows from being cleaned, among those that the user of the database can
-    /// see.
+    /// Age of the oldest transaction that keeps dead rows from being cleaned, as far as the user of the database can see
+    /// transactions.
     pub oldest_snapshot: Duration,
 }
 

@@ -1,8 +1,8 @@
 //! System: sealed values, page by page, and their replacement by values that are sealed with another key.
 //!
-//! A value is replaced only if it is still the one that was read. A newer value stays, and a page may be done
-//! again. Nothing else of a row changes but the `revision` of a schedule: a caller that was about to write
-//! the whole row back as it was reads it again.
+//! A value is replaced only if it has not changed since it was read. A newer value stays, and a page may be
+//! repeated. Only the value and the `revision` of a schedule change: a caller that was about to write back
+//! the whole row then has to read it again.
 
 use sortie_api::{OrgId, Timestamp};
 
@@ -41,7 +41,7 @@ pub enum SealedColumn {
 }
 
 impl SealedColumn {
-    /// Every column. A cursor names a column by its number here, so new columns go to the end.
+    /// Every column. A cursor identifies a column by its number here, so append new columns at the end.
     pub const ALL: [Self; 11] = [
         Self::SealCheck,
         Self::ConnectionCredentials,
@@ -173,7 +173,7 @@ impl SealedColumn {
 /// Id of a row with a sealed value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowKey {
-    /// Text. The empty text comes before all others.
+    /// Text. The empty text sorts before all others.
     Text(String),
     /// Hash of a state.
     Hash(Vec<u8>),

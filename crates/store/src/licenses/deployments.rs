@@ -13,7 +13,7 @@ use crate::{
     organizations::lock,
 };
 
-/// Deleted deployments with a license that has not expired, that an organization may have. Their licenses still work.
+/// Maximum number of an organization's deleted deployments with an unexpired license. Their licenses still work.
 const MOST_ENDED: i64 = 100;
 
 /// Deployment to add.
@@ -59,8 +59,8 @@ row! {
 }
 
 impl Store {
-    /// Adds a deployment with the runs and the end of the organization's entitlement. [`Error::Unlicensed`] where the
-    /// entitlement is not active or used up, `Conflict` where the installation has a deployment.
+    /// Adds a deployment with the runs and the end of the organization's entitlement. [`Error::Unlicensed`] if the
+    /// entitlement is not active or used up, `Conflict` if the installation has a deployment.
     pub async fn create_deployment(&self, new: NewDeployment, audit: Audit) -> Result<DeploymentRow> {
         self.db.write(move |tx| create(tx, &new, &audit)).await
     }

@@ -49,7 +49,7 @@ row! {
 }
 
 impl EntitlementRow {
-    /// Returns true where deployments can be added at this time.
+    /// Returns true if deployments can be added at this time.
     pub fn stands(&self, at: Timestamp) -> bool {
         self.state != EntitlementState::Ended && self.period_end > at
     }
@@ -65,16 +65,16 @@ const OF_ORGANIZATION: &str = select!(
 );
 
 impl Store {
-    /// Grants what an organization is entitled to, in place of an earlier grant. Existing deployments stay. A subscription
-    /// stays as well, and entitles the organization again once the grant has ended.
+    /// Grants an entitlement to an organization, replacing an earlier grant. Existing deployments stay. A subscription
+    /// stays as well, and entitles the organization again after the grant has ended.
     pub async fn put_entitlement(&self, put: PutEntitlement, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| tx.batch(&[lock(put.org), upsert(&put), record(&audit)]).map(drop))
             .await
     }
 
-    /// Reads what an organization is entitled to at this time: the grant of the operator while it lasts, else the
-    /// subscription. Where neither lasts, the one that ended last.
+    /// Reads the entitlement of an organization at this time: the grant of the operator until it ends, else the
+    /// subscription. If both have ended, the one that ended last.
     pub async fn entitlement(&self, org: OrgId, at: Timestamp) -> Result<Option<EntitlementRow>> {
         self.db
             .read(move |tx| in_effect(&tx.query_all(OF_ORGANIZATION, vals![org])?, at))

@@ -1,4 +1,4 @@
-//! License of a self-hosted engine. There is one at most.
+//! License of a self-hosted engine, which has at most one.
 
 use sortie_api::{DeploymentId, OrgId, Timestamp};
 
@@ -60,7 +60,7 @@ impl Store {
             .await
     }
 
-    /// Installs a license in place of an earlier one. The month's count stays.
+    /// Installs a license, replacing an earlier one. The month's count stays.
     pub async fn put_license(&self, license: InstalledLicense, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| {

@@ -32,7 +32,7 @@ pub struct ReadSubscription {
     pub id: String,
     /// Organization that pays.
     pub org: OrgId,
-    /// Plan of its price. None if the price is that of no plan: a recorded plan stays then.
+    /// Plan of its price. `None` if the price belongs to no plan: a recorded plan then stays.
     pub plan: Option<SubscribedPlan>,
     /// State of the entitlement.
     pub state: EntitlementState,
@@ -40,7 +40,7 @@ pub struct ReadSubscription {
     pub period_end: Timestamp,
     /// Whether Stripe will renew the subscription and charge again.
     pub renews: bool,
-    /// Revision that was recorded before it was read; none if there was none.
+    /// Revision that was recorded before it was read. `None` if there was none.
     pub since: Option<i64>,
 }
 

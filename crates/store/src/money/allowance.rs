@@ -1,7 +1,7 @@
 //! Allowance of a license: the runs that a self-hosted engine may create in a calendar month.
 //!
-//! The transaction that creates a run counts it, in the tail. So the count is that of the month's runs, whatever is killed,
-//! and no number of runs that come together exceeds the allowance. A run without a license has no statement for it.
+//! The transaction that creates a run counts it, in the tail. The count therefore matches the month's runs even if
+//! processes are killed, and concurrent runs cannot exceed the allowance. A run without a license has no statement for it.
 
 use parking_lot::Mutex;
 use sortie_api::Timestamp;
@@ -29,7 +29,7 @@ impl UsedUp {
         *self.0.lock() = Some((allowed, at));
     }
 
-    /// Whether the run is likely to be refused, so that a read comes first.
+    /// Whether the run is likely to be refused, so that a read should precede it.
     pub(crate) fn concerns(&self, run: &NewRun) -> bool {
         match run.allowance {
             None => false,
@@ -42,7 +42,7 @@ impl UsedUp {
     }
 }
 
-/// Counts a run that was inserted, at the end of its transaction.
+/// Counts an inserted run, at the end of its transaction.
 pub(crate) fn take(tx: &mut dyn Tx, run: &NewRun) -> Result<()> {
     match run.allowance {
         None => Ok(()),
@@ -72,8 +72,8 @@ pub(crate) fn used(tx: &mut dyn Tx, month: Timestamp) -> Result<i64> {
         .map_or(Ok(0), |row| row.only())
 }
 
-/// The write of one month. It affects no row if the allowance has no room. The license in the database wins over the one
-/// that the node has read: another node may have replaced it.
+/// The write of one month. It affects no row if the allowance is used up. The license in the database takes precedence over
+/// the one that the node has read: another node may have replaced it.
 pub(super) fn statement(change: &AllowanceChange) -> Stmt<'static> {
     Stmt::new(
         "INSERT INTO allowance (month, used) SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT) WHERE CAST($2 AS BIGINT) \

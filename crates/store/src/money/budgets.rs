@@ -1,6 +1,6 @@
-//! Budgets: limits on what runs may cost in a day or a month. No number of runs that come together exceeds a limit.
+//! Budgets: limits on the cost of runs in a day or a month. Concurrent runs cannot exceed a limit.
 //!
-//! The commands here set, read and delete budgets. [`holds`](super::holds) says what a run under a budget does.
+//! The commands here set, read and delete budgets. [`holds`](super::holds) describes how a run uses its budgets.
 
 use sortie_api::{Budget, BudgetPeriod, BudgetScope, Micros, OrgId, PutBudget, Timestamp};
 

@@ -11,7 +11,7 @@ use crate::{
     money::purchases::MICROS_OF_A_CENT,
 };
 
-/// Rule that credits, the ledger, runs and payments keep.
+/// Rule about credits, the ledger, runs and payments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LedgerRule {
     /// The balance is the sum of the ledger.
@@ -54,7 +54,7 @@ pub struct LedgerDifference {
     pub rule: LedgerRule,
     /// Run that breaks it, if it is a rule of runs.
     pub run: Option<RunId>,
-    /// Payment that breaks it, if it is a rule of payments. None for entries that name no payment.
+    /// Payment that breaks it, if it is a rule of payments. `None` for entries that name no payment.
     pub payment: Option<PaymentId>,
     /// Amount by the ledger, the runs and the payments.
     pub expected: i64,
@@ -199,7 +199,7 @@ fn check_charges(
     let (since, after) = after.map_or((Timestamp::from_micros(0), String::new()), |(at, run)| {
         (at, run.to_string())
     });
-    // Runs that are not settled are looked at too: they only have no charge.
+    // Unsettled runs are checked too: they must not have a charge.
     let rows: Vec<ChargedRun> = tx.read_all(
         select!(
             ChargedRun,

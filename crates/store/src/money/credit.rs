@@ -69,7 +69,7 @@ fn sums(tx: &mut dyn Tx) -> Result<CreditSums> {
     Ok(sums.unwrap_or_default())
 }
 
-/// Statement that begins the credits of an organization, unless it has some.
+/// Statement that creates the credits of an organization, unless they exist.
 pub(crate) fn begin(org: OrgId) -> Stmt<'static> {
     Stmt::new(
         "INSERT INTO credit (org_id, balance_micros, reserved_micros, suspended) \
@@ -79,12 +79,12 @@ pub(crate) fn begin(org: OrgId) -> Stmt<'static> {
     )
 }
 
-/// Statement that ends the creation of runs with the credits of an organization. It goes last, in the order of locks.
+/// Statement that stops an organization from creating runs with its credits. It comes last, in the order of locks.
 pub(crate) fn suspend(org: OrgId) -> Stmt<'static> {
     Stmt::new("UPDATE credit SET suspended = 1 WHERE org_id = $1", vals![org])
 }
 
-/// Statement that allows the creation of runs again. It goes last, in the order of locks.
+/// Statement that allows the creation of runs again. It comes last, in the order of locks.
 pub(crate) fn resume(org: OrgId) -> Stmt<'static> {
     Stmt::new("UPDATE credit SET suspended = 0 WHERE org_id = $1", vals![org])
 }

@@ -1,11 +1,11 @@
-//! Holds: the maximum cost of runs, kept free in the windows of their budgets until the runs are settled.
+//! Holds: the maximum cost of runs, reserved in the windows of their budgets until the runs are settled.
 //!
 //! The transaction that creates a run holds its whole `max_cost` in the window of every budget that applies.
 //! A hold names its window. The transaction that settles the run gives it back there, even if the period has
 //! ended or the budget was changed or deleted.
 //!
-//! The row of the run has its holds, in `run.holds`. Where a statement costs no round trip, the budgets are read before that
-//! row is added. Elsewhere the statement that adds it reads them.
+//! The row of the run has its holds, in `run.holds`. If a statement costs no round trip, the budgets are read before that
+//! row is added. Otherwise the statement that adds it reads them.
 
 use serde::Deserialize;
 use sortie_api::{BudgetPeriod, BudgetScope, Timestamp};
@@ -80,7 +80,7 @@ pub(crate) struct Hold {
     room: Room,
 }
 
-/// Holds of a new run where no other process writes: of budgets that are known, or read now.
+/// Finds the holds of a new run if no other process writes: from cached budgets, or from budgets read now.
 pub(crate) fn find(tx: &mut dyn Tx, run: &NewRun) -> Result<Vec<Hold>> {
     let known = tx
         .known_budgets()
@@ -154,7 +154,7 @@ impl From<KnownBudget> for Hold {
     }
 }
 
-/// Text of `run.holds` for these holds. `None` if there are none.
+/// Text of `run.holds` for these holds. `None` without holds.
 pub(crate) fn text(holds: &[Hold]) -> Result<Option<String>> {
     let rows: Vec<_> = holds
         .iter()
@@ -166,8 +166,8 @@ pub(crate) fn text(holds: &[Hold]) -> Result<Option<String>> {
         .map_err(|error| Error::Corrupt(error.to_string()))
 }
 
-/// Query for a JSON array with an array of `@columns` of every budget `b` that applies to a run, NULL if there is none (an
-/// empty array on `SQLite`). The organization is `$2`, the four [`scope_texts`] follow from `$23` on.
+/// Query for a JSON array with an array of `@columns` of every budget `b` that applies to a run, NULL without such budgets
+/// (an empty array on `SQLite`). The organization is `$2`, the four [`scope_texts`] start at `$23`.
 const BUDGETS: &str = "(SELECT CAST({JSON_ROWS}({JSON_ROW}(@columns)) AS TEXT) FROM budget b \
     WHERE b.org_id = $2 AND b.scope IN ($23, $24, $25, $26))";
 
@@ -225,7 +225,7 @@ impl FoundBudget {
     }
 }
 
-/// Takes the amount of a run from the windows of its holds, at the end of the transaction.
+/// Reserves the amount of a run in the windows of its holds, at the end of the transaction.
 pub(crate) fn take(tx: &mut dyn Tx, run: &NewRun, holds: Vec<Hold>) {
     for Hold { window, room } in holds {
         tx.tail(Tail::Window(window, WindowChange::hold(run.max_cost.get(), room)));

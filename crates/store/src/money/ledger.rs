@@ -1,10 +1,10 @@
-//! The ledger: every movement of credits, once and for good.
+//! The ledger: every movement of credits, recorded once and never changed.
 //!
-//! The primary key of an entry is its cause, so a cause moves a balance once however often it is reported. Settlements enter
-//! their charges by [`charge`], in the tail of their transaction. Every other movement goes through [`append`].
+//! The primary key of an entry is its cause, so a cause moves a balance once even if it is reported repeatedly. Settlements
+//! enter their charges by [`charge`], in the tail of their transaction. Every other movement goes through [`append`].
 //!
-//! Both hold the lock of the organization's credit when they choose the time of an entry: that of its cause, or the one
-//! after the newest entry where that is later. So an entry is always newer than those that were committed before it.
+//! Both hold the lock of the organization's credit when they choose the time of an entry: that of its cause, or the time
+//! after the newest entry if that is later. An entry is therefore always newer than those that were committed before it.
 
 use sortie_api::{LedgerEntry, LedgerKind, OrgId, RunId, Timestamp, UserId};
 
@@ -33,7 +33,7 @@ pub struct NewLedgerEntry {
     pub org: OrgId,
     /// Kind of the movement.
     pub kind: LedgerKind,
-    /// Micros that are added to the balance; negative if they are taken.
+    /// Micros added to the balance; negative for a withdrawal.
     pub amount_micros: i64,
     /// Text for people.
     pub description: String,
@@ -43,7 +43,7 @@ pub struct NewLedgerEntry {
     pub topup: Option<String>,
     /// Person who made the movement.
     pub user: Option<UserId>,
-    /// Time of the movement. The entry gets a later one where the newest entry of the organization has it.
+    /// Time of the movement. The entry gets a later time if the newest entry of the organization is not older.
     pub at: Timestamp,
 }
 
@@ -167,11 +167,11 @@ fn list(
 /// Time of a new entry of the organization `@org` with a cause of the time `@at`.
 const TIME_OF_ENTRY: &str = "{GREATEST}(@at, 1 + COALESCE((SELECT l.at FROM ledger l WHERE l.org_id = @org ORDER BY l.at DESC LIMIT 1), -1))";
 
-/// Time of an entry in its insertion, where the organization is the second parameter.
+/// Time of a new entry, in an insertion with the organization as its second parameter.
 const TIME_OF_NEW: &str = filled!(TIME_OF_ENTRY, "@at" = "CAST(@ AS BIGINT)", "@org" = "$2");
 
-/// Appends an entry and moves the balance by its amount, unless the entry is there. [`OTHER_ENTRY`] if its cause is there
-/// with another organization, kind or amount. It goes last in a command, as it locks the credit of the organization.
+/// Appends an entry and moves the balance by its amount, unless the entry exists. [`OTHER_ENTRY`] if its cause exists with
+/// another organization, kind or amount. A command runs it last, because it locks the credit of the organization.
 pub(crate) fn append(tx: &mut dyn Tx, entry: &NewLedgerEntry) -> Result<Appended> {
     let [_, _, inserted] = batch(
         tx,
@@ -203,8 +203,8 @@ pub(crate) fn append(tx: &mut dyn Tx, entry: &NewLedgerEntry) -> Result<Appended
     Ok(Appended::Before)
 }
 
-/// Enters the costs of the settled runs `ids`, a JSON array of `count` runs that have cost something. The transaction has taken
-/// the amounts from the balances, which it has locked by that. A run that was charged before is an error of the database.
+/// Enters the costs of the settled runs `ids`, a JSON array of `count` runs with a cost. The transaction has already
+/// subtracted the amounts from the balances, and thereby locked these. A second charge of a run is an error of the database.
 pub(super) fn charge(ids: &str, count: usize) -> Stmt<'_> {
     let count = u64::try_from(count).unwrap_or(u64::MAX);
     Stmt::new(

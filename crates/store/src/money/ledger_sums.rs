@@ -31,8 +31,8 @@ struct PaymentSum {
 }
 
 impl Store {
-    /// System: adds the oldest `entries` of an organization that are not in its running sums to these. Returns false where
-    /// there are fewer: they stay for the check itself.
+    /// System: adds the oldest `entries` of an organization that are not in its running sums to these. Returns false if
+    /// there are fewer: the check reads those itself.
     pub async fn add_up_ledger(&self, org: OrgId, entries: u32) -> Result<bool> {
         let step = self.db.scan(Turn::System, move |tx| next_step(tx, org, entries));
         let Some(step) = step.await? else {
@@ -40,7 +40,7 @@ impl Store {
         };
         match self.db.write(move |tx| take_step(tx, org, &step)).await {
             Ok(()) => Ok(true),
-            // The next step begins where the other node has ended.
+            // The next step begins after the last entry of the other node.
             Err(error) if error == MOVED => Ok(true),
             Err(error) => Err(error),
         }

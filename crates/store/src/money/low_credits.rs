@@ -1,7 +1,7 @@
 //! Organizations with available credits below the threshold of their automatic purchases.
 //!
-//! The transaction that moves credits finds out as it writes the row, and the organization is noted after the commit. This
-//! takes no further read. A note is a hint: it is lost when the process ends, and the credits may have grown since.
+//! The transaction that moves credits detects this when it writes the row, and the organization is noted after the commit,
+//! without a further read. A note is a hint: it is lost when the process ends, and the credits may have grown since.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ pub(crate) struct LowCredits {
 }
 
 impl LowCredits {
-    /// Notes organizations, each once until it is taken.
+    /// Notes organizations, each once until it is processed.
     pub(crate) fn note(&self, organizations: Vec<OrgId>) {
         if organizations.is_empty() {
             return;

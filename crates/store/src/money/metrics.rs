@@ -58,7 +58,7 @@ impl CreditMetrics {
         self.micros.get_or_create(&labels).inc_by(amount.unsigned_abs());
     }
 
-    /// Counts what the tails of a committed transaction have reserved and charged.
+    /// Counts the reservations and charges of the tails of a committed transaction.
     pub(crate) fn moved(&self, tails: &[Tail]) {
         for tail in tails {
             match tail {

@@ -12,7 +12,7 @@ pub enum Payment {
 }
 
 impl Payment {
-    /// Statuses that a new run passes at once, the last one is its status. Each is an event.
+    /// Statuses that a new run passes immediately. The last one is its status. Each is an event.
     pub const fn first_statuses(self) -> &'static [RunStatus] {
         match self {
             Self::Free => &[RunStatus::Queued],

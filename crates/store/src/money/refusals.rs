@@ -1,4 +1,4 @@
-//! Budgets and credits that have refused a run a moment ago.
+//! Budgets and credits that have refused a run recently.
 //!
 //! A refusal ends the shared transaction of a group of commands. If a budget or the credits of an organization have
 //! just refused a run, the next run of the same cost first reads them, and is written in a separate transaction.
@@ -55,7 +55,7 @@ impl Refusals {
             .or_insert(new);
     }
 
-    /// Whether one of the run's budgets, or the credits for it, have refused this amount or less a moment ago.
+    /// Whether one of the run's budgets, or the credits for it, have recently refused this amount or less.
     pub(crate) fn concern(&self, run: &NewRun) -> bool {
         let recent = self.lock();
         !recent.is_empty()

@@ -1,8 +1,8 @@
-//! Settlement: the cost of a run becomes final, its holds are given back, and it is charged to the credits of its
-//! organization where they were reserved.
+//! Settlement: the cost of a run becomes final, its holds are released, and it is charged to the credits of its organization
+//! if they were reserved.
 //!
-//! `run.billing_pending` is 1 until the run is settled. Every statement that clears it takes its assignment from here and
-//! goes through [`settle`], so no run is settled and keeps a hold or a part of the credits.
+//! `run.billing_pending` is 1 until the run is settled. Every statement that clears it uses the assignment from here and
+//! goes through [`settle`], so every settled run has released its holds and its credits.
 
 use sortie_api::{OrgId, RunId, Timestamp};
 

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Writer of the shared rows, with the notes of what the commits of this node have moved.
+/// Writer of the shared rows, with notes about the rows that the commits of this node have changed.
 #[derive(Debug, Default)]
 pub(crate) struct MoneyRows {
     pub(crate) metrics: CreditMetrics,
@@ -66,7 +66,7 @@ pub(crate) fn write(tx: &mut dyn Tx, sums: &Sums) -> Result<Written> {
     Ok(written)
 }
 
-/// The row that the statement after `answered` statements of [`write`] is about. None for every other statement.
+/// The row that the statement after `answered` statements of [`write`] is about. `None` for every other statement.
 fn row_after(answered: usize, sums: &Sums) -> Option<SharedRow> {
     let ids = Ids::of(sums).ok()?;
     steps(sums, &ids, Writers::Several).into_iter().nth(answered)?.0

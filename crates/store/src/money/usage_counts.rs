@@ -28,7 +28,7 @@ const HOUR: Duration = Duration::from_hours(1);
 const ADD: &str = "@column = CASE WHEN @table.@column > 9223372036854775807 - excluded.@column THEN 9223372036854775807 \
     ELSE @table.@column + excluded.@column END";
 
-/// Adds the runs of `@from`, which are called `made`, to the sums of a period. `@of` is the period of a run.
+/// Adds the runs of `@from`, aliased as `made`, to the sums of a period. `@of` is the period of a run.
 const INSERT_SUMS: &str = constcat::concat!(
     "INSERT INTO @table (org_id, @period, workflow, model, key_id, runs, succeeded, cost_micros, input_tokens, \
      output_tokens, cache_read_tokens, cache_write_tokens, model_calls, tool_calls) \
@@ -100,7 +100,7 @@ pub struct UsageDue {
     pub are_many: bool,
 }
 
-/// Number of runs that are counted before their hour has passed. A read of the usage looks at each run that is not counted.
+/// Number of runs that are counted before their hour has passed. A read of the usage examines each uncounted run.
 pub(crate) const MANY: u32 = 500;
 
 /// Part of an hour that one transaction counts. Other writes wait for it.
@@ -108,7 +108,7 @@ pub(crate) const MANY: u32 = 500;
 pub struct UsagePart {
     /// Maximum number of runs. Runs of the same moment are not parted.
     pub runs: u32,
-    /// Maximum number of runs that are not settled and are left out. With 0 the part waits for its runs.
+    /// Maximum number of unsettled runs that are left out. With 0 the part waits for its runs.
     pub late: u32,
     /// Runs that are left out.
     pub leaves: Unsettled,
@@ -136,7 +136,7 @@ impl UsagePart {
 /// Result of a count of a part of an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountedPart {
-    /// The part is counted. So many of its runs were left out.
+    /// The part is counted, without this number of its runs.
     Counted(u64),
     /// Too many runs of the part are not settled.
     Waits,
@@ -213,8 +213,7 @@ impl Store {
         Ok(page_by_id(&rows.await?, limit, "organization", read))
     }
 
-    /// System: returns the runs of an organization that were created before `before` and are not counted yet, if there are
-    /// any.
+    /// System: returns the uncounted runs of an organization that were created before `before`, if any.
     pub async fn usage_due_of(&self, org: OrgId, before: Timestamp) -> Result<Option<UsageDue>> {
         let sql = select!(DueRow, " FROM organization o WHERE o.id = $3");
         let found: Option<DueRow> = self
@@ -348,7 +347,7 @@ fn end_of_part(tx: &mut dyn Tx, due: UsageDue, part: UsagePart) -> Result<Timest
         let rows = answer.map(|answer| &answer.rows);
         rows.into_iter().flatten().map(Row::only).collect()
     };
-    // Runs of the moment at which the part begins belong to it, however many they are.
+    // Runs at the first moment of the part belong to it, regardless of their number.
     let begins = due.next_run + Duration::from_micros(1);
     let mut end = due.hour_end();
     if let Some(at) = times(found.first())?.first() {

@@ -12,8 +12,8 @@ use crate::{
     money::OverBudget,
 };
 
-/// The update of one window. It affects no row if the window has no room or is missing. A hold begins the window if the
-/// amount is within the limit and the window may be missing.
+/// The update of one window. It affects no row if the window has no room or is missing. If the window may be missing, a
+/// hold creates it for an amount within the limit.
 pub(super) fn statement<'a>(key: &'a WindowKey, change: &WindowChange, writers: Writers) -> Stmt<'a> {
     let mut params = vals![
         key.org,

@@ -1,5 +1,5 @@
 //! System: nodes, which are started processes, and their leases. A node holds every run that it has claimed
-//! for as long as its lease lasts. Renewing the lease is one update, however many runs there are.
+//! until its lease expires. Extending the lease is one update, regardless of the number of runs.
 
 pub(crate) mod channel;
 mod node;

@@ -27,13 +27,13 @@ impl From<NodeId> for Val<'_> {
 pub struct NewNode {
     /// Random positive number.
     pub id: NodeId,
-    /// Name of the node, which stays at each start. Registering a name declares earlier identities with this name lost.
+    /// Name of the node, constant across restarts. Registering a name declares earlier identities with this name lost.
     pub name: String,
     /// Time of the registration.
     pub started_at: Timestamp,
     /// End of the lease. Each heartbeat moves it.
     pub lease_until: Timestamp,
-    /// Address for other nodes, as `http://host:port`; none where they cannot reach the node.
+    /// Address for other nodes, as `http://host:port`. `None` if they cannot reach the node.
     pub address: Option<String>,
     /// Version of the node's program.
     pub version: String,
@@ -48,7 +48,7 @@ pub struct NewNode {
 pub struct NodeRow {
     /// Registration of the node, with its current lease.
     pub node: NewNode,
-    /// Time at which the node was declared lost or signed off. None for a live node.
+    /// Time at which the node was declared lost or signed off. `None` for a live node.
     pub ended_at: Option<Timestamp>,
     /// Number of runs that the node holds.
     pub runs: i64,
@@ -74,7 +74,7 @@ pub struct Heartbeat {
     pub others: Vec<SeenLease>,
 }
 
-/// Takes the lock under which runs are claimed and nodes come and go.
+/// Takes the lock for claims of runs and for registrations and losses of nodes.
 pub(crate) const LOCK: &str = "UPDATE dispatch SET turn = turn + 1 WHERE id = 1";
 
 /// Converts a duration to microseconds.

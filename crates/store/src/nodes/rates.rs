@@ -25,7 +25,7 @@ pub struct WantedBlock {
     pub subject: String,
     /// Limit of the subject's requests in this minute on all nodes.
     pub quota: u32,
-    /// Number of unused requests that the node wants to have. It gets fewer where the rest of the quota is small.
+    /// Number of unused requests that the node wants to have. It gets fewer if the rest of the quota is small.
     pub target: u32,
     /// Number of unused requests that the node has. Negative if it has accepted more requests than it had.
     pub unused: i64,
@@ -71,8 +71,8 @@ impl Store {
     }
 }
 
-/// Number of requests to grant: `$3` is the quota, `$4` the target, `$5` the unused requests, `$6` the number of parts. Never
-/// negative, also where another node has granted more under a higher quota in its settings.
+/// Number of requests to grant: `$3` is the quota, `$4` the target, `$5` the unused requests, `$6` the number of parts.
+/// Never negative, even if another node has granted more under a higher quota in its settings.
 const BLOCK: &str = "{GREATEST}(0, {LEAST}($3 - rate_lease.granted, \
     {LEAST}($4, ($3 - rate_lease.granted + $6 - 1) / $6) - $5))";
 
@@ -86,7 +86,7 @@ row! {
 fn lease(tx: &mut dyn Tx, wanted: &[WantedBlock], nodes: u32, at: Timestamp) -> Result<Leased> {
     let parts = i64::from(nodes.max(1)) * i64::from(PARTS_PER_NODE);
     let mut order: Vec<usize> = (0..wanted.len()).collect();
-    // Every node locks the rows in one order, so that no two nodes wait for each other.
+    // Every node locks the rows in the same order, which avoids deadlocks.
     order.sort_by_key(|position| {
         wanted
             .get(*position)

@@ -21,9 +21,9 @@ impl Store {
         self.register_again(node, Vec::new()).await
     }
 
-    /// System: registers a process again that was declared lost and lives. The contents of `held` are still
-    /// in its memory: runs among them that wait or have ended belong to it again. Runs that it was working on
-    /// stay lost.
+    /// System: registers a process again that was declared lost but is alive. The contents of `held` are
+    /// still in its memory: runs among them that wait or have ended belong to it again. Runs that it was
+    /// working on stay lost.
     pub async fn register_again(&self, node: NewNode, held: Vec<RunId>) -> Result<()> {
         let held = serde_json::to_string(&held).map_err(|error| Error::Corrupt(error.to_string()))?;
         self.db
@@ -70,7 +70,7 @@ impl Store {
     /// System: returns the registered nodes, ordered by name: active ones, and lost ones that still hold
     /// runs.
     pub async fn list_nodes(&self) -> Result<Vec<NodeRow>> {
-        // Every id is positive. The condition says it, so that the index serves the query.
+        // Every id is positive. The condition repeats that, so that the planner can use the index.
         let sql = select!(
             StoredNode,
             " FROM node n WHERE n.id >= 0 \

@@ -56,7 +56,7 @@ row! {
         pub kind: OauthClientKind = "kind",
         /// Metadata as JSON.
         pub metadata: String = "metadata",
-        /// SHA-256 of the client's secret; none for a public client.
+        /// SHA-256 of the client's secret. `None` for a public client.
         pub secret_hash: Option<[u8; 32]> = "secret_hash",
         /// Time of the registration, or of the first fetch of the document.
         pub created_at: Timestamp = "created_at",
@@ -80,7 +80,7 @@ impl fmt::Debug for OauthClientRow {
 const TAKEN: Error = Error::Conflict("there is a client with this id already");
 
 impl Store {
-    /// System: adds a registered client, or adds or refreshes the document of one. `Conflict` where the id belongs to a
+    /// System: adds a registered client, or adds or refreshes the document of one. `Conflict` if the id belongs to a
     /// registered client.
     pub async fn keep_oauth_client(&self, client: OauthClientRow) -> Result<()> {
         self.db

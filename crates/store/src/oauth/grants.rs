@@ -96,14 +96,14 @@ pub struct GrantAudit {
 }
 
 impl Store {
-    /// Creates a grant with its authorization code. `Conflict` where the person has no role in the organization that
-    /// includes the scope, where the operator has suspended the organization or disabled the person, and where the person
-    /// has [`GRANTS_OF_A_PERSON`] grants.
+    /// Creates a grant with its authorization code. `Conflict` if the person has no role in the organization that
+    /// includes the scope, if the operator has suspended the organization or disabled the person, or if the person has
+    /// [`GRANTS_OF_A_PERSON`] grants.
     pub async fn create_grant(&self, new: NewGrant, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| {
                 tx.batch(&[
-                    // Of two grants at once the second one counts the first.
+                    // Of two concurrent grants the second one counts the first.
                     persons::lock(new.user).exactly(1, NOT_ALLOWED),
                     Stmt::new(
                         "SELECT 1 WHERE (SELECT COUNT(*) FROM oauth_grant WHERE user_id = $1 AND expires_at > $2) < $3",
@@ -125,7 +125,7 @@ impl Store {
             .await
     }
 
-    /// Returns the grants of a person that have not ended at `at`, in the order of their organizations and ids.
+    /// Returns the active grants of a person at `at`, in the order of their organizations and ids.
     pub async fn list_grants(&self, user: UserId, at: Timestamp) -> Result<Vec<GrantRow>> {
         self.db
             .read(move |tx| {
@@ -141,7 +141,7 @@ impl Store {
             .await
     }
 
-    /// Ends a grant of a person. `NotFound` where the person has no such grant.
+    /// Ends a grant of a person. `NotFound` if the person has no such grant.
     pub async fn end_grant(&self, user: UserId, grant: GrantId, audit: GrantAudit) -> Result<EndedGrant> {
         let _ending = self.ending(Ended::Of(By::Grant(grant)));
         self.db
@@ -159,7 +159,7 @@ impl Store {
     }
 }
 
-/// Inserts a grant where the person may give it.
+/// Inserts a grant if the person is allowed to give it.
 fn insert(new: &NewGrant) -> Stmt<'_> {
     insert!("oauth_grant", {
         "id": new.id,

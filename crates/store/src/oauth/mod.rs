@@ -19,7 +19,7 @@ use crate::{
     db::{Answer, Stmt, vals},
 };
 
-/// Time for which a used authorization code is known as used, in microseconds.
+/// Time for which a used authorization code is kept, to detect a second use, in microseconds.
 const CODE_KEPT: i64 = 3_600_000_000;
 
 impl Store {

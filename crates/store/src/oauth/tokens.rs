@@ -1,5 +1,5 @@
-//! Tokens: an authorization code becomes the first pair, and each refresh token the next pair. Each of them works once. A
-//! second use ends the grant with all its tokens, because one of the two users must have stolen it.
+//! Tokens: an authorization code is exchanged for the first pair, and each refresh token for the next pair. Each of them
+//! works once. A second use ends the grant with all its tokens, because one of the two users must have stolen it.
 
 use sortie_api::{GrantId, OrgId, Role, Timestamp, UserId};
 
@@ -30,9 +30,9 @@ pub struct CodeRedemption {
     pub code_hash: [u8; 32],
     /// Client that redeems the code.
     pub client_id: String,
-    /// PKCE challenge that the client's verifier makes.
+    /// PKCE challenge computed from the client's verifier.
     pub challenge: String,
-    /// Redirect URI that the client repeats; none where the client repeats none.
+    /// Redirect URI that the client repeats, if it does.
     pub redirect_uri: Option<String>,
     /// Time of the redemption.
     pub at: Timestamp,
@@ -51,7 +51,7 @@ pub struct TokenRefresh {
     pub refresh_hash: [u8; 32],
     /// Client that uses the token.
     pub client_id: String,
-    /// Scope that the client asks for; none for the scope of the grant.
+    /// Scope that the client asks for. `None` for the scope of the grant.
     pub scope: Option<Role>,
     /// Time of the use.
     pub at: Timestamp,
@@ -105,21 +105,21 @@ impl Exchange {
 }
 
 impl Store {
-    /// Redeems an authorization code. Nothing changes where the client, the challenge or the redirect URI is another one, or
-    /// where the code has expired. A second redemption that gets all of them right ends the grant.
+    /// Redeems an authorization code. Nothing changes if the client, the challenge or the redirect URI differs, or if the
+    /// code has expired. A second redemption with all of them correct ends the grant.
     pub async fn redeem_code(&self, redemption: CodeRedemption, audit: GrantAudit) -> Result<Exchange> {
         let done = self.db.write(move |tx| redeem(tx, &redemption, &audit)).await;
         self.ended(done, Exchange::ended)
     }
 
-    /// Uses a refresh token. The token ends, and the client gets the next pair with the same scope. The use of a token that
-    /// was used before ends the grant.
+    /// Uses a refresh token. The token ends, and the client gets the next pair with the same scope. A second use of a token
+    /// ends the grant.
     pub async fn refresh_tokens(&self, refresh: TokenRefresh, audit: GrantAudit) -> Result<Exchange> {
         let done = self.db.write(move |tx| next_pair(tx, &refresh, &audit)).await;
         self.ended(done, Exchange::ended)
     }
 
-    /// Ends the grant of a token, an access or a refresh token of this client. None where the client has no such token.
+    /// Ends the grant of a token, an access or a refresh token of this client. `None` if the client has no such token.
     pub async fn revoke_token(
         &self,
         hash: [u8; 32],
@@ -188,7 +188,7 @@ fn redeem(tx: &mut dyn Tx, redemption: &CodeRedemption, audit: &GrantAudit) -> R
     Ok(Exchange::Issued(tokens))
 }
 
-/// Ends the grant of a code that was redeemed before, where everything else about the redemption is right.
+/// Ends the grant of a code that was redeemed before, if everything else about the redemption is right.
 fn replayed(tx: &mut dyn Tx, redemption: &CodeRedemption, audit: &GrantAudit) -> Result<Exchange> {
     let ended = tx.read_opt(
         constcat::concat!(
@@ -253,7 +253,7 @@ fn next_pair(tx: &mut dyn Tx, refresh: &TokenRefresh, audit: &GrantAudit) -> Res
     Ok(Exchange::Issued(tokens))
 }
 
-/// Writes down that a second use has ended a grant. None where the grant had ended before.
+/// Records that a second use has ended a grant. `None` if the grant had ended before.
 fn reused(tx: &mut dyn Tx, ended: Option<EndedGrant>, audit: &GrantAudit) -> Result<Exchange> {
     match ended {
         None => Ok(Exchange::Refused),

@@ -30,13 +30,13 @@ const ACCESS: [&str; 10] = [
     "DELETE FROM oauth_grant WHERE org_id = $1 \
      AND user_id {IN}SELECT m.user_id FROM membership m WHERE m.org_id = $1{END}",
     "DELETE FROM membership WHERE org_id = $1",
-    // The IDs of an invitation and of its mail differ in the prefix alone.
+    // The IDs of an invitation and of its mail differ only in the prefix.
     "DELETE FROM mail WHERE id {IN}SELECT 'mail' || SUBSTR(i.id, 4) FROM invitation i WHERE i.org_id = $1{END}",
     "DELETE FROM invitation WHERE org_id = $1",
     "DELETE FROM api_key WHERE org_id = $1",
     "DELETE FROM oauth_flow WHERE connection_id {IN}SELECT c.id FROM connection c WHERE c.org_id = $1{END}",
     "DELETE FROM connection WHERE org_id = $1",
-    // A purchase that has no page at Stripe yet fails, so that no page is made for it.
+    // A purchase without a page at Stripe fails, so that no page is created for it.
     "UPDATE topup SET state = 'failed', error = 'the organization was deleted', check_at = NULL \
      WHERE org_id = $1 AND kind = 'checkout' AND state = 'created'",
     "UPDATE billing_account SET payment_method = NULL, brand = NULL, last4 = NULL, exp_month = NULL, exp_year = NULL, \
@@ -67,7 +67,7 @@ impl Store {
             .write(move |tx| {
                 let (org, at) = (deletion.org, deletion.at);
                 let mut statements = vec![
-                    // No claim takes a run of the organization afterwards.
+                    // After this lock, claims skip runs of the organization.
                     dispatch_lock(),
                     super::lock(org),
                     Stmt::new(

@@ -15,7 +15,7 @@ use crate::{
     runs::json_ids,
 };
 
-/// Error of an organization of which something is left.
+/// Error of an organization with remaining rows.
 const NOT_YET: Error = Error::Conflict("something of the organization is left");
 
 /// Position in a list of runs that are not settled.
@@ -113,8 +113,8 @@ impl Store {
             .await
     }
 
-    /// System: returns runs of a deleted organization that are not counted in its usage, if there are any. No further run is
-    /// created, so an hour of them can be counted before it has passed.
+    /// System: returns the uncounted runs of a deleted organization, if any. No further run is created, so an hour of them
+    /// can be counted before it has passed.
     pub async fn uncounted_usage(&self, org: OrgId) -> Result<Option<UsageDue>> {
         let found = self.db.read(move |tx| {
             tx.read_opt(
@@ -216,8 +216,8 @@ impl Store {
             .await
     }
 
-    /// System: records that nothing is left of an organization that was deleted before `before`. Returns false where
-    /// something is left, or where another node was faster.
+    /// System: records that all rows of an organization that was deleted before `before` are deleted. Returns false if some
+    /// remain, or if another node has recorded it.
     pub async fn organization_erased(&self, org: OrgId, before: Timestamp, at: Timestamp) -> Result<bool> {
         let erased = self.db.write(move |tx| {
             let statements = [Stmt::new(

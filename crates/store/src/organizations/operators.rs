@@ -27,7 +27,7 @@ row! {
         pub name: String = "o.name",
         /// Time of the creation.
         pub created_at: Timestamp = "o.created_at",
-        /// Time of the suspension; none while the organization is not suspended.
+        /// Time of the suspension. `None` while the organization is not suspended.
         pub suspended_at: Option<Timestamp> = "o.suspended_at",
         /// Reason of the suspension, in the operator's words.
         pub suspended_why: Option<String> = "o.suspended_why",
@@ -59,7 +59,7 @@ row! {
         pub created_at: Timestamp = "created_at",
         /// Time at which the person proved that the address is theirs.
         pub email_verified_at: Option<Timestamp> = "email_verified_at",
-        /// Time since which the person cannot sign in; none for everybody else.
+        /// Time since which the person cannot sign in. `None` for an enabled person.
         pub disabled_at: Option<Timestamp> = "disabled_at",
     }
 }
@@ -69,7 +69,7 @@ impl Store {
     pub async fn set_first_operator_key(&self, hash: [u8; 32], at: Timestamp) -> Result<bool> {
         let made = self.db.write(move |tx| {
             tx.batch(&[
-                // Lock: two nodes may start on an empty database at once.
+                // Lock: two nodes may start on an empty database at the same time.
                 Stmt::new("UPDATE dispatch SET turn = turn + 1 WHERE id = 1", vals![]),
                 insert!("operator_key", {
                     "hash" = "CAST(@ AS {BLOB})": &hash,
@@ -164,7 +164,7 @@ impl Store {
             .await
     }
 
-    /// Operator: creates an account without a session, and the token by which the person sets a password. `Conflict` where
+    /// Operator: creates an account without a session, and the token by which the person sets a password. `Conflict` if
     /// the address has an account.
     pub async fn create_person(&self, person: NewPerson, reset: NewOneTime) -> Result<()> {
         self.db
@@ -178,7 +178,7 @@ impl Store {
             .await
     }
 
-    /// Operator: lets a person sign in no more, and ends their sessions. A second call keeps the time of the first.
+    /// Operator: prevents a person from signing in, and ends their sessions. A second call keeps the time of the first.
     /// `audits` has one entry for each organization of the person.
     pub async fn disable_person(
         &self,

@@ -7,8 +7,8 @@
 //! claim records nothing. Times are on the database's clock, which the nodes share, or on the node's if the
 //! database has none.
 //!
-//! If the content of a run is only in the memory of one node, that node alone claims the delivery, for as
-//! long as it has the content.
+//! If the content of a run is only in the memory of one node, only that node claims the delivery, as long as it has
+//! the content.
 
 use sortie_api::{DeliveryAttempt, OrgId, RunId, Timestamp, TraceContext, limits};
 
@@ -44,8 +44,8 @@ pub struct Order {
     pub without: Vec<OrgId>,
 }
 
-/// Number of due deliveries of a host that are searched if organizations are left out. An order costs no
-/// more, however many deliveries these organizations have waiting.
+/// Number of due deliveries of a host that are searched if organizations are left out. It bounds the cost of an
+/// order, regardless of the number of waiting deliveries of these organizations.
 pub const SCANNED: u32 = 256;
 
 row! {
@@ -174,9 +174,9 @@ pub(crate) fn deliveries_are_due(ids: &str, at: Timestamp) -> Stmt<'_> {
 }
 
 impl Store {
-    /// System: returns at most `limit` hosts above `after` (an empty text: all) with a delivery that is due
-    /// by `until`, in the order of their names. The query jumps from host to host, however many deliveries
-    /// one of them has waiting.
+    /// System: returns at most `limit` hosts above `after` (an empty text: all) with a delivery that is due by
+    /// `until`, in the order of their names. The query jumps from host to host, regardless of the number of waiting
+    /// deliveries of each.
     pub async fn due_hosts(&self, after: String, until: Timestamp, limit: u32) -> Result<Vec<DueHost>> {
         self.db
             .read(move |tx| {
@@ -218,7 +218,7 @@ impl Store {
         at: Timestamp,
         leased_until: Timestamp,
     ) -> Result<ClaimedDeliveries> {
-        // Sorted, so that two nodes take their locks in one order.
+        // Sorted, so that two nodes lock in the same order.
         orders.sort_by(|a, b| a.host.cmp(&b.host));
         self.db
             .write(move |tx| claim(tx, (&node.0, node.1), &orders, (at, leased_until)))
@@ -231,8 +231,8 @@ impl Store {
         self.db.write(move |tx| record(tx, &made)).await
     }
 
-    /// System: releases the deliveries that a node of this name has claimed and not recorded. They are due at
-    /// once. Returns their number.
+    /// System: releases the deliveries that a node of this name has claimed and not recorded. They become due
+    /// immediately. Returns their number.
     pub async fn release_deliveries(&self, node: String, at: Timestamp) -> Result<u64> {
         self.db
             .write(move |tx| {
@@ -244,9 +244,9 @@ impl Store {
             .await
     }
 
-    /// Makes the callback of a final run due again, with a new count of failures and a new time limit. A
-    /// callback that is being sent right now is left alone. Returns the number of the next attempt, and the
-    /// host. `NotFound` if the run does not exist; `Conflict` if it has no callback or is not final.
+    /// Makes the callback of a final run due again, with a new count of failures and a new time limit. A callback
+    /// that is being sent now is left unchanged. Returns the number of the next attempt, and the host. `NotFound`
+    /// if the run does not exist; `Conflict` if it has no callback or is not final.
     pub async fn redeliver(&self, org: OrgId, run: RunId, at: Timestamp) -> Result<(i64, String)> {
         self.db.write(move |tx| redeliver(tx, org, run, at)).await
     }

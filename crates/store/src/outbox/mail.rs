@@ -219,7 +219,7 @@ pub(crate) fn insert(mail: &NewMail) -> Stmt<'_> {
     }, " ON CONFLICT (dedupe) WHERE dedupe IS NOT NULL DO NOTHING")
 }
 
-/// Statement that drops a mail which was not sent yet. A node that is sending it cannot take it back.
+/// Statement that drops an unsent mail. A node that is already sending it cannot stop.
 pub(crate) fn drop_unsent(id: MailId) -> Stmt<'static> {
     Stmt::new("DELETE FROM mail WHERE id = $1", vals![id])
 }

@@ -1,7 +1,7 @@
 //! Notices to the owners of organizations about their payments.
 //!
-//! The crate for payments does not know how mails are written, and the one for accounts knows nothing of payments. They agree
-//! on [`PaymentNotice`]. A command of the store queues the mail in its own transaction.
+//! The crate for payments cannot write mails, and the one for accounts has no access to payments. They share
+//! [`PaymentNotice`]. A command of the store queues the mail in its own transaction.
 
 use std::fmt;
 
@@ -64,7 +64,7 @@ row! {
 }
 
 impl Store {
-    /// System: reads the owner of an organization, and its name. None for one that was deleted.
+    /// System: reads the owner of an organization, and its name. `None` for one that was deleted.
     pub async fn owner(&self, org: OrgId) -> Result<Option<(OwnerRow, String)>> {
         self.db
             .read(move |tx| {

@@ -27,7 +27,7 @@ row! {
     }
 }
 
-/// Error of a batch in which one subject has reached the limit. It rolls the counts of the others back.
+/// Error of a batch in which one subject has reached the limit. It rolls back the counts of the others.
 const REFUSED: Error = Error::Conflict("too many attempts");
 
 /// Number of parts of a window.
@@ -45,10 +45,10 @@ pub struct Attempt {
 }
 
 impl Store {
-    /// System: counts an attempt of each subject. Each comes with its limit. False, without any count, where one of them has
-    /// reached its limit in its window.
+    /// System: counts an attempt of each subject. Each comes with its limit. Returns false and counts nothing if one of them
+    /// has reached its limit in its window.
     pub async fn count_attempts(&self, mut limited: Vec<(Attempt, u32)>) -> Result<bool> {
-        // Rows are locked in one order, so that commands with the same subjects do not block each other.
+        // Rows are locked in a fixed order, so that commands with the same subjects do not deadlock.
         limited.sort();
         let counted = self
             .db
@@ -67,7 +67,7 @@ impl Store {
         }
     }
 
-    /// System: takes one attempt of each subject back.
+    /// System: refunds one attempt of each subject.
     pub async fn refund_attempts(&self, mut attempts: Vec<Attempt>) -> Result<()> {
         attempts.sort();
         self.db

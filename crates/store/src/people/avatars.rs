@@ -31,7 +31,7 @@ impl Store {
             .await
     }
 
-    /// Takes the picture of a person away, if there is one.
+    /// Deletes the picture of a person, if there is one.
     pub async fn delete_avatar(&self, user: UserId) -> Result<()> {
         self.db
             .write(move |tx| {

@@ -1,4 +1,4 @@
-//! End of an account, and the changes that its person made.
+//! End of an account, and the audit entries of its person.
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
@@ -66,18 +66,18 @@ row! {
 }
 
 impl Store {
-    /// Deletes the account of a person: name, address, password, picture, sessions, grants and memberships. The id stays, for
-    /// the audit log. An organization in which the person was alone is deleted, as [`Store::delete_organization`] does it;
-    /// a suspended one stays suspended. `Conflict` where the person owns an organization with other members, with credits or
-    /// with a subscription that renews, where the password was changed, and where the organizations of the person are others
-    /// than those of `audits` and `deleted`.
+    /// Deletes the account of a person: name, address, password, picture, sessions, grants and memberships. The id stays,
+    /// for the audit log. Organizations without other members are deleted, as [`Store::delete_organization`] does it; a
+    /// suspended one stays suspended. `Conflict` if the person owns an organization with other members, with credits or with
+    /// a subscription that renews, if the password was changed, or if the organizations of the person differ from those of
+    /// `audits` and `deleted`.
     pub async fn delete_person(&self, deletion: PersonDeletion) -> Result<()> {
         let _ending = self.ending(Ended::Any);
         self.db.write(move |tx| delete(tx, &deletion)).await
     }
 
-    /// Returns entries of the audit log by a person, in the organizations of the person, newest first, at most `limit`. The
-    /// newest 10,000 entries of each organization are looked at.
+    /// Returns at most `limit` entries of the audit log by a person, in the organizations of the person, newest first. Reads
+    /// the newest 10,000 entries of each organization.
     pub async fn audit_of_person(&self, user: UserId, limit: u32) -> Result<Vec<(OrgId, AuditEntry)>> {
         self.db
             .read(move |tx| {
@@ -102,8 +102,8 @@ impl Store {
 fn delete(tx: &mut dyn Tx, deletion: &PersonDeletion) -> Result<()> {
     let user = deletion.user;
     let organizations: BTreeSet<OrgId> = deletion.audits.iter().map(|audit| audit.org).collect();
-    // No claim takes a run of a deleted organization afterwards. The organizations follow in the order of their ids, as two
-    // deletions at once may share some.
+    // After this lock, claims skip runs of a deleted organization. The organizations follow in the order of their ids,
+    // because two concurrent deletions may share some.
     let mut locks = vec![dispatch_lock()];
     locks.extend(organizations.iter().map(|org| lock(*org).exactly(1, CHANGED)));
     // The person comes next: commands that add the person as a member lock both in this order.

@@ -41,7 +41,7 @@ row! {
 pub enum ProvenIdentity {
     /// Identity of the person who signs in.
     Known(Identity),
-    /// Identity that the person gets now, because the provider is trusted for the address of the account.
+    /// Identity that is linked to the person now, because the provider is trusted for the address of the account.
     Linked {
         /// The identity.
         identity: Identity,
@@ -79,8 +79,8 @@ impl Store {
             .await
     }
 
-    /// Creates the account of an identity, with a verified address, the first session, and a role. `Conflict` where the
-    /// address has an account or the identity has a person.
+    /// Creates the account of an identity, with a verified address, the first session, and a role. `Conflict` if the address
+    /// has an account or the identity has a person.
     pub async fn sign_up_with_identity(
         &self,
         person: NewPerson,
@@ -126,7 +126,7 @@ impl Store {
         self.db
             .write(move |tx| {
                 tx.batch(&[
-                    // Of two changes at once the second one sees the first.
+                    // Of two concurrent changes the second one sees the first.
                     persons::lock(user),
                     Stmt::new(
                         "DELETE FROM identity WHERE issuer = $1 AND subject = $2 AND user_id = $3",
@@ -153,7 +153,8 @@ impl Store {
 pub(super) fn prove(user: UserId, proven: &ProvenIdentity, at: Timestamp) -> Vec<Stmt<'_>> {
     match proven {
         ProvenIdentity::Known(identity) => vec![
-            // The end of an identity ends the sessions of its person. It is seen here, or sees the new session.
+            // Unlinking an identity ends the sessions of its person. With this lock, the sign-in sees a concurrent
+            // unlinking, or the unlinking sees the new session.
             persons::lock(user).exactly(1, CHANGED),
             Stmt::new(
                 "SELECT 1 FROM identity i JOIN person p ON p.id = i.user_id \
@@ -169,7 +170,7 @@ pub(super) fn prove(user: UserId, proven: &ProvenIdentity, at: Timestamp) -> Vec
                 vals![user, at, email_key.as_str()],
             )
             .exactly(1, CHANGED),
-            // The update has locked the person: of two links at once the second one sees the first.
+            // The update has locked the person: of two concurrent links the second one sees the first.
             Stmt::new(
                 "SELECT 1 FROM identity WHERE user_id = $1 AND issuer = $2 AND subject <> $3",
                 vals![user, identity.issuer.as_str(), identity.subject.as_str()],

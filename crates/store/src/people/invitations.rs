@@ -78,8 +78,8 @@ row! {
 }
 
 impl Store {
-    /// Keeps an invitation in place of an earlier one for the same address, and queues its mail. The mail of the earlier one
-    /// is dropped. `Conflict` where the address belongs to a member, and where the organization has `most` open
+    /// Stores an invitation, which replaces an earlier one for the same address, and queues its mail. The mail of the
+    /// earlier one is dropped. `Conflict` if the address belongs to a member, or if the organization has `most` open
     /// invitations for other addresses.
     pub async fn create_invitation(
         &self,
@@ -139,8 +139,8 @@ impl Store {
             .await
     }
 
-    /// Makes a person a member by an invitation, which ends. Who is a member already keeps the role. `NotFound` where the
-    /// invitation is not open at `at`, and where the account of the person was deleted.
+    /// Makes a person a member by an invitation, which ends. An existing member keeps the role. `NotFound` if the invitation
+    /// is not open at `at`, or if the account of the person was deleted.
     pub async fn accept_invitation(
         &self,
         invited: &Invited,
@@ -173,7 +173,7 @@ impl Store {
             .await
     }
 
-    /// Withdraws an invitation, and drops its mail. `NotFound` where the organization has no such invitation or was deleted.
+    /// Withdraws an invitation, and drops its mail. `NotFound` if the organization has no such invitation or was deleted.
     pub async fn withdraw_invitation(&self, org: OrgId, id: InvitationId, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -206,8 +206,7 @@ impl Store {
     }
 }
 
-/// Statement that drops the mail of an earlier invitation of the address. The IDs of both differ in the prefix
-/// alone.
+/// Statement that drops the mail of an earlier invitation of the address. The IDs of both differ only in the prefix.
 fn drop_earlier_mail(new: &NewInvitation) -> Stmt<'_> {
     Stmt::new(
         "DELETE FROM mail WHERE id = (SELECT 'mail' || SUBSTR(i.id, 4) FROM invitation i \

@@ -1,5 +1,5 @@
-//! Organizations and their members. An organization has one owner: an index refuses a second one, and no command removes
-//! the one there is.
+//! Organizations and their members. An organization has one owner: a unique index refuses a second one, and no command
+//! removes the existing one.
 //!
 //! Changes of roles lock the organization, so that of two changes the second one sees the first.
 
@@ -82,7 +82,7 @@ pub struct GivenRole {
 }
 
 impl Store {
-    /// System: finds the organization of a self-hosted engine. None before the first start has created it.
+    /// System: finds the organization of a self-hosted engine. `None` before the first start has created it.
     pub async fn own_organization(&self) -> Result<Option<OrgId>> {
         self.db
             .read(|tx| {
@@ -92,7 +92,7 @@ impl Store {
             .await
     }
 
-    /// Creates an organization with its owner, and with no credits. `NotFound` where the account of the owner was deleted.
+    /// Creates an organization with its owner, and without credits. `NotFound` if the account of the owner was deleted.
     pub async fn create_organization(&self, new: NewOrganization, audit: Audit) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -135,7 +135,7 @@ impl Store {
             .await
     }
 
-    /// Reads an organization with the role of a person there. None where the person is no member.
+    /// Reads an organization with the role of a person there. `None` if the person is no member.
     pub async fn membership(&self, org: OrgId, user: UserId) -> Result<Option<OwnOrganization>> {
         self.db
             .read(move |tx| {
@@ -191,7 +191,7 @@ impl Store {
             .await
     }
 
-    /// Reads a member of an organization. None where the person is no member.
+    /// Reads a member of an organization. `None` if the person is no member.
     pub async fn member(&self, org: OrgId, user: UserId) -> Result<Option<MemberRow>> {
         self.db
             .read(move |tx| {
@@ -206,8 +206,8 @@ impl Store {
             .await
     }
 
-    /// Makes a member an admin or a member. `NotFound` where the person is no member, `Conflict` for the owner and for
-    /// the role owner, which [`Store::transfer_ownership`] gives.
+    /// Makes a member an admin or a member. `NotFound` if the person is no member, `Conflict` for the owner and for the role
+    /// owner, which [`Store::transfer_ownership`] gives.
     pub async fn set_role(&self, org: OrgId, user: UserId, role: Role, audit: Audit) -> Result<()> {
         if role == Role::Owner {
             return Err(THE_OWNER);
@@ -230,7 +230,7 @@ impl Store {
             .await
     }
 
-    /// Removes a member, or lets a member leave, and ends the grants of the person in the organization. `NotFound` where the
+    /// Removes a member, or lets a member leave, and ends the grants of the person in the organization. `NotFound` if the
     /// person is no member, `Conflict` for the owner.
     pub async fn remove_member(&self, org: OrgId, user: UserId, audit: Audit) -> Result<()> {
         let _ending = self.ending(Ended::Organization(org));
@@ -252,8 +252,8 @@ impl Store {
             .await
     }
 
-    /// Hands the ownership from one member to another, and queues `mails`. The former owner becomes an admin. `Conflict`
-    /// where `from` is not the owner, `NotFound` where `to` is no member.
+    /// Transfers the ownership from one member to another, and queues `mails`. The former owner becomes an admin. `Conflict`
+    /// if `from` is not the owner, `NotFound` if `to` is no member.
     pub async fn transfer_ownership(
         &self,
         org: OrgId,
@@ -300,7 +300,7 @@ pub(super) fn give(given: &GivenRole, user: UserId, at: Timestamp) -> [Stmt<'_>;
     ]
 }
 
-/// Refuses the command where the person is no member.
+/// Refuses the command if the person is no member.
 fn is_member(org: OrgId, user: UserId) -> Stmt<'static> {
     Stmt::new(
         "SELECT 1 FROM membership WHERE org_id = $1 AND user_id = $2",

@@ -60,7 +60,7 @@ impl FromStr for Purpose {
     }
 }
 
-/// Token to keep, with the mail that brings it.
+/// Token to store, with the mail that delivers it.
 #[derive(Clone, Debug)]
 pub struct OneTimeMail {
     /// The token.
@@ -69,7 +69,7 @@ pub struct OneTimeMail {
     pub mail: Option<NewMail>,
 }
 
-/// Token to keep, which works once.
+/// Token to store, which works once.
 #[derive(Clone, Debug)]
 pub struct NewOneTime {
     /// SHA-256 of the token.
@@ -83,7 +83,7 @@ pub struct NewOneTime {
 }
 
 impl Store {
-    /// Keeps a one-time token and queues its mail. Earlier tokens of the person for the same purpose end. `NotFound` where the
+    /// Stores a one-time token and queues its mail. Earlier tokens of the person for the same purpose end. `NotFound` if the
     /// account was deleted.
     pub async fn keep_one_time(&self, sent: OneTimeMail) -> Result<()> {
         self.db.write(move |tx| tx.batch(&keep(&sent)).map(drop)).await
@@ -110,7 +110,7 @@ impl Store {
             .await
     }
 
-    /// Verifies an address by a token, which ends. Returns the person. `Conflict` where the token does not work at `at`.
+    /// Uses a token to verify an address. The token ends. Returns the person. `Conflict` if the token is not valid at `at`.
     pub async fn verify_by_token(&self, hash: [u8; 32], at: Timestamp) -> Result<UserId> {
         let done = self
             .db

@@ -66,7 +66,7 @@ row! {
         pub person: PersonRow,
         /// Hash of the password, as a PHC string.
         pub password: String = "password",
-        /// Time since which the operator lets this person sign in no more.
+        /// Time at which the operator disabled this person.
         pub disabled_at: Option<Timestamp> = "disabled_at",
         /// Sealed key of the authenticator. Without [`PersonRow::second_factor_since`] it waits for its confirmation.
         pub totp: Option<Vec<u8>> = "totp",
@@ -108,8 +108,8 @@ const BY_ADDRESS: &str = select!(Account, " FROM person WHERE email_key = $1");
 pub(super) const BY_ID: &str = select!(Account, " FROM person WHERE id = $1");
 
 impl Store {
-    /// Creates an account, with its first session and with a mail that verifies the address. `Conflict` where the address
-    /// has an account.
+    /// Creates an account, with its first session and with a mail that verifies the address. `Conflict` if the address has
+    /// an account.
     pub async fn sign_up(
         &self,
         person: NewPerson,
@@ -134,8 +134,8 @@ impl Store {
             .await
     }
 
-    /// System: finds the account of an email address, and the addresses of at most 200 of its sessions that have not ended
-    /// at `at`. An unknown address takes the same path.
+    /// System: finds the account of an email address, and the addresses of at most 200 of its active sessions at `at`. The
+    /// statements are the same for an unknown address.
     pub async fn account_to_sign_in(
         &self,
         email_key: &str,

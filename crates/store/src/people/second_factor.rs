@@ -51,8 +51,8 @@ impl Store {
             .await
     }
 
-    /// Confirms the key of an authenticator by its code for a time step, and keeps the recovery codes. `Conflict` where no
-    /// key waits, or another one than `sealed`.
+    /// Confirms the key of an authenticator by its code for a time step, and stores the recovery codes. `Conflict` if no key
+    /// waits for confirmation, or a key other than `sealed`.
     pub async fn confirm_totp(
         &self,
         (user, sealed): (UserId, Vec<u8>),
@@ -76,8 +76,8 @@ impl Store {
             .await
     }
 
-    /// Removes the second factor of a person by one of its codes. `Conflict` where the code was used before, `NotFound` where
-    /// the account was deleted.
+    /// Removes the second factor of a person by one of its codes. `Conflict` if the code was used before, `NotFound` if the
+    /// account was deleted.
     pub async fn remove_totp(&self, user: UserId, factor: Factor) -> Result<()> {
         self.db
             .write(move |tx| {

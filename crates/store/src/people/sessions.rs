@@ -1,4 +1,4 @@
-//! Sessions: what a person gets at each sign-in. Only the SHA-256 of a session's token is stored.
+//! Sessions: each sign-in creates one. Only the SHA-256 of a session's token is stored.
 
 use std::{cmp::Reverse, fmt, net::IpAddr, str::FromStr};
 
@@ -81,10 +81,10 @@ pub struct NewSession {
     pub agent: Option<String>,
 }
 
-/// Proofs of a sign-in, and the attempts that it makes good.
+/// Proofs of a sign-in, and the attempts that it refunds.
 #[derive(Clone, Debug, Default)]
 pub struct SignIn {
-    /// Hash that the password was compared with, and the hash to keep from now on.
+    /// Hash that the password was compared with, and the hash to store from now on.
     pub password: Option<PasswordChange>,
     /// Identity at a provider, instead of a password.
     pub identity: Option<ProvenIdentity>,
@@ -94,7 +94,7 @@ pub struct SignIn {
     pub factor: Option<Factor>,
     /// Subject that loses all of its counted attempts.
     pub forgotten: Option<Attempt>,
-    /// Subjects that get one attempt back, in their order.
+    /// Subjects that get one attempt refunded, in their order.
     pub refunded: Vec<Attempt>,
 }
 
@@ -144,9 +144,9 @@ row! {
         pub kind: SessionKind = "s.kind",
         /// End of the session.
         pub until: Timestamp = "s.expires_at",
-        /// Time of a late use; see [`Store::session_seen`].
+        /// Time of a recent use; see [`Store::session_seen`].
         pub seen_at: Timestamp = "s.seen_at",
-        /// True where the person proved that the email address is theirs.
+        /// True if the person has proved that the email address is theirs.
         pub email_verified: bool = "CASE WHEN p.email_verified_at IS NULL THEN 0 ELSE 1 END",
     }
 }
@@ -210,7 +210,7 @@ impl Store {
             .await
     }
 
-    /// Lists the sessions of a person that have not ended at `at`, the newest first, at most `limit`.
+    /// Lists at most `limit` active sessions of a person at `at`, newest first.
     pub async fn list_sessions(&self, user: UserId, at: Timestamp, limit: u32) -> Result<Vec<SessionRow>> {
         self.db
             .read(move |tx| {
@@ -226,7 +226,7 @@ impl Store {
             .await
     }
 
-    /// Ends one session of a person. `NotFound` where the person has no such session.
+    /// Ends one session of a person. `NotFound` if the person has no such session.
     pub async fn end_session(&self, user: UserId, session: SessionId) -> Result<()> {
         let _ending = self.ending(Ended::Of(By::Session(session)));
         self.db
@@ -240,7 +240,7 @@ impl Store {
             .await
     }
 
-    /// Lists the sessions of the members of an organization that have not ended at `at`, the newest first, at most 1,000.
+    /// Lists at most 1,000 active sessions of the members of an organization at `at`, newest first.
     pub async fn list_member_sessions(&self, org: OrgId, at: Timestamp) -> Result<Vec<MemberSession>> {
         self.db
             .read(move |tx| {
@@ -258,7 +258,7 @@ impl Store {
             .await
     }
 
-    /// Ends the session of a member of an organization. `NotFound` where no member has such a session.
+    /// Ends the session of a member of an organization. `NotFound` if no member has such a session.
     pub async fn end_member_session(&self, org: OrgId, session: SessionId, audit: Audit) -> Result<()> {
         let _ending = self.ending(Ended::Of(By::Session(session)));
         self.db

@@ -1,8 +1,8 @@
 //! Suspension of organizations by the operator.
 //!
-//! A suspended organization has no new runs: `create_run` refuses them, and no node claims those that wait. Waiting runs are
-//! parked, so that claims do not meet them. Every command here takes the lock under which runs are claimed: after the
-//! suspension is committed, no claim takes a run of the organization.
+//! A suspended organization gets no new runs: `create_run` refuses them, and nodes do not claim its waiting runs. Waiting
+//! runs are parked, so that claims do not have to skip them. Every command here takes the lock of claims: after the commit
+//! of the suspension, no claim takes a run of the organization.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ use crate::{
     runs::{OF_ITS_NODE, PARKED},
 };
 
-/// Refusal of an end of a suspension that there is not.
+/// Error of a resume if the organization is not suspended.
 const NOT_SUSPENDED: Error = Error::Conflict("the organization is not suspended");
 
 /// Refusal of a change of an organization that its owner has deleted.
 const DELETED: Error = Error::Conflict("the organization was deleted by its owner");
 
-/// Time after the end of a suspension in which nothing is bought automatically: the card is not charged at once.
+/// Pause of automatic purchases after the end of a suspension, so that the card is not charged immediately.
 const BEFORE_PURCHASES: Duration = Duration::from_hours(1);
 
 row! {
@@ -38,8 +38,8 @@ row! {
 }
 
 impl Store {
-    /// Operator: suspends an organization. `Conflict` where its owner has deleted it. A second suspension replaces the
-    /// reason and keeps the time of the first.
+    /// Operator: suspends an organization. `Conflict` if its owner has deleted it. A second suspension replaces the reason
+    /// and keeps the time of the first.
     pub async fn suspend_organization(
         &self,
         org: OrgId,
@@ -66,8 +66,8 @@ impl Store {
             .await
     }
 
-    /// Operator: parks up to `limit` waiting runs of an organization. Returns their number: 0 once all are parked, and
-    /// where the organization is not suspended.
+    /// Operator: parks up to `limit` waiting runs of an organization. Returns their number: 0 after the last one, or if the
+    /// organization is not suspended.
     pub async fn park_runs(&self, org: OrgId, limit: u32) -> Result<u64> {
         self.db.write(move |tx| park(tx, org, limit)).await
     }
@@ -83,8 +83,8 @@ impl Store {
             .await
     }
 
-    /// Operator: ends the suspension of an organization. Parked runs return to their place in the queue. `Conflict` where
-    /// the organization is not suspended, and where its owner has deleted it. Automatic purchases wait for an hour.
+    /// Operator: ends the suspension of an organization. Parked runs return to their place in the queue. `Conflict` if the
+    /// organization is not suspended, or if its owner has deleted it. Automatic purchases wait for an hour.
     pub async fn resume_organization(&self, org: OrgId, audit: Audit) -> Result<()> {
         let _ending = self.ending(Ended::Organization(org));
         self.db
@@ -138,7 +138,7 @@ impl Store {
     }
 }
 
-/// Refuses the command where the owner has deleted the organization.
+/// Refuses the command if the owner has deleted the organization.
 fn not_deleted(org: OrgId) -> Stmt<'static> {
     Stmt::new(
         "SELECT 1 FROM organization WHERE id = $1 AND deleted_at IS NOT NULL",
@@ -147,7 +147,7 @@ fn not_deleted(org: OrgId) -> Stmt<'static> {
     .exactly(0, DELETED)
 }
 
-/// Takes the lock under which runs are claimed.
+/// Takes the lock of claims.
 pub(crate) fn dispatch_lock() -> Stmt<'static> {
     Stmt::new(nodes::LOCK, vals![])
 }

@@ -123,8 +123,8 @@ pub(super) fn insert(fence: Fence, last_event: i64, texts: &Texts) -> [Stmt<'_>;
     ]
 }
 
-/// Statement that touches the blobs of the runs `ids`, so that the sweep checks them again, and returns their ids. It goes
-/// before the references of these runs are deleted.
+/// Statement that defers the check of the blobs of the runs `ids`, so that the sweep checks them again, and returns their
+/// ids. It comes before the references of these runs are deleted.
 pub(super) fn defer_checks(ids: &str, check_at: Timestamp) -> Stmt<'_> {
     Stmt::new(
         "UPDATE blob SET check_at = $2 WHERE id {IN}SELECT a.blob_id FROM artifact_blob a \

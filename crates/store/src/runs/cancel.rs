@@ -75,9 +75,8 @@ row! {
 }
 
 impl Store {
-    /// Cancels a run that is not final, with its last event. Returns a final run unchanged, without a large
-    /// output. A run that a worker holds stays in the queue, with its billing pending, until the worker has
-    /// reported its cost or is lost.
+    /// Cancels a run that is not final, with its last event. Returns a final run unchanged, without a large output. A run
+    /// that a worker holds stays in the queue, with its billing pending, until the worker has reported its cost or is lost.
     pub async fn cancel_run(&self, org: OrgId, id: RunId, at: Timestamp) -> Result<Cancelled> {
         let event = status_event(RunStatus::Cancelled, None, at)?;
         self.db.write(move |tx| cancel(tx, (org, id), &event)).await

@@ -1,10 +1,10 @@
 //! System: `claim_runs` gives waiting runs to nodes.
 //!
-//! Organizations are served in turn, beginning after the one served last. Within an organization the oldest
-//! run comes first. An organization never has more claimed runs than its limit. Everything happens under a
-//! lock on the one row of `dispatch`, so the limit is exact across nodes. The cost follows the number of
-//! claimed runs, not the number of waiting ones: organizations are found by jumping through the index of
-//! waiting runs, and counts stop at the number that can be used.
+//! Organizations are served in turn, beginning after the one served last. Within an organization the oldest run comes
+//! first. An organization never has more claimed runs than its limit. Everything happens under a lock on the one row
+//! of `dispatch`, so the limit is exact across nodes. The cost depends on the number of claimed runs, not on the
+//! number of waiting ones: organizations are found by jumping through the index of waiting runs, and counts stop at
+//! the usable number.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub struct Claim {
     pub fence: Fence,
     /// Organization that owns the run.
     pub org: OrgId,
-    /// Stored definition: the JSON of a resolved `RunRequest`. None for a run without retention.
+    /// Stored definition: the JSON of a resolved `RunRequest`. `None` for a run without retention.
     pub definition: Option<String>,
     /// Maximum cost of the run without its surcharge.
     pub max_cost: Micros,
@@ -37,7 +37,7 @@ pub struct Claim {
     pub elapsed: Duration,
     /// Time limit in seconds.
     pub timeout_seconds: u32,
-    /// Host and port of the callback's receiver; none for a run without a callback.
+    /// Host and port of the callback's receiver. `None` for a run without a callback.
     pub callback_host: Option<String>,
     /// Trace that the run belongs to.
     pub trace: Option<TraceContext>,
@@ -143,8 +143,8 @@ row! {
     }
 }
 
-/// Finds organizations with waiting runs, in the order in which they are served, at most as many as there are
-/// runs to give: from `@from` on, as far as `@to` says.
+/// Finds organizations with waiting runs, in the order in which they are served: from `@from` to the bound `@to`, and
+/// at most as many as the number of runs to give.
 const ORGANIZATIONS: &str = constcat::concat!(
     "WITH RECURSIVE waiting (org_id) AS (\
        SELECT (SELECT q.org_id FROM queue q WHERE q.node_id IS NULL AND @from@to ORDER BY q.org_id LIMIT 1) \
@@ -171,8 +171,7 @@ fn waiting_organizations(tx: &mut dyn Tx, demand: Demand) -> Result<Vec<WaitingO
     let [locked, _, after, before] = batch(
         tx,
         &[
-            // The lock under which runs are claimed and nodes are declared lost. It is not taken if nothing
-            // waits.
+            // The lock of claims and of the losses of nodes. It is not taken if no run waits.
             Stmt::new(
                 "UPDATE dispatch SET turn = turn + 1 \
                  WHERE id = 1 AND EXISTS (SELECT 1 FROM queue WHERE node_id IS NULL AND org_id > '')",
@@ -202,8 +201,8 @@ fn waiting_organizations(tx: &mut dyn Tx, demand: Demand) -> Result<Vec<WaitingO
         ],
     )?;
     if locked.affected == 0 {
-        // Nothing waited when this command looked for the lock. Runs that the later statements found have
-        // come since, and are left for the next claim.
+        // No run waited when this command checked whether to lock. Runs that the later statements have found are
+        // newer, and are left to the next claim.
         return Ok(Vec::new());
     }
     after
@@ -225,8 +224,8 @@ impl WaitingOrganization {
     }
 }
 
-/// Gives one run after the other to the organizations in turn, until `limit` runs are given or no
-/// organization can take more. Returns the organization that was served last, if any was.
+/// Gives runs one by one to the organizations in turn, until `limit` runs are given or no organization can take
+/// another. Returns the organization that was served last, if any.
 fn share_out(turns: &mut [WaitingOrganization], limit: u32) -> Option<OrgId> {
     let mut left = limit;
     let mut last_served = None;
@@ -267,7 +266,7 @@ pub(super) fn begin_runs(tx: &mut dyn Tx, ids: &str, event: &NewEvent) -> Result
             Stmt::new(CLAIMS, vals![ids, event.at]),
         ],
     )?;
-    // A run that is left out here is held without a task, which the reconciler finds.
+    // An unreadable run is held without a task, and the reconciler will find it.
     Ok(readable(&rows.rows, "claimed run", |row| {
         let claimed = ClaimRow::read(row)?;
         let origin = Origin::Queue(EventRow {

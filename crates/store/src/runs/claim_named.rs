@@ -14,9 +14,9 @@ use crate::{
 impl Store {
     /// System: claims those of `runs` that wait, for `node`. It works like [`claim_runs`](Self::claim_runs),
     /// but does not serve organizations in turn. `per_organization` is exact if `runs` has at most one run of
-    /// each organization. `Fenced` if the node was declared lost. A run without retention that `node` has
-    /// claimed and not begun is returned again: the answer to its claim was lost, and only this node has its
-    /// content.
+    /// each organization. `Fenced` if the node was declared lost. If `node` has claimed a run without
+    /// retention but not begun it, the run is returned again: the answer to the first claim was lost, and
+    /// only this node has the content.
     pub async fn claim_named(
         &self,
         node: NodeId,
@@ -31,9 +31,8 @@ impl Store {
                 let [_, _, claimed, taken] = batch(
                     tx,
                     &[
-                        // The lock under which runs are claimed: no node claims while it is declared lost.
-                        // Only a statement after this one sees the changes of the command that had the lock
-                        // before.
+                        // The lock of claims: no node claims while it is declared lost. Only a statement
+                        // after this one sees the changes of the previous holder of the lock.
                         Stmt::new("UPDATE dispatch SET turn = turn + 1 WHERE id = 1", vals![]),
                         Stmt::new(
                             "SELECT 1 FROM node WHERE id = $1 AND ended_at IS NULL",
@@ -46,7 +45,7 @@ impl Store {
                                AND r.zero_data_retention = 1 AND r.status = $3) IS NOT NULL",
                             vals![ids.as_str(), node, RunStatus::Starting],
                         ),
-                        // The COALESCE keeps the planner from the index of waiting runs, which it would walk.
+                        // The COALESCE keeps the planner from walking the index of waiting runs.
                         Stmt::new(
                             "UPDATE queue SET node_id = $2 WHERE COALESCE(node_id, -1) = -1 \
                              AND (SELECT o.suspended_at FROM organization o WHERE o.id = queue.org_id) IS NULL \

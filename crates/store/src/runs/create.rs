@@ -1,5 +1,5 @@
-//! `create_run` records a run with its definition, its queue entry, its first events and its inline
-//! credentials. It finds the existing run if there is one with the idempotency key.
+//! `create_run` records a run with its definition, its queue entry, its first events and its inline credentials. It returns
+//! an existing run with the same idempotency key.
 
 use std::sync::Arc;
 
@@ -29,11 +29,11 @@ pub enum Created {
 }
 
 impl Store {
-    /// Records a run as `queued`, with its definition, its queue entry and its first events. Returns the
-    /// existing run if there is one with the idempotency key. The maximum cost is held in every budget that
-    /// applies; [`Error::OverBudget`] if it does not fit in one of them. [`Error::Unlicensed`] if the allowance of the
-    /// license is used up. It is then reserved from the credits of the organization, if the run is paid with credits;
-    /// [`Error::InsufficientCredit`] if they do not cover it. [`Error::Suspended`] if the organization is suspended.
+    /// Records a run as `queued`, with its definition, its queue entry and its first events. Returns an existing run with
+    /// the same idempotency key. The maximum cost is held in every budget that applies; [`Error::OverBudget`] if it does not
+    /// fit in one of them. [`Error::Unlicensed`] if the allowance of the license is used up. It is then reserved from the
+    /// credits of the organization, if the run is paid with credits; [`Error::InsufficientCredit`] if they do not cover it.
+    /// [`Error::Suspended`] if the organization is suspended.
     pub async fn create_run(&self, run: NewRun) -> Result<Created> {
         let events = first_events(run.payment, run.created_at)?;
         let (org, at, bytes) = (run.org, run.created_at, run.definition.bytes());
@@ -65,7 +65,7 @@ impl Store {
     }
 }
 
-/// Events of the statuses that a new run passes at once.
+/// Events of the statuses that a new run passes immediately.
 fn first_events(payment: Payment, at: Timestamp) -> Result<Vec<NewEvent>> {
     let statuses = payment.first_statuses().iter();
     statuses.map(|status| status_event(*status, None, at)).collect()
@@ -155,8 +155,8 @@ fn create(tx: &mut dyn Tx, run: &NewRun, events: &[NewEvent]) -> Result<Created>
     Ok(Created::Existing(StoredRun::read(&row)?.into()))
 }
 
-/// Statement that reads the run with the idempotency key of this one. A create reads it only if it has added no row, but where
-/// that would be another round trip.
+/// Statement that reads the run with the idempotency key of this one. A create normally reads it only if it has added no
+/// row. If that would be another round trip, it reads it in the same batch.
 fn named(run: &NewRun) -> Stmt<'_> {
     Stmt::new(OF_KEY, vals![run.org, run.idempotency_key.as_deref()])
 }

@@ -14,7 +14,7 @@ const PAGE: u32 = 64;
 
 impl Store {
     /// Worker: returns every entry of a run's journal, in order. The result is complete only for the worker
-    /// that holds the run, because that worker writes the rest.
+    /// that holds the run, because that worker writes the later entries.
     pub async fn journal(&self, run: RunId) -> Result<Vec<String>> {
         let mut entries = Vec::new();
         loop {

@@ -1,5 +1,5 @@
-//! Large texts: a list returns short texts in its rows and leaves large ones out. Each is read alone, so that no reader
-//! holds many of them.
+//! Large texts: a list returns short texts in its rows and leaves large ones out. Each large text is read separately,
+//! so that no reader holds many of them.
 
 use std::sync::Arc;
 

@@ -28,7 +28,7 @@ pub struct RunFilter {
     pub limit: u32,
 }
 
-/// Maximum number of entries of an index that one command looks at to find runs with a tag and another property.
+/// Maximum number of index entries that one command reads to find runs with a tag and another property.
 pub(crate) const EXAMINED: u32 = 5_000;
 
 /// Position of a run in a list.
@@ -41,7 +41,7 @@ impl Store {
         org: OrgId,
         filter: RunFilter,
     ) -> Result<Found<ListedRun, (Timestamp, RunId)>> {
-        // No index has the order of such a list.
+        // No index has the order of this kind of list.
         let is_walk = filter.tag.is_some() && (filter.status.is_some() || filter.schedule.is_some());
         if is_walk {
             let turn = Turn::Organization(org);
@@ -138,7 +138,7 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Found<ListedR
             )?));
         }
         (None, Some(RunStatus::Starting | RunStatus::Running)) => LIST_BOUND,
-        // No command makes a run `reserving` yet. One that does will need an index for this list.
+        // No command sets `reserving` yet. The first one that does will need an index for this list.
         (None, Some(_)) => return Ok(Found::all(Vec::new())),
         (Some(_), None) => LIST_SCHEDULE,
         (Some(_), Some(status)) if status.is_final() => LIST_SCHEDULE_OUTCOME,
@@ -147,8 +147,8 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Found<ListedR
     Ok(Found::all(runs_of(&tx.query_all(sql, params)?)?))
 }
 
-/// Whether the runs of a schedule belong to the organization. All runs of a schedule belong to the same one; a walk over those
-/// of another would find nothing.
+/// Whether the runs of a schedule belong to the organization. All runs of a schedule belong to the same one; a walk for
+/// another organization would find no run.
 fn is_of(tx: &mut dyn Tx, org: OrgId, schedule: ScheduleId) -> Result<bool> {
     let first = tx.query_opt(
         "SELECT r.org_id FROM run r WHERE r.schedule_id = $1 ORDER BY r.created_at, r.id LIMIT 1",
@@ -174,8 +174,8 @@ fn runs_of(rows: &[Row]) -> Result<Vec<ListedRun>> {
         .collect()
 }
 
-/// Returns the first runs of two lists together: of the runs that wait for any node, and of those that one node holds or
-/// that wait for the one that has their content.
+/// Returns the first runs of two merged lists: the runs that wait for any node, and those that one node holds or that wait
+/// for the node with their content.
 fn merged(
     tx: &mut dyn Tx,
     lists: [&'static str; 2],
@@ -252,7 +252,7 @@ const BOUND_ENTRY: &str = filled!(QUEUE_ENTRY, "@node" = "IS NOT NULL");
 const HAS_TAG: &str = "(SELECT t.run_id FROM run_tag t WHERE t.org_id = $1 AND t.tag = $5 \
     AND t.created_at = @run.created_at AND t.run_id = @run.id) IS NOT NULL";
 
-/// Condition that the run `@run` has the status `$8` and the schedule `$9`, where these are given.
+/// Condition that the run `@run` has the status `$8` and the schedule `$9`, if these are given.
 const HAS_PROPERTIES: &str = "(CAST($8 AS TEXT) IS NULL OR @run.status = $8) \
     AND (CAST($9 AS TEXT) IS NULL OR @run.schedule_id = $9)";
 
@@ -317,7 +317,7 @@ struct Way {
     entry: &'static str,
     /// Parameters of this statement after the fourth.
     of: Vec<Val<'static>>,
-    /// Statements of the walk. Their runs come together.
+    /// Statements of the walk. Their runs are merged.
     walks: Vec<&'static str>,
 }
 
@@ -371,7 +371,7 @@ fn tagged(tx: &mut dyn Tx, org: OrgId, tag: &str, filter: &RunFilter) -> Result<
         )?;
         end = position_of(&by_tag)?;
         let other = position_of(&by_other)?;
-        // An index that has not so many entries is walked to its end.
+        // An index with fewer entries is walked to its end.
         if end.is_some() && other < end {
             (walks, end) = (way.walks, other);
         }

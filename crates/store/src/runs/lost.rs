@@ -19,8 +19,8 @@ row! {
 }
 
 /// Query for runs `r` that satisfy `@which` and are held by a node that was declared lost or deregistered. The nodes are
-/// found by jumping through the index of held runs. No id of a node is negative. The runs come in the order of that index:
-/// otherwise PostgreSQL walks all held runs where the table was small when it was last analyzed.
+/// found by jumping through the index of held runs. Ids of nodes are never negative. The runs are in the order of that
+/// index: otherwise PostgreSQL walks all held runs if the table was small when it was last analyzed.
 const LOST_RUNS: &str = constcat::concat!(
     "WITH RECURSIVE holder (node_id) AS (\
        SELECT (SELECT q.node_id FROM queue q WHERE q.node_id >= 0 ORDER BY q.node_id, q.run_id LIMIT 1) \
@@ -48,9 +48,8 @@ const TO_TAKE: &str = filled!(
     "@which" = "r.zero_data_retention = 0 AND r.status <> $2 AND r.resumes < $3"
 );
 
-/// Runs without retention that a lost node leaves and that hold no answer: they run, they wait, or they have
-/// ended without an answer. A held answer stays with the node until it expires, because the process of the
-/// node may be alive.
+/// Runs without retention that a lost node leaves and that hold no answer: they run, they wait, or they have ended without
+/// an answer. A held answer stays with the node until it expires, because the process of the node may still be alive.
 const GONE: &str = "WITH RECURSIVE holder (node_id) AS (\
    SELECT (SELECT u.node_id FROM unretained u WHERE u.node_id >= 0 ORDER BY u.node_id, u.run_id LIMIT 1) \
    UNION ALL \
@@ -98,8 +97,7 @@ pub(super) fn lost_runs(tx: &mut dyn Tx, sweep: &Sweep, skipped: &str) -> Result
     let [locked, to_end, to_take, content] = batch(
         tx,
         &[
-            // The lock under which runs are claimed, so that no node claims while it is declared lost. It is
-            // not taken if no node is lost.
+            // The lock of claims, so that no node claims while it is declared lost. It is taken only if a node is lost.
             Stmt::new(
                 constcat::concat!(
                     "UPDATE dispatch SET turn = turn + 1 WHERE id = 1 AND EXISTS \

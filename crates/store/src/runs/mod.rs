@@ -1,7 +1,6 @@
 //! Runs: one file per command, and the code that they share.
 //!
-//! A command takes locks in the order dispatch, node, queue, run, event, journal, so that no two commands
-//! wait for each other.
+//! Commands take locks in the order dispatch, node, queue, run, event, journal, which avoids deadlocks.
 
 pub(crate) mod artifacts;
 mod cancel;
@@ -123,8 +122,8 @@ impl RunRow {
     }
 }
 
-/// Column of the output of the run `r`. It is looked up run by run: a planner that met an empty table of outputs would
-/// otherwise keep reading the whole of it.
+/// Column of the output of the run `r`. It is read run by run: otherwise a planner that saw an empty table of outputs
+/// would keep choosing a full scan.
 const OUTPUT: &str = "(SELECT @column FROM run_output o WHERE o.run_id = r.id)";
 
 row! {

@@ -1,5 +1,5 @@
-//! Status changes in SQL. Every statement that changes a status takes the statuses that it may start from out
-//! of [`RunStatus::may_become`].
+//! Status changes in SQL. Every statement that changes a status takes the allowed previous statuses from
+//! [`RunStatus::may_become`].
 
 use sortie_api::RunStatus;
 
@@ -12,8 +12,8 @@ use crate::{
 /// Number of statuses that a run can leave.
 const OPEN: usize = 4;
 
-/// Statuses from which a run may go to `next`, for `status IN ($a, $b, $c, $d)`, repeated to fill the four.
-/// [`Error::Conflict`] if no run may go there.
+/// Statuses from which a run may change to `next`, for `status IN ($a, $b, $c, $d)`, repeated to fill the
+/// four. [`Error::Conflict`] if there is no such status.
 pub(super) fn sources(next: RunStatus) -> Result<[Val<'static>; OPEN]> {
     let mut from = RunStatus::ALL
         .into_iter()
@@ -31,9 +31,9 @@ pub(super) fn held() -> Result<[Val<'static>; OPEN]> {
 }
 
 impl Store {
-    /// Error of a worker's write that the fence kept out. [`Error::Conflict`] if the worker still holds the
-    /// run and asked for a forbidden status, [`Error::Fenced`] otherwise. It is called after the write was
-    /// rolled back.
+    /// Error of a worker's write that the fence refused. [`Error::Conflict`] if the worker still holds the
+    /// run and asked for a forbidden status, [`Error::Fenced`] otherwise. Call it after the write was rolled
+    /// back.
     pub(super) async fn refusal(&self, fence: Fence, next: RunStatus) -> Result<Error> {
         let held = self
             .db

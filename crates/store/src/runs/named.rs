@@ -25,7 +25,7 @@ impl Store {
     pub async fn take_named(&self, node: NodeId, run: RunId, at: Timestamp) -> Result<Option<Claim>> {
         self.db
             .write(move |tx| {
-                // Runs are claimed under this lock, so the run goes to one node only.
+                // Claims take this lock too, so only one node gets the run.
                 tx.exec(LOCK, vals![])?;
                 let lost = tx.query_all(
                     constcat::concat!(
@@ -44,14 +44,14 @@ impl Store {
             .await
     }
 
-    /// System: returns those of `runs` that a lost node holds. Those that wait are among them if no node but `node` is
-    /// alive, which is asked and does not serve everyone.
+    /// System: returns those of `runs` that a lost node holds. Includes waiting runs if no other node is alive: `node`
+    /// itself serves only named runs.
     pub async fn unattended(&self, node: NodeId, runs: Vec<RunId>) -> Result<Vec<RunId>> {
         let ids = serde_json::to_string(&runs).map_err(|error| Error::Corrupt(error.to_string()))?;
         let rows = self
             .db
             .read(move |tx| {
-                // Every id of a node is positive. The condition says it, so that the index serves the query.
+                // Every id of a node is positive. The condition repeats that, so that the planner can use the index.
                 tx.query_all(
                     constcat::concat!(
                         "SELECT q.run_id FROM queue q WHERE q.run_id {IN}SELECT value FROM {JSON_EACH}($1){END} AND ((",

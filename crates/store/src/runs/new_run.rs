@@ -73,7 +73,7 @@ impl<T: Into<Arc<str>>> From<T> for Definition {
 /// Labels under which a run is listed and accounted.
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
-    /// Subject that started the run; none if neither a credential nor a schedule did.
+    /// Subject that started the run. `None` if neither a credential nor a schedule did.
     pub by: Option<By>,
     /// Saved workflow that the run was started from.
     pub workflow: Option<String>,

@@ -40,16 +40,16 @@ row! {
 }
 
 impl Store {
-    /// Worker: returns the progress of a run, whatever its status. A worker that lost the answer to a write
-    /// learns whether the write took place.
+    /// Worker: returns the progress of a run in any status. After a lost answer, it shows the worker whether
+    /// its write took place.
     pub async fn position(&self, run: RunId) -> Result<Position> {
         self.db
             .read(move |tx| tx.read_one(select!(Position, " FROM run WHERE id = $1"), vals![run]))
             .await
     }
 
-    /// System: returns those of `runs` that are not settled, in no particular order. The files that they need
-    /// on disk must stay.
+    /// System: returns those of `runs` that are not settled, in no particular order. Their files on disk must
+    /// stay.
     pub async fn unsettled(&self, runs: Vec<RunId>) -> Result<Vec<RunId>> {
         let ids = serde_json::to_string(&runs).map_err(|error| Error::Corrupt(error.to_string()))?;
         let rows = self

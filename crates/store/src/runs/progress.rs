@@ -106,8 +106,8 @@ impl Store {
         row.retained()
     }
 
-    /// Returns the next data for a follower that has the events up to `after`: the progress of the run and at
-    /// most `limit` events. Large texts are left out. The run itself is included once it is final and these are its last events.
+    /// Returns the next data for a follower that has the events up to `after`: the progress of the run and at most `limit`
+    /// events. Large texts are left out. The run itself is included once it is final and these are its last events.
     /// `NotFound` and `Unretained` as for [`events_after`](Self::events_after).
     pub async fn follow(&self, org: OrgId, id: RunId, after: i64, limit: u32) -> Result<Followed> {
         self.db.read(move |tx| follow(tx, org, id, (after, limit))).await
@@ -152,7 +152,7 @@ fn follow(tx: &mut dyn Tx, org: OrgId, id: RunId, (after, limit): (i64, u32)) ->
     Ok(Followed {
         progress: Progress {
             status,
-            // Events that came after the run was read count.
+            // Includes events that were added after the run was read.
             last_event: events
                 .last()
                 .map_or(last_event, |event| last_event.max(event.seq)),

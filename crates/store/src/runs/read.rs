@@ -53,7 +53,7 @@ pub struct Followed {
     pub progress: Progress,
     /// Events after those that the reader has, in order. Large data is left out.
     pub events: Vec<ListedEvent>,
-    /// The run; a large output is left out. None before its status is terminal and `events` ends with its last event.
+    /// The run; a large output is left out. `None` until its status is terminal and `events` ends with its last event.
     pub run: Option<ListedRun>,
 }
 

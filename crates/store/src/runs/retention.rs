@@ -37,7 +37,7 @@ pub struct Expiry {
     pub open_callbacks: OpenCallbacks,
 }
 
-/// Treatment of callbacks that are neither delivered nor abandoned where their runs are deleted.
+/// Treatment of callbacks that are neither delivered nor abandoned when their runs are deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenCallbacks {
     /// The run stays until its callback is delivered or abandoned.
@@ -283,7 +283,7 @@ fn expired(tx: &mut dyn Tx, expiry: Expiry, batch: Batch, skipped: &str) -> Resu
     Ok((ids, more))
 }
 
-/// Statements that take a deleted run out of the lists of its tags.
+/// Statements that remove a deleted run from the lists of its tags.
 fn delete_tags(org: OrgId, run: &DeletedRun) -> impl Iterator<Item = Stmt<'_>> {
     let tags = run.tags.iter().flat_map(|Json(tags)| tags);
     tags.map(move |tag| {

@@ -153,7 +153,7 @@ impl Store {
             };
             let (found, swept) = match stepped {
                 Err(error) if error.is_of_data() => {
-                    // One bad run must not block the others. The next sweep handles the remaining ones.
+                    // A bad run must not block the others. The next sweep handles the remaining ones.
                     (0, self.sweep_one_by_one(&sweep, left, &ending).await?)
                 }
                 stepped => stepped?,
@@ -180,7 +180,7 @@ impl Store {
         };
         let mut swept = Swept::default();
         let mut skipped: Vec<String> = Vec::new();
-        // A page may have no other runs than those that cannot be handled. The next one leaves these out.
+        // A page may consist of unhandleable runs only. The next page leaves these out.
         loop {
             let known = json(&skipped)?;
             let found = {
@@ -219,8 +219,8 @@ impl Store {
         }
     }
 
-    /// System: takes over again those of `runs` that `node` holds and has no task for. Otherwise it works
-    /// like [`sweep`](Self::sweep).
+    /// System: takes over again those of `runs` that `node` holds without a task. Otherwise it works like
+    /// [`sweep`](Self::sweep).
     pub async fn retake_held(
         &self,
         node: NodeId,
@@ -278,8 +278,8 @@ impl Store {
     }
 }
 
-/// Runs one step of a sweep: ends at most `left` runs and takes over as many as there are slots for. Returns
-/// the number of runs found that come to their end.
+/// Runs one step of a sweep: ends at most `left` runs and takes over as many as there are slots for. Returns the number
+/// of found runs that must end.
 fn step(tx: &mut dyn Tx, sweep: &Sweep, left: usize, ending: &Ending) -> Result<(usize, Swept)> {
     let Some(found) = lost_runs(tx, sweep, NONE)? else {
         return Ok((0, Swept::default()));
@@ -450,8 +450,8 @@ fn end(tx: &mut dyn Tx, taken: Stmt<'_>, ending: &Ending) -> Result<Vec<(OrgId, 
                 ),
                 change,
             ),
-            // Goes after the update above, so that a run which is cancelled between the two is met here. In
-            // the other order neither would meet it.
+            // Comes after the update above, so that it finds a run that is cancelled between the two. In the other order
+            // neither would find it.
             Stmt::new(
                 constcat::concat!(
                     "UPDATE run SET ",

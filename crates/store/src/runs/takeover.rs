@@ -15,8 +15,8 @@ use crate::{
     runs::{Claim, Origin},
 };
 
-/// Maximum number of takeovers of a run, so that a run which crashes its workers comes to an end. After the
-/// last takeover the worker only ends the run: it can tell from the journal whether a call was under way.
+/// Maximum number of takeovers of a run, so that a run that crashes its workers eventually ends. After the
+/// last takeover the worker only ends the run: the journal shows whether a call was in progress.
 pub(super) const MAX_TAKEOVERS: i64 = 4;
 
 /// Gives the held runs `ids` to `node`, under the lock of claims. Runs that have been cancelled are held but

@@ -1,8 +1,7 @@
 //! Runs without retention: writes of their workers, and the node that has their content.
 //!
-//! No command here takes a text of the run. Events are counted and not written, and the reason of a failure
-//! is one of a few sentences. A mistake elsewhere therefore cannot bring a prompt, an answer or an error into
-//! the database.
+//! No command here accepts a text of the run. Events are counted and not written, and the reason of a failure is one of a
+//! few fixed sentences. A mistake elsewhere therefore cannot write a prompt, an answer or an error to the database.
 
 use sortie_api::{Micros, OrgId, Run, RunId, RunStatus, RunUsage, Timestamp};
 
@@ -178,7 +177,7 @@ impl Store {
             .await
     }
 
-    /// System: records that nothing of the content of `runs`, which are final, is left anywhere.
+    /// System: records that no node has content of `runs`, which are final.
     pub async fn forget_content(&self, runs: Vec<RunId>) -> Result<()> {
         let ids = ids(&runs)?;
         self.db
@@ -294,8 +293,8 @@ impl Store {
 
 /// Abandons the content of the runs that `found` finds. Returns their number and those that ended.
 fn abandon(tx: &mut dyn Tx, found: Stmt<'_>, ending: &Ending) -> Result<(usize, Vec<(OrgId, RunId)>)> {
-    // A node that registers again locks contents before runs, and this command locks runs first. So both take the lock of
-    // the claims before.
+    // A node that registers again locks contents before runs, and this command locks runs first. Both therefore take the
+    // lock of claims first.
     let [_, found] = batch(tx, &[Stmt::new(LOCK, vals![]), found])?;
     if found.rows.is_empty() {
         return Ok((0, Vec::new()));

@@ -26,8 +26,8 @@ impl Store {
         }
     }
 
-    /// Worker: appends events and journal entries, and records the cost so far. Existing entries stay as they
-    /// are. An append without events does not move the run's position, so it may be repeated.
+    /// Worker: appends events and journal entries, and records the current cost. Existing entries are not
+    /// changed. An append without events does not move the run's position, so it may be repeated.
     pub async fn append(&self, fence: Fence, new: impl Into<Arc<Append>>) -> Result<()> {
         let new = new.into();
         let events: usize = new.events.iter().map(|event| event.data.len()).sum();

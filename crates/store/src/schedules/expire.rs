@@ -25,9 +25,9 @@ impl Store {
         Ok(page_by_id(&rows.await?, limit, "schedule", |row| row.only()))
     }
 
-    /// System: deletes the oldest occurrences of a schedule that were scheduled and recorded before `before`,
-    /// about `limit` of them: occurrences of the same time are deleted together. A waiting occurrence stays.
-    /// Returns the number of records deleted, which is 0 if none is left.
+    /// System: deletes about `limit` of the oldest occurrences of a schedule that were scheduled and recorded
+    /// before `before`; occurrences of the same time are deleted together. A waiting occurrence stays.
+    /// Returns the number of deleted records, which is 0 after the last one.
     pub async fn delete_expired_fires(
         &self,
         schedule: ScheduleId,

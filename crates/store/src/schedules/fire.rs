@@ -41,7 +41,7 @@ pub struct Fires {
     pub org: OrgId,
     /// Id of the schedule.
     pub schedule: ScheduleId,
-    /// Revision of the schedule that the caller has seen.
+    /// Revision of the schedule that the caller has read.
     pub revision: i64,
     /// State of the schedule after these occurrences.
     pub state: ScheduleState,

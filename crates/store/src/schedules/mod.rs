@@ -1,10 +1,10 @@
-//! Schedules, and the outcome of each of their occurrences. This crate does not know timetables: the caller
-//! says which occurrence is next.
+//! Schedules, and the outcome of each of their occurrences. This crate does not evaluate timetables: the
+//! caller passes the next occurrence.
 //!
 //! `revision` counts the writes of a schedule. A caller that changes a schedule, or processes its
-//! occurrences, passes the revision that it has seen. If that is not the newest, nothing changes. Of any
-//! number of nodes, only one therefore processes an occurrence. A row of `fire` and the run that it names are
-//! written in one transaction, which also moves the schedule on.
+//! occurrences, passes the revision that it has read. If that is not the newest, nothing changes. Only one
+//! node can therefore process an occurrence. A row of `fire` and the run that it names are written in one
+//! transaction, which also advances the schedule.
 
 mod expire;
 mod fire;

@@ -23,7 +23,7 @@ row! {
 }
 
 row! {
-    /// Start of [`Due`], also where the id cannot be parsed.
+    /// Start of [`Due`], including rows with an unparsable id.
     struct DuePosition {
         since: Timestamp = "@since",
         id: String = "s.id",

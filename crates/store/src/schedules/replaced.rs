@@ -45,7 +45,7 @@ impl Store {
         Ok(page_by_id(&rows.await?, limit, "replaced run", ReplacedRun::read))
     }
 
-    /// System: forgets replaced runs that were cancelled or have ended by themselves.
+    /// System: forgets replaced runs that were cancelled or have ended.
     pub async fn forget_replaced(&self, runs: &[RunId]) -> Result<()> {
         let ids = json(runs)?;
         self.db

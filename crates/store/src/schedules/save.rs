@@ -19,7 +19,7 @@ pub struct SaveSchedule {
     pub org: OrgId,
     /// Definition of the schedule.
     pub spec: ScheduleSpec,
-    /// State that the schedule begins or continues with.
+    /// Initial or continued state of the schedule.
     pub state: ScheduleState,
     /// Time of the change.
     pub at: Timestamp,
@@ -61,7 +61,7 @@ impl Store {
     }
 }
 
-// The lock makes the limit exact, and keeps the workflow that is found under it until the end of the transaction.
+// The lock makes the limit exact, and keeps the workflow that is read under it until the end of the transaction.
 fn create(tx: &mut dyn Tx, new: &SaveSchedule, most: u32, entry: &Audit) -> Result<()> {
     let mut params = vals![new.org, new.id, new.at, most];
     params.extend(new.spec.values());

@@ -118,7 +118,7 @@ pub(super) async fn proves_step<T>(fixture: &Fixture, command: impl AsyncFn() ->
     proves_atomic(fixture, command).await
 }
 
-/// Makes each statement of `command` fail in turn, and its commit each time, then runs the command without faults.
+/// Fails each statement of `command` in turn, and its commit each time, then runs the command without faults.
 async fn proves_atomic<T>(fixture: &Fixture, command: impl AsyncFn() -> Result<T>) -> T {
     let before = everything(fixture).await;
     let faults = fixture.store.db.faults();

@@ -15,7 +15,7 @@ const SETTINGS: &str = "SELECT COUNT(*) FROM auto_topup";
 const BELOW: &str = "SELECT COUNT(*) FROM credit WHERE topup_below_micros IS NOT NULL";
 
 impl Fixture {
-    /// Makes settings of a customer with a card: $50 where less than $10 is available.
+    /// Makes settings of a customer with a card: buy $50 if less than $10 is available.
     pub(super) fn new_auto_topup(&self, org: OrgId) -> NewAutoTopup {
         let at = self.now();
         NewAutoTopup {
@@ -413,7 +413,7 @@ both! {
         let org = fixture.org_of(ann).await;
         store.put_auto_topup(fixture.new_auto_topup(org), fixture.audit(org)).await.unwrap();
         assert_eq!(store.is_auto_topup_due(org, fixture.now()).await, Ok(true));
-        // A purchase has begun, and its card is not charged yet.
+        // A purchase has begun, but its card is not charged yet.
         let begun = fixture.begun(org).await.unwrap().id;
         fixture.suspend(org).await;
         assert_eq!(store.is_auto_topup_due(org, fixture.now()).await, Ok(false));

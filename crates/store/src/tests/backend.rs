@@ -36,7 +36,7 @@ both! {
             let _closed = gone.recv();
             tx.exec("UPDATE dispatch SET turn = 77 WHERE id = 1", vals![])
         }));
-        // Polled once, the command is sent. Then the caller goes away, before the command has an answer.
+        // A single poll sends the command. Then the caller disconnects before the command has an answer.
         assert!(poll_fn(|context| Poll::Ready(command.as_mut().poll(context).is_pending())).await);
         drop(command);
         drop(go_on);

@@ -86,7 +86,7 @@ async fn a_long_reader_holds_no_writer_up() {
 
 sqlite! {
     /// The content that a copy refers to still exists when the copy is read. It is deleted an hour after the last
-    /// reference was removed, and the copy was made before that.
+    /// reference was removed, and the copy is older than that removal.
     async fn content_of_a_copy_stays_for_an_hour_whatever_is_deleted_meanwhile(fixture: &Fixture, org: OrgId) {
         // Created long ago: the sweep has checked the content, and no further check is due.
         let file = fixture.file(org, "a", 1).await;

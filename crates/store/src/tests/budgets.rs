@@ -114,7 +114,7 @@ impl Fixture {
             fixture.queued(org).await;
         }
         store.create_run(fixture.new_run(org)).await.unwrap_err();
-        // The run is refused by a read, which also looks for the key.
+        // The run is refused by a read, which also checks the key.
         let named = NewRun {
             idempotency_key: Some("twice".to_owned()),
             ..fixture.new_run(org)
@@ -147,7 +147,7 @@ impl Fixture {
             id: fixture.run_id(),
             ..named
         };
-        // The key has a run already, so the hold of this one is taken back.
+        // The key has a run already, so the hold of this one is released.
         store.create_run(again).await.unwrap();
         let fence = fixture.start(claims[0].fence).await.unwrap();
         store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
@@ -336,7 +336,7 @@ both! {
         finish.at = day(30);
         fixture.store.finish_run(fence, finish).await.unwrap();
         assert_eq!((of(0).await, of(24).await), ((0, 42), (80, 0)));
-        // Windows before the previous one are deleted when a new one begins, if nothing is held in them.
+        // A new window deletes windows before the previous one, if they have no holds.
         fixture.created(run(48)).await;
         assert_eq!(fixture.count("SELECT COUNT(*) FROM budget_window").await, 2);
         assert_eq!((of(0).await, of(24).await, of(48).await), ((0, 0), (80, 0), (80, 0)));

@@ -1,5 +1,5 @@
-//! Random runs, ends and changes of budgets against a small model. The amounts held and spent are always
-//! those of the model, no run is admitted over a limit, and nothing stays held.
+//! Random runs, ends and changes of budgets against a small model. The held and spent amounts always match
+//! the model, no run is admitted over a limit, and no hold remains.
 
 use proptest::prelude::*;
 
@@ -70,7 +70,7 @@ fn scopes() -> [BudgetScope; 4] {
     ]
 }
 
-/// Window of a budget: its scope, the number of times that the budget was begun anew, and the start of the
+/// Window of a budget: its scope, the number of times that the budget was recreated, and the start of the
 /// window.
 type Window = (BudgetScope, u64, Timestamp);
 

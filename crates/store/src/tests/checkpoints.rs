@@ -1,4 +1,4 @@
-//! Checkpoints of the write-ahead log of `SQLite` while commands keep coming.
+//! Checkpoints of the write-ahead log of `SQLite` under continuous commands.
 
 use std::{fs, time::Duration};
 
@@ -46,7 +46,7 @@ impl Fixture {
         filled.await.unwrap();
     }
 
-    /// Number of pages that the log has had at most since it was made.
+    /// Maximum number of pages in the log since its creation.
     fn pages_of_log(&self) -> u64 {
         let mut log = self.sqlite_file().into_os_string();
         log.push("-wal");
@@ -137,7 +137,7 @@ async fn commits_of_another_process_stay_while_the_file_of_the_log_is_cut() {
         connection.query_row(count, (), |row| row.get(0)).unwrap()
     };
     let other = open();
-    // It writes what does not fit into its cache to the log at once.
+    // SQLite writes pages that do not fit into its cache to the log immediately.
     let settings = "PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 0; PRAGMA busy_timeout = 30000; \
                     PRAGMA cache_size = 100";
     other.execute_batch(settings).unwrap();

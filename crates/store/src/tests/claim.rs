@@ -17,7 +17,7 @@ fn of(claims: &[Claim], org: OrgId) -> usize {
 }
 
 /// Adds `orgs` organizations, and `per_org` waiting runs for each organization of the database. The rows are
-/// added in steps, because no statement may take long.
+/// added in steps, because statements have a time limit.
 async fn backlog(fixture: &Fixture, orgs: i64, per_org: i64) {
     fixture
         .sql(
@@ -62,7 +62,7 @@ fn add_waiting(tx: &mut dyn Tx, from: i64, to: i64) -> Result<()> {
 /// Number of tries. Other work of the machine disturbs the fastest of them least.
 const TRIES: usize = 24;
 
-/// Time of the fastest of [`TRIES`] claims. They take nearly 200 runs.
+/// Time of the fastest of [`TRIES`] claims, which together claim nearly 200 runs.
 async fn fastest_claim(fixture: &Fixture, node: NodeId) -> Duration {
     let mut fastest = Duration::MAX;
     for _ in 0..TRIES {

@@ -1,6 +1,6 @@
-//! Lost and late commits of every command that writes, on PostgreSQL. The answer to a commit is lost after it
-//! took place, or the commit never reaches the server, or its answer is late. The commands are those of the
-//! tests of atomicity: a command that is proven there is proven here.
+//! Lost and late commits of every command that writes, on PostgreSQL. The answer to a commit is lost after it took place, or
+//! the commit never reaches the server, or its answer is late. The commands are those of the atomicity tests: a command that
+//! is tested there is tested here.
 #![expect(clippy::future_not_send, reason = "the tests await everything on one thread")]
 
 use std::{
@@ -30,7 +30,7 @@ const LATE: Duration = Duration::from_secs(3);
 /// Approximate number of late commands of one database. The other commands of a scenario are late on another
 /// database, so that the delays overlap.
 const LATE_ONES: usize = 8;
-/// Number of scenarios at once if nothing waits.
+/// Number of concurrent scenarios without waits.
 const AT_ONCE: usize = 4;
 
 /// Faults of the commits of a scenario.
@@ -73,7 +73,7 @@ impl Behind {
         };
         let database = TestDatabase::made_by(Database::Postgres, "commits", with_copies).await?;
         let proxy = CommitProxy::start(database.server()?).await?;
-        // The store has one connection for commands, because many stores are open at once.
+        // The store has one connection for commands, because many stores are open at the same time.
         let store = Store::open_with(&database.url_at(proxy.address())?, options(1)).await?;
         let behind = Self {
             proxy,
@@ -127,8 +127,8 @@ impl Behind {
         }
     }
 
-    /// Loses `COMMIT` on its way to the server. The caller gets `Unavailable`, nothing was done, and another
-    /// try does all of it.
+    /// Loses `COMMIT` on its way to the server. The caller gets `Unavailable`, nothing was changed, and another try takes
+    /// full effect.
     async fn lose_before<T>(
         &self,
         fixture: &Fixture,
@@ -169,7 +169,7 @@ impl Behind {
         let again = command().await.map(drop);
         let is_answered = match &again {
             Ok(()) | Err(Error::Fenced | Error::Conflict(_) | Error::NotFound) => true,
-            // The id exists already: callers make a new one for each try.
+            // The id exists already: callers use a new one for each try.
             Err(Error::Database(text)) => text.contains("_pkey"),
             Err(_) => false,
         };
@@ -191,8 +191,7 @@ fn unavailable<T>(told: Result<T>) {
     assert!(matches!(told, Err(Error::Unavailable(_))), "{told:?}");
 }
 
-/// State that a command begins with: the rows of all tables, and the next number of the fixture, from which
-/// arguments are made.
+/// Initial state of a command: the rows of all tables, and the next number of the fixture, which determines the arguments.
 struct Start {
     rows: Vec<String>,
     number: i64,
@@ -202,7 +201,7 @@ struct Start {
 const PREPARE: &str = "CREATE SCHEMA kept; DO $$ DECLARE t text; BEGIN \
     FOR t IN SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public' LOOP \
     EXECUTE 'CREATE TABLE kept.' || t || ' AS TABLE public.' || t; END LOOP; END $$";
-/// Copies the tables that have or had rows.
+/// Copies the tables that have rows or had some before.
 const KEEP: &str = "DO $$ DECLARE t text; BEGIN \
     FOR t IN SELECT quote_ident(relname) FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' \
     AND pg_relation_size(oid) + pg_relation_size(to_regclass('kept.' || quote_ident(relname))) > 0 LOOP \
@@ -224,7 +223,7 @@ impl Start {
         }
     }
 
-    /// Makes the fixture repeat the arguments that it made since.
+    /// Makes the fixture repeat the arguments that it has made since the start.
     fn same_arguments(&self, fixture: &Fixture) {
         fixture.counter.store(self.number, Ordering::SeqCst);
     }
@@ -236,7 +235,7 @@ impl Start {
     }
 }
 
-/// Returns the query of every row of every table except `dispatch`, which counts how often its lock was taken.
+/// Returns the query of every row of every table except `dispatch`, which counts the uses of its lock.
 const QUERY: &str = "SELECT string_agg(format('SELECT CAST(%L AS TEXT) || '' '' || CAST(row_to_json(t) AS TEXT) \
     FROM public.%I t', relname, relname), ' UNION ALL ') \
     FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'dispatch'";

@@ -33,7 +33,7 @@ impl Fixture {
         new
     }
 
-    /// Saves an authorized connection. Returns its tokens as they are seen now.
+    /// Saves an authorized connection. Returns its current tokens.
     pub(super) async fn authorized(&self, org: OrgId, name: &str) -> SeenTokens {
         let new = self.connection(org, name).await;
         self.consented(&new, 77).await;
@@ -154,14 +154,14 @@ both! {
     async fn a_challenge_is_kept_until_the_next_authorization(fixture: &Fixture, org: OrgId, store: &Store) {
         let seen = fixture.authorized(org, "a").await;
         let row = async || store.get_connection(org, "a").await.unwrap();
-        // One that only says where to authorize changes nothing else.
+        // A challenge without a reason changes nothing else.
         assert!(store.keep_challenge(seen, 1, b"c1".to_vec(), None).await.unwrap());
         let found = row().await;
         assert_eq!((found.challenge.as_deref(), found.status, found.error), (Some(&b"c1"[..]), ConnectionStatus::Ready, None));
         let reason = Some("wants more".to_owned());
         assert!(store.keep_challenge(seen, 1, b"c2".to_vec(), reason.clone()).await.unwrap());
         assert!(!store.keep_challenge(seen, 7, b"c3".to_vec(), None).await.unwrap());
-        // A refresh gives no more scopes.
+        // A refresh adds no scopes.
         assert!(store.save_refreshed(seen, b"second".to_vec()).await.unwrap());
         let found = row().await;
         assert_eq!((found.challenge.as_deref(), found.status), (Some(&b"c2"[..]), ConnectionStatus::NeedsAuthorization));
@@ -222,7 +222,7 @@ both! {
         assert_eq!(store.take_authorization([2; 32], second.expires_at).await.unwrap(), None);
         assert_eq!(fixture.count("SELECT COUNT(*) FROM oauth_flow").await, 0);
 
-        // Expired flows are deleted when the next one begins.
+        // Expired flows are deleted at the start of the next one.
         store.begin_authorization(first.clone(), new.at, fixture.audit(org)).await.unwrap();
         let much_later = new.at + Duration::from_hours(1);
         let third = OauthFlow { expires_at: much_later + Duration::from_mins(10), ..Fixture::flow(&new, 3) };

@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Fixture {
-    /// Makes a grant of credits, which is not stored. The reference is new.
+    /// Makes a grant of credits with a new reference, without storing it.
     pub(super) fn grant(&self, org: OrgId, amount_micros: i64) -> NewLedgerEntry {
         NewLedgerEntry {
             cause: format!("grant:{}", self.number()),
@@ -27,7 +27,7 @@ impl Fixture {
         }
     }
 
-    /// Gives credits to an organization, or takes some.
+    /// Adds credits to an organization, or subtracts some.
     pub(super) async fn give(&self, org: OrgId, amount_micros: i64) {
         let (entry, audit) = (self.grant(org, amount_micros), self.audit(org));
         assert_eq!(self.store.move_credits(entry, audit).await, Ok(Appended::New));
@@ -61,7 +61,7 @@ impl Fixture {
         self.differences_by(3).await
     }
 
-    /// Differences that the check of all organizations finds, with pages of one organization and of so many runs.
+    /// Differences that the check of all organizations finds, with pages of one organization and of `runs` runs.
     pub(super) async fn differences_by(&self, runs: u32) -> Vec<LedgerDifference> {
         let (mut found, mut last) = (Vec::new(), None);
         loop {
@@ -501,13 +501,13 @@ both! {
         assert_eq!(fixture.differences().await, []);
     }
 
-    // `docs/BILLING.md#the-ledger`: who reads the newest entries until a known one misses none.
+    // `docs/BILLING.md#the-ledger`: a reader that reads the newest entries up to a known one misses none.
     async fn a_charge_that_is_entered_late_is_the_newest_entry(fixture: &Fixture) {
         let (org, node, store) = (fixture.paying_org(1_000).await, fixture.node().await, &fixture.store);
         store.create_run(fixture.paid(org, 100)).await.unwrap();
         let fence = fixture.start(fixture.claim_one(node).await.fence).await.unwrap();
         store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
-        // The worker reports its cost once other credits have moved.
+        // The worker reports its cost after another movement of credits.
         fixture.give(org, 5).await;
         store.settle_run(fence.run, fence.attempt, of_calls(micros(7)), Vec::new()).await.unwrap();
         let newest = store.list_ledger(org, None, 10).await.unwrap();

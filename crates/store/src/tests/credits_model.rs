@@ -15,13 +15,13 @@ const STEPS: usize = 500;
 /// Steps between two checks of everything.
 const CHECKED_EVERY: usize = 50;
 
-/// Runs on a page of the check: several pages of a sequence, and not one query for a few runs.
+/// Runs on a page of the check: a sequence needs several pages, but a page is more than a few runs.
 const RUNS_ON_A_PAGE: u32 = 50;
 
 /// Command of one of the two organizations.
 #[derive(Clone, Debug)]
 enum Command {
-    /// Adds credits, or takes some although they may be spent.
+    /// Adds credits, or subtracts some although they may be spent.
     Move { amount: i64 },
     /// Repeats a movement, with the same amount or another one.
     Repeat { movement: usize, other: bool },
@@ -53,7 +53,7 @@ enum Command {
 enum End {
     Finished,
     Cancelled,
-    /// The worker is lost, another one takes the run over and finishes it.
+    /// The worker is lost; another one takes the run over and finishes it.
     TakenOver,
     Lost,
     CancelledAndLost,

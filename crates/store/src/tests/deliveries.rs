@@ -279,7 +279,7 @@ both! {
             (claimed.deliveries.len(), next)
         };
         let due = |host: &str, org: OrgId, at: Timestamp| (host.to_owned(), org, at);
-        // The end of a lease is the time at which the delivery becomes due again.
+        // At the end of its lease the delivery becomes due again.
         assert_eq!(claim(&[]).await, (2, vec![due("a:1", orgs[1], soon), due("b:1", orgs[0], at + LEASE)]));
         let later = due("a:1", orgs[2], soon + Duration::from_secs(1));
         assert_eq!(claim(&[orgs[0], orgs[1]]).await, (0, vec![later]));
@@ -346,13 +346,13 @@ both! {
         assert!(fixture.claim_due("n", "a:1", at).await.is_empty());
         let later = at + Duration::from_secs(10);
         fixture.store.record_attempt(made(&claimed, at, AfterAttempt::RetryAt(later))).await.unwrap();
-        // The delivery waits for its next attempt. The attempt comes now, and the count of failures begins
-        // anew.
+        // The delivery waits for its next attempt. Redelivery starts the attempt now, and resets the count of
+        // failures.
         assert_eq!(fixture.store.redeliver(org, open.run, at).await, Ok((2, "a:1".to_owned())));
         let claimed = fixture.claim_due("n", "a:1", at).await.remove(0);
         assert_eq!((claimed.attempts, claimed.failures), (1, 0));
         fixture.store.record_attempt(made(&claimed, at, AfterAttempt::Delivered)).await.unwrap();
-        // The delivery has succeeded, and begins anew.
+        // The delivery has succeeded, and restarts.
         assert_eq!(fixture.store.redeliver(org, open.run, later).await, Ok((3, "a:1".to_owned())));
         assert_eq!(fixture.claim_due("n", "a:1", later).await.len(), 1);
         assert_eq!(fixture.get(org, open.run).await.status, RunStatus::Succeeded);

@@ -50,7 +50,7 @@ pub(super) async fn within<T>(
     found
 }
 
-/// Returns the number of rows that each scan of a statement looks at.
+/// Returns the number of rows that each scan of a statement reads.
 async fn scanned(fixture: &Fixture, (sql, params): &Ran) -> Vec<u64> {
     assert!(sql.starts_with("SELECT"), "it would change rows once more: {sql}");
     let name = format!("examined_{}", fixture.number());

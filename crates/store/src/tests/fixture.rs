@@ -37,7 +37,7 @@ pub(super) struct Fixture {
     pub(super) store: Store,
     pub(super) database: TestDatabase,
     pub(super) counter: AtomicI64,
-    /// Proxy between the store and the database, where a test has one.
+    /// Proxy between the store and the database, if the test has one.
     pub(super) behind: Option<Behind>,
     /// Node of [`Self::sweep`].
     sweeper: OnceCell<NodeId>,
@@ -96,8 +96,8 @@ impl Fixture {
         self.counter.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Returns a time later than every earlier one and than the database's own clock. Whatever that clock makes due is due by
-    /// then.
+    /// Returns a time later than every earlier one and than the database's own clock. Anything due by that clock is due at
+    /// this time.
     pub(super) fn now(&self) -> Timestamp {
         Timestamp::from_micros(4_098_377_600_000_000 + self.number() * 1_000)
     }
@@ -147,7 +147,7 @@ impl Fixture {
         key
     }
 
-    /// Makes an entry of the audit log, which is not stored.
+    /// Makes an entry of the audit log, without storing it.
     pub(super) fn audit(&self, org: OrgId) -> Audit {
         let at = self.now();
         Audit {
@@ -291,7 +291,7 @@ impl Fixture {
         row.expect("a node that is known").node.lease_until
     }
 
-    /// Leases that end before `at`, as another node would have seen them.
+    /// Leases that end before `at`, as another node would have read them.
     pub(super) async fn overdue(&self, at: Timestamp) -> Vec<SeenLease> {
         let nodes = self.store.list_nodes().await.expect("the nodes");
         nodes
@@ -333,7 +333,7 @@ impl Fixture {
         self.store.sweep(sweep).await.expect("a sweep")
     }
 
-    /// Sets the number of times that a run was resumed so high that no node takes it over again.
+    /// Sets the takeover count of a run so high that no node takes it over again.
     pub(super) async fn tire(&self, run: RunId) {
         let sql = "UPDATE run SET resumes = 4 WHERE id = $1";
         assert_eq!(self.sql(sql, vals![run]).await, 1);

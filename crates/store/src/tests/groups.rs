@@ -113,7 +113,7 @@ sqlite! {
     async fn sqlite_runs_a_group_again_only_if_one_has_failed_after_it_had_written(fixture: &Fixture) {
         assert_eq!(runs_of_twenty(fixture, false).await, 20);
         assert_eq!(runs_of_twenty(fixture, true).await, 11 + 20);
-        // Who keeps failing late makes no further group run twice: it runs in savepoints.
+        // A command that keeps failing late does not make further groups run twice: it runs in savepoints.
         assert_eq!(runs_of_twenty(fixture, true).await, 20);
         assert_eq!(fixture.count(ADDED).await, 3 * 19);
 
@@ -139,7 +139,7 @@ sqlite! {
 }
 
 /// Runs twenty commands in one group without savepoints on `SQLite`, of which the eleventh is `fails`, as a command that may
-/// `share` rows with others. Shows that each of the others is committed once, and that nothing is left of that one.
+/// `share` rows with others. Shows that each of the others is committed once, and that the failed one leaves no row.
 async fn spoils_its_group(share: bool, fails: fn(&mut dyn Tx) -> Result<()>) {
     let fixture = Fixture::sqlite().await;
     let (db, runs) = (&fixture.store.db, Arc::new(AtomicI64::new(0)));
@@ -228,8 +228,7 @@ postgres! {
     }
 }
 
-/// Runs commands at once. The command number `blocked` has to wait for a lock; if it `contends`, it announces
-/// the lock.
+/// Runs concurrent commands. The command number `blocked` has to wait for a lock; if it `contends`, it announces the lock.
 async fn is_done_by_itself(blocked: i64, contends: bool) {
     let fixture = Fixture::postgres().await;
     let other = crate::Store::open(fixture.url()).await.unwrap();
@@ -301,7 +300,7 @@ postgres! {
             if contends {
                 tx.contend();
             }
-            // Jobs run in the order in which they come.
+            // Jobs run in the order of their arrival.
             add(tx, number, i64::from(contends))
         })
         .await;

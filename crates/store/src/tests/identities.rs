@@ -104,7 +104,7 @@ both! {
         let elsewhere = Identity { issuer: "https://other.example".to_owned(), ..identity("a") };
         assert_eq!(store.find_identity(&elsewhere).await.unwrap(), None);
 
-        // Neither the address nor the identity is taken twice, and nothing is half written.
+        // Neither the address nor the identity is taken twice, and no partial rows remain.
         for (name, subject) in [("ann", "b"), ("bob", "a")] {
             let person = fixture.newcomer(name);
             let (id, session) = (person.id, fixture.new_session(person.id));

@@ -1,6 +1,6 @@
-//! The index of each list, count and deletion, on data and statistics that mislead: every run of an organization has
-//! succeeded, belongs to one schedule and has one tag, and every change of it was made by one key with one action. A
-//! planner that believes this finds a rare run by a walk over all of them.
+//! The index of each list, count and deletion, on misleading data and statistics: every run of an organization has
+//! succeeded, belongs to one schedule and has one tag, and every change of it was made by one key with one action. A planner
+//! that relies on this finds a rare run by a walk over all of them.
 
 use sortie_api::usage::Day;
 use sortie_testkit::list;
@@ -402,7 +402,7 @@ on_both![
     checks_and_the_erasure_go_on_from_where_they_have_come_to,
 ];
 
-/// Cost of a look at a few of the rows at most. A walk over all of them takes several steps for each on `SQLite`, and looks at
+/// Maximum cost of reading a few of the rows. A walk over all of them takes several steps for each on `SQLite`, and reads
 /// each on `PostgreSQL`.
 const FEW: Bound = Bound {
     steps: ROWS.unsigned_abs(),
@@ -472,7 +472,7 @@ async fn what_is_counted_is_read_from_where_the_count_has_come_to(fixture: Fixtu
     }
 }
 
-/// A walk from the first run to the position would look at all of them.
+/// A walk from the first run to the position would read all of them.
 async fn checks_and_the_erasure_go_on_from_where_they_have_come_to(fixture: Fixture) {
     let (fixture, org) = misled(fixture).await;
     let store = &fixture.store;

@@ -42,7 +42,7 @@ sqlite! {
             let run = |max_cost| NewRun { max_cost: micros(max_cost), ..fixture.new_run(org) };
             fixture.budget(org, &ORG, 10).await;
             store.db.faults().guard(guarded);
-            // The create reads that there is no budget, and the commit that deletes it fails.
+            // The create reads that no budget exists, and the commit that deletes the budget fails.
             let faults = store.clone();
             let fail = store.db.write(move |_| {
                 faults.db.faults().fail_commit();

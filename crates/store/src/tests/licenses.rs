@@ -103,7 +103,7 @@ impl Fixture {
         store.put_license(self.license(1), self.audit(org)).await.unwrap();
         store.license().await.unwrap().unwrap();
         store.create_run(self.licensed(org, 1)).await.unwrap();
-        // The first one is refused by the tail, the second one by a read, which also looks for the key.
+        // The first one is refused by the tail, the second one by a read, which also checks the key.
         store.create_run(self.licensed(org, 1)).await.unwrap_err();
         store.create_run(self.named(org, 1, "a")).await.unwrap_err();
         store.license_use(month_of(at, 0).month).await.unwrap().unwrap();
@@ -148,14 +148,14 @@ both! {
             "license: all 3 runs of this month are used, the next month begins at 2099-12-01T00:00:00.000Z"
         );
         used_up(refused);
-        // A second refusal is made by a read. Nothing was created.
+        // A read makes the second refusal. No run was created.
         used_up(store.create_run(fixture.licensed(org, 3)).await);
         let counts = async || (fixture.count(RUNS).await, fixture.count(USED).await);
         assert_eq!(counts().await, (3, 3));
         for table in ["SELECT COUNT(*) FROM queue", "SELECT COUNT(*) FROM event", "SELECT COUNT(*) FROM run_definition"] {
             assert_eq!(fixture.count(table).await, 3, "{table}");
         }
-        // A larger license has room at once, and the next month starts from zero.
+        // A larger license has room immediately, and the next month starts from zero.
         assert!(is_made(&store.create_run(fixture.licensed(org, 4)).await));
         let later = fixture.now() + 40 * DAY;
         let next = NewRun { created_at: later, allowance: Some(Allowance::Monthly(month_of(later, 1))), ..fixture.new_run(org) };
@@ -234,7 +234,7 @@ both! {
         assert!(matches!(store.create_run(costing(11, 1)).await, Err(Error::OverBudget(_))));
         assert_eq!(fixture.count(USED).await, 0);
         assert!(is_made(&store.create_run(costing(6, 1)).await));
-        // Both would refuse: the budget comes first.
+        // Both would refuse: the budget is checked first.
         assert!(matches!(store.create_run(costing(6, 1)).await, Err(Error::OverBudget(_))));
         used_up(store.create_run(costing(4, 1)).await);
         let held = "SELECT CAST(COALESCE(SUM(held_micros), 0) AS BIGINT) FROM budget_window";
@@ -345,7 +345,7 @@ both! {
         }
         let refused = fixture.deployed(org, 'a').await.unwrap_err();
         assert!(matches!(refused, Error::Conflict(rule) if rule.starts_with("too many deployments")), "{refused}");
-        // Those that have expired do not count, and are deleted.
+        // Expired ones do not count, and are deleted.
         let later = fixture.now() + 31 * DAY;
         let put = PutEntitlement { period_end: later + DAY, ..fixture.entitlement(org, 1) };
         store.put_entitlement(put, fixture.audit(org)).await.unwrap();

@@ -1,5 +1,5 @@
-//! Lists by several properties at once: each command looks at a bounded number of entries, and the pages together have
-//! every match once.
+//! Lists by several properties: each command reads a bounded number of entries, and the pages together have every match
+//! once.
 
 use super::{
     examined::{Bound, within},
@@ -21,7 +21,7 @@ async fn change(fixture: &Fixture, sql: &'static str) {
 const COMMON: &str = "INSERT INTO run_tag (org_id, tag, created_at, run_id) \
      SELECT r.org_id, 'common', r.created_at, r.id FROM run r WHERE (r.created_at / 1000000) % 3 > 0";
 
-/// Makes three in four runs failed ones, apart from the newest 100.
+/// Sets three of four runs to failed, except the newest 100.
 const FAILED: &str = "UPDATE run SET status = 'failed', outcome = 'failed' \
      WHERE (created_at / 1000000) % 4 > 0 AND created_at < 1795142700000000";
 
@@ -35,11 +35,11 @@ fn tagged(tag: &str, status: Option<RunStatus>, schedule: Option<ScheduleId>) ->
     }
 }
 
-/// Entries of an index that a command may look at.
+/// Maximum number of index entries that a command may read.
 const EXAMINED: u64 = 5_000;
 
-/// Cost of a page at most: of the entry that the walk ends at, by each of two ways, and of a walk over 5,000 entries with
-/// a look at the run and its tag for each.
+/// Maximum cost of a page: of the entry that the walk ends at, in each of two ways, and of a walk over 5,000 entries that
+/// reads the run and its tag for each.
 const PAGE: Bound = Bound {
     steps: EXAMINED * 120,
     rows: EXAMINED * 5 + 100,
@@ -68,7 +68,7 @@ const AUDIT_RARE: Bound = Bound {
     of_a_scan: EXAMINED,
 };
 
-/// Cost of a look at a few rows at most.
+/// Maximum cost of reading a few rows.
 const FEW: Bound = Bound {
     steps: 1_000,
     rows: 10,
@@ -142,7 +142,7 @@ both! {
 
     async fn a_walk_ends_at_its_bound_though_matches_lie_behind_it(fixture: &Fixture, org: OrgId) {
         fill(fixture, org).await;
-        // Among the newest 6,000 runs no run has both, the others have both.
+        // Among the newest 6,000 runs none has both properties, all others have both.
         change(fixture, "UPDATE run SET status = 'failed', outcome = 'failed' \
              WHERE (created_at / 1000000) % 2 = 0 OR created_at < 1795136800000000").await;
         change(fixture, "DELETE FROM run_tag WHERE (created_at / 1000000) % 2 = 0 AND created_at >= 1795136800000000").await;
@@ -222,7 +222,7 @@ both! {
         filter.before = page.stopped_at;
         let page = fixture.store.list_audit(org, filter.clone()).await.unwrap();
         assert_eq!((page.items.len(), page.stopped_at), (0, None));
-        // A key that made few changes is read to the end at once.
+        // The list of a key with few changes is read to the end in one command.
         change(fixture, "UPDATE audit SET actor_id = 'key_01kafs6w1cefkstv6qr1ptb0mk', action = 'a.get' WHERE at < 1795132800000000 + 5000000").await;
         filter = AuditFilter {
             action: Some("a.get".to_owned()),

@@ -24,7 +24,8 @@ postgres! {
         let fence = fixture.tired(org, node).await;
         fixture.on_node_clocks(fence.run).await;
         let at = fixture.now();
-        // The slow worker has locked the row of its run. It stores its event once the end of the run waits for this row.
+        // The slow worker has locked the row of its run. It stores its event after the end of the run has begun to wait
+        // for this row.
         let append = fixture.append(fence, vec![fixture.called(micros(7))], micros(7));
         let retake = fixture.store.retake_held(node, vec![fence.run], at, micros(1_000_000));
         let (appended, ended) = fixture.overlapped(1, append, retake).await;

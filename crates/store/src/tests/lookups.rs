@@ -91,8 +91,8 @@ async fn kept(fixture: &Fixture) -> Vec<[u8; 32]> {
     kept
 }
 
-/// Checks that a command drops every look-up but those of `hashes`. The command fails, as nothing that it names exists: it
-/// could as well have been committed, and only its answer lost.
+/// Checks that a command drops every look-up but those of `hashes`. The command fails, because the objects that it names
+/// do not exist: it could as well have been committed and have lost its answer.
 macro_rules! keeps {
     ($fixture:ident, $hashes:expr, $command:expr) => {
         look_up($fixture).await;

@@ -38,7 +38,7 @@ impl Fixture {
         self.store.claim_mails(AT, LEASE, 10).await.unwrap().0
     }
 
-    /// Lets `time` pass for the mails, whatever the clock of the database shows.
+    /// Lets `time` pass for the mails, independently of the clock of the database.
     async fn mails_wait(&self, time: Duration) {
         let micros = i64::try_from(time.as_micros()).unwrap();
         let pass = self.store.db.write(move |tx| {
@@ -82,7 +82,7 @@ both! {
         assert_eq!(ids(&fixture.claimed_mails().await), [whole.id]);
         fixture.mails_wait(LEASE * 2).await;
         fixture.sql("UPDATE mail SET due_at = due_at - 1 WHERE id = 'nothing'", vals![]).await;
-        // It uses up a claim of one, and the next claim goes to the other.
+        // The broken mail uses up a claim of one, and the next claim gets the other.
         assert_eq!(fixture.store.claim_mails(AT, LEASE, 1).await.unwrap().0, []);
         assert_eq!(ids(&fixture.store.claim_mails(AT, LEASE, 1).await.unwrap().0), [whole.id]);
     }
@@ -184,7 +184,7 @@ both! {
             let late = fixture.store.record_mail(mail.id, attempt, AT, after).await;
             assert_eq!(late, Err(Error::Fenced));
         }
-        // Nothing is left to seal anew.
+        // No mail has content left to reseal.
         assert_eq!(fixture.sealed(crate::installation::SealedColumn::Mail).await, []);
     }
 

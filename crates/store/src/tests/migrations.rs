@@ -31,7 +31,7 @@ async fn expand(fixture: &Fixture) {
         .db
         .write(move |tx: &mut dyn Tx| {
             for table in &tables {
-                // The text is leaked: the store knows a statement by its address.
+                // The text is leaked, because the store identifies a statement by its address.
                 let text = |sql: String| -> &'static str { Box::leak(sql.into_boxed_str()) };
                 tx.exec(
                     text(format!("ALTER TABLE {table} ADD COLUMN later_text TEXT")),

@@ -76,7 +76,7 @@ use sortie_api::{OrgId, Timestamp};
 
 use crate::{Store, nodes::NodeId};
 
-/// Argument of a test of [`both`], which is made before the test runs.
+/// Argument of a test of [`both`], created before the test runs.
 trait Argument<'a> {
     async fn make(fixture: &'a Fixture) -> Self;
 }
@@ -126,8 +126,8 @@ fn with_random<S: Strategy>(
     TestRunner::new(config).run(commands, run).unwrap();
 }
 
-/// Makes each test two: one on a fresh `SQLite` file, one on a fresh `PostgreSQL` database. The arguments after the fixture
-/// are made in their order: a new organization, a new node, the time, and the store.
+/// Generates two tests from each: one on a fresh `SQLite` file, one on a fresh `PostgreSQL` database. The arguments after
+/// the fixture are created in their order: a new organization, a new node, the time, and the store.
 macro_rules! both {
     ($(async fn $name:ident($fixture:ident: &Fixture $(, $argument:ident: $type:ty)*) $body:block)+) => {
         $(async fn $name($fixture: &crate::tests::fixture::Fixture) {
@@ -156,7 +156,7 @@ macro_rules! both {
 }
 use both;
 
-/// Makes tests of what one database alone has, like [`both`].
+/// Generates tests for features of one database only, like [`both`].
 macro_rules! postgres {
     ($($(#[$meta:meta])* async fn $name:ident($fixture:ident: &Fixture $(, $argument:ident: $type:ty)*) $body:block)+) => {
         $($(#[$meta])*
@@ -170,7 +170,7 @@ macro_rules! postgres {
 }
 use postgres;
 
-/// Makes tests of what one database alone has, like [`both`].
+/// Generates tests for features of one database only, like [`both`].
 macro_rules! sqlite {
     ($($(#[$meta:meta])* async fn $name:ident($fixture:ident: &Fixture $(, $argument:ident: $type:ty)*) $body:block)+) => {
         $($(#[$meta])*

@@ -64,7 +64,8 @@ impl ModelRun {
         self.resumes >= 4
     }
 
-    /// Expected answer to a worker that shows `fence` and wants to go to `next`; `None` means an append.
+    /// Expected answer to a worker that presents `fence` and wants to change to `next`; `None` means an
+    /// append.
     fn verdict(&self, fence: Fence, next: Option<RunStatus>) -> Result<()> {
         let is_same = fence == self.fence();
         match next {
@@ -346,7 +347,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Takes over a run again that the node holds and has no task for, unless the node is lost.
+    /// Takes over a run again that the node holds without a task, unless the node is lost.
     async fn abandon(&mut self, node: usize, run: usize) {
         let (node, _) = self.nodes[node];
         let is_fenced = self.is_fenced(node);

@@ -107,8 +107,8 @@ both! {
     async fn a_lease_that_was_renewed_since_it_was_seen_keeps_its_node(fixture: &Fixture, org: OrgId, node: NodeId, taker: NodeId) {
         let fence = fixture.running(org, node).await;
         let at = fixture.now() + HOURS;
-        // The sweep may have waited long for the lock. The lease has expired by then, as the earlier one had, but
-        // it is not the one that the sweep has seen.
+        // The sweep may have waited long for the lock. The lease has expired by then, like the earlier one, but
+        // it is not the lease that the sweep has read.
         let sweep = Sweep { places: 10, ..fixture.declaring(taker, at, 100).await };
         fixture.store.heartbeat(node, fixture.now(), Duration::ZERO).await.unwrap();
         assert!(fixture.store.sweep(sweep).await.unwrap().taken.is_empty());
@@ -122,7 +122,7 @@ both! {
         let at = fixture.now();
         fixture.store.heartbeat(node, at, HOURS).await.unwrap();
         let seen = SeenLease { node, lease_until: fixture.lease_of(node).await };
-        // The clock of the database decides, whatever the sweeping node believes to have seen.
+        // The clock of the database decides, regardless of what the sweeping node has read.
         let sweep = Sweep { places: 10, overdue: vec![seen], ..fixture.declaring(taker, at, 100).await };
         assert!(fixture.store.sweep(sweep).await.unwrap().taken.is_empty());
         fixture.renew(node, at).await.unwrap();

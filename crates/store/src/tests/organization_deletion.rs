@@ -63,7 +63,7 @@ impl Fixture {
         (org, ann)
     }
 
-    /// Deletes all that is left of a deleted organization, step by step as the nodes do.
+    /// Deletes all remaining rows of a deleted organization, step by step as the nodes do.
     pub(super) async fn erase(&self, org: OrgId) {
         let store = &self.store;
         for (_, run) in store.unsettled_runs(org, None, 100).await.unwrap() {
@@ -119,7 +119,7 @@ impl Fixture {
         let mut found = Vec::new();
         for row in &tables {
             let (table, column) = (row.text(0).unwrap().to_owned(), row.text(1).unwrap());
-            // The text is leaked: the store knows a statement by its address.
+            // The text is leaked, because the store identifies a statement by its address.
             let count: &'static str =
                 Box::leak(format!("SELECT COUNT(*) FROM {table} WHERE {column} = $1").into_boxed_str());
             let rows = self
@@ -190,7 +190,7 @@ both! {
             assert_eq!((account.customer.as_str(), account.card, account.seen_at), ("cus_1", None, None));
         };
         forgotten().await;
-        // A page that is paid later, and a look at Stripe that was under way.
+        // A page that is paid late, and a check at Stripe that was in progress.
         let late = PaidTopup { card: Some(card("pm_2", "checkout")), ..fixture.paid_for(&topup) };
         assert_eq!(store.credit_purchase(late).await, Ok(Appended::New));
         store.keep_card(org, Some(card("pm_2", "portal")), fixture.now()).await.unwrap();

@@ -152,7 +152,7 @@ both! {
         let at = fixture.now();
         let addresses = ["a", "b", "c", "d", "e"].map(|name| format!("{name}@Example.com"));
         assert_eq!(invited(fixture, org, at).await, addresses);
-        // Those that have ended count no more, and go in batches.
+        // Ended ones do not count, and are deleted in batches.
         let later = at + DAY * 8;
         assert_eq!(invited(fixture, org, later).await, [""; 0]);
         let mut new = fixture.new_invitation(org, ann, "f", Role::Member);
@@ -264,7 +264,7 @@ both! {
         let refused = store.create_run(fixture.new_unretained(org, node)).await;
         assert_eq!(refused.unwrap_err(), Error::Suspended);
         assert_eq!(fixture.count("SELECT COUNT(*) FROM run").await, 6, "a refused run leaves nothing");
-        // Runs that are not parked yet are no more claimed than those that are.
+        // Claims skip unparked runs of a suspended organization, like parked ones.
         assert_eq!(claimed(fixture, node).await, [theirs]);
         assert_eq!(claimed_by_name(fixture, node, held.id).await, 0);
         assert_eq!(store.park_runs(org, 2).await.unwrap(), 3, "two of the queue, one of its node");

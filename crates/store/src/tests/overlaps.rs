@@ -97,7 +97,7 @@ postgres! {
 
     async fn content_whose_last_reference_goes_during_a_sweep_is_swept_later(fixture: &Fixture, org: OrgId) {
         let file = fixture.file(org, "a", 1).await;
-        // It is due during the sweep, as it is where a deleted organization is erased.
+        // The check is due during the sweep, as in the erasure of an organization.
         let delete = fixture.store.delete_file(org, file.id, file.check_at, fixture.audit(org));
         let sweep = fixture.store.mark_unreferenced_blobs(file.check_at + HOUR, None, 10);
         let (deleted, swept) = fixture.overlapped(1, delete, sweep).await;
@@ -269,7 +269,7 @@ postgres! {
         assert_eq!(fixture.count(noted).await, 1);
     }
 
-    /// Two commands that lock in opposite orders wait for each other. `PostgreSQL` ends one after a second, and it is run again.
+    /// Two commands that lock in opposite orders deadlock. `PostgreSQL` aborts one after a second, and it is run again.
     async fn commands_lock_in_one_order(fixture: &Fixture) {
         let (ann, store) = (fixture.person("ann").await, &fixture.store);
         let org = fixture.org_of(ann).await;

@@ -127,7 +127,7 @@ both! {
         assert_eq!(store.find_session(other.hash).await.unwrap(), None);
         assert_eq!(store.list_sessions(bob, fixture.now(), 10).await.unwrap().len(), 1);
 
-        // Of two changes that compared the same password one comes second.
+        // Of two changes that compared the same password the second one is refused.
         conflicts(&store.change_password(change.clone(), keep.id).await);
         conflicts(&store.sign_in(fixture.new_session(ann), proved(change)).await);
         assert_eq!(store.list_sessions(ann, fixture.now(), 10).await.unwrap().len(), 1);
@@ -447,7 +447,7 @@ impl Fixture {
         }
     }
 
-    /// Makes a person a member, past the commands: invitations do it in the product.
+    /// Makes a person a member directly in the table: the product uses invitations for it.
     pub(super) async fn member(&self, org: OrgId, user: UserId, role: Role) {
         self.sql(
             "INSERT INTO membership (org_id, user_id, role, created_at) VALUES ($1, $2, $3, 1)",

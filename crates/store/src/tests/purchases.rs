@@ -15,7 +15,7 @@ const LEASE: Duration = Duration::from_mins(2);
 const MINUTE: Duration = Duration::from_mins(1);
 
 impl Fixture {
-    /// Makes an order, which is not stored.
+    /// Makes an order, without storing it.
     pub(super) fn new_topup(&self, org: OrgId) -> NewTopup {
         let at = self.now();
         NewTopup {
@@ -38,7 +38,7 @@ impl Fixture {
         new
     }
 
-    /// Makes the payment of an order, which is not stored.
+    /// Makes the payment of an order, without storing it.
     pub(super) fn paid_for(&self, topup: &NewTopup) -> PaidTopup {
         let audit = self.audit(topup.org);
         PaidTopup {
@@ -69,7 +69,7 @@ impl Fixture {
         paid
     }
 
-    /// Makes a report of a refund or a dispute, which is not stored.
+    /// Makes a report of a refund or a dispute, without storing it.
     pub(super) fn report(
         &self,
         paid: &PaidTopup,
@@ -488,7 +488,8 @@ both! {
         assert_eq!(store.ask_for_card(org, at, at - MINUTE).await, Ok(true));
         assert_eq!(store.ask_for_card(org, later, at - MINUTE).await, Ok(false));
         assert_eq!(store.ask_for_card(org, later, at).await, Ok(true));
-        // The card of a checkout, seen in the portal later, is still the one of the checkout.
+        // A card that was saved in a checkout and is later read in the portal still counts as that of the
+        // checkout.
         let topup = fixture.ordered(NewTopup { save_card: true, ..fixture.new_topup(org) }).await;
         let saved = Some(card("pm_1", "checkout"));
         let paid = PaidTopup { card: saved.clone(), ..fixture.paid_for(&topup) };
@@ -496,7 +497,7 @@ both! {
         store.keep_card(org, Some(card("pm_1", "portal")), later).await.unwrap();
         let kept = store.billing_account(org).await.unwrap().unwrap();
         assert_eq!((kept.card, kept.seen_at), (saved, Some(later)));
-        // Without consent no card is kept.
+        // Without consent no card is stored.
         let topup = fixture.ordered(fixture.new_topup(org)).await;
         let paid = PaidTopup { card: Some(card("pm_2", "checkout")), ..fixture.paid_for(&topup) };
         store.credit_purchase(paid).await.unwrap();

@@ -113,8 +113,8 @@ both! {
             )
             .await;
             assert_eq!(recorded, Ok(()));
-            // If the redelivery came before the record, the attempt under way was its attempt. Otherwise
-            // there is one more.
+            // If the redelivery came before the record, the pending attempt was its attempt. Otherwise there
+            // is one more.
             let due = fixture.claim_due("n", "a:1", at).await;
             let (number, _) = again.unwrap();
             assert_eq!(number, 1 + i64::try_from(due.len()).unwrap());
@@ -150,8 +150,7 @@ both! {
                 join(fixture.store.settle_run(fence.run, fence.attempt, of_calls(cost), Vec::new()), fixture.sweep(at, 5)),
             )
             .await;
-            // The command that came second to the queue had nothing to do. A run that neither of them met is
-            // met now.
+            // The second command in the queue had nothing to do. A run that both have missed is found now.
             let late = fixture.sweep(at, 5).await;
             let run = fixture.get(org, fence.run).await;
             assert!(!run.billing_pending, "{cancelled:?} {settled:?} {swept:?}");
@@ -269,7 +268,7 @@ both! {
                 fixture.running(org, node).await;
             }
         }
-        // One node is unregistered. In that case the first search takes no lock.
+        // A lost node is unregistered. In that case the first search takes no lock.
         let forget = fixture.store.db.write(move |tx| tx.exec("DELETE FROM node WHERE id = $1", vals![lost[2]]));
         forget.await.unwrap();
         let takers = [fixture.node().await, fixture.node().await];

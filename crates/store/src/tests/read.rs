@@ -21,7 +21,7 @@ async fn listed(
     runs.iter().map(|listed| listed.run.id).collect()
 }
 
-/// Reads the events of a finished run, and each of its texts alone.
+/// Reads the events of a finished run, and each of its texts separately.
 pub(super) async fn read_events_and_texts(fixture: &Fixture, org: OrgId, run: RunId) {
     fixture.store.list_events(org, run, 0, 10).await.unwrap();
     for text in [
@@ -221,7 +221,7 @@ both! {
         let run = fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
         let last = fixture.count("SELECT last_event FROM run").await;
         let all: Vec<_> = (1..=last).collect();
-        // The run, which may be large, comes only with its last events.
+        // Only the page with the last events includes the run, which may be large.
         let pages = [
             (0, 2, vec![1, 2], None),
             (0, u32::try_from(last).unwrap(), all, Some(run.clone())),

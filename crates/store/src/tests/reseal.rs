@@ -115,7 +115,7 @@ fn no_sealed_column_is_forgotten() {
 }
 
 sqlite! {
-    /// A backup uses this text to find out whether it has the key of the database.
+    /// A backup uses this text to check that it has the key of the database.
     async fn a_copy_has_the_text_by_which_the_master_key_is_told(fixture: &Fixture) {
         let from = fixture.sqlite_file();
         let mut copy = crate::installation::DatabaseCopy::make(&from, &from.with_extension("empty")).unwrap();
@@ -150,8 +150,7 @@ both! {
         assert_eq!(fixture.store.reseal(column, late, None).await.unwrap(), 0);
         assert_eq!(fixture.sealed(column).await[0].sealed, b"renewed");
 
-        // In the other order: a node that refreshes tokens has seen a version, which sealing anew does not
-        // change.
+        // In the other order: a node that refreshes tokens has read a version, which resealing does not change.
         let seen = SeenTokens { version: seen.version + 1, ..seen };
         let now = fixture.now();
         assert!(fixture.store.lease_refresh(seen, crate::connections::RefreshHolder(1), now, std::time::Duration::ZERO).await.unwrap());

@@ -126,9 +126,8 @@ both! {
 
     async fn every_table_with_rows_of_a_run_is_known_to_retention(fixture: &Fixture) {
         let mut known: BTreeSet<String> = retention::tables().into_iter().map(str::to_owned).collect();
-        // A settled run has left the queue. The history of a schedule expires by its own age. The
-        // timer of schedules forgets replaced runs that have ended or were deleted. The ledger keeps its charges. A run that
-        // is still to be counted is not deleted.
+        // A settled run has left the queue. The history of a schedule expires by its own age. The timer of schedules forgets
+        // replaced runs that have ended or were deleted. The ledger keeps its charges. An uncounted run is not deleted.
         known.extend(["queue", "fire", "replaced_run", "ledger", "late_run"].map(str::to_owned));
         assert_eq!(tables_of_runs(fixture).await, known);
     }
@@ -243,7 +242,7 @@ both! {
 }
 
 sqlite! {
-    /// The limit does not follow from the age alone: a run that took long is kept by the time of its end.
+    /// The limit does not depend only on the creation: a long run is kept according to the time of its end.
     async fn a_run_is_kept_by_its_end_and_not_by_its_creation(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         let end: Timestamp = fixture.now() + Duration::from_hours(2);

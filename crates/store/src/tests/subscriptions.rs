@@ -102,13 +102,13 @@ both! {
         let (first, second) = (fixture.reading(org, "sub_1"), fixture.reading(org, "sub_1"));
         let ended = ReadSubscription { state: Ended, renews: false, ..first.clone() };
         assert_eq!(fixture.records(&first).await, Ok(Changed));
-        // Two have begun before anything was recorded.
+        // Both readings began before the first one was recorded.
         assert_eq!(fixture.records(&second).await, Ok(Outdated));
         let late = ReadSubscription { since: Some(1), ..second };
         assert_eq!(fixture.records(&ReadSubscription { since: Some(1), ..ended.clone() }).await, Ok(Changed));
         assert_eq!(fixture.records(&late).await, Ok(Outdated));
         assert_eq!(store.subscription(org).await.unwrap().unwrap().state, Ended);
-        // Another subscription has taken its place.
+        // Another subscription has replaced it.
         assert_eq!(fixture.reads(&fixture.reading(org, "sub_2")).await, Ok(Changed));
         assert_eq!(fixture.records(&ReadSubscription { since: Some(2), ..late }).await, Ok(Outdated));
         assert_eq!(fixture.reads(&ended).await, Ok(Known));
@@ -175,7 +175,7 @@ both! {
         assert_eq!(fixture.reads(&renewed).await, Ok(Changed));
         assert_eq!(source(9 * DAY).await, (EntitlementSource::Operator, 0));
         assert_eq!(source(10 * DAY).await, (EntitlementSource::Stripe, 2));
-        // Where neither lasts, the one that ended last is shown.
+        // If both have ended, the one that ended last is returned.
         assert_eq!(source(90 * DAY).await, (EntitlementSource::Stripe, 2));
         let ended = ReadSubscription { state: Ended, period_end: at + DAY, ..renewed };
         assert_eq!(fixture.reads(&ended).await, Ok(Changed));

@@ -65,8 +65,8 @@ fn guards(fixture: &Fixture) -> impl Iterator<Item = u32> {
     [0, u32::MAX].into_iter().take(rounds)
 }
 
-/// Faults in the statements of commands fail these alone where each has a savepoint, or a transaction that others can do
-/// without: all but those in tails. A group without savepoints runs again, so that only a fault in the first statement of a
+/// Faults in the statements of commands fail only these if each has a savepoint, or a transaction that others can do
+/// without: all but those in tails. A group without savepoints runs again, so only a fault in the first statement of a
 /// command is seen.
 fn assert_faults_fail(fixture: &Fixture, failed: usize, guarded: u32, least: usize) {
     if fixture.store.db.is_shared() || guarded > 0 {

@@ -22,7 +22,7 @@ both! {
         write("INSERT INTO event (run_id, seq, kind, data, created_at) SELECT id, last_event + 1, 'x', '{}', 1 FROM run WHERE id = $1", bad_end.run).await;
         write("UPDATE run SET max_cost_micros = 0 - max_cost_micros WHERE id = $1", bad_take.run).await;
         fixture.store.deregister_node(lost, fixture.now()).await.unwrap();
-        // One slot is enough: a run that cannot be taken over uses up none.
+        // A single slot is enough: a run that cannot be taken over does not use one.
         let swept = fixture.take_over(taker, fixture.now(), 1).await;
         let resumed: Vec<_> = swept.taken.iter().map(|claim| claim.fence.run).collect();
         assert_eq!((swept.ended, resumed), (vec![(org, end.run)], vec![take.run]));
@@ -183,7 +183,7 @@ both! {
         let cancelled = fixture.cancelled(org, lost).await;
         let tired = fixture.tired(org, lost).await;
         fixture.store.deregister_node(lost, fixture.now()).await.unwrap();
-        // Runs that cannot be taken over do not hold up runs that end.
+        // Runs that cannot be taken over do not delay runs that end.
         let swept = fixture.take_over(taker, fixture.now(), 0).await;
         assert_eq!((swept.taken.len(), swept.ended), (0, vec![(org, tired.run)]));
         assert!(!fixture.get(org, cancelled.run).await.billing_pending);
@@ -214,7 +214,7 @@ both! {
         store.append(fence, journaled(entries(0, &data[..70]))).await.unwrap();
         store.deregister_node(node, fixture.now()).await.unwrap();
         let claim = fixture.take_over(taker, fixture.now(), 1).await.taken.remove(0);
-        // Without an event the position stays. Entries that may not be stored are written again.
+        // Without an event the position stays. Entries that may not have been stored are written again.
         for _ in 0..2 {
             store.append(claim.fence, journaled(entries(70, &data[70..]))).await.unwrap();
         }
@@ -231,7 +231,7 @@ both! {
         for is_cancelled in [true, false] {
             let node = fixture.node().await;
             let fence = fixture.running(org, node).await;
-            // What a text says is no cost, and an escaped NUL does not matter.
+            // A text is not evaluated as a cost, and an escaped NUL does not matter.
             let tricky = "{\"cost_micros\":1000}, \"cost_micros\":1000 \\\"cost_micros\":1000 \0";
             let events = vec![
                 fixture.tool_ended(micros(4), tricky),

@@ -164,7 +164,7 @@ both! {
 
         let sweep = Sweep { places: 10, ..sweep(other, fixture.now(), 2) };
         let mut swept = fixture.store.sweep(sweep.clone()).await.unwrap();
-        // A limit is not exceeded at once. The remaining runs come with the next sweep.
+        // A sweep does not exceed the limit. The next sweep handles the remaining runs.
         let next = fixture.store.sweep(sweep.clone()).await.unwrap();
         swept.ended.extend(next.ended);
         swept.taken.extend(next.taken);
@@ -181,7 +181,7 @@ both! {
         }
         assert_eq!(fixture.get(org, works.run).await.cost_micros.get(), 120);
         assert!(!fixture.get(org, cancelled.run).await.billing_pending);
-        // The process may be alive, so its answer stays until it expires.
+        // The process may still be alive, so its answer stays until it expires.
         let answered = fixture.get(org, done.run).await;
         assert_eq!((answered.status, answered.output_available), (RunStatus::Succeeded, Some(true)));
         let holder = fixture.store.content_holder(org, done.run).await.unwrap().unwrap();
@@ -208,7 +208,7 @@ both! {
         fixture.store.cancel_run(org, cancelled.run, fixture.now()).await.unwrap();
         let waits = fixture.new_unretained(org, node);
         fixture.store.create_run(waits.clone()).await.unwrap();
-        // The node is declared lost before anybody sweeps the runs that it leaves.
+        // The node is declared lost before a sweep handles its runs.
         fixture.store.deregister_node(node, fixture.now()).await.unwrap();
         let row = fixture.store.list_nodes().await.unwrap().into_iter().find(|row| row.node.id == node).unwrap();
         let renewed = NodeId(fixture.number());

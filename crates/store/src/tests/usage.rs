@@ -48,7 +48,7 @@ enum Step {
     },
     /// Settles every run.
     Settle,
-    /// Counts the usage of so many hours more, in parts.
+    /// Counts the usage of this number of further hours, in parts.
     Count { hours: i64, part: UsagePart },
     /// Counts the runs that were left out and are settled.
     CountLate,
@@ -101,7 +101,7 @@ struct Model<'a> {
     counted: i64,
     /// Number of runs that were left out of their hour.
     late: u64,
-    /// Counts that have come to a moment within an hour.
+    /// Number of counts that ended within an hour.
     parts: i64,
 }
 
@@ -117,7 +117,7 @@ impl Model<'_> {
                 amount,
             } => {
                 let mut at = START + minute * 60_000_000;
-                // Some of the others are earlier than the counted boundary.
+                // Other runs may be earlier than the counted boundary.
                 if minute % 3 > 0 {
                     at = at.max(self.counted);
                 }
@@ -470,7 +470,7 @@ both! {
         fixture.queued(org).await;
         let later = fixture.now() + Duration::from_hours(30);
         let due = fixture.store.usage_due(later, None, 10).await.unwrap().items[0].1.unwrap();
-        // There are two: the part of the hour in front of the second is counted, then the rest.
+        // There are two runs: the part of the hour before the second one is counted, then the rest.
         assert_eq!(fixture.store.count_usage(due, leaving(1)).await.unwrap(), CountedPart::Counted(1));
         assert_eq!(fixture.count("SELECT COUNT(*) FROM late_run").await, 1);
         let rest = fixture.store.usage_due_of(org, later).await.unwrap().unwrap();

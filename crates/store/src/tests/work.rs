@@ -170,7 +170,7 @@ both! {
         let run = fixture.get(org, fence.run).await;
         assert_eq!((run.billing_pending, run.cost_micros, run.usage), (false, micros(14), Some(usage(5))));
         assert_eq!(fixture.store.progress(org, fence.run).await.unwrap().last_event, 8);
-        // A cancel that comes again finds the last event, and adds none.
+        // A repeated cancel finds the last event, and adds none.
         fixture.store.cancel_run(org, fence.run, fixture.now()).await.unwrap();
         assert_eq!(fixture.events(org, fence.run).await, recorded);
         fixture.check().await;

@@ -1,4 +1,4 @@
-//! Organizations as customers of Stripe, and their saved cards as they were last seen.
+//! Organizations as customers of Stripe, and the last known state of their saved cards.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ row! {
     }
 }
 
-/// Customer in place of one that Stripe does not have.
+/// Customer that replaces one that is missing at Stripe.
 #[derive(Clone, Debug)]
 pub struct NewCustomer {
     /// ID of the missing customer.
@@ -54,7 +54,7 @@ pub struct RemovedCard {
 /// Result of the replacement of a customer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplacedCustomer {
-    /// ID of the customer that is kept.
+    /// ID of the customer in the store.
     pub customer: String,
     /// Whether the automatic purchases were disabled.
     pub disabled_auto_topup: bool,
@@ -121,7 +121,7 @@ impl Store {
             .await
     }
 
-    /// System: sets the time at which the pages of a customer are expired once more; none if there can be no others.
+    /// System: sets the time at which the pages of a customer are expired once more. `None` if there can be no others.
     pub async fn close_account_at(&self, org: OrgId, next: Option<Timestamp>) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -134,7 +134,7 @@ impl Store {
             .await
     }
 
-    /// Reads an organization as a customer. None before its first purchase.
+    /// Reads an organization as a customer. `None` before its first purchase.
     pub async fn billing_account(&self, org: OrgId) -> Result<Option<BillingAccount>> {
         self.db
             .read(move |tx| {
@@ -146,7 +146,8 @@ impl Store {
             .await
     }
 
-    /// Keeps the customer that Stripe has made for an organization, unless there is one. Returns the one that is kept.
+    /// Stores the customer that was created at Stripe for an organization, unless one is stored already. Returns the stored
+    /// one.
     pub async fn keep_customer(&self, org: OrgId, customer: &str) -> Result<String> {
         let customer = customer.to_owned();
         self.db
@@ -169,8 +170,8 @@ impl Store {
             .await
     }
 
-    /// Replaces the customer of an organization, unless another one is kept by now. The card of the missing one is forgotten,
-    /// and the automatic purchases, which would charge it, are disabled.
+    /// Replaces the customer of an organization, unless another one has been stored since. Forgets the card of the missing
+    /// one, and disables the automatic purchases, which would charge it.
     pub async fn replace_customer(&self, new: NewCustomer) -> Result<ReplacedCustomer> {
         self.db.write(move |tx| replace(tx, &new)).await
     }
@@ -224,7 +225,7 @@ impl Store {
             .await
     }
 
-    /// Claims a look at the card of an organization, unless there was one after `since`. Returns whether it was claimed.
+    /// Claims a check of an organization's card, unless one was claimed after `since`. Returns whether it was claimed.
     pub async fn ask_for_card(&self, org: OrgId, at: Timestamp, since: Timestamp) -> Result<bool> {
         self.db
             .write(move |tx| {
@@ -237,7 +238,7 @@ impl Store {
             .await
     }
 
-    /// Keeps the card that Stripe has for an organization. The page on which a known card was saved stays.
+    /// Stores the card that Stripe has for an organization. For a known card, the page on which it was saved stays.
     pub async fn keep_card(&self, org: OrgId, card: Option<SavedCard>, at: Timestamp) -> Result<()> {
         self.db
             .write(move |tx| tx.batch(&self::keep_card(org, card.as_ref(), at)).map(drop))
@@ -285,9 +286,9 @@ fn disable_auto_topup(tx: &mut dyn Tx, audit: &Audit, told: Option<&NewMail>) ->
     Ok(deleted.affected == 1)
 }
 
-/// Statements that keep the card of an organization which is a customer already. The deletion of an organization forgets its
-/// card, and a payment that comes later brings none back. The lock comes first: a statement that waits for the deletion would
-/// not see it.
+/// Statements that store the card of an organization that is a customer already. The deletion of an organization forgets its
+/// card, and a later payment must not restore it. The lock comes first: a statement that waits for the deletion would not
+/// see it.
 pub(super) fn keep_card(org: OrgId, card: Option<&SavedCard>, at: Timestamp) -> [Stmt<'_>; 2] {
     let lock = Stmt::new(
         "UPDATE billing_account SET seen_at = seen_at WHERE org_id = $1",

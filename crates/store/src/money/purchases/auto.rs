@@ -1,4 +1,4 @@
-//! Automatic purchases: the saved card of an organization is charged when few credits are left.
+//! Automatic purchases: the saved card of an organization is charged when its credits run low.
 //!
 //! The settings are a row. The row of the credits repeats the threshold, because movements of credits compare the balance
 //! with it. Each consent has a separate row that outlives the settings, and a purchase names the consent that it was made
@@ -86,7 +86,7 @@ pub struct BeginAutoTopup {
     pub org: OrgId,
     /// Time of the order.
     pub at: Timestamp,
-    /// Time of the first look at the order by any node.
+    /// Time of the first check of the order by any node.
     pub check_at: Timestamp,
     /// Purchases of an organization in 24 hours.
     pub per_day: u32,
@@ -127,7 +127,7 @@ pub struct UnpaidAutoTopup {
     pub intent: Option<String>,
     /// Reason, for people.
     pub error: String,
-    /// Number of declined purchases that the caller has read. None if the settings were gone.
+    /// Number of declined purchases that the caller has read. `None` if the settings were deleted.
     pub failures: Option<i64>,
     /// State of the automatic purchases from now on.
     pub after: AfterAutoTopup,
@@ -235,11 +235,11 @@ impl Store {
             .await
     }
 
-    /// System: returns the time at which the oldest automatic purchase began that has not ended. None if there is none.
+    /// System: returns the start time of the oldest pending automatic purchase. `None` without one.
     pub async fn oldest_auto_topup(&self) -> Result<Option<Timestamp>> {
         self.db
             .read(|tx| {
-                // The condition on the organization lets the planner enter the index of these purchases.
+                // The condition on the organization lets the planner use the index of these purchases.
                 let row = tx.query_one(
                     "SELECT MIN(t.created_at) FROM topup t WHERE t.org_id > '' AND t.kind = 'auto' \
                      AND t.state IN ('created', 'processing')",
@@ -263,7 +263,7 @@ impl Store {
             .await
     }
 
-    /// System: records an automatic purchase, if one is due, none is under way, and the limits allow it. It charges the card
+    /// System: records an automatic purchase, if one is due, none is pending, and the limits allow it. It charges the card
     /// that was saved last.
     pub async fn begin_auto_topup(&self, begin: BeginAutoTopup) -> Result<Option<TopupRow>> {
         self.db
@@ -375,8 +375,8 @@ fn keep_consent(new: &NewAutoTopup) -> Stmt<'_> {
     })
 }
 
-/// Waits for a transaction that ends the purchase under way. PostgreSQL lets an insertion wait for it as well, and then
-/// inserts by the credits and the pause of before: that would be one purchase too many.
+/// Waits for a transaction that ends the pending purchase. A PostgreSQL insertion would wait for it too, but then insert
+/// according to the old credits and the old pause: that would be one purchase too many.
 fn wait_for_end(org: OrgId) -> Stmt<'static> {
     Stmt::new(
         "UPDATE topup SET checks = checks WHERE org_id = $1 AND kind = 'auto' AND state IN ('created', 'processing')",
@@ -411,7 +411,7 @@ fn insert(begin: &BeginAutoTopup) -> Stmt<'static> {
     ), begin.org, since, begin.per_day, TopupState::Failed, TopupState::RequiresAction, begin.cents_per_day)
 }
 
-/// Disables the automatic purchases of an organization. The consent to them is kept. Its credits are locked last.
+/// Disables the automatic purchases of an organization. The consent to them is kept. The credits are locked last.
 pub(super) fn disable(org: OrgId) -> [Stmt<'static>; 2] {
     [delete(org), forget_threshold(org)]
 }
@@ -420,7 +420,7 @@ fn delete(org: OrgId) -> Stmt<'static> {
     Stmt::new("DELETE FROM auto_topup WHERE org_id = $1", vals![org])
 }
 
-/// Statement that ends the comparison of the credits. It goes last, in the order of locks.
+/// Statement that ends the comparison of the credits. It comes last, in the order of locks.
 fn forget_threshold(org: OrgId) -> Stmt<'static> {
     Stmt::new(
         "UPDATE credit SET topup_below_micros = NULL WHERE org_id = $1",
@@ -428,7 +428,7 @@ fn forget_threshold(org: OrgId) -> Stmt<'static> {
     )
 }
 
-/// Statement that lets the automatic purchases of an organization wait until a time, or longer if they do already.
+/// Statement that pauses the automatic purchases of an organization until a time, or until a later one that is already set.
 pub(crate) fn pause_until(org: OrgId, until: Timestamp) -> Stmt<'static> {
     Stmt::new(
         "UPDATE auto_topup SET paused_until = {GREATEST}(COALESCE(paused_until, 0), CAST($2 AS BIGINT)) WHERE org_id = $1",
@@ -479,7 +479,7 @@ fn end_unpaid(tx: &mut dyn Tx, unpaid: &UnpaidAutoTopup) -> Result<bool> {
     Ok(true)
 }
 
-/// Change of the settings after a purchase that was not paid, where so many were declined before.
+/// Change of the settings after an unpaid purchase, if `failures` were declined before.
 fn change(org: OrgId, failures: i64, after: AfterAutoTopup) -> Stmt<'static> {
     match after {
         AfterAutoTopup::PausedUntil(at) => pause(org, failures, at),

@@ -1,4 +1,4 @@
-//! News of Stripe, as a queue. An event names an object that has changed, and nothing else of it is kept.
+//! Queue of Stripe's events. An event names an object that has changed, and only that is kept.
 //!
 //! A node claims due events under a lease: `due_at` moves to the end of the lease. If the node records no result by then,
 //! another node claims the event. `tries` is the fence: a node that lost its claim records nothing.
@@ -21,11 +21,11 @@ pub struct NewStripeEvent {
     pub kind: String,
     /// ID of the object that has changed.
     pub object: String,
-    /// Time at which Stripe made it.
+    /// Time at which Stripe created it.
     pub made_at: Timestamp,
     /// Time at which it was received.
     pub received_at: Timestamp,
-    /// Whether it is handled. An event that is not is kept for people.
+    /// Whether it is handled. An unhandled event is kept for people.
     pub is_handled: bool,
 }
 
@@ -60,7 +60,7 @@ pub enum AfterEvent {
 }
 
 impl AfterEvent {
-    /// Name of the outcome in the store and in metrics. None while there is none.
+    /// Name of the outcome in the store and in metrics. `None` before there is one.
     pub const fn outcome(self) -> Option<&'static str> {
         match self {
             Self::Done => Some("done"),
@@ -72,7 +72,7 @@ impl AfterEvent {
 }
 
 impl Store {
-    /// System: records events, except for those that are known. Returns the number of the others.
+    /// System: records events, except known ones. Returns the number of new events.
     pub async fn record_stripe_events(&self, events: Vec<NewStripeEvent>) -> Result<u64> {
         self.db
             .write(move |tx| {
@@ -164,9 +164,9 @@ impl Store {
             .await
     }
 
-    /// System: claims the search for events that no webhook has brought, for the time `lease`, if it is due: from the time that
-    /// the last record names while a purchase on a page waits for its payment, and `rarely` after the last search otherwise.
-    /// Returns the time up to which all events are known; none before the first search.
+    /// System: claims the search for events that no webhook has delivered, for the time `lease`, if it is due. While a
+    /// purchase on a page waits for its payment, it is due at the time in the last record, and otherwise `rarely` after the
+    /// last search. Returns the time up to which all events are known; `None` before the first search.
     pub async fn claim_stripe_search(
         &self,
         at: Timestamp,

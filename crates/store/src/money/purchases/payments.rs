@@ -113,7 +113,7 @@ impl Store {
         self.db.read(move |tx| payment_with(tx, id)).await
     }
 
-    /// System: reads the payment of an intent, or of a charge. None if it is not one of this deployment.
+    /// System: reads the payment of an intent, or of a charge. `None` if it is not one of this deployment.
     pub async fn payment_of(&self, intent: Option<&str>, charge: Option<&str>) -> Result<Option<PaymentRow>> {
         let (intent, charge) = (intent.map(str::to_owned), charge.map(str::to_owned));
         self.db
@@ -184,7 +184,7 @@ impl Store {
             .await
     }
 
-    /// System: sets the time of the next comparison of a payment with Stripe; none if it was the last one.
+    /// System: sets the time of the next comparison of a payment with Stripe. `None` if it was the last one.
     pub async fn compared(&self, id: PaymentId, next: Option<Timestamp>) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -204,8 +204,8 @@ fn payment_with(tx: &mut dyn Tx, id: PaymentId) -> Result<PaymentRow> {
 
 fn credit(tx: &mut dyn Tx, paid: &PaidTopup) -> Result<Appended> {
     let (org, at) = (paid.audit.org, paid.audit.at);
-    // The row of the order is locked, so that two who have seen the payment come one after the other. That of the organization
-    // comes before it: a deletion at the same time is seen, or sees this payment.
+    // The row of the order is locked, so that two reports of the payment are processed one after the other. The row of the
+    // organization is locked first: a concurrent deletion is seen, or sees this payment.
     let [_, _, found] = batch(
         tx,
         &[

@@ -1,8 +1,8 @@
 //! Refunds that are ordered here. Each is recorded before the request to Stripe, which has its ID as the key, so a repetition is
 //! the same refund.
 //!
-//! The operator names a refund by a reference, or refunds all that is left. The engine orders one for what a deleted
-//! organization has paid, and nodes carry it out until the payment has gone back.
+//! The operator identifies a refund by a reference, or refunds the whole remaining amount. The engine orders a refund of the
+//! payments of a deleted organization, and nodes execute it until the money is returned.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -76,9 +76,9 @@ pub struct NewRefundOrder {
     pub id: RefundOrderId,
     /// Payment that is refunded.
     pub payment: PaymentId,
-    /// Operator's name for the refund. None: the one of all that is left.
+    /// Operator's name for the refund. `None`: the refund of the whole remaining amount.
     pub reference: Option<String>,
-    /// Amount in cents. None: all that is left.
+    /// Amount in cents. `None`: the whole remaining amount.
     pub amount_cents: Option<i64>,
     /// Time of the order.
     pub at: Timestamp,
@@ -115,19 +115,19 @@ pub enum OrderedRefund {
     New(RefundOrderRow),
     /// The order was there.
     Before(RefundOrderRow),
-    /// Only so many cents are left of the payment.
+    /// The payment has only this many cents left.
     Beyond(i64),
 }
 
 impl Store {
-    /// Operator: orders a refund, or finds the order of before: the one with the reference, or that of all which was left, while
-    /// its refund is not known. [`OTHER_REFUND`] for a reference with another amount.
+    /// Operator: orders a refund, or finds the earlier order: the one with the reference, or the one of the whole remaining
+    /// amount until its refund is known. [`OTHER_REFUND`] for a reference with another amount.
     pub async fn order_refund(&self, new: NewRefundOrder) -> Result<OrderedRefund> {
         self.db.write(move |tx| order(tx, &new)).await
     }
 
-    /// System: marks an order as sent, before each request to Stripe. Returns [`RefundOrderRow::tries`]. None for an order that
-    /// has ended: nothing is to be sent.
+    /// System: marks an order as sent, before each request to Stripe. Returns [`RefundOrderRow::tries`]. `None` for an order
+    /// that has ended: nothing is to be sent.
     pub async fn send_refund(&self, id: RefundOrderId) -> Result<Option<i64>> {
         self.db
             .write(move |tx| {
@@ -142,7 +142,7 @@ impl Store {
             .await
     }
 
-    /// System: ends an order for which Stripe has made no refund, and makes none.
+    /// System: ends an order if Stripe has made no refund and will make none.
     pub async fn abandon_refund(&self, id: RefundOrderId) -> Result<()> {
         self.db
             .write(move |tx| {
@@ -193,7 +193,7 @@ impl Store {
             .await
     }
 
-    /// System: sets the time of the next attempt at an order; none if it needs none. `tries` is that of the claim; a node that
+    /// System: sets the time of the next attempt at an order. `None` if it needs none. `tries` is that of the claim; a node that
     /// lost its claim changes nothing.
     pub async fn refund_due_at(&self, id: RefundOrderId, tries: i64, next: Option<Timestamp>) -> Result<()> {
         self.db
@@ -208,7 +208,7 @@ impl Store {
     }
 }
 
-/// Locks a payment until the end of the transaction. The lock puts all that is taken back of it in an order.
+/// Locks a payment until the end of the transaction. The lock serializes its refunds and disputes.
 pub(super) fn lock_payment(payment: PaymentId) -> Stmt<'static> {
     Stmt::new(
         "UPDATE payment SET amount_cents = amount_cents WHERE id = $1",
@@ -225,8 +225,8 @@ pub(super) fn made(order: RefundOrderId, payment: PaymentId, refund: &str) -> St
     )
 }
 
-/// Has nodes look again at the refund of a deleted organization, which the bank has returned after it was made: they report it
-/// until the operator has sent the money back.
+/// Lets nodes check the refund of a deleted organization again, after the bank has returned it: they report it until the
+/// operator has sent the money back.
 pub(super) fn failed_after_deletion(order: RefundOrderId, audit: &Audit) -> Stmt<'static> {
     Stmt::new(
         "UPDATE refund_order SET due_at = $2 WHERE id = $1 AND reference IS NULL AND due_at IS NULL \

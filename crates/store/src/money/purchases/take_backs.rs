@@ -1,8 +1,8 @@
 //! Refunds and disputes: amounts that Stripe withdraws from a payment, and returns.
 //!
-//! Stripe is read, and its reports come in any order. So each has a state that only goes forward, and an older report changes
-//! nothing. What all refunds and disputes of a payment take from the credits is their sum, and never more than the payment. An
-//! entry of the ledger has the difference that one report makes to that.
+//! Reports of Stripe arrive in any order. Each object therefore has a state that only advances, and an older report changes
+//! nothing. All refunds and disputes of a payment take their sum from the credits, and never more than the payment. An entry
+//! of the ledger has the change that one report makes to that amount.
 
 use std::{fmt, str::FromStr};
 
@@ -26,7 +26,7 @@ pub enum TakeBackKind {
     Dispute,
 }
 
-/// State of a refund or a dispute. It only goes forward.
+/// State of a refund or a dispute. It only advances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TakeBackState {
     /// The money was taken.
@@ -94,13 +94,13 @@ pub struct TakeBack {
 pub struct TookBack {
     /// Whether the report is new.
     pub is_new: bool,
-    /// Micros that were added to the balance; negative if they were taken.
+    /// Micros added to the balance; negative for a withdrawal.
     pub moved_micros: i64,
-    /// State that is recorded now. A report that comes late is older than it.
+    /// State that is recorded now. It is newer than that of a late report.
     pub state: TakeBackState,
 }
 
-/// Statements on the table of one kind. They are the same but for its name.
+/// Statements on the table of one kind. They differ only in its name.
 struct Table {
     find: &'static str,
     put: &'static str,
@@ -181,7 +181,7 @@ impl Store {
 }
 
 /// Amount of a payment that is taken back, in cents: the sum of refunds and disputes, and never more than the payment. Also
-/// returns the order that was paid.
+/// returns the order of the payment.
 fn taken(tx: &mut dyn Tx, report: &TakeBack) -> Result<(i64, String)> {
     let paid: PaidRow = tx.read_one(
         select!(PaidRow, " FROM payment WHERE id = $1"),

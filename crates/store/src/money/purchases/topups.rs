@@ -11,7 +11,7 @@ use crate::{
     organizations::lock,
 };
 
-/// Error of an order beyond the limit of orders that are not paid.
+/// Error of an order that exceeds the limit of unpaid orders.
 pub const TOO_MANY_OPEN: Error =
     Error::Conflict("the organization has too many checkouts that are not paid: they end after an hour");
 
@@ -34,7 +34,7 @@ pub struct NewTopup {
     pub created_by: Option<UserId>,
     /// Time of the order.
     pub created_at: Timestamp,
-    /// Time of the first look at Stripe.
+    /// Time of the first check at Stripe.
     pub check_at: Timestamp,
 }
 
@@ -64,7 +64,7 @@ row! {
         pub created_by: Option<UserId> = "created_by",
         /// Time of the order.
         pub created_at: Timestamp = "created_at",
-        /// Number of looks at Stripe. The record of a look must carry it.
+        /// Number of checks at Stripe. The record of a check must carry it.
         pub checks: i64 = "checks",
         /// Customer of Stripe that the organization is.
         pub customer: Option<String> = "(SELECT b.customer FROM billing_account b WHERE b.org_id = topup.org_id)",
@@ -102,7 +102,7 @@ impl Store {
             .await
     }
 
-    /// System: moves an order to another state, where the table of states allows it. Returns whether it has moved.
+    /// System: moves an order to another state, if the table of states allows it. Returns whether it has moved.
     pub async fn move_topup(&self, change: TopupMove) -> Result<bool> {
         self.db.write(move |tx| move_to(tx, &change)).await
     }

@@ -37,7 +37,7 @@ pub(super) enum Command {
     Settle {
         run: usize,
         stale: Stale,
-        /// Number of events that the cancellation has kept out.
+        /// Number of events that came too late for the cancellation.
         events: usize,
     },
     Abandon {
