@@ -123,7 +123,7 @@ pub(crate) async fn organization(store: &Store, org: OrgId, at: Timestamp) {
 }
 
 impl Held {
-    /// Changes what is stored behind the store's back.
+    /// Changes the database directly, without the store.
     pub(crate) fn sql(&self, statement: &str) {
         let file = self.dir.path().join("test.db");
         let changed = rusqlite::Connection::open(file).unwrap().execute(statement, ());
@@ -136,7 +136,7 @@ impl Held {
         self.batch(&sql);
     }
 
-    /// Adds an organization before this one and one behind it, each with a copy of its run.
+    /// Adds an organization with a smaller id and one with a greater id, each with a copy of this run.
     pub(crate) fn between_others(&self) {
         let (org, run) = (self.claim.org, self.claim.fence.run);
         for number in [0, 9] {
@@ -151,7 +151,7 @@ impl Held {
         }
     }
 
-    /// Changes what is stored by several statements.
+    /// Changes the database directly, by several statements.
     pub(crate) fn batch(&self, sql: &str) {
         let file = rusqlite::Connection::open(self.dir.path().join("test.db")).unwrap();
         file.execute_batch(sql).unwrap();

@@ -135,7 +135,7 @@ impl Sender {
             }
         };
         made.unwrap_or_else(|error| {
-            // The delivery is due again when its lease is over.
+            // The delivery is due again when its lease expires.
             tracing::warn!(host, %error, "an attempt to deliver a callback could not be made or written down");
             Health::Unknown
         })
@@ -208,7 +208,7 @@ impl Sender {
         let run = match self.records.to_deliver(org, run).await {
             Ok(run) => run,
             Err(error @ StoreError::Unavailable(_)) => return Err(error.into()),
-            // Where it was deleted, its delivery is gone as well, and nothing is written down.
+            // Deleting a run also deletes its delivery, so the caller records no outcome.
             Err(StoreError::NotFound) => return Ok(Body::Impossible("the run is gone")),
             Err(error @ StoreError::Corrupt(_)) => {
                 tracing::error!(%run, %error, "abandoned a callback: cannot read the run");

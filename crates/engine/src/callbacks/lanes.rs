@@ -1,9 +1,9 @@
 //! Limits on concurrent deliveries, per host and in all, so that no receiver holds up another.
 //!
-//! A host whose last attempt failed gets as many attempts at a time as any other, so that each of its deliveries is tried
-//! again when it is due. Failing hosts together get at most half of the slots, so that dead receivers leave slots to the
-//! others. An organization gets its [share](Shares) of all slots, and of those for failing hosts. A host is skipped while
-//! every organization known to wait for it has used its share. Hosts are served round-robin. No I/O, no clock.
+//! A failing host is one that did not accept the last attempt. It gets as many concurrent attempts as any other host, so that
+//! each of its deliveries is retried when it is due. Failing hosts together get at most half of the slots, so that dead receivers
+//! leave slots to the others. An organization gets its [share](Shares) of all slots, and of the slots for failing hosts. A host
+//! is skipped while every organization known to wait for it has used its share. Hosts are served round-robin. No I/O, no clock.
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,7 @@ const PER_HOST: u32 = 16;
 /// Maximum concurrent attempts in all.
 const OVERALL: u32 = 512;
 
-/// Maximum concurrent attempts to hosts whose last attempt failed.
+/// Maximum concurrent attempts to failing hosts together.
 const FAILING: u32 = OVERALL / 2;
 
 /// Deliveries claimed in one transaction.

@@ -1,9 +1,9 @@
 //! The callback worker: the task of a node that claims deliveries when they become due and sends them.
 //!
 //! A run that ends on this node wakes the worker with the host of its callback. A poll every few seconds finds retries,
-//! deliveries that other nodes left, and deliveries that are due soon. Each claim also tells when the next delivery of
-//! its host is due. At its start the worker releases what an earlier process of the node had claimed. At its end it
-//! releases what it could not finish.
+//! deliveries that other nodes left, and deliveries that are due soon. Each claim also returns the due time of the host's next
+//! delivery. When the worker starts, it releases the claims of an earlier process of the node. When it stops, it releases its own
+//! unfinished claims.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -35,7 +35,8 @@ const POLL_JITTER_MS: i64 = 500;
 /// Time within which the next poll comes. It finds deliveries that become due later.
 const FORESEEN: Duration = POLL.saturating_add(Duration::from_millis(POLL_JITTER_MS.unsigned_abs()));
 
-/// Most hosts that one poll returns. If there are more, the next poll follows after [`SOON`], behind the last of these.
+/// Maximum number of hosts that one poll returns. If there are more, the next poll follows after [`SOON`] and continues after the
+/// last host.
 const HOSTS: u32 = 1_000;
 const SOON: Duration = Duration::from_millis(500);
 
@@ -62,7 +63,7 @@ pub(crate) struct CallbackWorker {
 struct Round {
     lanes: Lanes,
     attempts: JoinSet<(Slot, Health)>,
-    /// The next poll begins behind this host.
+    /// The next poll starts after this host.
     after: String,
 }
 
@@ -127,7 +128,7 @@ impl CallbackWorker {
                 Some(ended) = round.attempts.join_next() => round.ended(ended),
                 () = tokio::time::sleep(pause) => {}
             }
-            // Every attempt that has ended meanwhile frees its slot before the next claim.
+            // Frees the slots of all attempts that have ended before the next claim.
             while let Some(ended) = round.attempts.try_join_next() {
                 round.ended(ended);
             }
@@ -233,7 +234,7 @@ impl CallbackWorker {
 
 impl Round {
     fn ended(&mut self, ended: Result<(Slot, Health), tokio::task::JoinError>) {
-        // `deliver` catches the panics of an attempt, and nobody aborts one before the end.
+        // The join cannot fail: `deliver` catches the panics of an attempt, and no attempt is aborted while the worker runs.
         if let Ok((slot, health)) = ended {
             self.lanes.ended(&slot, health);
         }

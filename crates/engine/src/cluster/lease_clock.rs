@@ -13,10 +13,10 @@ const READINGS: usize = 5;
 /// Time of an answer that is short enough to end these readings.
 const CLOSE: Duration = Duration::from_millis(2);
 
-/// The database's clock, which its nodes share. A database without a clock has a single node, whose own clock is used.
+/// The database's clock, which its nodes share. A database without a clock has a single node, and that node uses its own clock.
 ///
-/// The clock is behind the database's by the time that an answer takes, at most by the two seconds of a heartbeat. A lease may
-/// be shorter by as much, but no node is declared lost early.
+/// This clock lags the database's by the latency of an answer, which is at most the two seconds of a heartbeat. A lease may be
+/// shorter by as much, but no node is declared lost early.
 #[derive(Clone)]
 pub(crate) struct LeaseClock(Clock);
 
@@ -24,8 +24,8 @@ impl LeaseClock {
     /// Reads the database's clock for the first time. From then on `own` and its clones have the database's time.
     pub(crate) async fn begin(store: &Store, own: Clock) -> Result<Self> {
         let clock = Self(own);
-        // The first answer waits for a connection. The clock would be behind by that, and leap with a later answer: runs of
-        // then would seem to have taken longer than they are charged for.
+        // The first answer waits for a connection. If its time were used, the clock would lag by that wait and jump forward with
+        // a later answer. Runs would then seem to take longer than they are charged for.
         clock.read(store).await?;
         for _ in 1..READINGS {
             let sent_at = Instant::now();
@@ -48,9 +48,9 @@ impl LeaseClock {
         self.0.database().unwrap_or_else(|| self.0.now())
     }
 
-    /// Sets the clock to the time in the database's answer to a request of `sent_at`. Returns the difference from the
-    /// expected time: a large one means another database, or a database whose clock was set. Logs that the machine's clock
-    /// is wrong, if it is.
+    /// Sets the clock to the time in the database's answer to a request sent at `sent_at`. Returns the difference from the
+    /// expected time. A large difference means that this is another database, or that the database's clock was set. Logs an error
+    /// if the machine's clock is wrong.
     pub(crate) fn set(&self, database: Option<Timestamp>, sent_at: Instant) -> Duration {
         let step = database.map_or(Duration::ZERO, |told| self.0.follow(told, sent_at));
         if let Some(fault) = self.0.fault() {

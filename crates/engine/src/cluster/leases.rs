@@ -1,7 +1,7 @@
-//! The leases of all nodes, as this node has read them, with times of its own monotonic clock.
+//! The leases of all nodes as this node has read them, with times of its own monotonic clock.
 //!
-//! A node is declared lost after its lease has not changed for the duration of a lease. Neither a step of a clock nor a
-//! wait in a queue can cause that for a node that renews its lease.
+//! A node is declared lost once its lease has not changed for the duration of a lease. A node that renews its lease is therefore
+//! never declared lost because of a clock step or a wait in a queue.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ struct LeaseTable {
 }
 
 impl Leases {
-    /// Creates the leases of a node whose own lease was granted by a request sent at `sent_at`.
+    /// Creates the leases of a node that was granted its own lease by a request sent at `sent_at`.
     pub(crate) fn new(lease: Duration, sent_at: Instant) -> Self {
         let table = LeaseTable {
             renewed_at: sent_at,
@@ -46,7 +46,7 @@ impl Leases {
     pub(crate) fn renewed(&self, sent_at: Instant, others: &[SeenLease]) {
         let now = Instant::now();
         let mut table = self.table();
-        // After a pause of its own that long, the node cannot know whether the others were paused as well.
+        // If this node itself paused for that long, it cannot know whether the others paused as well.
         if sent_at.saturating_duration_since(table.renewed_at) >= self.lease {
             table.others.clear();
         }

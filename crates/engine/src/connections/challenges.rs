@@ -7,8 +7,8 @@ use sortie_store::connections::ConnectionRow;
 use super::{Connections, addressed::Address, definition_of, flow::challenge_at};
 
 impl Connections {
-    /// Keeps the challenge to a token. If it wants more scopes, the connection needs an authorization. A failure is
-    /// logged: the call that met the challenge goes on.
+    /// Stores the challenge to a token. If the challenge asks for more scopes, the connection needs to be authorized again. A
+    /// failure is only logged, so that it does not fail the call that was challenged.
     pub(super) async fn challenged(
         &self,
         (org, id): (OrgId, ConnectionId),

@@ -1,8 +1,8 @@
-//! Confirmation of an authorization: tokens serve runs only once an administrator has presented the code of their page.
+//! Confirmation of an authorization: runs can use tokens only after an administrator has presented the code of their page.
 //!
-//! The link of an authorization can be passed on, so the person who opens it need not be the one who began it. The page
-//! that this person sees names the organization and shows a code. The tokens stay sealed beside the connection until an
-//! admin key of that organization presents the code, within ten minutes and five tries.
+//! The link of an authorization can be passed on, so the person who opens it need not be the one who began it. The page names the
+//! organization and shows a code. The tokens stay sealed in the row of the connection until an admin key of that organization
+//! presents the code, within ten minutes and five tries.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ struct Returned {
 pub struct AwaitingConfirmation {
     /// Name of the connection.
     pub connection: String,
-    /// Name of the organization whose runs would use the tokens.
+    /// Name of the organization. Its runs would use the tokens.
     pub organization: String,
     /// Host of this engine.
     pub engine: String,

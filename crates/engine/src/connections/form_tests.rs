@@ -1,4 +1,4 @@
-//! Every rule of a definition as a table, and what becomes of one that passes.
+//! Every rule of a definition as a table, and the parts of a definition that passes.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -255,8 +255,7 @@ impl Connections {
         shown(&self.row(org, name).await?)
     }
 
-    /// Returns the organization's connections behind the name `after` (an empty text: all), sorted by name, at most
-    /// `limit`.
+    /// Returns the organization's connections with names after `after` (an empty text: all), sorted by name, at most `limit`.
     pub async fn list(&self, org: OrgId, after: String, limit: u32) -> Result<Vec<Connection>, Refusal> {
         self.0
             .store

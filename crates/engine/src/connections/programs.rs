@@ -124,7 +124,7 @@ async fn in_background<T: Send + 'static>(
     }
 }
 
-/// A program at work. Dropped, it is dead at once; its directory is removed in the background.
+/// A running program. Dropping it kills the process at once and removes its directory in the background.
 struct Running {
     process: Option<Box<dyn Process>>,
     sandbox: Option<Box<dyn Sandbox>>,

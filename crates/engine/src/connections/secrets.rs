@@ -85,7 +85,7 @@ impl Secrets {
         let mut texts = match &self.auth {
             AuthSecret::None => Vec::new(),
             AuthSecret::Bearer { token } => vec![token.clone()],
-            // Some services take a key as the user name, with nothing behind it.
+            // Some services take the key as user name, with an empty password.
             AuthSecret::Basic { username, password } if password.is_empty() => {
                 vec![username.clone(), format!("{username}:")]
             }
@@ -93,7 +93,7 @@ impl Secrets {
                 vec![password.clone(), format!("{username}:{password}")]
             }
             AuthSecret::Header { value, .. } | AuthSecret::Query { value, .. } => {
-                // `Token abc`: the word before is not the secret, what is behind it is.
+                // `Token abc`: the secret is the part after the last space.
                 let last = value.rsplit(' ').next().unwrap_or_default();
                 vec![value.clone(), last.to_owned()]
             }

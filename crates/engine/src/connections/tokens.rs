@@ -1,9 +1,8 @@
 //! Access tokens of OAuth connections: the stored token, or a refreshed one.
 //!
-//! A refresh token may be valid for one use, so it is used once: under a lock on this node and under a lease across
-//! nodes. Taking the lease and refreshing are one background task of the node. A run that ends meanwhile therefore
-//! neither loses the new tokens nor leaves an unused lease. Each use reads the store, so a token that another node has
-//! refreshed is used at once.
+//! A refresh token may be valid for one use, so it is used once: under a lock on this node and under a lease across nodes. A
+//! background task of the node takes the lease and refreshes, so a run that ends during a refresh neither loses the new tokens
+//! nor leaves an unused lease. Each use reads the store, so a token that another node has refreshed is used at once.
 
 use std::{
     collections::HashMap,
@@ -303,7 +302,7 @@ impl Connections {
         }
     }
 
-    /// Stores a refreshed grant. Retries a failure for [`STORING`], because the old grant may no longer be valid.
+    /// Stores a refreshed grant. Retries failures for [`STORING`], because the refresh may have invalidated the old grant.
     async fn keep(&self, seen: SeenTokens, held: &Addressed<Held>) -> Result<(), TokenError> {
         let row = seen.connection.to_string();
         let give_up = Instant::now() + STORING;
@@ -317,8 +316,8 @@ impl Connections {
                 Err(error) => Err(error),
             };
             match saved {
-                // False: the connection was authorized anew or deleted meanwhile, or an earlier try whose answer was
-                // lost has stored the grant.
+                // False: the connection has been authorized anew or deleted, or an earlier try stored the grant and its answer
+                // was lost.
                 Ok(_) => return Ok(()),
                 Err(_) if Instant::now() < give_up => {
                     tokio::time::sleep(pause).await;

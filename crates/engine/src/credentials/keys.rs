@@ -63,8 +63,8 @@ impl Engine {
     }
 }
 
-/// Creates an API key in the database of a self-hosted engine that is stopped, for whoever holds the database.
-/// `Unavailable` where no engine has started on the database yet.
+/// Creates an API key in the database of a self-hosted engine that is stopped. Access to the database is the only authorization.
+/// `Unavailable` if no engine has started on the database yet.
 pub async fn create_key_offline(
     store: &Store,
     clock: &Clock,

@@ -246,11 +246,11 @@ impl Engine {
     }
 }
 
-/// Checks that one of `keys` opens the sealed values of a database. If nothing is sealed yet, any keys pass, or none.
+/// Checks that one of `keys` opens the sealed values of a database. If nothing is sealed yet, any keys pass, or no keys.
 ///
 /// # Errors
-/// `InvalidRequest` where none of them does, with the key that is missing and what to do; `Internal` where the text by which it
-/// is found out is damaged.
+/// `InvalidRequest` if no key fits, with the id of the missing key and the remedy. `Internal` if the sealed text used for the
+/// check is damaged.
 pub async fn check_master_keys(store: &Store, keys: &[MasterKey]) -> Result<(), Refusal> {
     let rows = store
         .sealed_rows(SealedColumn::SealCheck, RowKey::Text(String::new()), 1)

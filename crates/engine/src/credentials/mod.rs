@@ -1,4 +1,4 @@
-//! Secrets: API keys, the master keys, and what they seal.
+//! Secrets: API keys, the master keys, and the values that the master keys seal.
 
 pub(crate) mod keys;
 pub(crate) mod master_keys;

@@ -1,9 +1,9 @@
 //! Content of files and artifacts: writes and reads the storage together with the rows in `blob`.
 //!
-//! Content is written after its row in `blob` and before any reference to it. The reference must follow within
-//! [`GRACE`]. Content without a reference for that long is deleted by the sweep, which every node runs at its start and
-//! then regularly. The storage aborts a write after a third of that time. A writer whose row was deleted nevertheless
-//! deletes the content that it wrote.
+//! Content is written after its row in `blob` and before any reference to it. The reference must follow within [`GRACE`]. Every
+//! node runs the sweep at its start and then regularly. The sweep deletes content that has had no reference for [`GRACE`]. The
+//! storage aborts a write after a third of that time. If the row is deleted nevertheless, the writer deletes the content that it
+//! wrote.
 
 use std::{fs::File, ops::Range, path::PathBuf, time::Duration};
 
@@ -29,8 +29,7 @@ pub(crate) const GRACE: Duration = Duration::from_hours(1);
 const SWEEP: Duration = Duration::from_mins(5);
 /// Number of blobs in one step of the sweep.
 const BATCH: u32 = 200;
-/// Maximum number of blobs that one sweep steps over because they cannot be marked. Those behind them wait for the next
-/// sweep.
+/// Maximum number of blobs that one sweep skips because they cannot be marked. The blobs after them wait for the next sweep.
 const MAX_FAILED: usize = 1_000;
 /// Pause between two checks of the storage, and the pause while it is away.
 const WATCH: Duration = Duration::from_secs(5);
@@ -62,7 +61,7 @@ pub(crate) fn check(options: &Options) -> Result<(), Refusal> {
     settings.check().map_err(|error| broken(options, &error))
 }
 
-/// Only settings are the fault of the configuration. The folder of files may be one that nobody has named.
+/// Only `Settings` errors are the fault of the configuration. The folder of files may be a default that the operator never set.
 fn broken(options: &Options, error: &sortie_blobs::Error) -> Refusal {
     use sortie_blobs::Error as Blobs;
     match error {
@@ -118,8 +117,8 @@ impl Contents {
         Ok(self.store.reserve_blob(new).await?)
     }
 
-    /// Second half of [`Self::keep`], in the storage. If the sweep has deleted the row meanwhile, it may have run
-    /// before the content was written: the content is then deleted here and must be reserved again.
+    /// Second half of [`Self::keep`], in the storage. If the sweep deleted the row during the write, it may have run before the
+    /// content was written. The content is then deleted here and must be reserved again.
     async fn put(&self, (org, blob): (OrgId, BlobId), staged: Staged) -> Result<(), Refusal> {
         let sha256 = staged.sha256();
         let address = Address { org, sha256, blob };
@@ -139,7 +138,7 @@ impl Contents {
         self.blobs.settled().await;
     }
 
-    /// Returns the time until which content is kept whose reference is added or removed now.
+    /// Returns the time until which content is kept if a reference to it is added or removed now.
     pub(crate) fn check_at(&self) -> Timestamp {
         self.clock.now() + GRACE
     }
@@ -421,7 +420,7 @@ mod tests {
             .unwrap();
         assert!(contents.put((org, blob), late).await.is_err());
         assert!(contents.open_file(org, (sha256, blob)).await.is_err());
-        // The same content that comes later has a row of its own.
+        // The same content gets a new row when it is stored again.
         let again = staged(&held).await.1;
         let anew = contents.keep(org, again).await.unwrap();
         assert_ne!(anew, blob);
@@ -434,12 +433,12 @@ mod tests {
         let org = held.claim.org;
         let (contents, refused) = staged(&held).await;
         let probe = Ok(BlobId::new(contents.clock.now(), [1; 10]));
-        // A file in the place of the organization's folder: looking at the storage finds nothing wrong.
+        // A file blocks the path of the organization's folder. The check of the storage finds no fault.
         let folder = held.dir.path().join("blobs").join(org.to_string());
         std::fs::write(&folder, "").unwrap();
         assert_eq!(contents.check(&probe).await, Standing::Up);
         assert!(contents.keep(org, refused).await.is_err());
-        // Nobody tries again before the refusal was checked.
+        // Waiting writers are not woken before the refusal has been checked.
         let up = contents.standing().up();
         tokio::pin!(up);
         assert!(futures_util::poll!(&mut up).is_pending());

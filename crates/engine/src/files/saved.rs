@@ -1,7 +1,7 @@
 //! Saved files: upload, read, rename and delete.
 //!
-//! An upload goes to the storage piece by piece and becomes a file once it is complete. An upload that ends earlier
-//! leaves nothing behind. The content of a file never changes: a run that names a file by its id always reads the same.
+//! An upload goes to the storage piece by piece and becomes a file once it is complete. An upload that ends earlier stores
+//! nothing. The content of a file never changes: a run that names a file by its id always reads the same.
 
 use std::ops::Range;
 

@@ -29,7 +29,7 @@ struct Shared {
 #[derive(Clone, Copy, Debug, Default)]
 struct Latest {
     standing: Standing,
-    /// Organization whose content the storage has refused, until it takes content of that organization.
+    /// Organization for which the storage has refused content, until it accepts content of that organization.
     refused: Option<OrgId>,
 }
 
@@ -39,13 +39,13 @@ impl LatestStanding {
         self.0.latest.borrow().standing
     }
 
-    /// Returns the organization whose content the storage has refused, until the storage is shown to take it.
+    /// Returns the organization for which the storage has refused content, until the storage is shown to accept it.
     pub(crate) fn refused(&self) -> Option<OrgId> {
         self.0.latest.borrow().refused
     }
 
-    /// Sets the state. `Up` settles a refusal of `proven`, for whose content the storage was just tried. Returns whether
-    /// the state is another one than before.
+    /// Sets the state. `Up` clears a refusal of `proven`, the organization for which the storage was just tested. Returns whether
+    /// the state has changed.
     pub(crate) fn set(&self, standing: Standing, proven: Option<OrgId>) -> bool {
         let mut is_new = false;
         self.0.latest.send_modify(|latest| {

@@ -1,4 +1,4 @@
-//! Slots for uploads, shared among organizations and among the credentials of each: whoever holds slots for long leaves
+//! Slots for uploads, shared among organizations and among the credentials of each. A client that holds slots for long leaves
 //! some to others.
 
 use std::{pin::pin, sync::Arc, time::Duration};
@@ -39,7 +39,7 @@ impl Uploads {
     /// Waits briefly for a slot.
     ///
     /// # Errors
-    /// `Unavailable` where there is none for the caller.
+    /// `Unavailable` if the caller gets no slot in time.
     pub(crate) async fn slot(&self, caller: &Caller) -> Result<Slot, Refusal> {
         let holder = (caller.org, caller.actor.by);
         tokio::time::timeout(PATIENCE, self.wait(holder))
@@ -89,9 +89,9 @@ impl Drop for Slot {
     }
 }
 
-/// Returns true if there is a slot for this holder. A credential holds at most as many slots as are free, so half of them
-/// where it is alone. An organization holds at most twice as many as are free; beyond that a credential of it without a
-/// slot gets one, as long as some are left for organizations that have none.
+/// Returns true if there is a slot for this holder. A credential holds at most as many slots as are free, so a single credential
+/// gets half of them. An organization holds at most twice as many as are free. Beyond that, a credential without a slot gets one
+/// while enough slots are left for organizations that have no slot.
 fn is_admitted(held: &[(OrgId, Option<By>)], holder: (OrgId, Option<By>)) -> bool {
     let free = UPLOADS.saturating_sub(held.len());
     let of_credential = held.iter().filter(|other| **other == holder).count();

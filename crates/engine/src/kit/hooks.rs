@@ -12,7 +12,7 @@ mod production {
     use sortie_agent::Tool;
     use sortie_store::runs::Fence;
 
-    /// Whether this thread runs a simulation, whose runs have no commands and no files.
+    /// Whether this thread runs a simulation. Simulated runs have no commands and no files.
     pub(crate) const fn is_running() -> bool {
         false
     }

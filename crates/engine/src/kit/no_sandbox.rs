@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 use sortie_sandbox::{Backend, Capabilities, Enforcement, Error, Level, Sandbox, Spec, Tenancy, Workdir};
 
-/// A sandbox backend whose every opening fails, with the reason.
+/// A sandbox backend that cannot open a sandbox: each attempt fails with the reason.
 pub(crate) struct NoSandbox {
     capabilities: Capabilities,
     reason: String,

@@ -83,7 +83,7 @@ pub struct Options {
     pub memory_bytes: usize,
     /// Surcharge on a run without retention, in percent.
     pub surcharge_percent: u32,
-    /// Duration of a node's lease. Other nodes take over the runs of a node whose lease has expired.
+    /// Duration of a node's lease. Once it has expired, other nodes take over the node's runs.
     pub lease: Duration,
     /// Interval between renewals of a node's lease.
     pub heartbeat: Duration,
@@ -100,7 +100,7 @@ pub struct Options {
     pub shutdown_grace: Duration,
     /// Time for which a run tries to use a storage that is away while its slot and its compute clock go on.
     pub storage_retry: Duration,
-    /// Time for which a run then waits for the storage. What is not stored by then is lost.
+    /// Time for which a run then waits for the storage. Outputs that are not stored by then are lost.
     pub storage_wait: Duration,
     /// License of a self-hosted engine.
     pub license: LicenseOptions,
@@ -112,7 +112,7 @@ pub struct Options {
 /// only what a lost hint has named. Up to a half is added to each pause: nodes that started together drift apart.
 #[derive(Clone, Copy, Debug)]
 pub struct Polls {
-    /// Interval between polls for changes to runs that are followed or at work on this node.
+    /// Interval between polls for changes to runs that are followed or active on this node.
     pub runs: Duration,
     /// Interval between polls for waiting runs.
     pub queue: Duration,

@@ -1,4 +1,4 @@
-//! Units of one pass of a background task: organizations, schedules. Each fails by itself, and the others are handled.
+//! Units of one pass of a background task: organizations, schedules. A unit that fails does not stop the pass.
 
 use sortie_api::{ErrorCode, Refusal};
 use std::fmt::Display;
@@ -21,8 +21,8 @@ impl Units {
         Self { work, away: 0 }
     }
 
-    /// Returns what was done with a unit. A failure is logged, and `None` means that the pass goes on with the next unit. It
-    /// is an error only where the database or the storage is away for one unit after the other.
+    /// Returns the result of a unit. Logs a failure and returns `None`: the pass continues with the next unit. Returns an error
+    /// only if the database or the storage is away for one unit after the other.
     pub(crate) fn done<T>(
         &mut self,
         unit: impl Display,

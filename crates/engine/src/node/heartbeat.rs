@@ -77,7 +77,7 @@ impl Heartbeat {
                 slots.active().stop_all(StopReason::Lost);
                 let unretained = &slots.worker().records.unretained;
                 identity.renew(store, options, unretained).await?;
-                // The node takes back the runs that no other node has taken over.
+                // The sweeper resumes the runs that no other node has taken over.
                 self.wake.nodes.notify_one();
                 Ok(())
             }

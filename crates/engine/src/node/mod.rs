@@ -1,6 +1,6 @@
-//! Start, stop and maintenance of a node. The [`Heartbeat`] renews its lease and does nothing else, so that no other
-//! work can delay it. The [`Sweeper`] takes over runs of lost nodes, the [`Reconciler`] compares the store with this
-//! node's runs, and the [`Watch`] finds changes by other nodes to runs that are followed or at work here.
+//! Start, stop and maintenance of a node. The [`Heartbeat`] renews its lease and does nothing else, so that no other work can
+//! delay it. The [`Sweeper`] takes over runs of lost nodes, the [`Reconciler`] compares the store with this node's runs, and the
+//! [`Watch`] finds changes by other nodes to runs that are followed or active here.
 
 mod heartbeat;
 pub(crate) mod parts;

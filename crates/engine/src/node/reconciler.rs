@@ -18,7 +18,7 @@ pub(super) struct Suspects {
     node: Option<NodeId>,
     /// Runs that are held by this node in the store, without a task here.
     without_task: BTreeSet<RunId>,
-    /// Runs at work here that this node does not hold in the store.
+    /// Active runs that the store does not assign to this node.
     without_row: BTreeSet<RunId>,
 }
 
@@ -91,8 +91,8 @@ impl Reconciler {
             // These runs are handed over with the others.
             return Ok(());
         }
-        // The dispatcher, which had the permit before, may have claimed one of them again. It will claim one whose content
-        // waits here, once a slot is free: the answer to its first claim was lost.
+        // The dispatcher, which had the permit before, may have claimed one of these runs again. If the content of a run waits
+        // here, the dispatcher will claim it once a slot is free: the answer to its first claim was lost.
         let (active, unretained) = (self.0.slots.active(), &self.0.slots.worker().records.unretained);
         let is_idle = |run: &RunId| !active.contains(*run) && !unretained.is_waiting(*run);
         let runs: Vec<RunId> = runs.into_iter().filter(is_idle).collect();

@@ -110,7 +110,8 @@ impl Engine {
             hints: node.cluster.hints.clone(),
             stop: node.tasks.closing.clone(),
         };
-        // Runs of lost nodes have waited for longer than those in the queue. New runs are accepted meanwhile.
+        // Runs of lost nodes have waited longer than those in the queue, so they are swept first. The node already accepts new
+        // runs.
         let first = Sweeper {
             node: sweeper.node.clone(),
             wake: sweeper.wake.clone(),

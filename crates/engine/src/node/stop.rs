@@ -26,7 +26,7 @@ impl Engine {
         Ok(self.store().ping().await?)
     }
 
-    /// Refuses readiness of a node that is draining or stopping, or whose clock and that of the database differ.
+    /// Fails if the node is not ready: it is draining or stopping, or its clock differs from the database's.
     pub(crate) fn check_node(&self) -> Result<(), Refusal> {
         if self.is_draining() {
             return Err(stopping());
@@ -59,8 +59,8 @@ impl Engine {
         self.0.tasks.draining.is_cancelled() || self.0.tasks.closing.is_cancelled()
     }
 
-    /// Begins to drain: the node is no longer ready, so that load balancers send new clients elsewhere. Everything else
-    /// goes on as before.
+    /// Begins to drain: the node reports that it is not ready, so that load balancers send new clients elsewhere. Everything else
+    /// works as before.
     pub async fn drain(&self) {
         let node = &self.0;
         node.tasks.draining.cancel();
@@ -77,9 +77,9 @@ impl Engine {
         }
     }
 
-    /// Stops the node in order: accepts no more runs, lets runs at work finish within the grace period, hands the
-    /// others over (those that wait for the storage at once), but for those that [end with the engine](Self::end_with_engine), then ends every stream. Returns when
-    /// everything is stored.
+    /// Stops the node in order. Refuses new runs, lets active runs finish within the grace period, and hands the others over;
+    /// runs that wait for the storage are handed over at once. Runs that [end with the engine](Self::end_with_engine) are
+    /// interrupted, not handed over. Then ends every stream. Returns when everything is stored.
     pub async fn shutdown(&self) {
         self.shutdown_within(self.0.options.shutdown_grace).await;
     }
@@ -121,8 +121,8 @@ impl Engine {
         self.0.work.hub.stopped();
     }
 
-    /// Waits until no run is at work. Runs that wait for the storage do not delay that: the next process goes on with
-    /// storing, so they are handed over as soon as they wait.
+    /// Waits until no run is active. Runs that wait for the storage are handed over as soon as they wait, because the next
+    /// process can continue to store their outputs.
     async fn runs_left(&self) {
         let work = &self.0.work;
         loop {
@@ -139,7 +139,7 @@ impl Engine {
         }
     }
 
-    /// Stops the runs at work: hands them over, or ends those that end with the engine.
+    /// Stops the active runs: hands them over, or ends those that end with the engine.
     fn stop_runs(&self) {
         let work = &self.0.work;
         let runs = work.active.all();
@@ -157,8 +157,8 @@ impl Engine {
         }
     }
 
-    /// Waits for uploads to the storage whose clients or runs are gone. To be called after [`Self::shutdown`], when no
-    /// request is processed any more. Parts of an upload that is not aborted stay in the storage.
+    /// Waits for uploads to the storage that have lost their client or run. To be called after [`Self::shutdown`], when no
+    /// request is processed. Parts of an upload that is not aborted stay in the storage.
     pub async fn settle_storage(&self) {
         if tokio::time::timeout(LAST_WRITES, self.0.stores.contents.settled())
             .await

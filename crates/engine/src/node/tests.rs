@@ -103,7 +103,7 @@ async fn a_node_that_was_declared_lost_gets_back_what_nobody_took_over() {
         .await
         .unwrap();
     rig.heartbeat().beat().await.unwrap();
-    // The sweeper is told, and its own lease lasts.
+    // The heartbeat has notified the sweeper, and the node holds a lease.
     rig.wake.nodes.notified().await;
     assert!(rig.takeover.identity.seen.is_held());
     rig.sweeper().sweep().await.unwrap();

@@ -1,4 +1,4 @@
-//! The watch over runs that are followed or at work on this node: finds what other nodes have written to them.
+//! The watch over runs that are followed or active on this node: finds changes that other nodes have written.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ const WATCH_APART: Duration = Duration::from_millis(100);
 /// the longest time from one poll to the next leaves time for the poll.
 const _: () = assert!(WATCH_APART.as_millis() + Polls::RUNS.as_millis() * 3 / 2 <= 900);
 
-/// Finds changes by other nodes to runs that are followed or at work on this node.
+/// Finds changes by other nodes to runs that are followed or active on this node.
 pub(crate) struct Watch {
     pub(crate) store: Store,
     pub(crate) options: Arc<Options>,

@@ -31,7 +31,8 @@ impl Engine {
         Ok(self.store().get_budget(org, scope, now).await?)
     }
 
-    /// Returns the organization's budgets behind the scope `after` with their current windows, by scope, at most `limit`.
+    /// Returns the organization's budgets with their current windows, sorted by scope, at most `limit`. The first has a scope
+    /// after `after`.
     pub async fn list_budgets(
         &self,
         org: OrgId,

@@ -1,7 +1,7 @@
 //! Checks of a node for an operator. Each check returns a sentence, a verdict and a remedy.
 //!
-//! Every check has a time limit and leaves everything unchanged: the storage is tested with an object of its own, which
-//! is deleted again. Model providers are asked only if the operator wants it.
+//! Every check has a time limit and changes nothing: the storage check writes a test object and deletes it again. Model providers
+//! are called only if the operator asks for it.
 
 use std::time::{Duration, Instant};
 
@@ -339,7 +339,7 @@ pub async fn check_providers(settings: &Settings) -> Vec<Check> {
 /// Reason why a check came to no result.
 #[derive(Debug)]
 enum Unchecked {
-    /// The database did not answer. An operator is told the cause, which clients are not.
+    /// The database did not answer. The operator sees the cause; clients do not.
     Database(sortie_store::Error),
     Other(Refusal),
 }

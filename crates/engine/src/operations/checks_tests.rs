@@ -82,7 +82,7 @@ async fn what_is_stuck_is_told() {
         "{}",
         queue.found
     );
-    // The node's own lease is over by this clock.
+    // By this clock the node's own lease has expired.
     assert!(
         queue
             .hints
@@ -106,7 +106,7 @@ async fn what_is_stuck_is_told() {
     );
 }
 
-/// A database that is put back under a node at work may be that of another key.
+/// Restoring a backup under a running node may bring back a database that was sealed with another key.
 #[tokio::test]
 async fn a_master_key_that_fits_no_more_is_told() {
     let rig = Rig::start().await;

@@ -63,7 +63,7 @@ impl Engine {
         }
     }
 
-    /// Deletes what is left of each deleted organization, as far as it can be deleted now.
+    /// Deletes the remaining data of each deleted organization, as far as possible now.
     pub(crate) async fn erase(&self) -> Result<(), Refusal> {
         let mut after = None;
         loop {

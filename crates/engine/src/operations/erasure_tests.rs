@@ -1,4 +1,4 @@
-//! Erasure of deleted organizations on a node whose clock stands still, with real files, by passes that end at any moment.
+//! Erasure of deleted organizations on a node with a stopped clock and real files, by passes that are interrupted at any moment.
 
 use std::{future::poll_fn, path::Path, pin::pin, task::Poll};
 
@@ -145,7 +145,7 @@ impl Rig {
         below(&self.dir.path().join("blobs").join(org.to_string()))
     }
 
-    /// Makes a pass that is dropped when it has been polled `polls` times. Returns true where it was complete before.
+    /// Makes a pass that is dropped after `polls` polls. Returns true if it was complete before.
     async fn interrupted(&self, polls: usize) -> bool {
         let (mut pass, mut left) = (pin!(self.engine.erase()), polls);
         let ends = poll_fn(|context| {

@@ -46,12 +46,12 @@ pub struct CheckedLedger {
     pub runs: u64,
     /// Breaches of rules.
     pub differences: Vec<LedgerDifference>,
-    /// Organization behind which the check goes on. `None` if no other is left.
+    /// Organization after which the check continues. `None` at the end.
     pub next_after: Option<OrgId>,
 }
 
 impl Engine {
-    /// Checks the ledger of organizations behind `after`, at most `limit`, in the order of their ids.
+    /// Checks the ledger of organizations with ids after `after`, in the order of their ids, at most `limit`.
     pub async fn check_ledger(&self, after: Option<OrgId>, limit: u32) -> Result<CheckedLedger, Refusal> {
         check_page(self.store(), after, limit).await
     }
@@ -92,8 +92,8 @@ async fn add_up(store: &Store, after: Option<OrgId>, limit: u32, units: &mut Uni
     Ok(())
 }
 
-/// Checks the credits of a page of organizations, and returns whether it is the last one. Where the query of the page fails, each
-/// organization is checked by itself.
+/// Checks the credits of a page of organizations, and returns whether it is the last page. If the query of the page fails, checks
+/// each organization separately.
 async fn check_credits(
     store: &Store,
     after: Option<OrgId>,
@@ -127,7 +127,7 @@ async fn check_credits(
     Ok((page, organizations.stopped_at.is_none()))
 }
 
-/// Difference of an organization that cannot be checked: somebody has to look at it.
+/// Difference of an organization that cannot be checked. An operator must look at it.
 const fn unreadable(org: OrgId) -> LedgerDifference {
     LedgerDifference {
         org,
@@ -196,7 +196,7 @@ fn pause_after(failures: u32) -> Duration {
         .min(LONGEST_PAUSE)
 }
 
-/// The day in whose night a time is, or whose night was the last one before it.
+/// Returns the day of the last night that has begun at `at`.
 fn night_of(at: Timestamp) -> Day {
     let margin = i64::try_from(AT_NIGHT.as_micros()).unwrap_or(i64::MAX);
     Day::of(Timestamp::from_micros(at.as_micros().saturating_sub(margin)))
@@ -269,7 +269,7 @@ mod tests {
         let stop = CancellationToken::new();
         let job = keep_checking(store, clock.clone(), Arc::clone(&metrics), stop.clone());
         let looks_on = async {
-            // The clock of the test stands still: these are virtual hours.
+            // The clock of the test is virtual, so these hours take no time.
             tokio::time::sleep(Duration::from_hours(48)).await;
             assert_eq!(
                 metrics.checked_ledgers(),
@@ -366,7 +366,7 @@ mod tests {
             found(&checked),
             expected.map(|(org, rule)| (org.to_owned(), rule))
         );
-        // One whose id cannot be read ends no page.
+        // An organization with an unreadable id does not stop the pass.
         let lost = format!(
             "INSERT INTO organization (id, name, created_at) VALUES ('{}x', 'a', 1)",
             orgs[0]

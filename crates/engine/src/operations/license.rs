@@ -182,7 +182,7 @@ impl Engine {
         self.license(caller.org).await
     }
 
-    /// Deletes the license. From then on the engine has no allowance to use up. `NotFound` where there is none.
+    /// Deletes the license. From then on the engine has no allowance to use up. `NotFound` without a license.
     pub async fn delete_license(&self, caller: &Caller) -> Result<(), Refusal> {
         let own = self.machine_id(caller.org);
         let audit = caller.audit((self.0.options.clock.now(), random()?), "license.delete", own);

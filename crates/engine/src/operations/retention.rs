@@ -1,12 +1,11 @@
 //! The retention job: deletes expired runs with everything that belongs to them, and expired occurrences of schedules.
 //!
-//! The usage of a run is counted before the run is deleted. Every node runs the job, at its start and then each hour,
-//! in small transactions with other writes in between. Nodes do not coordinate: two jobs at once share the work and do
-//! no harm, and the next job continues one that was interrupted. A failure with one organization, schedule or run does not
-//! hold up the others.
+//! The usage of a run is counted before the run is deleted. Every node runs the job, at its start and then each hour, in small
+//! transactions with other writes in between. Nodes do not coordinate: concurrent jobs share the work safely, and the next job
+//! continues one that was interrupted. A failure with one organization, schedule or run does not hold up the others.
 //!
-//! A wrong clock would delete everything. A pass therefore deletes nothing where the clock and that of the database differ,
-//! and where the last pass was longer ago than the retention: then somebody has to look at the clock first.
+//! A wrong clock would delete everything. A pass therefore deletes nothing if the node's clock differs from the database's, or if
+//! the last pass was longer ago than the retention. In the second case an operator must check the clock first.
 
 use std::time::Duration;
 
@@ -47,7 +46,7 @@ pub(crate) struct RetentionJob {
 }
 
 impl RetentionJob {
-    /// Deletes what has expired, every [`INTERVAL`], until the node stops.
+    /// Deletes expired runs and occurrences every [`INTERVAL`], until the node stops.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let mut tick = tokio::time::interval(INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -69,7 +68,7 @@ impl RetentionJob {
         }
     }
 
-    /// Deletes what has expired, if the clock can be trusted.
+    /// Deletes expired runs and occurrences, if the clock can be trusted.
     async fn pass(&self) -> Result<Expired, Refusal> {
         let now = self.clock.now();
         if self.clock.fault().is_some() || !self.is_plausible(now).await? {
@@ -143,7 +142,7 @@ async fn delete_fires(store: &Store, before: Timestamp) -> Result<u64, Refusal> 
 
 /// Deletes expired runs of every organization. Returns their number.
 async fn delete_runs(store: &Store, clock: &Clock, finished_before: Timestamp) -> Result<u64, Refusal> {
-    // What they have used outlives them. Runs that are not counted stay.
+    // The usage of a run is kept after the run is deleted. Runs that are not counted yet are not deleted.
     if let Err(error) = usage::count(store, clock.now()).await {
         tracing::error!(%error, "counting usage before the deletion of expired runs failed");
     }

@@ -34,8 +34,7 @@ const SHORT_MARGIN: Duration = Duration::from_mins(2);
 /// Margin for a database that one node uses: its transactions do not overlap.
 const SHORT_MARGIN_ALONE: Duration = Duration::from_secs(5);
 
-/// Time after which an hour waits for its runs no longer. Those that are not settled then are counted by themselves. No run
-/// works for as long.
+/// Time after which an hour is counted without its unsettled runs. Those are counted one by one later. No run takes that long.
 const LATE: Duration = Duration::from_hours(6);
 
 /// Part of an hour that waits for its runs. So many runs take a few milliseconds.
@@ -45,10 +44,10 @@ pub(crate) const PART: UsagePart = UsagePart {
     leaves: Unsettled::All,
 };
 
-/// Part of an hour that waits no longer.
+/// Part of an hour that is [`LATE`]: it does not wait for unsettled runs.
 const LATE_PART: UsagePart = UsagePart { late: 500, ..PART };
 
-/// Part of many runs. It leaves out those at work, which are few. It does not reach to one that waits, as those behind it
+/// Part of many runs. It leaves out the active runs, which are few. It ends before a run that waits, because the runs after that
 /// wait as well.
 const PART_OF_MANY: UsagePart = UsagePart {
     leaves: Unsettled::Held,
@@ -91,8 +90,8 @@ impl Engine {
         Ok(AskedUsage { from, to, by })
     }
 
-    /// Returns rows of the usage of an organization behind `after`, in order, at most `limit`. `InvalidRequest` where all of them
-    /// would be more than `USAGE_ROWS`.
+    /// Returns rows of the usage of an organization after `after`, in order, at most `limit`. `InvalidRequest` if there are more
+    /// than `USAGE_ROWS` rows in all.
     pub async fn usage_rows(
         &self,
         org: OrgId,
@@ -101,7 +100,7 @@ impl Engine {
         limit: u32,
     ) -> Result<Vec<UsageRow>, Refusal> {
         let query = UsageQuery {
-            // No row of an earlier day is behind `after`.
+            // No row after `after` has an earlier day.
             from: after.and_then(|row| row.day).unwrap_or(asked.from),
             to: asked.to,
             by: asked.by.clone(),
@@ -210,9 +209,9 @@ impl PartKind {
     }
 }
 
-/// Counts the runs of every organization that are many or of completed hours, part by part. A part of an hour with unsettled
-/// runs waits, and so does all behind it, until its hour is [`LATE`]: it is then counted without these runs. A failure with
-/// one organization does not hold up the others.
+/// Counts the runs of every organization that are many or belong to completed hours, part by part. A part with unsettled runs
+/// waits, and so do all later parts, until its hour is [`LATE`]. It is then counted without these runs. A failure with one
+/// organization does not hold up the others.
 pub(crate) async fn count(store: &Store, now: Timestamp) -> Result<Pass, Refusal> {
     let margin = if store.is_shared() {
         SHORT_MARGIN
@@ -351,7 +350,7 @@ mod tests {
         copies(1, 499);
         assert_eq!(count(&held.store, soon).await.unwrap().parts, 0, "they are few");
         copies(500, 1_100);
-        // The run at work is left out.
+        // The active run is left out.
         assert_eq!(count(&held.store, soon).await.unwrap().parts, 2);
         assert_eq!(
             held.store.late_runs(None, 10).await.unwrap().items,

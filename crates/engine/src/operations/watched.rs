@@ -1,7 +1,7 @@
-//! Metrics that are queried for each scrape: figures of the whole database, readiness, and runs at work.
+//! Metrics that are queried for each scrape: figures of the whole database, readiness, and active runs.
 //!
-//! The database is queried at most once a second, regardless of the number of scrapes. If it does not answer in time,
-//! the scrape takes that long and its figures are left out: old figures are never returned.
+//! The database is queried at most once a second, regardless of the number of scrapes. If it does not answer in time, the scrape
+//! takes that long and its figures are left out: old figures are never returned.
 
 use std::{sync::Arc, time::Duration};
 

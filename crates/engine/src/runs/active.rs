@@ -1,4 +1,4 @@
-//! Registry of the runs at work on this node, through which each can be stopped.
+//! Registry of the active runs of this node, through which each can be stopped.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use sortie_api::RunId;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Reason to stop a run at work.
+/// Reason to stop an active run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopReason {
     /// The run was cancelled or taken over by another worker. Nothing more is stored.
@@ -28,7 +28,7 @@ pub(crate) enum StopReason {
     HandOver,
 }
 
-/// Registry of the runs at work.
+/// Registry of the active runs.
 #[derive(Clone, Default)]
 pub(crate) struct Active(Arc<Inner>);
 
@@ -79,7 +79,7 @@ impl Active {
         self.0.runs.lock()
     }
 
-    /// Adds a run. An earlier attempt at it that is still at work is stopped.
+    /// Adds a run. If an earlier attempt at it is still active, stops that one.
     pub(crate) fn enter(&self, run: RunId) -> ActiveRun {
         let (sender, stop) = watch::channel(None);
         let gone = CancellationToken::new();
@@ -107,7 +107,7 @@ impl Active {
         }
     }
 
-    /// Returns the number of runs at work.
+    /// Returns the number of active runs.
     pub(crate) fn count(&self) -> usize {
         self.runs().len()
     }
@@ -145,17 +145,17 @@ impl Active {
         self.0.starting.lock().await
     }
 
-    /// Returns the runs at work.
+    /// Returns the active runs.
     pub(crate) fn all(&self) -> Vec<RunId> {
         self.runs().keys().copied().collect()
     }
 
-    /// Whether a run is at work.
+    /// Whether a run is active.
     pub(crate) fn contains(&self, run: RunId) -> bool {
         self.runs().contains_key(&run)
     }
 
-    /// Stops a run, if it is at work here.
+    /// Stops a run, if it is active here.
     pub(crate) fn stop(&self, run: RunId, reason: StopReason) {
         if let Some(entry) = self.runs().get(&run) {
             entry.stop.send_replace(Some(reason));
@@ -179,7 +179,7 @@ impl Active {
         self.0.left.notified()
     }
 
-    /// Waits until no run is at work.
+    /// Waits until no run is active.
     pub(crate) async fn drained(&self) {
         loop {
             let left = self.left();
@@ -211,7 +211,7 @@ impl ActiveRun {
         self.slot.clone()
     }
 
-    /// Waits until no earlier attempt at the run is at work on this node.
+    /// Waits until every earlier attempt at the run on this node has ended.
     pub(crate) async fn alone(&self) {
         if let Some(before) = &self.before {
             before.cancelled().await;
@@ -219,7 +219,7 @@ impl ActiveRun {
     }
 }
 
-/// The slot of a run at work.
+/// The slot of an active run.
 #[derive(Clone)]
 pub(crate) struct RunSlot {
     active: Active,
@@ -255,7 +255,7 @@ impl RunSlot {
 
     fn set(&self, slot: SlotUse) {
         let mut runs = self.active.runs();
-        // A later attempt has an entry of its own.
+        // A later attempt has another entry, which stays as it is.
         if let Some(entry) = runs.get_mut(&self.run)
             && entry.number == self.number
         {

@@ -51,8 +51,8 @@ impl Engine {
         }
     }
 
-    /// Returns a run as [`get_run`](Self::get_run) does, without side effects: an output that can be read once is left
-    /// out and stays readable. No other node is asked, so a run whose content is on another node is not waited for.
+    /// Returns a run as [`get_run`](Self::get_run) does, without side effects: an output that can be read once is left out and
+    /// stays readable. Other nodes are not asked, so this does not wait for a run with content on another node.
     pub async fn look_at_run(&self, org: OrgId, id: RunId, wait: Duration) -> Result<Run, Refusal> {
         self.until_final(org, id, wait).await?;
         self.0.stores.records.run(org, id).await

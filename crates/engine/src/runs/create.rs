@@ -212,7 +212,7 @@ impl Engine {
             .admit(run, request, Output::of(reader), (node.options.payment(), now))
     }
 
-    /// Makes the stored facts of a run whose content this node has.
+    /// Returns the facts to store about a run with content on this node.
     pub(crate) fn unretained(&self) -> sortie_store::runs::Unretained {
         sortie_store::runs::Unretained {
             node: self.0.cluster.identity.get(),

@@ -15,8 +15,8 @@ impl Engine {
         work.waiting.notify_one();
     }
 
-    /// Ends `run` as interrupted where it outlives an engine that serves one command. Its other runs stay `running`, for
-    /// whoever resumes them.
+    /// Ends `run` as interrupted if it outlives an engine that serves one command. Other runs of that engine stay `running` until
+    /// another engine resumes them.
     pub fn end_with_engine(&self, run: RunId) {
         self.0.work.own.tie(run);
     }

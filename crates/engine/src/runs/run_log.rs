@@ -185,7 +185,7 @@ impl RunLog {
         })
     }
 
-    /// Reports the final cost of a cancelled run, with events behind its last one.
+    /// Reports the final cost of a cancelled run, and appends `events`.
     pub(crate) async fn settle(
         &self,
         (run, attempt): (RunId, i64),
@@ -201,7 +201,7 @@ impl RunLog {
         }
     }
 
-    /// Ends the record in memory of a run whose end is stored, with these last events.
+    /// Ends the in-memory record of a run after its end was stored, with these last events.
     pub(crate) fn finished(&self, events: &[EventRow], error: Option<String>) {
         if self.retention == Retention::None {
             self.written(events);
@@ -209,7 +209,7 @@ impl RunLog {
         }
     }
 
-    /// Ends the record in memory of a cancelled run, with `events` behind the cancellation.
+    /// Ends the in-memory record of a cancelled run. `events` follow the cancellation.
     pub(crate) fn cancelled(&self, events: &[EventRow]) -> Result<(), Refusal> {
         let unretained = &self.records.unretained;
         unretained.close_with(self.run, RunStatus::Cancelled, events)

@@ -326,7 +326,7 @@ fn unchanged(row: &ScheduleRow) -> Fires {
     }
 }
 
-/// Turns a record whose run was refused into one without the run: the occurrence of the run is skipped.
+/// Removes a refused run from a record: its occurrence is recorded as skipped.
 fn without_run(row: &ScheduleRow, mut fires: Fires, run: RunId, skip: Skip) -> Fires {
     fires.run = None;
     fires.state.last_run_at = row.state.last_run_at;

@@ -29,9 +29,9 @@ pub(super) struct Wanted {
     callback: Option<Callback>,
 }
 
-/// A schedule that has passed the rules of its own fields.
+/// A schedule that has passed the rules of its fields.
 pub(super) struct Checked {
-    /// Fields without the callback, whose secret must be sealed first.
+    /// Fields without the callback. The secret of the callback must be sealed first.
     pub(super) spec: ScheduleSpec,
     pub(super) enabled: bool,
     pub(super) callback: Option<Callback>,

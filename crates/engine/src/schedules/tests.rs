@@ -1,5 +1,5 @@
-//! Schedules by engines whose clock stands still until a test moves it: nodes that work on nothing, so that runs stay
-//! as they are, and whose timers the test winds itself.
+//! Schedules of engines with a stopped clock, which the test sets. The nodes work on no runs, so runs stay as they are, and the
+//! test calls the timers.
 
 mod many_nodes;
 mod refusals;
@@ -111,7 +111,7 @@ impl Rig {
         self.engine().get_schedule(self.caller.org, id).await.unwrap()
     }
 
-    /// Moves the clock and lets the first node deal with what is due.
+    /// Sets the clock and makes the first node process the due schedules.
     async fn go(&self, to: &str) {
         self.clock.set(at(to));
         self.engine().fire_due(self.clock.now()).await.unwrap();

@@ -29,7 +29,7 @@ const SHORTHANDS: [(&str, &str); 7] = [
     ("@annually", "0 0 1 1 *"),
 ];
 
-/// The last value of each field, for a step behind a value.
+/// The last value of each field, for a step after a single value.
 const LAST: [&str; 5] = ["59", "23", "31", "12", "7"];
 
 /// Names of months and of days of the week.
@@ -204,7 +204,7 @@ fn check_form(fields: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes a step behind a value as one behind the range from there to the last value.
+/// Rewrites a step after a single value as a step after the range from that value to the last one.
 fn with_range(field: &str, last: &str) -> String {
     let parts = field.split(',').map(|part| match part.split_once('/') {
         Some((from, step)) if from != "*" && !from.contains('-') => format!("{from}-{last}/{step}"),

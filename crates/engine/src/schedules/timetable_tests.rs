@@ -93,7 +93,8 @@ fn naive(sets: &Sets, minutes: &[Minute]) -> Vec<Instant> {
     let mut instants = Vec::new();
     let mut latest = minutes[0].number - 1;
     for minute in minutes {
-        // Times of the clock that it has not shown before: one, none where it was set back, several where it was set forward.
+        // Number of local minutes that are new at this minute: 1 as a rule, 0 after the clock was set back, several after it was
+        // set forward.
         let new = minute.number - latest;
         latest = latest.max(minute.number);
         let is_instant = if sets.every_hour() || new == 1 {
@@ -184,7 +185,7 @@ fn expression() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Four days around a setting of the clock, or any four days where there is none.
+    /// Four days around a clock change, or any four days in a zone without one.
     #[test]
     fn any_expression_is_as_a_look_at_every_minute_says(
         expression in expression(),

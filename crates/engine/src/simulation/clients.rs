@@ -82,7 +82,7 @@ pub(super) async fn client(world: World, seed: u64, number: usize, node: Option<
     read(&world, &mut rng, &wants, run).await;
 }
 
-/// Creates a run; asks again where it is not known whether it was created.
+/// Creates a run. Repeats the request if the answer was lost.
 async fn create(world: &World, rng: &mut Rng, wants: &Wants, node: Option<usize>) -> Option<RunId> {
     let (witness, caller) = (world.witness().clone(), world.caller());
     loop {
@@ -91,7 +91,7 @@ async fn create(world: &World, rng: &mut Rng, wants: &Wants, node: Option<usize>
             let create = process
                 .engine
                 .create_run(&caller, wants.request.clone(), wants.key.clone());
-            // A client whose node dies hears of it.
+            // A client sees that its connection fails when its node dies.
             let patience = wants.leaves.unwrap_or(Duration::from_secs(40));
             match timeout(patience, create).await {
                 Ok(Ok(Created::New(run) | Created::Existing(run))) => {
@@ -143,7 +143,7 @@ async fn cancel(world: &World, rng: &mut Rng, run: RunId) {
     }
 }
 
-/// Waits for the end of the run, and reads its output where it is not retained.
+/// Waits for the end of the run, and reads its output if it is not retained.
 async fn read(world: &World, rng: &mut Rng, wants: &Wants, run: RunId) {
     let holder = world.holder(run);
     let since = Instant::now();
@@ -200,7 +200,7 @@ fn judge(world: &World, wants: &Wants, run: &Run, holder: Option<usize>) {
     let Some(number) = holder.filter(|number| world.is_alive(*number)) else {
         return;
     };
-    // A run at work ends with the lease of its node.
+    // An active run ends with the lease of its node.
     if run.status == RunStatus::Interrupted && world.was_never_lost(number) {
         world.witness().breaks(format_args!(
             "{} is interrupted, and the process that has its content is alive",

@@ -1,4 +1,4 @@
-//! A tool whose calls have an effect outside of the run.
+//! A tool with calls that have an effect outside of the run.
 
 use std::{sync::Arc, time::Duration};
 

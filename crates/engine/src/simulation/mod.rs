@@ -1,9 +1,9 @@
-//! A deterministic simulation of a cluster: whole nodes on one thread, a database in memory, and a seed that decides
-//! about the network, the clocks, the crashes and the clients.
+//! A deterministic simulation of a cluster: whole nodes on one thread, a database in memory, and a seed that decides about the
+//! network, the clocks, the crashes and the clients.
 //!
-//! Every node is an [`Engine`](crate::Engine) as it runs in production, over a simulated server of the store, which runs
-//! the real commands. Time stands still while a task can go on, so a schedule of minutes takes milliseconds, and the same
-//! seed gives the same schedule. What must always hold is checked while a schedule runs and at its end: see [`witness`].
+//! Every node is an [`Engine`](crate::Engine) as it runs in production, over a simulated server of the store, which runs the real
+//! commands. Time advances only when every task waits, so a schedule of minutes takes milliseconds, and the same seed gives the
+//! same schedule. The invariants are checked while a schedule runs and at its end: see [`witness`].
 //!
 //! `make simulate` runs many schedules, and prints the seed of one that fails.
 
@@ -25,7 +25,7 @@ use self::witness::Witness;
 
 /// State of the schedule on this thread.
 struct Scene {
-    /// Draws what is otherwise random.
+    /// Source of all values that are random in production.
     rng: Rng,
     witness: Witness,
 }
@@ -53,7 +53,7 @@ pub(crate) fn is_running() -> bool {
     SCENE.with_borrow(Option::is_some)
 }
 
-/// Fills `bytes` from the seed of the schedule. False where there is none.
+/// Fills `bytes` from the seed of the schedule. Returns false outside of a schedule.
 pub(crate) fn fill(bytes: &mut [u8]) -> bool {
     SCENE.with_borrow_mut(|scene| {
         let Some(scene) = scene else {

@@ -11,7 +11,7 @@ pub(super) struct Plan {
     pub(super) nodes: usize,
     /// Connections of each node for commands.
     pub(super) connections: u32,
-    /// Runs at work at once on each node.
+    /// Maximum concurrent runs on each node.
     pub(super) concurrency: u32,
     /// Differences of the clocks of nodes, in microseconds.
     pub(super) clocks_off: i64,
@@ -103,7 +103,7 @@ impl Plan {
         }
     }
 
-    /// Commits take longer than some clients wait, and others do not wait behind them.
+    /// Commits take longer than some clients wait, and do not hold each other up.
     fn slow(rng: &mut Rng, nodes: usize) -> Self {
         let commit = Duration::from_millis(rng.u64(1_100..1_800));
         Self {

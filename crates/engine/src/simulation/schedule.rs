@@ -20,7 +20,7 @@ use super::{
     world::{Folders, World},
 };
 
-/// Time in which everything ends once nothing goes wrong any more.
+/// Time in which every run ends after the last fault.
 const SETTLES: Duration = Duration::from_mins(3);
 
 /// Time between two checks of the rules that must always hold.
@@ -157,7 +157,7 @@ async fn happen(world: World, at: Duration, incident: Incident) {
     }
 }
 
-/// Waits until every client has what it wants and every run has ended.
+/// Waits until every client has finished and every run has ended.
 async fn settle(world: &World, clients: &mut JoinSet<()>, incidents: &mut JoinSet<()>) {
     let since = Instant::now();
     loop {

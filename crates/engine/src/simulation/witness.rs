@@ -2,11 +2,11 @@
 //!
 //! - A node that reaches the database within a lease is never declared lost.
 //! - One worker begins each attempt at a run, and one node that reaches the database works on a run.
-//! - Every run that was stored ends, exactly once, and as clients were told.
+//! - Every stored run ends exactly once, with the status that clients saw.
 //! - An effect takes place at most once.
-//! - Nothing is held in a budget once every run has ended, and what was spent is what the runs cost.
-//! - The output of a run that is not retained is lost with the process that had it, and in no other way.
-//! - A client never hears of an internal error.
+//! - Once every run has ended, budgets hold no reservations, and the spent amount is the cost of the runs.
+//! - The output of a run without retention is lost only with the process that had it.
+//! - A client never gets an internal error.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,9 +33,9 @@ struct Record {
     broken: Option<String>,
     attempts: BTreeSet<(RunId, i64)>,
     effects: BTreeMap<(RunId, u32), i64>,
-    /// Final states that clients were told.
+    /// Terminal statuses that clients have seen.
     told: BTreeMap<RunId, RunStatus>,
-    /// Runs that clients were told of, by idempotency key.
+    /// Runs that clients have been given, by idempotency key.
     keys: BTreeMap<String, RunId>,
 }
 
@@ -87,7 +87,7 @@ impl Witness {
         }
     }
 
-    /// A client is told of a run, which has this key.
+    /// Records that a client was given a run for this key.
     pub(super) fn created(&self, key: Option<&str>, run: RunId) {
         let Some(key) = key else {
             return;
@@ -98,7 +98,7 @@ impl Witness {
         }
     }
 
-    /// A client is told the status of a run.
+    /// Records the status that a client has seen.
     pub(super) fn told(&self, run: RunId, status: RunStatus) {
         if !status.is_final() {
             return;
@@ -113,7 +113,7 @@ impl Witness {
         }
     }
 
-    /// Runs that clients were told of by their key.
+    /// Returns the runs that clients were given for a key.
     pub(super) fn acknowledged(&self) -> Vec<RunId> {
         self.record().keys.values().copied().collect()
     }

@@ -222,7 +222,7 @@ impl World {
         }
     }
 
-    /// The process of a node, where it is alive.
+    /// Returns the process of a node, if it is alive.
     pub(super) fn process(&self, node: usize) -> Option<Process> {
         let slots = self.slots();
         slots.nodes[node % slots.nodes.len()].process.clone()
@@ -237,7 +237,7 @@ impl World {
             .collect()
     }
 
-    /// Ends what is wrong with the links.
+    /// Repairs every link.
     pub(super) fn heal(&self) {
         for slot in &self.slots().nodes {
             if let Some(link) = &slot.link {

@@ -1,5 +1,5 @@
-//! An attempt at a run, from its claim to its end. The store and the agent meet here: [`prepare`] reads the definition,
-//! [`Attempt::supervise`] runs the agent beside the recorder, and [`Attempt::finish`] records the end.
+//! An attempt at a run, from its claim to its end. This is where the store and the agent meet: [`prepare`] reads the definition,
+//! [`Attempt::supervise`] runs the agent and the recorder, and [`Attempt::finish`] records the end.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -41,7 +41,7 @@ pub(super) struct Attempt<'a> {
     pub(super) stored_credentials: StoredCredentials,
     /// The event `resumed`, until it is stored.
     pub(super) resumed: Option<NewEvent>,
-    /// End of the time that is charged, where the run waits for the storage behind it.
+    /// End of the time that is charged, if the run waits for the storage after it.
     pub(super) charged_until: Option<Instant>,
     /// The stopped workspace. It is deleted once the run is settled in the store.
     pub(super) workspace: Option<StoppedWorkspace>,
@@ -58,7 +58,7 @@ enum Begun {
 }
 
 impl Worker {
-    /// Works on a claimed run until its status is terminal or the run no longer belongs to this worker.
+    /// Works on a claimed run until its status is terminal or the run belongs to another worker.
     pub(crate) async fn run(self: Arc<Self>, claim: Claim, active_run: ActiveRun) {
         let run = claim.fence.run;
         let (now, claimed) = self.clock.moment();
@@ -200,7 +200,7 @@ impl Attempt<'_> {
     /// Resumes the run of a lost worker. `recorded` and `used` are the cost and the usage that the lost worker has
     /// reported.
     async fn resume(&mut self, recorded: Micros, used: RunUsage) -> Result<Begun, StoreError> {
-        // The events show what was charged, also where the time of the last report is not known.
+        // The events show the charged costs, even if the time of the last report is unknown.
         let shown = charged_calls(self.log.store(), self.claim.org, self.claim.fence.run).await?;
         self.charge(recorded, shown);
         self.recorder.used(used, shown);
@@ -209,7 +209,7 @@ impl Attempt<'_> {
             texts = journal_texts(self.worker, self.claim) => texts?,
             reason = self.active_run.stopped() => return Ok(Begun::Ended(Ended::Stopped(reason))),
         };
-        // The time limit is no longer of interest for a run that has ended.
+        // The time limit does not apply to a run that has ended.
         if let Some((unstored, left)) = unstored(self.worker, self.claim, &texts).await? {
             // The clock has stopped when the end was marked.
             let now = Instant::now();
@@ -244,7 +244,7 @@ impl Attempt<'_> {
         }))
     }
 
-    /// Makes the event that this attempt goes on behind `step`.
+    /// Makes the event which says that this attempt continues after `step`.
     fn resumes_at(&mut self, step: u32) -> Result<(), StoreError> {
         let resumed = EventType::Resumed {
             step,

@@ -77,7 +77,7 @@ pub(crate) struct Dispatcher {
     pub(crate) options: Arc<Options>,
     pub(crate) slots: Slots,
     pub(crate) source: Source,
-    /// Runs whose content only this node has.
+    /// Runs with content that only this node has.
     pub(crate) unretained: Unretained,
     pub(crate) identity: Identity,
     pub(crate) work: Arc<Notify>,
@@ -197,8 +197,8 @@ impl Dispatcher {
         taken
     }
 
-    /// Claims runs whose content only this node has. Runs that cannot be claimed, because of the limit of their
-    /// organization or because they have ended, keep waiting. The keeper removes the ended ones.
+    /// Claims runs with content that only this node has. Runs that cannot be claimed, because of the limit of their organization
+    /// or because they have ended, keep waiting. The keeper removes the ended ones.
     async fn take_unretained(&self, limit: u32) -> Result<Vec<Claim>, sortie_store::Error> {
         let per_organization = self.options.organization_concurrency;
         let share = match per_organization {
@@ -259,7 +259,7 @@ impl Dispatcher {
 /// The kind of runs that is claimed first. The kinds alternate, so that neither waits for the other if slots are few.
 #[derive(Clone, Copy)]
 enum First {
-    /// Runs whose content only this node has.
+    /// Runs with content that only this node has.
     Unretained,
     /// Other runs.
     Others,
@@ -329,7 +329,7 @@ mod tests {
             org: key.org,
             actor: Actor::default(),
         };
-        // The dispatcher waits for the permit meanwhile, so that the hints of every run become one.
+        // While the test holds the permit, the dispatcher waits for it, and the hints of all runs merge into one.
         let permit = engine.0.work.slots.permit().await;
         for _ in 0..=RUNS {
             let request = serde_json::json!({

@@ -125,8 +125,8 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Adds the end of a cancelled run to the memory of this node, with `events` behind it. This comes before the report:
-    /// a client that finds the run settled can read all of its events.
+    /// Adds the end of a cancelled run to the memory of this node; `events` follow the cancellation. This comes before the
+    /// report: a client that finds the run settled can read all of its events.
     async fn keep_cancelled(&self, events: &[NewEvent]) -> Result<(), StoreError> {
         let Fence { run, attempt, .. } = self.claim.fence;
         let position = match until_read(|| self.log.store().position(run)).await {
@@ -138,7 +138,7 @@ impl Attempt<'_> {
         if !is_ours || position.status != RunStatus::Cancelled {
             return Err(StoreError::Fenced);
         }
-        // Nothing comes behind a cancellation before the report.
+        // No event follows a cancellation before the report.
         let fence = Fence {
             last_event: position.last_event,
             ..self.claim.fence
@@ -167,8 +167,8 @@ impl Attempt<'_> {
     }
 }
 
-/// Makes the finishing write: the pending events and entries, then the answer and the terminal status. `None` if the
-/// run no longer belongs to this worker.
+/// Makes the finishing write: the pending events and entries, then the answer and the terminal status. `None` if the run belongs
+/// to another worker by now.
 pub(crate) fn final_events(
     ended: Ended,
     claim: &Claim,

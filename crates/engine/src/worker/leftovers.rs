@@ -1,4 +1,4 @@
-//! Removal of unused working directories. A run that another node has taken over or ended leaves its directory behind.
+//! Removal of unused working directories. If another node takes over or ends a run, the directory of the run stays on this node.
 
 use std::{
     collections::HashSet,
@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::runs::active::Active;
 
-/// Pause between two passes. If every directory belongs to a run at work here, a pass only lists a folder.
+/// Pause between two passes. If every directory belongs to an active run of this node, a pass only lists a folder.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Runs in one query.
 const AT_ONCE: usize = 100;
 
-/// Removes the working directories of ended runs that are not at work here, at the start and then every [`PAUSE`].
+/// Removes the working directories of ended runs that are not active here, at the start and then every [`PAUSE`].
 pub(crate) async fn clean_up(store: Store, work_dir: PathBuf, active: Active, stop: CancellationToken) {
     let mut tick = tokio::time::interval(PAUSE);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -62,8 +62,8 @@ enum Others {
     Leave,
 }
 
-/// Removes the directories of settled runs. An unsettled run may be taken over by this node, which then needs its
-/// directory. A run at work here is in the registry before its directory is created.
+/// Removes the directories of settled runs. An unsettled run may be taken over by this node, which then needs its directory. An
+/// active run is in the registry before its directory is created.
 async fn remove(store: &Store, work_dir: &Path, active: &Active, others: Others) -> Result<u64, Refusal> {
     let mut idle = in_background(work_dir, |work_dir| {
         let mut names = HashSet::new();

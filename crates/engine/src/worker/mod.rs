@@ -1,4 +1,4 @@
-//! The worker: claims waiting runs, takes over runs of lost workers, and works on each in a task of its own.
+//! The worker: claims waiting runs, takes over runs of lost workers, and works on each in a separate task.
 
 mod attempt;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use sortie_agent::journal::OpenCall;
 
-/// Reason why a run whose worker was lost is not resumed.
+/// Reason not to resume a run after its worker was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
     /// A call was under way that may have had an effect outside of the run.

@@ -21,7 +21,7 @@ use tokio::{
 use super::Worker;
 use crate::{files::saved::media_type, kit::retry::Pauses};
 
-/// Folder whose files become artifacts.
+/// Folder for output files. They become artifacts.
 const FOLDER: &str = "outputs";
 /// Limits of the entries that are listed, and of their depth.
 const ENTRIES: usize = 2_000;

@@ -37,8 +37,8 @@ pub(super) async fn pictures(
     let ids: Vec<FileId> = wanted.iter().map(|(id, _)| *id).collect();
     let contents = match contents_of(&worker.records.store, &worker.contents, org, &ids).await {
         Ok(contents) => contents,
-        // A file that was deleted while an earlier attempt worked is in the working directory: the run goes on without
-        // showing it. Where it has to be staged, that reports the same error.
+        // The file was deleted during an earlier attempt, so it is in the working directory, and the run continues without
+        // showing it. If it still has to be staged, staging reports the same error.
         Err(Unprepared::Failed(error)) => {
             tracing::warn!(error, "cannot read the pictures of a run");
             return Ok(Vec::new());

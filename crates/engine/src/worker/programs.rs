@@ -23,8 +23,7 @@ pub(crate) struct Programs(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     known: OnceCell<Environment>,
-    /// Number of lists that were begun. Each has a folder of its own, because a cancelled list leaves its folder
-    /// behind.
+    /// Number of lists that were begun. Each has a separate folder, because a cancelled list does not remove its folder.
     begun: AtomicU64,
 }
 

@@ -100,7 +100,7 @@ impl Pending {
         }
     }
 
-    /// Forgets the calls whose events are stored. These are the oldest.
+    /// Forgets calls after their events were stored. These are the oldest calls.
     fn stored(&mut self, events: &[NewEvent]) {
         for event in events {
             if self.unstored_calls.front() == Some(event) {
@@ -227,7 +227,7 @@ enum State {
     Open,
     /// The run ends: pending data stays for the finishing transaction.
     Ending,
-    /// The run no longer belongs to this worker.
+    /// The run belongs to another worker.
     Lost,
 }
 
@@ -427,7 +427,7 @@ impl Recorder {
         self.wait(|pending| pending.has_room().then_some(())).await
     }
 
-    /// Records an event for which nobody can wait. Where the run is lost, the report on a cancelled run may take it.
+    /// Records an event without waiting for it to be stored. If the run is lost, the report on a cancelled run may include it.
     fn record_now(&self, event: &EventType) {
         let totals = Totals::of(event);
         self.metrics.happened(event);
@@ -447,7 +447,7 @@ impl Recorder {
         self.accept(Item::Entry(entry)).await
     }
 
-    /// Waits until `is_due` returns a value. Fails once the recorder accepts nothing any more.
+    /// Waits until `is_due` returns a value. Fails once the recorder has stopped accepting events.
     async fn wait<T>(&self, mut is_due: impl FnMut(&mut Pending) -> Option<T>) -> Result<T, Stopped> {
         loop {
             let drained = self.drained.notified();

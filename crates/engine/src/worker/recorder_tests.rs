@@ -71,8 +71,8 @@ impl Rig {
         self.held.store.cancel_run(org, run, now).await.unwrap();
     }
 
-    /// Settles the cancelled run with what is left, as its worker does. Returns its cost, the sum that its events show, and
-    /// the numbers of these.
+    /// Settles the cancelled run with the rest of the recorder, as its worker does. Returns its cost, the sum of the costs in its
+    /// events, and the numbers of these events.
     async fn settle(&self) -> (i64, i64, Vec<i64>) {
         let (org, run) = self.ids();
         let rest = self.recorder.cancelled_rest();
@@ -238,7 +238,7 @@ async fn a_call_whose_recording_is_in_doubt_when_the_run_is_cancelled_is_recorde
     let (kept, ()) = futures_util::join!(rig.keep(), says);
     let (fence, new) = (kept.unwrap(), Arc::new(rig.recorder.rest().new));
     assert_eq!(new.events.len(), 1);
-    // The answer is lost, and the run is cancelled before the worker asks what has become of its write.
+    // The answer is lost, and the run is cancelled before the worker checks whether its write was stored.
     let append = async || {
         rig.held.store.append(fence, Arc::clone(&new)).await?;
         rig.cancel().await;

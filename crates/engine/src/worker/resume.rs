@@ -1,8 +1,8 @@
-//! Resumption of a run whose worker was lost: from its journal if that is safe, otherwise not at all.
+//! Resumption of a run after its worker was lost: from its journal if that is safe, otherwise not at all.
 //!
-//! Resuming is safe if no call was under way that may have had an effect outside of the run, and if the working
-//! directory still exists in case a completed call has read or changed it. A directory that no entry of the journal
-//! depends on is discarded: the run repeats that part, on this host or another.
+//! Resuming is safe if no call was under way that may have had an effect outside of the run, and if the working directory still
+//! exists in case a completed call has read or changed it. If no entry of the journal depends on the directory, it is discarded:
+//! the run repeats that part, on this host or another.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -29,7 +29,7 @@ pub(crate) fn hand_over_mark(attempt: i64) -> Result<String, serde_json::Error> 
     serde_json::to_string(&HandedOver { handed_over: attempt })
 }
 
-/// Returns the attempt whose hand-over an entry marks.
+/// Returns the number of the attempt that was handed over, if the entry marks a hand-over.
 fn marked(entry: &str) -> Option<i64> {
     serde_json::from_str(entry)
         .ok()
@@ -149,8 +149,8 @@ pub(crate) async fn decide(worker: &Worker, claim: &Claim, texts: &[String]) -> 
 
 /// Whether the last two attempts both ended with the loss of their worker, and the second one completed no step.
 ///
-/// A run whose content crashes its worker does so again as soon as it is resumed. It must not crash one node after the
-/// other, with every run there.
+/// A run that crashes its worker does so again as soon as it is resumed. It must not crash one node after the other, with every
+/// run there.
 async fn has_lost_two_workers_in_one_step(
     worker: &Worker,
     claim: &Claim,

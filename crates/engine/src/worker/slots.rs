@@ -1,8 +1,8 @@
-//! The slots of a node, which limit its concurrent runs. A task that starts runs (claimed, taken over or resumed) holds
-//! the permit meanwhile. There are therefore never more runs than slots, and none starts once the node is closing.
+//! The slots of a node, which limit its concurrent runs. A task holds the permit while it starts runs (claimed, taken over or
+//! resumed). There are therefore never more runs than slots, and no run starts once the node is closing.
 //!
-//! Runs that wait for the storage give their slots to others, so that a storage that is away does not stop runs that need
-//! none. At most as many runs as there are slots do so, and none while the disk is short of space.
+//! A run that waits for the storage frees its slot, so that an outage of the storage does not stop runs that do not use it. At
+//! most as many runs wait this way as there are slots, and no run does while the disk is short of space.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl Slots {
         &self.0.worker
     }
 
-    /// Returns the registry of runs at work.
+    /// Returns the registry of active runs.
     pub(crate) fn active(&self) -> &Active {
         &self.0.worker.active
     }

@@ -1,8 +1,8 @@
-//! Work of an attempt with the storage while that may be away: its outputs at the end, its files at the beginning.
+//! Storage work of an attempt: its files at the beginning, its outputs at the end. The storage may be unavailable.
 //!
-//! Both are tried for `Options::storage_retry`. Then the run waits for the storage: it gives its slot
-//! back and its compute clock stops. After `Options::storage_wait` it fails. Nothing is copied for that
-//! wait: the outputs stay in the working directory, which has a limit of its own and survives the process.
+//! Both are retried for `Options::storage_retry`. Then the run waits for the storage: it frees its slot and its compute clock
+//! stops. After `Options::storage_wait` it fails. Nothing is copied for that wait: the outputs stay in the working directory,
+//! which has a size limit and survives the process.
 
 use std::{pin::Pin, time::Duration};
 
@@ -34,8 +34,8 @@ pub(super) enum Waited {
 }
 
 impl Attempt<'_> {
-    /// Stores the files under `outputs/` of a run that was not stopped. Returns the end of the run, because it may be
-    /// stopped meanwhile, or lose its outputs.
+    /// Stores the files under `outputs/` of a run that was not stopped. Returns the end of the run, because it may be stopped
+    /// while it waits, or lose its outputs.
     pub(super) async fn collect(
         &mut self,
         ended: Ended,
@@ -69,7 +69,7 @@ impl Attempt<'_> {
         Ok(self.wait_to_store(ended, storing, options.storage_wait).await)
     }
 
-    /// Stores the outputs of a run whose earlier attempt has ended it and could not store them.
+    /// Stores the outputs of a run that an earlier attempt ended without storing them.
     pub(super) async fn collect_again(
         &mut self,
         unstored: UnstoredEnd,
@@ -133,8 +133,8 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Prepares the run. A run whose files cannot be read because the storage is away waits for it. The error is the end
-    /// of the run.
+    /// Prepares the run. If its files cannot be read because the storage is unavailable, the run waits for the storage. The error
+    /// is the end of the run.
     pub(super) async fn prepare(&mut self, state: &mut AttemptState) -> Result<Start, Ended> {
         let mut pauses = Pauses::default();
         let mut away: Option<Instant> = None;

@@ -1,4 +1,4 @@
-//! Supervision of the agent, which runs beside the recorder of the run.
+//! Supervision of the agent, which runs concurrently with the recorder of the run.
 
 use futures_util::FutureExt;
 use sortie_agent::{Outcome, Shell, StoppedWorkspace, Workspace};
@@ -17,8 +17,7 @@ use super::{
 use crate::runs::active::StopReason;
 
 impl Attempt<'_> {
-    /// Runs the agent beside the recorder, until the first of: its outcome, a stop, the time limit, the loss of the
-    /// run.
+    /// Runs the agent and the recorder, until the first of: its outcome, a stop, the time limit, the loss of the run.
     pub(super) async fn supervise(
         &mut self,
         start: Start,

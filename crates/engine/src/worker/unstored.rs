@@ -1,8 +1,7 @@
-//! Ends of runs whose outputs are not stored yet, because the storage is away.
+//! Ends of runs with outputs that are not stored yet, because the storage is unavailable.
 //!
-//! Such a run stays `running` and keeps its working directory. A mark in its journal holds its end, so that the next
-//! attempt stores the outputs and makes no call again, whichever process makes that attempt. The agent of an attempt that
-//! finds the mark does not begin.
+//! Such a run stays `running` and keeps its working directory. A mark in its journal holds its end. The next attempt, in any
+//! process, finds the mark, does not start the agent, makes no call again, and stores the outputs.
 
 use std::time::Duration;
 
@@ -15,14 +14,14 @@ use super::{ended::Ended, outputs::Outputs};
 pub(super) const DIRECTORY_GONE: &str = "cannot store the files under `outputs/`: their node was lost while the file storage was unavailable, and they are \
      lost";
 
-/// Mark in the journal of a run whose agent has ended.
+/// Mark in the journal of a run: its agent has ended.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Mark {
     unstored: UnstoredEnd,
 }
 
-/// End of a run whose outputs are not stored yet.
+/// End of a run with outputs that are not stored yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UnstoredEnd {
     end: End,
@@ -81,7 +80,7 @@ pub(super) fn not_taken(within: Duration) -> String {
     )
 }
 
-/// Returns the end of a run whose outputs are lost for this reason. It is no success.
+/// Returns the end of a run that has lost its outputs for this reason. The run does not succeed.
 pub(super) fn lost(ended: Ended, reason: &str) -> (Ended, Outputs) {
     let skipped = EventType::ArtifactSkipped {
         path: ".".to_owned(),

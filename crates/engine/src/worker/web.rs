@@ -46,7 +46,7 @@ pub(super) fn set_up(
     };
     let policy = Policy::new(Arc::clone(&worker.web.network), allow);
     let policy = Arc::new(policy.map_err(|error| format!("web.allow: {error}"))?);
-    // Commands have no network if the host cannot give a run a network of its own.
+    // Commands have network access only if the sandbox can give the run a separate network.
     let egress = if shell == Shell::Allowed && worker.sandbox.capabilities().egress {
         workspace.open_egress(Arc::new(RunGateway {
             run,

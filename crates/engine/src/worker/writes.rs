@@ -1,9 +1,9 @@
 //! Writes of a worker to a database that may be temporarily unavailable.
 //!
-//! A connection lost during a commit leaves open whether the write was stored. The run's position and status in the
-//! store decide that: a write with events moves the position, and a write without events may be repeated. A write is
-//! therefore repeated only if it was not stored or does no harm, and a worker abandons a run only if the store says
-//! that the run no longer belongs to it.
+//! If the connection is lost during a commit, the worker does not know whether the write was stored. The run's position and
+//! status in the store decide that: a write with events moves the position, and a write without events may be repeated. A write
+//! is therefore repeated only if it was not stored or can safely be repeated, and a worker abandons a run only if the store says
+//! that the run belongs to another worker.
 
 use sortie_api::RunStatus;
 use sortie_store::{
@@ -13,9 +13,9 @@ use sortie_store::{
 
 use crate::kit::retry::{Pauses, until_read};
 
-/// Writes with `write`, which adds `added` events and leaves the run in `status`. A status that is not terminal stands
-/// for each of them. `None`: the write is stored, but its answer was lost. An error means `Fenced`, or a failure that
-/// another try would not fix.
+/// Writes with `write`, which adds `added` events and leaves the run in `status`. If `status` is not terminal, any status that is
+/// not terminal matches. `None`: the write is stored, but its answer was lost. An error means `Fenced`, or a failure that another
+/// try would not fix.
 pub(crate) async fn until_stored<T, F, W>(
     store: &Store,
     fence: Fence,
@@ -110,7 +110,7 @@ impl Target {
         } else {
             !position.status.is_final()
         };
-        // Nothing comes behind a cancel before the run is settled.
+        // No event follows a cancellation before the run is settled.
         let is_before_cancel = !self.status.is_final()
             && position.status == RunStatus::Cancelled
             && position.is_billing_pending
@@ -198,7 +198,7 @@ mod tests {
             let settled = store.settle_run(run, attempt, FinalCost::default(), Vec::new());
             settled.await.map(drop)
         };
-        // Refused at once: nobody has cancelled the run.
+        // Refused at once: the run is not cancelled.
         assert_eq!(until_settled(settle).await, Err(Error::Fenced));
         store
             .cancel_run(claim.org, run, Timestamp::from_micros(1))

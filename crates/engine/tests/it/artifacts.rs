@@ -1,5 +1,5 @@
-//! Artifacts and their content over the life of a run, on a SQLite file and with a clock that is moved. What a run brings
-//! below `outputs/` lies there at its end as well, so that none of this needs a sandbox.
+//! Artifacts and their content over the life of a run, on a SQLite file and with a clock that the tests move. The input files lie
+//! below `outputs/` and are still there at the end of the run, so these tests need no sandbox.
 
 use std::{
     path::{Path, PathBuf},
@@ -171,7 +171,7 @@ impl Blocked {
     }
 }
 
-/// Options of an engine of one slot whose runs wait for the storage as soon as it is away, for this long.
+/// Options of an engine with one slot. Its runs wait for the storage, for this long, as soon as it is unavailable.
 fn impatient(storage_wait: Duration, clock: Clock) -> impl FnOnce(&mut Options) {
     move |options| {
         options.clock = clock;
@@ -247,7 +247,7 @@ async fn the_next_process_on_the_same_folder_stores_the_outputs_and_asks_no_mode
     let (rig, blocked, run) = blocked(HOUR, clock.clone()).await;
     let cost = rig.waits(&run).await.cost_micros;
     rig.engine.shutdown().await;
-    // The run's own time is over by then.
+    // By then the time limit of the run has passed.
     clock.set(START + Duration::from_mins(50));
     let rig = rig.restart(impatient(HOUR, clock)).await;
     blocked.unblock();

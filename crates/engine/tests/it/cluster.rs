@@ -1,4 +1,4 @@
-//! Engines that share a database, and what they find out without being told.
+//! Engines that share a database: what one finds out by polling alone, and what it learns from hints.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use tempfile::TempDir;
 
 use crate::rig::{Stream, bootstrapped, start};
 
-/// Prompt of a run that goes on until the end of its test.
+/// Prompt of a run that waits until the end of its test.
 const WAITING: &str = "```wait 600000\n```";
 
 struct Rig {
     engine: Engine,
     caller: Caller,
-    /// Store of another program on the database. No node gets a hint of what is written through it.
+    /// Store of another program on the database. Writes through it send no hint to any node.
     outside: Store,
     database: TestDatabase,
     dir: TempDir,
@@ -33,7 +33,7 @@ fn options() -> Options {
     }
 }
 
-/// Settings of an engine that does not poll either: it only learns what it is told.
+/// Settings of an engine that practically never polls: it learns of changes from hints alone.
 fn told() -> Options {
     let never = Duration::from_hours(1);
     Options {
@@ -54,7 +54,7 @@ async fn engine(options: Options, store: Store, dir: &TempDir, name: &str) -> En
     start(options, store).await
 }
 
-/// Returns what comes of `event`, which must come.
+/// Waits for `event` and returns its output. Fails if it takes too long.
 async fn comes<T>(event: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, event).await.expect("it comes")
 }
@@ -105,7 +105,7 @@ impl Rig {
         }
     }
 
-    /// Starts another engine on the database, and returns it once each of the two is told of what the other does.
+    /// Starts another engine on the database. Returns it once each of the two gets the hints of the other.
     async fn beside(&self, options: Options) -> Engine {
         let store = Store::open(self.database.url()).await.unwrap();
         let other = engine(options, store, &self.dir, "b").await;
@@ -136,7 +136,7 @@ impl Rig {
         run
     }
 
-    /// Stream of a run, which has read what was recorded so far.
+    /// Stream of a run that has already read the recorded events.
     async fn follow(&self, engine: &Engine, run: RunId) -> Stream {
         let stream = engine.follow(&self.caller, run, (0, Deltas::Off), Hop::First);
         let mut stream = stream.await.unwrap();
@@ -144,7 +144,7 @@ impl Rig {
         stream
     }
 
-    /// Starts a run that waits, and returns it once it is at work.
+    /// Starts a run that waits, and returns it once it is active.
     async fn at_work(&self) -> Run {
         let run = self.create(WAITING).await;
         let stream = self
@@ -172,7 +172,7 @@ fn now() -> Timestamp {
     Clock::system().now()
 }
 
-/// `docs/RUNS.md#cancel`: the processes are killed at once. The worker is told, and does not find it by a poll.
+/// `docs/RUNS.md#cancel`: the processes are killed at once. The worker gets a hint; this engine does not poll.
 async fn a_cancel_stops_the_worker_of_its_own_node_without_a_poll(database: TestDatabase) {
     let rig = Rig::on(database, told()).await;
     let run = rig.at_work().await;
@@ -191,7 +191,7 @@ async fn a_cancel_stops_the_worker_of_its_own_node_without_a_poll_on_sqlite() {
     a_cancel_stops_the_worker_of_its_own_node_without_a_poll(TestDatabase::sqlite().unwrap()).await;
 }
 
-/// `docs/RUNS.md#cancel`: within a second where nobody tells, which is the longest pause between two polls.
+/// `docs/RUNS.md#cancel`: without a hint the worker notices within a second, the longest pause between two polls.
 async fn a_cancel_that_nobody_tells_is_found_by_a_poll(database: TestDatabase) {
     let rig = Rig::on(database, options()).await;
     let run = rig.at_work().await;

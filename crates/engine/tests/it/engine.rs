@@ -171,7 +171,7 @@ async fn what_outlives_the_grace_goes_on_after_the_next_start() {
             "status", "status", "status", "worker_started", "model_call", "resumed", "worker_started",
         }
     );
-    // The call of the model that the cancel meets may be recorded behind the status.
+    // A model call that was under way at the cancel may be recorded after the status.
     assert!(matches!(rest, ["status"] | ["status", "model_call"]), "{rest:?}");
     assert_eq!(done.map(|run| run.status), Some(RunStatus::Cancelled));
 }
@@ -335,7 +335,7 @@ async fn a_cancelled_run_is_settled_by_its_worker() {
     let settled = settled.unwrap();
     assert_eq!(settled.status, RunStatus::Cancelled);
     assert!(settled.cost_micros > Micros::ZERO && settled.cost_micros <= settled.max_cost_micros);
-    // The worker counts behind its last write, and is done before the node has stopped.
+    // The worker counts after its last write. It has finished when the node has stopped.
     rig.engine.shutdown().await;
     let (mut registry, mut text) = (Registry::default(), String::new());
     rig.engine.register_metrics(&mut registry);
@@ -390,7 +390,7 @@ async fn a_position_beyond_the_last_event_of_a_working_run_sees_what_follows() {
     let stream = rig.stream(run.id, 1_000).await.unwrap();
     rig.engine.cancel_run(rig.org, run.id).await.unwrap();
     let (seen, done) = read(stream).await;
-    // The call of the model that the cancel meets may be recorded behind the status.
+    // A model call that was under way at the cancel may be recorded after the status.
     let last = seen.iter().rfind(|(_, kind)| kind != "model_call");
     assert_eq!(last.map(|(_, kind)| kind.as_str()), Some("status"));
     assert_eq!(done.map(|run| run.status), Some(RunStatus::Cancelled));

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 
 use crate::rig::{new_node, start, store_in};
 
-/// A store that a node has left behind: its run is `running`, with a journal.
+/// A store after the loss of its node: a run is `running`, with a journal.
 struct Left {
     dir: TempDir,
     org: OrgId,

@@ -1,4 +1,4 @@
-//! Zero data retention against the clock: what is held, and for how long.
+//! Zero data retention against the clock: which content is kept, and for how long.
 
 use std::{ops::Deref, time::Duration};
 
@@ -77,7 +77,7 @@ impl Rig {
         own.unwrap().node.id
     }
 
-    /// A run whose content `node` has.
+    /// A run with content on `node`.
     fn held_by(&self, node: NodeId) -> NewRun {
         NewRun {
             id: RunId::new(BEGINNING, [9; 10]),
@@ -158,7 +158,7 @@ async fn events_are_there_for_five_minutes_and_the_output_for_an_hour() {
     );
     rig.pass(Duration::from_secs(1));
     assert_eq!(rig.get(unread).await.output, None);
-    // The store is told at the next look.
+    // The keeper notifies the store in its next pass.
     let stored = async || Ok(rig.engine.store().get_run(rig.org, unread).await?);
     let is_gone = |run: &Run| run.output_available != Some(true);
     until("the end of the output", stored, is_gone).await.unwrap();
@@ -272,7 +272,7 @@ async fn a_reader_that_goes_away_while_the_store_is_told_leaves_the_output_for_t
     let reader = tokio::time::timeout(LOOKS, rig.get(id)).await;
     assert!(reader.is_err(), "{reader:?}");
     drop(lock);
-    // What the reader has told the store takes place without him.
+    // The store records the read even though the reader has gone.
     let stored = async || Ok(rig.engine.store().get_run(rig.org, id).await?);
     let is_told = |run: &Run| run.output_available == Some(false);
     until("the read to be stored", stored, is_told).await.unwrap();
@@ -359,7 +359,7 @@ async fn an_output_whose_node_is_lost_is_unavailable_and_not_called_gone() {
         matches!(&answer, Err(refused) if refused.code == ErrorCode::Unavailable),
         "{answer:?}"
     );
-    // What needs no output goes on.
+    // Reading the run without its output works as before.
     let run = rig.engine.look_at_run(rig.org, id, Duration::ZERO).await.unwrap();
     assert_eq!(
         (run.status, run.output_available),

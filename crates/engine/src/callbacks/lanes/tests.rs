@@ -193,7 +193,7 @@ fn an_organization_with_any_number_of_black_holes_leaves_places_to_the_others() 
     assert_eq!(orders, [shared]);
     lanes.claimed(&orders[0], &[]);
     assert!(lanes.orders(NOW).is_empty());
-    // What was left out comes when there are slots again.
+    // The organizations that were left out are served once slots are free again.
     for slot in &of_others {
         lanes.ended(slot, Health::Good);
     }
@@ -252,7 +252,7 @@ fn failing_hosts_of_one_organization_leave_those_of_the_others_their_turn() {
 /// Due deliveries of each host, by organization, in order.
 type Due = BTreeMap<String, Vec<OrgId>>;
 
-/// Claims what is ordered and is due, until nothing more is ordered.
+/// Claims the due deliveries of each order, until there are no more orders.
 fn serve(lanes: &mut Lanes, due: &mut Due) -> Vec<Slot> {
     let mut slots = Vec::new();
     loop {
@@ -279,7 +279,7 @@ fn serve(lanes: &mut Lanes, due: &mut Due) -> Vec<Slot> {
 /// Organizations of random steps.
 const ORGANIZATIONS: u8 = 3;
 
-/// Holds the counts against what is under way.
+/// Compares the counters with the running attempts.
 fn check(lanes: &Lanes, under_way: &[Slot]) {
     assert_eq!(lanes.under_way as usize, under_way.len());
     assert!(lanes.under_way <= OVERALL);

@@ -53,9 +53,9 @@ struct Inner {
 pub(crate) struct Wake {
     /// Wakes the dispatcher: another node has waiting runs and no free slot.
     pub(crate) work: Arc<Notify>,
-    /// Wakes the watch over runs that are followed or at work here.
+    /// Wakes the watch over the runs that are followed or active on this node.
     pub(crate) watch: Arc<Notify>,
-    /// Wakes the sweeper: a node has left runs behind.
+    /// Wakes the sweeper: a node has left runs to take over.
     pub(crate) nodes: Arc<Notify>,
 }
 
@@ -92,7 +92,7 @@ enum Topic {
     Callbacks,
     /// Schedules were changed, or a run has ended that one waits for.
     Schedules,
-    /// A node has signed off and left runs behind.
+    /// A node has signed off and left runs to take over.
     Nodes,
     /// More runs than one batch can name have new events, or were ended by another than their worker.
     Runs,

@@ -127,7 +127,7 @@ fn jobs_are_left_to_others_by_who_does_none() {
     assert_eq!(sent(&hints).topics, BTreeSet::from([Topic::Schedules]));
 }
 
-/// Whether somebody was woken.
+/// Whether `whom` has been notified.
 fn is_woken(whom: &Notify) -> bool {
     let mut woken = std::pin::pin!(whom.notified());
     woken.as_mut().enable()
@@ -142,7 +142,7 @@ async fn runs_that_are_not_named_wake_the_watch_and_nobody_else() {
     };
     let store = crate::testing::store_in(&dir).await;
     let engine = crate::testing::engine(options, store).await;
-    // Its own tasks are over: nobody else takes what is looked at here.
+    // After the shutdown no task of the engine consumes the notifications that this test checks.
     engine.shutdown().await;
     let wake = &engine.0.cluster.wake;
     for whom in [&wake.work, &wake.watch, &wake.nodes] {

@@ -78,8 +78,8 @@ impl Peers {
         Ok(Self(Arc::new(Inner { http, signer, clock })))
     }
 
-    /// Returns the client on whose behalf another node has signed a request. None for a request without a valid signature, and
-    /// for every request that nodes do not send: a signature gives read access to two routes.
+    /// Returns the client for which another node has signed a request. Returns `None` for a request without a valid signature,
+    /// and for every request that nodes do not send: a signature gives read access to two routes.
     pub(crate) fn verify(&self, method: &str, target: &str, header: &str) -> Option<Peer> {
         let signer = self
             .0

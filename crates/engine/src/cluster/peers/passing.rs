@@ -5,10 +5,10 @@ use bytes::Bytes;
 
 use crate::runs::hub::{Passed, PassedEnd};
 
-/// Line that names the last message of a stream. No other line that matters is told apart by more bytes.
+/// Line that marks the last message of a stream. No other line that matters needs more bytes to be recognized.
 const DONE: &[u8] = b"event: done\n";
 
-/// Filter of a stream. The opening and the heartbeats stay behind: the node that passes the stream on has its own.
+/// Filter of a stream. Drops the opening and the heartbeats, because the node that passes the stream on sends its own.
 #[derive(Debug, Default)]
 pub(super) struct Passing {
     line: Line,
@@ -20,7 +20,7 @@ pub(super) struct Passing {
 /// Line that is being read.
 #[derive(Debug)]
 enum Line {
-    /// First bytes of a line, too few to tell what it is.
+    /// First bytes of a line, too few to decide whether to pass it on.
     Begun(Vec<u8>),
     /// The rest of the line is passed on.
     Passed,
@@ -79,7 +79,7 @@ impl Passing {
         }
     }
 
-    /// Passes the beginning of a line on, or leaves it out. Returns the line that goes on there.
+    /// Passes the beginning of a line on, or leaves it out. Returns the state for the rest of the line.
     fn begin(&mut self, begun: &[u8], passed: &mut Vec<u8>) -> Line {
         let is_blank = begun == b"\n";
         if begun.starts_with(b":") || begun.starts_with(b"retry:") || is_blank && !self.is_within() {

@@ -1,5 +1,5 @@
-//! Signature of a request between nodes: an HMAC-SHA256 over the method, the path and query, the time, and the client on
-//! whose behalf the node sends the request.
+//! Signature of a request between nodes: an HMAC-SHA256 over the method, the path and query, the time, and the client for which
+//! the node sends the request.
 //!
 //! A signature is valid for 30 seconds and for this request. An eavesdropper can repeat the request in that time.
 
@@ -21,7 +21,7 @@ const WINDOW: Duration = Duration::from_secs(30);
 
 const VERSION: &str = "1";
 
-/// Client on whose behalf another node sends a request.
+/// Client for which another node sends a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The organization.
@@ -35,7 +35,7 @@ pub struct Peer {
 pub(crate) struct Signer(Vec<Hmac<Sha256>>);
 
 impl Signer {
-    /// Derives the keys of the signatures from the master keys; none where there are no master keys.
+    /// Derives the signing keys from the master keys. Returns `None` without master keys.
     pub(crate) fn new(keys: &[MasterKey]) -> Option<Self> {
         let keys: Vec<_> = keys.iter().map(peer_key).collect();
         (!keys.is_empty()).then_some(Self(keys))

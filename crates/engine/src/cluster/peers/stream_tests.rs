@@ -124,7 +124,7 @@ async fn another_node_is_asked_by_a_signed_request_and_its_stream_is_passed_on_w
     let verified = signer().unwrap().verify(("GET", &target), signature, AT);
     assert_eq!(verified, Some(client()));
     let read: String = batches.iter().map(|batch| passed(batch).0).collect();
-    // The node that passes the stream on has an opening and heartbeats of its own.
+    // The node that passes the stream on sends its own opening and heartbeats.
     let is_own = |line: &&str| !line.starts_with(':') && !line.starts_with("retry: ");
     let sent: String = STREAM.split_inclusive('\n').filter(is_own).collect();
     assert_eq!(read, sent);

@@ -272,7 +272,7 @@ impl Metrics {
         self.settled(status, took, cost);
     }
 
-    /// Counts time and cost of a run that this node worked on and whose end is counted already.
+    /// Counts time and cost of a run of this node. Its end has been counted already.
     pub(crate) fn settled(&self, status: RunStatus, took: Duration, cost: Micros) {
         self.run_duration
             .get_or_create(&[("status", status.as_str())])
@@ -520,7 +520,7 @@ impl Metrics {
 }
 
 /// Returns the label of a tool. Tools of connections are named `<connection>__<tool>`. The tool of an HTTP API is named
-/// `request`, with a piece of a hash behind it if the connection's name had to be changed.
+/// `request`, followed by a piece of a hash if the connection's name had to be changed.
 fn tool_label(name: &str) -> &'static str {
     let meant = tool_named(name).unwrap_or(name);
     if let Some(known) = TOOLS.into_iter().find(|known| *known == meant) {

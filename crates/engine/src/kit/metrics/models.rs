@@ -196,7 +196,7 @@ pub(crate) fn measured(models: Vec<Arc<dyn Model>>, all: &ModelFigures) -> Vec<A
     models.into_iter().map(measure).collect()
 }
 
-/// A model whose calls are counted.
+/// A model that counts its calls.
 struct Measured {
     model: Arc<dyn Model>,
     figures: Arc<Figures>,

@@ -8,7 +8,7 @@ use sortie_sandbox::{Backend, Capabilities, Error, Sandbox, Spec, Workdir};
 use super::Metrics;
 use crate::kit::no_sandbox::NoSandbox;
 
-/// A sandbox backend that counts and times what it opens.
+/// A sandbox backend that counts the sandboxes that it opens, and measures the time of each opening.
 pub(crate) struct MeasuredSandbox {
     backend: Arc<dyn Backend>,
     metrics: Arc<Metrics>,

@@ -1,10 +1,10 @@
 //! The hub: live events of runs, shared by every reader on this node.
 //!
-//! The store is the truth. A worker publishes the events that it has just committed. A reader that is up to date takes
-//! them from the hub. Any other reader reads the store at its own pace; at the newest events of a run, one reader at a
-//! time does so and publishes them for the others. The events of a run in memory are bounded in bytes, and so is a batch: a
-//! large text is not in it, each reader reads that by itself. So a slow reader costs queries, never memory, and delays
-//! nobody.
+//! The store is the truth. A worker publishes the events that it has just committed. A reader that is up to date takes them from
+//! the hub. Any other reader reads the store at its own pace; at the newest events of a run, one reader at a time does so and
+//! publishes them for the others. The events of a run in memory are bounded in bytes, and so is a batch. A batch leaves large
+//! texts out, and each reader reads them from the store. A slow reader therefore costs queries, never memory, and delays no other
+//! reader.
 
 mod batch;
 mod reader;
@@ -62,7 +62,7 @@ struct Live {
     deltas: OnceLock<broadcast::Sender<Arc<Batch>>>,
 }
 
-/// Number of pieces of live text that a reader may be behind. It misses older ones.
+/// Number of pieces of live text that a reader may lag. It misses older ones.
 const DELTAS: usize = 256;
 
 impl Live {
@@ -90,8 +90,8 @@ fn shared(events: &[EventRow]) -> impl Iterator<Item = ListedEvent> {
 }
 
 impl Hub {
-    /// Creates a hub whose readers add to `metrics`, by `clock`. Each ends once `stop` is cancelled and [`Self::stopped`]
-    /// called.
+    /// Creates a hub with the clock `clock`. Its readers are counted in `metrics`. Each reader ends once `stop` is cancelled and
+    /// [`Self::stopped`] called.
     pub(crate) fn measured(
         records: &Records,
         hints: &HintSender,
@@ -368,7 +368,7 @@ mod tests {
         assert!(late.next().await.is_none());
     }
 
-    /// A run that a worker holds, with this number of events, and a hub that no worker tells of it.
+    /// A run that a worker holds, with this number of events, and a hub that the worker does not notify.
     async fn at_work(events: usize) -> (crate::testing::Held, Hub) {
         let held = crate::testing::held().await;
         let fence = held.claim.fence;

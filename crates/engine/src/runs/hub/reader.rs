@@ -40,7 +40,7 @@ enum State {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // The reader's own handle is the last one: nobody else can find the entry any more.
+        // The reader's own handle is the last one: no other reader can find the entry.
         let mut runs = self.hub.runs();
         if Arc::strong_count(&self.live) == 1 {
             runs.remove(&self.run);
@@ -100,8 +100,8 @@ impl Reader {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
         }
-        // A reader that was up to date and waits is behind only by the time that events take to get here. A reader that
-        // was sent much, or is slow, is behind for other reasons.
+        // A reader that was up to date and waits lags only by the time that events take to get here. A reader that was sent much,
+        // or is slow, lags for other reasons.
         let mut was_in_step = false;
         loop {
             match self.state {
@@ -134,7 +134,7 @@ impl Reader {
         }
     }
 
-    /// Moves the position behind the events and returns them.
+    /// Advances the position past the events and returns them.
     fn take(&mut self, next: Next) -> Option<Arc<Batch>> {
         let Next::Events { last, batch, end } = next else {
             return None;
@@ -200,7 +200,7 @@ impl Reader {
         {
             let mut tail = self.live.tail();
             tail.learn(progress.last_event);
-            // A run that is not settled may get events behind these.
+            // A run that is not settled may still get events after these.
             if let Some(run) = run.filter(|listed| is_end && !listed.run.billing_pending) {
                 let done = match tail.done_after(last) {
                     Some(done) => done,
@@ -235,8 +235,8 @@ impl Reader {
         Ok(self.take(chunk.into_next()))
     }
 
-    /// Returns the `done` message, which is made once for every reader of a settled run. `None`: the run has got events
-    /// behind the position, and they come first.
+    /// Returns the `done` message, which is made once for every reader of a settled run. Returns `None` if the run has got events
+    /// after the position: those must be sent first.
     async fn done(&mut self) -> Result<Option<Arc<Batch>>, Refusal> {
         let live = Arc::clone(&self.live);
         let _alone = live.reading.lock().await;
@@ -288,7 +288,7 @@ impl Reader {
 
     /// Waits for a hint. When the node stops the reader ends.
     async fn hint(&mut self) {
-        // A stop behind this look is a hint: thousands of readers need not wait for both.
+        // A stop after this check arrives as a hint, so thousands of readers need not wait for both.
         if self.hub.stop.is_cancelled() || self.changed.changed().await.is_err() {
             self.state = State::Ended;
         }

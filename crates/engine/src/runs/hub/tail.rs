@@ -26,7 +26,7 @@ pub(super) struct Chunk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     GoesOn,
-    /// The run has a terminal status; `done` follows behind its last event.
+    /// The run has a terminal status; `done` follows its last event.
     Final,
     /// The batch ends with `done`.
     Done,
@@ -53,13 +53,13 @@ pub(super) struct Tail {
     done: Option<(i64, Arc<Batch>)>,
     /// The last event that is known to exist, from whatever source.
     known: i64,
-    /// Whether the run was ended by another than its worker: its last event is published by nobody.
+    /// Whether the run was ended by something other than its worker. In that case its last event is not published.
     ended_elsewhere: bool,
 }
 
 impl Chunk {
-    /// Makes chunks of the events of a run, each of a bounded size. A large event is alone in its chunk. A run that was
-    /// cancelled may have events behind the terminal status.
+    /// Splits the events of a run into chunks of bounded size. A large event gets a chunk for itself. A cancelled run may have
+    /// events after the terminal status.
     pub(super) fn split(run: RunId, events: impl IntoIterator<Item = ListedEvent>) -> Vec<Self> {
         let mut chunks: Vec<Self> = Vec::new();
         let mut end = End::GoesOn;
@@ -144,7 +144,7 @@ impl Tail {
         true
     }
 
-    /// Keeps the `done` message of a run whose last event is `last`.
+    /// Stores the `done` message of a run that ends with the event `last`.
     pub(super) fn finish(&mut self, last: i64, done: Arc<Batch>) {
         self.done = Some((last, done));
     }
@@ -164,7 +164,7 @@ impl Tail {
         is_new
     }
 
-    /// Whether there are no events behind `position`, as far as this node knows.
+    /// Whether this node knows no event after `position`.
     pub(super) fn is_last(&self, position: i64) -> bool {
         self.known <= position
     }
@@ -318,8 +318,8 @@ mod tests {
             }
         }
 
-        /// However publishes, hints and readers' own additions are ordered: a reader is in step only with all that
-        /// is known, and what it is given follows its position without gap or repetition.
+        /// Publishes, hints and additions by readers can come in any order. A reader is in step only after all known events, and
+        /// each batch continues at its position without gap or repetition.
         #[test]
         fn no_order_of_news_makes_a_reader_miss_an_event(
             news in prop::collection::vec((1_i64..20, 0_i64..5, 0_u8..3), 0..30), position in 0_i64..20,

@@ -130,9 +130,9 @@ impl Keeper {
         Ok(())
     }
 
-    /// Compares the contents in memory with those that the store expects on this node. A content whose row names an
-    /// earlier identity of the node is adopted: its run was stored or ended while the node registered again. A run
-    /// without content is abandoned: its commit took place long after its answer was lost, and the content was removed.
+    /// Compares the contents in memory with those that the store expects on this node. If a row names an earlier identity of the
+    /// node, its content is adopted: the run was stored or ended while the node registered again. A run without content is
+    /// abandoned: its commit took place long after its answer was lost, and the content was removed.
     async fn compare(&self) -> Result<(), Refusal> {
         let node = &self.engine.0;
         let holder = node.cluster.identity.get();

@@ -100,7 +100,7 @@ impl MemoryDir {
         cleared.await.map_err(|error| error.to_string())?
     }
 
-    /// Removes the folder itself, which is empty when nothing works any more.
+    /// Removes the folder itself, which is empty once every run has ended.
     pub(crate) async fn remove(&self) -> io::Result<()> {
         match tokio::fs::remove_dir(&self.0).await {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

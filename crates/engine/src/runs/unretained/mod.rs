@@ -1,9 +1,8 @@
 //! Content of runs without retention: request, credentials, events and output, in this node's memory alone.
 //!
-//! The content of a run is limited, and so is the content of all runs together. A run that does not fit is refused
-//! before it is stored, and a run that exceeds its limit is ended. Content is deleted as soon as nobody may read it any
-//! more: request and credentials at the run's end, the output once it was read, events after five minutes. `Debug`
-//! prints none of it.
+//! The content of a run is limited, and so is the content of all runs together. A run that does not fit is refused before it is
+//! stored, and a run that exceeds its limit is ended. Content is deleted as soon as it can have no reader: request and
+//! credentials at the run's end, the output once it was read, events after five minutes. `Debug` prints no content.
 
 mod keeper;
 mod memory_dir;
@@ -68,7 +67,7 @@ struct Runs {
     bytes: usize,
     /// Runs that wait for a worker, by organization. The next organization to be served is first.
     waiting: VecDeque<(OrgId, VecDeque<RunId>)>,
-    /// Runs whose callback was delivered, with the time, and of which the store was not notified yet.
+    /// Runs with a delivered callback that the store has not recorded yet, each with the time of the delivery.
     delivered: Vec<(RunId, Timestamp)>,
 }
 
@@ -130,7 +129,7 @@ impl Content {
         }
     }
 
-    /// Adds those of `events` that are behind the last one.
+    /// Adds those of `events` that follow the last one.
     fn extend(&mut self, events: &[EventRow]) {
         let last = self.last_event();
         for event in events.iter().filter(|event| event.seq > last) {
@@ -197,7 +196,7 @@ impl Runs {
     }
 }
 
-/// A run whose content is in memory and that is being stored. Dropping it lets the run wait for a worker.
+/// A run with content in memory that is being stored. Dropping it lets the run wait for a worker.
 pub(crate) struct Admission {
     unretained: Unretained,
     org: OrgId,
@@ -222,7 +221,7 @@ impl Drop for Admission {
     fn drop(&mut self) {
         let mut runs = self.unretained.runs();
         let is_new = runs.change(self.run, |content| {
-            // A run that was closed meanwhile stays closed.
+            // A run that was closed in the meantime stays closed.
             let is_new = content.stage == Stage::New;
             if is_new {
                 content.stage = Stage::Open;
@@ -319,7 +318,7 @@ impl Unretained {
         }
     }
 
-    /// Returns the runs whose content is on this node and that the store has, as far as this node knows.
+    /// Returns the runs with content on this node that the store has, as far as this node knows.
     pub(crate) fn recorded(&self) -> Vec<RunId> {
         let runs = self.runs();
         let contents = runs.by_id.iter();
@@ -329,7 +328,7 @@ impl Unretained {
             .collect()
     }
 
-    /// Returns the runs whose content is on this node.
+    /// Returns the runs with content on this node.
     pub(crate) fn all(&self) -> Vec<RunId> {
         self.runs().by_id.keys().copied().collect()
     }
@@ -355,7 +354,7 @@ impl Unretained {
         while left > 0
             && let Some((org, mut own)) = runs.waiting.pop_front()
         {
-            // A run that has ended meanwhile does not use up the turn of its organization.
+            // A run that has ended does not use up the turn of its organization.
             while let Some(run) = own.pop_front() {
                 if runs.is_open(run) {
                     taken.push(run);
@@ -429,7 +428,7 @@ impl Unretained {
         self.close_with(run, status, &[])
     }
 
-    /// Closes a run like [`close`](Self::close), and adds the events `behind` its last ones.
+    /// Closes a run like [`close`](Self::close), and appends the events `behind`.
     pub(crate) fn close_with(
         &self,
         run: RunId,

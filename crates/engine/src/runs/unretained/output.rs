@@ -51,7 +51,7 @@ impl Output {
 }
 
 impl Unretained {
-    /// Adds the output of a run whose end at `at` is about to be stored. Returns the time at which the output expires.
+    /// Adds the output of a run shortly before its end, at `at`, is stored. Returns the time at which the output expires.
     pub(crate) fn put_output(&self, run: RunId, text: &str, at: Timestamp) -> Option<Timestamp> {
         let expires_at = at + OUTPUT_FOR;
         self.runs().change(run, |content| {
@@ -111,7 +111,7 @@ impl Unretained {
         }
     }
 
-    /// Deletes the output of a run whose callback was delivered. The keeper notifies the store.
+    /// Deletes the output of a run after its callback was delivered. The keeper notifies the store.
     pub(crate) fn delivered(&self, run: RunId) {
         if self.output(run, Reader::Callback).is_some() {
             self.drop_output(run);
@@ -119,7 +119,7 @@ impl Unretained {
         }
     }
 
-    /// Takes the runs whose output was delivered, each with the time, for the keeper to notify the store.
+    /// Takes the runs with delivered output, each with the time of the delivery. The keeper notifies the store of them.
     pub(super) fn take_delivered(&self) -> Vec<(RunId, Timestamp)> {
         std::mem::take(&mut self.runs().delivered)
     }

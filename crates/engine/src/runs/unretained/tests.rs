@@ -134,7 +134,7 @@ fn events_keep_their_numbers_and_the_end_closes_them_once() {
     let unretained = registry(1 << 30, &Active::default());
     drop(admit(&unretained, 1, 1, 1).unwrap());
     unretained.add(run(1), &[event(2, 1), event(3, 1)]);
-    // A write whose answer was lost comes by again.
+    // A write is repeated because its answer was lost.
     unretained.add(run(1), &[event(3, 1), event(4, 1)]);
     for _ in 0..2 {
         unretained.close(run(1), RunStatus::Interrupted).unwrap();
@@ -198,7 +198,7 @@ fn an_answer_that_was_delivered_is_gone_here_and_told_to_the_store_once() {
 }
 
 proptest! {
-    /// Whatever comes and goes, what is counted is what is there.
+    /// After any steps the counted bytes are those of the contents in memory.
     #[test]
     fn the_count_of_bytes_is_never_off(steps in prop::collection::vec((0_u8..6, 1_u8..5, 1_usize..3_000_000), 1..40)) {
         let unretained = registry(64 << 20, &Active::default());

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use super::*;
 use crate::schedules::timetable::Timetable;
 
-/// Schedules whose times are met by the settings of the clocks in two years.
+/// Schedules that collide with the clock changes of two years.
 const MANY: [(&str, &str); 6] = [
     ("30 2 * * *", "America/New_York"),
     ("30 1 * * *", "America/New_York"),
@@ -17,8 +17,8 @@ const MANY: [(&str, &str); 6] = [
     ("@monthly", "America/Santiago"),
 ];
 
-/// Two years of the clock in leaps forward and back, while three nodes deal with what is due at the same time, and one of them
-/// starts again now and then.
+/// Two years of steps of the clock, forward and back. Three nodes process the due schedules at the same time, and one of them
+/// restarts now and then.
 #[tokio::test]
 async fn three_nodes_start_exactly_one_run_for_each_instant_of_two_years_in_five_zones() {
     let mut rig = Rig::on(TestDatabase::postgres().await.unwrap(), 3).await;
@@ -90,7 +90,7 @@ fn leaps(all: &BTreeSet<(Timestamp, ScheduleId)>) -> Vec<Timestamp> {
 }
 
 impl Rig {
-    /// A node that starts again, with a connection of its own to the database.
+    /// Restarts a node with a new connection to the database.
     async fn restart(&mut self, node: usize) {
         let engine = &self.engines[node];
         engine.shutdown().await;

@@ -1,4 +1,4 @@
-//! Schedules whose runs are refused: they can be stopped all the same, and what is refused takes nothing's place.
+//! Schedules of which the runs are refused: they can still be stopped, and a refused run replaces no other run.
 
 use crate::kit::random::random;
 use futures_util::future::join_all;
@@ -47,7 +47,7 @@ fn seal_with_a_key_that_is_gone(rig: &Rig) {
     let database = rusqlite::Connection::open(file).unwrap();
     let sealed = database.query_row("SELECT callback_secret FROM schedule", (), |row| row.get(0));
     let mut sealed: Vec<u8> = sealed.unwrap();
-    // The id of the key is behind the version.
+    // The id of the key follows the version.
     sealed[1] ^= 1;
     let changed = database.execute("UPDATE schedule SET callback_secret = ?1", (sealed,));
     assert_eq!(changed.unwrap(), 1);

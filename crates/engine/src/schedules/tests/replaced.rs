@@ -45,7 +45,7 @@ async fn runs_that_were_replaced_are_cancelled_by_whoever_looks_next() {
     rig.engine().deal_with(rig.caller.org, id).await.unwrap();
     assert_eq!(rig.run(first).await.status, RunStatus::Queued);
     let second = rig.get(id).await.last_run_id.unwrap();
-    // A run that is started by hand meanwhile is none of them.
+    // A run that is started by hand is not replaced.
     let by_hand = rig.engine().trigger_schedule(&rig.caller, id).await.unwrap().id;
     rig.go("2026-01-01T00:21:00Z").await;
     assert_eq!(rig.run(first).await.status, RunStatus::Cancelled);

@@ -18,7 +18,7 @@ async fn an_engine_of_one_command_resumes_what_another_one_has_left_when_it_is_a
     assert_eq!(rig.status(&run).await.status, RunStatus::Running);
 }
 
-/// The command whose run it is asks the next engine for it.
+/// The command that started the run asks the next engine for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_engine_of_one_command_resumes_the_run_of_an_idempotency_key() {
     let own_runs = |options: &mut Options| options.serves = Serves::OwnRuns;
