@@ -51,7 +51,7 @@ pub use sortie_connect::oauth::Callback;
 
 use node::parts::Node;
 
-/// Handle on the engine of a node. Cheap to clone; every clone is the same node.
+/// Handle on the engine of a node. Cheap to clone; all clones share the node.
 #[derive(Clone)]
 pub struct Engine(Arc<Node>);
 

@@ -66,14 +66,14 @@ pub(crate) async fn store_in(dir: &TempDir) -> Store {
     Store::open(&format!("sqlite:{}", file.display())).await.unwrap()
 }
 
-/// Options of an engine that works on nothing, with a clock that a test moves.
+/// Options of an engine that works on no runs, with a clock that a test moves.
 pub(crate) fn idle(clock: &Clock, data_dir: &Path) -> Options {
     Options {
         clock: clock.clone(),
         data_dir: data_dir.to_owned(),
         serves: Serves::Nothing,
         master_keys: vec![MasterKey::new([1; 32])],
-        // The clock leaps: no node may be declared lost.
+        // The clock jumps, and no node may be declared lost because of that.
         heartbeat: Duration::from_hours(1),
         ..Options::default()
     }
@@ -85,7 +85,7 @@ pub(crate) async fn engine(options: Options, store: Store) -> Engine {
     Engine::start(options, store, no_sandbox).await.unwrap()
 }
 
-/// Makes the organization of an engine, as its only key.
+/// Creates the only organization of an engine, with the only key.
 pub(crate) async fn bootstrapped(engine: &Engine) -> Caller {
     let key = Secret::new(SELF_HOSTED_KEY, [7; 32]);
     assert!(engine.bootstrap(&key).await.unwrap());
@@ -130,7 +130,7 @@ impl Held {
         assert_eq!(changed.unwrap(), 1, "{statement}");
     }
 
-    /// Makes every change of the store fail that meets this trigger.
+    /// Makes every change fail that fires this trigger.
     pub(crate) fn fail(&self, trigger: &str) {
         let sql = format!("CREATE TRIGGER injected {trigger} BEGIN SELECT RAISE(ABORT, 'injected'); END");
         self.batch(&sql);
@@ -213,7 +213,7 @@ pub(crate) fn records(store: &Store) -> Records {
     }
 }
 
-/// A claimed run that answers at once, on a node of the default name.
+/// A claimed run that answers at once, on a node with the default name.
 pub(crate) async fn held() -> Held {
     let dir = tempfile::tempdir().unwrap();
     let store = store_in(&dir).await;
@@ -234,7 +234,7 @@ pub(crate) async fn held() -> Held {
     }
 }
 
-/// Process of a node of the name that these options have.
+/// Process of a node with the name in these options.
 pub(crate) fn new_node(id: NodeId, options: &Options, now: Timestamp) -> NewNode {
     NewNode {
         id,
@@ -248,13 +248,13 @@ pub(crate) fn new_node(id: NodeId, options: &Options, now: Timestamp) -> NewNode
     }
 }
 
-/// A second run of the same organization, which waits.
+/// Creates a second run of the same organization, which waits.
 pub(crate) async fn queued_with(held: &Held, callback: Option<NewCallback>) -> RunId {
     let id = RunId::new(Clock::system().now(), [3; 10]);
     queued(&held.store, (held.claim.org, id), callback).await
 }
 
-/// Further runs of the same organization, which the node has claimed.
+/// Creates further runs of the same organization, and claims them for the node.
 pub(crate) async fn claimed_beside(held: &Held, count: u16) -> Vec<RunId> {
     let now = Clock::system().now();
     let mut runs = Vec::new();

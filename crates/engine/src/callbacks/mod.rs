@@ -74,7 +74,7 @@ impl Callbacks {
         })
     }
 
-    /// Checks every rule of a request's `callback`. An address in the URL is judged now, a name whenever it is
+    /// Checks every rule of a request's `callback`. An IP address in the URL is checked now, a host name each time it is
     /// resolved.
     pub(crate) fn check(&self, callback: &Callback) -> Result<(), Refusal> {
         let broken = |field: &str, rule: String| {
@@ -193,13 +193,13 @@ impl DeliveryHints {
         self.hints.callbacks();
     }
 
-    /// A delivery may be due.
+    /// Hints that a delivery may be due.
     pub(crate) fn look(&self) {
         self.look_here();
         self.leave_to_others();
     }
 
-    /// A delivery may be due, as a hint of another node says.
+    /// Wakes the worker of this node after a hint of another node: a delivery may be due.
     pub(crate) fn look_here(&self) {
         self.hinted().poll = true;
         self.waiting.woken.notify_one();
@@ -224,12 +224,12 @@ impl DeliveryHints {
 }
 
 impl Engine {
-    /// The attempts to deliver a run's callback.
+    /// Returns the attempts to deliver a run's callback.
     pub async fn list_deliveries(&self, org: OrgId, run: RunId) -> Result<Vec<DeliveryAttempt>, Refusal> {
         Ok(self.store().list_deliveries(org, run).await?)
     }
 
-    /// Sends the callback of a run in a terminal status again, at once. An attempt that is under way counts as that.
+    /// Sends the callback of a run in a terminal status again, at once. If an attempt is under way, no second one is started.
     /// `Conflict` if the run has no callback or its status is not terminal.
     pub async fn redeliver_run(&self, org: OrgId, run: RunId) -> Result<Redelivery, Refusal> {
         let now = self.0.options.clock.now();
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
     use sortie_base::MasterKey;
 
-    /// Callbacks as an engine of this mode and reach has them.
+    /// The callbacks of an engine with this mode and reach.
     async fn callbacks(mode: Mode, callbacks_reach: Reach) -> (Callbacks, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
         let store = crate::testing::store_in(&dir).await;

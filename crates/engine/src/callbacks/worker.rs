@@ -32,7 +32,7 @@ const POLL: Duration = Duration::from_secs(5);
 /// Maximum addition to the interval, in milliseconds. Nodes that started together drift apart by it.
 const POLL_JITTER_MS: i64 = 500;
 
-/// Time within which the next poll comes. It finds deliveries that become due later.
+/// Longest time until the next poll. The next poll finds deliveries that become due after that.
 const FORESEEN: Duration = POLL.saturating_add(Duration::from_millis(POLL_JITTER_MS.unsigned_abs()));
 
 /// Maximum number of hosts that one poll returns. If there are more, the next poll follows after [`SOON`] and continues after the

@@ -29,7 +29,7 @@ pub(crate) struct Identity {
     pub(crate) leases: LeaseClock,
     /// Leases as the heartbeat has last read them.
     pub(crate) seen: Leases,
-    /// The time at which the node began to stop, under whatever identity.
+    /// The time at which the node began to drain. All identities of the process share it.
     draining_since: Arc<OnceLock<Timestamp>>,
 }
 

@@ -29,7 +29,7 @@ impl LeaseClock {
         clock.read(store).await?;
         for _ in 1..READINGS {
             let sent_at = Instant::now();
-            // The clock is known: a failure ends the readings alone.
+            // The clock is set already, so a failure only ends these readings.
             if clock.read(store).await.is_err() || sent_at.elapsed() <= CLOSE {
                 break;
             }

@@ -119,7 +119,7 @@ mod tests {
             pass(3).await;
         }
         assert_eq!(leases.overdue(), [lease(1, 7)]);
-        // The other one was renewed nine seconds after the first was seen.
+        // The other lease was renewed nine seconds after the first was seen.
         assert_eq!(
             leases.next_overdue(),
             Some(Instant::now() + Duration::from_secs(7))

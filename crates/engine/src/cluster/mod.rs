@@ -15,7 +15,7 @@ use self::{
     peers::Peers,
 };
 
-/// This node among the others.
+/// This node as a member of the cluster.
 pub(crate) struct Cluster {
     pub(crate) identity: Identity,
     /// Random bytes that all nodes of the database share.

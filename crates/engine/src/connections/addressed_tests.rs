@@ -90,7 +90,7 @@ impl Rig {
         rusqlite::Connection::open(self.dir.path().join("test.db")).unwrap()
     }
 
-    /// The bearer token that a run would be given for `c1`, or why not.
+    /// The bearer token that a run would use for `c1`, or the reason why it gets no token.
     async fn token(&self, engine: &Engine) -> Result<String, String> {
         let row = self.row().await;
         let connection = engine.0.stores.connections.saved(self.caller.org, "c", &row)?;
@@ -155,7 +155,7 @@ async fn tokens_and_authorizations_do_not_open_for_another_connection_or_address
             .open_for::<Value>(context, &elsewhere, &sealed)
             .is_err()
     );
-    // A value that names no address opens for none.
+    // A value without an address opens for no address.
     let without = connections.seal(context, &json!({"a": 1})).await.unwrap();
     assert!(connections.open_for::<Value>(context, &here, &without).is_err());
     let [one, other] = [1, 2].map(|number| ConnectionId::new(BEGIN, [number; 10]));

@@ -45,8 +45,7 @@ pub(super) fn home(base_url: &str) -> Option<oauth::Home> {
 }
 
 impl Connections {
-    /// Begins an authorization. `Conflict` where the connection does not use OAuth, or its server does not follow the rules
-    /// of OAuth.
+    /// Begins an authorization. `Conflict` if the connection does not use OAuth, or its server breaks a rule of OAuth.
     pub async fn authorize(&self, caller: &Caller, name: &str) -> Result<Authorization, Refusal> {
         let org = caller.org;
         let row = self.row(org, name).await?;
@@ -129,13 +128,13 @@ impl Connections {
         })
     }
 
-    /// Scopes of the last authorization, where its tokens are there and open.
+    /// Scopes of the last authorization, if its tokens are stored and can be opened.
     fn granted_scope(&self, org: OrgId, row: &ConnectionRow) -> Option<String> {
         let sealed = row.tokens.as_deref()?;
         self.tokens_of(org, row, sealed).ok()?.grant.scope
     }
 
-    /// Issuer that authorized the connection as it is defined now; none before its first authorization.
+    /// Issuer that authorized the current definition of the connection. `None` before its first authorization.
     fn first_issuer(&self, org: OrgId, row: &ConnectionRow) -> Result<Option<String>, Refusal> {
         let id = row.id.to_string();
         let sealed = row.issuer.as_ref();
@@ -145,8 +144,8 @@ impl Connections {
     }
 
     /// Processes the answer that the browser brings, and stores its tokens until they are confirmed. Returns the facts for the
-    /// person at the browser. `InvalidRequest` where no flow has the state; `Conflict` where the person or the server refused,
-    /// with the reason. `actor` is the browser, which has no credential.
+    /// person at the browser. `InvalidRequest` if no flow has the state. `Conflict` with the reason if the person or the server
+    /// refused. `actor` is the browser, which has no credential.
     pub async fn finish_authorization(
         &self,
         actor: Actor,
@@ -201,8 +200,8 @@ impl Connections {
         }
     }
 
-    /// Client metadata of a connection for its authorization server; none where the server could not fetch it. `tag`
-    /// identifies the connection's own redirect URI.
+    /// Client metadata of a connection for its authorization server. `None` if the server could not fetch it. `tag` identifies
+    /// the connection's own redirect URI.
     pub fn client_document(&self, tag: &str) -> Option<serde_json::Value> {
         let home = self.0.home.as_ref()?;
         let documents = home.client_document.as_ref()?;

@@ -1,4 +1,5 @@
-//! Challenges of servers that want another authorization than a connection has: kept for the next one, sealed.
+//! Challenges of servers that require another authorization than a connection has. They are sealed and kept for the next
+//! authorization.
 
 use sortie_api::{ConnectionId, ConnectionStatus, Credential, OrgId, Refusal, connection::AuthType};
 use sortie_connect::{Failure, OpenError, oauth::Challenge};
@@ -32,11 +33,11 @@ impl Connections {
             Err(sortie_store::Error::NotFound) => return Ok(()),
             row => row?,
         };
-        // A server that the connection has left has no say.
+        // Ignores a challenge of a server that the connection does not point to by now.
         if Address::of_row(&row)? != *address {
             return Ok(());
         }
-        // The refusal of an older token says nothing about the latest ones, which another authorization may have given.
+        // A challenge to an older token says nothing about the current tokens, which may come from a later authorization.
         if let Some(sealed) = &row.tokens
             && self.tokens_of(org, &row, sealed)?.grant.access_token != *refused
         {
@@ -72,7 +73,8 @@ impl Connections {
         Ok(())
     }
 
-    /// Returns the challenge since the last authorization. One that does not open must not prevent another authorization.
+    /// Returns the challenge since the last authorization. A challenge that cannot be opened is ignored, so that it does not
+    /// prevent another authorization.
     pub(super) fn challenge_of(&self, org: OrgId, row: &ConnectionRow) -> Option<Challenge> {
         let sealed = row.challenge.as_deref()?;
         let opened = Address::of_row(row)
@@ -86,13 +88,14 @@ impl Connections {
         }
     }
 
-    /// Records that a run could not open a saved connection for want of an authorization, unless it has another one by now.
+    /// Records that a run could not open a saved connection because it lacks an authorization, unless it has been authorized
+    /// since.
     pub(super) async fn record_unauthorized(&self, org: OrgId, row: &ConnectionRow, error: &OpenError) {
         let Failure::NeedsAuthorization(why) = &error.failure else {
             return;
         };
         let recorded = async {
-            // Only OAuth waits for a person: another method has credentials that may be good the next time.
+            // Only OAuth waits for a person: the credentials of other methods may work the next time.
             if definition_of(row)?.auth_type() == AuthType::OAuth {
                 let (seen, status) = (row.seen(org), ConnectionStatus::NeedsAuthorization);
                 let why = Some(why.clone());

@@ -30,7 +30,7 @@ use super::{
 use crate::kit::random::random;
 use sortie_base::hex;
 
-/// Letters of a code: consonants, so that no words come out and none is taken for a digit (RFC 8628, section 6.1).
+/// Letters of a code: consonants only, so that no words appear and no letter looks like a digit (RFC 8628, section 6.1).
 const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 
 /// Letters in a code: 20^8 codes against five tries.
@@ -59,13 +59,13 @@ pub struct AwaitingConfirmation {
     pub service: Option<String>,
     /// Origin of the authorization server.
     pub server: String,
-    /// Account that the tokens belong to, where the server names it.
+    /// Account that the tokens belong to, if the server names it.
     pub account: Option<String>,
-    /// Scopes that were granted, where the server names them.
+    /// Scopes that were granted, if the server names them.
     pub scope: Option<String>,
     /// Code to present, with a hyphen in the middle.
     pub code: Credential,
-    /// End of the time to present it.
+    /// Time until which the code can be presented.
     pub expires_at: Timestamp,
 }
 
@@ -146,8 +146,8 @@ impl Connections {
         Ok(awaiting)
     }
 
-    /// Confirms an authorization with the code that the person was shown. From then on runs use its tokens. `Conflict`
-    /// if no authorization waits, or the code is wrong.
+    /// Confirms an authorization with the code that the person saw. From then on runs use its tokens. `Conflict` if no
+    /// authorization waits, or the code is wrong.
     pub async fn confirm_authorization(
         &self,
         caller: &Caller,
@@ -179,7 +179,7 @@ impl Connections {
                 Ok(_) => {}
                 // Tokens for an address that the connection had before.
                 Err(error) if error.code == ErrorCode::Conflict && flow.revision != row.revision => {}
-                // Another flow may have the code.
+                // The code may belong to another flow.
                 Err(error) => {
                     tracing::error!(%error, connection = %row.id, "an authorization that waits for its confirmation does not open");
                 }
@@ -249,14 +249,15 @@ fn host(url: &Url) -> Option<String> {
     })
 }
 
-/// Origin of the server that a connection leads to.
+/// Origin of the server that a connection points to.
 fn service(row: &ConnectionRow) -> Result<Option<String>, Refusal> {
     let url = definition_of(row)?.url;
     let url = url.and_then(|url| Url::parse(&url).ok());
     Ok(url.map(|url| url.origin().ascii_serialization()))
 }
 
-/// A code of equally likely letters: a byte above the last whole round of the alphabet would favour its first letters.
+/// A code of equally likely letters. Bytes above the largest multiple of the alphabet's size are skipped, because they would
+/// favour its first letters.
 fn code(random: [u8; 32]) -> String {
     let round = u8::try_from(LETTERS.len()).unwrap_or(u8::MAX);
     let fair = random.iter().filter(|byte| **byte < u8::MAX - u8::MAX % round);
@@ -310,7 +311,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_code_has_eight_letters_and_survives_how_it_is_shown(mut bytes: [u8; 32]) {
-            // Enough bytes of a whole round, as in all but one of 10^26 cases.
+            // Bytes below 240 are usable. Without this, eight of the 32 bytes are usable in all but one of 10^26 cases.
             bytes.iter_mut().take(CODE_LETTERS).for_each(|byte| *byte %= 240);
             let code = code(bytes);
             prop_assert_eq!(code.len(), CODE_LETTERS);

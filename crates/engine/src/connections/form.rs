@@ -178,7 +178,7 @@ fn target_url(at: At<'_>, rules: Rules<'_>, text: &str, secrets: &mut Secrets) -
             return Err(at.broken("url", "must not contain user info beside auth"));
         }
         secrets.auth = user_info(at, &url)?;
-        // Neither can fail for a URL that has a host.
+        // Neither call can fail for a URL with a host.
         let _cleared = url.set_username("").and_then(|()| url.set_password(None));
     }
     secrets.query = url.query().filter(|query| !query.is_empty()).map(str::to_owned);
@@ -208,7 +208,7 @@ pub(crate) fn web_url(at: At<'_>, field: &str, reach: Reach, text: &str) -> Resu
         let rule = format!("must be at most {} characters", limits::CONNECTION_URL_CHARS);
         return Err(at.broken(field, rule));
     }
-    // The parser would drop them silently.
+    // The URL parser would silently drop these characters.
     if text.contains(|character: char| character.is_control() || character.is_whitespace()) {
         return Err(at.broken(field, "must not contain spaces or control characters"));
     }

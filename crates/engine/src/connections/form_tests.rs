@@ -33,10 +33,10 @@ fn passed(rules: Rules<'_>, definition: &Value) -> Checked {
         .unwrap()
 }
 
-/// A definition that breaks one rule, and how the message begins.
+/// Beginning of the error message, and a definition that breaks one rule.
 type Case = (&'static str, Value);
 
-/// A good definition but for these fields.
+/// A valid definition, with these fields changed.
 fn http(fields: &Value) -> Value {
     let mut definition = json!({"type": "http", "url": "https://a.example/v1"});
     for (field, value) in fields.as_object().unwrap() {

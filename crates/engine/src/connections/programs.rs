@@ -58,7 +58,7 @@ impl Programs {
         let name = hex(&random::<16>().map_err(|error| failed(&error))?);
         let root = self.root.clone();
         let workdir = in_background(move || Workdir::create(&root, &name)).await?;
-        // From here on, whatever fails, the directory goes with it.
+        // From here on, any failure also removes the directory.
         let mut running = Running {
             sandbox: None,
             process: None,
@@ -107,7 +107,7 @@ impl StdioLauncher for Programs {
     }
 }
 
-/// Does work on a blocking thread, as soon as there are descriptors for it.
+/// Does work on a blocking thread, as soon as file descriptors are available for it.
 async fn in_background<T: Send + 'static>(
     work: impl Fn() -> std::io::Result<T> + Clone + Send + 'static,
 ) -> Result<T, String> {

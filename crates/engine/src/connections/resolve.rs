@@ -27,7 +27,7 @@ use crate::kit::retry::until_read;
 pub(crate) enum InlineSecrets {
     /// Sealed in the store.
     Stored,
-    /// In memory, by the names of the connections, for a run of which nothing is stored.
+    /// In memory, by the names of the connections, for a run without stored content.
     Given(BTreeMap<String, Secrets>),
 }
 
@@ -150,7 +150,7 @@ impl Connections {
             .map_err(unreadable)?;
         let mut secrets = BTreeMap::new();
         for (name, sealed) in all {
-            // Credentials of a connection that the definition does not name have no use.
+            // Credentials of a connection that the definition does not name are not used.
             if let Some(address) = wanted.get(&name).and_then(Address::of_inline) {
                 let accepted = sealed.accept(&address).map_err(unreadable)?;
                 secrets.insert(name, accepted);
@@ -283,7 +283,7 @@ fn methods(names: &[String]) -> Result<Vec<Method>, String> {
         .collect()
 }
 
-/// Restricts a saved connection to what the run allows as well.
+/// Restricts a saved connection to the methods and tools that the run allows as well.
 fn narrowed(mut connection: Connection, wants: &RunConnection) -> Result<Connection, String> {
     match &mut connection.target {
         Target::Http { allowed_methods, .. } => {
@@ -305,7 +305,7 @@ fn narrowed(mut connection: Connection, wants: &RunConnection) -> Result<Connect
     Ok(connection)
 }
 
-/// Returns the entries that stand in both lists. `None` allows everything.
+/// Returns the entries that are in both lists. `None` allows everything.
 fn both<T: PartialEq>(
     saved: Option<Vec<T>>,
     wanted: Option<Vec<T>>,

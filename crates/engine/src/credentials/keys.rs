@@ -26,8 +26,7 @@ pub(crate) struct Keys {
 }
 
 impl Engine {
-    /// Creates the first organization with `secret` as its first admin key. Returns false where an organization exists
-    /// already.
+    /// Creates the first organization with `secret` as its first admin key. Returns false if an organization exists already.
     ///
     /// The caller makes the secret, and stores it in a safe place before the key becomes valid.
     pub async fn bootstrap(&self, secret: &Secret) -> Result<bool, Refusal> {
@@ -46,8 +45,8 @@ impl Engine {
         self.0.stores.keys.create(caller, request).await
     }
 
-    /// Gives an API key a new secret. The previous secret works until the end of the grace period. `Conflict` where the key
-    /// has expired.
+    /// Gives an API key a new secret. The previous secret works until the end of the grace period. `Conflict` if the key has
+    /// expired.
     pub async fn rotate_key(
         &self,
         caller: &Caller,

@@ -274,7 +274,7 @@ pub fn check_key_text(sealed: &[u8], keys: &[MasterKey]) -> Result<(), Refusal> 
             } else {
                 format!("only {}", held.join(", "))
             };
-            // A restart does not mend it: the operator has to.
+            // A restart does not help: the operator must supply the key.
             Err(ErrorCode::InvalidRequest.because(format!(
                 "this database is sealed with master key {needed}, and this node has {held}: put the master.key that belongs \
                  to it into the data folder, or set SORTIE_MASTER_KEY to it"

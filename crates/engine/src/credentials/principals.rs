@@ -1,8 +1,8 @@
 //! Principals: the look-up of each request's credential.
 //!
-//! The store keeps a look-up for five seconds ([`Lookup`](sortie_store::access::Lookup)). A credential that is revoked or
-//! rotated on this node stops at once; other nodes accept it for five seconds at most. The end of a credential is part of its
-//! look-up and holds on every node at that moment.
+//! The store caches a look-up for five seconds ([`Lookup`](sortie_store::access::Lookup)). A credential that is revoked or
+//! rotated on this node stops working at once; other nodes accept it for five seconds at most. The expiry of a credential is part
+//! of its look-up, so every node stops accepting it at that moment.
 
 use std::time::Duration;
 
@@ -25,16 +25,16 @@ use sortie_base::Clock;
 pub(crate) struct Principals {
     store: Store,
     clock: Clock,
-    /// Time for which a look-up is used again.
+    /// Time for which a look-up is reused.
     fresh: Duration,
     /// Prefix of the API keys of this deployment mode.
     prefix: &'static str,
-    /// Prefix of access tokens, which a hosted deployment has.
+    /// Prefix of access tokens. Only a hosted deployment has them.
     token_prefix: Option<&'static str>,
 }
 
 impl Engine {
-    /// Finds the principal of a bearer credential. None where the credential is malformed, unknown, expired or revoked.
+    /// Finds the principal of a bearer credential. `None` if the credential is malformed, unknown, expired or revoked.
     pub async fn authenticate(
         &self,
         credential: impl Into<Presented<'_>>,
@@ -47,7 +47,7 @@ impl Engine {
         self.0.stores.principals.authenticate_hash(hash).await
     }
 
-    /// Finds the principal of a person's session in an organization. None where the person is no member.
+    /// Finds the principal of a person's session in an organization. `None` if the person is not a member.
     pub async fn authenticate_session(
         &self,
         org: OrgId,
@@ -61,7 +61,7 @@ impl Engine {
         self.0.options.mode
     }
 
-    /// Facts that a caller gets about its credential and its organization.
+    /// Returns the facts that a caller sees about its credential and its organization.
     pub fn organization_info(&self, org: OrgId, role: Role, key: Option<KeyId>) -> OrganizationInfo {
         OrganizationInfo {
             organization_id: org,
@@ -96,7 +96,7 @@ impl Principals {
 
     /// Finds the principal of a credential; see [`Engine::authenticate`].
     pub(crate) async fn authenticate(&self, credential: Presented<'_>) -> Result<Option<Principal>, Refusal> {
-        // Before the kept look-ups: that of a session is kept by the hash of a text that anybody can send.
+        // Checked before the cached look-ups: the look-up of a session is cached by the hash of a text that anyone can send.
         let mut prefixes = [Some(self.prefix), self.token_prefix].into_iter().flatten();
         if !prefixes.any(|prefix| credential.is(prefix)) {
             return Ok(None);
@@ -132,7 +132,7 @@ impl Principals {
         self.look_up(hash, found).await
     }
 
-    /// Returns the kept principal of a credential, or looks it up by `find`.
+    /// Returns the cached principal of a credential, or looks it up by `find`.
     async fn look_up(
         &self,
         hash: [u8; 32],
@@ -236,7 +236,7 @@ mod tests {
         let mut rig = Rig::new().await;
         tokio::time::pause();
         assert_eq!(rig.roles().await, ROLES);
-        // Another node ends them.
+        // Another node revokes them.
         let ended = "DELETE FROM api_key; DELETE FROM oauth_grant; DELETE FROM membership";
         rig.database.execute_batch(ended).unwrap();
         tokio::time::advance(FIVE_SECONDS.saturating_sub(Duration::from_millis(1))).await;

@@ -47,7 +47,7 @@ impl Engine {
     /// Saves an artifact as a file. The file refers to the same content and outlives the run; nothing is copied.
     ///
     /// # Errors
-    /// `InvalidRequest` for a name that breaks a rule, and for a run or a path that is not there; `Conflict` for a name that is
+    /// `InvalidRequest` for a name that breaks a rule, and for a run or a path that does not exist. `Conflict` if the name is
     /// taken.
     pub async fn keep_artifact(&self, caller: &Caller, wanted: KeepArtifact) -> Result<File, Refusal> {
         let KeepArtifact { run, path, name } = wanted;

@@ -31,7 +31,7 @@ const SWEEP: Duration = Duration::from_mins(5);
 const BATCH: u32 = 200;
 /// Maximum number of blobs that one sweep skips because they cannot be marked. The blobs after them wait for the next sweep.
 const MAX_FAILED: usize = 1_000;
-/// Pause between two checks of the storage, and the pause while it is away.
+/// Pause between two checks of the storage, and the pause while it is unavailable.
 const WATCH: Duration = Duration::from_secs(5);
 const WATCH_AWAY: Duration = Duration::from_secs(1);
 /// Timeout of a check of the storage. Writing, reading and deleting a test object has twice the time.
@@ -43,7 +43,7 @@ pub(crate) struct Contents {
     store: Store,
     blobs: Blobs,
     clock: Clock,
-    /// Most bytes that an organization may have stored.
+    /// Maximum bytes that an organization may have stored.
     most_bytes: i64,
     standing: LatestStanding,
 }
@@ -55,7 +55,7 @@ pub(crate) async fn open(options: &Options) -> Result<Blobs, Refusal> {
         .map_err(|error| broken(options, &error))
 }
 
-/// Checks the settings of the storage without looking at it.
+/// Checks the settings of the storage without connecting to it.
 pub(crate) fn check(options: &Options) -> Result<(), Refusal> {
     let settings = options.blob_settings();
     settings.check().map_err(|error| broken(options, &error))
@@ -101,8 +101,8 @@ impl Contents {
         Ok(blob)
     }
 
-    /// First half of [`Self::keep`], in the database: returns the blob for the content. May be repeated after a
-    /// failure. `Conflict` where the organization has too little room.
+    /// First half of [`Self::keep`], in the database: returns the blob for the content. May be repeated after a failure.
+    /// `Conflict` if the content would exceed the limit of the organization.
     async fn reserve(&self, org: OrgId, staged: &Staged) -> Result<BlobId, Refusal> {
         let at = self.clock.now();
         let new = NewBlob {
@@ -166,8 +166,8 @@ impl Contents {
         opened.map_err(|error| self.failed(org, error))
     }
 
-    /// Returns the error for a failure of the storage with content of this organization. The storage is then checked at
-    /// once, and further failures until that check has passed are no ERROR lines.
+    /// Returns the error for a failure of the storage with content of this organization. Triggers a check of the storage. Until
+    /// that check has passed, further failures are not logged as ERROR.
     pub(crate) fn failed(&self, org: OrgId, error: sortie_blobs::Error) -> Refusal {
         let is_unavailable = matches!(error, sortie_blobs::Error::Unavailable(_));
         if is_unavailable && !self.standing.suspect(org) {
@@ -184,7 +184,7 @@ impl Contents {
 
     /// Checks the storage at the start, regularly, and after a failure, until the node stops.
     pub(crate) async fn watch_until(self, stop: CancellationToken) {
-        // One address for every test object: one that cannot be deleted does not become many.
+        // All test objects have the same address, so test objects that cannot be deleted do not accumulate.
         let probe = random().map(|random| BlobId::new(self.clock.now(), random));
         let probe = probe.map_err(|error| error.to_string());
         loop {
@@ -205,7 +205,7 @@ impl Contents {
     }
 
     /// Checks whether content can be stored and read, and sets the state of the storage. After a failure, a test object is
-    /// written, read and deleted: a storage may answer and refuse every write.
+    /// written, read and deleted: a storage may answer requests and still refuse every write.
     async fn check(&self, probe: &Result<BlobId, String>) -> Standing {
         let refused = self.standing.refused();
         let checked = async {
@@ -372,7 +372,7 @@ mod tests {
     use super::*;
     use crate::testing::{Held, held};
 
-    /// Contents in a folder, and some content that is on its way there.
+    /// Contents in a folder, and some content that is staged but not stored.
     async fn staged(held: &Held) -> (Contents, Staged) {
         let options = Options {
             data_dir: held.dir.path().to_owned(),

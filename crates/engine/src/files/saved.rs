@@ -84,7 +84,7 @@ impl Engine {
     /// Saves an upload under a name. Without a `content_type` the media type follows from the name.
     ///
     /// # Errors
-    /// `InvalidRequest` for a name that breaks a rule, `Conflict` for one that is taken.
+    /// `InvalidRequest` for a name that breaks a rule, `Conflict` if the name is taken.
     pub async fn create_file(
         &self,
         caller: &Caller,
@@ -167,7 +167,7 @@ impl Engine {
     /// Renames a file. A rename to the current name changes nothing.
     ///
     /// # Errors
-    /// `InvalidRequest` for a name that breaks a rule, `Conflict` for one that is taken.
+    /// `InvalidRequest` for a name that breaks a rule, `Conflict` if the name is taken.
     pub async fn rename_file(&self, caller: &Caller, file: &str, name: &str) -> Result<File, Refusal> {
         named(name)?;
         let there = found(self.store(), caller.org, file).await?.file;
@@ -222,7 +222,7 @@ pub(crate) fn media_type(name: &str) -> String {
     guess.unwrap_or("application/octet-stream").to_owned()
 }
 
-/// Finds a file by its id or name. A text in the form of an id is an id: no file can have it as its name.
+/// Finds a file by its id or name. A text in the form of an id is taken as an id: no file can have such a name.
 async fn found(store: &Store, org: OrgId, file: &str) -> Result<FileRow, Refusal> {
     Ok(match file.parse::<FileId>() {
         Ok(id) => store.get_file(org, id).await?,
@@ -235,7 +235,7 @@ async fn found(store: &Store, org: OrgId, file: &str) -> Result<FileRow, Refusal
 pub(crate) enum Unprepared {
     /// The run fails.
     Failed(String),
-    /// The storage with its files is away.
+    /// The storage with its files is unavailable.
     Away(String),
 }
 

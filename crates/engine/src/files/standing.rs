@@ -1,5 +1,4 @@
-//! State of the storage as this node sees it: one task asks the storage regularly, and whatever depends on it reads the
-//! answer here.
+//! State of the storage as this node sees it: one task checks the storage regularly, and every other task reads the result here.
 
 use std::sync::Arc;
 
@@ -9,10 +8,10 @@ use tokio::sync::{Notify, watch};
 /// State of the storage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// The storage answers, or was not asked yet.
+    /// The storage answers, or was not checked yet.
     #[default]
     Up,
-    /// The storage does not do its work.
+    /// The storage does not answer, or refuses requests.
     Away,
 }
 
@@ -58,8 +57,8 @@ impl LatestStanding {
         is_new
     }
 
-    /// Has the storage checked at once, because it has refused content of this organization. Returns whether this is the
-    /// first refusal since the storage was shown to take content.
+    /// Requests a check of the storage, because it has refused content of this organization. Returns whether this is the first
+    /// refusal since the storage was shown to accept content.
     pub(crate) fn suspect(&self, org: OrgId) -> bool {
         let mut is_first = false;
         self.0.latest.send_modify(|latest| {

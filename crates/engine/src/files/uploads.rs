@@ -124,7 +124,7 @@ mod tests {
         let uploads = Uploads::default();
         let first = fill(&uploads, holder(1, 1));
         assert_eq!(first.len(), 8);
-        // Another key of the organization, and another organization.
+        // Another key of the organization, and then another organization, still get a slot.
         assert!(uploads.take(holder(1, 2)).is_some());
         assert_eq!(fill(&uploads, holder(2, 3)).len(), 4);
         drop(first);

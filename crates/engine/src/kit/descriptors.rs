@@ -1,18 +1,18 @@
-//! File descriptors of the process, and the part of them that clients may use up.
+//! File descriptors of the process, and the part of them that client connections may use.
 
 use rustix::process::{Resource, getrlimit};
 
-/// Limit that is counted with where the process has none.
+/// Assumed limit if the process has no limit.
 const NO_LIMIT: u64 = 1 << 20;
 
 /// Division of the file descriptors of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
-    /// Descriptors that the process may have open. None without a limit.
+    /// Maximum number of descriptors that the process may have open. `None` without a limit.
     pub limit: Option<u64>,
-    /// Connections of clients, at most.
+    /// Maximum number of client connections.
     pub connections: u64,
-    /// Descriptors that no connection uses up: for runs, the storage and the database.
+    /// Descriptors that client connections leave free for runs, the storage and the database.
     pub reserved: u64,
 }
 

@@ -4,7 +4,7 @@ use std::{io, path::Path};
 
 use rustix::fs::statvfs;
 
-/// Free space in bytes below which a disk is too short of it for work.
+/// Free space in bytes below which a disk is too full for work.
 pub(crate) const NO_SPACE: u64 = 200 << 20;
 
 /// Returns the free space of the disk with this folder, in bytes.

@@ -1,4 +1,4 @@
-//! Parts that every room uses: settings, time, callers, figures, traces, models, the network and the disk.
+//! Parts that all modules use: settings, time, callers, metrics, traces, models, the network and the disk.
 
 pub(crate) mod descriptors;
 pub(crate) mod disk;

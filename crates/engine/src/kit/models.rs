@@ -11,7 +11,7 @@ use crate::kit::metrics::{ModelFigures, measured};
 pub(crate) struct Models {
     by_id: BTreeMap<String, Arc<dyn Model>>,
     catalog: ModelCatalog,
-    /// Whether the default is the offline model for want of a language model.
+    /// Whether the default is the offline model because no language model is configured.
     is_stopgap: bool,
 }
 
@@ -19,8 +19,8 @@ pub(crate) struct Models {
 pub(crate) const NO_LANGUAGE_MODEL: &str = "no language model is configured; set ANTHROPIC_API_KEY, OPENAI_API_KEY or \
                                      GEMINI_API_KEY, or name one (docs/MODELS.md)";
 
-/// Returns the rule that refuses a prompt without a named model, where these settings have no language model for it.
-/// `None` as well for settings that are refused themselves.
+/// Returns the rule that refuses a prompt without a named model, if these settings have no language model for it. Also returns
+/// `None` for settings that are invalid themselves.
 pub fn refuses_prompt(settings: &Settings, prompt: &str) -> Option<&'static str> {
     let is_stopgap = catalog(settings).is_ok_and(|catalog| catalog.is_stopgap);
     (is_stopgap && !is_runbook(prompt)).then_some(NO_LANGUAGE_MODEL)
@@ -48,7 +48,7 @@ impl Models {
         })
     }
 
-    /// Whether the default is the offline model for want of a language model.
+    /// Whether the default is the offline model because no language model is configured.
     pub(crate) const fn is_stopgap(&self) -> bool {
         self.is_stopgap
     }
@@ -57,8 +57,8 @@ impl Models {
         &self.catalog
     }
 
-    /// Returns the model of a request that names none. The error is the rule for a prompt that has nothing for the
-    /// offline model, where that is the default for want of another.
+    /// Returns the model of a request that names none. If the default is the offline model because no other is configured, the
+    /// error is the rule for a prompt that the offline model cannot run.
     pub(crate) fn default_for(&self, prompt: &str) -> Result<&str, &'static str> {
         if self.is_stopgap && !is_runbook(prompt) {
             return Err(NO_LANGUAGE_MODEL);

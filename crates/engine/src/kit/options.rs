@@ -87,18 +87,18 @@ pub struct Options {
     pub lease: Duration,
     /// Interval between renewals of a node's lease.
     pub heartbeat: Duration,
-    /// Intervals between polls for what other nodes have written.
+    /// Intervals between polls for changes by other nodes.
     pub polls: Polls,
-    /// Time for which a look-up of a credential is used again.
+    /// Time for which a look-up of a credential is reused.
     pub credential_lookup: Duration,
     /// Retention of finished runs. `None`: they are kept for ever.
     pub retention: Option<Duration>,
-    /// Day on which the operator has compared the clock with another one. Retention needs it after the engine was away for
-    /// longer than `retention`, because a wrong clock looks the same.
+    /// Day on which the operator has compared the clock with another one. Retention requires it after the engine was stopped for
+    /// longer than `retention`, because that looks the same as a wrong clock.
     pub retention_clock_checked: Option<Day>,
     /// Time that runs have to end when the node stops.
     pub shutdown_grace: Duration,
-    /// Time for which a run tries to use a storage that is away while its slot and its compute clock go on.
+    /// Time for which a run retries an unavailable storage while it keeps its slot and its compute clock runs.
     pub storage_retry: Duration,
     /// Time for which a run then waits for the storage. Outputs that are not stored by then are lost.
     pub storage_wait: Duration,
@@ -108,8 +108,8 @@ pub struct Options {
     pub traces: Traces,
 }
 
-/// Intervals between polls for what other nodes have written. The nodes also notify each other, so that a poll finds
-/// only what a lost hint has named. Up to a half is added to each pause: nodes that started together drift apart.
+/// Intervals between polls for changes by other nodes. The nodes also notify each other, so a poll only finds changes of which
+/// the hint was lost. Each pause is extended at random by up to a half, so that nodes that started together drift apart.
 #[derive(Clone, Copy, Debug)]
 pub struct Polls {
     /// Interval between polls for changes to runs that are followed or active on this node.
@@ -165,7 +165,7 @@ impl Default for Options {
             compute_micros_per_second: Micros::ZERO,
             default_max_cost: Micros::new(1_000_000).unwrap_or_default(),
             sandbox_limits: Limits::default(),
-            // By its name, so that it answers prompts of every kind.
+            // The offline model by its name, so that it accepts prompts of every kind.
             models: sortie_models::Settings {
                 default_model: Some("runbook".to_owned()),
                 ..sortie_models::Settings::default()

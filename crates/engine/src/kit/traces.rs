@@ -77,7 +77,7 @@ impl Traces {
     /// Exports a span of the time that a run has waited for a worker.
     fn claimed(&self, claim: &Claim) {
         let (run, org) = (claim.fence.run, claim.org);
-        // A run that was taken over has waited for a lease to expire, which says nothing about the queue.
+        // A run that was taken over has waited for a lease to expire, which does not reflect the queue.
         let began = match claim.origin {
             Origin::Queue(_) => Some(run.made_at().as_micros()),
             Origin::Lost { .. } => None,

@@ -3,7 +3,7 @@
 use sortie_api::{ErrorCode, Refusal};
 use std::fmt::Display;
 
-/// Failures in a row after which a dependency is taken to be away, and the pass ends.
+/// Number of consecutive failures after which a dependency counts as unavailable, and the pass ends.
 const AWAY_AFTER: u32 = 3;
 
 /// Failures of the units of one pass.
@@ -11,7 +11,7 @@ const AWAY_AFTER: u32 = 3;
 pub(crate) struct Units {
     /// Work that is done with each unit, for the log.
     work: &'static str,
-    /// Units in a row that failed because a dependency is away.
+    /// Number of consecutive units that failed because a dependency is unavailable.
     away: u32,
 }
 

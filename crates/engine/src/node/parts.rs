@@ -1,4 +1,4 @@
-//! A node and its parts. [`Setup`] makes the parts in order, each from the ones before.
+//! A node and its parts. [`Setup`] makes the parts in order; each uses earlier ones.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ pub(crate) struct Node {
 /// The tasks of a node, and the signals that end them.
 #[derive(Default)]
 pub(crate) struct Tasks {
-    /// Every task that no other tracker has.
+    /// The tasks that belong to no other tracker.
     pub(crate) tracker: TaskTracker,
     /// The callback worker. It ends before the content that it delivers is deleted.
     pub(crate) callback_workers: TaskTracker,
@@ -129,7 +129,7 @@ pub(crate) struct Work {
 }
 
 impl Options {
-    /// Checks the settings as a start does, without looking at the database, the storage or the network.
+    /// Checks the settings as a start does, without accessing the database, the storage or the network.
     ///
     /// # Errors
     /// `InvalidRequest` names the setting and its rule.

@@ -40,8 +40,8 @@ impl Reconciler {
         }
     }
 
-    /// Finds runs that were cancelled on another node, and runs on which the store and this node differ. A run that is
-    /// just beginning or ending differs as well: only a difference in two comparisons in a row is resolved.
+    /// Finds runs that were cancelled on another node, and runs on which the store and this node differ. A run that is just
+    /// beginning or ending differs as well, so only a difference in two consecutive comparisons is resolved.
     pub(super) async fn compare(&self, suspects: &mut Suspects) -> Result<(), Refusal> {
         let Takeover {
             store,
@@ -69,7 +69,7 @@ impl Reconciler {
         found
             .without_row
             .extend(at_work.into_iter().filter(|run| !rows.contains(run)));
-        // Another identity holds other runs.
+        // After a new registration the earlier differences are void: the new identity holds other runs.
         if suspects.node == found.node {
             for run in found.without_row.intersection(&suspects.without_row) {
                 slots.active().stop(*run, StopReason::NotOurs);

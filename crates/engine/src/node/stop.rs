@@ -19,8 +19,8 @@ fn stopping() -> Refusal {
 }
 
 impl Engine {
-    /// Checks that the node accepts runs: the database answers, the node is not stopping, and its clock is that of the
-    /// database. A storage that is away is no reason to refuse runs: see [`Self::degraded`].
+    /// Checks that the node accepts runs: the database answers, the node is not stopping, and its clock agrees with the
+    /// database's. An unavailable storage is no reason to refuse runs: see [`Self::degraded`].
     pub async fn ready(&self) -> Result<(), Refusal> {
         self.check_node()?;
         Ok(self.store().ping().await?)
@@ -37,8 +37,8 @@ impl Engine {
         }
     }
 
-    /// Returns the parts of the node that do not work now, of those without which the node still accepts runs. `storage`:
-    /// uploads and downloads are refused, and runs with files or outputs wait.
+    /// Returns the failed parts of a node that accepts runs without them. `storage`: uploads and downloads are refused, and runs
+    /// with files or outputs wait.
     pub fn degraded(&self) -> Vec<&'static str> {
         match self.0.stores.contents.standing().get() {
             Standing::Up => Vec::new(),

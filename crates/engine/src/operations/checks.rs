@@ -62,14 +62,14 @@ fn models_check(count: usize, default_model: &str, is_stopgap: bool) -> Check {
 /// Inclusion of the model providers in the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Providers {
-    /// The providers are not asked.
+    /// The providers are not called.
     Left,
-    /// Each is asked for the list of its models, with the key that runs use.
+    /// Each provider is called for the list of its models, with the key that runs use.
     Asked,
 }
 
 impl Engine {
-    /// Runs every check of this node. Schedules that fail are named for an organization alone, and not for an operator.
+    /// Runs every check of this node. Failing schedules are named only for an organization, not for an operator.
     pub async fn checks(&self, org: Option<OrgId>, providers: Providers) -> NodeChecks {
         let (readiness, database, storage, master_key, backlog, callbacks, schedules) = tokio::join!(
             limited("readiness", self.check_readiness()),
@@ -151,7 +151,7 @@ impl Engine {
             return Ok(Check::new(name, Verdict::Fault, "none")
                 .hint("credentials cannot be kept: give every node the same SORTIE_MASTER_KEY"));
         };
-        // Checked each time: the database may have been restored under a running node.
+        // Checked at each call: the database may have been restored under a running node.
         check_master_keys(self.store(), &self.0.options.master_keys).await?;
         let check = Check::new(name, Verdict::Ok, format!("{first} fits the database"));
         Ok(if others.is_empty() {
@@ -336,7 +336,7 @@ pub async fn check_providers(settings: &Settings) -> Vec<Check> {
     }
 }
 
-/// Reason why a check came to no result.
+/// Reason why a check has no result.
 #[derive(Debug)]
 enum Unchecked {
     /// The database did not answer. The operator sees the cause; clients do not.
@@ -409,7 +409,7 @@ fn space_verdict(check: Check, free: u64) -> Check {
 fn open_files() -> Check {
     let name = "open files";
     let Descriptors { limit, reserved, .. } = Descriptors::of_process();
-    // The list of them is one itself.
+    // The listing itself has a file open, which is not counted.
     let open = std::fs::read_dir("/proc/self/fd").map(|entries| entries.count().saturating_sub(1));
     let open = open.map_or(0, |open| open as u64);
     let said = limit.map_or_else(|| "no limit".to_owned(), |limit| format!("of {limit}"));

@@ -12,7 +12,7 @@ use sortie_base::{Clock, MasterKey, Sealer};
 
 const BEGIN: Timestamp = Timestamp::from_micros(1_767_225_630_000_000);
 
-/// An engine that works on nothing, and a clock that a test moves.
+/// An engine that works on no runs, and a clock that a test moves.
 struct Rig {
     engine: Engine,
     caller: Caller,

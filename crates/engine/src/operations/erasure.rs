@@ -1,8 +1,9 @@
-//! The erasure job: deletes everything of organizations that their owners have deleted.
+//! The erasure job: deletes all data of organizations that their owners have deleted.
 //!
-//! An organization keeps its row, its audit log and its usage by day. Every node runs the job, at its start, each minute, and
-//! at once where the deletion came in. Each step is a small transaction, or may be repeated: two jobs at once share the work,
-//! and the next job continues one that was interrupted. A failure with one organization does not hold up the others.
+//! An organization keeps its row, its audit log and its usage by day. Every node runs the job at its start and each minute, and
+//! the node that received the deletion runs it at once. Each step is a small transaction, or may be repeated: concurrent jobs
+//! share the work, and the next job continues one that was interrupted. A failure with one organization does not hold up the
+//! others.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::Engine;
 /// Interval between two passes of the job.
 const INTERVAL: Duration = Duration::from_mins(1);
 
-/// Time after a deletion in which the job looks again: a request that began before it may still add a run.
+/// Time after a deletion during which the job checks the organization again: a request that began before it may still add a run.
 const MARGIN: Duration = Duration::from_mins(1);
 
 /// Organizations, runs, schedules or files in one query.
@@ -32,7 +33,7 @@ const SETTINGS: u32 = 20;
 /// Most occurrences of a schedule that one transaction deletes.
 const FIRES: u32 = 1_000;
 
-/// Later than every run, occurrence and callback.
+/// A time after every run, occurrence and callback.
 const EVER: Timestamp = Timestamp::from_micros(i64::MAX);
 
 impl Engine {
@@ -96,7 +97,7 @@ impl Engine {
             > 0
         {}
         while self.store().erase_settings(org, SETTINGS).await? > 0 {}
-        // Also where nothing was deleted now: an earlier pass may have ended before its sweep.
+        // Swept even if this pass deleted nothing: an earlier pass may have ended before its sweep.
         self.0.stores.contents.sweep().await?;
         let now = self.0.options.clock.now();
         let margin = i64::try_from(MARGIN.as_micros()).unwrap_or(i64::MAX);

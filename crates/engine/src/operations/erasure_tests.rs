@@ -35,7 +35,7 @@ impl Rig {
         let dir = tempfile::tempdir().unwrap();
         let store = crate::testing::store_in(&dir).await;
         let clock = Clock::manual(START);
-        // Its runs stay where they are, and the test makes each pass.
+        // The runs stay in their status, and the test makes each pass.
         let options = Options {
             mode: Mode::Hosted,
             ..idle(&clock, dir.path())
@@ -70,7 +70,7 @@ impl Rig {
         }
     }
 
-    /// Makes an organization with files, runs, a workflow, a schedule and a budget. Its content is its own.
+    /// Makes an organization with files, runs, a workflow, a schedule and a budget. No other organization has the same content.
     async fn organization(&self, number: u8) -> OrgId {
         let org = OrgId::new(START, [number; 10]);
         let new = NewOrganization {

@@ -1,6 +1,6 @@
-//! Check of the ledger of a hosted deployment: each night, and where the operator asks for it.
+//! Check of the ledger of a hosted deployment: each night, and on request of the operator.
 //!
-//! Every node of the deployment checks for itself and changes nothing. A difference is a defect of the engine: it is logged as
+//! Every node of the deployment runs its own check and changes nothing. A difference is a defect of the engine: it is logged as
 //! an error, and a metric counts it.
 
 use std::{sync::Arc, time::Duration};
@@ -19,19 +19,20 @@ use crate::{
 };
 use sortie_base::Clock;
 
-/// Interval between two looks at the clock.
+/// Interval between two checks of the time.
 const LOOK: Duration = Duration::from_mins(1);
 
 /// Time of the check, after midnight in UTC.
 const AT_NIGHT: Duration = Duration::from_hours(3);
 
-/// Longest pause after a check that has failed. The first one is a look, and each is twice the one before.
+/// Longest pause after a failed check. The first pause is [`LOOK`], and each further one is twice as long as the one before.
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 
 /// Organizations in one query.
 const ORGANIZATIONS: u32 = 100;
 
-/// Entries of the ledger that are added to the running sums at once. The query of a page reads fewer of each organization.
+/// Ledger entries of one organization that are added to the running sums in one step. The query of a page reads fewer of each
+/// organization.
 const ENTRIES: u32 = 5_000;
 
 /// Runs in one query.
@@ -86,7 +87,7 @@ async fn add_up(store: &Store, after: Option<OrgId>, limit: u32, units: &mut Uni
             while store.add_up_ledger(org, ENTRIES).await? {}
             Ok::<_, Refusal>(())
         };
-        // What fails here fails the check of the organization as well, which reports it.
+        // A failure here also fails the check of the organization, which reports it.
         units.done(org, added.await)?;
     }
     Ok(())
@@ -319,7 +320,7 @@ mod tests {
         let store = Store::open(database.url()).await.unwrap();
         let orgs = ["org_01kafs6w1cefkstv6qr1ptb0m1", "org_01kafs6w1cefkstv6qr1ptb0m2"];
         with_too_much(&database, &orgs).await;
-        // No statement that reads the credits of the first organization ends in time.
+        // No statement that reads the credits of the first organization finishes in time.
         for sql in [
             "ALTER TABLE credit RENAME TO slow_credit".to_owned(),
             format!(
@@ -349,7 +350,7 @@ mod tests {
             "org_01kafs6w1cefkstv6qr1ptb0m3",
         ];
         with_too_much(&database, &orgs).await;
-        // The balance of the first cannot be read, and those of the others are not the sums of their ledgers.
+        // The balance of the first organization cannot be read. The balances of the others differ from the sums of their ledgers.
         let broken = format!(
             "UPDATE credit SET balance_micros = 1.5 WHERE org_id = '{}'",
             orgs[0]

@@ -1,7 +1,7 @@
 //! License of a self-hosted engine: installation, allowance of new runs, expiry (`docs/LICENSES.md`).
 //!
-//! A node keeps the license in memory, so a node without one runs no statement for it. The count of the month is in the
-//! database alone: the transaction of each run writes it.
+//! A node caches the license in memory, so a node without one runs no statement for it. The monthly count is only in the
+//! database: the transaction of each run updates it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ const REREAD: Duration = Duration::from_secs(5);
 /// Time after its end for which a license still allows runs.
 pub(crate) const GRACE: Duration = Duration::from_secs(limits::LICENSE_GRACE_SECONDS);
 
-/// Time before the end of a license from which on the checks warn.
+/// Time before the expiry of a license at which the checks begin to warn.
 const NEAR: Duration = Duration::from_hours(30 * 24);
 
 /// License of the engine, as this node last read it.
@@ -103,7 +103,7 @@ impl Licensing {
         Ok(())
     }
 
-    /// Reads the license again and again, until the node stops.
+    /// Reads the license every [`REREAD`], until the node stops.
     pub(crate) async fn keep_reading(self, stop: CancellationToken) {
         let mut tick = tokio::time::interval(REREAD);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -23,7 +23,7 @@ use sortie_base::Clock;
 /// Interval between two passes of the job.
 const INTERVAL: Duration = Duration::from_hours(1);
 
-/// Most rows that one transaction deletes. On SQLite everything else that writes waits for it, a few milliseconds.
+/// Maximum number of rows that one transaction deletes. On SQLite every other write waits for it, a few milliseconds.
 pub(super) const BATCH: Batch = Batch {
     runs: 25,
     events: 500,
@@ -103,7 +103,7 @@ pub(crate) struct Expired {
     pub(crate) fires: u64,
 }
 
-/// Deletes what finished longer than `retention` ago.
+/// Deletes runs and occurrences that finished longer than `retention` ago.
 pub(crate) async fn delete_expired(
     store: &Store,
     clock: &Clock,
@@ -187,7 +187,7 @@ mod tests {
 
     const DAY: Duration = Duration::from_hours(24);
 
-    /// A run that is finished, and when.
+    /// A finished run, and the time of its end.
     async fn finished() -> (Held, RunId, Timestamp) {
         let held = held().await;
         let (fence, at) = (held.claim.fence, Clock::system().now());
@@ -252,13 +252,13 @@ mod tests {
             clock_checked: None,
         };
         let nothing = Expired { runs: 0, fires: 0 };
-        // Before the first pass, the newest run says when the engine has worked.
+        // Before the first pass, the newest run shows when the engine was last active.
         clock.set(end + DAY * 40);
         assert_eq!(job.pass().await.unwrap(), nothing);
         clock.set(end);
         assert_eq!(job.pass().await.unwrap(), nothing);
         clock.set(end + DAY * 40);
-        // Runs that are made by the wrong clock change nothing, and neither does a day that is not today.
+        // Runs created by the wrong clock change nothing, and neither does a day other than today.
         held.batch(&format!(
             "UPDATE run SET created_at = {} WHERE id = '{run}'",
             clock.now().as_micros()
@@ -273,7 +273,7 @@ mod tests {
         ));
         job.clock_checked = Some(Day::of(clock.now()));
         assert_eq!(job.pass().await.unwrap().runs, 1);
-        // The pass is recorded: the setting is needed once.
+        // The pass is recorded, so the setting is needed only once.
         job.clock_checked = None;
         clock.set(end + DAY * 40 + DAY / 2);
         assert!(job.is_plausible(clock.now()).await.unwrap());
@@ -282,7 +282,7 @@ mod tests {
     #[tokio::test]
     async fn retention_deletes_all_that_has_expired_while_another_task_counts() {
         let (held, run, end) = finished().await;
-        // A run in each of the hours before.
+        // One run in each of the preceding hours.
         for hours in 1..40_u8 {
             let copy = RunId::new(held.claim.created_at, [hours; 10]);
             held.batch(&format!(

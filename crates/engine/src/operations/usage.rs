@@ -1,5 +1,5 @@
-//! Usage of organizations, and the job that counts it. Runs become sums by day and month, after which they may be deleted:
-//! those of completed hours, and earlier where they are many.
+//! Usage of organizations, and the job that counts it. The job adds runs up by day and month; afterwards they may be deleted. It
+//! counts the runs of completed hours, and earlier if there are many.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,18 +26,18 @@ const COUNT: Duration = Duration::from_secs(15);
 /// Time between the end of an hour and its count. Most of its runs are settled then.
 const MARGIN: Duration = Duration::from_hours(1);
 
-/// Time between the creation of a run and its count, if they are many. A create that is stored after the count notes its run
-/// as left out, whatever the clock of its node says. Only one that is under way on another node during the count does not:
-/// it may be as old as this.
+/// Time between the creation of a run and its count, if there are many runs. A create that is committed after the count marks its
+/// run as left out, regardless of its node's clock. The exception is a create that is under way on another node during the count,
+/// and that one may be as old as this margin.
 const SHORT_MARGIN: Duration = Duration::from_mins(2);
 
-/// Margin for a database that one node uses: its transactions do not overlap.
+/// Margin for a database with a single node: its transactions do not overlap.
 const SHORT_MARGIN_ALONE: Duration = Duration::from_secs(5);
 
 /// Time after which an hour is counted without its unsettled runs. Those are counted one by one later. No run takes that long.
 const LATE: Duration = Duration::from_hours(6);
 
-/// Part of an hour that waits for its runs. So many runs take a few milliseconds.
+/// Part of an hour that waits for its runs. Counting 500 runs takes a few milliseconds.
 pub(crate) const PART: UsagePart = UsagePart {
     runs: 500,
     late: 0,
@@ -180,9 +180,9 @@ pub(crate) struct Pass {
 /// Kind of the next part of an organization.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PartKind {
-    /// An hour that has passed.
+    /// A completed hour.
     Hour,
-    /// An hour that has passed long ago.
+    /// An hour that was completed more than [`LATE`] ago.
     LateHour,
     /// A part of an hour with many runs.
     Many,
@@ -317,7 +317,7 @@ mod tests {
             store.late_runs(None, 10).await.unwrap().items,
             [(fence.run, false)]
         );
-        // It is still in the sums, and once it is settled it is counted.
+        // The run is still in the sums, and it is counted once it is settled.
         store.cancel_run(org, fence.run, made).await.unwrap();
         let settled = store.settle_run(
             fence.run,

@@ -61,7 +61,7 @@ struct DatabaseSample {
     license: Option<LicenseUse>,
     /// Credits of a hosted deployment.
     credits: Option<CreditSums>,
-    /// Dead rows, where the database has any.
+    /// Dead rows, if the database has a count of them.
     dead_rows: Option<DeadRows>,
 }
 
@@ -71,7 +71,7 @@ impl LastSample {
     }
 }
 
-/// Figures of this node itself.
+/// Figures of this node.
 struct Node {
     active: Active,
     storage: LatestStanding,
@@ -306,7 +306,7 @@ fn encode_credits(encoder: &mut DescriptorEncoder<'_>, sums: &CreditSums) -> std
     )
 }
 
-/// Writes the outstanding upkeep of the database.
+/// Writes the outstanding maintenance of the database.
 fn encode_upkeep(encoder: &mut DescriptorEncoder<'_>, sample: &DatabaseSample) -> std::fmt::Result {
     gauge(
         encoder,

@@ -18,7 +18,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 pub(crate) enum StopReason {
     /// The run was cancelled or taken over by another worker. Nothing more is stored.
     NotOurs,
-    /// The node was declared lost. Nothing more is stored. The working directory stays, because the run may come back.
+    /// The node was declared lost. Nothing more is stored. The working directory stays, because this node may resume the run.
     Lost,
     /// The content of a run without retention exceeds the memory limit. The run fails.
     TooLarge,
@@ -37,7 +37,7 @@ struct Inner {
     runs: Mutex<BTreeMap<RunId, Entry>>,
     /// Number of the next entry.
     next: AtomicU64,
-    /// Notified when a run has left, and when a run has given its slot back.
+    /// Notified when a run has left, and when a run has freed its slot.
     left: Notify,
     /// The only permit to start runs.
     starting: tokio::sync::Mutex<()>,
@@ -46,12 +46,12 @@ struct Inner {
 /// Permit to start runs.
 pub(crate) type Starting<'a> = tokio::sync::MutexGuard<'a, ()>;
 
-/// Use of a slot by a run.
+/// State of a run's slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SlotUse {
     /// The run has a slot.
     Held,
-    /// The run has given its slot back, because it waits for the storage.
+    /// The run has freed its slot, because it waits for the storage.
     GivenBack,
     /// The run wants a slot again.
     Wanted,
@@ -126,7 +126,7 @@ impl Active {
         waiting.map(|(run, _)| *run).collect()
     }
 
-    /// Returns the number of slots that no other run may take, where up to `excused` waiting runs need none.
+    /// Returns the number of slots that are not available to further runs. Up to `excused` waiting runs do not count.
     pub(crate) fn taken_slots(&self, excused: usize) -> usize {
         let runs = self.runs();
         let waiting = runs
@@ -174,7 +174,7 @@ impl Active {
         self.0.left.notify_one();
     }
 
-    /// Waits until a run has left the registry or given its slot back, from this call on.
+    /// Waits until a run leaves the registry or frees its slot, counted from this call.
     pub(crate) fn left(&self) -> impl Future<Output = ()> {
         self.0.left.notified()
     }
@@ -196,12 +196,12 @@ impl ActiveRun {
     pub(crate) async fn stopped(&mut self) -> StopReason {
         match self.stop.wait_for(Option::is_some).await.map(|reason| *reason) {
             Ok(Some(reason)) => reason,
-            // Only a later attempt removes the sender, and it sends a reason before.
+            // Only a later attempt removes the sender, and it sends a reason before that.
             Ok(None) | Err(_) => std::future::pending().await,
         }
     }
 
-    /// Returns the reason to stop, or `None` while the run may go on.
+    /// Returns the reason to stop, or `None` while the run may continue.
     pub(crate) fn stop_reason(&self) -> Option<StopReason> {
         *self.stop.borrow()
     }
@@ -228,7 +228,7 @@ pub(crate) struct RunSlot {
 }
 
 impl RunSlot {
-    /// Gives the slot to other runs, while this one waits for the storage.
+    /// Frees the slot for other runs, while this run waits for the storage.
     pub(crate) fn give_back(&self) {
         self.set(SlotUse::GivenBack);
         self.active.tell_left();
@@ -240,7 +240,7 @@ impl RunSlot {
         loop {
             let left = self.active.0.left.notified();
             tokio::pin!(left);
-            // Listens before it looks, so that a slot that becomes free in between is not missed.
+            // Listens before it checks, so that a slot that becomes free in between is not missed.
             left.as_mut().enable();
             {
                 let _starting = self.active.starting().await;
@@ -324,7 +324,7 @@ mod tests {
         let again = slot.take(1);
         tokio::pin!(again);
         assert!(futures_util::poll!(&mut again).is_pending());
-        // The slot that becomes free is reserved for it.
+        // The next free slot is reserved for the run that wants its slot again.
         drop(other);
         assert_eq!(active.taken_slots(9), 1);
         again.await;

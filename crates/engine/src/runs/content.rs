@@ -1,8 +1,8 @@
 //! Content of runs for clients: the run itself, its events, its definition.
 //!
-//! The store has the content of ordinary runs. The content of a run without retention is in the memory of one node:
-//! this node answers from its memory or asks the node that has the content. Once no node has it, the store returns the
-//! rest.
+//! The store has the content of ordinary runs. The content of a run without retention is in the memory of one node. This node
+//! answers from its memory or asks the node that has the content. Once no node has the content, the store returns the remaining
+//! fields.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,8 +21,8 @@ use crate::{
 };
 
 impl Engine {
-    /// Returns a run as soon as its status is terminal, and at the latest after `wait`. The output of a run with zero
-    /// data retention and without a callback is returned to the first caller alone. Any other large output is left out.
+    /// Returns a run as soon as its status is terminal, and at the latest after `wait`. For a run with zero data retention and
+    /// without a callback, only the first caller gets the output. Any other large output is left out.
     pub async fn get_run(
         &self,
         caller: &Caller,
@@ -152,13 +152,13 @@ impl Engine {
         let holder = self.store().content_holder(org, id).await?;
         let is_elsewhere = |holder: &ContentHolder| holder.node != self.0.cluster.identity.get();
         match (holder.filter(is_elsewhere), hop) {
-            // The process of a lost node may be alive and come back with the output.
+            // The process of a lost node may still be running and register again with the output.
             (Some(holder), _) if holder.is_lost && holder.has_answer => Err(ErrorCode::Unavailable.because(
                 "the node that holds the output of this run cannot be reached: the output is available once it comes \
                  back, and is deleted at output_expires_at")),
             // The sweep is about to abandon the content, or the output is for the receiver of the callback.
             (Some(holder), _) if holder.is_lost => Ok(None),
-            // A request is passed on once: the node that asked took this one for the holder.
+            // A request is forwarded only once: the first node took this node for the holder.
             (Some(_), Hop::Second) => Err(ErrorCode::Unavailable.because(
                 "the content of this run is on another node, retry later")),
             (holder, _) => Ok(holder),

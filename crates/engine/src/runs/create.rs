@@ -24,8 +24,8 @@ use crate::{
 };
 
 impl Engine {
-    /// Checks a request against every rule, records the run and notifies the dispatcher. With an idempotency key that a run
-    /// of the organization already has, returns that run; an engine that serves one command resumes it where no node works
+    /// Checks a request against every rule, records the run and notifies the dispatcher. With an idempotency key that a run of
+    /// the organization already has, returns that run. An engine that serves one command also resumes that run if no node works
     /// on it.
     pub async fn create_run(
         &self,
@@ -59,7 +59,7 @@ impl Engine {
         }
         let (run, admission) = match (self.new_run(caller, None, request).await, &idempotency) {
             (Err(refused), Some(key)) if refused.code == ErrorCode::InvalidRequest => {
-                // The idempotency key alone decides: a run that has it is the answer to any body.
+                // The idempotency key alone decides: a request with the key of an existing run gets that run, whatever its body.
                 return match node.stores.database.find_idempotent(caller.org, key).await? {
                     Some(run) => Ok(Created::Existing(run)),
                     None => Err(refused),
@@ -114,8 +114,8 @@ impl Engine {
         }
     }
 
-    /// Notifies the dispatcher of this node of a run that any node may execute, and the other nodes where this one does not
-    /// execute such runs.
+    /// Notifies the dispatcher of this node of a run that any node may execute. If this node does not execute such runs, notifies
+    /// the other nodes.
     pub(crate) fn wake_dispatchers(&self) {
         let node = &self.0;
         node.work.waiting.notify_one();
@@ -189,7 +189,7 @@ impl Engine {
         Ok((run, admission))
     }
 
-    /// Puts the content of a run without retention into memory. Refuses the run where this node cannot execute it.
+    /// Puts the content of a run without retention into memory. Refuses the run if this node cannot execute it.
     fn admit(
         &self,
         run: (OrgId, RunId),
@@ -220,7 +220,7 @@ impl Engine {
         }
     }
 
-    /// Models that runs can use.
+    /// Returns the models that runs can use.
     pub fn models(&self) -> &ModelCatalog {
         self.0.work.models.catalog()
     }

@@ -1,12 +1,12 @@
-//! Runs of an engine that serves one command, and what other such engines have left.
+//! Runs of an engine that serves one command, and the runs that such engines have left.
 
 use sortie_api::{Refusal, RunId};
 
 use crate::Engine;
 
 impl Engine {
-    /// Works on runs that no node works on: those that wait, and those of lost nodes. Other runs are left as they are. For
-    /// engines that serve one command: other nodes look for such runs themselves.
+    /// Works on those of `runs` that no node works on: waiting runs, and runs of lost nodes. Other runs are left as they are.
+    /// This is for engines that serve one command; other nodes find such runs themselves.
     pub fn resume(&self, runs: impl IntoIterator<Item = RunId>) {
         let work = &self.0.work;
         for run in runs {
@@ -21,7 +21,8 @@ impl Engine {
         self.0.work.own.tie(run);
     }
 
-    /// Returns those of `runs` that no node works on, where this engine is not one that works on everybody's runs.
+    /// Returns those of `runs` that no node works on: runs of a lost node, and waiting runs if no other node is alive. For an
+    /// engine that does not serve everyone.
     pub async fn unattended(&self, runs: Vec<RunId>) -> Result<Vec<RunId>, Refusal> {
         let (store, node) = (&self.0.stores.database, self.0.cluster.identity.get());
         Ok(store.unattended(node, runs).await?)

@@ -86,7 +86,7 @@ impl Records {
         Ok(self.unretained.with_output_to_deliver(run))
     }
 
-    /// Returns the run for a `done` message, without an output that can be read once.
+    /// Returns the run for a `done` message. An output that can be read only once is left out.
     pub(crate) async fn run(&self, org: OrgId, run: RunId) -> Result<Run, Refusal> {
         Ok(self.unretained.with_error(self.store.get_run(org, run).await?))
     }
@@ -215,7 +215,7 @@ impl RunLog {
         unretained.close_with(self.run, RunStatus::Cancelled, events)
     }
 
-    /// Closes the record in memory of a run that another has ended. Returns false if there was nothing to close.
+    /// Closes the in-memory record of a run that was not ended by its worker. Returns false if there was nothing to close.
     pub(crate) async fn close(&self) -> Result<bool, Refusal> {
         if self.retention == Retention::Full || !self.records.unretained.is_open(self.run) {
             return Ok(false);

@@ -41,9 +41,9 @@ pub struct StoredWorkflow {
 /// Definition of a saved workflow.
 #[derive(Clone, Debug)]
 pub enum SavedDefinition {
-    /// A short one.
+    /// A definition of up to [`RETURNED_BYTES`].
     Short(Box<RunRequest>),
-    /// A large one, which the store has as a `LargeText`. With its text if it was saved just now.
+    /// A larger definition, which the store has as a `LargeText`. Includes the text if it was saved just now.
     Large(Option<String>),
 }
 
@@ -92,7 +92,7 @@ impl Engine {
         Ok(record(row, definition))
     }
 
-    /// Deletes a workflow. Its runs have a definition of their own and continue.
+    /// Deletes a workflow. Its runs have copies of the definition and continue.
     pub async fn delete_workflow(&self, caller: &Caller, name: &str) -> Result<(), Refusal> {
         check_name("name", name).map_err(|_| Refusal::not_found())?;
         let node = &self.0;

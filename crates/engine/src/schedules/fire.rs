@@ -36,7 +36,7 @@ enum Verdict {
 struct Skip {
     /// Reason, for the history of the schedule.
     reason: String,
-    /// New `last_error` of the schedule; none where nothing failed.
+    /// New `last_error` of the schedule, or `None` if nothing failed.
     error: Option<String>,
     /// Whether the schedule is disabled too.
     disables: bool,
@@ -113,8 +113,8 @@ impl Engine {
         }
     }
 
-    /// Decides about the occurrence that waits, once the earlier runs have ended. None where no occurrence waits, or it has to
-    /// wait longer.
+    /// Decides about the waiting occurrence, once the earlier runs have ended. `None` if no occurrence waits, or if it must wait
+    /// longer.
     async fn released(&self, row: &ScheduleRow, now: Timestamp) -> Result<Option<Fires>, Refusal> {
         let Some(instant) = row.state.waiting else {
             return Ok(None);
@@ -176,8 +176,8 @@ impl Engine {
         }
     }
 
-    /// Cancels the runs that the schedules of all nodes have replaced. Where some runs cannot be cancelled, returns one of the
-    /// errors. A later call tries these runs again.
+    /// Cancels the runs that the schedules of all nodes have replaced. If some runs cannot be cancelled, returns one of the
+    /// errors. A later call retries these runs.
     pub(super) async fn cancel_replaced(&self) -> Result<(), Refusal> {
         let (mut outcome, mut after) = (Ok(()), None);
         loop {
@@ -209,7 +209,7 @@ impl Engine {
         }
     }
 
-    /// Disables the schedule where too many runs in a row did not succeed.
+    /// Disables the schedule if too many consecutive runs did not succeed.
     async fn failures(&self, row: &ScheduleRow) -> Result<Option<Skip>, Refusal> {
         let Some(most) = row.spec.max_consecutive_failures else {
             return Ok(None);
@@ -340,7 +340,7 @@ fn without_run(row: &ScheduleRow, mut fires: Fires, run: RunId, skip: Skip) -> F
     fires
 }
 
-/// Turns the error of a run into a skip of its occurrence. Returns the error where another try can succeed.
+/// Turns the error of a run into a skip of its occurrence. Returns the error if a retry can succeed.
 fn refusal(error: Refusal) -> Result<Skip, Refusal> {
     if error.code == ErrorCode::Unavailable {
         return Err(error);

@@ -1,4 +1,4 @@
-//! Rules of a schedule's own fields, and their defaults. The intake of its runs checks the rest.
+//! Rules of a schedule's own fields, and their defaults. The intake of its runs checks the other fields.
 
 use sortie_api::{
     ErrorCode, Micros, Refusal, Timestamp,

@@ -311,8 +311,7 @@ fn request_of(spec: &ScheduleSpec, callback: Option<Callback>) -> Result<RunRequ
     })
 }
 
-/// Converts a row into the schedule that clients receive.
-/// Schedule of a list.
+/// A schedule as an element of a list.
 #[derive(Clone, Debug)]
 pub struct ListedSchedule {
     /// The schedule.
@@ -321,6 +320,7 @@ pub struct ListedSchedule {
     pub has_large_input: bool,
 }
 
+/// Converts a row into the schedule that clients receive.
 fn record(row: ScheduleRow) -> Result<Schedule, Refusal> {
     let ScheduleRow { spec, state, .. } = row;
     let input = spec

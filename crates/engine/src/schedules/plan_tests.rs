@@ -17,7 +17,7 @@ fn id() -> ScheduleId {
     ScheduleId::new(at(0), [7; 10])
 }
 
-/// A schedule that was made at minute 0.
+/// A schedule that was created at minute 0.
 fn row(cron: &str, window: i64) -> (ScheduleRow, Timetable) {
     let timetable = Timetable::new(cron, "UTC").unwrap();
     let spec = ScheduleSpec {
@@ -57,7 +57,7 @@ fn row(cron: &str, window: i64) -> (ScheduleRow, Timetable) {
     (row, timetable)
 }
 
-/// Each row as its first minute, its number of occurrences, and the reason why they were skipped.
+/// The rows in short form: first minute, number of occurrences, and the reason of the skip.
 fn told(rows: &[FireRow]) -> Vec<(i64, i64, &str)> {
     let minute = |time: Timestamp| (time.as_micros() - at(0).as_micros()) / MINUTE;
     rows.iter()
@@ -94,7 +94,7 @@ fn without_a_window_what_was_missed_is_missed() {
     let (row, timetable) = row("*/5 * * * *", 0);
     let due = plan(&row, &timetable, at(23)).unwrap();
     assert_eq!((due.start, due.skipped.len(), due.handled), (None, 4, at(20)));
-    // A few seconds are no miss.
+    // A delay of a few seconds does not count as missed.
     let late = at(5) + Duration::from_secs(9);
     assert_eq!(plan(&row, &timetable, late).unwrap().start, Some(at(5)));
     assert_eq!(
@@ -155,7 +155,7 @@ fn many_that_were_missed_at_once_share_rows() {
     row.state.next = second.next;
     let rest = plan(&row, &timetable, now).unwrap();
     assert_eq!((rest.start, rest.handled), (Some(now), now));
-    // Few in a row have a row each; an hour before now is still within the window.
+    // A short series has one row for each occurrence. Occurrences of the last hour are still within the window.
     assert_eq!(
         told(&rest.skipped)[18..20],
         [(10_019, 1, "missed"), (10_020, 1, "coalesced")]
@@ -188,7 +188,7 @@ fn jitter_is_the_same_for_every_instant_of_a_schedule_and_within_its_limit() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// However the time goes, forward or back, each instant is dealt with once, in order, and none is left out.
+    /// For any steps of the time, forward or back, each occurrence is processed once, in order, and no occurrence is left out.
     #[test]
     fn every_instant_has_one_row(
         cron in prop::sample::select(vec!["* * * * *", "*/7 * * * *", "3 */2 * * *", "@daily"]),

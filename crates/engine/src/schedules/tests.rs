@@ -50,7 +50,7 @@ impl Rig {
         let dir = tempfile::tempdir().unwrap();
         let mut engines: Vec<Engine> = Vec::new();
         for node in 0..nodes {
-            // SQLite has one process, and here one store.
+            // SQLite allows one process, and the engines of this test share one store.
             let store = match engines.first() {
                 Some(first) if database.url().starts_with("sqlite") => first.store().clone(),
                 _ => Store::open(database.url()).await.unwrap(),
@@ -117,7 +117,7 @@ impl Rig {
         self.engine().fire_due(self.clock.now()).await.unwrap();
     }
 
-    /// The whole history, the earliest first.
+    /// The whole history, oldest first.
     async fn fires(&self, id: ScheduleId) -> Vec<Fire> {
         let mut all: Vec<Fire> = Vec::new();
         loop {
@@ -135,7 +135,7 @@ impl Rig {
         }
     }
 
-    /// The history as the time of day and what became of it.
+    /// The history in short form: the time of day and the outcome.
     async fn told(&self, id: ScheduleId) -> Vec<String> {
         let told = |fire: Fire| {
             let time = fire.instant.to_string()[11..16].to_owned();
@@ -335,7 +335,7 @@ async fn overlap_queue_one_keeps_one_instant_waiting_for_the_run_before_it() {
     assert_ne!(first, second);
     rig.go("2026-01-01T00:40:00Z").await;
     assert_eq!(rig.told(id).await[3], "00:40 waiting");
-    // One that waits when the schedule is switched off does not start.
+    // An occurrence that waits when the schedule is disabled does not start.
     rig.patched(id, json!({"enabled": false})).await;
     rig.end(second, RunStatus::Succeeded).await;
     rig.go("2026-01-01T00:41:00Z").await;
@@ -423,7 +423,7 @@ async fn a_node_that_was_away_catches_up_with_one_run_and_a_row_for_every_instan
     );
     assert_eq!(rig.told(never).await.len(), 5);
     assert!(rig.told(never).await.iter().all(|told| told.ends_with("missed")));
-    // The clock goes back: nothing happens twice.
+    // The clock is set back: no occurrence is processed twice.
     rig.go("2026-01-01T00:30:00Z").await;
     rig.patched(id, json!({"cron": "5 * * * *"})).await;
     rig.patched(id, json!({"cron": "*/10 * * * *"})).await;
@@ -487,7 +487,7 @@ async fn a_preview_has_the_instants_that_come_also_of_a_schedule_that_is_off() {
         ["10", "20", "30"].map(|minute| format!("2026-01-01T00:{minute}:00.000Z"))
     );
     assert!(next.iter().all(|next| next.run_at >= next.instant));
-    // An occurrence that is due and not processed yet comes first.
+    // An occurrence that is due but not processed yet comes first.
     rig.patched(id, json!({"enabled": true, "jitter_seconds": null}))
         .await;
     rig.clock.set(at("2026-01-01T00:25:00Z"));

@@ -83,7 +83,7 @@ impl Timetable {
         Some(Timestamp::from_micros(next.as_microsecond()))
     }
 
-    /// Walks the matching local times. Each has one occurrence, and these never go back.
+    /// Walks the matching local times. Each has one occurrence, and the occurrences never go back in time.
     fn next_named(&self, after: jiff::Timestamp) -> Option<jiff::Timestamp> {
         // Every local time up to that of `after` has its occurrence at `after` or before.
         let mut time = after.to_zoned(self.zone.clone()).datetime();
@@ -145,11 +145,11 @@ fn time_zone(name: &str) -> Result<TimeZone, String> {
     TimeZoneDatabase::bundled().get(name).map_err(|_| unknown())
 }
 
-/// Reads an expression: five fields of numbers, names, ranges, lists and steps, or a shorthand.
-/// Rule that fields of the right form can still break.
+/// Error for fields that have the right form but values out of range.
 const RANGES: &str = "must have minutes 0-59, hours 0-23, days 1-31, months 1-12 or JAN-DEC, weekdays 0-7 or SUN-SAT; a \
                       range goes up and a step is at least 1";
 
+/// Reads an expression: five fields of numbers, names, ranges, lists and steps, or a shorthand.
 fn parse(text: &str) -> Result<Cron, String> {
     if text.len() > limits::CRON_BYTES {
         return Err(format!("must be at most {} bytes", limits::CRON_BYTES));
@@ -213,7 +213,7 @@ fn with_range(field: &str, last: &str) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
-/// `*`, a value or a range, also with a step.
+/// Whether `part` is `*`, a value or a range, optionally with a step.
 fn is_part(part: &str, names: &[&str]) -> bool {
     let is_number =
         |text: &str| (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());

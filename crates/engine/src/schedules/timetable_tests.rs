@@ -1,4 +1,4 @@
-//! The timetable against an implementation that looks at every minute, and the rules where the clock is set.
+//! The timetable compared with an implementation that checks every minute, and the rules for clock changes.
 
 use jiff::{SignedDuration, Timestamp as Instant, civil::DateTime, tz::TimeZone};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use sortie_testkit::list;
 
 use super::*;
 
-/// An expression as sets of numbers, a bit for each.
+/// An expression as sets of numbers, one bit for each number.
 #[derive(Clone, Debug)]
 struct Sets {
     /// Minutes, hours, days of the month, months, days of the week.
@@ -64,7 +64,7 @@ impl Sets {
     }
 }
 
-/// A minute: when it begins, and what the clock shows, also as a number that grows by one with each minute of the clock.
+/// A minute: its beginning, the local time, and a number that grows by one with each minute of local time.
 struct Minute {
     at: Instant,
     shown: DateTime,
@@ -88,7 +88,7 @@ fn minutes(zone: &TimeZone, from: Instant, to: Instant) -> Vec<Minute> {
         .collect()
 }
 
-/// The instants among these minutes, in order.
+/// The occurrences among these minutes, in order.
 fn naive(sets: &Sets, minutes: &[Minute]) -> Vec<Instant> {
     let mut instants = Vec::new();
     let mut latest = minutes[0].number - 1;
@@ -109,7 +109,7 @@ fn naive(sets: &Sets, minutes: &[Minute]) -> Vec<Instant> {
     instants
 }
 
-/// The instants of a timetable, in order.
+/// The occurrences of a timetable, in order.
 fn all(timetable: &Timetable, from: Instant, to: Instant) -> Vec<Instant> {
     let mut instants = Vec::new();
     let mut at = Timestamp::from_micros(from.as_microsecond() - 1);
@@ -129,7 +129,8 @@ fn zone(name: &str) -> TimeZone {
     TimeZoneDatabase::bundled().get(name).unwrap()
 }
 
-/// Zones that set their clocks in different ways: at night, at midnight, by half an hour, in the south, by 45 minutes off, never.
+/// Zones with different clock changes: at night, at midnight, by half an hour, in the south, with an offset of 45 minutes, none
+/// at all.
 const ZONES: [&str; 7] = list! {
     "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Africa/Cairo", "America/Santiago",
     "Pacific/Chatham", "Asia/Kolkata",
@@ -220,7 +221,7 @@ proptest! {
     }
 }
 
-/// The instants of a day in the clock of the zone, with its offset.
+/// The occurrences of a day in the local time of the zone, with the offset.
 fn on(expression: &str, name: &str, day: &str) -> Vec<String> {
     let timetable = Timetable::new(expression, name).unwrap();
     let zone = zone(name);
@@ -251,7 +252,7 @@ fn a_time_that_does_not_exist_is_once_at_the_first_moment_after_the_gap() {
         on("30 1-3 * * *", "Europe/Berlin", "2026-03-29"),
         ["01:30+01:00", "03:00+02:00", "03:30+02:00"]
     );
-    // Midnight itself is missing, and half an hour.
+    // Midnight itself is skipped, with the half hour after it.
     assert_eq!(on("0 0 * * *", "Africa/Cairo", "2026-04-24"), ["01:00+03:00"]);
     assert_eq!(
         on("15 2 * * *", "Australia/Lord_Howe", "2026-10-04"),

@@ -1,4 +1,4 @@
-//! Clients: they create runs, cancel them and read their outputs, through any node, and some go away.
+//! Clients: they create runs, cancel them and read their outputs, through any node. Some disconnect early.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::world::World;
 use crate::cluster::peers::Hop;
 
-/// Pause of a client after an answer of 503.
+/// Pause of a client after a 503 response.
 const PAUSE: Duration = Duration::from_millis(400);
 
 /// A run that a client wants.
@@ -64,7 +64,7 @@ pub(super) async fn client(world: World, seed: u64, number: usize, node: Option<
     let mut rng = Rng::with_seed(seed);
     let mut wants = Wants::draw(&mut rng, number);
     if node.is_some() {
-        // One of many that come at once.
+        // This client is part of a burst.
         wants.key = Some(format!("key-{number}"));
         wants.cancels = None;
         wants.request.prompt = Some(wants.output.clone());
@@ -104,11 +104,11 @@ async fn create(world: &World, rng: &mut Rng, wants: &Wants, node: Option<usize>
                     witness.breaks(format_args!("a create is answered with: {error}"));
                     return None;
                 }
-                // It went away, and does not come again.
+                // The client has disconnected and does not retry.
                 Err(_elapsed) if wants.leaves.is_some() => return None,
                 Err(_elapsed) => {}
             }
-            // Without a key, it is not asked again.
+            // Without a key, a retry could create a second run.
             wants.key.as_ref()?;
         }
         sleep(PAUSE).await;
@@ -182,12 +182,12 @@ async fn get(world: &World, rng: &mut Rng, run: RunId) -> Option<Run> {
                 .breaks(format_args!("a GET of {run} is answered with: {error}"));
             None
         }
-        // It goes away while it waits, and comes again.
+        // The client disconnects while it waits, and then retries.
         Err(_elapsed) => None,
     }
 }
 
-/// Checks the output of a final run.
+/// Checks the output of a run in a terminal status.
 fn judge(world: &World, wants: &Wants, run: &Run, holder: Option<usize>) {
     if !wants.is_unretained {
         if run.status == RunStatus::Succeeded && run.output.as_deref() != Some(&wants.output) {

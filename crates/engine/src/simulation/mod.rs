@@ -64,7 +64,7 @@ pub(crate) fn fill(bytes: &mut [u8]) -> bool {
     })
 }
 
-/// The tools of an attempt that begins.
+/// Returns the tools of a new attempt.
 pub(crate) fn tools(fence: Fence) -> Vec<Arc<dyn Tool>> {
     SCENE.with_borrow(|scene| match scene {
         Some(scene) => {

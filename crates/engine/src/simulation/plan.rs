@@ -17,23 +17,23 @@ pub(super) struct Plan {
     pub(super) clocks_off: i64,
     pub(super) faults: Faults,
     pub(super) clients: usize,
-    /// Clients that come at once, to the first node.
+    /// Clients that start at the same time, on the first node.
     pub(super) burst: usize,
     pub(super) incidents: Vec<(Duration, Incident)>,
-    /// Time in which clients come and things go wrong.
+    /// Time during which clients start and faults occur.
     pub(super) busy: Duration,
 }
 
 /// A fault at a moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Incident {
-    /// The process of a node dies, and is started again after this time.
+    /// The process of a node crashes, and restarts after this time.
     Crash(usize, Duration),
-    /// Nothing passes between a node and the database.
+    /// No data passes between a node and the database for this time.
     Hang(usize, Duration),
-    /// Connections of a node are reset, and new ones refused.
+    /// Connections of a node are reset, and new ones are refused for this time.
     Refuse(usize, Duration),
-    /// The database is served by another server, which is reached after this time.
+    /// Another server takes over the database, and is reachable after this time.
     FailOver(Duration),
     /// The clock of the database is set.
     DatabaseClock(i64),
@@ -41,7 +41,7 @@ pub(super) enum Incident {
     NodeClock(usize, i64),
 }
 
-/// A network where nothing goes wrong.
+/// A network without faults.
 pub(super) const CALM: Faults = Faults {
     cut: 0,
     lost_before: 0,
@@ -68,7 +68,7 @@ impl Plan {
         faults.way = Duration::from_millis(rng.u64(1..40));
         faults.commit = Duration::from_millis(rng.u64(0..30));
         if rng.bool() {
-            // A few kinds, each often enough to meet.
+            // Draws a few kinds of faults, each frequent enough that they coincide.
             for chance in [
                 &mut faults.cut,
                 &mut faults.lost_before,
@@ -119,7 +119,7 @@ impl Plan {
         }
     }
 
-    /// Commits are slow, and many clients come to one node at once: commands of that node wait for longer than a lease.
+    /// Commits are slow, and many clients use one node at once: commands of that node wait longer than a lease.
     fn crowded(rng: &mut Rng, nodes: usize) -> Self {
         let commit = Duration::from_millis(rng.u64(400..900));
         let waits = Duration::from_millis(rng.u64(15_000..26_000));

@@ -37,7 +37,7 @@ pub(super) struct Verdict {
     pub(super) took: Duration,
 }
 
-/// Runs the schedule of a seed. The database is given back for the next one.
+/// Runs the schedule of a seed. Returns the database for reuse by the next schedule.
 pub(super) fn run(
     seed: u64,
     database: SimulatedDatabase,
@@ -188,7 +188,7 @@ async fn settle(world: &World, clients: &mut JoinSet<()>, incidents: &mut JoinSe
     }
 }
 
-/// Time of log lines: how long the schedule has run.
+/// Timestamps of log lines: the time since the schedule began.
 pub(super) struct Elapsed;
 
 impl tracing_subscriber::fmt::time::FormatTime for Elapsed {

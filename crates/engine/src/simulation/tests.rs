@@ -10,7 +10,7 @@ use super::{
 /// Schedules of `make test`. `.ci/run` asks for more.
 const SCHEDULES: u64 = 500;
 
-/// Runs one schedule after the other on this thread.
+/// Runs schedules one after the other on this thread.
 struct Stage {
     database: Option<SimulatedDatabase>,
     folders: Folders,
@@ -33,7 +33,7 @@ impl Stage {
     }
 }
 
-/// Runs the schedules of these seeds, up to one that breaks a rule.
+/// Runs the schedules of these seeds until one breaks a rule.
 fn hold(seeds: Range<u64>) {
     let (mut stage, began) = (Stage::new(), Instant::now());
     for seed in seeds.clone() {
@@ -54,11 +54,11 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
-/// The seeds that the environment names, as `scripts/simulate` does, or those of a quarter of the suite. One alone shows
-/// its log.
+/// Returns the seeds from the environment, which `scripts/simulate` sets, or those of a quarter of the suite. A single seed also
+/// shows its log.
 fn seeds(quarter: u64) -> Range<u64> {
     let Some(from) = number("SORTIE_SIMULATE_SEED") else {
-        // A quarter each, so that all of the machine's processors take part, and none takes minutes on a busy one.
+        // A quarter for each test, so that the tests use several processors, and no test takes minutes on a busy machine.
         let count = number("SORTIE_SIMULATE_SCHEDULES").unwrap_or(SCHEDULES) / 4;
         return quarter * count..(quarter + 1) * count;
     };

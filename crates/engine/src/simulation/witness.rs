@@ -56,7 +56,7 @@ impl Witness {
         self.0.record.lock()
     }
 
-    /// A rule is broken.
+    /// Records that a rule is broken.
     pub(super) fn breaks(&self, rule: impl std::fmt::Display) {
         let at = self.elapsed();
         tracing::error!(?at, %rule, "a rule is broken");
@@ -65,19 +65,19 @@ impl Witness {
             .get_or_insert_with(|| format!("after {at:?}: {rule}"));
     }
 
-    /// The first rule that was broken.
+    /// Returns the first rule that was broken.
     pub(super) fn broken(&self) -> Option<String> {
         self.record().broken.clone()
     }
 
-    /// A worker begins an attempt.
+    /// Records that a worker begins an attempt.
     pub(super) fn attempt(&self, Fence { run, attempt, .. }: Fence) {
         if !self.record().attempts.insert((run, attempt)) {
             self.breaks(format_args!("two workers begin attempt {attempt} at {run}"));
         }
     }
 
-    /// An effect takes place.
+    /// Records that an effect takes place.
     pub(super) fn effect(&self, Fence { run, attempt, .. }: Fence, number: u32) {
         let before = self.record().effects.insert((run, number), attempt);
         if let Some(before) = before {

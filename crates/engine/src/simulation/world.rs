@@ -1,4 +1,4 @@
-//! The nodes of a schedule: how they start, die and are reached.
+//! The nodes of a schedule: start, crash, and access for clients.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,10 +29,10 @@ use sortie_base::Clock;
 /// The time at the beginning of a schedule.
 pub(super) const BEGINNING: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
-/// Longest that a lease is not renewed.
+/// Longest time for which a lease is not renewed.
 const LEASE: Duration = Duration::from_secs(13);
 
-/// Folders that no simulated node writes to. Opening them once saves time.
+/// Folders that simulated nodes share, because they do not write to them. Opening them once saves time.
 #[derive(Clone)]
 pub(super) struct Folders {
     root: Arc<TempDir>,
@@ -68,7 +68,7 @@ pub(super) struct Process {
     pub(super) engine: Engine,
     pub(super) link: SimulatedLink,
     pub(super) clock: Clock,
-    /// Number of the process: a node that is started again is another one.
+    /// Number of the process. A restarted node has another number.
     pub(super) number: usize,
 }
 
@@ -147,7 +147,7 @@ impl World {
         }
     }
 
-    /// Price of the time of runs. In half of the schedules only calls cost something.
+    /// Price of the compute time of runs. In half of the schedules only calls have a cost.
     fn compute_micros_per_second(&self) -> Micros {
         let price = self.0.plan.clients % 2 * 1_000;
         u64::try_from(price)
@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// Starts a node, again and again until the database lets it.
+    /// Starts a node. Retries until the database accepts it.
     pub(super) async fn start(&self, node: usize) -> Process {
         let off = i64::try_from(node).unwrap_or_default() * self.0.plan.clocks_off;
         loop {
@@ -209,12 +209,12 @@ impl World {
         }
     }
 
-    /// The process of a node dies.
+    /// Crashes the process of a node.
     pub(super) fn crash(&self, node: usize) {
         let died = self.slots().nodes[node].process.take();
         if let Some(Process { engine, link, .. }) = died {
             link.cut();
-            // Nothing of it reaches the database: its tasks end or wait for ever.
+            // The process cannot reach the database: its tasks end or wait for ever.
             engine.0.work.active.stop_all(StopReason::Lost);
             engine.0.tasks.closing.cancel();
             engine.0.tasks.hints_done.cancel();
@@ -228,7 +228,7 @@ impl World {
         slots.nodes[node % slots.nodes.len()].process.clone()
     }
 
-    /// The processes that are alive.
+    /// Returns the live processes.
     pub(super) fn alive(&self) -> Vec<Process> {
         self.slots()
             .nodes
@@ -250,7 +250,7 @@ impl World {
         self.slots().nodes[node].link.clone()
     }
 
-    /// Checks what must hold at every moment.
+    /// Checks the rules that must always hold.
     pub(super) fn look(&self) {
         for lost in self.0.server.lost_nodes() {
             let is_lost = |process: &Process| process.link.is(&lost.link);
@@ -284,13 +284,13 @@ impl World {
         }
     }
 
-    /// Number of the process that is alive and has the content of a run.
+    /// Returns the number of the live process that has the content of a run.
     pub(super) fn holder(&self, run: RunId) -> Option<usize> {
         let holds = |process: &Process| process.engine.0.stores.records.unretained.holds(run);
         self.alive().into_iter().find(holds).map(|process| process.number)
     }
 
-    /// The node of a process that is alive.
+    /// Returns the node of a live process.
     pub(super) fn node_of(&self, number: usize) -> Option<usize> {
         let slots = self.slots();
         slots.nodes.iter().position(|slot| {
@@ -316,7 +316,7 @@ impl World {
         self.unsettled().is_empty()
     }
 
-    /// The runs that have not ended, or were not settled, in words for people.
+    /// Describes the runs that have not ended or are not settled.
     pub(super) fn unsettled(&self) -> Vec<String> {
         let runs = runs(&self.0.server).expect("the database can be read");
         let open = runs
@@ -325,7 +325,7 @@ impl World {
         open.map(|run| format!("{run:?}")).collect()
     }
 
-    /// Checks what must hold at the end.
+    /// Checks the rules that must hold at the end.
     pub(super) fn audit(&self) {
         let (server, witness) = (&self.0.server, &self.0.witness);
         let runs = runs(server).expect("the database can be read");

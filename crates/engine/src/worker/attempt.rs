@@ -47,13 +47,13 @@ pub(super) struct Attempt<'a> {
     pub(super) workspace: Option<StoppedWorkspace>,
 }
 
-/// Beginning of the work on a run.
+/// State in which the work on a run begins.
 enum Begun {
     /// The agent starts with this state.
     At(AttemptState),
     /// The run ends without an agent.
     Ended(Ended),
-    /// An earlier attempt has ended the run. Its outputs are in the directory, if that is still there.
+    /// An earlier attempt has ended the run. Its outputs are in the directory, if that still exists.
     Unstored(UnstoredEnd, Option<Workspace>),
 }
 
@@ -119,8 +119,8 @@ impl Worker {
 }
 
 impl Attempt<'_> {
-    /// Works on the run until its end is recorded. All but the work of the agent is boxed: a run that the agent works on keeps
-    /// no memory for its beginning and its end.
+    /// Works on the run until its end is recorded. Everything except the work of the agent is boxed, so that a run does not hold
+    /// memory for its beginning and its end while the agent works.
     async fn work(&mut self) -> Result<(), StoreError> {
         let run = self.claim.fence.run;
         let begun = match self.claim.origin {
@@ -179,7 +179,7 @@ impl Attempt<'_> {
             .await
     }
 
-    /// Finishes the run, and leaves its directory to [`Self::clean_up`] unless the run is handed over.
+    /// Finishes the run, and deletes its directory with [`Self::clean_up`] unless the run is handed over.
     async fn finish_with(
         &mut self,
         stored: Result<(Ended, Outputs, Fence), StoreError>,
@@ -190,7 +190,7 @@ impl Attempt<'_> {
             Ok((ended, outputs, fence)) => self.finish(ended, outputs, fence).await,
             Err(error) => Err(error),
         };
-        // A run that is handed over may need its directory again.
+        // The next attempt at a run that is handed over may need the directory.
         if !(goes_on && finished.is_ok()) {
             self.workspace = Some(workspace);
         }
@@ -211,7 +211,7 @@ impl Attempt<'_> {
         };
         // The time limit does not apply to a run that has ended.
         if let Some((unstored, left)) = unstored(self.worker, self.claim, &texts).await? {
-            // The clock has stopped when the end was marked.
+            // The compute clock stopped when the end was marked.
             let now = Instant::now();
             self.recorder.charge(Spent::reported(recorded.max(shown), now));
             self.charged_until = Some(now);
@@ -255,8 +255,8 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Reports to the recorder the cost before this attempt: the larger of the journaled and the recorded cost, and the
-    /// time. `journaled` has no time. Returns the part that is not time.
+    /// Reports to the recorder the cost before this attempt: the larger of the journaled and the recorded cost, and the compute
+    /// time. `journaled` includes no compute time. Returns the cost without compute time.
     fn charge(&self, recorded: Micros, journaled: Micros) -> Micros {
         let (now, budget) = (Instant::now(), self.budget());
         let compute = budget.compute(now);
@@ -273,7 +273,7 @@ impl Attempt<'_> {
         NewEvent::new(event, self.worker.clock.now()).map_err(|error| StoreError::Corrupt(error.to_string()))
     }
 
-    /// Returns the cost of the run at `end`. Time in which it waited for the storage at its end costs nothing.
+    /// Returns the cost of the run at `end`. The time in which it waited for the storage at its end costs nothing.
     pub(super) fn cost(&self, spent: Spent, end: Instant) -> Micros {
         let end = self.charged_until.map_or(end, |until| until.min(end));
         spent.until(end, &self.budget())

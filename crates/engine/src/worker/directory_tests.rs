@@ -1,4 +1,4 @@
-//! The moment at which an attempt deletes the working directory of its run.
+//! Tests of the moment at which an attempt deletes the working directory of its run.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -9,7 +9,7 @@ use super::Worker;
 use crate::testing::{Held, held};
 use sortie_base::Clock;
 
-/// A node with a claimed run that brings a file, and so needs its directory from the start.
+/// A node with a claimed run. The run has an input file, so it needs its directory from the start.
 async fn with_directory() -> (Held, Arc<Worker>, PathBuf) {
     let mut held = held().await;
     let files = r#"[{"path":"a.txt","content":"a"}]"#;
@@ -49,7 +49,7 @@ async fn an_attempt_that_is_fenced_by_the_next_one_on_this_node_leaves_the_direc
         .await
         .unwrap();
     assert_eq!(taken.taken.len(), 1);
-    // The next attempt is not entered yet when this one finds out.
+    // The next attempt is not in the registry yet when this one is fenced.
     work(&worker, &held.claim).await;
     assert!(directory.join("a.txt").exists());
 }

@@ -30,7 +30,7 @@ const AFTER_FAILURE: Duration = Duration::from_millis(500);
 pub(crate) enum Source {
     /// The queue of the database.
     Queue,
-    /// Runs of this engine alone, in order.
+    /// Runs of this engine alone, in their order.
     Named(OwnRuns),
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct OwnRuns(Arc<Mutex<Lists>>);
 struct Lists {
     /// Runs that are not yet claimed.
     waiting: Vec<RunId>,
-    /// Runs that end with the engine. The others are left for another one.
+    /// Runs that end with the engine. The other runs are left for another engine.
     tied: BTreeSet<RunId>,
 }
 
@@ -108,7 +108,7 @@ impl Dispatcher {
                 Ok(Claimed::More) => continue,
                 Ok(Claimed::All) => (self.poll_pause(), false),
                 Ok(Claimed::Full) => (self.poll_pause(), true),
-                // The heartbeat reports that, and registers the node again.
+                // The heartbeat detects the loss and registers the node again.
                 Err(sortie_store::Error::Fenced) => {
                     tracing::debug!("cannot claim runs: this node was declared lost");
                     (AFTER_FAILURE, false)
@@ -173,8 +173,7 @@ impl Dispatcher {
         }
     }
 
-    /// Takes over those of `runs` that a lost node holds. Those that another node holds, and those that have ended, are
-    /// not this engine's.
+    /// Takes over those of `runs` that a lost node holds. Leaves out the runs that another node holds, and those that have ended.
     async fn take_lost(&self, own: &OwnRuns, runs: Vec<RunId>) -> Vec<Claim> {
         let mut taken = Vec::new();
         for run in runs {
@@ -239,7 +238,8 @@ impl Dispatcher {
                 First::Unretained | First::Others => Vec::new(),
             };
             left = left.saturating_sub(u32::try_from(claims.len()).unwrap_or(u32::MAX));
-            // The claim was limited to one run of each organization. A pass without a claim is the last.
+            // The claim was limited to one run of each organization, so more may wait. The first pass that claims nothing is the
+            // last.
             is_behind |= matches!(kind, First::Unretained)
                 && self.options.organization_concurrency.is_some()
                 && !claims.is_empty()

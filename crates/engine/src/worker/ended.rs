@@ -23,7 +23,7 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
-    /// Returns the end of a run that no other node can resume: it ends here instead of being handed over.
+    /// Converts a hand-over into an interruption: no other node can resume the run, so it ends here.
     pub(crate) fn for_good(self) -> Self {
         if self == Self::Stopped(StopReason::HandOver) {
             Self::Stopped(StopReason::Shutdown)
@@ -32,8 +32,8 @@ impl Ended {
         }
     }
 
-    /// Returns the end of a set-up or an agent that came to this end now. At the deadline it is the time limit, whatever they
-    /// have come to.
+    /// Returns the end of a preparation or an agent that ended now. At the deadline this is the time limit, regardless of the
+    /// result.
     pub(super) fn unless_late(self, deadline: Instant) -> Self {
         if Instant::now() >= deadline {
             Self::TimedOut
@@ -42,7 +42,7 @@ impl Ended {
         }
     }
 
-    /// Whether the files under `outputs/` are stored: yes, unless the run was stopped or its worker lost.
+    /// Whether the files under `outputs/` are stored: yes, unless the run was stopped or its worker was lost.
     pub(crate) fn leaves_artifacts(&self) -> bool {
         matches!(self, Self::Succeeded(_) | Self::Failed(_) | Self::TimedOut)
     }

@@ -1,5 +1,5 @@
-//! Staging of a run's own files in its working directory: inline files come from its definition, saved files are copied
-//! from the storage without being held in memory.
+//! Staging of a run's own files in its working directory. Inline files come from its definition. Saved files are streamed from
+//! the storage.
 
 use sortie_agent::Source;
 use sortie_api::{FileId, OrgId, Refusal, request::RunFile};
@@ -14,7 +14,7 @@ use crate::{
     kit::retry::until_read,
 };
 
-/// Stages the files, unless an earlier attempt at the run has. Returns the path and the size of each.
+/// Stages the files, unless an earlier attempt has done so. Returns the path and the size of each.
 pub(super) async fn stage(
     worker: &Worker,
     org: OrgId,

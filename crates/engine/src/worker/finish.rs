@@ -35,7 +35,7 @@ impl Attempt<'_> {
         let mut rest = self.recorder.rest();
         if matches!(ended, Ended::Stopped(StopReason::HandOver)) {
             rest.new.cost = self.cost(rest.spent, Instant::now());
-            // An attempt that did not begin leaves the mark of the attempt before it as it is.
+            // If this attempt did not begin, it keeps the mark of the previous attempt.
             if fence != self.claim.fence {
                 let mark =
                     hand_over_mark(fence.attempt).map_err(|error| StoreError::Corrupt(error.to_string()))?;
@@ -77,8 +77,8 @@ impl Attempt<'_> {
                     self.worker.schedules.ring();
                 }
             }
-            // The answer to the commit was lost: readers find the end in the store, and the timer checks whether a
-            // schedule waits for it.
+            // The answer to the commit was lost. Readers find the end in the store, and the timer checks whether a schedule waits
+            // for it.
             Ok(None) => {
                 self.worker.hub.ended(fence.run);
                 self.worker.schedules.ring();
@@ -91,7 +91,7 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Reports the cost of a run that was cancelled under its worker, with the events of its calls that the store does not
+    /// Reports the cost of a run that was cancelled during this attempt, with the events of its calls that the store does not
     /// have. The store refuses the report of a run that was taken over.
     pub(super) async fn settle(&self) -> Result<(), StoreError> {
         let Fence { run, attempt, .. } = self.claim.fence;
@@ -148,14 +148,14 @@ impl Attempt<'_> {
             .map_err(|error| StoreError::Corrupt(error.to_string()))
     }
 
-    /// Deletes the working directory of a run that this attempt has finished or settled. A fenced attempt leaves it to
-    /// the clean-up of settled runs, because the next attempt may be on this very node and need the directory. A run
-    /// without retention has no next attempt.
+    /// Deletes the working directory of a run that this attempt has finished or settled. A fenced attempt leaves it to the
+    /// clean-up of settled runs, because the next attempt may be on the same node and need the directory. A run without retention
+    /// has no next attempt.
     pub(super) async fn clean_up(&mut self, ended: &Result<(), StoreError>) {
         let is_settled = match ended {
             Ok(()) => true,
             Err(StoreError::Fenced) => self.claim.retention() == Retention::None,
-            // The run stays held and is resumed.
+            // The node still holds the run and resumes it.
             Err(_) => false,
         };
         let Some(workspace) = self.workspace.take().filter(|_| is_settled) else {
@@ -249,7 +249,7 @@ pub(crate) fn final_events(
 }
 
 impl Obstacle {
-    /// The run's `error`, and the event.
+    /// Returns the `error` of the run, and its event.
     fn told(self) -> (String, EventType) {
         match self {
             Self::UncertainCall(OpenCall { step, id, tool }) => (
@@ -286,7 +286,7 @@ fn worker_lost(step: u32) -> EventType {
     }
 }
 
-/// The output within its limit, cut at a character, and the length of the whole.
+/// Returns the output cut to its limit at a character boundary, and the length of the whole output.
 fn cut(mut output: String) -> (String, usize) {
     let whole = output.len();
     if whole > limits::OUTPUT_BYTES {
@@ -398,7 +398,7 @@ mod tests {
             started,
             spent: Micros::ZERO,
         };
-        // Looked at after a second, kept who knows when, and over after three.
+        // The order of the times in this test: checked after one second, stored at any time, ended after three.
         let at = |seconds| started + Duration::from_secs(seconds);
         recorder.spent(micros(1_000 + 7), at(1));
         assert_eq!(recorder.rest().spent.until(at(3), &budget), micros(3_000 + 7));

@@ -42,7 +42,7 @@ pub(crate) async fn clean_up(store: Store, work_dir: PathBuf, active: Active, st
                 last_error.clear();
             }
             Err(error) => {
-                // A directory that cannot be removed now cannot in ten seconds either: one report is enough.
+                // A directory that cannot be removed now will probably fail again in ten seconds: one report is enough.
                 let error = error.to_string();
                 if error != last_error {
                     tracing::error!(error, "removing working directories of ended runs failed");

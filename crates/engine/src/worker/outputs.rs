@@ -1,9 +1,9 @@
 //! Artifacts of a run: the files under `outputs/`, stored after its processes ended and before its status is terminal.
 //!
-//! The files are untrusted. Links are not followed, only regular files of the run are opened, and no more is read of a
-//! file than its size when it was opened. Files, bytes, entries and events are limited. Content goes to the storage piece
-//! by piece. Files that break a rule are reported as events, with the reason. A failure of the storage or of the database
-//! is no such reason: all files are then stored again, until all that keep the rules are there.
+//! The files are untrusted. Links are not followed, only regular files of the run are opened, and a file is read only up to its
+//! size when it was opened. Files, bytes, entries and events are limited. Content goes to the storage piece by piece. Files that
+//! break a rule are reported as events, with the reason. A failure of the storage or of the database is not such a reason: all
+//! files are then stored again, until all valid files are stored.
 
 use std::{fs::File, sync::Arc, time::Duration};
 
@@ -30,7 +30,8 @@ const DEPTH: usize = 32;
 const REPORTED: usize = 64;
 /// Maximum length of a path in an event, in bytes.
 const PATH_BYTES: usize = 1_024;
-/// Time limit of one pass over the files: far below the time for which stored content without a reference is kept.
+/// Time limit of one pass over the files: far shorter than [`GRACE`](crate::files::contents::GRACE), for which content without a
+/// reference is kept.
 const PASS: Duration = Duration::from_mins(20);
 /// Longest pause between two passes. Each pass copies all outputs.
 const LAST_PAUSE: Duration = Duration::from_mins(1);
@@ -58,8 +59,8 @@ pub(crate) struct Outputs {
     pub(crate) artifacts: Option<NewArtifacts>,
 }
 
-/// Stores the artifacts of a run. Returns once they are stored, however long the storage is away. Cheap if the run has no
-/// working directory or no such folder.
+/// Stores the artifacts of a run. Retries until they are stored, even during a long outage of the storage. Cheap if the run has
+/// no working directory or no such folder.
 pub(crate) async fn collect(worker: &Worker, org: OrgId, workspace: &StoppedWorkspace) -> Outputs {
     let mut pauses = Pauses::up_to(LAST_PAUSE);
     let (entries, cut) = loop {
@@ -67,7 +68,7 @@ pub(crate) async fn collect(worker: &Worker, org: OrgId, workspace: &StoppedWork
             None => return Outputs::default(),
             Some(Ok(Ok((entries, _)))) if entries.is_empty() => return Outputs::default(),
             Some(Ok(Ok(listed))) => break listed,
-            // As storing a file, it is tried as long as it takes.
+            // Retried without a limit, as storing a file is.
             Some(Ok(Err(reason))) if names_full_table(&reason) => sleep(pauses.longer()).await,
             Some(Ok(Err(reason)) | Err(reason)) => {
                 let mut collection = Collection::new(worker, org, workspace);
@@ -131,7 +132,7 @@ struct Collection<'a> {
 enum NotKept {
     /// The file breaks a rule, or cannot be read: a sentence for people.
     Skipped(String),
-    /// The storage or the database is away, or there is no file descriptor.
+    /// The storage or the database is unavailable, or there is no file descriptor.
     Away,
 }
 
@@ -167,7 +168,7 @@ impl<'a> Collection<'a> {
         }
     }
 
-    /// Stores these entries in their order, as far as the limits allow. Fails if the storage is away.
+    /// Stores these entries in their order, as far as the limits allow. Fails if the storage is unavailable.
     async fn keep_all(&mut self, entries: &[Entry]) -> Result<(), NotKept> {
         for entry in entries {
             let path = entry.path.strip_prefix("outputs/").unwrap_or(&entry.path);
@@ -183,14 +184,14 @@ impl<'a> Collection<'a> {
         Ok(())
     }
 
-    /// Stores one file, or returns the reason why not.
+    /// Stores one file, or returns the reason why it was not stored.
     async fn keep(&mut self, entry: &Entry, path: &str) -> Result<KeptArtifact, NotKept> {
         match entry.kind {
             EntryKind::File => {}
             EntryKind::Symlink => return Err("a link, which is not followed".to_owned().into()),
             EntryKind::Directory | EntryKind::Other => return Err("not a regular file".to_owned().into()),
         }
-        // Bytes that are not UTF-8 were replaced in the path, so it does not lead back to the file.
+        // Bytes that are not UTF-8 were replaced in the path, so the path does not identify the file.
         if path.contains(char::REPLACEMENT_CHARACTER) {
             return Err("its path is not UTF-8".to_owned().into());
         }
@@ -206,7 +207,7 @@ impl<'a> Collection<'a> {
         Ok(kept)
     }
 
-    /// Opens a file that fits into the limit. Returns its size as well.
+    /// Opens a file that fits into the limit, and returns its size.
     async fn open(&self, path: RelPath) -> Result<(File, u64), NotKept> {
         let opened = self
             .workspace

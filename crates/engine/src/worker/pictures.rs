@@ -1,4 +1,4 @@
-//! The pictures among a run's saved files, for the first message of a model that takes them.
+//! The pictures among a run's saved files, for the first message of a model that accepts them.
 
 use std::{fs::File, io::Read as _};
 
@@ -14,11 +14,11 @@ const PICTURES: usize = 8;
 /// third.
 const ALL_BYTES: u64 = 8 * 1024 * 1024;
 
-/// The first pictures of `files`, as many as one message may have. The model's other files are named in the environment
-/// block, and tools read them.
+/// Returns the first pictures of `files`, up to the limits of one message. The environment block names the other files, and tools
+/// can read them.
 ///
 /// # Errors
-/// `Away` where the storage is, `Failed` where a file cannot be read.
+/// `Away` if the storage is unavailable, `Failed` if a file cannot be read.
 pub(super) async fn pictures(
     worker: &Worker,
     org: OrgId,
@@ -62,7 +62,7 @@ pub(super) async fn pictures(
     Ok(counted.collect())
 }
 
-/// Whether a file may be a picture. Its bytes decide that in the end.
+/// Whether the name is that of a picture. Its bytes decide in the end.
 fn has_picture_name(path: &str) -> bool {
     let ending = path
         .rsplit_once('.')

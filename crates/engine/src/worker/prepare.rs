@@ -21,7 +21,7 @@ use crate::{
     runs::run_log::RunLog,
 };
 
-/// Time by which the longest command outlasts its run.
+/// Time by which the timeout of a command exceeds that of its run.
 const BEHIND_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Input of the agent.
@@ -34,7 +34,7 @@ pub(super) struct Start {
     pub(super) opened: Option<Opened>,
 }
 
-/// Reads the definition and stages the run's own files. May be called again after the storage was away.
+/// Reads the definition and stages the run's own files. May be called again after an outage of the storage.
 pub(super) async fn prepare(
     worker: &Worker,
     claim: &Claim,
@@ -130,7 +130,8 @@ fn max_steps(wanted: Option<i64>) -> u32 {
     wanted.unwrap_or(limits::MAX_STEPS_DEFAULT)
 }
 
-/// Longest time that a single command may take: the run ends before it. Its end would otherwise race that of the run.
+/// Timeout of a single command. It is longer than the time limit of the run, so that the run always ends first and the two do not
+/// race.
 fn command_timeout(timeout_seconds: u32) -> Duration {
     Duration::from_secs(u64::from(timeout_seconds)) + BEHIND_DEADLINE
 }

@@ -1,4 +1,4 @@
-//! Programs of the sandbox, which are listed once for every run of this node.
+//! Programs of the sandbox. They are listed once for all runs of this node.
 
 use std::sync::{
     Arc,
@@ -16,7 +16,7 @@ use crate::kit::{hooks, options::Options};
 /// Prefix of the name of a list's folder, below the working directories.
 const FOLDER: &str = "environment";
 
-/// The operating system and the programs that commands find on this node.
+/// The operating system of this node, and the programs that commands can use.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Programs(Arc<Shared>);
 

@@ -52,10 +52,10 @@ struct Pending {
     bytes: usize,
     /// Number of the last entry of the journal before `entries`.
     last_entry: i64,
-    /// Number of events and entries that were accepted, and of those that are durable.
+    /// Number of accepted events and entries, and of the durable ones among them.
     accepted: u64,
     durable: u64,
-    /// Whether a caller waits for them to be durable.
+    /// Whether a caller waits for durability.
     urgent: bool,
     spent: Spent,
     /// Cost of the calls of models and priced tools, as the events of the run show it.
@@ -80,8 +80,8 @@ impl Pending {
         self.len() < AHEAD && self.bytes < AHEAD_BYTES
     }
 
-    /// Adds an event or an entry. A call and its cost are one: whatever is stored of the run, its cost is what its events
-    /// show. A cancelled run has the events of its calls recorded with its cost.
+    /// Adds an event or an entry. An event of a call and its cost are added together, so the stored cost of a run always matches
+    /// its events. The events of a cancelled run's calls are recorded with its cost.
     fn push(&mut self, item: Item) {
         self.bytes += item.bytes();
         self.accepted += 1;
@@ -305,7 +305,7 @@ impl Recorder {
                 pending.state == State::Open && !pending.urgent && pending.len() < BATCH
             };
             if gathers {
-                // Ends with the time, with a full batch, with a caller that waits, or with the run.
+                // The wait ends after [`GATHER`], or earlier with a full batch, a caller that waits, or the end of the run.
                 let _elapsed_or_full = tokio::time::timeout(GATHER, self.arrived.notified()).await;
             }
             let (new, accepted) = {
@@ -398,7 +398,7 @@ impl Recorder {
         }
     }
 
-    /// Takes what the report on a cancelled run needs.
+    /// Takes the data for the report on a cancelled run.
     pub(crate) fn cancelled_rest(&self) -> CancelledRest {
         let mut pending = self.pending();
         CancelledRest {
@@ -417,7 +417,7 @@ impl Recorder {
         if !totals.is_call() {
             return self.accept(item).await;
         }
-        // The call is charged already: a run that ends while this waits for room must have its event.
+        // The call is charged already: a run that ends while this waits for room must still have its event.
         let gathered = {
             let mut pending = self.pending();
             pending.push(item);
@@ -496,7 +496,8 @@ impl Recorder {
             pending.urgent |= pending.durable < pending.accepted;
             pending.accepted
         };
-        // A batch that is being appended is not durable yet. The pass that this wakes then finds nothing, or more.
+        // The batch that is being appended is not durable yet. This wakes the recorder for another pass, which may find nothing
+        // to append.
         self.arrived.notify_one();
         self.wait(|pending| (pending.durable >= target).then_some(()))
             .await

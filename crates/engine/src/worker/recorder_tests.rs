@@ -120,7 +120,7 @@ async fn what_was_said_is_stored_when_it_is_told_to_be_durable_to_all_who_wait()
             let events = rig.held.store.events_after(org, run, 3, 100).await.unwrap();
             assert_eq!(events.len(), steps);
         }
-        // Nothing new was said.
+        // There is nothing new to store.
         rig.recorder.durable().await.unwrap();
         rig.recorder.end();
     };
@@ -159,7 +159,7 @@ async fn what_is_gathered_at_the_end_is_left_to_it() {
     let rest = rig.recorder.rest();
     assert_eq!((rest.new.events.len(), rest.new.journal.data.len()), (1, 1));
     assert_eq!((rest.journal, rig.journal().await), (Journal::Empty, 0));
-    // Handed over, it is appended.
+    // After the hand-over it is appended.
     rig.recorder.append(kept.unwrap(), rest.new).await.unwrap();
     assert_eq!(rig.journal().await, 1);
 }
@@ -195,7 +195,7 @@ async fn a_call_whose_event_a_cancel_kept_out_is_told_with_the_cost() {
         rig.recorder.record(called(7)).await.unwrap();
         rig.recorder.durable().await.unwrap();
         rig.cancel().await;
-        // Its recording is fenced, and the one of the last call is refused.
+        // The append is fenced, and recording the last call is refused.
         rig.recorder.record(called(4)).await.unwrap();
         rig.recorder.record(message(1)).await.unwrap();
         assert_eq!(rig.recorder.durable().await, Err(Stopped));
@@ -270,7 +270,7 @@ fn said() -> impl Strategy<Value = Said> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever is recorded and whenever the cancel comes: the cost is the sum of what the events show.
+    /// For any records and any moment of the cancel, the cost is the sum of the costs in the events.
     #[test]
     fn a_cancelled_run_costs_what_its_events_show(
         said in proptest::collection::vec(said(), 0..12), cancelled_after in 0_usize..12,
@@ -295,7 +295,7 @@ proptest! {
                 }
                 rig.recorder.end();
             };
-            // The run is ended by the cancel alone, whether the recorder hears of it or not.
+            // Only the cancel ends the run, regardless of whether the recorder notices it.
             let (_fenced_or_ended, ()) = futures_util::join!(rig.keep(), says);
             let all: u64 = said
                 .iter()
@@ -317,7 +317,7 @@ async fn who_waits_for_a_run_that_is_gone_is_told_to_stop() {
     let rig = Rig::new().await;
     rig.cancel().await;
     let says = async {
-        // It may be fenced before anything is said.
+        // The recorder may be fenced before it accepts anything.
         rig.recorder.journal(entry(1)).await?;
         rig.recorder.durable().await
     };

@@ -36,8 +36,8 @@ fn marked(entry: &str) -> Option<i64> {
         .map(|HandedOver { handed_over }| handed_over)
 }
 
-/// Maximum number of times that a run is resumed. A run that brings down each of its workers must end. The store allows
-/// one more claim, so that a worker can record that end.
+/// Maximum number of times that a run is resumed. A run that crashes each of its workers must end. The store allows one more
+/// claim, so that a worker can record that end.
 const MAX_RESUMES: i64 = 3;
 
 /// Progress of the run in a `resumed` event.
@@ -82,8 +82,8 @@ pub(crate) async fn journal_texts(worker: &Worker, claim: &Claim) -> Result<Vec<
     until_read(|| worker.records.store.journal(claim.fence.run)).await
 }
 
-/// Returns the end that an earlier attempt has marked because it could not store the outputs, and their directory if it
-/// is still there.
+/// Returns the end that an earlier attempt has marked because it could not store the outputs, and their directory if it still
+/// exists.
 pub(crate) async fn unstored(
     worker: &Worker,
     claim: &Claim,
@@ -167,7 +167,7 @@ async fn has_lost_two_workers_in_one_step(
     let began = event
         .and_then(|event| serde_json::from_str::<Resumed>(&event).ok())
         .filter(|resumed| resumed.attempt == lost);
-    // The agent begins once the event is stored: an attempt without the event put nothing at risk.
+    // The agent starts after the event is stored, so an attempt without the event cannot have crashed its worker.
     Ok(began.is_some_and(|began| journal.last_step() <= began.step))
 }
 

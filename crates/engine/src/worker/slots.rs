@@ -17,7 +17,7 @@ use crate::{
     runs::active::{Active, Starting},
 };
 
-/// Most runs that one transaction may claim.
+/// Maximum number of runs that one transaction may claim.
 const BATCH: u32 = 64;
 
 /// Slots of a node, in which claimed runs become tasks.
@@ -87,7 +87,7 @@ impl StartPermit<'_> {
             return 0;
         }
         let Worker { active, options, .. } = &*self.inner.worker;
-        // Runs that wait for the storage keep their directories: they need room on the disk instead of a slot.
+        // Runs that wait for the storage keep their directories, so they need disk space instead of a slot.
         let excused = if active.waiting() > 0 && disk::is_short(&options.data_dir) {
             0
         } else {
@@ -104,7 +104,7 @@ impl StartPermit<'_> {
 
     /// Starts the task of a run that this node holds.
     pub(crate) fn start(&self, claim: Claim) {
-        // Entered before the task is spawned, so that a cancel finds it from here on.
+        // Registered before the task is spawned, so that a cancel finds the run from here on.
         let active_run = self.inner.worker.active.enter(claim.fence.run);
         let worker = Arc::clone(&self.inner.worker);
         let spans = worker.options.traces.execute(&claim);

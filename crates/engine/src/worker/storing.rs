@@ -49,7 +49,7 @@ impl Attempt<'_> {
         let options = &worker.options;
         let storing = collect(worker, self.claim.org, workspace);
         tokio::pin!(storing);
-        // The first write of an attempt that did not begin is missing: nothing can be marked.
+        // An attempt that did not begin has not stored its first write, so it cannot write a mark.
         let is_opened = *fence != self.claim.fence;
         tokio::select! {
             biased;
@@ -77,7 +77,8 @@ impl Attempt<'_> {
     ) -> (Ended, Outputs) {
         let waited = self.worker.clock.now().since(unstored.since);
         let options = &self.worker.options;
-        // A node that was down for longer than the wait tries it at least as long as at the end of an agent.
+        // If the node was down for longer than the wait, the storage is still tried for at least as long as after the end of an
+        // agent.
         let left = options
             .storage_wait
             .saturating_sub(waited)
@@ -105,7 +106,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Stops the compute clock, and makes everything durable that the agent has left, with its end.
+    /// Stops the compute clock, and makes all pending records of the agent and its end durable.
     async fn mark_unstored(&mut self, ended: &Ended, fence: &mut Fence) -> Result<(), StoreError> {
         let mut rest = self.recorder.rest();
         let since = self.worker.clock.now();
@@ -165,7 +166,7 @@ impl Attempt<'_> {
     pub(super) async fn wait_for_files(&mut self, since: Instant, pause: Duration, reason: String) -> Waited {
         let worker = self.worker;
         let (options, standing) = (&worker.options, worker.contents.standing());
-        // Some of the run's time must be left when the storage answers.
+        // Part of the run's time must be left when the storage is available again.
         let half = self.deadline.saturating_duration_since(since) / 2;
         let retry_until = since + options.storage_retry.min(half);
         if Instant::now() < retry_until {
@@ -203,7 +204,7 @@ impl Attempt<'_> {
         waited
     }
 
-    /// Leaves the time since `begun`, when the run had this cost, out of the run's time and of its cost.
+    /// Excludes the time since `begun` from the run's time and its cost. `cost` is the cost at `begun`.
     fn skip_time(&mut self, begun: Instant, cost: Micros) {
         let now = Instant::now();
         let waited = now.saturating_duration_since(begun);

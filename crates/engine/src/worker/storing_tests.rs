@@ -18,7 +18,7 @@ use crate::{
     testing::{Held, held},
 };
 
-/// An attempt at the run of `held`, which has a minute.
+/// An attempt at the run of `held` with a time limit of a minute.
 fn attempt<'a>(held: &'a Held, worker: &'a Worker) -> Attempt<'a> {
     let (claim, run) = (&held.claim, held.claim.fence.run);
     let log = RunLog::new(worker.records.clone(), run, claim.retention());
@@ -39,7 +39,7 @@ fn attempt<'a>(held: &'a Held, worker: &'a Worker) -> Attempt<'a> {
     }
 }
 
-/// Whether a time on the paused clock is this one. Timers go in milliseconds.
+/// Whether two times on the paused clock are equal. Timers have a resolution of milliseconds.
 fn is(found: Duration, wanted: Duration) -> bool {
     found.abs_diff(wanted) < Duration::from_millis(20)
 }
@@ -65,7 +65,7 @@ async fn a_run_that_waits_for_its_files_keeps_half_of_its_time_and_fails_when_th
     let (waited, ()) = tokio::join!(attempt.wait_for_files(begun, Duration::ZERO, why()), up);
     assert!(matches!(waited, Waited::Again));
     assert_eq!(worker.active.taken_slots(1), 1);
-    // The wait is no part of the run's time.
+    // The wait does not count as run time.
     let left = attempt.deadline.saturating_duration_since(Instant::now());
     assert!(is(left, Duration::from_secs(30)), "{left:?}");
     assert!(is(attempt.started.elapsed(), Duration::from_secs(30)));

@@ -54,7 +54,7 @@ impl Attempt<'_> {
         // Servers are disconnected in the background: a slow one does not delay the end of the run.
         drop(opened);
         if let Some(kept) = kept {
-            // A run that this very node has taken over may need its directory again.
+            // If this node has taken the run over again, the next attempt may need its directory.
             let ended = self.active_run.stop_reason().map_or(ended, Ended::Stopped);
             let workspace = self.stop(workspace).await;
             return Ok(Supervised {

@@ -10,7 +10,7 @@ use sortie_api::{Timestamp, event::EventType};
 
 use super::{ended::Ended, outputs::Outputs};
 
-/// Reason for outputs that were on another node, or in a directory that was deleted.
+/// Error of a run with outputs on another node, or in a directory that was deleted.
 pub(super) const DIRECTORY_GONE: &str = "cannot store the files under `outputs/`: their node was lost while the file storage was unavailable, and they are \
      lost";
 
@@ -72,7 +72,7 @@ impl UnstoredEnd {
     }
 }
 
-/// Returns the sentence about outputs that the storage did not take in this time.
+/// Returns the error for outputs that the storage did not accept in this time.
 pub(super) fn not_taken(within: Duration) -> String {
     format!(
         "cannot store the files under `outputs/`: the file storage was unavailable for {} s, and they are lost",

@@ -38,7 +38,7 @@ where
     loop {
         let error = match write().await {
             Ok(answer) => return Ok(Some(answer)),
-            // An earlier try may have been stored after all, and then has fenced this one off.
+            // An earlier try may have been stored after all and have fenced this one.
             Err(Error::Fenced) if in_doubt => return settled(store, &target).await,
             Err(Error::Unavailable(error)) => error,
             Err(error) => return Err(error),
@@ -54,8 +54,8 @@ where
     }
 }
 
-/// Reports the cost of a cancelled run with `settle`. The first report counts: if the answer to one was lost and the
-/// next is refused, the run is settled. The result is `None` then.
+/// Reports the cost of a cancelled run with `settle`. The first report counts: if its answer was lost and the next report is
+/// refused, the run is settled, and the result is `None`.
 pub(crate) async fn until_settled<T, F>(settle: impl Fn() -> F) -> Result<Option<T>, Error>
 where
     F: Future<Output = Result<T, Error>>,

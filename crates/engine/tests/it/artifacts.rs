@@ -27,7 +27,7 @@ impl Rig {
         self.ended(&run).await
     }
 
-    /// Waits for a run that ends in the only slot.
+    /// Waits for a short run, which can only end in the single slot.
     async fn slot_is_free(&self) {
         let other = self.create(prompt("other")).await.unwrap();
         assert_eq!(self.ended(&other).await.status, RunStatus::Succeeded);
@@ -146,7 +146,7 @@ async fn content_goes_with_the_last_that_refers_to_it() {
     assert_eq!(contents(&blobs), 0);
 }
 
-/// A storage that takes and gives nothing of an organization until it is unblocked.
+/// A storage that refuses all reads and writes of an organization until it is unblocked.
 struct Blocked {
     folder: PathBuf,
     aside: PathBuf,
@@ -202,7 +202,7 @@ const HOUR: Duration = Duration::from_hours(1);
 async fn a_run_whose_outputs_are_not_taken_waits_without_a_slot_and_without_cost() {
     let (rig, blocked, run) = blocked(HOUR, Clock::system()).await;
     let cost = rig.waits(&run).await.cost_micros;
-    // The storage answers, and takes nothing of the organization.
+    // The storage answers, but accepts nothing of the organization.
     let degraded = async || Ok(rig.engine.degraded());
     let is_degraded = until("a degraded storage", degraded, |parts| *parts == ["storage"]).await;
     is_degraded.unwrap();
@@ -263,7 +263,7 @@ async fn outputs_are_stored_after_a_downtime_that_is_longer_than_the_wait() {
     let clock = Clock::manual(START);
     let (rig, blocked, run) = blocked(HOUR, clock.clone()).await;
     rig.waits(&run).await;
-    // The run is handed over at once: it does not use the grace period.
+    // The run is handed over at once, without using the grace period.
     let stopping = rig.engine.shutdown_within(HOUR);
     tokio::time::timeout(PATIENCE, stopping).await.unwrap();
     blocked.unblock();
@@ -305,7 +305,7 @@ async fn a_run_waits_for_its_files_without_a_slot_while_the_storage_is_away() {
         "files": [{"path": "outputs/a.txt", "file": file.unwrap().id}]
     });
     let run = rig.create(reads).await.unwrap();
-    // It can only end in the slot of the run that waits.
+    // This run can only end in the slot of the run that waits.
     rig.slot_is_free().await;
     assert_eq!(rig.status(&run).await.status, RunStatus::Starting);
     blocked.unblock();

@@ -109,8 +109,9 @@ impl Rig {
     async fn beside(&self, options: Options) -> Engine {
         let store = Store::open(self.database.url()).await.unwrap();
         let other = engine(options, store, &self.dir, "b").await;
-        // The second engine polls when it and when the first one begin to listen: of three cancels that come to its readers one
-        // came by its own hint. A first engine that sends such a hint has heard the second. Until then nothing comes.
+        // The second engine polls when it begins to listen, and when the first one does. If three cancels reach its readers, at
+        // least one came through its own hint. A first engine that sends such a hint has received one of the second. Until then
+        // cancels do not arrive.
         let mut came = 0;
         while came < 3 {
             let run = self.create(WAITING).await;
@@ -155,7 +156,7 @@ impl Rig {
         run
     }
 
-    /// Waits until the worker of a cancelled run has stopped, which then reports the cost of the run.
+    /// Waits until the worker of a cancelled run has stopped. The worker then reports the cost of the run.
     async fn until_stopped(&self, run: RunId) {
         let look = async || {
             let run = self.outside.get_run(self.org(), run).await?;
@@ -226,8 +227,8 @@ async fn readers_find_by_a_poll_what_nobody_tells() {
     other.shutdown().await;
 }
 
-/// A cancel through any node stops the worker on another, and ends its readers on both, also after the connections on
-/// which the nodes hear each other were lost. No engine polls: each learns it by a hint.
+/// A cancel through any node stops the worker on another node and ends the readers on both. This also holds after the connections
+/// for hints were lost. No engine polls: each learns of the cancel from a hint.
 #[tokio::test]
 async fn a_cancel_stops_the_worker_and_the_readers_on_other_nodes_by_hints() {
     let rig = Rig::on(TestDatabase::postgres().await.unwrap(), told()).await;
@@ -262,7 +263,7 @@ async fn a_stream_on_another_node_goes_on_and_ends_by_hints() {
         let run = rig.create("```wait 200\n```\ndone").await;
         let stream = other.follow(&rig.caller, run.id, (0, Deltas::Off), Hop::First);
         let mut stream = stream.await.unwrap();
-        // On a machine under load the run may be over by now.
+        // On a loaded machine the run may have ended by now.
         if !comes(stream.next()).await.unwrap().unwrap().is_last() {
             comes(read_to_the_end(stream)).await;
             break;
@@ -296,7 +297,7 @@ async fn a_run_that_a_full_node_cannot_take_starts_on_another_by_a_hint() {
     other.shutdown().await;
 }
 
-/// A node that signs off tells the others, which sweep at once and not with their next heartbeat.
+/// A node that signs off notifies the others, which sweep at once, before their next heartbeat.
 #[tokio::test]
 async fn runs_of_a_node_that_stops_go_on_on_another_by_a_hint() {
     let rig = Rig::on(TestDatabase::postgres().await.unwrap(), told()).await;

@@ -1,4 +1,4 @@
-//! Content and time: what nothing refers to goes after an hour, and what something refers to never does.
+//! Content and time: unreferenced content is deleted after an hour, and referenced content never.
 
 use std::{path::Path, time::Duration};
 
@@ -88,14 +88,14 @@ async fn storage_that_does_not_work_refuses_uploads_and_leaves_the_node_ready_fo
     let (rig, _) = start().await;
     assert!(rig.engine.degraded().is_empty());
     let staging = rig.dir.path().join("blobs/staging");
-    // The first look at the storage may have a file in it.
+    // Renamed, not removed: the first check of the storage may still have a file in this folder.
     std::fs::rename(&staging, rig.dir.path().join("away")).unwrap();
     let refused = rig.upload("a", b"x").await;
     assert!(
         matches!(&refused, Err(refused) if refused.code == ErrorCode::Unavailable),
         "{refused:?}"
     );
-    // The failure has the storage asked at once.
+    // The failure triggers a check of the storage at once.
     let degraded = async || Ok(rig.engine.degraded());
     until("a degraded storage", degraded, |parts| *parts == ["storage"])
         .await

@@ -1,4 +1,4 @@
-//! An engine that starts on a store where a worker has died: which runs go on, and what the others say.
+//! An engine that starts on the store of a crashed worker: the runs that it resumes, and the errors of the others.
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ fn result(step: u32) -> String {
 }
 
 impl Left {
-    /// A worker that died after it had appended `journal`, at a cost of 500 micros.
+    /// The store of a worker that crashed after it had appended `journal`, at a cost of 500 micros.
     async fn with(journal: Vec<String>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = store_in(&dir).await;
@@ -151,7 +151,7 @@ impl Left {
         }
     }
 
-    /// The next start of the node; the run at its end, and its events.
+    /// Restarts the node. Returns the run at its end, and its events.
     async fn resumed(&self) -> (Run, Vec<EventRow>) {
         let store = store_in(&self.dir).await;
         let options = Options {

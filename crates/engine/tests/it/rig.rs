@@ -48,7 +48,7 @@ impl Rig {
         }
     }
 
-    /// The next start of the node, on the same data. The engine before it is shut down already.
+    /// Restarts the node on the same data. The previous engine must be shut down already.
     pub(crate) async fn restart(self, change: impl FnOnce(&mut Options)) -> Self {
         let Self { engine, dir, .. } = self;
         drop(engine);
@@ -162,7 +162,7 @@ pub(crate) fn events_and_done(batch: &Batch) -> (Vec<(i64, String)>, Option<Run>
     for message in batch.messages() {
         match message {
             Message::Event(event) => events.push((event.seq, event.kind.clone())),
-            // These streams are followed without pieces of text.
+            // The streams of these tests do not ask for live text.
             Message::Delta(_) => {}
             Message::Large(_) | Message::Passed(_) => unreachable!("these events are small: {message:?}"),
             Message::Done(run) => done = Some(serde_json::from_str(run.get()).unwrap()),

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::rig::{any_run, new_node};
 
-/// An engine that keeps the working directories of its runs in memory, with a clock that is moved.
+/// An engine that keeps the working directories of its runs in memory, with a clock that tests move.
 struct Rig {
     rig: crate::rig::Rig,
     clock: Clock,
@@ -62,7 +62,7 @@ impl Rig {
         self.rig.create(request).await
     }
 
-    /// A lock on the database: no commit takes place as long as it is there.
+    /// Locks the database: no commit takes place until the lock is dropped.
     fn lock(&self) -> rusqlite::Connection {
         let connection = rusqlite::Connection::open(self.dir.path().join("sortie.db")).unwrap();
         connection.busy_timeout(Duration::from_secs(5)).unwrap();
@@ -99,14 +99,14 @@ impl Rig {
         }
     }
 
-    /// A run that has answered.
+    /// Creates a run with this answer, and waits for its end.
     async fn answered(&self, text: &str) -> RunId {
         let run = self.create(text).await.unwrap();
         assert!(self.follow(run.id).await.unwrap() > 3);
         run.id
     }
 
-    /// Number of messages of the stream, to its end.
+    /// Follows the stream to its end, and returns the number of its messages.
     async fn follow(&self, id: RunId) -> Result<usize, Refusal> {
         let batches: Vec<_> = self.stream(id, 0).await?.collect().await;
         let messages = batches.into_iter().map(|batch| batch.unwrap().messages().len());
@@ -176,7 +176,7 @@ async fn events_are_there_for_five_minutes_and_the_output_for_an_hour() {
 async fn what_another_node_passes_on_is_not_passed_on_again() {
     let rig = Rig::start().await;
     let id = rig.answered("here").await;
-    // As if this node had forgotten it, and another had it.
+    // Makes the store believe that another node has the content.
     let elsewhere = rig.held_by(NodeId(77));
     let other = elsewhere.id;
     rig.other_node(NodeId(77)).await;
@@ -261,7 +261,7 @@ async fn a_list_of_events_leaves_large_data_out_and_it_is_read_apart() {
     }
 }
 
-/// Longer than two looks of the keeper.
+/// Longer than two passes of the keeper.
 const LOOKS: Duration = Duration::from_millis(1_500);
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! Concurrent deliveries: shares of hosts and organizations, and hosts that are looked at again when they are due.
+//! Concurrent deliveries: shares of hosts and organizations, and hosts that are checked again when a delivery is due.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn lanes(hosts: &[&str]) -> Lanes {
     lanes
 }
 
-/// Claims everything that is ordered, as if there were always enough.
+/// Claims everything that is ordered, as if there were always enough due deliveries.
 fn claim(lanes: &mut Lanes) -> Vec<(String, u32)> {
     let orders = lanes.orders(NOW);
     for order in &orders {
@@ -86,7 +86,7 @@ fn a_host_without_anything_left_is_not_asked_again() {
     assert_eq!(lanes.next_due(), Some(NOW + Duration::from_secs(1)));
 }
 
-/// `docs/CALLBACKS.md#when`: a retry is claimed when it is due, also where a fresh delivery came just before it.
+/// `docs/CALLBACKS.md#when`: a retry is claimed when it is due, even if a new delivery to its host was claimed just before.
 #[test]
 fn a_delivery_that_is_due_soon_is_waited_for_after_another_of_its_host() {
     let mut lanes = Lanes::default();
@@ -115,7 +115,7 @@ fn a_delivery_that_is_due_soon_is_waited_for_while_others_of_its_host_are_left_o
     lanes.claimed(&orders[0], &[]);
     let soon = NOW + Duration::from_millis(400);
     lanes.wait("hole-0999".to_owned(), org(2), soon);
-    // Nothing is asked for in vain until then.
+    // No claim is ordered before the delivery is due.
     assert!(lanes.orders(NOW).is_empty());
     assert_eq!(lanes.next_due(), Some(soon));
     assert_eq!(lanes.orders(soon)[0].without, [org(1)]);
@@ -125,7 +125,7 @@ fn a_delivery_that_is_due_soon_is_waited_for_while_others_of_its_host_are_left_o
 fn dead_hosts_leave_half_of_the_places_to_the_others() {
     let (mut lanes, mut due) = (Lanes::default(), Due::default());
     for number in 0..2 * OVERALL {
-        // Each of another organization: none has more than its share.
+        // One delivery for each of many organizations, so that no organization exceeds its share.
         let mut random = [0; 10];
         random[..4].copy_from_slice(&number.to_be_bytes());
         let (host, org) = (format!("dead-{number:04}"), OrgId::new(NOW, random));
@@ -142,7 +142,7 @@ fn dead_hosts_leave_half_of_the_places_to_the_others() {
     assert_eq!(claim(&mut lanes), [("live".to_owned(), PER_HOST)]);
 }
 
-/// Claims for one organization until nothing is ordered, and returns its slots.
+/// Claims for one organization until there are no more orders, and returns its slots.
 fn fill(lanes: &mut Lanes, number: u8) -> Vec<Slot> {
     let mut slots = Vec::new();
     loop {
@@ -174,14 +174,14 @@ fn an_organization_with_any_number_of_black_holes_leaves_places_to_the_others() 
     lanes.wait("live".to_owned(), org(2), NOW);
     let of_others = fill(&mut lanes, 2);
     assert_eq!(of_others.len(), PER_HOST as usize);
-    // A poll finds all of them again, but only a free slot of the organization causes a claim.
+    // A poll finds all of the hosts again, but a claim is ordered only if the organization has a free slot.
     for number in 0..1_000 {
         lanes.wait(format!("hole-{number:04}"), org(1), NOW);
     }
     lanes.waiting.remove("live");
     assert!(lanes.orders(NOW).is_empty());
     assert_eq!(lanes.next_due(), None);
-    // Another organization has a delivery there: one is asked for, once.
+    // Another organization has a delivery to this host: a single claim is ordered.
     lanes.wait("hole-0999".to_owned(), org(2), NOW);
     assert_eq!(lanes.next_due(), Some(NOW));
     let orders = lanes.orders(NOW);
@@ -214,7 +214,7 @@ fn an_organization_that_is_alone_is_never_asked_for_in_vain() {
     for _ in 0..2_000 {
         let slot = under_way.swap_remove(0);
         lanes.ended(&slot, Health::Good);
-        // Each round has a poll.
+        // The worker polls once in each round.
         lanes.wait(slot.host, org(1), NOW);
         let orders = lanes.orders(NOW);
         orders_given += orders.len();
@@ -276,7 +276,7 @@ fn serve(lanes: &mut Lanes, due: &mut Due) -> Vec<Slot> {
     }
 }
 
-/// Organizations of random steps.
+/// Number of organizations in the random steps.
 const ORGANIZATIONS: u8 = 3;
 
 /// Compares the counters with the running attempts.
@@ -319,7 +319,7 @@ proptest! {
             }
             check(&lanes, &under_way);
         }
-        // Each time all that is under way has ended something gets a slot, until nothing is left.
+        // Each time every running attempt has ended, at least one new attempt gets a slot, until no delivery is left.
         loop {
             for slot in under_way.drain(..) {
                 lanes.ended(&slot, Health::Good);

@@ -72,7 +72,7 @@ struct HintBatch {
     /// Runs with new events, each with the number of its last event.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     events: BTreeMap<RunId, i64>,
-    /// Runs that were ended by another than their worker.
+    /// Runs that were ended by something other than their worker.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     ended: BTreeSet<RunId>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -82,7 +82,7 @@ struct HintBatch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Topic {
-    /// A node is there. Sent with each heartbeat.
+    /// Presence of a node. Sent with each heartbeat.
     Here,
     /// A node has begun to listen. Other nodes answer with [`Self::Here`].
     Joined,
@@ -90,11 +90,11 @@ enum Topic {
     Work,
     /// Callbacks are due.
     Callbacks,
-    /// Schedules were changed, or a run has ended that one waits for.
+    /// Schedules were changed, or a run has ended for which a schedule waits.
     Schedules,
     /// A node has signed off and left runs to take over.
     Nodes,
-    /// More runs than one batch can name have new events, or were ended by another than their worker.
+    /// Many runs have new events, or were ended by something other than their worker: too many to name in one batch.
     Runs,
     /// Hints of any kind may have been lost.
     Everything,
@@ -173,7 +173,7 @@ impl HintSender {
         });
     }
 
-    /// Hints that a run was ended by another than its worker.
+    /// Hints that a run was ended by something other than its worker.
     pub(crate) fn ended(&self, run: RunId) {
         self.add(|next| {
             if next.names_all() {
@@ -187,7 +187,7 @@ impl HintSender {
         self.topic(Topic::Work);
     }
 
-    /// Hints that callbacks are due that another node has to deliver.
+    /// Hints that callbacks are due which another node must deliver.
     pub(crate) fn callbacks(&self) {
         self.topic(Topic::Callbacks);
     }
@@ -257,7 +257,7 @@ impl TimerBell {
         }
     }
 
-    /// Wakes the timer after a change of schedules, or the end of a run that one may wait for.
+    /// Wakes the timer after a change of schedules, or after the end of a run for which a schedule may wait.
     pub(crate) fn ring(&self) {
         self.here.notify_one();
         if self.hints.leaves_jobs() {

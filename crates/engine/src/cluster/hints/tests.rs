@@ -10,7 +10,7 @@ fn run(number: u16) -> RunId {
     )
 }
 
-/// The hints of a node that has received some from another.
+/// The sender of a node that has received hints from another node.
 fn with_a_peer() -> HintSender {
     let hints = HintSender::default();
     hints.record_peer();
@@ -54,7 +54,7 @@ fn without_a_peer_nothing_is_gathered() {
     hints.ended(run(1));
     hints.work();
     assert!(hints.take().is_none());
-    // Except the sign-off: another node may just have begun to listen.
+    // The sign-off is the exception: another node may just have begun to listen.
     hints.nodes();
     assert_eq!(sent(&hints).topics, BTreeSet::from([Topic::Nodes]));
 }
@@ -83,7 +83,7 @@ fn more_runs_than_can_be_named_concern_those_who_follow_runs_alone() {
         ..HintBatch::default()
     };
     assert_eq!(sent(&hints), runs);
-    // Few in number, and still too long.
+    // Few runs, but too long for one batch.
     for number in 0..RUNS {
         hints.events(run(u16::try_from(number).unwrap()), i64::MAX);
     }

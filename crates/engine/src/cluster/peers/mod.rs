@@ -119,7 +119,7 @@ impl Peers {
             .map_err(|_| no_answer(&"no answer in time"))??;
         Ok(stream::try_unfold(Pieces::of(response), async |mut pieces| {
             let piece = pieces.next().await?;
-            // A copy: the piece itself would keep all that was read with it in memory.
+            // A copy, because the piece shares a larger buffer and would keep all of it in memory.
             Ok::<_, Refusal>(piece.map(|piece| (Bytes::copy_from_slice(&piece), pieces)))
         })
         .boxed())
@@ -197,7 +197,7 @@ fn is_asked_by_nodes(method: &str, target: &str) -> bool {
 /// Body of an answer of another node, in pieces of at most [`PIECE_BYTES`].
 struct Pieces {
     response: Response,
-    /// Bytes that have come and are not taken yet.
+    /// Received bytes that are not part of a piece yet.
     rest: Bytes,
 }
 

@@ -1,5 +1,5 @@
-//! Event stream of another node, passed on in pieces as it comes. A message may be large, so none is held: only the first
-//! bytes of a line are, until they tell whether the line is passed on.
+//! Event stream of another node, passed on in pieces as it arrives. A message may be large, so no message is held in memory. Only
+//! the first bytes of a line are, until it is clear whether the line is passed on.
 
 use bytes::Bytes;
 

@@ -131,7 +131,7 @@ async fn another_node_is_asked_by_a_signed_request_and_its_stream_is_passed_on_w
     assert!(batches.last().unwrap().is_last());
 }
 
-/// `docs/API.md#large-answers`: the rest of the message comes once its beginning was read.
+/// `docs/API.md#large-answers`: the rest of the message is sent after its beginning was read.
 #[tokio::test]
 async fn a_large_message_of_another_node_is_passed_on_while_it_comes() {
     const LARGE: usize = 1 << 20;
@@ -165,7 +165,7 @@ async fn a_large_message_of_another_node_is_passed_on_while_it_comes() {
     serving.join().unwrap();
 }
 
-/// `docs/API.md#large-answers`: a client sees that an answer is not whole.
+/// `docs/API.md#large-answers`: a client can see that an answer is incomplete.
 #[tokio::test]
 async fn a_stream_of_another_node_that_ends_within_a_message_is_broken_off() {
     for (sent, is_whole) in [

@@ -1,8 +1,7 @@
-//! Counters and histograms of a node, for operators. Code that causes an event adds to them in one line.
+//! Counters and histograms of a node, for operators. The code that causes an event counts it in one line.
 //!
-//! No metric names an organization, a run, a key or anything that a client has sent, because the endpoint is
-//! unauthenticated. Values of labels come from the catalog of models and from lists in this folder. Adding to a metric
-//! does not allocate.
+//! No metric names an organization, a run, a key or anything that a client has sent, because the endpoint is unauthenticated.
+//! Values of labels come from the catalog of models and from lists in this folder. Adding to a metric does not allocate.
 
 mod models;
 mod sandbox;
@@ -34,7 +33,7 @@ const SHORT: [f64; 14] = [
     0.000_5, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0,
 ];
 
-/// Bucket bounds in seconds of actions that depend on others: tools, receivers of callbacks.
+/// Bucket bounds in seconds of actions that depend on other systems: tools, receivers of callbacks.
 const MEDIUM: [f64; 14] = [
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0,
 ];
@@ -205,7 +204,7 @@ fn counters(label: &'static str, values: &[&'static str]) -> Counters {
 }
 
 impl Metrics {
-    /// A run was recorded.
+    /// Counts a recorded run.
     pub(crate) fn accepted(&self, trigger: Trigger) {
         let trigger = match trigger {
             Trigger::Api => "api",
@@ -223,7 +222,7 @@ impl Metrics {
         }
     }
 
-    /// The ledger was checked, and this many differences were found.
+    /// Records a check of the ledger that has found this many differences.
     pub(crate) fn checked_ledger(&self, differences: u64) {
         self.ledger_differences
             .set(i64::try_from(differences).unwrap_or(i64::MAX));
@@ -236,7 +235,8 @@ impl Metrics {
         (self.ledger_checks.get(), self.ledger_differences.get())
     }
 
-    /// Usage was counted. The oldest completed hour that is not counted ended so long ago.
+    /// Records a pass that has counted usage. `uncounted` is the time since the end of the oldest completed hour that is not
+    /// counted.
     pub(crate) fn counted_usage(&self, uncounted: Option<Duration>) {
         let seconds = uncounted.unwrap_or_default().as_secs();
         self.usage_uncounted
@@ -249,24 +249,25 @@ impl Metrics {
         self.usage_uncounted.get()
     }
 
-    /// A run that waited since `queued` has a worker.
+    /// Counts a run that waited since `queued` and now has a worker.
     pub(crate) fn dispatched(&self, queued: Timestamp, now: Timestamp) {
         self.dispatch_delay.observe(now.since(queued).as_secs_f64());
     }
 
-    /// A run was taken over from a lost node.
+    /// Counts a run that was taken over from a lost node.
     pub(crate) fn took_over(&self) {
         self.taken_over.inc();
     }
 
-    /// This node has recorded the end of a run.
+    /// Counts a run with an end that this node has recorded.
     pub(crate) fn ended(&self, status: RunStatus) {
         self.runs_finished
             .get_or_create(&[("status", status.as_str())])
             .inc();
     }
 
-    /// This node has recorded the end of a run that it worked on, with the time since its first claim and its cost.
+    /// Counts a run with an end that this node has recorded, the time since its first claim, and its cost. This node worked on
+    /// it.
     pub(crate) fn finished(&self, status: RunStatus, took: Duration, cost: Micros) {
         self.ended(status);
         self.settled(status, took, cost);
@@ -280,7 +281,7 @@ impl Metrics {
         self.run_cost.inc_by(u64::try_from(cost.get()).unwrap_or(0));
     }
 
-    /// These events are durable, and the readers of their run were notified.
+    /// Counts events that were stored and announced to their readers, and observes the age of the oldest.
     pub(crate) fn published(&self, events: &[EventRow], now: Timestamp) {
         self.events.inc_by(events.len() as u64);
         if let Some(oldest) = events.first() {
@@ -288,7 +289,7 @@ impl Metrics {
         }
     }
 
-    /// Streams that were up to date have read on from the store. The oldest event of that read happened at `oldest`.
+    /// Observes a read from the store by streams that were up to date. `oldest` is the time of the oldest event of that read.
     pub(crate) fn read_on(&self, oldest: Timestamp, now: Timestamp) {
         self.event_read_lag.observe(now.since(oldest).as_secs_f64());
     }
@@ -334,7 +335,7 @@ impl Metrics {
             .inc();
     }
 
-    /// An attempt to deliver a callback was made.
+    /// Counts an attempt to deliver a callback.
     pub(crate) fn delivered(&self, outcome: Delivery, took: Duration) {
         let outcome = match outcome {
             Delivery::Delivered => "delivered",

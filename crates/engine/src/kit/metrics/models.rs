@@ -115,14 +115,14 @@ impl ModelFigures {
         }
     }
 
-    /// The usage of a call was clamped.
+    /// Counts a call with clamped usage.
     pub(crate) fn clamped(&self, model: &str) {
         if let Some(figures) = self.by_id.get().and_then(|known| known.get(model)) {
             figures.clamped.inc();
         }
     }
 
-    /// A call was charged.
+    /// Counts a call that was charged.
     pub(super) fn charged(&self, call: &ModelCall) {
         let Some(figures) = self.by_id.get().and_then(|known| known.get(&call.model)) else {
             return;

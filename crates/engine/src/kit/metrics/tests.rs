@@ -1,4 +1,4 @@
-//! The figures as they are shown.
+//! The metrics as they are exported.
 
 #![expect(
     clippy::float_cmp,

@@ -26,7 +26,7 @@ pub enum Message {
     Delta(TextDelta),
     /// The run in its terminal status, as JSON. The stream ends after it.
     Done(Arc<RawValue>),
-    /// A message that each follower reads for itself. It is alone in its batch.
+    /// A message with a large text, which each follower reads separately. It is alone in its batch.
     Large(LargeMessage),
     /// A piece of the stream of another node. It is alone in its batch.
     Passed(Passed),
@@ -53,7 +53,7 @@ pub enum PassedEnd {
     Done,
 }
 
-/// Message without its large text. Each follower reads the text piece by piece, so that slow ones hold none.
+/// Message without its large text. Each follower reads the text piece by piece, so that slow followers do not hold it in memory.
 #[derive(Clone, Debug)]
 pub enum LargeMessage {
     /// A recorded event without its data.
@@ -195,7 +195,7 @@ impl Batch {
         self.large().is_none() && self.encoded_bytes() + content + AROUND <= BATCH_BYTES
     }
 
-    /// Adds a message. Nothing of the batch was encoded before.
+    /// Adds a message. The batch must not have been encoded.
     pub(super) fn push(&mut self, message: Message) {
         self.messages.push(message);
     }
@@ -206,7 +206,7 @@ impl Batch {
         self.encoded.get_or_init(|| encode(&self.messages)).clone()
     }
 
-    /// Adds the messages of another batch. Nothing of this one was encoded before.
+    /// Adds the messages of another batch. This batch must not have been encoded.
     pub(super) fn extend(&mut self, other: &Self) {
         self.messages.extend_from_slice(&other.messages);
     }
@@ -217,7 +217,7 @@ impl Batch {
         sizes.map(|content| content + AROUND).sum()
     }
 
-    /// Memory that the batch takes once it is encoded, in bytes: it then holds the content twice.
+    /// Memory that the batch uses once it is encoded, in bytes. It then holds the content twice.
     pub(super) fn memory_bytes(&self) -> usize {
         2 * self.encoded_bytes()
     }

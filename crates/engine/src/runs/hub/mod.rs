@@ -32,7 +32,7 @@ use self::{
 use crate::{cluster::hints::HintSender, kit::metrics::Metrics, runs::run_log::Records};
 use sortie_base::Clock;
 
-/// Live text of the model in a reader's stream, besides the recorded events.
+/// Live text of the model in a reader's stream, in addition to the recorded events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deltas {
     /// The text comes as `message_delta` messages without an id, from the node that works on the run.
@@ -57,8 +57,8 @@ struct Live {
     changed: watch::Sender<()>,
     /// Locked by the reader that reads the newest events from the store.
     reading: tokio::sync::Mutex<()>,
-    /// Live text of the model. It has room for [`DELTAS`] pieces, 8 KiB, which is made for the first reader with
-    /// [`Deltas::Live`]: most runs have none.
+    /// Live text of the model. The channel has room for [`DELTAS`] pieces and takes 8 KiB. It is created for the first reader
+    /// with [`Deltas::Live`], because most runs have no such reader.
     deltas: OnceLock<broadcast::Sender<Arc<Batch>>>,
 }
 
@@ -192,13 +192,13 @@ impl Hub {
         }
     }
 
-    /// Notifies readers on every node that a run was ended here by another than its worker.
+    /// Notifies readers on every node that a run was ended here by something other than its worker.
     pub(crate) fn ended(&self, run: RunId) {
         self.hints.ended(run);
         self.ended_elsewhere(run);
     }
 
-    /// Notifies readers on this node that a run was ended by another than its worker. The events after the tail are in
+    /// Notifies readers on this node that a run was ended by something other than its worker. The events after the tail are in
     /// the store.
     pub(crate) fn ended_elsewhere(&self, run: RunId) {
         if let Some(live) = self.followed(run) {
@@ -207,7 +207,7 @@ impl Hub {
         }
     }
 
-    /// Notifies every reader that the node stops. To be called once the token is cancelled that the hub was made with.
+    /// Notifies every reader that the node stops. To be called after the hub's token was cancelled.
     pub(crate) fn stopped(&self) {
         for live in self.runs().values().filter_map(Weak::upgrade) {
             live.changed.send_replace(());
@@ -454,7 +454,7 @@ mod tests {
             let mut other = follow().await;
             assert_eq!(to_done(open).await, (before + 1, "status".to_owned(), false));
             settle(&held, 1).await;
-            // The tail still has the events that the first stream has read, as `other` is open.
+            // While `other` is open, the tail still has the events that the first stream has read.
             let later = follow().await;
             let all = (before + 2, "model_call".to_owned(), true);
             assert_eq!(to_done(later).await, all);

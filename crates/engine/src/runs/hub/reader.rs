@@ -11,7 +11,7 @@ use super::{
     tail::{Chunk, End, Next},
 };
 
-/// Events in one read from the store, at most.
+/// Maximum number of events in one read from the store.
 const PAGE: u32 = 64;
 
 pub(super) struct Reader {
@@ -25,7 +25,7 @@ pub(super) struct Reader {
     position: i64,
     /// Batch that was read at the start, before the first call.
     first: Option<Arc<Batch>>,
-    /// Events in the next read from the store. Where long events fill a batch, few are read at once.
+    /// Number of events in the next read from the store. It is smaller if long events fill a batch.
     page: u32,
     state: State,
 }
@@ -70,7 +70,7 @@ impl Reader {
             page: PAGE,
             state: State::Following,
         };
-        // Events that are here already, or that another reader is about to bring, need not come from the store.
+        // If the events are in the tail, or another reader is about to add them, they need not be read from the store.
         let live = Arc::clone(&reader.live);
         let alone = live.reading.try_lock();
         let limit = match live.tail().after(after) {
@@ -148,8 +148,8 @@ impl Reader {
         Some(batch)
     }
 
-    /// Reads the next events from the store. Readers of older events each read alone; the newest events are read by one
-    /// reader for the others as well.
+    /// Reads the next events from the store. Each reader of older events reads for itself. The newest events are read by one
+    /// reader for all.
     async fn read(&mut self, was_in_step: bool) -> Result<Option<Arc<Batch>>, Refusal> {
         let live = Arc::clone(&self.live);
         let alone = if live.tail().is_head(self.position) {
@@ -286,7 +286,7 @@ impl Reader {
         piece
     }
 
-    /// Waits for a hint. When the node stops the reader ends.
+    /// Waits for a hint. The reader ends when the node stops.
     async fn hint(&mut self) {
         // A stop after this check arrives as a hint, so thousands of readers need not wait for both.
         if self.hub.stop.is_cancelled() || self.changed.changed().await.is_err() {

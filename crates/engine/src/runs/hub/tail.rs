@@ -13,7 +13,7 @@ const TAIL_BYTES: usize = 256 * 1024;
 /// Maximum size, in bytes, up to which the last events and `done` are joined.
 const JOINED_BYTES: usize = 64 * 1024;
 
-/// Events that one reader after another takes together.
+/// Events that readers take together.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk {
     pub(super) first: i64,
@@ -32,7 +32,7 @@ pub(super) enum End {
     Done,
 }
 
-/// Result of a reader's look into the tail.
+/// Result of a read from the tail.
 #[derive(Debug)]
 pub(super) enum Next {
     Events {
@@ -51,7 +51,7 @@ pub(super) struct Tail {
     chunks: VecDeque<Chunk>,
     bytes: usize,
     done: Option<(i64, Arc<Batch>)>,
-    /// The last event that is known to exist, from whatever source.
+    /// The number of the last event known to exist, from any source.
     known: i64,
     /// Whether the run was ended by something other than its worker. In that case its last event is not published.
     ended_elsewhere: bool,
@@ -127,7 +127,7 @@ impl Tail {
             if chunk.last <= newest.last {
                 return false;
             }
-            // After a gap or an overlap, older events are of no use to a reader that is up to date.
+            // After a gap or an overlap, a reader that is up to date cannot use the older events.
             if chunk.first != newest.last + 1 {
                 self.chunks.clear();
                 self.bytes = 0;

@@ -71,7 +71,7 @@ pub(super) fn form(
     Ok(inline_secrets)
 }
 
-/// Shortens a field's name for use in a message, because the name of the connection in it is not checked yet.
+/// Shortens a field's name for use in a message, because it contains the name of the connection, which is not checked yet.
 fn shown(field: &str) -> String {
     field
         .chars()
@@ -102,7 +102,7 @@ fn reference(at: At<'_>, connection: &RunConnection) -> Result<(), Refusal> {
     }
 }
 
-/// Checks an inline definition and leaves its half without secrets in its place.
+/// Checks an inline definition, and replaces it with its half without secrets.
 fn inline(connections: &Connections, at: At<'_>, connection: &mut RunConnection) -> Result<Secrets, Refusal> {
     let Some(kind) = connection.kind else {
         return Err(at.broken("type", "required"));
@@ -131,7 +131,7 @@ fn inline(connections: &Connections, at: At<'_>, connection: &mut RunConnection)
     Ok(checked.secrets)
 }
 
-/// Checks that each saved connection exists and is of the type that its lists are for.
+/// Checks that each saved connection exists and has the type that its lists apply to.
 async fn references_there_are(
     connections: &Connections,
     org: OrgId,

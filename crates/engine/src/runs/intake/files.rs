@@ -42,7 +42,7 @@ pub(super) fn form(files: &[RunFile]) -> Result<(), Refusal> {
     distinct(files)
 }
 
-/// Replaces the names of saved files by their ids: a name may be given to another file later.
+/// Replaces the names of saved files by their ids, because a name may be given to another file later.
 pub(super) async fn resolve(
     store: &Store,
     org: OrgId,
@@ -81,7 +81,7 @@ pub(super) async fn resolve(
     Ok(())
 }
 
-/// Checks that no path occurs twice, and that none is a folder of another one.
+/// Checks that no path occurs twice, and that no path is a folder of another.
 fn distinct(files: &[RunFile]) -> Result<(), Refusal> {
     let mut paths = BTreeSet::new();
     for (at, file) in files.iter().enumerate() {

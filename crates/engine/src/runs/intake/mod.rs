@@ -94,8 +94,8 @@ impl Intake<'_> {
         })
     }
 
-    /// Checks every rule that a definition of a workflow can break before a run uses it. Missing fields stay missing.
-    /// The run itself checks that the files and connections exist that the definition names.
+    /// Checks every rule that the definition of a workflow can break before a run uses it. Missing fields stay missing. The
+    /// existence of the named files and connections is checked for each run.
     pub(crate) async fn accept_saved(&self, definition: &mut RunRequest) -> Result<(), Refusal> {
         let sent = [
             definition.workflow.is_some(),
@@ -120,7 +120,7 @@ impl Intake<'_> {
         }
         let mut run = RunRequest {
             files: None,
-            // Whether commands can be run here is asked only where the definition says that it needs them.
+            // Whether this node can run commands is checked only if the definition requires them.
             shell: Some(definition.shell == Some(true)),
             // A language model may be configured before the first run.
             model: definition
@@ -134,7 +134,7 @@ impl Intake<'_> {
         schemas::check(&run, NoInput::MayCome).await
     }
 
-    /// Checks `prompt`, `input`, `model` and `fallback_model`. Returns the model that is to be used.
+    /// Checks `prompt`, `input`, `model` and `fallback_model`. Returns the model to use.
     fn check_task(&self, request: &mut RunRequest) -> Result<String, Refusal> {
         let prompt = request
             .prompt

@@ -1,5 +1,5 @@
-//! The keeper of content in memory: deletes expired outputs and events, closes runs that were ended by others, and
-//! compares the contents in memory with those that the store expects here.
+//! The keeper of content in memory: deletes expired outputs and events, closes runs that were not ended by a worker of this node,
+//! and compares the contents in memory with those that the store expects here.
 //!
 //! The keeper runs at intervals, and each pass is idempotent.
 
@@ -18,7 +18,7 @@ use crate::Engine;
 /// Pause between two passes.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// Time for which the content of a run is kept that the store does not know. The answer to its creation was lost, and
+/// Time for which the content of a run is kept although the store does not know the run. The answer to its creation was lost, and
 /// the commit may still take place: a commit that waits for a standby becomes visible only once the standby has it.
 const LATE_COMMIT: Duration = Duration::from_mins(1);
 
@@ -28,12 +28,12 @@ const COMPARE_EVERY: u32 = 10;
 /// The job.
 pub(crate) struct Keeper {
     engine: Engine,
-    /// Outputs that were deleted here, and of which the store was not notified yet: each with the time of its delivery, or
-    /// none if it expired.
+    /// Outputs that were deleted here and that the store has not been notified of. Each has the time of its delivery, or `None`
+    /// if it expired.
     untold_outputs: Vec<(RunId, Option<Timestamp>)>,
-    /// Contents that were deleted here, and of which the store was not notified yet.
+    /// Contents that were deleted here and that the store has not been notified of.
     untold_contents: Vec<RunId>,
-    /// Runs that the store does not know, each with the time of that discovery.
+    /// Runs that the store does not know, each with the time at which the keeper found that out.
     unknown: BTreeMap<RunId, Instant>,
     /// Passes until the next comparison.
     until_compare: u32,
@@ -74,7 +74,7 @@ impl Keeper {
     async fn pass(&mut self) -> Result<(), Refusal> {
         let node = &self.engine.0;
         let (store, unretained) = (&node.stores.database, &node.stores.records.unretained);
-        // From memory first: an unavailable database must not keep content alive.
+        // Memory first: content must expire even if the database is unavailable.
         let expired = unretained.delete_expired_outputs();
         self.untold_outputs
             .extend(expired.into_iter().map(|run| (run, None)));
@@ -99,8 +99,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Closes runs without a worker here that others have ended, and removes runs that were never stored. Runs that are
-    /// being stored are left out.
+    /// Closes ended runs that have no worker here, and removes runs that were never stored. Runs that are being stored are left
+    /// out.
     async fn close_ended(&mut self) -> Result<(), Refusal> {
         let idle = self.unretained().idle();
         if idle.is_empty() {

@@ -44,7 +44,7 @@ const LEAST_BYTES: usize = 1 << 20;
 /// Memory overhead of an event, in bytes.
 const AROUND_EVENT: usize = 128;
 
-/// Largest data of an event that is copied for a follower, in bytes. A follower reads larger data apart.
+/// Largest data of an event that is copied for a follower, in bytes. A follower reads larger data separately.
 const LISTED_BYTES: usize = 16 * 1024;
 
 /// Registry of the contents. Cheap to clone.
@@ -209,8 +209,8 @@ impl Admission {
         self.unretained.runs().remove(self.run);
     }
 
-    /// Keeps the content although it is unknown whether the run was stored. The run waits for a worker once that is
-    /// known.
+    /// Keeps the content although it is unknown whether the run was stored. The run waits for a worker once the store is known to
+    /// have it.
     pub(crate) fn leave_in_doubt(self) {
         let mut runs = self.unretained.runs();
         runs.change(self.run, |content| content.stage = Stage::InDoubt);
@@ -374,7 +374,7 @@ impl Unretained {
         !self.runs().waiting.is_empty()
     }
 
-    /// Whether this run waits here, and is still open.
+    /// Whether this run waits here and is still open.
     pub(crate) fn is_waiting(&self, run: RunId) -> bool {
         let runs = self.runs();
         runs.is_open(run) && runs.waiting.iter().any(|(_, own)| own.contains(&run))
@@ -422,8 +422,8 @@ impl Unretained {
         });
     }
 
-    /// Closes a run that has ended without a worker on this node, and adds the last events. The output of a run that
-    /// succeeded stays: its worker had recorded that end.
+    /// Closes a run that has ended without a worker on this node, and adds the last events. The output of a run that succeeded
+    /// stays, because its worker had recorded that end.
     pub(crate) fn close(&self, run: RunId, status: RunStatus) -> Result<(), Refusal> {
         self.close_with(run, status, &[])
     }

@@ -14,7 +14,7 @@ use super::Unretained;
 /// Time for which an unread output is kept.
 pub(crate) const OUTPUT_FOR: Duration = Duration::from_hours(1);
 
-/// An output and its reader.
+/// An output, and the kind of reader that gets it.
 #[derive(Clone)]
 pub(crate) struct Output {
     reader: Reader,

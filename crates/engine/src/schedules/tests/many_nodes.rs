@@ -1,4 +1,4 @@
-//! Exactly one run for each instant, on any number of nodes.
+//! Exactly one run for each occurrence, with any number of nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +35,7 @@ async fn three_nodes_start_exactly_one_run_for_each_instant_of_two_years_in_five
     assert!(all.len() > 3_600, "{}", all.len());
     for (step, now) in leaps(&all).into_iter().enumerate() {
         if step % 10 == 9 {
-            // Who looks at a clock that went back finds that nothing is due.
+            // A node with a clock that was set back finds no due schedules.
             rig.clock
                 .set(Timestamp::from_micros(now.as_micros() - 40 * 3_600_000_000));
             rig.engines[step % 3].fire_due(now).await.unwrap();
@@ -62,7 +62,7 @@ async fn three_nodes_start_exactly_one_run_for_each_instant_of_two_years_in_five
     }
 }
 
-/// The instants from [`BEGIN`] to the end of 2027.
+/// The occurrences from [`BEGIN`] to the end of 2027.
 fn two_years(timetable: &Timetable) -> BTreeSet<Timestamp> {
     let end = at("2028-01-01T00:00:00Z");
     let mut instants = BTreeSet::new();
@@ -74,7 +74,7 @@ fn two_years(timetable: &Timetable) -> BTreeSet<Timestamp> {
     instants
 }
 
-/// Times that are as far apart as they can be without two instants of one schedule in between.
+/// The times of the clock steps, as far apart as possible without skipping two occurrences of one schedule.
 fn leaps(all: &BTreeSet<(Timestamp, ScheduleId)>) -> Vec<Timestamp> {
     let (mut leaps, mut last) = (Vec::new(), None);
     let mut met: BTreeSet<ScheduleId> = BTreeSet::new();
@@ -100,7 +100,7 @@ impl Rig {
         self.engines[node] = Engine::start(options, store, sandbox).await.unwrap();
     }
 
-    /// The runs that the store has of a schedule.
+    /// The runs of a schedule that the store has.
     async fn runs_of(&self, id: ScheduleId) -> BTreeSet<RunId> {
         let mut runs = BTreeSet::new();
         let mut before = None;

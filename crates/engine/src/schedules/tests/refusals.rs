@@ -40,8 +40,7 @@ async fn a_schedule_whose_run_would_be_refused_can_be_paused_renamed_and_switche
     rig.engine().trigger_schedule(&rig.caller, made.id).await.unwrap();
 }
 
-/// A node that lacks the master key can't read the callback: the instant stays due, which is no reason to go on.
-/// Makes the secrets of callbacks look like those of a master key that the node does not have.
+/// Changes the key id of the sealed callback secrets, so that they look as if sealed with a master key that the node lacks.
 fn seal_with_a_key_that_is_gone(rig: &Rig) {
     let file = rig.database.url().strip_prefix("sqlite:").unwrap();
     let database = rusqlite::Connection::open(file).unwrap();

@@ -1,4 +1,4 @@
-//! Runs that `cancel_other` replaces, where the node that has started the new one does not get to cancel them.
+//! Runs that `cancel_other` replaces, if the node that has started the new run does not cancel them.
 
 use super::*;
 use crate::{operations::retention, schedules::timer::PAGE};
@@ -41,7 +41,7 @@ async fn runs_that_were_replaced_are_cancelled_by_whoever_looks_next() {
     rig.go("2026-01-01T00:10:00Z").await;
     let first = rig.get(id).await.last_run_id.unwrap();
     rig.clock.set(at("2026-01-01T00:20:00Z"));
-    // As a node does that dies, or does not hear of it, once the new run is recorded.
+    // The node records the new run and then dies, or misses the cancellation.
     rig.engine().deal_with(rig.caller.org, id).await.unwrap();
     assert_eq!(rig.run(first).await.status, RunStatus::Queued);
     let second = rig.get(id).await.last_run_id.unwrap();

@@ -1,4 +1,4 @@
-//! Runs that an engine of one command leaves, and the engine that is asked for them.
+//! Runs that an engine of one command leaves, and the next engine that resumes them.
 
 use super::*;
 
@@ -33,7 +33,7 @@ async fn an_engine_of_one_command_resumes_the_run_of_an_idempotency_key() {
     assert_eq!(ask(&rig).await.id, run.id);
     rig.until_event(&run, "resumed").await;
     rig.engine.shutdown().await;
-    // A run that no engine has begun is claimed.
+    // A run that no engine has started is claimed.
     rig = rig.restart(|options| options.serves = Serves::Nothing).await;
     let waits = rig.create(prompt("later")).await.unwrap();
     rig.engine.shutdown().await;
