@@ -48,7 +48,7 @@ const LATEST: Duration = Duration::from_secs(18);
 const ANSWER_BYTES: usize = 4 << 10;
 const ANSWER_TIME: Duration = Duration::from_secs(1);
 
-/// Pause before an outcome that could not be stored is stored again.
+/// Pause before the next try to store an outcome.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
 /// Sends callbacks.
@@ -75,9 +75,9 @@ enum Body {
     Made(Vec<u8>, OwnedSemaphorePermit),
     /// Too little of the lease is left, because there was no memory for the body earlier.
     Late,
-    /// A failure that may pass.
+    /// A failure that may be temporary.
     Failed(&'static str),
-    /// A failure that never passes.
+    /// A permanent failure.
     Impossible(&'static str),
 }
 
@@ -226,7 +226,7 @@ impl Sender {
                 return Ok(Body::Impossible("the run cannot be written as JSON"));
             }
         };
-        // The reserved memory that this body does not need is free for others.
+        // Returns the reserved memory that this body does not need.
         let taken = 1 + body.len() / 1024;
         drop(room.split((BODY_KIB as usize).saturating_sub(taken)));
         Ok(Body::Made(body, room))
@@ -259,7 +259,7 @@ impl Sender {
             .header("X-Service-Signature", signature)
             .body(body);
         let request = with_trace(request, trace.as_ref());
-        // The receiver knows a request that comes twice by its run.
+        // The receiver recognizes a repeated request by its run.
         let response = match client.send_repeatable(request).await {
             Ok(response) => response,
             Err(sortie_net::Error::Http(error)) if error.is_timeout() => {
@@ -268,7 +268,7 @@ impl Sender {
             Err(error) => return Answer::none(error.to_string()),
         };
         let status = response.status();
-        // The status is all that counts: how the rest of the answer ends does not.
+        // Only the status counts, so a failure to read the rest of the answer is ignored.
         let _rest = tokio::time::timeout(ANSWER_TIME, read_head(response, ANSWER_BYTES)).await;
         let error = if status.is_success() {
             None
@@ -286,8 +286,8 @@ impl Sender {
         }
     }
 
-    /// Records an attempt, and repeats that until the lease expires while the database is unavailable. Only recorded
-    /// attempts are counted: otherwise another node has taken the delivery over, or the run was deleted.
+    /// Records an attempt. Retries until the lease expires while the database is unavailable. Only a recorded attempt is counted:
+    /// an attempt that is not recorded belongs to a delivery that another node has taken over, or to a deleted run.
     async fn record(&self, made: MadeAttempt, host: &str, lease_ends: Instant) -> Result<(), Refusal> {
         delivered(made.status, made.error.is_some());
         loop {
@@ -296,7 +296,7 @@ impl Sender {
                     self.report(&made, host);
                     return Ok(());
                 }
-                // Another node has taken it over, or an earlier try came through after all.
+                // Another node has taken the delivery over, or an earlier try was stored after all.
                 Err(StoreError::Fenced) => return Ok(()),
                 Err(StoreError::Unavailable(_)) if Instant::now() < lease_ends => {
                     tokio::time::sleep(AFTER_FAILURE).await;
@@ -467,7 +467,7 @@ mod tests {
         (claim.await.unwrap().deliveries.remove(0), Instant::now() + lease)
     }
 
-    /// Whether the delivery is due at any time.
+    /// Whether the delivery has a due time.
     async fn is_due(store: &Store) -> bool {
         let ever = Timestamp::from_micros(i64::MAX);
         !store.due_hosts(String::new(), ever, 5).await.unwrap().is_empty()

@@ -10,8 +10,8 @@ pub(super) fn state_hash(state: &str) -> [u8; 32] {
     Sha256::digest(state).into()
 }
 
-/// Returns the hash under which the tokens of a flow wait for their confirmation. A browser that comes again with the
-/// state must not find them.
+/// Returns the hash under which the tokens of a flow wait for their confirmation. A browser that presents the state again must
+/// not find them.
 pub(super) fn confirmation_hash(state: &str) -> [u8; 32] {
     Sha256::new()
         .chain_update(b"sortie oauth confirmation\0")

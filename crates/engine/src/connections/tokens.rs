@@ -34,17 +34,17 @@ const LEASE: Duration = Duration::from_mins(2);
 const PATIENCE: Duration = Duration::from_secs(45);
 const POLL: Duration = Duration::from_millis(200);
 
-/// Time limit for storing refreshed tokens. Without them the connection would be lost.
+/// Time limit for storing refreshed tokens. If they are not stored, the connection must be authorized again.
 const STORING: Duration = Duration::from_mins(1);
 
 /// Time before its expiry at which a token is refreshed, in seconds. A short-lived token is refreshed at half its life.
 const MARGIN_SECONDS: u64 = 60;
 
-/// Time after a token was issued during which it is not refreshed because a server refuses it. A server that refuses
-/// one request for good must not use up one refresh token after another.
+/// Time after a token was issued during which it is not refreshed because a server refuses it. A server that refuses one request
+/// permanently must not use up one refresh token after another.
 const REST: Duration = Duration::from_mins(1);
 
-/// Reason why tokens that can be opened are not used.
+/// Reason not to use tokens that can be opened.
 const UNFIT: &str =
     "the tokens were stored for another address than the connection has in the database: authorize it again";
 
@@ -339,7 +339,7 @@ impl Connections {
     }
 }
 
-/// Asks for a lease, and repeats that until `give_up` while the database does not answer.
+/// Asks for a lease, and retries until `give_up` while the database does not answer.
 async fn until_answered<F>(give_up: Instant, ask: impl Fn() -> F) -> Result<bool, StoreError>
 where
     F: Future<Output = Result<bool, StoreError>>,
@@ -364,7 +364,7 @@ mod tests {
 
     use super::*;
 
-    /// Given at second 1000, good for `seconds`.
+    /// A grant that was issued at second 1000 and is valid for `seconds`.
     fn held(seconds: Option<u64>, refresh_token: Option<&str>) -> Held {
         let grant = json!({
             "access_token": "at", "expires_in_seconds": seconds, "refresh_token": refresh_token, "scope": null,

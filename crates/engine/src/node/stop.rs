@@ -186,8 +186,8 @@ impl Engine {
         }
     }
 
-    /// Waits for callbacks under way. No other node delivers the callback of a run without its output while the store
-    /// has this node as the holder of the content.
+    /// Waits for running callback attempts. While the store has this node as the holder of a run's content, no other node
+    /// delivers the callback of that run without its output.
     async fn stop_delivering(&self) {
         let node = &self.0;
         node.tasks.delivered.cancel();
@@ -218,7 +218,7 @@ impl Engine {
                 tracing::error!("ending runs with zero data retention timed out; the next sweep ends them");
             }
         }
-        // Only now may any node deliver the callbacks that were reserved for this one.
+        // From here on any node may deliver the callbacks that were reserved for this one.
         node.cluster.hints.callbacks();
         if let Err(error) = node.stores.memory_dir.remove().await {
             tracing::warn!(%error, "removing the folder of working directories in memory failed");

@@ -32,7 +32,7 @@ impl Sweeper {
                 () = self.wake.nodes.notified() => {}
                 () = tokio::time::sleep_until(overdue.unwrap_or_else(Instant::now)), if overdue.is_some() => {}
             }
-            // A node that may itself be declared lost at any moment takes nothing over.
+            // A node without a valid lease may itself be declared lost at any moment, so it takes over nothing.
             if !self.node.identity.seen.is_held() {
                 continue;
             }

@@ -110,7 +110,7 @@ async fn a_node_that_was_declared_lost_gets_back_what_nobody_took_over() {
     assert_ne!(rig.takeover.identity.get(), lost);
     assert_eq!(earlier.stopped().await, StopReason::Lost);
     assert_eq!(status(&rig, org, run).await, RunStatus::Starting);
-    // The next attempt waits until the earlier one has wound up.
+    // The next attempt waits until the earlier one has ended.
     drop(earlier);
     rig.active().drained().await;
     assert_eq!(status(&rig, org, run).await, RunStatus::Succeeded);
@@ -206,7 +206,7 @@ async fn many_lost_runs_are_taken_over_in_bounded_pieces() {
         concurrency: 300,
         ..Options::default()
     };
-    // The next process of the node: the one before it is lost.
+    // The next process of the node. The previous process is lost.
     held.node = NodeId(2);
     let start = new_node(held.node, &options, options.clock.now());
     store.register_node(start).await.unwrap();

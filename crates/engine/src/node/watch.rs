@@ -18,8 +18,8 @@ use crate::{
 /// Minimum time between two polls, regardless of the number of hints.
 const WATCH_APART: Duration = Duration::from_millis(100);
 
-/// A run that was cancelled on another node stops within a second (`docs/RUNS.md#cancel`), also where the hint was lost:
-/// the longest time from one poll to the next leaves time for the poll.
+/// A run that was cancelled on another node stops within a second (`docs/RUNS.md#cancel`), even if the hint was lost: the longest
+/// interval between two polls leaves time for the poll.
 const _: () = assert!(WATCH_APART.as_millis() + Polls::RUNS.as_millis() * 3 / 2 <= 900);
 
 /// Finds changes by other nodes to runs that are followed or active on this node.

@@ -97,7 +97,7 @@ impl Dispatcher {
             // Listens before it claims, so that a run created in between is not missed.
             let work = self.work.notified();
             tokio::pin!(work);
-            // Consumes a hint that came since the last pass.
+            // Consumes a hint that arrived since the last pass.
             has_own |= work.as_mut().enable();
             let claimed = self.claim(first).await;
             if matches!(claimed, Ok(Claimed::Full)) && has_own {

@@ -125,8 +125,8 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Adds the end of a cancelled run to the memory of this node; `events` follow the cancellation. This comes before the
-    /// report: a client that finds the run settled can read all of its events.
+    /// Adds the end of a cancelled run to the memory of this node; `events` follow the cancellation. This happens before the
+    /// report, so that a client that finds the run settled can read all of its events.
     async fn keep_cancelled(&self, events: &[NewEvent]) -> Result<(), StoreError> {
         let Fence { run, attempt, .. } = self.claim.fence;
         let position = match until_read(|| self.log.store().position(run)).await {

@@ -128,7 +128,7 @@ async fn content_goes_with_the_last_that_refers_to_it() {
         .unwrap();
     rig.engine.shutdown().await;
 
-    // The run goes at the next start; its content belongs to the file as well.
+    // The next start deletes the run. Its content also belongs to the file and stays.
     clock.set(START + DAY * 31);
     let rig = rig.restart(at(&clock)).await;
     let (engine, blobs) = (&rig.engine, rig.dir.path().join("blobs"));

@@ -156,7 +156,7 @@ pub(crate) async fn read(mut stream: Stream) -> (Vec<(i64, String)>, Option<Run>
     (events, done)
 }
 
-/// The events of a batch: ids with types. The final run, where the batch ends with it.
+/// The events of a batch as ids with types, and the final run if the batch ends with it.
 pub(crate) fn events_and_done(batch: &Batch) -> (Vec<(i64, String)>, Option<Run>) {
     let (mut events, mut done) = (Vec::new(), None);
     for message in batch.messages() {

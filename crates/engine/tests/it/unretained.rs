@@ -286,7 +286,7 @@ async fn a_run_whose_client_goes_away_while_it_is_recorded_goes_on() {
     let lock = rig.lock();
     let created = tokio::time::timeout(LOOKS, rig.create("goes on")).await;
     assert!(created.is_err(), "{created:?}");
-    // Now only the node waits for the commit.
+    // From now on only the node waits for the commit.
     tokio::time::sleep(LOOKS).await;
     drop(lock);
     let filter = any_run(Some(RunStatus::Succeeded));
@@ -316,7 +316,7 @@ async fn a_node_that_is_declared_lost_and_lives_still_hands_its_outputs_out() {
     let id = rig.answered("still here").await;
     let lost = rig.node().await;
     rig.engine.store().deregister_node(lost, BEGINNING).await.unwrap();
-    // The node makes itself known again with its next heartbeat.
+    // The node registers again with its next heartbeat.
     let look = async || Ok(rig.engine.store().content_holder(rig.org, id).await?.unwrap());
     let holder = until("the node", look, |holder| !holder.is_lost).await.unwrap();
     assert_ne!(holder.node, lost);

@@ -64,8 +64,8 @@ struct Inner {
 }
 
 impl Peers {
-    /// Makes the client. Without a signer, which needs a master key, the node neither sends nor accepts requests between
-    /// nodes. They are on one network, where no proxy is used.
+    /// Makes the client. Without a signer, which needs a master key, the node neither sends nor accepts requests between nodes.
+    /// All nodes are on one network, so no proxy is used.
     pub(crate) fn new(signer: Option<Signer>, clock: Clock, outbound: &Outbound) -> Result<Self, Refusal> {
         let timeouts = Timeouts {
             connect: Duration::from_secs(2),

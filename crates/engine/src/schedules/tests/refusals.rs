@@ -52,6 +52,7 @@ fn seal_with_a_key_that_is_gone(rig: &Rig) {
     assert_eq!(changed.unwrap(), 1);
 }
 
+/// A node without the master key cannot read the callback: the occurrence stays due, but the schedule can be stopped.
 #[tokio::test]
 async fn a_schedule_is_stopped_also_while_what_is_due_of_it_cannot_be_dealt_with() {
     let rig = Rig::sqlite().await;
