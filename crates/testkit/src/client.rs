@@ -233,6 +233,10 @@ impl Client {
     }
 
     /// Returns a client of this node that adds a header to each request.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the value is not one of a header.
     #[must_use]
     #[expect(clippy::expect_used, reason = "a test fails by panicking")]
     pub fn with_header(&self, name: &'static str, value: impl AsRef<[u8]>) -> Self {

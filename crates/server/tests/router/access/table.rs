@@ -92,7 +92,7 @@ pub(super) const CALLS: &[Call] = calls! {
     test_connection: POST "/v1/connections/ours/test" NotFound;
     authorize_connection: POST "/v1/connections/ours/oauth" NotFound;
     // The code is on a page for people.
-    confirm_authorization: POST "/v1/connections/ours/oauth/confirm" r#"{"code":"BCDF-GHJK"}"# => 409;
+    confirm_authorization: POST "/v1/connections/ours/oauth/confirm" r#"{"code":"BCDF-GHJK"}"# NotFound => 409;
     delete_connection: DELETE "/v1/connections/ours" NotFound;
     list_known_services: GET "/v1/connections/catalog";
     list_budgets: GET "/v1/budgets";
