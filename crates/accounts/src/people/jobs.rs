@@ -88,7 +88,7 @@ impl Parts {
         match done {
             Ok(()) => {}
             Err(error) if error.code == ErrorCode::RateLimited => {
-                tracing::debug!(job = name, "left a mail out")
+                tracing::debug!(job = name, "left a mail out");
             }
             Err(error) => tracing::warn!(job = name, %error, "a job of the accounts failed"),
         }

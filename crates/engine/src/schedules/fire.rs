@@ -94,9 +94,9 @@ impl Engine {
         };
         let mut skip = refusal(refused.clone().into())?;
         if let StoreError::Unlicensed(_) = &refused {
-            skip.reason = "license".to_owned();
+            "license".clone_into(&mut skip.reason);
         } else if let StoreError::InsufficientCredit(_) = &refused {
-            skip.reason = "credits".to_owned();
+            "credits".clone_into(&mut skip.reason);
         }
         match self
             .store()
@@ -348,7 +348,7 @@ fn refusal(error: Refusal) -> Result<Skip, Refusal> {
     let mut text = error.text.to_string();
     if error.code == ErrorCode::Internal {
         tracing::error!(%error, "cannot create the run of a schedule");
-        text = "internal error: its cause is in the engine's log".to_owned();
+        "internal error: its cause is in the engine's log".clone_into(&mut text);
     }
     let reason = if error.code == ErrorCode::PaymentRequired {
         "budget".to_owned()

@@ -18,7 +18,7 @@ use crate::rig::{any_run, new_node};
 
 /// An engine that keeps the working directories of its runs in memory, with a clock that tests move.
 struct Rig {
-    rig: crate::rig::Rig,
+    engines: crate::rig::Rig,
     clock: Clock,
     _memory: TempDir,
 }
@@ -27,7 +27,7 @@ impl Deref for Rig {
     type Target = crate::rig::Rig;
 
     fn deref(&self) -> &Self::Target {
-        &self.rig
+        &self.engines
     }
 }
 
@@ -44,14 +44,14 @@ impl Rig {
             .tempdir_in("/dev/shm")
             .unwrap();
         let clock = Clock::manual(BEGINNING);
-        let rig = crate::rig::Rig::start_with(|options| {
+        let engines = crate::rig::Rig::start_with(|options| {
             options.clock = clock.clone();
             options.memory_dir = Some(memory.path().join("work"));
             change(options);
         })
         .await;
         Self {
-            rig,
+            engines,
             clock,
             _memory: memory,
         }
@@ -59,7 +59,7 @@ impl Rig {
 
     async fn create(&self, text: &str) -> Result<Run, Refusal> {
         let request = json!({"prompt": text, "shell": false, "zero_data_retention": true});
-        self.rig.create(request).await
+        self.engines.create(request).await
     }
 
     /// Locks the database: no commit takes place until the lock is dropped.

@@ -14,14 +14,14 @@ crate::settings::everywhere! {
     requests_that_break_a_rule_are_refused,
 }
 
-fn grant(operator: &Client, rig: &Rig, body: Value) -> Pending {
+fn grant(operator: &Client, rig: &Rig, body: &Value) -> Pending {
     let path = format!("/v1/operator/organizations/{}/license", rig.ours);
-    operator.put(&path, &body)
+    operator.put(&path, body)
 }
 
-fn deploy(rig: &Rig, body: Value) -> Pending {
+fn deploy(rig: &Rig, body: &Value) -> Pending {
     let path = rig.path("/deployments");
-    rig.admin.post(&path, &body)
+    rig.admin.post(&path, body)
 }
 
 async fn a_grant_makes_deployments_possible_and_each_token_is_shown_once() {
@@ -29,7 +29,7 @@ async fn a_grant_makes_deployments_possible_and_each_token_is_shown_once() {
     let ours = format!("/v1/organizations/{}", rig.ours);
     let (license, list) = (format!("{ours}/license"), format!("{ours}/deployments"));
     assert_eq!(get(&rig.admin, &license).await, json!({"entitlement": null}));
-    let refused = deploy(&rig, json!({"name": "north"}))
+    let refused = deploy(&rig, &json!({"name": "north"}))
         .must_refuse("payment_required")
         .await;
     assert_eq!(
@@ -38,7 +38,7 @@ async fn a_grant_makes_deployments_possible_and_each_token_is_shown_once() {
     );
 
     let operator = operator(&rig).await;
-    let granted = grant(&operator, &rig, json!({"monthly_runs": 500, "deployments": 2}))
+    let granted = grant(&operator, &rig, &json!({"monthly_runs": 500, "deployments": 2}))
         .must_json(200)
         .await;
     let end = AT + Duration::from_hours(24 * 365);
@@ -47,11 +47,11 @@ async fn a_grant_makes_deployments_possible_and_each_token_is_shown_once() {
     assert_eq!(granted, expected);
     assert_eq!(get(&rig.admin, &license).await, json!({"entitlement": granted}));
 
-    let made = deploy(&rig, json!({"name": " north "})).must(201).await;
+    let made = deploy(&rig, &json!({"name": " north "})).must(201).await;
     assert_eq!(made.header("cache-control").unwrap(), "no-store");
     let made = made.json().unwrap();
     let machine = "0123456789abcdef".repeat(2);
-    let second = deploy(&rig, json!({"name": "south", "machine_id": machine}))
+    let second = deploy(&rig, &json!({"name": "south", "machine_id": machine}))
         .must_json(201)
         .await;
     assert_eq!(second["machine_id"], json!(machine));
@@ -75,7 +75,7 @@ async fn a_grant_makes_deployments_possible_and_each_token_is_shown_once() {
     let expected = json!({"id": made["id"], "name": "north", "machine_id": made["machine_id"], "monthly_runs": 500,
         "created_by": rig.admin.user, "created_at": AT, "expires_at": end});
     assert!(listed.as_array().unwrap().contains(&expected), "{listed}");
-    let full = deploy(&rig, json!({"name": "west"}))
+    let full = deploy(&rig, &json!({"name": "west"}))
         .must_refuse("payment_required")
         .await;
     assert_eq!(
@@ -99,7 +99,7 @@ async fn deletes(rig: &Rig, made: &Value) {
     let delete = async || rig.admin.delete(&path).await.unwrap();
     assert_eq!(delete().await.status, 204);
     delete().await.refused("not_found").unwrap();
-    deploy(rig, json!({"name": "west"})).must(201).await;
+    deploy(rig, &json!({"name": "west"})).must(201).await;
     let listed = get(&rig.admin, &list).await;
     let ended: Vec<_> = listed
         .as_array()
@@ -140,10 +140,10 @@ async fn audited(rig: &Rig) {
 async fn deployments_that_are_asked_for_at_once_are_as_many_as_granted() {
     let rig = Rig::start().await;
     let operator = operator(&rig).await;
-    grant(&operator, &rig, json!({"monthly_runs": 1, "deployments": 3}))
+    grant(&operator, &rig, &json!({"monthly_runs": 1, "deployments": 3}))
         .must(200)
         .await;
-    let asked = join_all((0..12).map(|_| deploy(&rig, json!({"name": "north"})))).await;
+    let asked = join_all((0..12).map(|_| deploy(&rig, &json!({"name": "north"})))).await;
     let statuses: Vec<u16> = asked
         .iter()
         .map(|answer| answer.as_ref().unwrap().status)
@@ -166,18 +166,18 @@ async fn an_entitlement_ends_and_a_new_one_replaces_it() {
     let operator = operator(&rig).await;
     let end = AT + Duration::from_hours(24);
     let short = json!({"monthly_runs": 1, "deployments": 3, "expires_at": end});
-    grant(&operator, &rig, short).must(200).await;
-    let made = deploy(&rig, json!({"name": "north"})).must_json(201).await;
+    grant(&operator, &rig, &short).must(200).await;
+    let made = deploy(&rig, &json!({"name": "north"})).must_json(201).await;
     assert_eq!(made["expires_at"], json!(end));
     rig.clock.set(end);
-    deploy(&rig, json!({"name": "south"}))
+    deploy(&rig, &json!({"name": "south"}))
         .must_refuse("payment_required")
         .await;
     let longer = json!({"monthly_runs": 2, "deployments": 3});
-    grant(&operator, &rig, longer).must(200).await;
+    grant(&operator, &rig, &longer).must(200).await;
     // The same machine is licensed again once its deployment is deleted.
     let again = json!({"name": "north", "machine_id": made["machine_id"]});
-    let conflict = deploy(&rig, again.clone()).must_refuse("conflict").await;
+    let conflict = deploy(&rig, &again).must_refuse("conflict").await;
     assert_eq!(conflict.error, "the installation has a deployment already");
     let path = format!(
         "/v1/organizations/{}/deployments/{}",
@@ -185,7 +185,7 @@ async fn an_entitlement_ends_and_a_new_one_replaces_it() {
         made["id"].as_str().unwrap()
     );
     rig.admin.delete(&path).must(204).await;
-    let renewed = deploy(&rig, again).must_json(201).await;
+    let renewed = deploy(&rig, &again).must_json(201).await;
     assert_has!(renewed, {"machine_id": made["machine_id"], "monthly_runs": 2});
     rig.end().await;
 }
@@ -193,10 +193,10 @@ async fn an_entitlement_ends_and_a_new_one_replaces_it() {
 async fn another_organization_has_no_part_in_our_deployments() {
     let rig = Rig::start().await;
     let operator = operator(&rig).await;
-    grant(&operator, &rig, json!({"monthly_runs": 1, "deployments": 3}))
+    grant(&operator, &rig, &json!({"monthly_runs": 1, "deployments": 3}))
         .must(200)
         .await;
-    let made = deploy(&rig, json!({"name": "north"})).must_json(201).await;
+    let made = deploy(&rig, &json!({"name": "north"})).must_json(201).await;
     let id = made["id"].as_str().unwrap();
     let theirs = format!("/v1/organizations/{}", rig.theirs);
     let client = &rig.stranger;
@@ -226,10 +226,10 @@ async fn requests_that_break_a_rule_are_refused() {
         json!({"monthly_runs": 1, "deployments": 1, "expires_at": AT}), "expires_at";
         json!({"monthly_runs": 1}), "deployments";
     } {
-        let refused = grant(&operator, &rig, body).must_refuse("invalid_request").await;
+        let refused = grant(&operator, &rig, &body).must_refuse("invalid_request").await;
         assert!(refused.error.contains(field), "{}", refused.error);
     }
-    grant(&operator, &rig, json!({"monthly_runs": 1, "deployments": 1}))
+    grant(&operator, &rig, &json!({"monthly_runs": 1, "deployments": 1}))
         .must(200)
         .await;
     for (body, field) in rows! {
@@ -239,7 +239,7 @@ async fn requests_that_break_a_rule_are_refused() {
         json!({"name": "x", "machine_id": null}), "machine_id";
         json!({"name": "x", "monthly_runs": 9}), "monthly_runs";
     } {
-        let refused = deploy(&rig, body).must_refuse("invalid_request").await;
+        let refused = deploy(&rig, &body).must_refuse("invalid_request").await;
         assert!(refused.error.contains(field), "{}", refused.error);
     }
     let nobody = "/v1/operator/organizations/org_01kafs6w1cefkstv6qr1ptb0mp/license";
@@ -252,10 +252,10 @@ async fn requests_that_break_a_rule_are_refused() {
 async fn a_deployment_without_a_signing_key_issues_no_license() {
     let rig = Rig::start_with(|options| options.license_signer = None).await;
     let operator = operator(&rig).await;
-    grant(&operator, &rig, json!({"monthly_runs": 1, "deployments": 1}))
+    grant(&operator, &rig, &json!({"monthly_runs": 1, "deployments": 1}))
         .must(200)
         .await;
-    let refused = deploy(&rig, json!({"name": "north"}))
+    let refused = deploy(&rig, &json!({"name": "north"}))
         .must_refuse("conflict")
         .await;
     assert_eq!(refused.error, "this deployment has no license.signing_key");

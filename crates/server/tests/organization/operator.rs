@@ -51,7 +51,6 @@ async fn the_operators_key_opens_the_operators_operations_alone() {
     rig.end().await;
 }
 
-#[expect(clippy::too_many_lines, reason = "one organization goes through all of it")]
 async fn a_suspended_organization_reads_and_leaves_and_nothing_else() {
     let rig = Rig::start().await;
     let operator = operator(&rig).await;

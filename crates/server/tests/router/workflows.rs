@@ -6,7 +6,7 @@ use crate::{prelude::*, unread};
 
 fn put(client: &Client, name: &str, body: &Value) -> Pending {
     let path = format!("/v1/workflows/{name}");
-    client.put(&path, &body)
+    client.put(&path, body)
 }
 
 async fn get(client: &Client, path: &str) -> Value {

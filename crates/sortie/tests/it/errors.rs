@@ -90,7 +90,7 @@ async fn a_missing_or_wrong_credential_is_unauthorized() -> Checked {
         assert_lacks!(answer, key, "sts_");
     }
     // The scheme is case-insensitive, as HTTP requires.
-    let client = nobody.with_header("authorization", &format!("bearer {key}"));
+    let client = nobody.with_header("authorization", format!("bearer {key}"));
     client.get("/v1/me").expect(200).await?;
     Ok(())
 }
@@ -133,7 +133,7 @@ async fn every_answer_carries_a_request_id_and_a_valid_one_is_kept() -> Checked 
             hostile
         );
     }
-    let long = client.with_header("x-request-id", &"x".repeat(5_000));
+    let long = client.with_header("x-request-id", "x".repeat(5_000));
     ensure!(long.get("/v1/me").await?.header("x-request-id")?.len() < 200);
     Ok(())
 }

@@ -113,7 +113,7 @@ impl Api {
 }
 
 async fn put(client: &Client, path: &str, body: &Value) -> Result<Answer> {
-    client.put(path, &body).expect(201).await
+    client.put(path, body).expect(201).await
 }
 
 /// A run that calls the API through a saved connection.

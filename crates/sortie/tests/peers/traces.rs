@@ -20,7 +20,7 @@ fn options(collector: &Collector) -> NodeOptions {
 }
 
 /// A client that sends its requests as part of the trace of the test.
-fn traced(client: Client, flags: &str) -> Result<Client> {
+fn traced(client: &Client, flags: &str) -> Result<Client> {
     let parent = HeaderValue::from_str(&format!("00-{TRACE}-{PARENT}-{flags}"))?;
     Ok(client
         .with_header("traceparent", parent)
@@ -68,7 +68,7 @@ async fn one_trace(database: Database) -> Result<()> {
     let config = configured(&model)?;
     let file = config.path().to_str().context("a path that is no text")?;
     let node = node(database, options(&collector).env("SORTIE_CONFIG", file)).await?;
-    let client = traced(node.client()?, "01")?;
+    let client = traced(&node.client()?, "01")?;
     let request = json!({"prompt": "Say hello.", "callback": {"url": receiver.url(), "secret": SECRET}});
     let run = client.create_id(&request).await?;
     let delivered = receiver.wait_for(&run, 1).await?;
@@ -176,7 +176,7 @@ fn its_callback(deliver: &Value, request: &Value, run: &str) -> Result<()> {
 async fn a_takeover_on_another_node_goes_on_in_the_trace() -> Result<()> {
     let collector = Collector::start()?;
     let mut node = node(Database::Postgres, options(&collector)).await?;
-    let client = traced(node.client()?, "01")?;
+    let client = traced(&node.client()?, "01")?;
     let request = json!({"prompt": "```wait 600000\n```\n", "timeout_seconds": 900});
     let run = client.create_id(&request).await?;
     let is_answered = |trace: &Trace| !trace.named("POST /v1/runs").is_empty();
@@ -206,7 +206,7 @@ async fn what_a_client_does_not_sample_is_not_exported_and_its_callback_carries_
     let mut node = node(Database::Sqlite, options(&collector)).await?;
     let request =
         json!({"prompt": "x", "shell": false, "callback": {"url": receiver.url(), "secret": SECRET}});
-    let run = traced(node.client()?, "00")?.create_id(&request).await?;
+    let run = traced(&node.client()?, "00")?.create_id(&request).await?;
     let delivered = receiver.wait_for(&run, 1).await?;
     let parent = delivered[0].headers["traceparent"].to_str()?;
     ensure!(
@@ -286,7 +286,7 @@ async fn nothing_that_was_said_is_exported_with_and_without_retention() -> Resul
     let [prompt, input, file, output, answer, secret, name] = MARKS;
     let (collector, receiver) = (Collector::start()?, CallbackReceiver::start(secret).await?);
     let mut node = node(Database::Sqlite, options(&collector)).await?;
-    let client = traced(node.client()?, "01")?;
+    let client = traced(&node.client()?, "01")?;
     for zero_data_retention in [true, false] {
         let (head, tail) = output.split_at(6);
         let request = json!({
@@ -344,7 +344,7 @@ async fn what_fails_says_so_and_not_why() -> Result<()> {
     let collector = Collector::start()?;
     let node = node(Database::Sqlite, options(&collector)).await?;
     let request = json!({"prompt": "```sh\necho mark-why >&2; exit 3\n```\n"});
-    let (_, run) = traced(node.client()?, "01")?.complete(&request).await?;
+    let (_, run) = traced(&node.client()?, "01")?.complete(&request).await?;
     assert_eq!(run.status, RunStatus::Failed);
     let is_whole = |trace: &Trace| !trace.named("invoke_agent").is_empty();
     let trace = collector.spans(TRACE, is_whole).await?;

@@ -308,7 +308,7 @@ impl Model<'_> {
 
 fn compare(cases: u32, fixture: impl AsyncFn() -> Fixture) {
     let commands = prop::collection::vec(command(), 1..60);
-    with_random(cases, &commands, fixture, async |fixture, commands| {
+    with_random(cases, &commands, fixture, &async |fixture, commands| {
         let mut model = Model {
             org: fixture.org().await,
             node: fixture.node().await,

@@ -502,7 +502,7 @@ impl<'a> Model<'a> {
 
 fn compare(cases: u32, fixture: impl AsyncFn() -> Fixture) {
     let commands = prop::collection::vec((any::<bool>(), command()), STEPS..=STEPS);
-    with_random(cases, &commands, fixture, async |fixture, commands| {
+    with_random(cases, &commands, fixture, &async |fixture, commands| {
         let mut model = Model::new(fixture).await;
         for (step, (is_first, command)) in commands.into_iter().enumerate() {
             model.apply(is_first, command).await;

@@ -110,7 +110,7 @@ fn with_random<S: Strategy>(
     cases: u32,
     commands: &S,
     fixture: impl AsyncFn() -> Fixture,
-    test: impl AsyncFn(&Fixture, S::Value),
+    test: &impl AsyncFn(&Fixture, S::Value),
 ) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let config = Config {

@@ -476,7 +476,7 @@ impl<'a> Model<'a> {
 
 fn compare(cases: u32, fixture: impl AsyncFn() -> Fixture) {
     let commands = prop::collection::vec(command(), 1..60);
-    with_random(cases, &commands, fixture, async |fixture, commands| {
+    with_random(cases, &commands, fixture, &async |fixture, commands| {
         let mut model = Model::new(fixture).await;
         for command in commands {
             model.apply(command).await;

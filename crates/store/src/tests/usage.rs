@@ -203,9 +203,9 @@ impl Model<'_> {
     }
 
     async fn ask(&self, org: OrgId, from: i64, days: i64, by: usize) {
+        use UsageDimension as By;
         let from = Day::of(Timestamp::from_micros(START)).plus(from);
         let to = from.plus(days);
-        use UsageDimension as By;
         let all = [By::Day, By::Workflow, By::Model, By::Key].into_iter();
         let wanted = all.enumerate().filter(|(at, _)| by >> at & 1 == 1);
         let by: Vec<_> = wanted.map(|(_, one)| one).collect();

@@ -258,7 +258,10 @@ async fn answer(request: RequestBuilder) -> Result<Response, Refusal> {
     let status = response.status();
     let body = read_body(response, 64 << 10).await.unwrap_or_default();
     Err(match serde_json::from_slice::<ErrorBody>(&body) {
-        Ok(ErrorBody { code, .. }) if code == ErrorCode::NotFound => Refusal::not_found(),
+        Ok(ErrorBody {
+            code: ErrorCode::NotFound,
+            ..
+        }) => Refusal::not_found(),
         Ok(ErrorBody { error, code }) if matches!(code, ErrorCode::Gone | ErrorCode::InvalidRequest) => {
             code.because(error)
         }

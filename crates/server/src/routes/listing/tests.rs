@@ -253,15 +253,6 @@ async fn an_array_goes_on_behind_where_its_source_has_stopped() {
     }
 }
 
-/// Numbers without a match. One read looks at one number, and never waits.
-fn barren(after: Option<u32>, _limit: u32) -> Read<u32> {
-    let next = after.unwrap_or_default() + 1;
-    Ok(Found {
-        items: Vec::new(),
-        stopped_at: (next < 1_000).then_some(next),
-    })
-}
-
 #[tokio::test]
 async fn others_have_a_turn_between_the_reads_of_an_array() {
     let mut turns = 0;
@@ -272,6 +263,14 @@ async fn others_have_a_turn_between_the_reads_of_an_array() {
         }
     };
     let array = async {
+        // Numbers without a match. One read looks at one number, and never waits.
+        let barren = |after: Option<u32>, _limit: u32| -> Read<u32> {
+            let next = after.unwrap_or_default() + 1;
+            Ok(Found {
+                items: Vec::new(),
+                stopped_at: (next < 1_000).then_some(next),
+            })
+        };
         let list = list(4, barren, (None, 100), Form::Array);
         body_of(list.respond(&BodyBudget::default()).await.unwrap()).await
     };

@@ -100,7 +100,7 @@ impl Person {
             "form={}&organization={org}&decision=allow",
             form.unwrap_or_default()
         );
-        let decided = form_of(browser, "/oauth/authorize", fields).expect(303).await?;
+        let decided = form_of(&browser, "/oauth/authorize", fields).expect(303).await?;
         let code = decided.header("location")?.split_once("code=");
         let code = code.context("a code")?.1.split('&').next();
         Ok((code.unwrap_or_default().to_owned(), client_id))
@@ -119,11 +119,11 @@ pub(super) async fn redeem(node: &HostedNode, code: &str, client_id: &str) -> Re
         "grant_type=authorization_code&client_id={client_id}&code={code}&code_verifier={}&redirect_uri={}",
         PKCE.0, REDIRECT.1
     );
-    form_of(node.anybody(), "/oauth/token", fields).json(200).await
+    form_of(&node.anybody(), "/oauth/token", fields).json(200).await
 }
 
 /// Sends a form.
-pub(super) fn form_of(client: Client, path: &str, fields: String) -> Pending {
+pub(super) fn form_of(client: &Client, path: &str, fields: String) -> Pending {
     client
         .with_header("content-type", "application/x-www-form-urlencoded")
         .send(Method::POST, path, fields.into())

@@ -50,7 +50,7 @@ async fn application(node: &HostedNode, ann: &Person, org: &str, planted: &mut P
     let issued = redeem(node, &code, &client_id).await?;
     let refresh = text(&issued, "refresh_token")?;
     let fields = format!("grant_type=refresh_token&client_id={client_id}&refresh_token={refresh}");
-    let renewed = form_of(node.anybody(), "/oauth/token", fields).json(200).await?;
+    let renewed = form_of(&node.anybody(), "/oauth/token", fields).json(200).await?;
     planted.add("authorization code", &code);
     for tokens in [&issued, &renewed] {
         planted.add("access token", &text(tokens, "access_token")?);
