@@ -126,6 +126,16 @@ class LongLines(unittest.TestCase):
         self.assertEqual(self.long("[" + "a" * 200 + "](b)"), [1])
 
 
+class Idioms(unittest.TestCase):
+    def test_each_idiom_in_a_comment_counts_and_none_in_code(self):
+        source = 'let told = "behind"; // told\n/// Nobody is told\n//! beside\n// the fold behinds\n'
+        self.assertEqual([found.line for found in words.idioms("a.rs", source)[1]], [2, 2, 3])
+        self.assertEqual(words.idioms("a.rs", "// Two words.\ncode();\n")[0], 3)
+
+    def test_a_page_counts_whole(self):
+        self.assertEqual([found.line for found in words.idioms("a.md", "plain\nwhat is new\n")[1]], [2])
+
+
 class Ratchet(unittest.TestCase):
     def compare(self, figure, kept):
         findings = {("riddles", "api"): [words.Finding("a.rs", 1, "What.")] * figure}
@@ -150,6 +160,7 @@ class Ratchet(unittest.TestCase):
             "crates/api/tests/a.rs": "/// It.\nstruct A;\n",
             "fuzz/src/a.rs": "/// A.\nstruct A;\n",
             "docs/A.md": "a" * 101,
+            "docs/B.md": "Nobody is told.",
             "crates/agent/src/prompt.md": "a" * 101,
             "crates/api/src/docs.rs": 'description = "What it is"',
             "crates/api/src/docs/tests.rs": 'description = "What it is"',
@@ -159,7 +170,7 @@ class Ratchet(unittest.TestCase):
             "deploy/other.yml": '  summary: "So many runs"',
         }
         with tree(files) as root:
-            findings, comments = words.measure(root, list(files))
+            findings, comments, _ = words.measure(root, list(files))
         figures = {key: len(found) for key, found in findings.items() if found}
         self.assertEqual(
             figures,
@@ -169,6 +180,7 @@ class Ratchet(unittest.TestCase):
                 ("texts", "sortie"): 1,
                 ("texts", "deploy"): 2,
                 ("long-lines", "docs/A.md"): 1,
+                ("idioms", "docs/B.md"): 2,
             },
         )
         self.assertEqual(comments, {"api": 2, "fuzz": 1})
