@@ -1,7 +1,7 @@
 //! Budget of a run: compute metered from its start, model calls held at their worst case and settled at their actual cost, tool
 //! calls held and settled at their price. Never exceeds the maximum: integers only, every product rounded up, every sum checked.
 //!
-//! It has no clock: the caller passes the time.
+//! The budget has no clock: the caller passes the time.
 
 use sortie_api::{Micros, event::Spent, model::ModelPrices};
 use tokio::time::{Duration, Instant};

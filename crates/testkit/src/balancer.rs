@@ -1,6 +1,6 @@
 //! A load balancer for tests: it only forwards each connection to the next node that reports ready.
 //!
-//! It never retries: if a node refuses or breaks a connection, the client sees that.
+//! The balancer never retries: if a node refuses or breaks a connection, the client sees that.
 
 use std::{
     net::SocketAddr,

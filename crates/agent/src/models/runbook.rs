@@ -1,7 +1,7 @@
 //! The offline model `runbook`: no language model, but a deterministic interpreter of the prompt's fenced blocks. It costs
 //! nothing and needs no network.
 //!
-//! It is stateless: the tool results in the transcript determine the next block.
+//! The runbook is stateless: the tool results in the transcript determine the next block.
 
 mod parse;
 

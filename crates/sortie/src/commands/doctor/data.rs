@@ -91,7 +91,7 @@ fn schema(url: &str, info: &DatabaseInfo) -> Check {
     }
 }
 
-/// Writes, reads and deletes a content in the place of file contents.
+/// Writes, reads and deletes a test content where file contents are stored.
 pub(super) async fn storage(config: &Config) -> Check {
     let name = "storage";
     // A folder that no engine has used is left unchanged.
