@@ -2,29 +2,32 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{
+        Discriminator, ObjectBuilder, OneOfBuilder, Ref, RefOr, Schema,
+        schema::{KnownFormat, SchemaFormat, Type},
+    },
+};
 
 use crate::{money::Micros, status::RunStatus, time::Timestamp};
 
-/// Recorded event of a run.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+/// Recorded event of a run. Its schema is made from [`EventType`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Event {
     /// Position in the run: 1, 2, 3 … without gaps. `Last-Event-ID` takes this number.
-    #[schema(minimum = 1, example = 1)]
     pub id: i64,
-    /// The kind of event. New kinds may be added: ignore those you do not know.
+    /// The kind of event.
     #[serde(rename = "type")]
-    #[schema(example = "status")]
     pub kind: String,
     /// Content of the event; the fields depend on `type`.
-    #[schema(value_type = Object)]
     pub data: Box<RawValue>,
     /// Time at which the event was recorded.
     pub created_at: Timestamp,
 }
 
 /// The content of an event. It serializes as its data; [`kind`](Self::kind) is its type.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum EventType {
     /// The run moved to another status.
@@ -67,6 +70,7 @@ pub enum EventType {
         /// The call's id, the same in `tool_end`.
         id: String,
         /// The arguments, a JSON object.
+        #[schema(value_type = Object)]
         arguments: Box<RawValue>,
     },
     /// A tool has ended.
@@ -153,7 +157,7 @@ pub enum EventType {
 }
 
 /// Data of `model_call`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ModelCall {
     /// The model's id.
     pub model: String,
@@ -177,7 +181,7 @@ pub struct ModelCall {
 }
 
 /// Data of `connection_call`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ConnectionCall {
     /// The connection's name in the run.
     pub connection: String,
@@ -195,7 +199,7 @@ pub struct ConnectionCall {
 }
 
 /// Data of `tool_end`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ToolEnd {
     /// The tool's name.
     pub tool: String,
@@ -215,7 +219,7 @@ pub struct ToolEnd {
 }
 
 /// Data of `budget_warning` and `budget_reached`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Spent {
     /// Spent so far.
     pub spent_micros: Micros,
@@ -224,7 +228,7 @@ pub struct Spent {
 }
 
 /// The limit for which a model is asked for its final answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerReason {
     /// The budget does not pay for more work.
@@ -238,59 +242,131 @@ pub enum AnswerReason {
 /// Maximum output of a tool in an event, in bytes.
 pub const TOOL_OUTPUT_BYTES: usize = 16 * 1024;
 
-/// The names of the event types, on the wire and in the store.
-pub mod kind {
-    pub const STATUS: &str = "status";
-    pub const WORKER_STARTED: &str = "worker_started";
-    pub const MODEL_CALL: &str = "model_call";
-    pub const MESSAGE: &str = "message";
-    pub const THINKING_SUMMARY: &str = "thinking_summary";
-    pub const TOOL_START: &str = "tool_start";
-    pub const TOOL_END: &str = "tool_end";
-    pub const CONNECTION_CALL: &str = "connection_call";
-    pub const RETRY: &str = "retry";
-    pub const BUDGET_WARNING: &str = "budget_warning";
-    pub const BUDGET_REACHED: &str = "budget_reached";
-    pub const CONTEXT_COMPACTED: &str = "context_compacted";
-    pub const ANSWER_REQUESTED: &str = "answer_requested";
-    pub const RESUMED: &str = "resumed";
-    pub const INTERRUPTED: &str = "interrupted";
-    pub const OUTPUT_REJECTED: &str = "output_rejected";
-    pub const ARTIFACT: &str = "artifact";
-    pub const ARTIFACT_SKIPPED: &str = "artifact_skipped";
-    pub const RESULT: &str = "result";
-    pub const OUTPUT_TRUNCATED: &str = "output_truncated";
+/// Names the event types, in the order of the variants.
+macro_rules! kinds {
+    ($($variant:ident => $name:ident = $kind:literal),+ $(,)?) => {
+        /// The names of the event types, on the wire and in the store.
+        pub mod kind {
+            $(pub const $name: &str = $kind;)+
+
+            /// All of them, in the order of the variants of [`EventType`](super::EventType).
+            pub const ALL: &[&str] = &[$($name),+];
+        }
+
+        impl EventType {
+            /// The `type` on the wire and in the store.
+            pub const fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$variant { .. } => kind::$name,)+
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    Status => STATUS = "status",
+    WorkerStarted => WORKER_STARTED = "worker_started",
+    ModelCall => MODEL_CALL = "model_call",
+    Message => MESSAGE = "message",
+    ThinkingSummary => THINKING_SUMMARY = "thinking_summary",
+    ToolStart => TOOL_START = "tool_start",
+    ToolEnd => TOOL_END = "tool_end",
+    Retry => RETRY = "retry",
+    BudgetWarning => BUDGET_WARNING = "budget_warning",
+    BudgetReached => BUDGET_REACHED = "budget_reached",
+    ConnectionCall => CONNECTION_CALL = "connection_call",
+    ContextCompacted => CONTEXT_COMPACTED = "context_compacted",
+    AnswerRequested => ANSWER_REQUESTED = "answer_requested",
+    Resumed => RESUMED = "resumed",
+    Interrupted => INTERRUPTED = "interrupted",
+    OutputRejected => OUTPUT_REJECTED = "output_rejected",
+    Artifact => ARTIFACT = "artifact",
+    ArtifactSkipped => ARTIFACT_SKIPPED = "artifact_skipped",
+    Result => RESULT = "result",
+    OutputTruncated => OUTPUT_TRUNCATED = "output_truncated",
 }
 
 impl EventType {
-    /// The `type` on the wire and in the store.
-    pub const fn kind(&self) -> &'static str {
-        match self {
-            Self::Status { .. } => kind::STATUS,
-            Self::WorkerStarted { .. } => kind::WORKER_STARTED,
-            Self::ModelCall(_) => kind::MODEL_CALL,
-            Self::Message { .. } => kind::MESSAGE,
-            Self::ThinkingSummary { .. } => kind::THINKING_SUMMARY,
-            Self::ToolStart { .. } => kind::TOOL_START,
-            Self::ToolEnd(_) => kind::TOOL_END,
-            Self::Retry { .. } => kind::RETRY,
-            Self::BudgetWarning(_) => kind::BUDGET_WARNING,
-            Self::BudgetReached(_) => kind::BUDGET_REACHED,
-            Self::ConnectionCall(_) => kind::CONNECTION_CALL,
-            Self::ContextCompacted { .. } => kind::CONTEXT_COMPACTED,
-            Self::AnswerRequested { .. } => kind::ANSWER_REQUESTED,
-            Self::Resumed { .. } => kind::RESUMED,
-            Self::Interrupted { .. } => kind::INTERRUPTED,
-            Self::OutputRejected { .. } => kind::OUTPUT_REJECTED,
-            Self::Artifact(_) => kind::ARTIFACT,
-            Self::ArtifactSkipped { .. } => kind::ARTIFACT_SKIPPED,
-            Self::Result { .. } => kind::RESULT,
-            Self::OutputTruncated { .. } => kind::OUTPUT_TRUNCATED,
-        }
-    }
-
     /// A move to `status` without an error.
     pub const fn status(status: RunStatus) -> Self {
         Self::Status { status, error: None }
     }
+}
+
+impl PartialSchema for Event {
+    fn schema() -> RefOr<Schema> {
+        let mut discriminator = Discriminator::new("type");
+        let mut events = OneOfBuilder::new().description(Some(
+            "Recorded event of a run. New types may be added: ignore those you do not know.",
+        ));
+        for (kind, name, _) in typed_events() {
+            let target = Ref::from_schema_name(name);
+            discriminator
+                .mapping
+                .insert(kind.to_owned(), target.ref_location.clone());
+            events = events.item(target);
+        }
+        events.discriminator(Some(discriminator)).into()
+    }
+}
+
+impl ToSchema for Event {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        EventType::schemas(schemas);
+        schemas.extend(typed_events().into_iter().map(|(_, name, schema)| (name, schema)));
+    }
+}
+
+/// Returns each `type` with the name and the schema of an event of this type.
+fn typed_events() -> Vec<(&'static str, String, RefOr<Schema>)> {
+    let RefOr::T(Schema::OneOf(variants)) = EventType::schema() else {
+        return Vec::new();
+    };
+    let kinds = kind::ALL.iter().zip(variants.items);
+    kinds
+        .map(|(kind, data)| (*kind, schema_name(kind), typed_event(kind, data)))
+        .collect()
+}
+
+/// Name of the schema of an event: `ToolStartEvent` for `tool_start`.
+fn schema_name(kind: &str) -> String {
+    let words = kind.split('_').filter_map(|word| word.split_at_checked(1));
+    let name: String = words
+        .map(|(first, rest)| first.to_ascii_uppercase() + rest)
+        .collect();
+    name + "Event"
+}
+
+/// Returns the schema of an event. The description of a variant becomes that of the event.
+fn typed_event(kind: &str, mut data: RefOr<Schema>) -> RefOr<Schema> {
+    let description = match &mut data {
+        RefOr::Ref(target) => Some(std::mem::take(&mut target.description)),
+        RefOr::T(Schema::Object(object)) => object.description.take(),
+        RefOr::T(_) => None,
+    };
+    let id = ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+        .description(Some(
+            "Position in the run: 1, 2, 3 … without gaps. `Last-Event-ID` takes this number.",
+        ))
+        .minimum(Some(1))
+        .examples([1]);
+    let kind = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some([kind]))
+        .description(Some("Type of the event."));
+    ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .description(description)
+        .property("id", id)
+        .property("type", kind)
+        .property("data", data)
+        .property("created_at", Ref::from_schema_name(Timestamp::name()))
+        .required("id")
+        .required("type")
+        .required("data")
+        .required("created_at")
+        .into()
 }

@@ -128,6 +128,7 @@ impl Description {
                 json!({"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,99}$"});
             routes::workflows::describe(&mut document["components"]["schemas"]);
         }
+        open_free_objects(&mut document["components"]["schemas"]);
         document["components"]["responses"] = failures();
         document["components"]["headers"] = headers(self.longest_wait());
         document["components"]["securitySchemes"] = self.security_schemes();
@@ -257,6 +258,26 @@ fn remove_self_hosted(document: &mut Value) {
         if schemas.len() == before {
             return;
         }
+    }
+}
+
+/// Says of each object without properties that it may have any. Generators of types take it for an empty one otherwise.
+fn open_free_objects(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            let is_free = members.get("type") == Some(&"object".into())
+                && !members.contains_key("properties")
+                && !members.contains_key("additionalProperties");
+            if is_free {
+                members.insert("additionalProperties".to_owned(), true.into());
+            }
+            let parts = members
+                .iter_mut()
+                .filter(|(name, _)| !name.starts_with("example"));
+            parts.for_each(|(_, part)| open_free_objects(part));
+        }
+        Value::Array(items) => items.iter_mut().for_each(open_free_objects),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

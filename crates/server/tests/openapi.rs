@@ -8,7 +8,11 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value, json, value::RawValue};
+use sortie_api::{
+    EventType, Micros, RunStatus,
+    event::{AnswerReason, ConnectionCall, ModelCall, Spent, ToolEnd},
+};
 
 const PUBLIC: [&str; 10] = [
     "list_models",
@@ -201,6 +205,13 @@ fn check_response(document: &Value, name: &str, status: &str, response: &Value) 
 fn the_document_avoids_what_client_generators_stumble_over() {
     let document = sortie_server::openapi(sortie_server::Api::Engine);
     walk(&document, "", &mut |path, value| {
+        let is_said = ["properties", "additionalProperties"].map(|of| value.get(of).is_some());
+        if value.get("type") == Some(&json!("object")) && !path.contains("/example") {
+            assert_ne!(
+                is_said, [false; 2],
+                "{path}: an object of any fields has additionalProperties"
+            );
+        }
         if let Some(types) = value.get("type").and_then(Value::as_array) {
             // In a patch, `null` resets a field to its default.
             let is_patch = path.starts_with("/components/schemas/UpdateSchedule/");
@@ -220,6 +231,154 @@ fn the_document_avoids_what_client_generators_stumble_over() {
             );
         }
     });
+}
+
+/// An event of each type, with every field.
+fn events() -> Vec<EventType> {
+    let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+    let spent = Spent {
+        spent_micros: Micros::new(8).unwrap(),
+        limit_micros: Micros::new(10).unwrap(),
+    };
+    let text = || "text".to_owned();
+    vec![
+        EventType::Status {
+            status: RunStatus::Failed,
+            error: Some(text()),
+        },
+        EventType::WorkerStarted {
+            runtime: "landlock",
+            mode: sortie_api::Mode::Hosted,
+            shell: true,
+        },
+        EventType::ModelCall(ModelCall {
+            model: text(),
+            step: 1,
+            input_tokens: 1,
+            output_tokens: 1,
+            cache_read_tokens: 1,
+            cache_write_tokens: 1,
+            cost_micros: Micros::new(1).unwrap(),
+            duration_ms: 1,
+            stop_reason: "end_turn",
+        }),
+        EventType::Message {
+            text: text(),
+            step: 1,
+        },
+        EventType::ThinkingSummary {
+            text: text(),
+            step: 1,
+        },
+        EventType::ToolStart {
+            tool: text(),
+            id: text(),
+            arguments: raw(r#"{"command": "ls"}"#),
+        },
+        EventType::ToolEnd(ToolEnd {
+            tool: text(),
+            id: text(),
+            is_error: false,
+            output: text(),
+            output_bytes: 4,
+            duration_ms: 1,
+            cost_micros: Micros::new(1).unwrap(),
+        }),
+        EventType::Retry {
+            what: text(),
+            attempt: 2,
+            delay_ms: 1,
+            reason: text(),
+        },
+        EventType::BudgetWarning(spent),
+        EventType::BudgetReached(spent),
+        EventType::ConnectionCall(ConnectionCall {
+            connection: text(),
+            method: text(),
+            path: text(),
+            status: Some(200),
+            bytes: 1,
+            duration_ms: 1,
+        }),
+        EventType::ContextCompacted {
+            before_tokens: 2,
+            after_tokens: 1,
+        },
+        EventType::AnswerRequested {
+            reason: AnswerReason::Time,
+            step: 1,
+        },
+        EventType::Resumed { step: 1, attempt: 2 },
+        EventType::Interrupted {
+            reason: "uncertain_call",
+            step: 1,
+            tool: Some(text()),
+            id: Some(text()),
+        },
+        EventType::OutputRejected {
+            errors: vec![text()],
+            attempt: 1,
+        },
+        EventType::Artifact(sortie_api::Artifact {
+            path: text(),
+            size: 1,
+            sha256: sortie_api::Sha256::new([1; 32]),
+            content_type: text(),
+        }),
+        EventType::ArtifactSkipped {
+            path: text(),
+            reason: text(),
+        },
+        EventType::Result { output: text() },
+        EventType::OutputTruncated {
+            limit_bytes: 1,
+            output_bytes: 2,
+        },
+    ]
+}
+
+fn names(object: &Value) -> BTreeSet<&str> {
+    object.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn each_recorded_event_has_the_schema_of_its_type() {
+    let document = sortie_server::openapi(sortie_server::Api::Engine);
+    let resolved = |schema: &Value| {
+        let target = schema["$ref"].as_str();
+        target.map_or_else(
+            || schema.clone(),
+            |target| document.pointer(&target[1..]).unwrap().clone(),
+        )
+    };
+    let event = &document["components"]["schemas"]["Event"];
+    assert_eq!(event["discriminator"]["propertyName"], "type");
+    let types = &event["discriminator"]["mapping"];
+    let events = events();
+    let kinds: BTreeSet<&str> = events.iter().map(EventType::kind).collect();
+    assert_eq!(kinds, names(types));
+    assert_eq!(kinds.len(), event["oneOf"].as_array().unwrap().len());
+    let any = json!({"allOf": [event], "components": document["components"]});
+    let any = jsonschema::draft202012::new(&any).unwrap();
+    for recorded in &events {
+        let kind = recorded.kind();
+        let schema = resolved(&json!({"$ref": types[kind]}));
+        assert_eq!(schema["properties"]["type"]["enum"], json!([kind]));
+        assert!(
+            schema["description"].as_str().is_some_and(|text| text.len() > 4),
+            "{kind}"
+        );
+        let data = serde_json::to_value(recorded).unwrap();
+        assert_eq!(
+            names(&data),
+            names(&resolved(&schema["properties"]["data"])["properties"]),
+            "{kind}"
+        );
+        let event = json!({"id": 1, "type": kind, "data": data, "created_at": "2026-11-20T21:30:00.000Z"});
+        if let Err(error) = any.validate(&event) {
+            panic!("{kind}: {error}");
+        }
+    }
 }
 
 #[test]
