@@ -60,13 +60,22 @@ impl<'a> Parameters<'a> {
         self.values(name).map(text)
     }
 
-    fn values(self, name: &str) -> impl Iterator<Item = Cow<'a, [u8]>> {
-        let pairs = self.text.split(|byte| *byte == b'&').map(|pair| {
+    /// Returns the names of all parameters, in order. An empty text between two `&` is none.
+    pub fn names(self) -> impl Iterator<Item = Cow<'a, str>> {
+        self.pairs().map(|(name, _)| text(decoded(name)))
+    }
+
+    fn pairs(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let texts = self.text.split(|byte| *byte == b'&');
+        let pairs = texts.filter(|text| !text.is_empty()).map(|pair| {
             let mut parts = pair.splitn(2, |byte| *byte == b'=');
             (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
         });
-        pairs
-            .filter(move |(_, value)| !(self.skips_empty && value.is_empty()))
+        pairs.filter(move |(_, value)| !(self.skips_empty && value.is_empty()))
+    }
+
+    fn values(self, name: &str) -> impl Iterator<Item = Cow<'a, [u8]>> {
+        self.pairs()
             .filter(move |(key, _)| *decoded(key) == *name.as_bytes())
             .map(|(_, value)| decoded(value))
     }
@@ -125,6 +134,13 @@ mod tests {
         assert_eq!(parameters.all("d").collect::<Vec<_>>(), ["1", "2"]);
         assert_eq!(one("e=&e=3", "e"), Err(Repeated));
         assert_eq!(one("a=1&%61", "a"), Err(Repeated));
+    }
+
+    #[test]
+    fn the_names_are_decoded_and_empty_texts_are_none() {
+        let names = |text: &'static str| Parameters::of(text.as_bytes()).names().collect::<Vec<_>>();
+        assert_eq!(names("a=1&&b&%61+c=2&=3"), ["a", "b", "a c", ""]);
+        assert_eq!(names(""), [] as [&str; 0]);
     }
 
     proptest! {

@@ -1,15 +1,18 @@
 //! Query parameters in our error format.
 //!
-//! A known parameter may be sent once, as UTF-8 without U+0000. Unknown parameters are ignored, unlike unknown fields of a body
-//! (`docs/API.md#known-quirks`), because a later version may add some.
+//! A parameter a route knows may be sent once, as UTF-8 without U+0000. Any other parameter is refused, as an unknown field
+//! of a body is: a filter with a typing error would list everything (`docs/API.md#lists`).
 
-use std::{fmt::Display, str::FromStr};
+use std::{cell::RefCell, fmt::Display, str::FromStr};
 
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 use sortie_api::{ErrorCode, Refusal, parameters::Parameters};
 
 use super::{ApiError, ApiResult};
+
+/// Characters of an unknown name that a message repeats.
+const NAME_CHARS: usize = 64;
 
 /// A route's parameters, read by [`FromQuery`].
 #[derive(Clone, Debug)]
@@ -26,23 +29,45 @@ impl<S: Send + Sync, T: FromQuery> FromRequestParts<S> for Query<T> {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> ApiResult<Self> {
         let pairs = Pairs::of(parts.uri.query().unwrap_or_default());
-        Ok(Self(T::from_query(&pairs)?))
+        let read = T::from_query(&pairs)?;
+        pairs.refuse_unknown()?;
+        Ok(Self(read))
     }
 }
 
-/// The text after the `?`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pairs<'a>(Parameters<'a>);
+/// The text after the `?`, and the names that a route has read from it.
+#[derive(Debug)]
+pub(crate) struct Pairs<'a> {
+    sent: Parameters<'a>,
+    known: RefCell<Vec<&'static str>>,
+}
 
 impl<'a> Pairs<'a> {
     fn of(query: &'a str) -> Self {
-        Self(Parameters::of(query.as_bytes()))
+        Self {
+            sent: Parameters::of(query.as_bytes()),
+            known: RefCell::default(),
+        }
+    }
+
+    /// Refuses a parameter that the route has not read, and names the most similar one that it has.
+    fn refuse_unknown(&self) -> Result<(), Refusal> {
+        let known = self.known.borrow();
+        let names = self.sent.names();
+        let Some(name) = names.into_iter().find(|name| !known.contains(&name.as_ref())) else {
+            return Ok(());
+        };
+        let name: String = name.chars().take(NAME_CHARS).collect();
+        let nearest = known.iter().min_by_key(|known| strsim::levenshtein(known, &name));
+        let meant = nearest.map_or_else(String::new, |known| format!("; did you mean {known}?"));
+        Err(ErrorCode::InvalidRequest.because(format!("{name}: no such parameter{meant}")))
     }
 
     /// Returns the value of `name`, if present.
-    pub(crate) fn text(&self, name: &str) -> Result<Option<String>, Refusal> {
+    pub(crate) fn text(&self, name: &'static str) -> Result<Option<String>, Refusal> {
+        self.known.borrow_mut().push(name);
         let invalid = |rule| ErrorCode::InvalidRequest.because(format!("{name}: {rule}"));
-        let value = self.0.bytes(name).map_err(|rule| invalid(rule.to_string()))?;
+        let value = self.sent.bytes(name).map_err(|rule| invalid(rule.to_string()))?;
         value
             .map(|bytes| {
                 String::from_utf8(bytes.into_owned())
@@ -54,7 +79,7 @@ impl<'a> Pairs<'a> {
     }
 
     /// The value of `name` as a boolean.
-    pub(crate) fn boolean(&self, name: &str) -> Result<Option<bool>, Refusal> {
+    pub(crate) fn boolean(&self, name: &'static str) -> Result<Option<bool>, Refusal> {
         self.text(name)?
             .map(|value| match value.as_str() {
                 "true" => Ok(true),
@@ -65,7 +90,7 @@ impl<'a> Pairs<'a> {
     }
 
     /// Parses the value of `name` as `T`. The error of `T` is the rule.
-    pub(crate) fn parse<T>(&self, name: &str) -> Result<Option<T>, Refusal>
+    pub(crate) fn parse<T>(&self, name: &'static str) -> Result<Option<T>, Refusal>
     where
         T: FromStr,
         T::Err: Display,
@@ -80,7 +105,7 @@ impl<'a> Pairs<'a> {
     }
 
     /// The value of `name` as an integer from `min` to `max`.
-    pub(crate) fn integer(&self, name: &str, min: i64, max: i64) -> Result<Option<i64>, Refusal> {
+    pub(crate) fn integer(&self, name: &'static str, min: i64, max: i64) -> Result<Option<i64>, Refusal> {
         self.text(name)?
             .map(|value| {
                 integer(&value)
@@ -109,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    fn get(query: &str, name: &str) -> Result<Option<String>, String> {
+    fn get(query: &str, name: &'static str) -> Result<Option<String>, String> {
         Pairs::of(query).text(name).map_err(|error| format!("{error:?}"))
     }
 
@@ -131,10 +156,34 @@ mod tests {
         );
         assert!(get("a=%ff", "a").unwrap_err().contains("a: must be UTF-8"));
         assert!(get("a=%00", "a").unwrap_err().contains("a: must be UTF-8"));
-        assert_eq!(
-            get("b=%ff&b=%00&a=1", "a"),
-            Ok(Some("1".into())),
-            "unknown ones are ignored"
+    }
+
+    #[test]
+    fn an_unknown_parameter_is_refused_and_the_nearest_one_named() {
+        let refused = |query: &str| {
+            let pairs = Pairs::of(query);
+            for name in ["status", "tag", "limit"] {
+                let _value = pairs.text(name);
+            }
+            pairs.refuse_unknown().map_err(|error| format!("{error:?}"))
+        };
+        assert_eq!(refused(""), Ok(()));
+        assert_eq!(refused("limit=1&&tag=a&%73tatus=failed&"), Ok(()));
+        for (query, message) in [
+            ("stauts=failed", "stauts: no such parameter; did you mean status?"),
+            (
+                "limit=1&limits=2",
+                "limits: no such parameter; did you mean limit?",
+            ),
+            ("Tag", "Tag: no such parameter; did you mean tag?"),
+            ("=x", ": no such parameter; did you mean tag?"),
+        ] {
+            assert!(refused(query).unwrap_err().contains(message), "{query}");
+        }
+        let unread = Pairs::of("a=1").refuse_unknown();
+        assert!(
+            format!("{unread:?}").contains("a: no such parameter\""),
+            "{unread:?}"
         );
     }
 

@@ -289,7 +289,7 @@ mod tests {
             ("lastEventId=3", Some(3)),
             ("after=2&lastEventId=3", Some(3)),
             ("lastEventId=0&after=2", Some(0)),
-            ("lasteventid=3", Some(0)),
+            ("lasteventid=3", None),
             ("lastEventId=-1", None),
             ("lastEventId=", None),
             ("lastEventId=x", None),

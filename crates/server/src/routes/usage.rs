@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use sortie_api::{
-    ErrorCode, OrgId, Refusal,
+    OrgId, Refusal,
     usage::{Day, Usage, UsageDimension, UsageFigures},
 };
 use sortie_engine::{AskedUsage, Engine};
