@@ -70,6 +70,10 @@ pub const MAX_COST_MICROS: i64 = 100_000_000;
 pub const TAGS: usize = 16;
 /// Length of a tag, in characters.
 pub const TAG_CHARS: usize = 64;
+/// Length of a run's title, in characters.
+pub const TITLE_CHARS: usize = 120;
+/// Part of a run's description and prompt that searches look at, in characters.
+pub const SEARCH_TEXT_CHARS: usize = 2_000;
 /// `Idempotency-Key`, in characters.
 pub const IDEMPOTENCY_KEY_CHARS: usize = 200;
 /// `input_schema` and `output_schema`, in bytes of JSON each.

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::{
-    Credential, Effort,
+    Credential, Effort, RunId,
     connection::{ConnectionAuth, ConnectionType, names_only},
     limits,
     object::{list, objects, unique},
@@ -112,6 +112,10 @@ pub struct RunRequest {
     )]
     #[schema(nullable = false, max_items = 16, example = json!(["nightly"]))]
     pub tags: Option<Vec<String>>,
+    /// ID of the run that this one repeats. It is only kept and shown: send the definition of that run as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub replay_of: Option<RunId>,
     /// Receiver of a signed request that is sent when the run is final.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

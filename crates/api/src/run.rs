@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::{
     digest::Sha256,
-    id::{RunId, ScheduleId},
+    id::{KeyId, RunId, ScheduleId},
     money::Micros,
     request::RunRequest,
     status::RunStatus,
@@ -27,6 +27,10 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub error: Option<String>,
+    /// First line of the description, or else of the prompt, at most 120 characters. Absent with zero data retention.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "Summarise sales.csv by region.")]
+    pub title: Option<String>,
     /// Time of creation.
     pub created_at: Timestamp,
     /// Time at which the run left the queue.
@@ -74,11 +78,28 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub workflow: Option<String>,
+    /// ID of the model that the run uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "runbook")]
+    pub model: Option<String>,
+    /// ID of the API key that started the run. Absent if a person, an application or a schedule did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub key_id: Option<KeyId>,
+    /// ID of the run that this one repeats, as sent. That run may be deleted by now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub replay_of: Option<RunId>,
+    /// Time limit from `started_at`, in seconds.
+    pub timeout_seconds: u32,
+    /// ID of the last recorded event.
+    #[schema(minimum = 0)]
+    pub last_event_id: i64,
     /// Tags of the run, as sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(nullable = false)]
     pub tags: Vec<String>,
-    /// Tokens and calls that the run used; absent until it is final.
+    /// Tokens and calls that the run used so far; absent until it starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub usage: Option<RunUsage>,

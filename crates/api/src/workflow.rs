@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use crate::{request::RunRequest, time::Timestamp};
 
 /// The fields of a run request that belong to a single run: no workflow has them.
-pub const NOT_SAVED: [&str; 3] = ["workflow", "zero_data_retention", "callback"];
+pub const NOT_SAVED: [&str; 4] = ["workflow", "zero_data_retention", "replay_of", "callback"];
 
 /// Body of `PUT /v1/workflows/{name}`: the fields of a run request that hold for every run of the workflow.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -80,6 +80,7 @@ impl RunRequest {
             zero_data_retention: self.zero_data_retention,
             max_cost_micros: self.max_cost_micros.or(saved.max_cost_micros),
             tags: self.tags.or(saved.tags),
+            replay_of: self.replay_of,
             callback: self.callback,
         }
     }
@@ -106,6 +107,7 @@ mod tests {
             "output_schema": {"title": format!("o{which}")}, "timeout_seconds": i64::from(which), "max_steps": i64::from(which),
             "shell": which == 1, "web": {"search": which == 1}, "zero_data_retention": which == 1,
             "max_cost_micros": i64::from(which), "tags": [format!("t{which}")],
+            "replay_of": format!("run_01kafs6w1cefkstv6qr1ptb0m{which}"),
             "callback": {"url": format!("https://{which}.example/"), "secret": "s"},
         });
         request.as_object().cloned().unwrap()
@@ -124,8 +126,8 @@ mod tests {
     proptest! {
         #[test]
         fn fields_that_are_sent_replace_whole_and_all_others_stay(
-            sent in subsequence(fields(), 0..=19),
-            saved in subsequence(fields(), 0..=19),
+            sent in subsequence(fields(), 0..=20),
+            saved in subsequence(fields(), 0..=20),
         ) {
             let saved: Vec<String> = saved.into_iter().filter(|name| !NOT_SAVED.contains(&name.as_str())).collect();
             let (request, sent) = some_of(1, &sent);

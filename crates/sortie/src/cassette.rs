@@ -294,7 +294,7 @@ mod tests {
         let run: Run = serde_json::from_value(json!({
             "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "succeeded", "output": "Done.",
             "created_at": "2026-11-20T21:30:05.000Z", "max_cost_micros": 1_000, "cost_micros": 7, "billing_pending": false,
-            "zero_data_retention": false,
+            "zero_data_retention": false, "timeout_seconds": 300, "last_event_id": 1,
         }))
         .unwrap();
         let call = |step: u32, stop: &str| {

@@ -365,7 +365,7 @@ mod tests {
             "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": status, "error": error,
             "created_at": "2026-11-20T21:30:00.000Z", "started_at": "2026-11-20T21:30:00.004Z",
             "finished_at": "2026-11-20T21:30:01.254Z", "max_cost_micros": 1_000_000, "cost_micros": 1_250,
-            "billing_pending": false, "zero_data_retention": false
+            "billing_pending": false, "zero_data_retention": false, "timeout_seconds": 300, "last_event_id": 1
         }))
         .unwrap()
     }

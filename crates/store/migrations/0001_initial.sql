@@ -114,7 +114,11 @@ CREATE TABLE run (
     -- starts_at]. NULL if no budget applies.
     holds {TEXT},
     -- Time at which the output of a run without retention was read or delivered. NULL if it was deleted unread.
-    output_read_at BIGINT
+    output_read_at BIGINT,
+    -- First line of the description or of the prompt, cut. NULL for a run without retention.
+    title {TEXT},
+    -- Run that this one repeats, which may be deleted by now.
+    replay_of {TEXT}
 ){CLUSTERED}{HOT};
 -- Every run meets `created_at >= 0`. Only a statement that says so is planned with these two: the lists. All others
 -- find a run through its id, whatever a planner thinks of a table that was empty when it looked.
@@ -126,6 +130,8 @@ CREATE UNIQUE INDEX run_idempotency ON run (org_id, idempotency_key) WHERE idemp
 
 CREATE TABLE run_definition (
     run_id {TEXT} NOT NULL PRIMARY KEY,
+    -- Start of the description and the prompt in lower case, for text searches. It precedes the definition, which can be large.
+    search_text {TEXT},
     definition {TEXT} NOT NULL,
     -- The names of the inline connections whose credentials were not kept, as a JSON array; empty where there are none.
     requires_credentials {TEXT}

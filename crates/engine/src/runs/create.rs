@@ -177,6 +177,9 @@ impl Engine {
                 schedule,
                 model: Some(accepted.model),
                 tags: accepted.tags,
+                title: accepted.texts.title,
+                search_text: accepted.texts.search,
+                replay_of: accepted.replay_of,
             },
             created_at: now,
             // The trace state is the client's own text. It is not stored for a run without retention.

@@ -72,12 +72,12 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
             ("get_run_definition" = (operation_id = "get_run_definition", parameters(("id" = "$response.body#/id")))),
         ), example = json!({
             "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "queued", "created_at": "2026-11-20T21:30:00.000Z",
-            "max_cost_micros": 200_000, "billing_pending": true, "zero_data_retention": false
+            "max_cost_micros": 200_000, "billing_pending": true, "zero_data_retention": false, "timeout_seconds": 300, "last_event_id": 1
         })),
         (status = 200, description = "The run that already has the `Idempotency-Key`, unchanged.", body = Run, example = json!({
             "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "running", "created_at": "2026-11-20T21:30:00.000Z",
             "started_at": "2026-11-20T21:30:00.004Z", "max_cost_micros": 200_000, "billing_pending": true,
-            "zero_data_retention": false
+            "zero_data_retention": false, "timeout_seconds": 300, "last_event_id": 1
         })),
         (status = 402, description = "A budget, credits or the monthly run allowance do not cover the run. Nothing was created.", body = sortie_api::ErrorBody),
     ),
@@ -154,7 +154,7 @@ pub(crate) enum RunList {
             "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "succeeded", "output": "north: 12",
             "created_at": "2026-11-20T21:30:00.000Z", "started_at": "2026-11-20T21:30:00.004Z",
             "finished_at": "2026-11-20T21:30:02.310Z", "max_cost_micros": 200_000, "cost_micros": 1_250,
-            "billing_pending": false, "zero_data_retention": false
+            "billing_pending": false, "zero_data_retention": false, "timeout_seconds": 300, "last_event_id": 1
         }],
         "next_cursor": ""
     }))),
@@ -273,7 +273,7 @@ impl FromQuery for RunQuery {
         "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "succeeded", "output": "north: 12",
         "created_at": "2026-11-20T21:30:00.000Z", "started_at": "2026-11-20T21:30:00.004Z",
         "finished_at": "2026-11-20T21:30:02.310Z", "max_cost_micros": 200_000, "cost_micros": 1_250,
-        "billing_pending": false, "zero_data_retention": false
+        "billing_pending": false, "zero_data_retention": false, "timeout_seconds": 300, "last_event_id": 1
     }))),
 )]
 pub(crate) async fn get_run(
@@ -312,7 +312,7 @@ pub(crate) async fn get_run(
     responses((status = 200, description = "The run, cancelled or finished before.", body = Run, example = json!({
         "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "cancelled", "created_at": "2026-11-20T21:30:00.000Z",
         "started_at": "2026-11-20T21:30:00.004Z", "finished_at": "2026-11-20T21:30:01.730Z",
-        "max_cost_micros": 200_000, "billing_pending": false, "zero_data_retention": false
+        "max_cost_micros": 200_000, "billing_pending": false, "zero_data_retention": false, "timeout_seconds": 300, "last_event_id": 1
     }))),
 )]
 pub(crate) async fn cancel_run(

@@ -221,7 +221,7 @@ pub(crate) async fn delete_schedule(
         ), example = json!({
             "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "queued", "created_at": "2026-11-20T21:30:00.000Z",
             "max_cost_micros": 200_000, "billing_pending": true, "schedule_id": "sched_01kafs6w1cefkstv6qr1ptb0mp",
-            "workflow": "daily-report", "zero_data_retention": false
+            "workflow": "daily-report", "zero_data_retention": false, "timeout_seconds": 300, "last_event_id": 1
         })),
         (status = 400, description = "The run request of the schedule breaks a rule; the message names the field and the rule.",
             body = sortie_api::ErrorBody, example = json!({

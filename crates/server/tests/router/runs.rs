@@ -264,6 +264,7 @@ async fn a_cancel_answers_the_run_and_a_second_one_changes_nothing() {
             usage: cancelled.usage,
             cost_micros: cancelled.cost_micros,
             billing_pending: cancelled.billing_pending,
+            last_event_id: cancelled.last_event_id,
             ..again
         };
         assert_eq!(again, cancelled);

@@ -80,7 +80,7 @@ mod tests {
     async fn a_request_that_the_rate_limit_refuses_is_sent_again_when_it_may_be() {
         let (listener, client) = client().await;
         let run = r#"{"id":"run_01kafs6w1cefkstv6qr1ptb0mp","status":"queued","created_at":"2026-11-20T21:30:00.000Z",
-            "max_cost_micros":1,"billing_pending":true,"zero_data_retention":false}"#;
+            "max_cost_micros":1,"billing_pending":true,"zero_data_retention":false,"timeout_seconds":300,"last_event_id":1}"#;
         let request = serde_json::value::to_raw_value(&serde_json::json!({"prompt": "x"})).unwrap();
         let begun = Instant::now();
         let (asked, created) = tokio::join!(

@@ -44,7 +44,9 @@ async fn on(
     let ask = |connection: &str, field: &Field| {
         prompt::hidden(&format!("{connection}: {field}: "), limits::CREDENTIAL_BYTES)
     };
-    let request = completed(used, args.max_cost, given, ask)?;
+    let mut request = completed(used, args.max_cost, given, ask)?;
+    let replayed = RawValue::from_string(format!("\"{}\"", args.run)).map_err(unreadable)?;
+    request.insert("replay_of".to_owned(), replayed);
     let form = (args.attendance, Format::of(args.json));
     run::start(connection, context, &request, form).await
 }
@@ -61,6 +63,11 @@ fn uses_commands(used: &UsedDefinition) -> bool {
     used.request
         .get("shell")
         .is_none_or(|shell| shell.get() != "false")
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the form that map_err takes")]
+fn unreadable(error: serde_json::Error) -> Failure {
+    Failure::unavailable(format!("the definition cannot be read: {}", plain::json(&error)))
 }
 
 /// Returns the credentials of the flags, by connection.
@@ -96,9 +103,6 @@ fn completed(
         mut request,
         requires_credentials,
     } = used;
-    let unreadable = |error: serde_json::Error| {
-        Failure::unavailable(format!("the definition cannot be read: {}", plain::json(&error)))
-    };
     if !requires_credentials.is_empty() {
         let mut connections: Map<String, Value> = request
             .get("connections")

@@ -39,10 +39,12 @@ impl Record for Run {
         ("CREATED", |run| some(run.created_at)),
         ("SECONDS", seconds),
         ("COST", |run| some(run.cost_micros)),
+        ("TITLE", |run| run.title.clone()),
     ];
     const LINES: &'static [Field<Self>] = &[
         ("run", |run| some(run.id)),
         ("status", |run| some(run.status)),
+        ("title", |run| run.title.clone()),
         ("error", |run| run.error.clone()),
         ("created", |run| some(run.created_at)),
         ("started", |run| maybe(run.started_at)),
@@ -51,8 +53,10 @@ impl Record for Run {
             some(format!("{} of {}", run.cost_micros, run.max_cost_micros))
         }),
         ("usage", |run| run.usage.as_ref().map(usage)),
+        ("model", |run| run.model.clone()),
         ("workflow", |run| run.workflow.clone()),
         ("schedule", |run| maybe(run.schedule_id)),
+        ("replay of", |run| maybe(run.replay_of)),
         ("tags", |run| (!run.tags.is_empty()).then(|| run.tags.join(", "))),
         ("output", unretained_output),
     ];
@@ -170,12 +174,12 @@ mod tests {
         serde_json::from_value(serde_json::json!([
             {"id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "running", "created_at": "2026-11-20T21:30:05.000Z",
              "started_at": "2026-11-20T21:30:05.004Z", "max_cost_micros": 1_000_000, "billing_pending": true,
-             "zero_data_retention": false},
+             "zero_data_retention": false, "timeout_seconds": 300, "last_event_id": 1},
             {"id": "run_01kafs6w1cefkstv6qr1ptb0mn", "status": "timed_out", "created_at": "2026-11-20T21:30:00.000Z",
              "started_at": "2026-11-20T21:30:00.004Z", "finished_at": "2026-11-20T21:30:01.254Z",
              "artifacts": [{"path": "report.md", "size": 12, "content_type": "text/markdown", "sha256": "0".repeat(64)}],
-             "error": "the run took longer than 1 s\u{1b}[2J", "max_cost_micros": 1_000_000, "cost_micros": 1_250,
-             "billing_pending": false, "zero_data_retention": false}
+             "title": "Count\u{1b}[2J the words", "model": "runbook", "error": "the run took longer than 1 s\u{1b}[2J", "max_cost_micros": 1_000_000, "cost_micros": 1_250,
+             "billing_pending": false, "zero_data_retention": false, "timeout_seconds": 300, "last_event_id": 1}
         ]))
         .unwrap()
     }

@@ -463,7 +463,7 @@ async fn callbacks(world: &World, orders: &[Order], report: &mut Report) -> Chec
         let mut shown: Value = client.get(&format!("/v1/runs/{id}")).json(200).await?;
         if sent["billing_pending"] == true {
             // The cost of a run that was cancelled while it ran is known later.
-            for changed in ["billing_pending", "cost_micros", "usage"] {
+            for changed in ["billing_pending", "cost_micros", "last_event_id", "usage"] {
                 for run in [&mut sent, &mut shown] {
                     run.as_object_mut().context("no object")?.remove(changed);
                 }

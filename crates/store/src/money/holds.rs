@@ -169,15 +169,15 @@ pub(crate) fn text(holds: &[Hold]) -> Result<Option<String>> {
 /// Query for a JSON array with an array of `@columns` of every budget `b` that applies to a run, NULL without such budgets
 /// (an empty array on `SQLite`). The organization is `$2`, the four [`scope_texts`] start at `$23`.
 const BUDGETS: &str = "(SELECT CAST({JSON_ROWS}({JSON_ROW}(@columns)) AS TEXT) FROM budget b \
-    WHERE b.org_id = $2 AND b.scope IN ($23, $24, $25, $26))";
+    WHERE b.org_id = $2 AND b.scope IN ($25, $26, $27, $28))";
 
-/// Value of `run.holds` in the statement that adds a run, which has the beginning of the day as `$21` and that of the month
-/// as `$22`.
+/// Value of `run.holds` in the statement that adds a run, which has the beginning of the day as `$23` and that of the month
+/// as `$24`.
 pub(crate) const SELECT_HOLDS: &str = filled!(
     BUDGETS,
     "@columns" = constcat::concat!("b.scope, b.since, ", START),
-    "@day" = "$21",
-    "@month" = "$22"
+    "@day" = "$23",
+    "@month" = "$24"
 );
 
 /// Column that this statement returns, for [`read_added`].
@@ -185,8 +185,8 @@ pub(crate) const SELECT_ADDED: &str = filled!(
     BUDGETS,
     "@columns" = FoundBudget::COLUMNS,
     "@column" = "w.starts_at",
-    "@day" = "$21",
-    "@month" = "$22"
+    "@day" = "$23",
+    "@month" = "$24"
 );
 
 /// Reads the holds of a run from the row that the statement which has added it returned.

@@ -161,19 +161,19 @@ fn named(run: &NewRun) -> Stmt<'_> {
     Stmt::new(OF_KEY, vals![run.org, run.idempotency_key.as_deref()])
 }
 
-/// Statement that adds a run, with the value `@holds` of `holds` and the end `@end`. The parameters up to `$20` are [`row`].
+/// Statement that adds a run, with the value `@holds` of `holds` and the end `@end`. The parameters up to `$22` are [`row`].
 const INSERT_RUN: &str = "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
     cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags, \
     callback_host, zero_data_retention, surcharge_percent, traceparent, tracestate, started_by, reserved_micros, \
-    holds) VALUES ($1, $2, $3, 0, CAST($20 AS BIGINT), $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
-    $16, $17, $18, $19, @holds) \
+    title, replay_of, holds) VALUES ($1, $2, $3, 0, CAST($20 AS BIGINT), $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, \
+    $13, $14, $15, $16, $17, $18, $19, $21, $22, @holds) \
     ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING@end";
 
 /// Statement that adds the row of a run which holds this. `tags` is a JSON array, `holds` the text of [`holds::text`].
 fn row_with<'a>(run: &'a NewRun, tags: Option<&'a str>, holds: Option<String>) -> Stmt<'a> {
     let mut params = row(run, tags);
     params.push(holds.into());
-    Stmt::new(filled!(INSERT_RUN, "@holds" = "$21", "@end" = ""), params)
+    Stmt::new(filled!(INSERT_RUN, "@holds" = "$23", "@end" = ""), params)
 }
 
 /// Statement that inserts the row of a run and reads its budgets. [`holds::read_added`] takes the result.
@@ -219,7 +219,9 @@ fn row<'a>(run: &'a NewRun, tags: Option<&'a str>) -> Vec<Val<'a>> {
         run.trace.as_ref().and_then(TraceContext::tracestate),
         labels.by.map(|by| by.to_string()),
         reserved,
-        events
+        events,
+        labels.title.as_deref(),
+        labels.replay_of
     ]
 }
 
@@ -227,9 +229,9 @@ fn row<'a>(run: &'a NewRun, tags: Option<&'a str>) -> Vec<Val<'a>> {
 fn stored<'a>(run: &'a NewRun, definition: &'a str, events: &'a [NewEvent]) -> Vec<Stmt<'a>> {
     let names = run.inline.as_ref().map(|inline| inline.names.as_str());
     let mut statements = vec![Stmt::new(
-        "{INSERT} INTO run_definition (run_id, definition, requires_credentials) \
-             SELECT id, $2, $3 FROM run WHERE id = $1",
-        vals![run.id, definition, names],
+        "{INSERT} INTO run_definition (run_id, search_text, definition, requires_credentials) \
+             SELECT id, $4, $2, $3 FROM run WHERE id = $1",
+        vals![run.id, definition, names, run.labels.search_text.as_deref()],
     )];
     statements.extend(recorded(run.id, events));
     if let Some(inline) = &run.inline {
@@ -306,6 +308,7 @@ fn new_run(run: &NewRun) -> Run {
         id: run.id,
         status: RunStatus::Queued,
         error: None,
+        title: run.labels.title.clone(),
         created_at: run.created_at,
         started_at: None,
         finished_at: None,
@@ -314,6 +317,11 @@ fn new_run(run: &NewRun) -> Run {
         billing_pending: true,
         schedule: run.labels.schedule,
         workflow: run.labels.workflow.clone(),
+        model: run.labels.model.clone(),
+        key: run.labels.key(),
+        replay_of: run.labels.replay_of,
+        timeout_seconds: run.timeout_seconds,
+        last_event: i64::try_from(run.payment.first_statuses().len()).unwrap_or(i64::MAX),
         tags: Some(Json(run.labels.tags.clone())),
         zero_data_retention: unretained.is_some(),
         usage: RunUsage::default(),

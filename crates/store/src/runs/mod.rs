@@ -43,7 +43,7 @@ pub use unretained::{ContentHolder, Counted, PlainError, UnretainedFinish};
 pub(crate) use claim::TraceRow;
 pub(crate) use create::create_new;
 use sortie_api::{
-    Artifact, Micros, Run, RunId, RunStatus, RunUsage, ScheduleId, Timestamp, event::EventType,
+    Artifact, KeyId, Micros, Run, RunId, RunStatus, RunUsage, ScheduleId, Timestamp, event::EventType,
 };
 
 pub(crate) use unretained::{adopt_content, forget_answers_of_earlier};
@@ -60,6 +60,7 @@ row! {
         id: RunId = "id",
         status: RunStatus = "status",
         error: Option<String> = "error",
+        title: Option<String> = "title",
         created_at: Timestamp = "created_at",
         started_at: Option<Timestamp> = "started_at",
         finished_at: Option<Timestamp> = "finished_at",
@@ -68,6 +69,11 @@ row! {
         billing_pending: bool = "billing_pending",
         schedule: Option<ScheduleId> = "schedule_id",
         workflow: Option<String> = "workflow",
+        model: Option<String> = "model",
+        key: Option<KeyId> = "key_id",
+        replay_of: Option<RunId> = "replay_of",
+        timeout_seconds: u32 = "timeout_seconds",
+        last_event: i64 = "last_event",
         tags: Option<Json<Vec<String>>> = "tags",
         zero_data_retention: bool = "zero_data_retention",
         usage: RunUsage as RunUsageRow,
@@ -98,6 +104,7 @@ impl RunRow {
             status: self.status,
             output,
             error: self.error,
+            title: self.title,
             created_at: self.created_at,
             started_at: self.started_at,
             finished_at: self.finished_at,
@@ -106,9 +113,14 @@ impl RunRow {
             billing_pending: self.billing_pending,
             schedule_id: self.schedule,
             workflow: self.workflow,
+            model: self.model,
+            key_id: self.key,
+            replay_of: self.replay_of,
+            timeout_seconds: self.timeout_seconds,
+            last_event_id: self.last_event,
             tags: self.tags.unwrap_or_default().0,
             zero_data_retention: is_unretained,
-            usage: self.status.is_final().then_some(self.usage),
+            usage: (self.status.is_final() || self.started_at.is_some()).then_some(self.usage),
             surcharge_percent: self
                 .surcharge_percent
                 .0

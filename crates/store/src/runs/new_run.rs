@@ -83,6 +83,12 @@ pub struct Labels {
     pub model: Option<String>,
     /// The client's tags.
     pub tags: Vec<String>,
+    /// First line of the description or of the prompt. None for a run without retention.
+    pub title: Option<String>,
+    /// Text that searches look at, in lower case. It is stored with the definition.
+    pub search_text: Option<String>,
+    /// Run that this one repeats.
+    pub replay_of: Option<RunId>,
 }
 
 impl Labels {

@@ -11,7 +11,7 @@ mod web;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use sortie_api::{Micros, OrgId, Refusal, RunRequest, limits, request::Callback, workflow::NOT_SAVED};
+use sortie_api::{Micros, OrgId, Refusal, RunId, RunRequest, limits, request::Callback, workflow::NOT_SAVED};
 use sortie_sandbox::Level;
 use sortie_store::{Store, runs::Retention};
 
@@ -35,6 +35,10 @@ pub(crate) struct Accepted {
     pub(crate) workflow: Option<String>,
     pub(crate) model: String,
     pub(crate) tags: Vec<String>,
+    /// Run that this one repeats.
+    pub(crate) replay_of: Option<RunId>,
+    /// Title and text for searches. Both are stored.
+    pub(crate) texts: text::RunTexts,
     /// Credentials of inline connections, by name. They are not in the definition.
     pub(crate) inline: BTreeMap<String, Secrets>,
     /// Completion callback. It is not in the definition either.
@@ -74,6 +78,10 @@ impl Intake<'_> {
         .await?;
         let inline = connections::check(self.connections, self.org, &mut request).await?;
         let (timeout_seconds, max_cost) = self.check_conditions(&mut request)?;
+        let replay_of = request.replay_of.take();
+        if let Some(id) = replay_of {
+            self.check_replayed(id).await?;
+        }
         let callback = request.callback.take();
         if let Some(callback) = &callback {
             self.callbacks.check(callback)?;
@@ -81,14 +89,21 @@ impl Intake<'_> {
         schemas::check(&request, NoInput::IsMissing).await?;
         let definition = serde_json::to_string(&request)
             .map_err(|error| Refusal::internal(format!("a definition cannot be serialized: {error}")))?;
+        let retention = retention(&request);
+        let texts = match retention {
+            Retention::Full => text::RunTexts::of(&request),
+            Retention::None => text::RunTexts::default(),
+        };
         Ok(Accepted {
             definition: definition.into(),
             max_cost,
             timeout_seconds,
-            retention: retention(&request),
+            retention,
             workflow,
             model,
             tags: request.tags.unwrap_or_default(),
+            replay_of,
+            texts,
             inline,
             callback,
         })
@@ -100,6 +115,7 @@ impl Intake<'_> {
         let sent = [
             definition.workflow.is_some(),
             definition.zero_data_retention.is_some(),
+            definition.replay_of.is_some(),
             definition.callback.is_some(),
         ];
         if let Some((field, _)) = NOT_SAVED.iter().zip(sent).find(|(_, is_there)| *is_there) {
@@ -175,6 +191,15 @@ impl Intake<'_> {
         let max_cost = self.budget(request, timeout_seconds, retention)?;
         text::tags(request.tags.as_deref().unwrap_or_default())?;
         Ok((timeout_seconds, max_cost))
+    }
+
+    /// Checks that the run exists which a run repeats.
+    async fn check_replayed(&self, id: RunId) -> Result<(), Refusal> {
+        match self.store.get_listed_run(self.org, id).await {
+            Ok(_) => Ok(()),
+            Err(sortie_store::Error::NotFound) => Err(broken("replay_of", format!("no run {id}"))),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn check_models(&self, model: &str, fallback: Option<&str>) -> Result<(), Refusal> {
