@@ -74,6 +74,10 @@ pub const TAG_CHARS: usize = 64;
 pub const TITLE_CHARS: usize = 120;
 /// Part of a run's description and prompt that searches look at, in characters.
 pub const SEARCH_TEXT_CHARS: usize = 2_000;
+/// Length of a text that runs are searched for, in characters.
+pub const SEARCH_CHARS: usize = 200;
+/// Number of ids that a list of runs may be filtered by.
+pub const LISTED_IDS: usize = 100;
 /// `Idempotency-Key`, in characters.
 pub const IDEMPOTENCY_KEY_CHARS: usize = 200;
 /// `input_schema` and `output_schema`, in bytes of JSON each.

@@ -124,6 +124,7 @@ CREATE TABLE run (
 -- find a run through its id, whatever a planner thinks of a table that was empty when it looked.
 CREATE INDEX run_list ON run (org_id, created_at, id) WHERE created_at >= 0;
 CREATE INDEX run_outcome ON run (org_id, outcome, created_at, id) WHERE outcome IS NOT NULL AND created_at >= 0;
+CREATE INDEX run_workflow ON run (org_id, workflow, created_at, id) WHERE workflow IS NOT NULL AND created_at >= 0;
 CREATE INDEX run_schedule ON run (schedule_id, created_at, id) WHERE schedule_id IS NOT NULL;
 CREATE INDEX run_schedule_outcome ON run (schedule_id, outcome, created_at, id) WHERE schedule_id IS NOT NULL;
 CREATE UNIQUE INDEX run_idempotency ON run (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL;

@@ -179,11 +179,9 @@ pub(crate) fn prompt(text: &str) -> Value {
 /// Filter for runs of any kind.
 pub(crate) fn any_run(status: Option<RunStatus>) -> RunFilter {
     RunFilter {
-        status,
-        schedule: None,
-        tag: None,
-        before: None,
+        statuses: status.into_iter().collect(),
         limit: 10,
+        ..RunFilter::default()
     }
 }
 

@@ -10,7 +10,7 @@ use std::{fmt::Display, str::FromStr};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
-use sortie_api::{OrgId, RunStatus, ScheduleId, Timestamp};
+use sortie_api::Timestamp;
 use sortie_engine::Engine;
 
 /// Purpose of the key that the seal is made with.
@@ -29,34 +29,10 @@ pub(crate) struct ListCursors {
     parts: Vec<String>,
 }
 
-/// Filters of a list of runs. A cursor is valid only for a list with the same filters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct List {
-    /// Organization of the runs.
-    pub(crate) org: OrgId,
-    /// Only this status.
-    pub(crate) status: Option<RunStatus>,
-    /// Only runs of this schedule.
-    pub(crate) schedule: Option<ScheduleId>,
-    /// Only runs with this tag.
-    pub(crate) tag: Option<String>,
-}
-
 /// Error for a text that is not a cursor of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a cursor of this list; it is valid only with the filters it was made with")]
 pub(crate) struct InvalidCursor;
-
-impl List {
-    /// Cursors of the list.
-    pub(crate) fn cursors(&self, cursors: &Cursors) -> ListCursors {
-        let status = self.status.map_or("", RunStatus::as_str);
-        let schedule = self.schedule.map(|id| id.to_string()).unwrap_or_default();
-        let mut parts = vec![self.org.to_string(), status.to_owned(), schedule];
-        parts.extend(self.tag.clone());
-        cursors.list(parts)
-    }
-}
 
 impl Cursors {
     /// Cursors of the engine's installation.
@@ -131,50 +107,31 @@ mod tests {
         (created_at, RunId::new(created_at, random))
     }
 
-    fn list(org: u8) -> List {
-        List {
-            org: OrgId::new(AT, [org; 10]),
-            status: None,
-            schedule: None,
-            tag: None,
-        }
+    fn list(cursors: &Cursors, parts: &[&str]) -> ListCursors {
+        let parts: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
+        cursors.list(parts)
+    }
+
+    /// Cursors of a list of the installation with the number 1.
+    fn plain() -> ListCursors {
+        list(&cursors(1), &["org"])
     }
 
     #[test]
-    fn a_cursor_belongs_to_its_organization_and_filters() {
-        let schedule = Some(ScheduleId::new(AT, [3; 10]));
-        let lists = [
-            list(1),
-            list(2),
-            List {
-                status: Some(RunStatus::Queued),
-                ..list(1)
-            },
-            List {
-                status: Some(RunStatus::Running),
-                ..list(1)
-            },
-            List { schedule, ..list(1) },
-            List {
-                schedule,
-                status: Some(RunStatus::Queued),
-                ..list(1)
-            },
-            List {
-                tag: Some("nightly".to_owned()),
-                ..list(1)
-            },
-            List {
-                tag: Some(String::new()),
-                ..list(1)
-            },
+    fn a_cursor_belongs_to_the_parts_of_its_list() {
+        let lists: [&[&str]; 6] = [
+            &["org"],
+            &["other"],
+            &["org", ""],
+            &["org", "status=queued"],
+            &["org", "status=queued", "tag=a"],
+            &["org", "status=queuedtag=a"],
         ];
         let last = run(AT.as_micros(), [9; 10]);
-        for made in &lists {
-            for used in &lists {
-                let read = used
-                    .cursors(&cursors(1))
-                    .position::<RunId>(&made.cursors(&cursors(1)).after(last));
+        for made in lists {
+            for used in lists {
+                let cursor = list(&cursors(1), made).after(last);
+                let read = list(&cursors(1), used).position::<RunId>(&cursor);
                 assert_eq!(read.is_ok(), made == used, "{made:?} {used:?}");
             }
         }
@@ -183,14 +140,10 @@ mod tests {
     #[test]
     fn a_cursor_belongs_to_its_installation() {
         let last = run(AT.as_micros(), [9; 10]);
-        let made = list(1).cursors(&cursors(1)).after(last);
+        let made = plain().after(last);
+        assert_eq!(plain().position(&made), Ok(last), "after a restart too");
         assert_eq!(
-            list(1).cursors(&cursors(1)).position(&made),
-            Ok(last),
-            "after a restart too"
-        );
-        assert_eq!(
-            list(1).cursors(&cursors(2)).position::<RunId>(&made),
+            list(&cursors(2), &["org"]).position::<RunId>(&made),
             Err(InvalidCursor)
         );
     }
@@ -199,29 +152,29 @@ mod tests {
         #[test]
         fn a_position_survives_its_cursor(at in 0_i64..i64::MAX, random: [u8; 10]) {
             let last = run(at, random);
-            prop_assert_eq!(list(1).cursors(&cursors(1)).position(&list(1).cursors(&cursors(1)).after(last)), Ok(last));
+            prop_assert_eq!(plain().position(&plain().after(last)), Ok(last));
         }
 
         #[test]
         fn any_changed_character_is_refused(random: [u8; 10], at: prop::sample::Index, to in "[A-Za-z0-9_=.-]") {
-            let cursor = list(1).cursors(&cursors(1)).after(run(AT.as_micros(), random));
+            let cursor = plain().after(run(AT.as_micros(), random));
             let at = at.index(cursor.len());
             let mut changed = cursor.clone();
             changed.replace_range(at..=at, &to);
             prop_assume!(changed != cursor);
-            prop_assert_eq!(list(1).cursors(&cursors(1)).position::<RunId>(&changed), Err(InvalidCursor));
+            prop_assert_eq!(plain().position::<RunId>(&changed), Err(InvalidCursor));
         }
 
         #[test]
         fn a_cut_or_longer_cursor_is_refused(cut in 0_usize..72, more in "[A-Za-z0-9_-]{1,8}") {
-            let cursor = list(1).cursors(&cursors(1)).after(run(AT.as_micros(), [9; 10]));
-            prop_assert_eq!(list(1).cursors(&cursors(1)).position::<RunId>(&cursor[..cut]), Err(InvalidCursor));
-            prop_assert_eq!(list(1).cursors(&cursors(1)).position::<RunId>(&format!("{cursor}{more}")), Err(InvalidCursor));
+            let cursor = plain().after(run(AT.as_micros(), [9; 10]));
+            prop_assert_eq!(plain().position::<RunId>(&cursor[..cut]), Err(InvalidCursor));
+            prop_assert_eq!(plain().position::<RunId>(&format!("{cursor}{more}")), Err(InvalidCursor));
         }
 
         #[test]
         fn no_text_is_a_cursor(text in any::<String>()) {
-            prop_assert_eq!(list(1).cursors(&cursors(1)).position::<RunId>(&text), Err(InvalidCursor));
+            prop_assert_eq!(plain().position::<RunId>(&text), Err(InvalidCursor));
         }
     }
 }

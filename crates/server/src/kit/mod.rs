@@ -34,7 +34,7 @@ pub(crate) use client_address::TrustedProxies;
 pub(crate) use cookies::SessionCookie;
 pub(crate) use credential_throttle::{CredentialThrottle, Token};
 pub(crate) use credential_watch::{CredentialWatch, Opener, Watched};
-pub(crate) use cursor::{Cursors, List, ListCursors};
+pub(crate) use cursor::{Cursors, ListCursors};
 pub use deprecation::Deprecation;
 pub(crate) use deprecation::DeprecationHeaders;
 pub(crate) use download::{Offered, Wanted};

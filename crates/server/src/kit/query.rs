@@ -43,7 +43,7 @@ pub(crate) struct Pairs<'a> {
 }
 
 impl<'a> Pairs<'a> {
-    fn of(query: &'a str) -> Self {
+    pub(crate) fn of(query: &'a str) -> Self {
         Self {
             sent: Parameters::of(query.as_bytes()),
             known: RefCell::default(),
@@ -102,6 +102,40 @@ impl<'a> Pairs<'a> {
                     .map_err(|rule| ErrorCode::InvalidRequest.because(format!("{name}: {rule}")))
             })
             .transpose()
+    }
+
+    /// The value of `name` as a text of 1 to `most` characters.
+    pub(crate) fn bounded(&self, name: &'static str, most: usize) -> Result<Option<String>, Refusal> {
+        let text = self.text(name)?;
+        match &text {
+            Some(text) if !(1..=most).contains(&text.chars().count()) => {
+                Err(ErrorCode::InvalidRequest.because(format!("{name}: must be 1 to {most} characters")))
+            }
+            _ => Ok(text),
+        }
+    }
+
+    /// The values of `name`, which are separated by commas, each at most once. Empty if it is not there.
+    pub(crate) fn list<T>(&self, name: &'static str, most: usize) -> Result<Vec<T>, Refusal>
+    where
+        T: FromStr + PartialEq,
+        T::Err: Display,
+    {
+        let mut values = Vec::new();
+        let text = self.text(name)?;
+        for part in text.iter().flat_map(|text| text.split(',')) {
+            let value = part
+                .parse()
+                .map_err(|rule| ErrorCode::InvalidRequest.because(format!("{name}: {rule}")))?;
+            if values.contains(&value) {
+                return Err(ErrorCode::InvalidRequest.because(format!("{name}: {part} is named twice")));
+            }
+            if values.len() == most {
+                return Err(ErrorCode::InvalidRequest.because(format!("{name}: must be at most {most}")));
+            }
+            values.push(value);
+        }
+        Ok(values)
     }
 
     /// The value of `name` as an integer from `min` to `max`.

@@ -9,9 +9,10 @@ use axum::{
 };
 use http::{HeaderName, Method, StatusCode, request::Parts};
 use sortie_api::{
-    ErrorCode, OrgId, Refusal, Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus, ScheduleId, limits,
+    KeyId, Micros, OrgId, Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus, ScheduleId, Timestamp,
+    limits,
 };
-use sortie_engine::Hop;
+use sortie_engine::Error;
 use sortie_store::{
     Found,
     runs::{Created, LargeText, ListedRun, RunFilter, StoredDefinition},
@@ -21,8 +22,8 @@ use super::listing::{Entry, Form, Listing};
 use crate::{
     app::App,
     kit::{
-        ApiError, ApiResult, FromQuery, Json, JsonBody, LargeTexts, List, Member, Once, PIECE_BYTES,
-        PageQuery, Pairs, Path, Query, TextForm,
+        ApiError, ApiResult, FromQuery, Json, JsonBody, LargeTexts, Member, Once, PIECE_BYTES, PageQuery,
+        Pairs, Path, Query, TextForm,
     },
 };
 
@@ -99,28 +100,72 @@ pub(crate) async fn create_run(
 /// The parameters of a list of runs.
 pub(crate) struct ListQuery {
     page: PageQuery,
-    status: Option<RunStatus>,
-    schedule: Option<ScheduleId>,
-    tag: Option<String>,
+    filter: RunFilter,
 }
 
 impl FromQuery for ListQuery {
     fn from_query(pairs: &Pairs<'_>) -> Result<Self, Refusal> {
-        let tag = pairs.text("tag")?;
-        if tag
-            .as_ref()
-            .is_some_and(|tag| !(1..=limits::TAG_CHARS).contains(&tag.chars().count()))
-        {
-            let rule = format!("tag: must be 1 to {} characters", limits::TAG_CHARS);
-            return Err(ErrorCode::InvalidRequest.because(rule));
-        }
         Ok(Self {
             page: PageQuery::from_query(pairs)?,
-            status: pairs.parse("status")?,
-            schedule: pairs.parse("schedule")?,
-            tag,
+            filter: RunFilter::from_query(pairs)?,
         })
     }
+}
+
+/// The filters, without a position and a limit.
+impl FromQuery for RunFilter {
+    fn from_query(pairs: &Pairs<'_>) -> Result<Self, Refusal> {
+        let min_cost = pairs.integer("min_cost_micros", 0, limits::MAX_COST_MICROS)?;
+        Ok(Self {
+            statuses: pairs.list("status", RunStatus::ALL.len())?,
+            schedule: pairs.parse("schedule")?,
+            tag: pairs.bounded("tag", limits::TAG_CHARS)?,
+            workflow: pairs.bounded("workflow", limits::NAME_CHARS)?,
+            model: pairs.bounded("model", limits::SEARCH_CHARS)?,
+            key: pairs.parse("key")?,
+            since: pairs.parse("since")?,
+            until: pairs.parse("until")?,
+            error: pairs.bounded("error", limits::SEARCH_CHARS)?,
+            min_cost: min_cost.and_then(|micros| Micros::try_from(micros).ok()),
+            text: pairs.bounded("q", limits::SEARCH_CHARS)?,
+            ids: pairs.list("ids", limits::LISTED_IDS)?,
+            before: None,
+            limit: 0,
+        })
+    }
+}
+
+/// Texts that identify a list of runs, for the seal of its cursors. No two lists have the same.
+fn parts(org: OrgId, filter: &RunFilter) -> Vec<String> {
+    let mut statuses: Vec<&str> = filter.statuses.iter().map(|status| status.as_str()).collect();
+    statuses.sort_unstable();
+    let mut ids: Vec<String> = filter.ids.iter().map(ToString::to_string).collect();
+    ids.sort_unstable();
+    let time = |at: Timestamp| at.as_micros().to_string();
+    let values = [
+        ("status", (!statuses.is_empty()).then(|| statuses.join(","))),
+        ("schedule", filter.schedule.map(|id| id.to_string())),
+        ("tag", filter.tag.clone()),
+        ("workflow", filter.workflow.clone()),
+        ("model", filter.model.clone()),
+        ("key", filter.key.map(|id| id.to_string())),
+        ("since", filter.since.map(time)),
+        ("until", filter.until.map(time)),
+        ("error", filter.error.clone()),
+        (
+            "min_cost_micros",
+            filter.min_cost.map(|cost| cost.get().to_string()),
+        ),
+        ("q", filter.text.clone()),
+        ("ids", (!ids.is_empty()).then(|| ids.join(","))),
+    ];
+    let sent = values
+        .into_iter()
+        .filter_map(|(name, value)| Some(format!("{name}={}", value?)));
+    ["runs".to_owned(), org.to_string()]
+        .into_iter()
+        .chain(sent)
+        .collect()
 }
 
 // For the document only: the body is written run by run.
@@ -144,10 +189,19 @@ pub(crate) enum RunList {
     get, path = "/v1/runs", tag = "runs",
     params(
         ("limit" = Option<i32>, Query, minimum = 1, maximum = 100, nullable = false, description = "Runs on a page. Turns on pagination.", example = 20),
-        ("cursor" = Option<String>, Query, nullable = false, min_length = 1, description = "`next_cursor` of the page before; valid only with the same `status`, `schedule` and `tag`."),
-        ("status" = Option<RunStatus>, Query, nullable = false, description = "Only runs with this status.", example = "running"),
+        ("cursor" = Option<String>, Query, nullable = false, min_length = 1, description = "`next_cursor` of the page before; valid only with the same filters."),
+        ("status" = Option<Vec<RunStatus>>, Query, style = Form, explode = false, nullable = false, description = "Only runs with one of these statuses, separated by commas.", example = json!(["running"])),
         ("schedule" = Option<ScheduleId>, Query, nullable = false, description = "Only runs started by this schedule."),
         ("tag" = Option<String>, Query, nullable = false, min_length = 1, max_length = 64, description = "Only runs with this tag.", example = "nightly"),
+        ("workflow" = Option<String>, Query, nullable = false, min_length = 1, max_length = 100, description = "Only runs of this saved workflow.", example = "daily-report"),
+        ("model" = Option<String>, Query, nullable = false, min_length = 1, max_length = 200, description = "Only runs with this model.", example = "runbook"),
+        ("key" = Option<KeyId>, Query, nullable = false, description = "Only runs started with this API key."),
+        ("since" = Option<Timestamp>, Query, nullable = false, description = "Only runs created at this time or later.", example = "2026-11-20T00:00:00.000Z"),
+        ("until" = Option<Timestamp>, Query, nullable = false, description = "Only runs created before this time.", example = "2026-11-21T00:00:00.000Z"),
+        ("error" = Option<String>, Query, nullable = false, min_length = 1, max_length = 200, description = "Only runs whose `error` contains this text, without regard to the case of ASCII letters.", example = "budget"),
+        ("min_cost_micros" = Option<i64>, Query, nullable = false, minimum = 0, maximum = 100_000_000, description = "Only runs that cost at least this so far, in micros.", example = 0),
+        ("q" = Option<String>, Query, nullable = false, min_length = 1, max_length = 200, description = "Only runs with this text in the first 2,000 characters of description and prompt together, without regard to case. Each page looks at 5,000 runs at most. Runs with zero data retention are never found.", example = "sales"),
+        ("ids" = Option<Vec<RunId>>, Query, style = Form, explode = false, nullable = false, max_items = 100, description = "Only these runs: at most 100 ids, separated by commas."),
     ),
     responses((status = 200, description = "The runs: an array, or a page when `limit` or `cursor` is sent.", body = RunList, example = json!({
         "items": [{
@@ -164,34 +218,26 @@ pub(crate) async fn list_runs(
     who: Member,
     Query(query): Query<ListQuery>,
 ) -> ApiResult<Response> {
-    let list = List {
-        org: who.org,
-        status: query.status,
-        schedule: query.schedule,
-        tag: query.tag,
-    };
-    let cursors = list.cursors(&app.cursors);
+    let cursors = app.cursors.list(parts(who.org, &query.filter));
     let (before, limit) = (query.page.before(&cursors)?, query.page.limit());
     let form = if query.page.is_sent() {
         Form::Page(Box::new(move |last| cursors.after(last)))
     } else {
         Form::Array
     };
-    let (store, texts) = (app.engine.store().clone(), app.texts.clone());
+    let (store, texts, org) = (app.engine.store().clone(), app.texts.clone(), who.org);
     let read = move |before, limit| {
         let (store, texts) = (store.clone(), texts.clone());
         let filter = RunFilter {
-            status: list.status,
-            schedule: list.schedule,
-            tag: list.tag.clone(),
             before,
             limit,
+            ..query.filter.clone()
         };
         async move {
-            let Found { items, stopped_at } = store.list_runs(list.org, filter).await?;
+            let Found { items, stopped_at } = store.list_runs(org, filter).await?;
             let entry = |listed: ListedRun| {
                 let position = (listed.run.created_at, listed.run.id);
-                Ok((position, listed_entry(&texts, list.org, listed)?))
+                Ok((position, listed_entry(&texts, org, listed)?))
             };
             let items = items.into_iter().map(entry).collect::<Result<_, Refusal>>()?;
             Ok(Found { items, stopped_at })
@@ -362,5 +408,54 @@ fn definition_entry(texts: &LargeTexts, (org, run): (OrgId, RunId), stored: Stor
             large: Some(texts.open(org, LargeText::Definition(run), TextForm::Json)),
             rest: "}".to_owned(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_filters_have_the_same_cursors() {
+        let org = OrgId::new(Timestamp::from_micros(1), [1; 10]);
+        let read = |query| {
+            let filter = RunFilter::from_query(&Pairs::of(query));
+            filter
+                .map(|filter| parts(org, &filter))
+                .map_err(|error| format!("{error:?}"))
+        };
+        let queries = [
+            "",
+            "status=queued",
+            "status=running",
+            "status=queued,running",
+            "tag=a",
+            "workflow=a",
+            "model=a",
+            "error=a",
+            "q=a",
+            "schedule=sched_01kafs6w1cefkstv6qr1ptb0mp",
+            "key=key_01kafs6w1cefkstv6qr1ptb0mp",
+            "ids=run_01kafs6w1cefkstv6qr1ptb0mp",
+            "since=2026-11-20T00:00:00Z",
+            "until=2026-11-20T00:00:00Z",
+            "min_cost_micros=0",
+            "min_cost_micros=1",
+            "tag=a&q=a",
+        ];
+        let all: std::collections::BTreeSet<_> = queries.iter().map(|query| read(query).unwrap()).collect();
+        assert_eq!(all.len(), queries.len());
+        assert_eq!(read("status=running,queued"), read("status=queued,running"));
+        for (query, rule) in [
+            ("status=failed,no", "status: must be one of"),
+            ("status=failed,failed", "status: failed is named twice"),
+            ("status=", "status: must be one of"),
+            ("q=", "q: must be 1 to 200 characters"),
+            ("min_cost_micros=-1", "min_cost_micros: must be an integer"),
+            ("since=yesterday", "since: "),
+            ("ids=run_x", "ids: "),
+        ] {
+            assert!(read(query).unwrap_err().contains(rule), "{query}");
+        }
     }
 }

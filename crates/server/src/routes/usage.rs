@@ -25,31 +25,16 @@ pub(crate) struct UsageQuery {
 
 impl FromQuery for UsageQuery {
     fn from_query(pairs: &Pairs<'_>) -> Result<Self, Refusal> {
-        let by = match pairs.text("by")? {
-            None => vec![UsageDimension::Day],
-            Some(names) => dimensions(&names)?,
-        };
+        let mut by = pairs.list("by", 4)?;
+        if by.is_empty() {
+            by.push(UsageDimension::Day);
+        }
         Ok(Self {
             from: pairs.parse("from")?,
             to: pairs.parse("to")?,
             by,
         })
     }
-}
-
-/// `day,model`: each name at most once.
-fn dimensions(names: &str) -> Result<Vec<UsageDimension>, Refusal> {
-    let mut by = Vec::new();
-    for name in names.split(',') {
-        let dimension = name
-            .parse()
-            .map_err(|rule| ErrorCode::InvalidRequest.because(format!("by: {rule}")))?;
-        if by.contains(&dimension) {
-            return Err(ErrorCode::InvalidRequest.because(format!("by: {name} is named twice")));
-        }
-        by.push(dimension);
-    }
-    Ok(by)
 }
 
 /// Get usage

@@ -63,11 +63,8 @@ async fn a_long_list_arrives_in_stretches_and_is_whole() {
         rig.member.create(&plain(&number.to_string())).await.unwrap();
     }
     let filter = RunFilter {
-        status: None,
-        schedule: None,
-        tag: None,
-        before: None,
         limit: 100,
+        ..RunFilter::default()
     };
     let made = rig.engine.store().list_runs(rig.org, filter).await.unwrap().items;
     let made: Vec<_> = made.iter().map(|listed| listed.run.id).collect();

@@ -1,38 +1,87 @@
 //! Lists of runs, newest first.
 //!
-//! A list by status or by schedule uses an index in the order of the list. A list by tag and one of these has no such index,
-//! and no index could be right, because either filter may be the rarer one. The list is read by the rarer filter: the one
-//! with the older [`EXAMINED`]-th entry. The command stops at that entry, and the next command continues there.
+//! A list by status, schedule or workflow has an index in its order, and several statuses are merged. All other lists are
+//! walks (`walk.rs`).
 
-use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
+use std::cmp::Reverse;
 
-use super::{ListedRunRow, SELECT_LISTED_RUNS};
+use sortie_api::{KeyId, Micros, OrgId, RunId, RunStatus, ScheduleId, Timestamp};
+
+use super::{ListedRunRow, SELECT_LISTED_RUNS, walk};
 use crate::{
     Found, Result, Store,
-    db::{Answer, ReadRow, Row, Stmt, Turn, Tx, Val, batch, filled, row, select, vals},
+    db::{ReadRow, Row, Stmt, Turn, Tx, Val, filled, vals},
     runs::large::ListedRun,
 };
 
 /// Filter of a list of runs. Every condition that is set must hold.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunFilter {
-    /// Runs with this status.
-    pub status: Option<RunStatus>,
+    /// Runs with one of these statuses; empty for any.
+    pub statuses: Vec<RunStatus>,
     /// Runs of this schedule.
     pub schedule: Option<ScheduleId>,
     /// Runs with this tag.
     pub tag: Option<String>,
-    /// Returns the runs that follow this position, in a list that starts with the newest run. Excludes the position itself.
-    pub before: Option<(Timestamp, RunId)>,
+    /// Runs of this workflow.
+    pub workflow: Option<String>,
+    /// Runs with this model.
+    pub model: Option<String>,
+    /// Runs that this key has started.
+    pub key: Option<KeyId>,
+    /// Runs that were created at this time or later.
+    pub since: Option<Timestamp>,
+    /// Runs that were created before this time.
+    pub until: Option<Timestamp>,
+    /// Runs whose error contains this text, without regard to the case of ASCII letters.
+    pub error: Option<String>,
+    /// Runs that cost at least this amount so far.
+    pub min_cost: Option<Micros>,
+    /// Runs whose search text contains this text, without regard to case.
+    pub text: Option<String>,
+    /// Runs with one of these ids; empty for any.
+    pub ids: Vec<RunId>,
+    /// Runs behind this position of the list, which is newest first. The position itself is left out.
+    pub before: Option<Position>,
     /// Maximum number of runs.
     pub limit: u32,
 }
 
-/// Maximum number of index entries that one command reads to find runs with a tag and another property.
-pub(crate) const EXAMINED: u32 = 5_000;
+impl RunFilter {
+    /// The status, if there is one only.
+    pub(super) fn status(&self) -> Option<RunStatus> {
+        match self.statuses[..] {
+            [status] => Some(status),
+            _ => None,
+        }
+    }
+
+    /// Whether an index has the order and the runs of the list.
+    fn is_indexed(&self) -> bool {
+        let others = usize::from(self.tag.is_some())
+            + usize::from(self.workflow.is_some())
+            + usize::from(self.schedule.is_some() || !self.statuses.is_empty());
+        let is_merged = self.statuses.len() > 1 && self.schedule.is_some();
+        others <= 1 && !is_merged && !self.has_further()
+    }
+
+    /// Whether the filter has a condition without an index.
+    pub(super) fn has_further(&self) -> bool {
+        let further = [
+            self.model.is_some(),
+            self.key.is_some(),
+            self.since.is_some(),
+            self.error.is_some(),
+            self.min_cost.is_some(),
+            self.text.is_some(),
+            !self.ids.is_empty(),
+        ];
+        further.contains(&true)
+    }
+}
 
 /// Position of a run in a list.
-type Position = (Timestamp, RunId);
+pub(super) type Position = (Timestamp, RunId);
 
 impl Store {
     /// Returns runs with their outputs, newest first. Large outputs are left out.
@@ -41,21 +90,19 @@ impl Store {
         org: OrgId,
         filter: RunFilter,
     ) -> Result<Found<ListedRun, (Timestamp, RunId)>> {
-        // No index has the order of this kind of list.
-        let is_walk = filter.tag.is_some() && (filter.status.is_some() || filter.schedule.is_some());
-        if is_walk {
-            let turn = Turn::Organization(org);
-            self.db.scan(turn, move |tx| list(tx, org, &filter)).await
-        } else {
+        if filter.is_indexed() {
             self.db.list(org, move |tx| list(tx, org, &filter)).await
+        } else {
+            let turn = Turn::Organization(org);
+            self.db.scan(turn, move |tx| walked(tx, org, &filter)).await
         }
     }
 }
 
-/// List through an index of `run`. `@condition` holds for the runs of the list. `@columns` and `@position` are the start of
-/// a position in the index: the columns after the condition, and their values. A list by outcome also orders by the outcome,
-/// although it is the same for all of its runs: only this index has that order, so the planner uses it however rare it
-/// believes an outcome to be. A list by schedule hides the organization from the planner for the same reason.
+/// List through an index of `run`. `@condition` holds for the runs of the list. `@columns` and `@position` are the start of a
+/// position in the index: the columns behind the condition, and their values. A list by outcome orders by the outcome too,
+/// though all of its runs have one: no other index has that order, whatever a planner thinks of how rare an outcome is. A list
+/// by schedule hides the organization from the planner for the same reason.
 const LIST_BY: &str = constcat::concat!(
     SELECT_LISTED_RUNS,
     "@condition AND (@columns r.created_at, r.id) < (@position $2, $3) \
@@ -75,6 +122,20 @@ const LIST_OUTCOME: &str = filled!(
     "@columns" = "r.outcome,",
     "@position" = "$5,",
     "@order" = "r.outcome DESC,"
+);
+const LIST_WORKFLOW: &str = filled!(
+    LIST_BY,
+    "@condition" = "r.org_id = $1 AND r.workflow >= $5 AND r.created_at >= 0",
+    "@columns" = "r.workflow,",
+    "@position" = "$5,",
+    "@order" = "r.workflow DESC,"
+);
+/// Every entry of the index has the tag.
+const LIST_TAG: &str = constcat::concat!(
+    SELECT_LISTED_RUNS,
+    "r.org_id = $1 AND r.id {IN}SELECT t.run_id FROM run_tag t WHERE t.org_id = $1 AND t.tag = $5 \
+     AND (t.created_at, t.run_id) < ($2, $3) ORDER BY t.created_at DESC, t.run_id DESC LIMIT $4{END} \
+     ORDER BY r.created_at DESC, r.id DESC"
 );
 const LIST_SCHEDULE: &str = filled!(
     LIST_BY,
@@ -112,34 +173,24 @@ const LIST_QUEUE: &str = constcat::concat!(
 const LIST_FREE: &str = filled!(LIST_QUEUE, "@node" = "IS NULL");
 const LIST_BOUND: &str = filled!(LIST_QUEUE, "@node" = "IS NOT NULL");
 
-// Each combination of filters has its own statement, and so an index in the order of the list.
+// Each combination of filters has a text of its own, and so an index in the order of the list.
 fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Found<ListedRun, Position>> {
-    if let Some(schedule) = filter.schedule
-        && !is_of(tx, org, schedule)?
-    {
+    if !is_schedule_of(tx, org, filter)? {
         return Ok(Found::all(Vec::new()));
-    }
-    if let Some(tag) = &filter.tag {
-        return tagged(tx, org, tag, filter);
     }
     let mut params = behind(org, filter);
     params.push(filter.limit.into());
+    if filter.schedule.is_none() && !filter.statuses.is_empty() {
+        return Ok(Found::all(of_statuses(tx, &params, filter)?));
+    }
     params.extend(filter.schedule.map(Val::from));
-    params.extend(filter.status.map(Val::from));
-    let sql = match (filter.schedule, filter.status) {
-        (None, None) => LIST,
-        (None, Some(status)) if status.is_final() => LIST_OUTCOME,
-        (None, Some(RunStatus::Queued)) => {
-            return Ok(Found::all(merged(
-                tx,
-                [LIST_FREE, LIST_BOUND],
-                &params,
-                filter.limit,
-            )?));
-        }
-        (None, Some(RunStatus::Starting | RunStatus::Running)) => LIST_BOUND,
-        // No command sets `reserving` yet. The first one that does will need an index for this list.
-        (None, Some(_)) => return Ok(Found::all(Vec::new())),
+    params.extend(filter.status().map(Val::from));
+    params.extend(filter.workflow.clone().map(Val::from));
+    params.extend(filter.tag.clone().map(Val::from));
+    let sql = match (filter.schedule, filter.status()) {
+        (None, _) if filter.workflow.is_some() => LIST_WORKFLOW,
+        (None, _) if filter.tag.is_some() => LIST_TAG,
+        (None, _) => LIST,
         (Some(_), None) => LIST_SCHEDULE,
         (Some(_), Some(status)) if status.is_final() => LIST_SCHEDULE_OUTCOME,
         (Some(_), Some(_)) => LIST_SCHEDULE_OPEN,
@@ -147,8 +198,53 @@ fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Found<ListedR
     Ok(Found::all(runs_of(&tx.query_all(sql, params)?)?))
 }
 
-/// Whether the runs of a schedule belong to the organization. All runs of a schedule belong to the same one; a walk for
-/// another organization would find no run.
+/// Lists that have the runs with a status together.
+const fn lists_of(status: RunStatus) -> &'static [&'static str] {
+    match status {
+        // No command makes a run `reserving` yet. One that does will need an index for this list.
+        RunStatus::Reserving => &[],
+        RunStatus::Queued => &[LIST_FREE, LIST_BOUND],
+        RunStatus::Starting | RunStatus::Running => &[LIST_BOUND],
+        RunStatus::Succeeded
+        | RunStatus::Failed
+        | RunStatus::Cancelled
+        | RunStatus::TimedOut
+        | RunStatus::Interrupted => &[LIST_OUTCOME],
+    }
+}
+
+/// Lists runs with one of several statuses. A run may move on between two of the lists: in the order of a run's life it is
+/// then in both and not in neither.
+fn of_statuses(tx: &mut dyn Tx, params: &[Val<'_>], filter: &RunFilter) -> Result<Vec<ListedRun>> {
+    let statuses = RunStatus::ALL
+        .into_iter()
+        .filter(|status| filter.statuses.contains(status));
+    let lists = statuses.flat_map(|status| lists_of(status).iter().map(move |sql| (*sql, status)));
+    let statements = lists.map(|(sql, status)| {
+        let mut params = params.to_vec();
+        params.push(status.into());
+        Stmt::new(sql, params)
+    });
+    merged(tx, statements.collect(), filter.limit)
+}
+
+/// Lists runs by a walk over a bounded number of entries.
+fn walked(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Found<ListedRun, Position>> {
+    if !is_schedule_of(tx, org, filter)? {
+        return Ok(Found::all(Vec::new()));
+    }
+    walk::list(tx, org, filter)
+}
+
+/// Whether the schedule of the filter is one of the organization, if it has one.
+fn is_schedule_of(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<bool> {
+    filter
+        .schedule
+        .map_or(Ok(true), |schedule| is_of(tx, org, schedule))
+}
+
+/// Whether the runs of a schedule belong to the organization. All runs of a schedule belong to the same one; a walk over those
+/// of another would find nothing.
 fn is_of(tx: &mut dyn Tx, org: OrgId, schedule: ScheduleId) -> Result<bool> {
     let first = tx.query_opt(
         "SELECT r.org_id FROM run r WHERE r.schedule_id = $1 ORDER BY r.created_at, r.id LIMIT 1",
@@ -157,14 +253,13 @@ fn is_of(tx: &mut dyn Tx, org: OrgId, schedule: ScheduleId) -> Result<bool> {
     first.map_or(Ok(false), |row| Ok(row.only::<OrgId>()? == org))
 }
 
-/// First parameters of every list: the organization, and the position after which the list continues.
-fn behind(org: OrgId, filter: &RunFilter) -> Vec<Val<'static>> {
-    // `~` sorts after every character of an id.
-    let (at, id) = filter
-        .before
-        .map_or((Timestamp::from_micros(i64::MAX), "~".to_owned()), |(at, id)| {
-            (at, id.to_string())
-        });
+/// First parameters of every list: the organization, and the position that the list goes on behind.
+pub(super) fn behind(org: OrgId, filter: &RunFilter) -> Vec<Val<'static>> {
+    // `~` sorts after every character of an id, and an empty text before.
+    let newest = (Timestamp::from_micros(i64::MAX), "~".to_owned());
+    let before = filter.before.map(|(at, id)| (at, id.to_string()));
+    let until = filter.until.map(|until| (until, String::new()));
+    let (at, id) = before.into_iter().chain(until).fold(newest, std::cmp::min);
     vals![org, at, id]
 }
 
@@ -174,234 +269,16 @@ fn runs_of(rows: &[Row]) -> Result<Vec<ListedRun>> {
         .collect()
 }
 
-/// Returns the first runs of two merged lists: the runs that wait for any node, and those that one node holds or that wait
-/// for the node with their content.
-fn merged(
-    tx: &mut dyn Tx,
-    lists: [&'static str; 2],
-    params: &[Val<'_>],
-    limit: u32,
-) -> Result<Vec<ListedRun>> {
-    let answers: [Answer; 2] = batch(tx, &lists.map(|sql| Stmt::new(sql, params.to_vec())))?;
+/// Returns the newest runs of several lists.
+pub(super) fn merged(tx: &mut dyn Tx, lists: Vec<Stmt<'_>>, limit: u32) -> Result<Vec<ListedRun>> {
     let mut runs = Vec::new();
-    for answer in &answers {
-        runs.extend(runs_of(&answer.rows)?);
-    }
-    runs.sort_by_key(|listed| std::cmp::Reverse((listed.run.created_at, listed.run.id)));
-    runs.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-    Ok(runs)
-}
-
-row! {
-    /// Entry of an index.
-    struct EntryRow {
-        at: Timestamp = "@at",
-        run: RunId = "@id",
-    }
-}
-
-/// Entry number `$4` of an index after the position `$2`, `$3`, counted from 0.
-const ENTRY: &str = select!(
-    EntryRow,
-    " FROM @from AND (@at, @id) < ($2, $3) ORDER BY @at DESC, @id DESC LIMIT 1 OFFSET $4"
-);
-
-/// Like [`ENTRY`], on an index that begins with the outcome.
-const ENTRY_OF_OUTCOME: &str = filled!(
-    select!(
-        EntryRow,
-        " FROM run r WHERE @condition AND (r.outcome, @at, @id) < (@outcome, $2, $3) \
-         ORDER BY r.outcome DESC, @at DESC, @id DESC LIMIT 1 OFFSET $4"
-    ),
-    "@at" = "r.created_at",
-    "@id" = "r.id"
-);
-
-const TAG_ENTRY: &str = filled!(
-    ENTRY,
-    "@from" = "run_tag t WHERE t.org_id = $1 AND t.tag = $5",
-    "@at" = "t.created_at",
-    "@id" = "t.run_id"
-);
-const OUTCOME_ENTRY: &str = filled!(
-    ENTRY_OF_OUTCOME,
-    "@condition" = "r.org_id = $1 AND r.outcome >= $5 AND r.created_at >= 0",
-    "@outcome" = "$5"
-);
-const SCHEDULE_ENTRY: &str = filled!(
-    ENTRY,
-    "@from" = "run r WHERE COALESCE(r.org_id, '') = $1 AND r.schedule_id = $5",
-    "@at" = "r.created_at",
-    "@id" = "r.id"
-);
-const SCHEDULE_OUTCOME_ENTRY: &str = filled!(
-    ENTRY_OF_OUTCOME,
-    "@condition" = "COALESCE(r.org_id, '') = $1 AND r.schedule_id = $5 AND r.outcome >= $6",
-    "@outcome" = "$6"
-);
-const QUEUE_ENTRY: &str = filled!(
-    ENTRY,
-    "@from" = "queue q WHERE q.org_id = $1 AND q.node_id @node",
-    "@at" = "q.enqueued_at",
-    "@id" = "q.run_id"
-);
-const FREE_ENTRY: &str = filled!(QUEUE_ENTRY, "@node" = "IS NULL");
-const BOUND_ENTRY: &str = filled!(QUEUE_ENTRY, "@node" = "IS NOT NULL");
-
-/// Condition that the run `@run` has the tag `$5`.
-const HAS_TAG: &str = "(SELECT t.run_id FROM run_tag t WHERE t.org_id = $1 AND t.tag = $5 \
-    AND t.created_at = @run.created_at AND t.run_id = @run.id) IS NOT NULL";
-
-/// Condition that the run `@run` has the status `$8` and the schedule `$9`, if these are given.
-const HAS_PROPERTIES: &str = "(CAST($8 AS TEXT) IS NULL OR @run.status = $8) \
-    AND (CAST($9 AS TEXT) IS NULL OR @run.schedule_id = $9)";
-
-/// Walk through an index of `run`, down to the position `$6`, `$7`. See [`LIST_BY`] for the conditions. The bound for the
-/// index scan comes before one that only makes the index usable.
-const WALK_RUNS: &str = constcat::concat!(
-    SELECT_LISTED_RUNS,
-    "@bounds AND ",
-    filled!(HAS_PROPERTIES, "@run" = "r"),
-    " AND ",
-    filled!(HAS_TAG, "@run" = "r"),
-    " ORDER BY @order r.created_at DESC, r.id DESC LIMIT $4"
-);
-
-const WALK_OUTCOME: &str = filled!(
-    WALK_RUNS,
-    "@bounds" = "r.org_id = $1 AND (r.outcome, r.created_at, r.id) >= ($8, $6, $7) AND r.outcome >= $8 \
-        AND r.created_at >= 0 AND (r.outcome, r.created_at, r.id) < ($8, $2, $3)",
-    "@order" = "r.outcome DESC,"
-);
-const WALK_SCHEDULE: &str = filled!(
-    WALK_RUNS,
-    "@bounds" = "COALESCE(r.org_id, '') = $1 AND r.schedule_id = $9 AND r.created_at >= $6 \
-        AND (r.created_at, r.id) >= ($6, $7) AND (r.created_at, r.id) < ($2, $3)",
-    "@order" = ""
-);
-const WALK_SCHEDULE_OUTCOME: &str = filled!(
-    WALK_RUNS,
-    "@bounds" = "COALESCE(r.org_id, '') = $1 AND r.schedule_id = $9 \
-        AND (r.outcome, r.created_at, r.id) >= ($8, $6, $7) AND (r.outcome, r.created_at, r.id) < ($8, $2, $3)",
-    "@order" = "r.outcome DESC,"
-);
-
-/// Walk through the tag.
-const WALK_TAG: &str = constcat::concat!(
-    SELECT_LISTED_RUNS,
-    "r.org_id = $1 AND r.id {IN}SELECT t.run_id FROM run_tag t WHERE t.org_id = $1 AND t.tag = $5 \
-     AND t.created_at >= $6 AND (t.created_at, t.run_id) >= ($6, $7) AND (t.created_at, t.run_id) < ($2, $3) \
-     AND (SELECT s.id FROM run s WHERE s.id = t.run_id AND ",
-    filled!(HAS_PROPERTIES, "@run" = "s"),
-    ") IS NOT NULL ORDER BY t.created_at DESC, t.run_id DESC LIMIT $4{END} ORDER BY r.created_at DESC, r.id DESC"
-);
-
-/// Walk through the queue.
-const WALK_QUEUE: &str = constcat::concat!(
-    SELECT_LISTED_RUNS,
-    "r.org_id = $1 AND r.id {IN}SELECT q.run_id FROM queue q WHERE q.org_id = $1 AND q.node_id @node \
-     AND q.enqueued_at >= $6 AND (q.enqueued_at, q.run_id) >= ($6, $7) \
-     AND (q.enqueued_at, q.run_id) < ($2, $3) AND (SELECT s.id FROM run s WHERE s.id = q.run_id AND ",
-    filled!(HAS_PROPERTIES, "@run" = "s"),
-    " AND ",
-    filled!(HAS_TAG, "@run" = "s"),
-    ") IS NOT NULL ORDER BY q.enqueued_at DESC, q.run_id DESC LIMIT $4{END} \
-     ORDER BY r.created_at DESC, r.id DESC"
-);
-const WALK_FREE: &str = filled!(WALK_QUEUE, "@node" = "IS NULL");
-const WALK_BOUND: &str = filled!(WALK_QUEUE, "@node" = "IS NOT NULL");
-
-/// Other way into a list of runs with a tag.
-struct Way {
-    /// Statement for the entry that a walk ends at.
-    entry: &'static str,
-    /// Parameters of this statement after the fourth.
-    of: Vec<Val<'static>>,
-    /// Statements of the walk. Their runs are merged.
-    walks: Vec<&'static str>,
-}
-
-impl Way {
-    /// The way by the status and the schedule of the filter. `None` if it has neither.
-    fn of(filter: &RunFilter) -> Option<Self> {
-        let (entry, walk) = match (filter.schedule, filter.status) {
-            (None, None) => return None,
-            (Some(_), Some(status)) if status.is_final() => (SCHEDULE_OUTCOME_ENTRY, WALK_SCHEDULE_OUTCOME),
-            (None, Some(status)) if status.is_final() => (OUTCOME_ENTRY, WALK_OUTCOME),
-            (_, Some(RunStatus::Queued)) => {
-                return Some(Self {
-                    entry: FREE_ENTRY,
-                    of: Vec::new(),
-                    walks: vec![WALK_FREE, WALK_BOUND],
-                });
-            }
-            (_, Some(_)) => {
-                return Some(Self {
-                    entry: BOUND_ENTRY,
-                    of: Vec::new(),
-                    walks: vec![WALK_BOUND],
-                });
-            }
-            (Some(_), None) => (SCHEDULE_ENTRY, WALK_SCHEDULE),
-        };
-        let schedule = filter.schedule.map(Val::from);
-        let status = filter.status.map(Val::from);
-        Some(Self {
-            entry,
-            of: schedule.into_iter().chain(status).collect(),
-            walks: vec![walk],
-        })
-    }
-}
-
-/// Lists runs with a tag.
-fn tagged(tx: &mut dyn Tx, org: OrgId, tag: &str, filter: &RunFilter) -> Result<Found<ListedRun, Position>> {
-    let (mut walks, mut end) = (vec![WALK_TAG], None);
-    if let Some(way) = Way::of(filter) {
-        let last = i64::from(EXAMINED) - 1;
-        let entry = |sql, of: Vec<Val<'static>>| {
-            let mut params = behind(org, filter);
-            params.push(last.into());
-            params.extend(of);
-            Stmt::new(sql, params)
-        };
-        let [by_tag, by_other] = batch(
-            tx,
-            &[entry(TAG_ENTRY, vals![tag.to_owned()]), entry(way.entry, way.of)],
-        )?;
-        end = position_of(&by_tag)?;
-        let other = position_of(&by_other)?;
-        // An index with fewer entries is walked to its end.
-        if end.is_some() && other < end {
-            (walks, end) = (way.walks, other);
+    if !lists.is_empty() {
+        for answer in tx.batch(&lists)? {
+            runs.extend(runs_of(&answer.rows)?);
         }
     }
-    let (end_at, end_id) = end.map_or((Timestamp::from_micros(i64::MIN), String::new()), |(at, id)| {
-        (at, id.to_string())
-    });
-    let mut params = behind(org, filter);
-    params.extend(vals![
-        filter.limit,
-        tag,
-        end_at,
-        end_id,
-        filter.status.map(RunStatus::as_str),
-        filter.schedule
-    ]);
-    let items = match walks[..] {
-        [first, second] => merged(tx, [first, second], &params, filter.limit)?,
-        [only] => runs_of(&tx.query_all(only, params)?)?,
-        _ => Vec::new(),
-    };
-    let is_full = items.len() >= usize::try_from(filter.limit).unwrap_or(usize::MAX);
-    Ok(Found {
-        stopped_at: end.filter(|_| !is_full),
-        items,
-    })
-}
-
-fn position_of(answer: &Answer) -> Result<Option<Position>> {
-    let row = answer.rows.first();
-    row.map(|row| EntryRow::read(row).map(|entry| (entry.at, entry.run)))
-        .transpose()
+    runs.sort_by_key(|listed| Reverse((listed.run.created_at, listed.run.id)));
+    runs.dedup_by_key(|listed| listed.run.id);
+    runs.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(runs)
 }

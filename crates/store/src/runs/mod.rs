@@ -23,6 +23,7 @@ pub(crate) mod retention;
 pub(crate) mod sweep;
 mod takeover;
 mod unretained;
+mod walk;
 mod work;
 
 pub use artifacts::{KeptArtifact, NewArtifacts, RunArtifacts};

@@ -40,7 +40,7 @@ both! {
         let run = fixture.store.finish_run(fence, finish.clone()).await.unwrap();
         assert_eq!(paths(&run.artifacts), ["a.txt", "b/c.txt"]);
         assert_eq!(run, fixture.get(org, run.id).await);
-        let filter = RunFilter { status: Some(RunStatus::Succeeded), schedule: None, tag: None, before: None, limit: 10 };
+        let filter = RunFilter { statuses: vec![RunStatus::Succeeded], limit: 10, ..RunFilter::default() };
         let listed = fixture.store.list_runs(org, filter).await.unwrap().items;
         assert_eq!(listed.iter().map(|listed| &listed.run).collect::<Vec<_>>(), [&run]);
         let Cancelled::AlreadyFinal(same) = fixture.store.cancel_run(org, run.id, fixture.now()).await.unwrap()

@@ -17,7 +17,7 @@ fn of(claims: &[Claim], org: OrgId) -> usize {
 }
 
 /// Adds `orgs` organizations, and `per_org` waiting runs for each organization of the database. The rows are
-/// added in steps, because statements have a time limit.
+/// added in steps, because no statement may take long.
 async fn backlog(fixture: &Fixture, orgs: i64, per_org: i64) {
     fixture
         .sql(
@@ -62,7 +62,7 @@ fn add_waiting(tx: &mut dyn Tx, from: i64, to: i64) -> Result<()> {
 /// Number of tries. Other work of the machine disturbs the fastest of them least.
 const TRIES: usize = 24;
 
-/// Time of the fastest of [`TRIES`] claims, which together claim nearly 200 runs.
+/// Time of the fastest of [`TRIES`] claims. They take nearly 200 runs.
 async fn fastest_claim(fixture: &Fixture, node: NodeId) -> Duration {
     let mut fastest = Duration::MAX;
     for _ in 0..TRIES {
@@ -205,7 +205,7 @@ both! {
             fixture.running(org, node).await;
         }
         // The limit is one more than the number of runs, so the search continues to the end.
-        let filter = RunFilter { status: Some(RunStatus::Running), schedule: None, tag: None, before: None, limit: 21 };
+        let filter = RunFilter { statuses: vec![RunStatus::Running], limit: 21, ..RunFilter::default() };
         let fastest = async || {
             let mut fastest = Duration::MAX;
             for _ in 0..TRIES {

@@ -48,9 +48,9 @@ const PORTION: i64 = 1_000;
 const FILL: [&str; 3] = [
     "WITH RECURSIVE n (i) AS (SELECT CAST($4 AS BIGINT) UNION ALL SELECT n.i + 1 FROM n WHERE n.i + 1 < CAST($5 AS BIGINT)) \
      INSERT INTO run (id, org_id, status, outcome, attempt, last_event, created_at, started_at, finished_at, \
-     max_cost_micros, cost_micros, billing_pending, timeout_seconds, schedule_id, key_id, zero_data_retention) \
+     max_cost_micros, cost_micros, billing_pending, timeout_seconds, schedule_id, key_id, workflow, zero_data_retention) \
      SELECT 'run_01hf7yat00e008000000' || CAST(100000 + n.i AS TEXT), $1, 'succeeded', 'succeeded', 1, 0, \
-     1795132800000000 + n.i * 1000000, 1, 1795132800000000 + n.i * 1000000, 1, 1, 0, 1, $2, $3, 1 FROM n",
+     1795132800000000 + n.i * 1000000, 1, 1795132800000000 + n.i * 1000000, 1, 1, 0, 1, $2, $3, 'report', 1 FROM n",
     "INSERT INTO run_tag (org_id, tag, created_at, run_id) SELECT $1, 'nightly', r.created_at, r.id FROM run r \
      WHERE r.schedule_id = $2 AND r.key_id = $3 AND r.created_at >= 1795132800000000 + CAST($4 AS BIGINT) * 1000000 \
      AND r.created_at < 1795132800000000 + CAST($5 AS BIGINT) * 1000000",
@@ -112,11 +112,10 @@ async fn misled(fixture: Fixture) -> (Fixture, OrgId) {
 
 fn runs(status: Option<RunStatus>, schedule: Option<ScheduleId>) -> RunFilter {
     RunFilter {
-        status,
+        statuses: status.into_iter().collect(),
         schedule,
-        tag: None,
-        before: None,
         limit: 10,
+        ..RunFilter::default()
     }
 }
 
@@ -131,8 +130,8 @@ fn entries(action: Option<&str>, target: Option<&str>, key: Option<KeyId>) -> Au
 }
 
 /// Indexes among which a planner may choose wrongly. The primary keys of `run`, by which single runs are found, are none.
-const CHOICES: [&str; 13] = list! {
-    "run_list", "run_outcome", "run_schedule", "run_schedule_outcome", "run_idempotency", "queue_waiting",
+const CHOICES: [&str; 14] = list! {
+    "run_list", "run_outcome", "run_workflow", "run_schedule", "run_schedule_outcome", "run_idempotency", "queue_waiting",
     "queue_claimed", "queue_node", "audit_action", "audit_target", "audit_actor", "audit_pkey", "run_tag_pkey",
 };
 
@@ -231,6 +230,60 @@ async fn the_lists_read_their_indexes(fixture: Fixture) {
     reads(&fixture, list(Some(RunStatus::Running), None), &["queue_claimed"]).await;
     let waiting = list(Some(RunStatus::Queued), None);
     reads(&fixture, waiting, &["queue_waiting", "queue_claimed"]).await;
+}
+
+async fn lists_by_further_properties_read_the_index_of_what_is_rarest(fixture: Fixture) {
+    let (fixture, org) = misled(fixture).await;
+    let list = |filter| fixture.store.list_runs(org, RunFilter { limit: 10, ..filter });
+    let of = |workflow: &str| RunFilter {
+        workflow: Some(workflow.to_owned()),
+        ..RunFilter::default()
+    };
+    for workflow in ["report", "rare"] {
+        reads(&fixture, list(of(workflow)), &["run_workflow"]).await;
+    }
+    let failed = RunFilter {
+        statuses: vec![RunStatus::Failed],
+        ..of("report")
+    };
+    reads(
+        &fixture,
+        list(failed),
+        &["run_workflow", "run_outcome", "run_outcome"],
+    )
+    .await;
+    let rare = RunFilter {
+        statuses: vec![RunStatus::Succeeded],
+        ..of("rare")
+    };
+    reads(
+        &fixture,
+        list(rare),
+        &["run_workflow", "run_outcome", "run_workflow"],
+    )
+    .await;
+    let since = RunFilter {
+        since: Some(at(FIRST)),
+        ..RunFilter::default()
+    };
+    reads(&fixture, list(since), &["run_list", "run_list"]).await;
+    let of_key = RunFilter {
+        key: Some(key()),
+        statuses: vec![RunStatus::Failed],
+        ..RunFilter::default()
+    };
+    reads(&fixture, list(of_key), &["run_outcome", "run_outcome"]).await;
+    let both = vec![RunStatus::Failed, RunStatus::TimedOut];
+    let several = RunFilter {
+        statuses: both,
+        ..RunFilter::default()
+    };
+    reads(&fixture, list(several), &["run_outcome", "run_outcome"]).await;
+    let named = RunFilter {
+        ids: vec![fixture.run_id()],
+        ..RunFilter::default()
+    };
+    reads(&fixture, list(named), &[]).await;
 }
 
 async fn the_audit_log_is_read_by_its_indexes(fixture: Fixture) {
@@ -392,6 +445,7 @@ macro_rules! on_both {
 
 on_both![
     the_lists_read_their_indexes,
+    lists_by_further_properties_read_the_index_of_what_is_rarest,
     lists_by_tag_read_the_index_of_what_is_rarer,
     the_audit_log_is_read_by_its_indexes,
     schedules_read_their_runs_by_their_index,

@@ -27,11 +27,11 @@ const FAILED: &str = "UPDATE run SET status = 'failed', outcome = 'failed' \
 
 fn tagged(tag: &str, status: Option<RunStatus>, schedule: Option<ScheduleId>) -> RunFilter {
     RunFilter {
-        status,
+        statuses: status.into_iter().collect(),
         schedule,
         tag: Some(tag.to_owned()),
-        before: None,
         limit: 40,
+        ..RunFilter::default()
     }
 }
 
@@ -72,6 +72,13 @@ const AUDIT_RARE: Bound = Bound {
 const FEW: Bound = Bound {
     steps: 1_000,
     rows: 10,
+    of_a_scan: 10,
+};
+
+/// Cost of a search among a few runs at most.
+const FEW_TEXTS: Bound = Bound {
+    steps: 3_000,
+    rows: 60,
     of_a_scan: 10,
 };
 
@@ -193,6 +200,58 @@ both! {
         let running = tagged("nightly", Some(RunStatus::Running), Some(schedule()));
         let page = fixture.store.list_runs(org, running).await.unwrap();
         assert_eq!(page.items.iter().map(|listed| listed.run.id).collect::<Vec<_>>(), [fence.run]);
+    }
+
+    async fn pages_by_any_properties_have_every_match_once(fixture: &Fixture, org: OrgId) {
+        fill(fixture, org).await;
+        change(fixture, FAILED).await;
+        change(fixture, "UPDATE run SET workflow = 'rare', error = 'Budget 100% reached', cost_micros = 7, model = 'm' \
+             WHERE (created_at / 1000000) % 5 = 0").await;
+        let failed = vec![RunStatus::Failed, RunStatus::Interrupted];
+        let base = RunFilter { limit: 40, ..RunFilter::default() };
+        let rare = Some("rare".to_owned());
+        let matches = |sql| matching(fixture, sql);
+        for (filter, expected) in [
+            (RunFilter { workflow: rare.clone(), ..base.clone() },
+                matches("SELECT id FROM run WHERE workflow = 'rare' ORDER BY created_at DESC").await),
+            (RunFilter { workflow: rare.clone(), statuses: failed.clone(), ..base.clone() },
+                matches("SELECT id FROM run WHERE workflow = 'rare' AND status = 'failed' ORDER BY created_at DESC").await),
+            (RunFilter { statuses: failed.clone(), ..base.clone() },
+                matches("SELECT id FROM run WHERE status = 'failed' ORDER BY created_at DESC").await),
+            (RunFilter { error: Some("budget 100%".to_owned()), schedule: Some(schedule()), ..base.clone() },
+                matches("SELECT id FROM run WHERE workflow = 'rare' ORDER BY created_at DESC").await),
+            (RunFilter { error: Some("1000%".to_owned()), ..base.clone() }, Vec::new()),
+            (RunFilter { min_cost: Micros::new(7).ok(), model: Some("m".to_owned()), key: Some(key()), tag: Some("nightly".to_owned()), ..base.clone() },
+                matches("SELECT id FROM run WHERE workflow = 'rare' ORDER BY created_at DESC").await),
+            (RunFilter { since: Some(Timestamp::from_micros(FIRST + SECOND)), until: Some(Timestamp::from_micros(FIRST + 3 * SECOND)), ..base.clone() },
+                matches("SELECT id FROM run WHERE created_at IN (1795132801000000, 1795132802000000) ORDER BY created_at DESC").await),
+        ] {
+            assert_eq!(all_runs(fixture, org, filter.clone()).await.0, expected, "{filter:?}");
+        }
+    }
+
+    async fn a_search_finds_texts_as_they_are(fixture: &Fixture, org: OrgId, other: OrgId) {
+        let mut ids = Vec::new();
+        for text in ["sums of june\n", "100%_ready!", "übung", "sums of july"] {
+            let mut run = fixture.new_run(org);
+            run.labels.search_text = Some(text.to_owned());
+            fixture.store.create_run(run.clone()).await.unwrap();
+            ids.push(run.id);
+        }
+        let newest = ids.clone();
+        let find = async |org, text: &str, ids: &[RunId]| {
+            let filter = RunFilter { text: Some(text.to_owned()), ids: ids.to_vec(), limit: 10, ..RunFilter::default() };
+            let page = within(fixture, FEW_TEXTS, fixture.store.list_runs(org, filter)).await;
+            page.items.iter().map(|listed| listed.run.id).collect::<Vec<_>>()
+        };
+        assert_eq!(find(org, "SUMS of", &[]).await, [newest[3], newest[0]]);
+        assert_eq!(find(org, "Übu", &[]).await, [newest[2]]);
+        assert_eq!(find(org, "%_", &[]).await, [newest[1]]);
+        assert_eq!(find(org, "!", &newest[1..]).await, [newest[1]]);
+        assert!(find(org, "0_ready", &[]).await.is_empty());
+        assert!(find(org, "sums", &newest[1..3]).await.is_empty());
+        assert!(find(other, "sums", &[]).await.is_empty());
+        assert!(find(other, "sums", &newest).await.is_empty());
     }
 
     async fn runs_of_others_are_not_looked_at(fixture: &Fixture, org: OrgId, other: OrgId) {

@@ -368,31 +368,44 @@ async fn use_workflows(fixture: &Fixture, org: OrgId) {
 
 async fn list_everything(fixture: &Fixture, org: OrgId) {
     let schedule = Some(super::indexes::scheduled(fixture, org).await);
-    for (status, schedule) in [
-        (None, None),
-        (Some(RunStatus::Failed), None),
-        (Some(RunStatus::Queued), None),
-        (Some(RunStatus::Running), None),
-        (None, schedule),
-        (Some(RunStatus::Failed), schedule),
-        (Some(RunStatus::Queued), schedule),
-    ] {
-        let tagged = RunFilter {
-            status,
-            schedule,
-            tag: Some("nightly".to_owned()),
-            before: None,
-            limit: 10,
-        };
-        fixture.store.list_runs(org, tagged).await.unwrap();
-        let filter = RunFilter {
-            status,
-            schedule,
-            tag: None,
-            before: None,
-            limit: 10,
-        };
-        fixture.store.list_runs(org, filter).await.unwrap();
+    let states = [
+        (vec![], None),
+        (vec![RunStatus::Failed], None),
+        (vec![RunStatus::Queued], None),
+        (vec![RunStatus::Running], None),
+        (vec![RunStatus::Running, RunStatus::Failed], None),
+        (vec![], schedule),
+        (vec![RunStatus::Failed], schedule),
+        (vec![RunStatus::Queued], schedule),
+    ];
+    let further = RunFilter {
+        model: Some("runbook".to_owned()),
+        key: Some(super::indexes::key()),
+        since: Some(Timestamp::from_micros(0)),
+        error: Some("x".to_owned()),
+        min_cost: Some(Micros::ZERO),
+        text: Some("x".to_owned()),
+        ..RunFilter::default()
+    };
+    let ids = vec![fixture.run_id()];
+    let named = RunFilter {
+        ids,
+        ..further.clone()
+    };
+    for filter in [RunFilter::default(), further, named] {
+        for (statuses, schedule) in &states {
+            for (tag, workflow) in [(None, None), (Some("nightly"), None), (None, Some("report"))] {
+                let filter = RunFilter {
+                    statuses: statuses.clone(),
+                    schedule: *schedule,
+                    tag: tag.map(str::to_owned),
+                    workflow: workflow.map(str::to_owned),
+                    limit: 10,
+                    ..filter.clone()
+                };
+                fixture.store.list_runs(org, filter).await.unwrap();
+            }
+        }
     }
 }
 

@@ -11,11 +11,10 @@ async fn listed(
     limit: u32,
 ) -> Vec<RunId> {
     let filter = RunFilter {
-        status,
-        schedule: None,
-        tag: None,
+        statuses: status.into_iter().collect(),
         before,
         limit,
+        ..RunFilter::default()
     };
     let runs = fixture.store.list_runs(org, filter).await.unwrap().items;
     runs.iter().map(|listed| listed.run.id).collect()
@@ -119,7 +118,7 @@ both! {
         let third = tagged(org, &["nightly"], None).await;
 
         let by = async |tag: &str, status, schedule, before| {
-            let filter = RunFilter { status, schedule, tag: Some(tag.to_owned()), before, limit: 2 };
+            let filter = RunFilter { statuses: status.into_iter().collect(), schedule, tag: Some(tag.to_owned()), before, limit: 2, ..RunFilter::default() };
             let runs = fixture.store.list_runs(org, filter).await.unwrap().items;
             runs.iter().map(|listed| listed.run.id).collect::<Vec<_>>()
         };
@@ -143,7 +142,7 @@ both! {
         fixture.sql("UPDATE run SET schedule_id = $1", vals![schedule]).await;
         fixture.queued(org).await;
         let by = async |status| {
-            let filter = RunFilter { status, schedule: Some(schedule), tag: None, before: None, limit: 10 };
+            let filter = RunFilter { statuses: status.into_iter().collect(), schedule: Some(schedule), limit: 10, ..RunFilter::default() };
             let runs = fixture.store.list_runs(org, filter).await.unwrap().items;
             runs.iter().map(|listed| listed.run.id).collect::<Vec<_>>()
         };
@@ -157,7 +156,7 @@ both! {
     async fn a_listed_run_shows_its_output(fixture: &Fixture, org: OrgId, node: NodeId) {
         let fence = fixture.running(org, node).await;
         let run = fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
-        let filter = RunFilter { status: None, schedule: None, tag: None, before: None, limit: 10 };
+        let filter = RunFilter { limit: 10, ..RunFilter::default() };
         let listed = ListedRun { run: run.clone(), has_large_output: false };
         assert_eq!(fixture.store.list_runs(org, filter.clone()).await.unwrap().items, [listed]);
         let large = "ü".repeat(9_000);
@@ -179,7 +178,7 @@ both! {
         fixture.queued(org).await;
         for status in [None, Some(RunStatus::Queued)] {
             let schedule = Some("sched_01hf7yat00e0080000000000aa".parse().unwrap());
-            let filter = RunFilter { status, schedule, tag: None, before: None, limit: 10 };
+            let filter = RunFilter { statuses: status.into_iter().collect(), schedule, limit: 10, ..RunFilter::default() };
             assert!(fixture.store.list_runs(org, filter).await.unwrap().items.is_empty());
         }
     }

@@ -40,7 +40,7 @@ both! {
             assert!(fixture.claim(node, 10).await.is_empty());
         }
         fixture.check().await;
-        let filter = RunFilter { status: Some(RunStatus::Queued), schedule: None, tag: None, before: None, limit: 10 };
+        let filter = RunFilter { statuses: vec![RunStatus::Queued], limit: 10, ..RunFilter::default() };
         let kept = fixture.queued(org).await;
         let listed = fixture.store.list_runs(org, filter).await.unwrap().items;
         assert_eq!(listed.iter().map(|listed| listed.run.id).collect::<Vec<_>>(), [kept, new.id]);

@@ -106,11 +106,10 @@ impl Rig {
         let mut before = None;
         loop {
             let filter = sortie_store::runs::RunFilter {
-                status: None,
                 schedule: Some(id),
-                tag: None,
                 before,
                 limit: 500,
+                ..sortie_store::runs::RunFilter::default()
             };
             let page = self
                 .engine()
