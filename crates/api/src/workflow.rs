@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::{request::RunRequest, time::Timestamp};
+use crate::{money::Micros, request::RunRequest, time::Timestamp};
 
 /// The fields of a run request that belong to a single run: no workflow has them.
 pub const NOT_SAVED: [&str; 4] = ["workflow", "zero_data_retention", "replay_of", "callback"];
@@ -46,6 +46,34 @@ pub struct WorkflowSummary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub description: Option<String>,
+    /// With `detail=true`: ID of the model that is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub model: Option<String>,
+    /// With `detail=true`: IDs or names of the saved files that the definition uses, as saved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(nullable = false)]
+    pub files: Vec<String>,
+    /// With `detail=true`: names of the saved connections that the definition uses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(nullable = false)]
+    pub connections: Vec<String>,
+    /// With `detail=true`: revision of the definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, minimum = 1)]
+    pub revision: Option<i64>,
+    /// With `detail=true`: time of the last change of the definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub updated_at: Option<Timestamp>,
+    /// With `detail=true`: number of runs that were created in the last 30 days, today included, in UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, minimum = 0)]
+    pub runs_30d: Option<i64>,
+    /// With `detail=true`: cost of these runs so far, in micros.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub cost_30d_micros: Option<Micros>,
     /// With `detail=true`: the JSON Schema of its `input`, where one is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object, nullable = false)]

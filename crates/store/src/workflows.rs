@@ -8,7 +8,7 @@ use sortie_api::{OrgId, Timestamp};
 use crate::{
     Error, Result, Store,
     access::{Audit, audit},
-    db::{ReadRow, Row, Stmt, Tx, batch, filled, row, select, vals},
+    db::{Row, Stmt, Tx, batch, filled, row, select, vals},
     organizations::lock,
     runs::large::SHORT,
 };
@@ -31,9 +31,15 @@ row! {
 }
 
 row! {
-    struct SummaryRow {
-        name: String = "name",
-        summary: String = "summary",
+    /// Workflow of a list.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct SummaryRow {
+        /// JSON of its `WorkflowSummary`, as it was saved.
+        pub summary: String = "summary",
+        /// Number of versions of the definition, from 1.
+        pub revision: i64 = "revision",
+        /// Time of the last change of the definition.
+        pub updated_at: Timestamp = "updated_at",
     }
 }
 
@@ -128,25 +134,17 @@ impl Store {
     }
 
     /// Returns at most `limit` summaries of the organization's workflows with names after `after` (an empty text: all), in
-    /// order. Each comes with its name, as it was saved.
-    pub async fn workflow_summaries(
-        &self,
-        org: OrgId,
-        after: String,
-        limit: u32,
-    ) -> Result<Vec<(String, String)>> {
+    /// order.
+    pub async fn workflow_summaries(&self, org: OrgId, after: String, limit: u32) -> Result<Vec<SummaryRow>> {
         self.db
             .read(move |tx| {
-                tx.query_all(
+                tx.read_all(
                     select!(
                         SummaryRow,
                         " FROM workflow WHERE org_id = $1 AND name > $2 ORDER BY org_id, name LIMIT $3"
                     ),
                     vals![org, after.as_str(), limit],
-                )?
-                .iter()
-                .map(|row| SummaryRow::read(row).map(|found| (found.name, found.summary)))
-                .collect()
+                )
             })
             .await
     }

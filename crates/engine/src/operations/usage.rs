@@ -1,7 +1,7 @@
 //! Usage of organizations, and the job that counts it. The job adds runs up by day and month; afterwards they may be deleted. It
 //! counts the runs of completed hours, and earlier if there are many.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use sortie_api::{
     ErrorCode, OrgId, Refusal, Timestamp, limits,
@@ -123,6 +123,31 @@ impl Engine {
             )));
         }
         Ok(rows)
+    }
+
+    /// Returns the sums over the runs of the last `USAGE_DAYS_DEFAULT` days, today included, by the name of their workflow.
+    pub async fn usage_of_workflows(&self, org: OrgId) -> Result<HashMap<String, UsageFigures>, Refusal> {
+        let asked = self.asked_usage((None, None), vec![UsageDimension::Workflow])?;
+        let (mut figures, mut after) = (HashMap::new(), None);
+        loop {
+            let query = UsageQuery {
+                from: asked.from,
+                to: asked.to,
+                by: asked.by.clone(),
+                after: after.as_ref().map(UsagePosition::from),
+                limit: PAGE,
+            };
+            let rows = self.store().usage(org, query).await?;
+            let is_full = rows.len() >= PAGE as usize;
+            after = rows.last().cloned();
+            let named = rows
+                .into_iter()
+                .filter_map(|row| Some((row.workflow.clone()?, row.figures())));
+            figures.extend(named);
+            if !is_full {
+                return Ok(figures);
+            }
+        }
     }
 
     /// Returns the sums over all runs of an organization that were created on these days.

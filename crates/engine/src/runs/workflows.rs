@@ -3,6 +3,8 @@
 //! A definition is checked when it is saved, as far as that is possible without a request, and again for each run. Each
 //! run reads the row once, so a change on any node applies to the next run.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use sortie_api::{
     OrgId, Refusal, RunRequest, Timestamp, limits,
     workflow::{WorkflowDefinition, WorkflowSummary},
@@ -120,9 +122,23 @@ pub(crate) async fn effective(store: &Store, org: OrgId, request: RunRequest) ->
 }
 
 fn to_save(name: &str, definition: &RunRequest) -> Result<PutWorkflow, Refusal> {
+    let files = definition
+        .files
+        .iter()
+        .flatten()
+        .filter_map(|file| file.file.clone());
+    let connections = definition.connections.iter().flat_map(BTreeMap::values);
+    let connections = connections.filter_map(|connection| connection.reference.clone());
     let summary = WorkflowSummary {
         name: name.to_owned(),
         description: definition.description.clone(),
+        model: definition.model.clone(),
+        files: files.collect::<BTreeSet<_>>().into_iter().collect(),
+        connections: connections.collect::<BTreeSet<_>>().into_iter().collect(),
+        revision: None,
+        updated_at: None,
+        runs_30d: None,
+        cost_30d_micros: None,
         input_schema: definition.input_schema.clone(),
         output_schema: definition.output_schema.clone(),
     };

@@ -1,6 +1,6 @@
 //! `/v1/workflows`: named run definitions for runs and schedules.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use axum::{
     extract::State,
@@ -10,13 +10,14 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json};
 use sortie_api::{
-    OrgId, Refusal, Timestamp, limits,
+    Micros, OrgId, Refusal, Timestamp, limits,
+    usage::UsageFigures,
     workflow::{NOT_SAVED, Workflow, WorkflowDefinition, WorkflowSummary},
 };
 use sortie_engine::{Put, SavedDefinition, StoredWorkflow};
-use sortie_store::{Found, runs::LargeText};
+use sortie_store::{runs::LargeText, workflows::SummaryRow};
 
-use super::listing::{Entry, Form, Listing};
+use super::listing::{Entry, Form, Listing, entries};
 use crate::{
     app::App,
     kit::{ApiResult, FromQuery, JsonBody, Member, Pairs, Path, Query, TextForm, json_response},
@@ -43,14 +44,16 @@ impl FromQuery for Detail {
 /// List saved workflows
 ///
 /// Lists the organization's workflows by name. Without `detail` only names are returned; with it also `description`,
-/// `input_schema` and `output_schema` where they are set.
+/// `model`, `input_schema` and `output_schema` where they are set, the saved files and connections that it uses, the revision
+/// and its time, and runs and cost of the last 30 days.
 #[utoipa::path(
     get, path = "/v1/workflows", tag = "workflows",
-    params(("detail" = Option<bool>, Query, nullable = false, description = "Also show descriptions and schemas. Default `false`.", example = true)),
+    params(("detail" = Option<bool>, Query, nullable = false, description = "Also show descriptions, models, schemas, revisions and usage. Default `false`.", example = true)),
     responses((status = 200, description = "The workflows.", body = [WorkflowSummary], links(
         ("get_workflow" = (operation_id = "get_workflow", parameters(("name" = "$response.body#/0/name")))),
     ), example = json!([{
-        "name": "daily-report", "description": "Yesterday's sales by region.",
+        "name": "daily-report", "description": "Yesterday's sales by region.", "model": "runbook", "revision": 2,
+        "updated_at": "2026-11-21T08:00:00.000Z", "runs_30d": 21, "cost_30d_micros": 84_000,
         "input_schema": {"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]}
     }]))),
 )]
@@ -68,14 +71,16 @@ pub(crate) async fn list_workflows(
         }
         Detail::Summary => {
             let (store, org) = (store.clone(), who.org);
+            let usage = Arc::new(app.engine.usage_of_workflows(org).await?);
             let read = move |after: Option<String>, limit| {
-                let store = store.clone();
+                let (store, usage) = (store.clone(), Arc::clone(&usage));
                 async move {
-                    let stored = store
+                    let rows = store
                         .workflow_summaries(org, after.unwrap_or_default(), limit)
                         .await?;
-                    let entry = |(name, text): (String, String)| (name, Entry::whole(text));
-                    Ok(Found::all(stored.into_iter().map(entry).collect()))
+                    let summaries = rows.into_iter().map(|row| summary(row, &usage));
+                    let summaries: Vec<WorkflowSummary> = summaries.collect::<Result<_, _>>()?;
+                    entries(&summaries, |summary| summary.name.clone())
                 }
             };
             let list = Listing {
@@ -88,6 +93,23 @@ pub(crate) async fn list_workflows(
             list.respond(&app.bodies).await
         }
     }
+}
+
+/// Makes the summary of a workflow in the list. `usage` is that of the last 30 days by the names of workflows.
+fn summary(row: SummaryRow, usage: &HashMap<String, UsageFigures>) -> Result<WorkflowSummary, Refusal> {
+    let saved: WorkflowSummary = serde_json::from_str(&row.summary).map_err(|error| {
+        Refusal::internal(format!(
+            "the stored summary of a workflow cannot be read: {error}"
+        ))
+    })?;
+    let used = usage.get(&saved.name);
+    Ok(WorkflowSummary {
+        revision: Some(row.revision),
+        updated_at: Some(row.updated_at),
+        runs_30d: Some(used.map_or(0, |used| used.runs)),
+        cost_30d_micros: Some(used.map_or(Micros::ZERO, |used| used.cost_micros)),
+        ..saved
+    })
 }
 
 /// Get a saved workflow

@@ -368,6 +368,13 @@ mod tests {
         .map(|(name, description)| WorkflowSummary {
             name: name.to_owned(),
             description: description.map(str::to_owned),
+            model: None,
+            files: Vec::new(),
+            connections: Vec::new(),
+            revision: None,
+            updated_at: None,
+            runs_30d: None,
+            cost_30d_micros: None,
             input_schema: None,
             output_schema: None,
         });

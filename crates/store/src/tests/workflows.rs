@@ -1,5 +1,5 @@
 use super::prelude::*;
-use crate::workflows::{PutWorkflow, SavedWorkflow, WorkflowRow};
+use crate::workflows::{PutWorkflow, SavedWorkflow, SummaryRow, WorkflowRow};
 
 impl Fixture {
     /// Creates an entry of the audit log for an action of now.
@@ -84,9 +84,8 @@ fn row(
 }
 
 /// Summary of a workflow in a list.
-fn summary(name: &str, description: &str) -> (String, String) {
-    let text = format!(r#"{{"name":"{name}","description":"{description}"}}"#);
-    (name.to_owned(), text)
+fn summary(name: &str, description: &str) -> String {
+    format!(r#"{{"name":"{name}","description":"{description}"}}"#)
 }
 
 both! {
@@ -96,13 +95,14 @@ both! {
             assert!(matches!(saved, SavedWorkflow::Created(_)));
         }
         assert_eq!(store.workflow_names(org).await.unwrap(), ["a", "b"]);
-        assert_eq!(
-            store.workflow_summaries(org, String::new(), 10).await.unwrap(),
-            [summary("a", "x"), summary("b", "x")]
-        );
-        assert_eq!(store.workflow_summaries(org, String::new(), 1).await.unwrap(), [summary("a", "x")]);
-        assert_eq!(store.workflow_summaries(org, "a".into(), 1).await.unwrap(), [summary("b", "x")]);
-        assert_eq!(store.workflow_summaries(org, "b".into(), 1).await.unwrap(), []);
+        let summaries = async |after: &str, limit| {
+            let rows = store.workflow_summaries(org, after.to_owned(), limit).await.unwrap();
+            rows.into_iter().map(|row| row.summary).collect::<Vec<_>>()
+        };
+        assert_eq!(summaries("", 10).await, [summary("a", "x"), summary("b", "x")]);
+        assert_eq!(summaries("", 1).await, [summary("a", "x")]);
+        assert_eq!(summaries("a", 1).await, [summary("b", "x")]);
+        assert!(summaries("b", 1).await.is_empty());
         assert_eq!(store.get_workflow(org, "b").await.unwrap().definition, r#"{"prompt":"x"}"#);
         assert_eq!(store.get_workflow(other, "b").await.unwrap_err(), Error::NotFound);
         assert_eq!(fixture.delete_workflow(other, "b").await.unwrap_err(), Error::NotFound);
@@ -131,7 +131,8 @@ both! {
         let (saved, second) = put("y").await;
         assert_eq!(saved, SavedWorkflow::Replaced(row("a", "y", 2, (first, second))));
         assert_eq!(store.get_workflow(org, "a").await.unwrap(), row("a", "y", 2, (first, second)));
-        assert_eq!(store.workflow_summaries(org, String::new(), 10).await.unwrap(), [summary("a", "y")]);
+        let listed = SummaryRow { summary: summary("a", "y"), revision: 2, updated_at: second };
+        assert_eq!(store.workflow_summaries(org, String::new(), 10).await.unwrap(), [listed]);
         assert_eq!(fixture.audited(org).await.len(), 2);
     }
 
