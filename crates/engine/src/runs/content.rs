@@ -11,7 +11,7 @@ use futures_util::stream::BoxStream;
 use sortie_api::{ErrorCode, OrgId, Refusal, Run, RunId};
 use sortie_store::{
     access::Caller,
-    runs::{ContentHolder, LargeText, ListedEvent, ListedRun, StoredDefinition},
+    runs::{ContentHolder, EventSelection, LargeText, ListedEvent, ListedRun, StoredDefinition},
 };
 
 use crate::{
@@ -90,28 +90,44 @@ impl Engine {
         }
     }
 
-    /// Returns recorded events of a run after `after`, in order, at most `limit`. Large data is left out.
+    /// Returns selected recorded events of a run, in order, at most `limit`. Large data is left out.
     /// `Gone` if this node does not have the events of a run without retention.
     pub async fn list_events(
         &self,
         org: OrgId,
         id: RunId,
-        after: i64,
+        selection: &EventSelection,
         limit: u32,
     ) -> Result<Vec<ListedEvent>, Refusal> {
-        self.0.stores.records.list_events(org, id, after, limit).await
+        self.0.stores.records.list_events(org, id, selection, limit).await
     }
 
-    /// Returns the JSON array of the events of a run after `after` from the other node that has them, piece by piece.
+    /// Returns the position that the newest `limit` selected events of a run follow. Fails as [`Self::list_events`] does.
+    pub async fn newest_events(
+        &self,
+        org: OrgId,
+        id: RunId,
+        selection: &EventSelection,
+        limit: u32,
+    ) -> Result<i64, Refusal> {
+        self.0
+            .stores
+            .records
+            .newest_events(org, id, selection, limit)
+            .await
+    }
+
+    /// Returns the JSON array of at most `limit` selected events of a run from the other node that has them, piece by piece.
     pub async fn events_elsewhere(
         &self,
         caller: &Caller,
         id: RunId,
-        after: i64,
+        (selection, limit): (&EventSelection, u32),
         hop: Hop,
     ) -> Result<BoxStream<'static, Result<Bytes, Refusal>>, Refusal> {
         let holder = self.events_holder(caller.org, id, hop).await?;
-        self.0.cluster.peers.events(&holder, caller, id, after).await
+        let events = (selection, limit);
+        self.0.cluster.peers.events(&holder, caller, id, events).await
     }
 
     /// Returns a text that a list, a definition or a stream leaves out because it is large.

@@ -9,8 +9,8 @@ use sortie_api::{OrgId, Refusal, Run, RunId, RunStatus};
 use sortie_store::{
     Error as StoreError, Store,
     runs::{
-        Append, Counted, EventRow, Fence, FinalCost, Finish, Followed, LargeText, ListedEvent, NewEvent,
-        PlainError, Progress, Retention, Settled, UnretainedFinish,
+        Append, Counted, EventRow, EventSelection, Fence, FinalCost, Finish, Followed, LargeText,
+        ListedEvent, NewEvent, PlainError, Progress, Retention, Settled, UnretainedFinish,
     },
 };
 
@@ -33,13 +33,31 @@ impl Records {
         &self,
         org: OrgId,
         run: RunId,
-        after: i64,
+        selection: &EventSelection,
         limit: u32,
     ) -> Result<Vec<ListedEvent>, Refusal> {
-        match self.unretained.list_events((org, run), after, limit) {
+        match self.unretained.list_events((org, run), selection, limit) {
             Lookup::Here(events) => Ok(events),
             Lookup::Forgotten => Err(sortie_store::Error::Unretained.into()),
-            Lookup::Elsewhere => Ok(self.store.list_events(org, run, after, limit).await?),
+            Lookup::Elsewhere => Ok(self.store.list_events(org, run, selection.clone(), limit).await?),
+        }
+    }
+
+    /// Returns the position that the newest `limit` selected events follow. Fails as [`Self::list_events`] does.
+    pub(crate) async fn newest_events(
+        &self,
+        org: OrgId,
+        run: RunId,
+        selection: &EventSelection,
+        limit: u32,
+    ) -> Result<i64, Refusal> {
+        match self.unretained.newest_events((org, run), selection, limit) {
+            Lookup::Here(position) => Ok(position),
+            Lookup::Forgotten => Err(sortie_store::Error::Unretained.into()),
+            Lookup::Elsewhere => Ok(self
+                .store
+                .newest_events(org, run, selection.clone(), limit)
+                .await?),
         }
     }
 

@@ -370,7 +370,11 @@ mod tests {
         held.fail("BEFORE UPDATE OF billing_pending ON run");
         attempt.settle().await.unwrap_err();
         assert!(held.store.get_run(org, fence.run).await.unwrap().billing_pending);
-        let events = worker.records.list_events(org, fence.run, 0, 100).await.unwrap();
+        let events = worker
+            .records
+            .list_events(org, fence.run, &sortie_store::runs::EventSelection::after(0), 100)
+            .await
+            .unwrap();
         let events: Vec<_> = events
             .iter()
             .map(|event| (event.seq, event.kind.as_str()))

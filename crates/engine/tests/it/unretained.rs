@@ -145,9 +145,20 @@ async fn events_are_there_for_five_minutes_and_the_output_for_an_hour() {
     rig.pass(Duration::from_secs(1));
     for id in [read, unread] {
         assert!(matches!(rig.follow(id).await, Err(refused) if refused.code == ErrorCode::Gone));
-        let events = rig.engine.list_events(rig.org, id, 0, 10).await;
+        let events = rig
+            .engine
+            .list_events(rig.org, id, &sortie_store::runs::EventSelection::after(0), 10)
+            .await;
         assert_eq!(events.unwrap_err(), sortie_store::Error::Unretained.into());
-        let events = rig.engine.events_elsewhere(&rig.caller, id, 0, Hop::First).await;
+        let events = rig
+            .engine
+            .events_elsewhere(
+                &rig.caller,
+                id,
+                (&sortie_store::runs::EventSelection::after(0), 10),
+                Hop::First,
+            )
+            .await;
         assert!(matches!(&events, Err(refused) if refused.code == ErrorCode::Gone));
     }
     rig.pass(Duration::from_secs(3_600 - 5 * 60 - 1));
@@ -249,7 +260,11 @@ async fn a_run_that_waits_when_its_node_stops_ends_with_it_and_is_counted() {
 async fn a_list_of_events_leaves_large_data_out_and_it_is_read_apart() {
     let rig = Rig::start().await;
     let id = rig.answered(&"x".repeat(20_000)).await;
-    let events = rig.engine.list_events(rig.org, id, 0, 100).await.unwrap();
+    let events = rig
+        .engine
+        .list_events(rig.org, id, &sortie_store::runs::EventSelection::after(0), 100)
+        .await
+        .unwrap();
     let large: Vec<_> = events.iter().filter(|event| event.data.is_none()).collect();
     assert_eq!(
         large.iter().map(|event| event.kind.as_str()).collect::<Vec<_>>(),

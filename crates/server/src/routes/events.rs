@@ -1,6 +1,6 @@
 //! `GET /v1/runs/{id}/events`: the run as a stream of server-sent events, or a range of its events as JSON.
 
-use std::sync::Arc;
+use std::{str::FromStr, sync::Arc};
 
 use axum::{
     Extension,
@@ -13,9 +13,13 @@ use http::{
     header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE},
     request::Parts,
 };
-use sortie_api::{ErrorCode, Event, Refusal, RunId};
+use sortie_api::{ErrorCode, Event, OrgId, Refusal, RunId, event::kind};
 use sortie_engine::{Deltas, Hop};
-use sortie_store::{Found, access::Caller, runs::ListedEvent};
+use sortie_store::{
+    Found,
+    access::Caller,
+    runs::{EventSelection, ListedEvent},
+};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{ObjectBuilder, RefOr, Schema, schema::Type},
@@ -28,7 +32,9 @@ use super::{
 };
 use crate::{
     app::App,
-    kit::{ApiError, ApiResult, FromQuery, Member, Opener, Pairs, Path, Query, integer, json_response},
+    kit::{
+        ApiError, ApiResult, FromQuery, Member, Opener, Pairs, Path, Pieces, Query, integer, json_response,
+    },
 };
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -140,10 +146,26 @@ fn last_event(headers: &HeaderMap) -> Result<Option<i64>, Refusal> {
         })
 }
 
-/// The parameters: from where on, and whether with the text that is being written.
+/// The parameters: which events, and whether with the text that is being written.
 pub(crate) struct EventsQuery {
-    after: i64,
+    selection: EventSelection,
+    /// Number of events of a JSON answer.
+    limit: Option<u32>,
     deltas: Deltas,
+}
+
+/// Type of a recorded event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct EventKind(&'static str);
+
+impl FromStr for EventKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = kind::ALL.iter().find(|kind| **kind == text);
+        let known = known.map(|kind| Self(kind));
+        known.ok_or_else(|| format!("must be one of {}", kind::ALL.join(", ")))
+    }
 }
 
 impl FromQuery for EventsQuery {
@@ -155,8 +177,15 @@ impl FromQuery for EventsQuery {
         };
         let last_event = pairs.integer(LAST_EVENT_PARAMETER, 0, i64::MAX)?;
         let after = pairs.integer("after", 0, i64::MAX)?;
+        let kinds = pairs.list::<EventKind>("types", kind::ALL.len())?;
+        let limit = pairs.integer("limit", 1, i64::from(MOST_EVENTS))?;
         Ok(Self {
-            after: last_event.or(after).unwrap_or(0),
+            selection: EventSelection {
+                after: last_event.or(after).unwrap_or(0),
+                before: pairs.integer("before", 1, i64::MAX)?.unwrap_or(i64::MAX),
+                kinds: kinds.into_iter().map(|EventKind(kind)| kind).collect(),
+            },
+            limit: limit.and_then(|limit| u32::try_from(limit).ok()),
             deltas,
         })
     }
@@ -166,8 +195,8 @@ impl FromQuery for EventsQuery {
 ///
 /// Streams server-sent events: every recorded event, then new ones as they happen. When the run is final, a message
 /// `done` has the run as its data, and the stream closes. Comments are heartbeats. A disconnected client does not
-/// cancel the run; reconnect with `Last-Event-ID`. The stream closes without `done` when the credential that opened it ends. With `Accept: application/json` the answer is an array of at most
-/// 1,000 recorded events instead, those after `after`.
+/// cancel the run; reconnect with `Last-Event-ID`. The stream closes without `done` when the credential that opened it ends. With `Accept: application/json` the answer is an array of
+/// recorded events instead, in order: the first `limit` after `after`, or with `before` the last `limit` before that event.
 ///
 /// The final `status` is the last event, but for a cancelled run: while its `billing_pending` is true, `model_call` and
 /// `tool_end` events may follow it. A stream that is open at the cancel may end without them.
@@ -182,6 +211,9 @@ impl FromQuery for EventsQuery {
         ("deltas" = Option<bool>, Query, nullable = false, description = "Also send the text that the model is writing, as `message_delta` messages `{text, step}` without an id. They are not recorded; the whole text follows as `message`, and after a `retry` the text restarts.", example = true),
         ("lastEventId" = Option<i64>, Query, minimum = 0, nullable = false, description = "Event to resume after, for replacements of `EventSource` that send no header. `Last-Event-ID` comes before it.", example = 3),
         ("after" = Option<i64>, Query, minimum = 0, nullable = false, description = "Only events after this one; `Last-Event-ID` and `lastEventId` come before it.", example = 0),
+        ("before" = Option<i64>, Query, minimum = 1, nullable = false, description = "Only events before this one, and of these the last; as JSON only. `last_event_id` of the run plus 1 gives the newest.", example = 9),
+        ("limit" = Option<i32>, Query, minimum = 1, maximum = 1_000, nullable = false, description = "Maximum number of events; as JSON only. Default 1000.", example = 100),
+        ("types" = Option<Vec<String>>, Query, style = Form, explode = false, nullable = false, description = "Only events of these types, separated by commas; as JSON only.", example = json!(["model_call", "retry"])),
     ),
     responses((status = 200, description = "The stream, or the array.", content(
         (StreamMessage = "text/event-stream", example = json!({
@@ -198,38 +230,26 @@ pub(crate) async fn follow_run(
     who: Member,
     Path(id): Path<RunId>,
     reading: Reading,
-    Query(EventsQuery { after, deltas }): Query<EventsQuery>,
+    Query(mut query): Query<EventsQuery>,
     (Extension(hop), opener): (Extension<Hop>, Opener),
 ) -> ApiResult<Response> {
-    let after = reading.last_event.unwrap_or(after);
+    if let Some(last_event) = reading.last_event {
+        query.selection.after = last_event;
+    }
     match reading.form {
-        Form::Json => {
-            let (engine, texts, org) = (app.engine.clone(), app.texts.clone(), who.org);
-            let read = move |after: Option<i64>, limit| {
-                let (engine, texts) = (engine.clone(), texts.clone());
-                async move {
-                    let listed = engine
-                        .list_events(org, id, after.unwrap_or_default(), limit)
-                        .await?;
-                    let entry = |event: ListedEvent| (event.seq, event_entry(&texts, (org, id), event));
-                    Ok(Found::all(listed.into_iter().map(entry).collect()))
-                }
-            };
-            let list = Listing {
-                stretch: 64,
-                read,
-                after: Some(after),
-                limit: MOST_EVENTS,
-                form: ListForm::Array,
-            };
-            match list.pieces().begin().await {
-                Err(error) if error.code == ErrorCode::Gone => {
-                    events_elsewhere(&app, &who, id, after, hop).await
-                }
-                begun => begun?.respond(&app.bodies).await,
+        Form::Json => match recorded(&app, who.org, id, &query).await {
+            Err(error) if error.code == ErrorCode::Gone => {
+                events_elsewhere(&app, &who, id, &query, hop).await
             }
-        }
+            begun => begun?.respond(&app.bodies).await,
+        },
         Form::Stream => {
+            let after = query.selection.after;
+            if query.selection != EventSelection::after(after) || query.limit.is_some() {
+                let rule = "before, limit and types: only with Accept: application/json";
+                return Err(ErrorCode::InvalidRequest.because(rule).into());
+            }
+            let deltas = query.deltas;
             let batches = app.engine.follow(&who, id, (after, deltas), hop).await?;
             let ends = Ends {
                 stop: app.stop.clone(),
@@ -251,17 +271,48 @@ pub(crate) async fn follow_run(
     }
 }
 
+/// Begins the list of the events of a run that this node has.
+async fn recorded(app: &App, org: OrgId, run: RunId, query: &EventsQuery) -> Result<Pieces, Refusal> {
+    let (mut selection, limit) = (query.selection.clone(), query.limit.unwrap_or(MOST_EVENTS));
+    if selection.before < i64::MAX {
+        selection.after = app.engine.newest_events(org, run, &selection, limit).await?;
+    }
+    let first = selection.after;
+    let (engine, texts) = (app.engine.clone(), app.texts.clone());
+    let read = move |after: Option<i64>, limit| {
+        let (engine, texts) = (engine.clone(), texts.clone());
+        let selection = EventSelection {
+            after: after.unwrap_or_default(),
+            ..selection.clone()
+        };
+        async move {
+            let listed = engine.list_events(org, run, &selection, limit).await?;
+            let entry = |event: ListedEvent| (event.seq, event_entry(&texts, (org, run), event));
+            Ok(Found::all(listed.into_iter().map(entry).collect()))
+        }
+    };
+    let list = Listing {
+        stretch: 64,
+        read,
+        after: Some(first),
+        limit,
+        form: ListForm::Array,
+    };
+    list.pieces().begin().await
+}
+
 /// Answers with the events of a run with zero data retention, which are in the memory of another node.
 async fn events_elsewhere(
     app: &App,
     caller: &Caller,
     run: RunId,
-    after: i64,
+    query: &EventsQuery,
     hop: Hop,
 ) -> ApiResult<Response> {
     // Reserve memory before the request to the other node, so that none of its answer is buffered without a reservation.
     let room = app.bodies.answer_room(PASSED_BYTES).await?;
-    let pieces = app.engine.events_elsewhere(caller, run, after, hop).await?;
+    let events = (&query.selection, query.limit.unwrap_or(MOST_EVENTS));
+    let pieces = app.engine.events_elsewhere(caller, run, events, hop).await?;
     let mut response = json_response(Body::from_stream(pieces));
     response.extensions_mut().insert(room);
     Ok(response)
@@ -281,7 +332,7 @@ mod tests {
                 .unwrap();
             let (mut parts, ()) = request.into_parts();
             let read = Query::<EventsQuery>::from_request_parts(&mut parts, &()).await;
-            read.ok().map(|Query(query)| query.after)
+            read.ok().map(|Query(query)| query.selection.after)
         };
         for (query, expected) in [
             ("", Some(0)),

@@ -36,7 +36,7 @@ pub use list::RunFilter;
 pub use new_run::{Definition, InlineCredentials, Labels, NewCallback, NewRun, Retention, Unretained};
 pub use position::{Position, Watched};
 pub use progress::{Append, EventRow, Fence, NewEntries, NewEvent};
-pub use read::{Followed, Progress, StoredDefinition};
+pub use read::{EventSelection, Followed, Progress, StoredDefinition};
 pub use retention::{Batch, Deleted, Expiry, OpenCallbacks, Undeletable};
 pub use sweep::{Held, Sweep, Swept};
 pub use unretained::{ContentHolder, Counted, PlainError, UnretainedFinish};

@@ -5,7 +5,7 @@ use sortie_api::{OrgId, Run, RunId, RunStatus};
 use super::{ListedRunRow, SELECT_LISTED_RUNS, SELECT_RUNS, StoredRun};
 use crate::{
     Error, Result, Store,
-    db::{ReadRow, Stmt, Tx, batch, filled, row, select, vals},
+    db::{Answer, ReadRow, Stmt, Tx, Val, batch, filled, row, select, vals},
     runs::{
         EventRow,
         large::{ListedEvent, ListedRun, SHORT},
@@ -43,6 +43,43 @@ row! {
         pub status: RunStatus = "status",
         /// Number of the run's last event so far.
         pub last_event: i64 = "last_event",
+    }
+}
+
+/// Selection of the events of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventSelection {
+    /// Only events after this one.
+    pub after: i64,
+    /// Only events before this one.
+    pub before: i64,
+    /// Only events of these types; empty for all.
+    pub kinds: Vec<&'static str>,
+}
+
+impl EventSelection {
+    /// Selects every event after this one.
+    pub const fn after(after: i64) -> Self {
+        Self {
+            after,
+            before: i64::MAX,
+            kinds: Vec::new(),
+        }
+    }
+
+    /// Whether an event of this type at this position is selected.
+    pub fn includes(&self, seq: i64, kind: &str) -> bool {
+        self.after < seq && seq < self.before && (self.kinds.is_empty() || self.kinds.contains(&kind))
+    }
+
+    /// Parameters of [`SELECTED`].
+    fn params(&self, run: RunId, limit: u32) -> Vec<Val<'static>> {
+        let kinds = self
+            .kinds
+            .iter()
+            .fold(",".to_owned(), |all, kind| format!("{all}{kind},"));
+        let kinds = (!self.kinds.is_empty()).then_some(kinds);
+        vals![run, self.after, limit, self.before, kinds]
     }
 }
 
@@ -112,16 +149,35 @@ impl Store {
             .await
     }
 
-    /// Returns events as [`Self::events_after`] does. Large data is left out.
+    /// Returns at most `limit` selected events, in order. Large data is left out. Fails as [`Self::events_after`] does.
     pub async fn list_events(
         &self,
         org: OrgId,
         id: RunId,
-        after: i64,
+        selection: EventSelection,
         limit: u32,
     ) -> Result<Vec<ListedEvent>> {
+        let sql = select!(ListedEvent, SELECTED, " ORDER BY seq LIMIT $3");
         self.db
-            .read(move |tx| events(tx, (org, id), select_listed_events(id, after, limit)))
+            .read(move |tx| events(tx, (org, id), Stmt::new(sql, selection.params(id, limit))))
+            .await
+    }
+
+    /// Returns the position that the newest `limit` selected events follow. Fails as [`Self::events_after`] does.
+    pub async fn newest_events(
+        &self,
+        org: OrgId,
+        id: RunId,
+        selection: EventSelection,
+        limit: u32,
+    ) -> Result<i64> {
+        let sql = constcat::concat!(
+            "SELECT COALESCE(MIN(newest.seq) - 1, CAST($2 AS BIGINT)) FROM (SELECT seq",
+            SELECTED,
+            " ORDER BY seq DESC LIMIT $3) AS newest"
+        );
+        self.db
+            .read(move |tx| retained(tx, (org, id), Stmt::new(sql, selection.params(id, limit)))?.value())
             .await
     }
 }
@@ -132,8 +188,13 @@ pub(super) fn get(tx: &mut dyn Tx, org: OrgId, id: RunId) -> Result<Run> {
 }
 
 /// Returns the events that `select` finds for a run of the organization with stored events.
-fn events<T: ReadRow>(tx: &mut dyn Tx, (org, id): (OrgId, RunId), select: Stmt<'static>) -> Result<Vec<T>> {
-    let [run, events] = batch(
+fn events<T: ReadRow>(tx: &mut dyn Tx, run: (OrgId, RunId), select: Stmt<'static>) -> Result<Vec<T>> {
+    retained(tx, run, select)?.rows.iter().map(T::read).collect()
+}
+
+/// Executes a query for a run of the organization whose events are stored.
+fn retained(tx: &mut dyn Tx, (org, id): (OrgId, RunId), select: Stmt<'static>) -> Result<Answer> {
+    let [run, answer] = batch(
         tx,
         &[
             Stmt::new(
@@ -147,8 +208,12 @@ fn events<T: ReadRow>(tx: &mut dyn Tx, (org, id): (OrgId, RunId), select: Stmt<'
     if run.value()? {
         return Err(Error::Unretained);
     }
-    events.rows.iter().map(T::read).collect()
+    Ok(answer)
 }
+
+/// Selected events of a run.
+const SELECTED: &str = " FROM event WHERE run_id = $1 AND seq > $2 AND seq < $4 \
+    AND (CAST($5 AS TEXT) IS NULL OR $5 LIKE '%,' || kind || ',%')";
 
 /// Events of a run after a position.
 const AFTER: &str = " FROM event WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3";

@@ -1,7 +1,7 @@
 use sortie_api::Run;
 
 use super::prelude::*;
-use crate::runs::{EventRow, ListedRun};
+use crate::runs::{EventRow, EventSelection, ListedRun};
 
 async fn listed(
     fixture: &Fixture,
@@ -22,7 +22,23 @@ async fn listed(
 
 /// Reads the events of a finished run, and each of its texts separately.
 pub(super) async fn read_events_and_texts(fixture: &Fixture, org: OrgId, run: RunId) {
-    fixture.store.list_events(org, run, 0, 10).await.unwrap();
+    let some = EventSelection {
+        after: 0,
+        before: 9,
+        kinds: vec!["status"],
+    };
+    for selection in [EventSelection::after(0), some] {
+        fixture
+            .store
+            .list_events(org, run, selection.clone(), 10)
+            .await
+            .unwrap();
+        fixture
+            .store
+            .newest_events(org, run, selection, 10)
+            .await
+            .unwrap();
+    }
     for text in [
         LargeText::Output(run),
         LargeText::Definition(run),
@@ -191,7 +207,18 @@ both! {
             let events = fixture.store.events_after(org, fence.run, after, limit).await.unwrap();
             events.into_iter().map(|event: EventRow| event.seq).collect::<Vec<_>>()
         };
-        let listed = fixture.store.list_events(org, fence.run, 0, 100).await.unwrap();
+        let selected = async |after, before, kinds: &[&'static str], limit| {
+            let selection = EventSelection { after, before, kinds: kinds.to_vec() };
+            let listed = fixture.store.list_events(org, fence.run, selection.clone(), limit).await.unwrap();
+            let newest = fixture.store.newest_events(org, fence.run, selection, limit).await.unwrap();
+            (listed.iter().map(|event| event.seq).collect::<Vec<_>>(), newest)
+        };
+        assert_eq!(selected(5, 9, &[], 2).await, (vec![6, 7], 6));
+        assert_eq!(selected(5, 9, &[], 10).await, (vec![6, 7, 8], 5));
+        let statuses = selected(0, i64::MAX, &["status", "retry"], 100).await;
+        assert!(statuses.0.starts_with(&[1]) && statuses.0.len() < 6 && statuses.1 == 0, "{statuses:?}");
+        assert_eq!(selected(900, i64::MAX, &["status"], 10).await, (Vec::new(), 900));
+        let listed = fixture.store.list_events(org, fence.run, EventSelection::after(0), 100).await.unwrap();
         let listed = listed.into_iter().map(|event| EventRow {
             seq: event.seq,
             kind: event.kind,

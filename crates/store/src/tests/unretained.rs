@@ -353,7 +353,7 @@ both! {
         assert!(matches!(found, crate::runs::Created::Existing(run) if run.id == new.id));
         assert_eq!(fixture.store.run_definition(org, new.id).await, Err(Error::Unretained));
         assert_eq!(fixture.store.events_after(org, new.id, 0, 10).await, Err(Error::Unretained));
-        assert_eq!(fixture.store.list_events(org, new.id, 0, 10).await, Err(Error::Unretained));
+        assert_eq!(fixture.store.list_events(org, new.id, crate::runs::EventSelection::after(0), 10).await, Err(Error::Unretained));
         assert_eq!(fixture.store.progress(org, new.id).await, Err(Error::Unretained));
         assert_eq!(fixture.store.follow(org, new.id, 0, 10).await, Err(Error::Unretained));
         assert_eq!(fixture.count("SELECT COUNT(*) FROM unretained").await, 1);

@@ -17,7 +17,10 @@ use futures_util::stream::{self, BoxStream, StreamExt as _};
 use reqwest::{Method, RequestBuilder, Response, header};
 use sortie_api::{ErrorBody, ErrorCode, Refusal, Run, RunId};
 use sortie_net::{EngineClient, Outbound, Timeouts, read_body};
-use sortie_store::{access::Caller, runs::ContentHolder};
+use sortie_store::{
+    access::Caller,
+    runs::{ContentHolder, EventSelection},
+};
 use url::Url;
 
 pub(crate) use signature::Signer;
@@ -108,9 +111,15 @@ impl Peers {
         holder: &ContentHolder,
         caller: &Caller,
         id: RunId,
-        after: i64,
+        (selection, limit): (&EventSelection, u32),
     ) -> Result<BoxStream<'static, Result<Bytes, Refusal>>, Refusal> {
-        let target = format!("/v1/runs/{id}/events?after={after}");
+        let mut target = format!("/v1/runs/{id}/events?after={}&limit={limit}", selection.after);
+        if selection.before < i64::MAX {
+            target += &format!("&before={}", selection.before);
+        }
+        if !selection.kinds.is_empty() {
+            target += &format!("&types={}", selection.kinds.join(","));
+        }
         let request = self
             .request(holder, caller, &target)?
             .header(header::ACCEPT, "application/json");

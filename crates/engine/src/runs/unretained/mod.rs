@@ -18,7 +18,7 @@ use parking_lot::{Mutex, MutexGuard};
 use sortie_api::{ErrorCode, OrgId, Refusal, Run, RunId, RunStatus, Timestamp, event::EventType};
 use sortie_store::{
     money::Payment,
-    runs::{EventRow, Followed, ListedEvent, NewEvent, Progress},
+    runs::{EventRow, EventSelection, Followed, ListedEvent, NewEvent, Progress},
 };
 use tokio::sync::Notify;
 
@@ -141,6 +141,26 @@ impl Content {
     fn after(&self, after: i64, limit: u32) -> impl Iterator<Item = &EventRow> {
         let from = self.events.partition_point(|event| event.seq <= after);
         self.events.iter().skip(from).take(limit as usize)
+    }
+
+    /// Returns selected events, at most `limit`. Large data is left out.
+    fn listed(&self, selection: &EventSelection, limit: u32) -> Vec<ListedEvent> {
+        self.selected(selection)
+            .take(limit as usize)
+            .map(|event| ListedEvent::of(event, LISTED_BYTES))
+            .collect()
+    }
+
+    /// Returns the position that the newest `limit` selected events follow.
+    fn newest(&self, selection: &EventSelection, limit: u32) -> i64 {
+        let newest = self.selected(selection).rev().take(limit as usize).last();
+        newest.map_or(selection.after, |event| event.seq - 1)
+    }
+
+    fn selected(&self, selection: &EventSelection) -> impl DoubleEndedIterator<Item = &EventRow> {
+        self.events
+            .iter()
+            .filter(move |event| selection.includes(event.seq, &event.kind))
     }
 
     fn listed_after(&self, after: i64, limit: u32) -> Vec<ListedEvent> {
@@ -469,14 +489,24 @@ impl Unretained {
         Ok(())
     }
 
-    /// Returns events after `after`, at most `limit`. Large data is left out.
+    /// Returns selected events, at most `limit`. Large data is left out.
     pub(crate) fn list_events(
         &self,
         (org, run): (OrgId, RunId),
-        after: i64,
+        selection: &EventSelection,
         limit: u32,
     ) -> Lookup<Vec<ListedEvent>> {
-        self.find(org, run, |content| content.listed_after(after, limit))
+        self.find(org, run, |content| content.listed(selection, limit))
+    }
+
+    /// Returns the position that the newest `limit` selected events follow.
+    pub(crate) fn newest_events(
+        &self,
+        (org, run): (OrgId, RunId),
+        selection: &EventSelection,
+        limit: u32,
+    ) -> Lookup<i64> {
+        self.find(org, run, |content| content.newest(selection, limit))
     }
 
     /// Returns the data of an event.

@@ -139,7 +139,11 @@ fn events_keep_their_numbers_and_the_end_closes_them_once() {
     for _ in 0..2 {
         unretained.close(run(1), RunStatus::Interrupted).unwrap();
     }
-    let Lookup::Here(events) = unretained.list_events((org(1), run(1)), 1, 100) else {
+    let Lookup::Here(events) = unretained.list_events(
+        (org(1), run(1)),
+        &sortie_store::runs::EventSelection::after(1),
+        100,
+    ) else {
         panic!("it is here")
     };
     assert_eq!(
