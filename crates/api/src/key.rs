@@ -25,6 +25,10 @@ pub struct ApiKey {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub previous_until: Option<Timestamp>,
+    /// Start of the hour in which the key was last used; absent for a key that never was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub last_used_at: Option<Timestamp>,
 }
 
 /// The roles a key may have: an owner is a person.

@@ -80,12 +80,22 @@ impl FromStr for Role {
 pub struct OrganizationInfo {
     /// The organization of the credential.
     pub organization_id: OrgId,
+    /// Name of the organization.
+    #[schema(example = "default")]
+    pub organization_name: String,
     /// The credential's role.
     pub role: Role,
     /// ID of the API key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub key_id: Option<KeyId>,
+    /// Name of the API key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub key_name: Option<String>,
+    /// Version of the engine.
+    #[schema(example = "1.0.0")]
+    pub version: String,
     /// The deployment mode.
     pub mode: Mode,
     /// Compute price per second of a run, in micros.

@@ -16,6 +16,7 @@ use sortie_store::{
 
 use crate::{Engine, credentials::principals::Principals, kit::random::random};
 use sortie_base::{CREDENTIAL_LOOKUP, Clock};
+use tokio_util::task::TaskTracker;
 
 /// Commands on the API keys of this node's store.
 #[derive(Clone)]
@@ -84,6 +85,7 @@ pub async fn create_key_offline(
         store.clone(),
         (clock.clone(), CREDENTIAL_LOOKUP),
         Mode::SelfHosted,
+        TaskTracker::new(),
     );
     Keys::new(store.clone(), clock.clone(), principals)
         .create(&operator, request)

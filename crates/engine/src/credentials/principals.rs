@@ -4,11 +4,12 @@
 //! rotated on this node stops working at once; other nodes accept it for five seconds at most. The expiry of a credential is part
 //! of its look-up, so every node stops accepting it at that moment.
 
-use std::time::Duration;
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use sortie_api::{
-    KeyId, Mode, OrgId, OrganizationInfo, Refusal, Role,
+    KeyId, Mode, OrgId, OrganizationInfo, Refusal, Role, Timestamp,
     secret::{ACCESS_TOKEN, HOSTED_KEY, Presented, SELF_HOSTED_KEY, Secret},
 };
 use sortie_store::{
@@ -18,7 +19,8 @@ use sortie_store::{
 };
 
 use crate::{Engine, kit::random::random};
-use sortie_base::Clock;
+use sortie_base::{Clock, spawn_short};
+use tokio_util::task::TaskTracker;
 
 /// Look-ups of principals by their credentials.
 #[derive(Clone)]
@@ -31,7 +33,15 @@ pub(crate) struct Principals {
     prefix: &'static str,
     /// Prefix of access tokens. Only a hosted deployment has them.
     token_prefix: Option<&'static str>,
+    /// Hour of the last use of each key that this node has noted.
+    noted: Arc<Mutex<HashMap<KeyId, Timestamp>>>,
+    tasks: TaskTracker,
 }
+
+/// Number of keys whose last use is remembered. When it is reached, all of them are noted anew.
+const NOTED_KEYS: usize = 20_000;
+
+const HOUR_MICROS: i64 = 3_600_000_000;
 
 impl Engine {
     /// Finds the principal of a bearer credential. `None` if the credential is malformed, unknown, expired or revoked.
@@ -62,20 +72,34 @@ impl Engine {
     }
 
     /// Returns the facts that a caller sees about its credential and its organization.
-    pub fn organization_info(&self, org: OrgId, role: Role, key: Option<KeyId>) -> OrganizationInfo {
-        OrganizationInfo {
+    pub async fn organization_info(
+        &self,
+        org: OrgId,
+        role: Role,
+        key: Option<KeyId>,
+    ) -> Result<OrganizationInfo, Refusal> {
+        let (organization_name, key_name) = self.store().names_of_credential(org, key).await?;
+        Ok(OrganizationInfo {
             organization_id: org,
+            organization_name,
             role,
             key_id: key,
+            key_name,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             mode: self.0.options.mode,
             compute_micros_per_second: self.0.options.compute_micros_per_second,
             default_max_cost_micros: self.0.options.default_max_cost,
-        }
+        })
     }
 }
 
 impl Principals {
-    pub(crate) fn new(store: Store, (clock, fresh): (Clock, Duration), mode: Mode) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        (clock, fresh): (Clock, Duration),
+        mode: Mode,
+        tasks: TaskTracker,
+    ) -> Self {
         let (prefix, token_prefix) = match mode {
             Mode::Hosted => (HOSTED_KEY, Some(ACCESS_TOKEN)),
             Mode::SelfHosted => (SELF_HOSTED_KEY, None),
@@ -86,6 +110,8 @@ impl Principals {
             fresh,
             prefix,
             token_prefix,
+            noted: Arc::default(),
+            tasks,
         }
     }
 
@@ -139,13 +165,38 @@ impl Principals {
         find: impl Future<Output = sortie_store::Result<Option<Principal>>>,
     ) -> Result<Option<Principal>, Refusal> {
         let now = || self.clock.now();
-        Ok(self.store.look_up(hash, self.fresh, now, find).await?)
+        let found = self.store.look_up(hash, self.fresh, now, find).await?;
+        if let Some(key) = found.and_then(|principal| principal.by.key()) {
+            self.note_use(key);
+        }
+        Ok(found)
+    }
+
+    /// Notes the use of a key, once an hour, in a task: the request does not wait for it.
+    fn note_use(&self, key: KeyId) {
+        let now = self.clock.now().as_micros();
+        let hour = Timestamp::from_micros(now - now.rem_euclid(HOUR_MICROS));
+        let mut noted = self.noted.lock();
+        if noted.get(&key) == Some(&hour) {
+            return;
+        }
+        if noted.len() >= NOTED_KEYS {
+            noted.clear();
+        }
+        noted.insert(key, hour);
+        let store = self.store.clone();
+        let note = async move {
+            if let Err(error) = store.note_key_use(key, hour).await {
+                tracing::debug!(key.id = %key, %error, "cannot note the use of a key");
+            }
+        };
+        drop(spawn_short(&self.tasks, note));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use sortie_api::{SessionId, Timestamp, UserId};
+    use sortie_api::{SessionId, UserId};
     use sortie_base::{CREDENTIAL_LOOKUP, hex};
     use sortie_store::{access::Actor, people::SessionKind};
 
@@ -202,7 +253,12 @@ mod tests {
             );
             database.execute_batch(&rows).unwrap();
             Self {
-                principals: Principals::new(store, (Clock::manual(AT), FIVE_SECONDS), Mode::Hosted),
+                principals: Principals::new(
+                    store,
+                    (Clock::manual(AT), FIVE_SECONDS),
+                    Mode::Hosted,
+                    TaskTracker::new(),
+                ),
                 database,
                 org,
                 person,

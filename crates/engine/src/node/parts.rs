@@ -177,6 +177,7 @@ impl Setup {
             database.clone(),
             (clock.clone(), options.credential_lookup),
             options.mode,
+            tracker.clone(),
         );
         Ok(Stores {
             records: Records {

@@ -57,6 +57,14 @@ row! {
         created_at = "created_at",
         expires_at = "expires_at",
         previous_until = "previous_until",
+        last_used_at = "last_used_at",
+    }
+}
+
+row! {
+    struct NamesRow {
+        organization: String = "o.name",
+        key: Option<String> = "(SELECT k.name FROM api_key k WHERE k.id = $2 AND k.org_id = o.id)",
     }
 }
 
@@ -79,6 +87,17 @@ impl Store {
     }
 
     /// Adds an API key. `NotFound` if the organization does not exist.
+    pub async fn names_of_credential(
+        &self,
+        org: OrgId,
+        key: Option<KeyId>,
+    ) -> Result<(String, Option<String>)> {
+        let sql = select!(NamesRow, " FROM organization o WHERE o.id = $1");
+        let names: NamesRow = self.db.read(move |tx| tx.read_one(sql, vals![org, key])).await?;
+        Ok((names.organization, names.key))
+    }
+
+    /// Adds an API key. `NotFound` where the organization does not exist.
     pub async fn create_key(&self, key: NewKey, audit: Audit) -> Result<()> {
         self.db.write(move |tx| create(tx, &key, &audit)).await
     }
@@ -106,6 +125,15 @@ impl Store {
                 Ok(keys.into_iter().map(|row| row.0).collect())
             })
             .await
+    }
+
+    /// System: notes the hour in which a key is used, unless a later one is noted.
+    pub async fn note_key_use(&self, id: KeyId, hour: Timestamp) -> Result<()> {
+        let sql = "UPDATE api_key SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)";
+        self.db
+            .write(move |tx| tx.exec(sql, vals![id, hour]))
+            .await
+            .map(drop)
     }
 
     /// Deletes a key. `Conflict` for the last admin key that does not expire, unless a person owns the organization.

@@ -14,6 +14,15 @@ use crate::{
 };
 
 commands! {
+    async fn note_key_use_is_one_transaction(fixture: &Fixture, org: OrgId) {
+        let key = fixture.key(org, Role::Member).await;
+        let hour = fixture.now();
+        proves(fixture, async || fixture.store.note_key_use(key.id, hour).await).await;
+        let earlier = Timestamp::from_micros(hour.as_micros() - 1);
+        fixture.store.note_key_use(key.id, earlier).await.unwrap();
+        assert_eq!(fixture.store.list_keys(org, None, 1).await.unwrap()[0].last_used_at, Some(hour));
+    }
+
     async fn sign_up_and_sign_in_are_one_transaction_each(fixture: &Fixture, store: &Store) {
         let person = fixture.new_person("ann");
         let first = fixture.new_session(person.id);
