@@ -5,9 +5,9 @@ use std::{net::IpAddr, str::FromStr};
 
 use serde::de::DeserializeOwned;
 use sortie_api::{
-    ActorKind, AuditId, BlobId, BudgetPeriod, BudgetScope, ConnectionId, ConnectionStatus, DeploymentId,
-    FileId, GrantId, InvitationId, LedgerKind, MailId, Micros, OrgId, PaymentId, Role, RunId, RunStatus,
-    ScheduleId, SessionId, Sha256, Timestamp, TopupId, TopupKind, TopupState, UserId,
+    ActorKind, AuditId, BlobId, BudgetPeriod, BudgetScope, ConnectionId, ConnectionStatus, DeliveryState,
+    DeploymentId, FileId, GrantId, InvitationId, LedgerKind, MailId, Micros, OrgId, PaymentId, Role, RunId,
+    RunStatus, ScheduleId, SessionId, Sha256, Timestamp, TopupId, TopupKind, TopupState, UserId,
     deployment::{EntitlementSource, EntitlementState},
     id::{ConsentId, KeyId, RefundOrderId},
     schedule::{FireOutcome, Overlap},
@@ -165,7 +165,8 @@ crate::text_columns!(
     TopupState,
     ConnectionStatus,
     Overlap,
-    FireOutcome
+    FireOutcome,
+    DeliveryState
 );
 
 /// A row that [`row!`] has declared.

@@ -33,7 +33,9 @@ CREATE TABLE api_key (
     -- previous_hash is the secret before the last rotation, which works until previous_until.
     expires_at BIGINT,
     previous_hash {BLOB},
-    previous_until BIGINT
+    previous_until BIGINT,
+    -- Start of the hour in which a request last had the key.
+    last_used_at BIGINT
 );
 CREATE UNIQUE INDEX api_key_hash ON api_key (hash);
 CREATE INDEX api_key_list ON api_key (org_id, created_at, id);
@@ -419,6 +421,8 @@ CREATE TABLE delivery (
 -- By host: what one receiver leaves waiting is stepped over by those who look for others.
 CREATE INDEX delivery_due ON delivery (host, due_at, run_id) WHERE due_at >= 0;
 CREATE INDEX delivery_node ON delivery (node) WHERE node IS NOT NULL;
+-- The deliveries of finished runs, for the list.
+CREATE INDEX delivery_list ON delivery (org_id, run_id) WHERE give_up_at >= 0;
 
 CREATE TABLE delivery_attempt (
     run_id {TEXT} NOT NULL,

@@ -1,6 +1,6 @@
 //! `/v1/runs/{id}/deliveries`.
 
-use sortie_api::{DeliveryAttempt, Redelivery};
+use sortie_api::{DeliveryAttempt, DeliveryPage, Redelivery};
 use sortie_testkit::CallbackReceiver;
 
 use crate::prelude::*;
@@ -43,6 +43,24 @@ async fn a_callback_is_delivered_listed_and_sent_again() {
         (made[0].attempt, made[0].status, &made[0].error, made[0].next_at),
         (1, Some(204), &None, None)
     );
+
+    let listed: DeliveryPage = rig
+        .member
+        .get("/v1/deliveries?state=delivered")
+        .await
+        .unwrap()
+        .read()
+        .unwrap();
+    assert_eq!((listed.items.len(), listed.next_cursor.as_str()), (1, ""));
+    assert_eq!(
+        (listed.items[0].run_id, listed.items[0].status),
+        (run.id, Some(204))
+    );
+    let foreign: DeliveryPage = rig.stranger.get("/v1/deliveries").await.unwrap().read().unwrap();
+    assert!(foreign.items.is_empty());
+    let receiver_of = format!("/v1/deliveries?limit=1&receiver={}", listed.items[0].receiver);
+    let found: DeliveryPage = rig.member.get(&receiver_of).await.unwrap().read().unwrap();
+    assert_eq!(found.items, listed.items);
 
     let path = format!("/v1/runs/{id}/deliveries");
     let again = rig.member.post(&path, &Value::Null).must(202).await;

@@ -1,10 +1,10 @@
 //! Callbacks: due at the end of their run, claimed host by host under a lease, recorded under a fence.
 
-use sortie_api::{TraceContext, limits};
+use sortie_api::{Delivery, DeliveryState, TraceContext, limits};
 
 use super::prelude::*;
 use crate::{
-    outbox::{ClaimedDelivery, MadeAttempt, Order, SCANNED},
+    outbox::{ClaimedDelivery, DeliveryFilter, MadeAttempt, Order, SCANNED},
     runs::{NewCallback, Receiver},
 };
 
@@ -87,6 +87,45 @@ pub(super) fn made(claimed: &ClaimedDelivery, at: Timestamp, after: AfterAttempt
 }
 
 both! {
+    async fn callbacks_are_listed_by_state_and_receiver(fixture: &Fixture, org: OrgId, other: OrgId, node: NodeId) {
+        let list = async |org, states: &[DeliveryState], receiver: Option<&str>, before, limit| {
+            let filter = DeliveryFilter { states: states.to_vec(), receiver: receiver.map(str::to_owned), before, limit };
+            let found = fixture.store.deliveries(org, filter).await.unwrap();
+            assert_eq!(found.stopped_at, None);
+            found.items
+        };
+        let runs = |found: Vec<Delivery>| found.into_iter().map(|found| found.run_id).collect::<Vec<_>>();
+        let mut made_of = Vec::new();
+        for (host, after) in [
+            ("a:1", Some(AfterAttempt::Delivered)),
+            ("b:1", Some(AfterAttempt::RetryAt(fixture.now() + Duration::from_hours(1)))),
+            ("a:1", Some(AfterAttempt::Abandoned)),
+            ("c:1", None),
+        ] {
+            let (run, due_at) = fixture.due(org, node, host).await;
+            if let Some(after) = after {
+                let claimed = fixture.claim_due("n", host, due_at).await;
+                fixture.store.record_attempt(made(&claimed[0], due_at, after)).await.unwrap();
+            }
+            made_of.push(run);
+        }
+        // A run that is not finished has no callback to send yet.
+        fixture.calling_back(org, node, "a:1").await;
+        let [delivered, retrying, abandoned, pending] = made_of[..] else { panic!("four runs") };
+        let all = list(org, &[], None, None, 10).await;
+        let states: Vec<DeliveryState> = all.iter().map(|found| found.state).collect();
+        assert_eq!(states, [DeliveryState::Pending, DeliveryState::Abandoned, DeliveryState::Retrying, DeliveryState::Delivered]);
+        assert_eq!((all[0].attempts, all[0].status, all[0].next_at.is_some()), (0, None, true));
+        assert_eq!((all[2].attempts, all[2].status, all[2].error.as_deref(), all[2].next_at.is_some()), (1, Some(500), Some("answered 500"), true));
+        assert_eq!((all[3].status, &all[3].error, all[3].next_at), (Some(204), &None, None));
+        assert_eq!(runs(all), [pending, abandoned, retrying, delivered]);
+        let failing = [DeliveryState::Retrying, DeliveryState::Abandoned];
+        assert_eq!(runs(list(org, &failing, None, None, 10).await), [abandoned, retrying]);
+        assert_eq!(runs(list(org, &failing, Some("a:1"), None, 10).await), [abandoned]);
+        assert_eq!(runs(list(org, &[], None, Some(abandoned), 1).await), [retrying]);
+        assert!(list(other, &[], None, None, 10).await.is_empty());
+    }
+
     async fn a_callback_that_cannot_be_read_does_not_keep_the_others(fixture: &Fixture, org: OrgId, node: NodeId) {
         let (broken, _) = fixture.due(org, node, "a:1").await;
         let (whole, due_at) = fixture.due(org, node, "a:1").await;

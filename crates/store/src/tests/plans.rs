@@ -366,7 +366,22 @@ async fn use_workflows(fixture: &Fixture, org: OrgId) {
     fixture.delete_workflow(org, "a").await.unwrap();
 }
 
+async fn list_deliveries(fixture: &Fixture, org: OrgId) {
+    let retrying = vec![sortie_api::DeliveryState::Retrying];
+    let receiver = Some("a:1".to_owned());
+    for (states, receiver) in [(Vec::new(), None), (retrying, receiver)] {
+        let filter = crate::outbox::DeliveryFilter {
+            states,
+            receiver,
+            before: None,
+            limit: 10,
+        };
+        fixture.store.deliveries(org, filter).await.unwrap();
+    }
+}
+
 async fn list_everything(fixture: &Fixture, org: OrgId) {
+    list_deliveries(fixture, org).await;
     let schedule = Some(super::indexes::scheduled(fixture, org).await);
     let states = [
         (vec![], None),
