@@ -249,7 +249,7 @@ macro_rules! kinds {
         pub mod kind {
             $(pub const $name: &str = $kind;)+
 
-            /// All of them, in the order of the variants of [`EventType`](super::EventType).
+            /// Every name, in the order of the variants of [`EventType`](super::EventType).
             pub const ALL: &[&str] = &[$($name),+];
         }
 

@@ -76,6 +76,10 @@ pub const TITLE_CHARS: usize = 120;
 pub const SEARCH_TEXT_CHARS: usize = 2_000;
 /// Length of a text that runs are searched for, in characters.
 pub const SEARCH_CHARS: usize = 200;
+/// Number of runs that one request cancels.
+pub const CANCELLED_RUNS: u32 = 1_000;
+/// Host and port of the receiver of a callback, in characters.
+pub const RECEIVER_CHARS: usize = 300;
 /// Number of ids that a list of runs may be filtered by.
 pub const LISTED_IDS: usize = 100;
 /// `Idempotency-Key`, in characters.

@@ -172,6 +172,19 @@ pub struct RunPage {
     pub next_cursor: String,
 }
 
+/// Answer of `POST /v1/runs/cancel`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CancelledRuns {
+    /// Number of open runs that matched the filters.
+    #[schema(minimum = 0)]
+    pub matched: u32,
+    /// Number of runs that are cancelled now. The others ended before, or it was a dry run.
+    #[schema(minimum = 0)]
+    pub cancelled: u32,
+    /// Value for `cursor` to continue; empty if every open run was looked at.
+    pub next_cursor: String,
+}
+
 /// Definition that a run used.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct RunDefinition {

@@ -42,6 +42,7 @@ pub use operations::{
     usage::AskedUsage,
 };
 pub use runs::{
+    create::CancelMode,
     hub::{Batch, Deltas, LargeEvent, LargeMessage, Message, Passed, PassedEnd, TextDelta},
     workflows::{SavedDefinition, StoredWorkflow},
 };

@@ -436,10 +436,8 @@ mod tests {
     #[tokio::test]
     async fn a_page_is_asked_for_with_all_its_filters() {
         let all = WhichRuns {
-            status: None,
-            tag: None,
-            schedule: None,
             limit: 20,
+            ..WhichRuns::default()
         };
         assert_eq!(
             second_page_of(&all).await,
@@ -449,11 +447,13 @@ mod tests {
             status: Some(RunStatus::TimedOut),
             tag: Some("a&b".to_owned()),
             schedule: "sched_01kafs6w1cefkstv6qr1ptb0mp".parse().ok(),
+            search: Some("north east".to_owned()),
             limit: 500,
+            ..WhichRuns::default()
         };
         assert_eq!(
             second_page_of(&some).await,
-            "GET /v1/runs?status=timed_out&tag=a%26b&schedule=sched_01kafs6w1cefkstv6qr1ptb0mp&limit=100\
+            "GET /v1/runs?status=timed_out&tag=a%26b&schedule=sched_01kafs6w1cefkstv6qr1ptb0mp&q=north%20east&limit=100\
              &cursor=a%2Bb%2F%3D HTTP/1.1"
         );
     }

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 
 use sortie_api::{
-    ErrorCode, OrgId, Refusal, RunId, RunRequest, ScheduleId, Timestamp, TraceContext, model::ModelCatalog,
+    CancelledRuns, ErrorCode, OrgId, Refusal, RunId, RunRequest, RunStatus, ScheduleId, Timestamp,
+    TraceContext, model::ModelCatalog,
 };
 use sortie_base::spawn_short;
 use sortie_store::{
     access::Caller,
-    runs::{Cancelled, Created, Definition, InlineCredentials, Labels, ListedRun, NewRun, Retention},
+    runs::{
+        Cancelled, Created, Definition, InlineCredentials, Labels, ListedRun, NewRun, Retention, RunFilter,
+    },
 };
 use tracing::Instrument as _;
 
@@ -22,6 +25,15 @@ use crate::{
         unretained::{Admission, Output, Reader, Request},
     },
 };
+
+/// Effect of [`Engine::cancel_runs`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelMode {
+    /// Cancels the runs.
+    Cancel,
+    /// Counts them.
+    DryRun,
+}
 
 impl Engine {
     /// Checks a request against every rule, records the run and notifies the dispatcher. With an idempotency key that a run of
@@ -267,6 +279,40 @@ impl Engine {
             .seal_inline(run, inline, definition)
             .await?;
         Ok(Some(InlineCredentials { sealed, names }))
+    }
+
+    /// Cancels the open runs that match a filter, the newest first. Each cancellation is a transaction. Returns the position to
+    /// continue at; none if every open run was looked at. A dry run only counts them.
+    pub async fn cancel_runs(
+        &self,
+        org: OrgId,
+        filter: RunFilter,
+        mode: CancelMode,
+    ) -> Result<(CancelledRuns, Option<(Timestamp, RunId)>), Refusal> {
+        let limit = filter.limit as usize;
+        let found = self.store().list_runs(org, filter).await?;
+        let last = found.items.last().filter(|_| found.items.len() >= limit);
+        let next = last
+            .map(|last| (last.run.created_at, last.run.id))
+            .or(found.stopped_at);
+        let mut counts = CancelledRuns {
+            matched: u32::try_from(found.items.len()).unwrap_or(u32::MAX),
+            cancelled: 0,
+            next_cursor: String::new(),
+        };
+        if mode == CancelMode::Cancel {
+            for listed in found.items {
+                let run = self.cancel_run(org, listed.run.id).await;
+                // It may have ended and be deleted by now.
+                let status = match run {
+                    Ok(listed) => listed.run.status,
+                    Err(refused) if refused.code == ErrorCode::NotFound => continue,
+                    Err(error) => return Err(error),
+                };
+                counts.cancelled += u32::from(status == RunStatus::Cancelled);
+            }
+        }
+        Ok((counts, next))
     }
 
     /// Cancels a run and stops its worker. A run with a terminal status stays as it is and is returned,

@@ -2,7 +2,7 @@
 
 pub(crate) mod active;
 pub(crate) mod content;
-mod create;
+pub(crate) mod create;
 pub(crate) mod hub;
 pub(crate) mod intake;
 mod left;

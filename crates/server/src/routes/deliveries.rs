@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use http::StatusCode;
-use sortie_api::{DeliveryAttempt, DeliveryPage, DeliveryState, Redelivery, RunId, limits};
+use sortie_api::{DeliveryAttempt, DeliveryPage, DeliveryState, Redelivery, Refusal, RunId, limits};
 use sortie_store::outbox::DeliveryFilter;
 
 use crate::{
@@ -20,7 +20,7 @@ pub(crate) struct DeliveriesQuery {
 }
 
 impl FromQuery for DeliveriesQuery {
-    fn from_query(pairs: &Pairs<'_>) -> ApiResult<Self> {
+    fn from_query(pairs: &Pairs<'_>) -> Result<Self, Refusal> {
         Ok(Self {
             page: PageQuery::from_query(pairs)?,
             states: pairs.list("state", DeliveryState::ALL.len())?,

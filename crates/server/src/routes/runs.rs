@@ -9,16 +9,19 @@ use axum::{
 };
 use http::{HeaderName, Method, StatusCode, request::Parts};
 use sortie_api::{
-    KeyId, Micros, OrgId, Run, RunDefinition, RunId, RunPage, RunRequest, RunStatus, ScheduleId, Timestamp,
-    limits,
+    CancelledRuns, ErrorCode, KeyId, OrgId, Refusal, Run, RunDefinition, RunId, RunPage, RunRequest,
+    RunStatus, ScheduleId, Timestamp, limits,
 };
-use sortie_engine::Error;
+use sortie_engine::{CancelMode, Hop};
 use sortie_store::{
     Found,
     runs::{Created, LargeText, ListedRun, RunFilter, StoredDefinition},
 };
 
-use super::listing::{Entry, Form, Listing};
+use super::{
+    listing::{Entry, Form, Listing},
+    run_filter::parts,
+};
 use crate::{
     app::App,
     kit::{
@@ -110,62 +113,6 @@ impl FromQuery for ListQuery {
             filter: RunFilter::from_query(pairs)?,
         })
     }
-}
-
-/// The filters, without a position and a limit.
-impl FromQuery for RunFilter {
-    fn from_query(pairs: &Pairs<'_>) -> Result<Self, Refusal> {
-        let min_cost = pairs.integer("min_cost_micros", 0, limits::MAX_COST_MICROS)?;
-        Ok(Self {
-            statuses: pairs.list("status", RunStatus::ALL.len())?,
-            schedule: pairs.parse("schedule")?,
-            tag: pairs.bounded("tag", limits::TAG_CHARS)?,
-            workflow: pairs.bounded("workflow", limits::NAME_CHARS)?,
-            model: pairs.bounded("model", limits::SEARCH_CHARS)?,
-            key: pairs.parse("key")?,
-            since: pairs.parse("since")?,
-            until: pairs.parse("until")?,
-            error: pairs.bounded("error", limits::SEARCH_CHARS)?,
-            min_cost: min_cost.and_then(|micros| Micros::try_from(micros).ok()),
-            text: pairs.bounded("q", limits::SEARCH_CHARS)?,
-            ids: pairs.list("ids", limits::LISTED_IDS)?,
-            before: None,
-            limit: 0,
-        })
-    }
-}
-
-/// Texts that identify a list of runs, for the seal of its cursors. No two lists have the same.
-fn parts(org: OrgId, filter: &RunFilter) -> Vec<String> {
-    let mut statuses: Vec<&str> = filter.statuses.iter().map(|status| status.as_str()).collect();
-    statuses.sort_unstable();
-    let mut ids: Vec<String> = filter.ids.iter().map(ToString::to_string).collect();
-    ids.sort_unstable();
-    let time = |at: Timestamp| at.as_micros().to_string();
-    let values = [
-        ("status", (!statuses.is_empty()).then(|| statuses.join(","))),
-        ("schedule", filter.schedule.map(|id| id.to_string())),
-        ("tag", filter.tag.clone()),
-        ("workflow", filter.workflow.clone()),
-        ("model", filter.model.clone()),
-        ("key", filter.key.map(|id| id.to_string())),
-        ("since", filter.since.map(time)),
-        ("until", filter.until.map(time)),
-        ("error", filter.error.clone()),
-        (
-            "min_cost_micros",
-            filter.min_cost.map(|cost| cost.get().to_string()),
-        ),
-        ("q", filter.text.clone()),
-        ("ids", (!ids.is_empty()).then(|| ids.join(","))),
-    ];
-    let sent = values
-        .into_iter()
-        .filter_map(|(name, value)| Some(format!("{name}={}", value?)));
-    ["runs".to_owned(), org.to_string()]
-        .into_iter()
-        .chain(sent)
-        .collect()
 }
 
 // For the document only: the body is written run by run.
@@ -371,6 +318,96 @@ pub(crate) async fn cancel_run(
     Ok(pieces.respond_done(&app.bodies))
 }
 
+/// The parameters of a cancellation of many runs.
+pub(crate) struct CancelQuery {
+    filter: RunFilter,
+    limit: u32,
+    cursor: Option<String>,
+    mode: CancelMode,
+}
+
+impl FromQuery for CancelQuery {
+    fn from_query(pairs: &Pairs<'_>) -> Result<Self, Refusal> {
+        let mut filter = RunFilter::from_query(pairs)?;
+        let limit = pairs.integer("limit", 1, i64::from(limits::CANCELLED_RUNS))?;
+        let cursor = pairs.text("cursor")?;
+        let is_dry_run = pairs.boolean("dry_run")?.unwrap_or(false);
+        if filter == RunFilter::default() {
+            return Err(ErrorCode::InvalidRequest.because(
+                "status: a filter is required; status=queued,starting,running cancels all open runs",
+            ));
+        }
+        if let Some(status) = filter.statuses.iter().find(|status| status.is_final()) {
+            return Err(ErrorCode::InvalidRequest
+                .because(format!("status: no run that is {status} can be cancelled")));
+        }
+        if filter.statuses.is_empty() {
+            filter.statuses = RunStatus::ALL
+                .into_iter()
+                .filter(|status| !status.is_final())
+                .collect();
+        }
+        Ok(Self {
+            filter,
+            limit: limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(100),
+            cursor,
+            mode: if is_dry_run {
+                CancelMode::DryRun
+            } else {
+                CancelMode::Cancel
+            },
+        })
+    }
+}
+
+/// Cancel many runs
+///
+/// Cancels the open runs that match the filters, which are those of the list, the newest first. At least one filter is
+/// required. One request looks at `limit` matching runs at most: send it again with `cursor` until `next_cursor` is empty.
+/// Each cancellation is a transaction: after a failure some runs are cancelled. With `dry_run` nothing is cancelled, and `matched`
+/// counts the runs.
+#[utoipa::path(
+    post, path = "/v1/runs/cancel", tag = "runs",
+    params(
+        ("limit" = Option<i32>, Query, minimum = 1, maximum = 1_000, nullable = false, description = "Number of runs at most. Default 100.", example = 100),
+        ("cursor" = Option<String>, Query, nullable = false, min_length = 1, description = "`next_cursor` of the request before; valid only with the same filters."),
+        ("dry_run" = Option<bool>, Query, nullable = false, description = "Only count the runs. Default `false`.", example = true),
+        ("status" = Option<Vec<RunStatus>>, Query, style = Form, explode = false, nullable = false, description = "Only runs with one of these statuses, separated by commas. Default: every status that is not final.", example = json!(["queued"])),
+        ("schedule" = Option<ScheduleId>, Query, nullable = false, description = "Only runs started by this schedule."),
+        ("tag" = Option<String>, Query, nullable = false, min_length = 1, max_length = 64, description = "Only runs with this tag."),
+        ("workflow" = Option<String>, Query, nullable = false, min_length = 1, max_length = 100, description = "Only runs of this saved workflow."),
+        ("model" = Option<String>, Query, nullable = false, min_length = 1, max_length = 200, description = "Only runs with this model."),
+        ("key" = Option<KeyId>, Query, nullable = false, description = "Only runs started with this API key."),
+        ("since" = Option<Timestamp>, Query, nullable = false, description = "Only runs created at this time or later."),
+        ("until" = Option<Timestamp>, Query, nullable = false, description = "Only runs created before this time."),
+        ("error" = Option<String>, Query, nullable = false, min_length = 1, max_length = 200, description = "Only runs whose `error` contains this text."),
+        ("min_cost_micros" = Option<i64>, Query, nullable = false, minimum = 0, maximum = 100_000_000, description = "Only runs that cost at least this so far, in micros."),
+        ("q" = Option<String>, Query, nullable = false, min_length = 1, max_length = 200, description = "Only runs with this text, as in the list."),
+        ("ids" = Option<Vec<RunId>>, Query, style = Form, explode = false, nullable = false, max_items = 100, description = "Only these runs: at most 100 ids, separated by commas."),
+    ),
+    responses((status = 200, description = "The numbers of runs.", body = CancelledRuns, example = json!({
+        "matched": 12, "cancelled": 12, "next_cursor": ""
+    }))),
+)]
+pub(crate) async fn cancel_runs(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Query(query): Query<CancelQuery>,
+) -> ApiResult<Json<CancelledRuns>> {
+    let cursors = app.cursors.list(parts(who.org, &query.filter));
+    let before = query.cursor.map(|cursor| cursors.position(&cursor)).transpose();
+    let filter = RunFilter {
+        before: before.map_err(|rule| ErrorCode::InvalidRequest.because(format!("cursor: {rule}")))?,
+        limit: query.limit,
+        ..query.filter
+    };
+    let (counts, next) = app.engine.cancel_runs(who.org, filter, query.mode).await?;
+    Ok(Json(CancelledRuns {
+        next_cursor: next.map(|next| cursors.after(next)).unwrap_or_default(),
+        ..counts
+    }))
+}
+
 /// Get the definition a run used
 ///
 /// Returns the request as the run used it: file names replaced by ids, the saved workflow filled in, the workflow name
@@ -408,54 +445,5 @@ fn definition_entry(texts: &LargeTexts, (org, run): (OrgId, RunId), stored: Stor
             large: Some(texts.open(org, LargeText::Definition(run), TextForm::Json)),
             rest: "}".to_owned(),
         },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_two_filters_have_the_same_cursors() {
-        let org = OrgId::new(Timestamp::from_micros(1), [1; 10]);
-        let read = |query| {
-            let filter = RunFilter::from_query(&Pairs::of(query));
-            filter
-                .map(|filter| parts(org, &filter))
-                .map_err(|error| format!("{error:?}"))
-        };
-        let queries = [
-            "",
-            "status=queued",
-            "status=running",
-            "status=queued,running",
-            "tag=a",
-            "workflow=a",
-            "model=a",
-            "error=a",
-            "q=a",
-            "schedule=sched_01kafs6w1cefkstv6qr1ptb0mp",
-            "key=key_01kafs6w1cefkstv6qr1ptb0mp",
-            "ids=run_01kafs6w1cefkstv6qr1ptb0mp",
-            "since=2026-11-20T00:00:00Z",
-            "until=2026-11-20T00:00:00Z",
-            "min_cost_micros=0",
-            "min_cost_micros=1",
-            "tag=a&q=a",
-        ];
-        let all: std::collections::BTreeSet<_> = queries.iter().map(|query| read(query).unwrap()).collect();
-        assert_eq!(all.len(), queries.len());
-        assert_eq!(read("status=running,queued"), read("status=queued,running"));
-        for (query, rule) in [
-            ("status=failed,no", "status: must be one of"),
-            ("status=failed,failed", "status: failed is named twice"),
-            ("status=", "status: must be one of"),
-            ("q=", "q: must be 1 to 200 characters"),
-            ("min_cost_micros=-1", "min_cost_micros: must be an integer"),
-            ("since=yesterday", "since: "),
-            ("ids=run_x", "ids: "),
-        ] {
-            assert!(read(query).unwrap_err().contains(rule), "{query}");
-        }
     }
 }

@@ -116,7 +116,12 @@ mod tests {
 
     #[test]
     fn dimensions_are_named_once_each() {
-        let read = |names: &str| dimensions(names).map_err(|_| ());
+        let read = |names: &str| {
+            let query = format!("by={names}");
+            UsageQuery::from_query(&Pairs::of(&query))
+                .map(|query| query.by)
+                .map_err(|_| ())
+        };
         assert_eq!(
             read("key,day"),
             Ok(vec![UsageDimension::Key, UsageDimension::Day])

@@ -20,6 +20,7 @@ mod prelude;
 mod rate_limit;
 mod refusals;
 mod rig;
+mod run_filters;
 mod runs;
 mod stop;
 mod streams;

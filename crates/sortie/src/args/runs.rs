@@ -93,7 +93,7 @@ pub(crate) struct Attendance {
 }
 
 /// Filters of a list of runs.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct WhichRuns {
     /// Only runs with this status
     #[arg(long)]
@@ -104,6 +104,15 @@ pub(crate) struct WhichRuns {
     /// Only runs that this schedule has started
     #[arg(long, value_name = "ID")]
     pub(crate) schedule: Option<ScheduleId>,
+    /// Only runs of this workflow
+    #[arg(long, value_name = "NAME")]
+    pub(crate) workflow: Option<String>,
+    /// Only runs with this model
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// Only runs with this text in the first 2,000 characters of description and prompt
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) search: Option<String>,
     /// Maximum number of entries
     #[arg(long, default_value_t = 20, value_parser = at_least_one)]
     pub(crate) limit: u32,
@@ -174,6 +183,9 @@ impl WhichRuns {
             ("status", maybe(self.status)),
             ("tag", self.tag.clone()),
             ("schedule", maybe(self.schedule)),
+            ("workflow", self.workflow.clone()),
+            ("model", self.model.clone()),
+            ("q", self.search.clone()),
         ])
     }
 }

@@ -87,9 +87,8 @@ async fn left(connection: &Connection, named: &[RunId]) -> Result<Vec<RunId>> {
         for status in UNFINISHED {
             let which = WhichRuns {
                 status: Some(status),
-                tag: None,
-                schedule: None,
                 limit: u32::MAX,
+                ..WhichRuns::default()
             };
             let unfinished = list_runs(&connection.client, &which).await?;
             runs.extend(unfinished.into_iter().map(|run| run.id));

@@ -69,6 +69,8 @@ pub(super) const CALLS: &[Call] = calls! {
     list_files: GET "/v1/files";
     get_workflow: GET "/v1/workflows/ours" NotFound;
     get_file: GET "/v1/files/ours.txt" NotFound;
+    list_all_deliveries: GET "/v1/deliveries";
+    cancel_runs: POST "/v1/runs/cancel?tag=none&dry_run=true";
     list_deliveries: GET "/v1/runs/{run}/deliveries" NotFound;
     get_file_content: GET "/v1/files/ours.txt/content" NotFound;
     put_workflow: PUT "/v1/workflows/theirs" r#"{"prompt":"x"}"#;
