@@ -133,7 +133,7 @@ both! {
         fixture.store.finish_run(fence, fixture.succeeded("out")).await.unwrap();
         let third = tagged(org, &["nightly"], None).await;
 
-        let by = async |tag: &str, status, schedule, before| {
+        let by = async |tag: &str, status: Option<RunStatus>, schedule, before| {
             let filter = RunFilter { statuses: status.into_iter().collect(), schedule, tag: Some(tag.to_owned()), before, limit: 2, ..RunFilter::default() };
             let runs = fixture.store.list_runs(org, filter).await.unwrap().items;
             runs.iter().map(|listed| listed.run.id).collect::<Vec<_>>()
@@ -157,7 +157,7 @@ both! {
         let schedule: ScheduleId = "sched_01hf7yat00e0080000000000aa".parse().unwrap();
         fixture.sql("UPDATE run SET schedule_id = $1", vals![schedule]).await;
         fixture.queued(org).await;
-        let by = async |status| {
+        let by = async |status: Option<RunStatus>| {
             let filter = RunFilter { statuses: status.into_iter().collect(), schedule: Some(schedule), limit: 10, ..RunFilter::default() };
             let runs = fixture.store.list_runs(org, filter).await.unwrap().items;
             runs.iter().map(|listed| listed.run.id).collect::<Vec<_>>()
