@@ -76,12 +76,12 @@ async fn a_run_is_found_by_each_of_its_properties() {
         .get(&other)
         .await
         .unwrap()
-        .failure(400, "invalid_request")
+        .refused("invalid_request")
         .unwrap();
     assert!(rig.stranger.list("q=count").await.unwrap().is_empty());
     let foreign = json!({"prompt": "x", "shell": false, "replay_of": first.id});
     let refused = rig.stranger.post("/v1/runs", &foreign).await.unwrap();
-    let error = refused.failure(400, "invalid_request").unwrap().error;
+    let error = refused.refused("invalid_request").unwrap().error;
     assert_eq!(error, format!("replay_of: no run {}", first.id));
 }
 
@@ -89,10 +89,7 @@ async fn a_run_is_found_by_each_of_its_properties() {
 async fn events_are_read_by_type_and_from_the_end() {
     let rig = Rig::start().await;
     let (all, run) = rig.member.complete(&plain("hello")).await.unwrap();
-    let json = rig.member.clone().with_header(
-        "accept",
-        sortie_testkit::http::HeaderValue::from_static("application/json"),
-    );
+    let json = rig.member.clone().with_header("accept", "application/json");
     let read = async |query: &str| {
         let path = format!("/v1/runs/{}/events?{query}", run.id);
         let events: Vec<Event> = json
@@ -135,7 +132,7 @@ async fn events_are_read_by_type_and_from_the_end() {
             .get(&path)
             .await
             .unwrap()
-            .failure(400, "invalid_request")
+            .refused("invalid_request")
             .unwrap()
             .error;
         assert!(error.starts_with(rule), "{query}: {error}");
@@ -145,7 +142,7 @@ async fn events_are_read_by_type_and_from_the_end() {
         .get(&stream)
         .await
         .unwrap()
-        .failure(400, "invalid_request")
+        .refused("invalid_request")
         .unwrap();
 }
 
@@ -196,7 +193,7 @@ async fn many_runs_are_counted_and_cancelled_by_their_properties() {
             .post(&format!("/v1/runs/cancel?{query}"), &Value::Null)
             .await
             .unwrap();
-        answer.failure(400, "invalid_request").unwrap();
+        answer.refused("invalid_request").unwrap();
     }
 }
 

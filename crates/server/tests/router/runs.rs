@@ -104,7 +104,11 @@ async fn an_invalid_list_parameter_is_refused_by_name() {
         let refusal = answer.refused("invalid_request").unwrap();
         assert!(refusal.error.starts_with(name), "{query}: {}", refusal.error);
     }
-    let unknown = rig.member.get("/v1/runs?stauts=failed").must_refuse("invalid_request").await;
+    let unknown = rig
+        .member
+        .get("/v1/runs?stauts=failed")
+        .must_refuse("invalid_request")
+        .await;
     assert_eq!(unknown.error, "stauts: no such parameter; did you mean status?");
 }
 
