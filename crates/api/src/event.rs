@@ -191,6 +191,7 @@ pub struct ConnectionCall {
     pub path: String,
     /// The status of the answer; absent where there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub status: Option<u16>,
     /// Bytes of the answer's body that were read.
     pub bytes: u64,

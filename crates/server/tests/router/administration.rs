@@ -42,10 +42,11 @@ const END_SESSION: &str = "end_person_session";
 const LICENSE: [&str; 2] = ["put_license", "delete_license"];
 
 /// Operations that change no resource. Their effects are recorded elsewhere.
-const UNAUDITED: [&str; 5] = [
+const UNAUDITED: [&str; 6] = [
     // Runs have their own list and events, schedules a history, callbacks a log.
     "create_run",
     "cancel_run",
+    "cancel_runs",
     "trigger_schedule",
     "redeliver_run",
     // It changes nothing except the status of the connection.

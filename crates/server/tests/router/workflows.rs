@@ -80,9 +80,16 @@ async fn a_list_has_names_alone_unless_it_is_asked_for_more() {
     for path in ["/v1/workflows", "/v1/workflows?detail=false"] {
         assert_eq!(get(&rig.member, path).await, names);
     }
-    let detailed = json!([{"name": "a"},
-        {"name": "b", "description": "d", "input_schema": schema, "output_schema": schema}]);
-    assert_eq!(get(&rig.member, "/v1/workflows?detail=true").await, detailed);
+    let mut listed = get(&rig.member, "/v1/workflows?detail=true").await;
+    for workflow in listed.as_array_mut().unwrap() {
+        assert!(workflow.as_object_mut().unwrap().remove("updated_at").is_some());
+    }
+    let detailed = json!([
+        {"name": "a", "revision": 1, "runs_30d": 0, "cost_30d_micros": 0},
+        {"name": "b", "description": "d", "input_schema": schema, "output_schema": schema,
+            "revision": 1, "runs_30d": 0, "cost_30d_micros": 0},
+    ]);
+    assert_eq!(listed, detailed);
     let wrong = rig.member.get("/v1/workflows?detail=1").await.unwrap();
     assert_eq!(refusal(&wrong), "detail: must be true or false");
 }
@@ -95,10 +102,11 @@ async fn a_list_of_several_stretches_shows_each_workflow_once_and_in_order() {
         let workflow = json!({"prompt": "x", "description": at.to_string()});
         put(&rig.member, &name(at), &workflow).must(201).await;
         if [1, 20, 21, 40, 45].contains(&(at + 1)) {
-            let all: Vec<_> = (0..=at)
-                .map(|at| json!({"name": name(at), "description": at.to_string()}))
-                .collect();
-            assert_eq!(get(&rig.member, "/v1/workflows?detail=true").await, json!(all));
+            let all: Vec<_> = (0..=at).map(|at| json!([name(at), at.to_string()])).collect();
+            let listed = get(&rig.member, "/v1/workflows?detail=true").await;
+            let listed = listed.as_array().unwrap().iter();
+            let listed: Vec<_> = listed.map(|of| json!([of["name"], of["description"]])).collect();
+            assert_eq!(listed, all);
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::{Result, connections::OauthFlow, nodes::NewNode};
 /// Queries of every table, without times of the clock.
 const TABLES: &[&str] = &[
     "SELECT id, name, usage_until, suspended_at, suspended_why, deleted_at, erased_at FROM organization ORDER BY id",
-    "SELECT id, org_id, role, hash, expires_at, previous_hash, previous_until FROM api_key ORDER BY id",
+    "SELECT id, org_id, role, hash, expires_at, previous_hash, previous_until, last_used_at FROM api_key ORDER BY id",
     "SELECT org_id, day, workflow, runs, cost_micros FROM usage_day ORDER BY org_id, day, workflow",
     "SELECT org_id, month, workflow, runs, cost_micros FROM usage_month ORDER BY org_id, month, workflow",
     "SELECT run_id, org_id, created_at FROM late_run ORDER BY run_id",

@@ -249,7 +249,7 @@ async fn lists_by_further_properties_read_the_index_of_what_is_rarest(fixture: F
     reads(
         &fixture,
         list(failed),
-        &["run_workflow", "run_outcome", "run_outcome"],
+        &["run_workflow", "run_outcome", "run_outcome run_tag_pkey"],
     )
     .await;
     let rare = RunFilter {
@@ -259,20 +259,25 @@ async fn lists_by_further_properties_read_the_index_of_what_is_rarest(fixture: F
     reads(
         &fixture,
         list(rare),
-        &["run_workflow", "run_outcome", "run_workflow"],
+        &["run_workflow", "run_outcome", "run_workflow run_tag_pkey"],
     )
     .await;
     let since = RunFilter {
         since: Some(at(FIRST)),
         ..RunFilter::default()
     };
-    reads(&fixture, list(since), &["run_list", "run_list"]).await;
+    reads(&fixture, list(since), &["run_list", "run_list run_tag_pkey"]).await;
     let of_key = RunFilter {
         key: Some(key()),
         statuses: vec![RunStatus::Failed],
         ..RunFilter::default()
     };
-    reads(&fixture, list(of_key), &["run_outcome", "run_outcome"]).await;
+    reads(
+        &fixture,
+        list(of_key),
+        &["run_outcome", "run_outcome run_tag_pkey"],
+    )
+    .await;
     let both = vec![RunStatus::Failed, RunStatus::TimedOut];
     let several = RunFilter {
         statuses: both,
