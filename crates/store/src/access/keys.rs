@@ -86,7 +86,7 @@ impl Store {
             .await
     }
 
-    /// Adds an API key. `NotFound` if the organization does not exist.
+    /// Returns the name of an organization and of one of its keys. The key may be deleted by now.
     pub async fn names_of_credential(
         &self,
         org: OrgId,
@@ -97,7 +97,7 @@ impl Store {
         Ok((names.organization, names.key))
     }
 
-    /// Adds an API key. `NotFound` where the organization does not exist.
+    /// Adds an API key. `NotFound` if the organization does not exist.
     pub async fn create_key(&self, key: NewKey, audit: Audit) -> Result<()> {
         self.db.write(move |tx| create(tx, &key, &audit)).await
     }

@@ -41,7 +41,7 @@ pub struct RunFilter {
     pub text: Option<String>,
     /// Runs with one of these ids; empty for any.
     pub ids: Vec<RunId>,
-    /// Runs behind this position of the list, which is newest first. The position itself is left out.
+    /// Returns the runs that follow this position, in a list that starts with the newest run. Excludes the position itself.
     pub before: Option<Position>,
     /// Maximum number of runs.
     pub limit: u32,
@@ -99,10 +99,10 @@ impl Store {
     }
 }
 
-/// List through an index of `run`. `@condition` holds for the runs of the list. `@columns` and `@position` are the start of a
-/// position in the index: the columns behind the condition, and their values. A list by outcome orders by the outcome too,
-/// though all of its runs have one: no other index has that order, whatever a planner thinks of how rare an outcome is. A list
-/// by schedule hides the organization from the planner for the same reason.
+/// List through an index of `run`. `@condition` holds for the runs of the list. `@columns` and `@position` are the start of
+/// a position in the index: the columns after the condition, and their values. A list by outcome also orders by the outcome,
+/// although it is the same for all of its runs: only this index has that order, so the planner uses it however rare it
+/// believes an outcome to be. A list by schedule hides the organization from the planner for the same reason.
 const LIST_BY: &str = constcat::concat!(
     SELECT_LISTED_RUNS,
     "@condition AND (@columns r.created_at, r.id) < (@position $2, $3) \
@@ -253,7 +253,7 @@ fn is_of(tx: &mut dyn Tx, org: OrgId, schedule: ScheduleId) -> Result<bool> {
     first.map_or(Ok(false), |row| Ok(row.only::<OrgId>()? == org))
 }
 
-/// First parameters of every list: the organization, and the position that the list goes on behind.
+/// First parameters of every list: the organization, and the position after which the list continues.
 pub(super) fn behind(org: OrgId, filter: &RunFilter) -> Vec<Val<'static>> {
     // `~` sorts after every character of an id, and an empty text before.
     let newest = (Timestamp::from_micros(i64::MAX), "~".to_owned());

@@ -1,8 +1,8 @@
-//! Lists of runs that no index has.
+//! Lists of runs by several properties, for which no index has the order of the list.
 //!
-//! No index could be right where several properties meet: one may be the rarer one or the other. The list is read by the rarest
-//! one that has an index, or else through all runs. That is the one whose [`EXAMINED`]-th entry is the oldest. No further entry
-//! is looked at: the list goes on there with the next command.
+//! No such index could be right, because any of the properties may be the rarest one. The list is read by the rarest property
+//! that has an index (the one with the oldest [`EXAMINED`]-th entry), or else through all runs. The command stops at that entry,
+//! and the next command continues there.
 
 use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
 
@@ -16,7 +16,7 @@ use crate::{
     runs::large::ListedRun,
 };
 
-/// Maximum number of entries of an index that one command looks at.
+/// Maximum number of index entries that one command reads.
 const EXAMINED: u32 = 5_000;
 
 row! {
@@ -27,7 +27,7 @@ row! {
     }
 }
 
-/// Entry number `$4` of an index behind the position `$2`, `$3`, counted from 0.
+/// Entry number `$4` of an index after the position `$2`, `$3`, counted from 0.
 const ENTRY: &str = select!(
     EntryRow,
     " FROM @from AND (@at, @id) < ($2, $3) ORDER BY @at DESC, @id DESC LIMIT 1 OFFSET $4"
@@ -94,14 +94,14 @@ const BOUND_ENTRY: &str = filled!(QUEUE_ENTRY, "@node" = "IS NOT NULL");
 const HAS_TAG: &str = "(SELECT t.run_id FROM run_tag t WHERE t.org_id = $1 AND t.tag = $5 \
     AND t.created_at = @run.created_at AND t.run_id = @run.id) IS NOT NULL";
 
-/// Condition that the run `@run` has the status `$8` and the schedule `$9`, where these are given.
+/// Condition that the run `@run` has the status `$8` and the schedule `$9`, if these are given.
 const HAS_PROPERTIES: &str = "(CAST($8 AS TEXT) IS NULL OR @run.status = $8) \
     AND (CAST($9 AS TEXT) IS NULL OR @run.schedule_id = $9)";
 
 /// Conditions on the run `@run` of a list with a tag.
 const TAGGED: &str = constcat::concat!(HAS_PROPERTIES, " AND ", HAS_TAG);
 
-/// Conditions on the run `@run` of a list with further properties, where these are given.
+/// Conditions on the run `@run` of a list with further properties, if these are given.
 const SIEVED: &str = constcat::concat!(
     HAS_PROPERTIES,
     " AND (CAST($5 AS TEXT) IS NULL OR ",
@@ -116,8 +116,8 @@ const SIEVED: &str = constcat::concat!(
      LIKE $16 ESCAPE '!')"
 );
 
-/// Walk through an index of `run`, down to the position `$6`, `$7`. See `LIST_BY` for the conditions. The bound that the
-/// index is entered with stands before one that only makes the index fit.
+/// Walk through an index of `run`, down to the position `$6`, `$7`. See `LIST_BY` for the conditions. The bound for the
+/// index scan comes before one that only makes the index usable.
 const WALK_RUNS: &str = constcat::concat!(
     SELECT_LISTED_RUNS,
     "@bounds AND @holds ORDER BY @order r.created_at DESC, r.id DESC LIMIT $4"
@@ -192,7 +192,7 @@ type Walks = &'static [&'static str];
 struct Way {
     /// Statement for the entry that a walk ends at.
     entry: &'static str,
-    /// Parameters of this statement behind the fourth.
+    /// Parameters of this statement after the fourth.
     of: Vec<Val<'static>>,
     /// Walks for a list with a tag, a status and a schedule.
     tagged: Walks,
@@ -318,7 +318,7 @@ fn shortest(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<(Way, Opt
     shortest.ok_or_else(|| Error::Corrupt("a list has no way".to_owned()))
 }
 
-/// Parameters of [`SIEVED`] behind those of [`HAS_PROPERTIES`], and the ids.
+/// Parameters of [`SIEVED`] after those of [`HAS_PROPERTIES`], and the ids.
 fn sieve(filter: &RunFilter) -> Result<Vec<Val<'static>>> {
     let statuses = filter.statuses.iter().map(|status| status.as_str());
     let statuses = statuses.fold(",".to_owned(), |all, status| format!("{all}{status},"));
