@@ -32,10 +32,39 @@ export interface CreatedInvitation extends Invitation {
 }
 
 export interface LedgerEntry {
+  kind: "charge" | "purchase" | "refund" | "refund_failed" | "dispute" | "dispute_won" | "grant" | "correction";
   amount_micros: number;
   description: string;
   created_at: Timestamp;
   run_id?: string;
+  payment_id?: string;
+}
+
+export interface LedgerPage {
+  ledger: LedgerEntry[];
+  next_cursor: string;
+}
+
+export interface AutoTopup {
+  enabled: boolean;
+  threshold_cents: number | null;
+  amount_cents: number | null;
+  payment_method_saved: boolean;
+  last_topup_status: "processing" | "succeeded" | "failed" | "requires_action" | null;
+}
+
+export interface PutAutoTopup {
+  enabled: boolean;
+  threshold_cents?: number;
+  amount_cents?: number;
+  consent?: boolean;
+}
+
+export interface PaymentMethod {
+  brand: string;
+  last4: string;
+  exp_month: number;
+  exp_year: number;
 }
 
 export interface Billing {
@@ -43,6 +72,27 @@ export interface Billing {
   reserved_micros: number;
   available_micros: number;
   ledger: LedgerEntry[];
-  purchase_limits: { min_amount_cents: number; max_amount_cents: number };
+  purchase_limits: { min_amount_cents: number; max_amount_cents: number; min_threshold_cents: number };
+  auto_topup: AutoTopup;
+  payment_method: PaymentMethod | null;
   stripe_configured: boolean;
+}
+
+export interface Payment {
+  id: string;
+  amount_cents: number;
+  refunded_cents: number;
+  disputed_cents: number;
+  refund_status: "none" | "partial" | "full";
+  created_at: Timestamp;
+}
+
+export interface PaymentPage {
+  payments: Payment[];
+  next_cursor: string;
+}
+
+/** A page of the payment provider. */
+export interface ProviderPage {
+  url: string;
 }

@@ -144,13 +144,25 @@ export const CopyButton = ({ text, label = t.common.copy }: { text: () => string
   <IconButton label={label} icon="copy" onClick={() => void copyText(text())} />
 );
 
-/** A meter with a part that is used and a part that is held. */
-export function Meter({ label, used, held = 0, whole }: { label: string; used: number; held?: number; whole: number }) {
+/** A meter with a part that is used and a part that is held. A level, such as a balance, warns of nothing when it is high. */
+export function Meter({
+  label,
+  used,
+  held = 0,
+  whole,
+  isLevel,
+}: {
+  label: string;
+  used: number;
+  held?: number;
+  whole: number;
+  isLevel?: boolean;
+}) {
   const part = (value: number) => (whole ? Math.min(100, (value / whole) * 100) : 0);
   const share = part(used);
   return (
     <span
-      class={`meter ${share >= 80 ? "warn" : ""}`}
+      class={`meter ${share >= 80 && !isLevel ? "warn" : ""}`}
       role="meter"
       aria-label={label}
       aria-valuenow={Math.round(share)}

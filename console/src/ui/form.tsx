@@ -169,6 +169,22 @@ export const Toggle = ({
   </button>
 );
 
+/** A box to tick, with the sentence that it agrees to. */
+export const Check = ({
+  isOn,
+  onChange,
+  children,
+}: {
+  isOn: boolean;
+  onChange: (isOn: boolean) => void;
+  children: ComponentChildren;
+}) => (
+  <label class="agree">
+    <input type="checkbox" checked={isOn} onChange={(event) => onChange(event.currentTarget.checked)} />
+    <span>{children}</span>
+  </label>
+);
+
 /** The JSON of a text, or undefined if it has none; an empty text is no value. */
 export function parseJson(text: string): { value?: unknown; error?: string } {
   if (!text.trim()) return {};

@@ -21,6 +21,16 @@ export function organizations(method, path, body, data, response) {
     return json(response, 201, { ...invitation, url, email_delivery: "unavailable" });
   }
   if (area === "invitations") return json(response, 200, data.invitations);
+  if (id === "payments") {
+    if (path.endsWith("/receipt")) return json(response, 200, { url: "/receipt" });
+    return json(response, 200, { payments: data.payments, next_cursor: "" });
+  }
+  if (id === "auto-topup") {
+    Object.assign(data.billing.auto_topup, body);
+    return json(response, 200, data.billing.auto_topup);
+  }
+  if (id === "ledger") return json(response, 200, { ledger: data.billing.ledger, next_cursor: "" });
+  if (id === "portal") return json(response, 200, { url: "/portal" });
   if (id === "checkout") return json(response, 200, { url: "/checkout" });
   json(response, 200, data.billing);
 }
@@ -39,11 +49,35 @@ export const hosted = (at) => ({
     balance_micros: 61_400_000,
     reserved_micros: 3_100_000,
     available_micros: 58_300_000,
-    purchase_limits: { min_amount_cents: 500, max_amount_cents: 1_000_000 },
+    purchase_limits: { min_amount_cents: 500, max_amount_cents: 1_000_000, min_threshold_cents: 500 },
+    auto_topup: {
+      enabled: true,
+      threshold_cents: 1000,
+      amount_cents: 5000,
+      payment_method_saved: true,
+      last_topup_status: "succeeded",
+    },
+    payment_method: { brand: "visa", last4: "4242", exp_month: 8, exp_year: 2029, source: "checkout" },
+    payment_method_sync: "synced",
     stripe_configured: true,
     ledger: [
-      { amount_micros: -204_000, description: "run invoice-triage", created_at: at(7300), run_id: ids.done },
-      { amount_micros: 50_000_000, description: "purchase", created_at: at(90_000) },
+      { kind: "charge", amount_micros: -204_000, description: "run", created_at: at(7300), run_id: ids.done },
+      { kind: "charge", amount_micros: -18_000, description: "run", created_at: at(7900), run_id: ids.failed },
+      { kind: "purchase", amount_micros: 50_000_000, description: "automatic purchase", created_at: at(9000) },
+      { kind: "charge", amount_micros: -871_000, description: "run", created_at: at(40_000), run_id: ids.timedOut },
+      { kind: "refund", amount_micros: -5_000_000, description: "refund", created_at: at(80_000) },
+      { kind: "grant", amount_micros: 5_000_000, description: "welcome credits", created_at: at(90_000) },
     ],
   },
+  payments: [
+    { id: "pay_1", amount_cents: 5000, refunded_cents: 0, disputed_cents: 0, refund_status: "none", created_at: at(9000) },
+    {
+      id: "pay_2",
+      amount_cents: 2500,
+      refunded_cents: 500,
+      disputed_cents: 0,
+      refund_status: "partial",
+      created_at: at(900_000),
+    },
+  ],
 });

@@ -1,79 +1,74 @@
-// Credits of a hosted organization: balance, latest entries, and the way to the payment page.
+// Credits of a hosted organization: what is available, automatic purchases, and the ledger.
 import { useState } from "preact/hooks";
-import { call, organization, type Api } from "../../api/client.ts";
+import { call, type Api } from "../../api/client.ts";
 import { useResource } from "../../api/resource.ts";
-import { money, parseMoney, plainMoney } from "../../model/money.ts";
+import { money } from "../../model/money.ts";
 import { dateTime } from "../../model/time.ts";
 import { href } from "../../router.ts";
+import { t } from "../../text/en.ts";
 import { hostedText } from "../../text/hosted.ts";
-import { Button, Loaded, Time } from "../../ui/basics.tsx";
-import { TextField } from "../../ui/form.tsx";
+import { Button, Chip, Loaded, Meter, Time } from "../../ui/basics.tsx";
 import { Bar } from "../frame.tsx";
-import { FormDialog } from "./common.tsx";
+import { AutomaticPurchase, Buy, org, Payments } from "./purchases.tsx";
+import { attempt } from "./common.tsx";
 
 const texts = hostedText.credits;
-const org = organization ?? "";
-const MICROS_PER_CENT = 10_000;
-const ofCents = (cents: number) => plainMoney(cents * MICROS_PER_CENT);
 
-function Buy({ limits, onClose }: { limits: Api.Billing["purchase_limits"]; onClose: () => void }) {
-  const [amount, setAmount] = useState("$25");
-  const micros = parseMoney(amount);
-  const submit = async () => {
-    const body = { amount_cents: Math.round((micros ?? 0) / MICROS_PER_CENT) };
-    const { url } = await call("POST /v1/organizations/{org}/billing/checkout", { path: { org }, body });
-    location.assign(url);
-  };
-  return (
-    <FormDialog
-      title={texts.buy}
-      submit={texts.toCheckout}
-      isReady={micros !== undefined}
-      onClose={onClose}
-      onSubmit={submit}
-    >
-      {(messages) => (
-        <TextField
-          label={texts.amount}
-          hint={texts.amountHint(ofCents(limits.min_amount_cents), ofCents(limits.max_amount_cents))}
-          error={micros === undefined ? texts.notAmount : messages.get("amount_cents")}
-          inputMode="decimal"
-          value={amount}
-          onText={setAmount}
-        />
-      )}
-    </FormDialog>
-  );
-}
+const Available = ({ billing }: { billing: Api.Billing }) => (
+  <section class="card available">
+    <h2 class="dim">{texts.available}</h2>
+    <p class="large-figure">{money(billing.available_micros)}</p>
+    <Meter
+      label={texts.available}
+      used={Math.max(0, billing.available_micros)}
+      held={billing.reserved_micros}
+      whole={billing.available_micros + billing.reserved_micros}
+      isLevel
+    />
+    <p class="dim">
+      {texts.balance(money(billing.balance_micros))}
+      {billing.reserved_micros > 0 && ` · ${texts.held(money(billing.reserved_micros))}`}
+    </p>
+  </section>
+);
 
 const Ledger = ({ entries }: { entries: Api.LedgerEntry[] }) => (
   <table>
     <thead>
       <tr>
+        <th scope="col" class="opt">
+          {texts.columns.kind}
+        </th>
         <th scope="col">{texts.columns.description}</th>
+        <th scope="col" class="opt">
+          {texts.columns.at}
+        </th>
         <th scope="col" class="r">
           {texts.columns.amount}
-        </th>
-        <th scope="col" class="r opt">
-          {texts.columns.at}
         </th>
       </tr>
     </thead>
     <tbody>
-      {entries.map(({ amount_micros, description, created_at, run_id }) => (
-        <tr key={created_at + description}>
+      {entries.map(({ kind, amount_micros, description, created_at, run_id }) => (
+        <tr key={created_at + description + amount_micros}>
+          <td class="opt">
+            <Chip>{texts.kinds[kind] ?? kind}</Chip>
+          </td>
           <td>
             {run_id ? (
               <a class="as-link" href={href(`/runs/${run_id}`)}>
-                {description}
+                {description} <span class="mono dim">…{run_id.slice(-8)}</span>
               </a>
             ) : (
               description
             )}
           </td>
-          <td class="r">{money(amount_micros)}</td>
-          <td class="r opt dim">
+          <td class="opt dim">
             <Time at={created_at}>{dateTime(created_at)}</Time>
+          </td>
+          <td class={`r ${amount_micros > 0 ? "good" : ""}`}>
+            {amount_micros > 0 && "+"}
+            {money(amount_micros)}
           </td>
         </tr>
       ))}
@@ -81,52 +76,75 @@ const Ledger = ({ entries }: { entries: Api.LedgerEntry[] }) => (
   </table>
 );
 
+/** The newest entries come with the balance; older ones are read when they are asked for. */
+function LedgerCard({ newest }: { newest: Api.LedgerEntry[] }) {
+  const [older, setOlder] = useState<Api.LedgerPage>();
+  const entries = older?.ledger ?? newest;
+  const load = () =>
+    void attempt(
+      call("GET /v1/organizations/{org}/billing/ledger", {
+        path: { org },
+        query: { limit: 100, ...(older && { cursor: older.next_cursor }) },
+      }),
+      (page) => setOlder({ ...page, ledger: [...(older?.ledger ?? []), ...page.ledger] }),
+    );
+  const hasMore = older ? older.next_cursor !== "" : newest.length >= PAGE;
+  return (
+    <section class="card scroll">
+      <header>
+        <h2>{texts.ledger}</h2>
+      </header>
+      {entries.length ? <Ledger entries={entries} /> : <p class="none dim">{texts.none}</p>}
+      {hasMore && (
+        <div class="pager">
+          <span class="gap" />
+          <Button onClick={load}>{t.common.older}</Button>
+        </div>
+      )}
+    </section>
+  );
+}
+
+// Entries that come with the balance.
+const PAGE = 100;
+
 export function CreditsPage() {
   const billing = useResource("billing", (signal) =>
     call("GET /v1/organizations/{org}/billing", { path: { org }, signal }),
   );
-  const [isBuying, setBuying] = useState(false);
+  const [shown, setShown] = useState<"buy" | "payments">();
   const data = billing.data.value;
   return (
     <main class="main-inner">
       <Bar title={texts.title}>
         {data?.stripe_configured && (
-          <Button icon="plus" kind="primary" onClick={() => setBuying(true)}>
-            {texts.buy}
-          </Button>
+          <>
+            <Button class="wide" onClick={() => setShown("payments")}>
+              {texts.payments}
+            </Button>
+            <Button icon="plus" kind="primary" onClick={() => setShown("buy")}>
+              {texts.buy}
+            </Button>
+          </>
         )}
       </Bar>
       <div class="page">
         <h1 class="vh">{texts.title}</h1>
         <Loaded data={data} error={billing.error.value} reload={billing.reload}>
-          {({ available_micros, reserved_micros, balance_micros, ledger, stripe_configured }) => (
+          {(all) => (
             <>
-              <section class="card">
-                <dl class="kpis three">
-                  {[
-                    [texts.available, available_micros] as const,
-                    [texts.reserved, reserved_micros] as const,
-                    [texts.balance, balance_micros] as const,
-                  ].map(([name, micros]) => (
-                    <div class="kpi" key={name}>
-                      <dt>{name}</dt>
-                      <dd>{money(micros)}</dd>
-                    </div>
-                  ))}
-                </dl>
-              </section>
-              {!stripe_configured && <p class="dim">{texts.unavailable}</p>}
-              <section class="card scroll">
-                <header>
-                  <h2>{texts.ledger}</h2>
-                </header>
-                {ledger.length ? <Ledger entries={ledger} /> : <p class="none dim">{texts.none}</p>}
-              </section>
+              <div class={all.stripe_configured ? "g2" : "grid"}>
+                <Available billing={all} />
+                {all.stripe_configured && <AutomaticPurchase billing={all} onChanged={billing.reload} />}
+              </div>
+              {!all.stripe_configured && <p class="dim">{texts.unavailable}</p>}
+              <LedgerCard newest={all.ledger} />
             </>
           )}
         </Loaded>
       </div>
-      {isBuying && data && <Buy limits={data.purchase_limits} onClose={() => setBuying(false)} />}
+      {shown === "buy" && data && <Buy limits={data.purchase_limits} onClose={() => setShown(undefined)} />}
+      {shown === "payments" && <Payments onClose={() => setShown(undefined)} />}
     </main>
   );
 }

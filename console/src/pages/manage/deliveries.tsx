@@ -24,7 +24,7 @@ export function DeliveriesPage() {
   const state = query.value.get("state") ?? OPEN;
   const deliveries = useResource(
     state,
-    (signal) => call("GET /v1/deliveries", { query: { limit: 100, state }, signal }),
+    (signal) => call("GET /v1/deliveries", { query: new URLSearchParams({ limit: "100", state }), signal }),
     30_000,
   );
   const { columns } = texts;
