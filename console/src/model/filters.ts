@@ -51,13 +51,17 @@ export function toQuery(filters: Partial<RunFilters>): URLSearchParams {
   return query;
 }
 
-const RELATIVE: Record<string, number> = { "1h": 3600e3, "24h": 86_400e3, "7d": 7 * 86_400e3, "30d": 30 * 86_400e3 };
+export const DAY_MS = 86_400_000;
+const RELATIVE: Record<string, number> = { "1h": 3600e3, "24h": DAY_MS, "7d": 7 * DAY_MS, "30d": 30 * DAY_MS };
 export const PERIODS = Object.keys(RELATIVE);
+
+/** Milliseconds of a period such as `24h`. */
+export const periodOf = (since: string): number | undefined => RELATIVE[since];
 
 /** The query of the API. Periods such as `24h` become a time, counted from `now`. */
 export function toApi(filters: RunFilters, now: number): URLSearchParams {
   const query = toQuery(filters);
-  const period = RELATIVE[filters.since];
+  const period = periodOf(filters.since);
   // Whole minutes keep the query, and so the cursor, the same for a while.
   if (period) query.set("since", new Date(Math.floor((now - period) / 60_000) * 60_000).toISOString());
   return query;

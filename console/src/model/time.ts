@@ -48,6 +48,15 @@ const DAYS_WITHOUT_YEAR = 300;
 export const dateTime = (time: string, now = Date.now()) =>
   (Math.abs(now - Date.parse(time)) < DAYS_WITHOUT_YEAR * 86_400_000 ? dateOfYear : dateWithYear)(time);
 
+const dayOfYear = lazyFormat({ day: "numeric", month: "short", timeZone: "UTC" });
+
+/** "22 Nov", or "20 Nov to 22 Nov", of days in UTC. The end of the range is not part of it. */
+export function dayRange(since: string, until?: string): string {
+  const last = until && dayOfYear(Date.parse(until) - 1);
+  const first = dayOfYear(since);
+  return last && last !== first ? `${first} to ${last}` : first;
+}
+
 /** "in 39 min", or the date if that is more than a day away. */
 export function until(time: string, now: number): string {
   const ms = Date.parse(time) - now;

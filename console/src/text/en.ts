@@ -119,6 +119,13 @@ export const t = {
       string,
       string
     >,
+    before: (day: string) => `before ${day}`,
+    histogram: {
+      label: (runs: number, days: number) => `${plural(runs, "run")} in ${days} days`,
+      hint: "drag to select days",
+      today: "today",
+      figures: (runs: number, others: number) => `${plural(runs, "run")}${others ? `, ${others} without success` : ""}`,
+    },
     columns: {
       select: "Select",
       status: "Status",

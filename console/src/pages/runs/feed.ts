@@ -61,15 +61,16 @@ export function useRuns(filters: RunFilters): RunsList {
         .catch((failure: unknown) => {
           if (failure instanceof ApiError) error.value = failure;
         });
-    void refresh();
     const stop = follow({
       path: `/v1/runs?${feedQuery(asked.current)}`,
       onState: (now) => {
-        // What happened while the feed was away is in the list.
-        if (now === "live" && state.value === "reconnecting") void refresh();
+        // Without a feed the list is read all the same.
+        const isAway = now === "reconnecting" || now === "refused";
+        if (isAway && (!runs.value || error.value)) void refresh();
         state.value = now;
       },
       onMessages: (messages) => {
+        // The feed begins with a reset, unless it continues where it was. What is read after it has all that came before.
         if (messages.some(({ event }) => event === "reset")) void refresh();
         const changed = messages.filter(({ event }) => event === "run").map(({ data }) => JSON.parse(data) as Api.Run);
         if (changed.length && runs.value) runs.value = merge(runs.value, changed, filters);

@@ -4,6 +4,7 @@ import { call } from "../../api/client.ts";
 import { listKeys } from "../../api/keys.ts";
 import { FINAL, IN_FLIGHT } from "../../model/events.ts";
 import { isEmpty, isRunId, PERIODS, toQuery, type RunFilters } from "../../model/filters.ts";
+import { dayRange } from "../../model/time.ts";
 import { navigate, setSearch } from "../../router.ts";
 import { isAdmin } from "../../session.ts";
 import { t } from "../../text/en.ts";
@@ -15,7 +16,14 @@ import { useKeys } from "../../ui/keys.ts";
 const STATUSES = [...IN_FLIGHT.filter((status) => status !== "reserving"), ...FINAL];
 const TYPING_MS = 250;
 
-const setFilters = (filters: RunFilters) => setSearch(toQuery(filters), { replace: false });
+/** The time that the list shows, in words. */
+function timeText({ since, until }: RunFilters): string {
+  const isDate = (text: string) => !Number.isNaN(Date.parse(text));
+  if (isDate(since)) return dayRange(since, isDate(until) ? until : undefined);
+  return t.runs.periods[since] ?? t.runs.before(isDate(until) ? dayRange(until) : until);
+}
+
+export const setFilters = (filters: RunFilters) => setSearch(toQuery(filters), { replace: false });
 
 function Filter({
   name,
@@ -148,10 +156,10 @@ export function FilterBar({ filters, tags }: { filters: RunFilters; tags: string
       <Filter
         name={names.since}
         icon="clock"
-        value={filters.since}
-        shown={t.runs.periods[filters.since] ?? filters.since}
+        value={filters.since || filters.until}
+        shown={timeText(filters)}
         options={PERIODS.map((period) => [period, t.runs.periods[period]!])}
-        onChoose={choose("since")}
+        onChoose={(since) => setFilters({ ...filters, since, until: "" })}
       />
       <Filter
         name={names.workflow}

@@ -15,7 +15,8 @@ import { announce } from "../../ui/toast.tsx";
 import { Bar } from "../frame.tsx";
 import { MatchingMenu, SelectionBar } from "./bulk.tsx";
 import { useRuns } from "./feed.ts";
-import { FilterBar } from "./filters.tsx";
+import { FilterBar, setFilters } from "./filters.tsx";
+import { Histogram } from "./histogram.tsx";
 
 const TICK_MS = 1000;
 
@@ -185,6 +186,9 @@ export function RunsPage() {
       <div class="page">
         <h1 class="vh">{t.nav.runs}</h1>
         <FilterBar filters={filters} tags={tags} />
+        {(runs?.length !== 0 || !isEmpty(filters)) && (
+          <Histogram filters={filters} onSelect={(time) => setFilters({ ...filters, ...time })} />
+        )}
         <section class="card runs runs-list">
           <nav class="tabs" aria-label={t.runs.viewsLabel}>
             {(Object.keys(VIEWS) as View[]).map((one) => (
