@@ -1,11 +1,14 @@
 # Each target stands alone on a machine with Rust and make: it installs what it lacks, or says what to install.
-.PHONY: demo test fmt lint snap bench bench-against soak durability faults simulate fuzz deploy deb image ci
+.PHONY: demo test fmt lint snap bench bench-against soak durability faults simulate fuzz deploy deb image console ci
 
 demo: ## Build, start an engine on its embedded default and run an agent on real input
 	scripts/demo
 
 test: ## Install what the tests need, then check everything on both databases
 	scripts/test
+
+console: ## Build the web console into console/dist, with its checks and unit tests; commit the result
+	scripts/console build
 
 fmt: ## Format the source
 	cargo fmt --all

@@ -5,7 +5,7 @@
 import { build, context } from "esbuild";
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { copyFileSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { declarations } from "./openapi.mjs";
@@ -37,7 +37,6 @@ const AREAS = {
 
 const typeOf = (file) => TYPES[file.split(".").at(-1)];
 const sha256 = (bytes) => createHash("sha256").update(bytes).digest("hex");
-const shipped = (folder) => readdirSync(folder).filter(typeOf).sort();
 
 function writeTypes() {
   const snapshot = readFileSync(DOCUMENT, "utf8");
@@ -124,53 +123,63 @@ function licences(inputs) {
 }
 
 /** The table of the files that the engine serves. The compiler refuses a file that is missing. */
-function table(folder, version) {
-  const rows = shipped(folder).map((file) => {
-    const hash = sha256(readFileSync(join(folder, file)));
-    return `    ("${file}", "${typeOf(file)}", "${hash}", include_bytes!("${file}")),`;
-  });
+function table(files, version) {
+  const rows = [...files]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, content]) => `    ("${name}", "${typeOf(name)}", "${sha256(content)}", include_bytes!("${name}")),`);
   return [
     "// Made by console/build.mjs.",
     "",
     "/// Name of this build in the addresses of its assets, `/console/a/<build>/`.",
-    `pub const BUILD: &str = "${version}";`,
+    `pub(crate) const BUILD: &str = "${version}";`,
     "",
     "/// Name, media type, SHA-256 and content of each file. `index.html` is the page.",
     "#[rustfmt::skip]",
-    "pub static ASSETS: &[(&str, &str, &str, &[u8])] = &[",
+    "pub(crate) static ASSETS: &[(&str, &str, &str, &[u8])] = &[",
     ...rows,
     "];",
     "",
   ].join("\n");
 }
 
-function write({ outputFiles, metafile }, folder) {
-  rmSync(folder, { recursive: true, force: true });
+/** Writes what has changed and deletes what is left over: cargo compiles anew what includes a file with a new time. */
+function writeFolder(folder, files) {
   mkdirSync(folder, { recursive: true });
+  for (const name of readdirSync(folder)) if (!files.has(name)) rmSync(join(folder, name));
+  for (const [name, content] of files) {
+    const file = join(folder, name);
+    if (!existsSync(file) || !readFileSync(file).equals(content)) writeFileSync(file, content);
+  }
+}
+
+function write({ outputFiles, metafile }, folder) {
   const renamed = stableNames(metafile);
+  const files = new Map();
   for (const { path, text } of outputFiles) {
     const content = Object.entries(renamed).reduce(
       (all, [from, to]) => all.replaceAll(`"./${from}"`, `"./${to}"`),
       text,
     );
-    writeFileSync(join(folder, renamed[basename(path)] ?? basename(path)), content);
+    files.set(renamed[basename(path)] ?? basename(path), Buffer.from(content));
   }
-  for (const file of ["inter.woff2", "icon.svg"]) copyFileSync(join("src/style", file), join(folder, file));
-  writeFileSync(join(folder, "licences.txt"), licences(metafile.inputs));
+  for (const name of ["inter.woff2", "icon.svg"]) files.set(name, readFileSync(join("src/style", name)));
+  files.set("licences.txt", Buffer.from(licences(metafile.inputs)));
   const version = sha256(
-    shipped(folder)
-      .map((file) => `${file} ${sha256(readFileSync(join(folder, file)))}`)
+    [...files]
+      .map(([name, content]) => `${name} ${sha256(content)}`)
+      .sort()
       .join("\n"),
   ).slice(0, 12);
-  const scripts = scriptsOf("main.js", (file) => readFileSync(join(folder, file), "utf8"));
-  writeFileSync(join(folder, "index.html"), page(`/console/a/${version}/`, scripts));
-  writeFileSync(join(folder, "assets.rs"), table(folder, version));
+  const scripts = scriptsOf("main.js", (name) => files.get(name).toString());
+  files.set("index.html", Buffer.from(page(`/console/a/${version}/`, scripts)));
+  files.set("assets.rs", Buffer.from(table(files, version)));
+  writeFolder(folder, files);
   return scripts;
 }
 
 function checkSizes(folder, scripts) {
   const sizes = Object.fromEntries(
-    shipped(folder)
+    readdirSync(folder)
       .filter((file) => /\.(js|css)$/.test(file))
       .map((file) => [file, gzipSync(readFileSync(join(folder, file)), { level: 9 }).length]),
   );

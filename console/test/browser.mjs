@@ -12,10 +12,13 @@ export const launch = () =>
 // A request that the engine refuses is an error on the console of the browser as well; tests look for those themselves.
 const EXPECTED = /Opener-Policy header has been ignored|Failed to load resource|net::ERR_|ERR_INCOMPLETE/;
 
+const FIXED_SESSION = () => ({ name: "sortie-dev", value: "1" });
+
+/** `cookie` makes the session of a page that is signed in. */
 export async function openPage(
   browser,
   server,
-  { width = 1440, scheme = "light", isSignedIn = true, now, bypassCSP = false } = {},
+  { width = 1440, scheme = "light", isSignedIn = true, now, bypassCSP = false, cookie = FIXED_SESSION } = {},
 ) {
   const isPhone = width < 761;
   const context = await browser.newContext({
@@ -26,7 +29,7 @@ export async function openPage(
     bypassCSP,
     permissions: ["clipboard-read", "clipboard-write"],
   });
-  if (isSignedIn) await context.addCookies([{ name: "sortie-dev", value: "1", url: server.origin }]);
+  if (isSignedIn) await context.addCookies([{ ...(await cookie(server)), url: server.origin }]);
   const page = await context.newPage();
   const problems = [];
   const foreign = [];
@@ -54,6 +57,6 @@ export async function openPage(
     context,
     problems,
     foreign,
-    go: (path) => page.goto(`${server.origin}/console${path.replace(/@(\w+)/g, (_, name) => server.ids[name])}`),
+    go: (path) => page.goto(`${server.origin}/console${path.replace(/@(\w+)/g, (whole, name) => server.ids?.[name] ?? whole)}`),
   };
 }

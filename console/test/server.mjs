@@ -28,6 +28,7 @@ function matches(run, query) {
     (!query.get("tag") || run.tags?.includes(query.get("tag"))) &&
     (run.cost_micros ?? 0) >= Number(query.get("min_cost_micros") ?? 0) &&
     (!query.get("since") || run.created_at >= query.get("since")) &&
+    (!query.get("until") || run.created_at < query.get("until")) &&
     (!text || `${run.title}`.toLowerCase().includes(text)) &&
     (!query.get("error") || (run.error ?? "").includes(query.get("error")))
   );
@@ -61,7 +62,7 @@ export function startServer({
       data.runs.find((one) => one.id === id) ?? data.runs[data.runs.push({ ...data.runs[2], id }) - 1],
       fields,
     );
-    for (const feed of feeds) feed.write(sse("run", listed(run), (position += 1)));
+    for (const feed of feeds) feed.write(sse("run", listed(run), `feed-${(position += 1)}`));
   };
   const listed = ({ output: _output, ...run }) => run;
 
@@ -85,7 +86,7 @@ export function startServer({
         response.writeHead(200, { "Content-Type": "text/event-stream" });
         feeds.add(response);
         response.on("close", () => feeds.delete(response));
-        return response.write(": connected\n");
+        return response.write(`: connected\n${request.headers["last-event-id"] ? "" : sse("reset", {}, "feed-0")}`);
       }
       const first = Number(query.get("cursor") ?? 0);
       const limit = Number(query.get("limit") ?? 100);

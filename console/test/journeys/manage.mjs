@@ -1,4 +1,6 @@
-// Keys and connections.
+// Keys, connections, credits.
+import assert from "node:assert/strict";
+
 export default {
   async "makes a key, and shows its secret once"({ open }) {
     const { page, go } = await open();
@@ -20,5 +22,24 @@ export default {
     await page.getByLabel("Code").fill("BCDF-GHJK");
     await page.getByRole("button", { name: "Confirm" }).click();
     await page.getByText("Authorized as dana@example.com").waitFor();
+  },
+
+  async "turns automatic purchases off and on again, and shows payments"({ open, serve }) {
+    const server = await serve({ isHosted: true });
+    const { page } = await open({ server });
+    await page.goto(`${server.origin}/console/o/org_new/credits`);
+    await page.getByText("Buys $50 when less than $10 is available.").waitFor();
+    await page.getByRole("button", { name: "Turn off" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Turn off" }).click();
+    await page.getByRole("button", { name: "Turn on" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Amount").fill("$75");
+    assert.ok(await dialog.getByRole("button", { name: "Turn on" }).isDisabled());
+    await dialog.getByText("Charge $75 to the saved card").click();
+    await dialog.getByRole("button", { name: "Turn on" }).click();
+    await page.getByText("Buys $75 when less than $10 is available.").waitFor();
+    assert.deepEqual(server.data.billing.auto_topup.consent, true);
+    await page.getByRole("button", { name: "Payments and receipts" }).click();
+    await page.getByRole("dialog").getByText("$5 refunded").waitFor();
   },
 };

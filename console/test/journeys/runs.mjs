@@ -36,6 +36,30 @@ export default {
     assert.equal(await page.locator("tbody tr .name").first().textContent(), "Ad hocJust started");
   },
 
+  async "filters by the days that are dragged over in the chart"({ open }) {
+    const { page, go } = await open();
+    await go("/runs?workflow=price-watch");
+    const days = page.locator(".days");
+    await page.locator(".day i").first().waitFor();
+    const box = await days.boundingBox();
+    const x = (day) => box.x + (box.width / 30) * (day + 0.5);
+    await page.mouse.move(x(20), box.y + 20);
+    await page.mouse.down();
+    await page.mouse.move(x(22), box.y + 20, { steps: 4 });
+    await page.mouse.up();
+    await page.waitForURL(/since=/);
+    const { searchParams } = new URL(page.url());
+    const length = Date.parse(searchParams.get("until")) - Date.parse(searchParams.get("since"));
+    assert.equal(length, 3 * 86_400_000);
+    assert.equal(searchParams.get("workflow"), "price-watch");
+    assert.equal(await page.locator(".day.on").count(), 3);
+    await page.getByText("No run matches").waitFor();
+    await page.getByRole("button", { name: "Created" }).click();
+    await page.getByRole("menuitemcheckbox", { name: "any" }).click();
+    await page.getByText("output does not match").first().waitFor();
+    assert.equal(await page.locator(".day.on").count(), 30);
+  },
+
   async "selects runs by keyboard and compares two"({ open }) {
     const { page, go } = await open();
     await go("/runs");
