@@ -36,6 +36,7 @@ pub enum EventType {
         status: RunStatus,
         /// On a final status that is not a success: why.
         #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
         error: Option<String>,
     },
     /// A worker has the run and its agent begins.
@@ -117,13 +118,15 @@ pub enum EventType {
     Interrupted {
         /// `worker_lost`, `shutdown` or `uncertain_call`.
         reason: &'static str,
-        /// The turn it was in; 0 where nobody is left to tell.
+        /// The turn it was in; 0 if it is not known.
         step: u32,
         /// With `uncertain_call`: the tool whose call was under way and may have had its effect.
         #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
         tool: Option<String>,
         /// With `uncertain_call`: the id of that call, as in its `tool_start`.
         #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
         id: Option<String>,
     },
     /// An answer did not match `output_schema`.

@@ -453,7 +453,7 @@ mod tests {
         };
         assert_eq!(
             second_page_of(&some).await,
-            "GET /v1/runs?status=timed_out&tag=a%26b&schedule=sched_01kafs6w1cefkstv6qr1ptb0mp&q=north%20east&limit=100\
+            "GET /v1/runs?status=timed_out&tag=a%26b&schedule=sched_01kafs6w1cefkstv6qr1ptb0mp&q=north+east&limit=100\
              &cursor=a%2Bb%2F%3D HTTP/1.1"
         );
     }

@@ -23,7 +23,7 @@ fn done() -> String {
     format!(
         "event: done\ndata: {{\"id\":\"{RUN}\",\"status\":\"succeeded\",\
          \"created_at\":\"2026-11-20T21:30:00.000Z\",\"max_cost_micros\":1,\"billing_pending\":false,\
-         \"zero_data_retention\":false}}\n\n"
+         \"timeout_seconds\":1,\"last_event_id\":1,\"zero_data_retention\":false}}\n\n"
     )
 }
 
