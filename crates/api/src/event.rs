@@ -107,7 +107,7 @@ pub enum EventType {
         /// The turn of the answer, from 1.
         step: u32,
     },
-    /// The run goes on from its last completed step after its worker was lost.
+    /// The run continues from its last completed step after its worker was lost.
     Resumed {
         /// The last turn that was completed; 0 where it begins again.
         step: u32,

@@ -38,7 +38,7 @@ pub(crate) struct Principals {
     tasks: TaskTracker,
 }
 
-/// Number of keys whose last use is remembered. When it is reached, all of them are noted anew.
+/// Maximum number of keys to remember; the memory is cleared when it is reached.
 const NOTED_KEYS: usize = 20_000;
 
 const HOUR_MICROS: i64 = 3_600_000_000;

@@ -1,6 +1,6 @@
 //! List of the callbacks of an organization's finished runs, the newest run first.
 //!
-//! A state or a receiver has no index: a command looks at [`EXAMINED`] deliveries at most, and the list goes on there with the
+//! A state or a receiver has no index: a command reads at most [`EXAMINED`] deliveries, and the list continues there with the
 //! next one.
 
 use sortie_api::{Delivery, DeliveryState, OrgId, RunId};
@@ -51,7 +51,7 @@ row! {
     }
 }
 
-/// Deliveries of finished runs behind the run `$2`.
+/// Deliveries of finished runs after the run `$2`.
 const BEHIND: &str = " FROM delivery d WHERE d.org_id = $1 AND d.run_id < $2 AND d.give_up_at >= 0";
 
 impl Store {

@@ -33,11 +33,11 @@ pub struct RunFilter {
     pub since: Option<Timestamp>,
     /// Runs that were created before this time.
     pub until: Option<Timestamp>,
-    /// Runs whose error contains this text, without regard to the case of ASCII letters.
+    /// Runs with this text in their error, ignoring the case of ASCII letters.
     pub error: Option<String>,
     /// Runs that cost at least this amount so far.
     pub min_cost: Option<Micros>,
-    /// Runs whose search text contains this text, without regard to case.
+    /// Runs with this text in their search text, ignoring case.
     pub text: Option<String>,
     /// Runs with one of these ids; empty for any.
     pub ids: Vec<RunId>,
@@ -173,7 +173,7 @@ const LIST_QUEUE: &str = constcat::concat!(
 const LIST_FREE: &str = filled!(LIST_QUEUE, "@node" = "IS NULL");
 const LIST_BOUND: &str = filled!(LIST_QUEUE, "@node" = "IS NOT NULL");
 
-// Each combination of filters has a text of its own, and so an index in the order of the list.
+// Each combination of filters has its own statement, and so an index in the order of the list.
 fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Found<ListedRun, Position>> {
     if !is_schedule_of(tx, org, filter)? {
         return Ok(Found::all(Vec::new()));

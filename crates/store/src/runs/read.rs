@@ -192,7 +192,7 @@ fn events<T: ReadRow>(tx: &mut dyn Tx, run: (OrgId, RunId), select: Stmt<'static
     retained(tx, run, select)?.rows.iter().map(T::read).collect()
 }
 
-/// Executes a query for a run of the organization whose events are stored.
+/// Executes a query for a run of the organization with stored events.
 fn retained(tx: &mut dyn Tx, (org, id): (OrgId, RunId), select: Stmt<'static>) -> Result<Answer> {
     let [run, answer] = batch(
         tx,

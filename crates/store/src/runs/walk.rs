@@ -200,7 +200,7 @@ struct Way {
     sieved: Walks,
 }
 
-/// Makes a [`Way`]: the walks have the conditions in the place of `@holds`, on the run with this name.
+/// Makes a [`Way`]: the conditions replace `@holds`, on the run with this name.
 macro_rules! way {
     ($entry:expr, $of:expr, $run:literal, $tagged:expr, [$($walk:expr),+]) => {
         Way {
