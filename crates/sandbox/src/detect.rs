@@ -142,11 +142,12 @@ async fn attempt(options: &Options, level: Level) -> Result<HostBackend, Error> 
         )),
         _ => {}
     }
+    let visible: Arc<[String]> = visible.paths.into();
     let mut host = Host {
-        launcher: Arc::new(ForkServer::new(options.launcher.clone())),
+        launcher: Arc::new(ForkServer::new(options.launcher.clone(), level, &visible)),
         level,
         groups,
-        visible: visible.paths.into(),
+        visible,
     };
     let stage = Stage::set(&options.root).map_err(|error| {
         Error::Setup(format!(

@@ -20,7 +20,7 @@ use tokio::{
 use crate::{
     live::PATIENCE,
     socket::{Socket, is_gone},
-    types::Error,
+    types::{Error, Level},
     wire::{Fork, LAUNCHER_ARGUMENT},
 };
 
@@ -28,6 +28,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct ForkServer {
     binary: PathBuf,
+    /// Paths of the template, if its sandboxes have one.
+    template: Option<Arc<[String]>>,
     running: Mutex<Option<Arc<Running>>>,
 }
 
@@ -39,10 +41,12 @@ pub(crate) struct Running {
 }
 
 impl ForkServer {
-    /// Creates a fork server that will start `binary`, which calls [`launcher_main`](crate::launcher_main) first.
-    pub(crate) fn new(binary: PathBuf) -> Self {
+    /// Creates a fork server that will start `binary`, which calls [`launcher_main`](crate::launcher_main) first. Sandboxes at
+    /// level `namespaces` show the `visible` paths by a template.
+    pub(crate) fn new(binary: PathBuf, level: Level, visible: &Arc<[String]>) -> Self {
         Self {
             binary,
+            template: (level == Level::Namespaces).then(|| Arc::clone(visible)),
             running: Mutex::new(None),
         }
     }
@@ -70,7 +74,7 @@ impl ForkServer {
 
     /// Sends a socket to one process; a process that is gone, or leaves so much unread that its socket is full, is replaced.
     async fn send(&self, server: &Arc<Running>, socket: &OwnedFd) -> io::Result<()> {
-        let sent = timeout(PATIENCE, server.socket.send(&Fork, &[socket.as_fd()]))
+        let sent = timeout(PATIENCE, server.socket.send(&Fork::Launcher, &[socket.as_fd()]))
             .await
             .unwrap_or_else(|_late| Err(io::ErrorKind::TimedOut.into()));
         if sent.as_ref().is_err_and(is_silent) {
@@ -106,6 +110,10 @@ impl ForkServer {
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()?;
+        if let Some(visible) = &self.template {
+            let visible = visible.to_vec();
+            socket.send_now(&Fork::Template { visible })?;
+        }
         Ok(Running {
             socket,
             _process: process,

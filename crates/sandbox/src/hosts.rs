@@ -93,8 +93,8 @@ pub(crate) fn refusal(step: &str, errno: i32) -> Error {
         libc::EPERM | libc::EACCES | libc::ENOSPC | libc::ENOSYS | libc::EINVAL
     );
     let reason = match step {
-        "unshare" if denied => "this host does not allow user namespaces",
-        "setgroups" | "uid_map" | "gid_map" | "mount private" | "raise lo" if denied => {
+        "unshare" | "setns" if denied => "this host does not allow user namespaces",
+        "setgroups" | "uid_map" | "gid_map" | "unshare mounts" | "mount private" | "raise lo" if denied => {
             "this host makes user namespaces but gives no rights in them, as AppArmor does on Ubuntu"
         }
         "mount proc" if denied => "this host covers parts of /proc, so that a fresh one may not be mounted",

@@ -107,7 +107,11 @@ impl Session {
                 egress::environment(spec.egress),
                 spec.env,
             ),
-            visible: host.visible.to_vec(),
+            visible: if host.level == Level::Namespaces {
+                Vec::new()
+            } else {
+                host.visible.to_vec()
+            },
             scratch: scratch.is_some(),
             egress: spec.egress,
         };

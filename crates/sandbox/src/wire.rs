@@ -24,9 +24,15 @@ use crate::types::{Egress, Level, Limits};
 /// Argument that makes the binary a launcher.
 pub(crate) const LAUNCHER_ARGUMENT: &str = "__sandbox";
 
-/// From the engine to the fork server: fork a launcher. Descriptor: the launcher's end of a new socket.
+/// From the engine to the fork server.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Fork;
+pub(crate) enum Fork {
+    /// Sandboxes are at level `namespaces`: their file systems begin as copies of a template, which shows these paths of the host in
+    /// addition to the system folders.
+    Template { visible: Vec<String> },
+    /// Fork a launcher. Descriptor: the launcher's end of a new socket.
+    Launcher,
+}
 
 /// From the engine to a launcher.
 #[derive(Debug, Serialize, Deserialize)]
@@ -65,7 +71,8 @@ pub(crate) struct Open {
     /// Whether a control group gives the run its share of the processor.
     pub(crate) weighed: bool,
     pub(crate) env: Vec<(String, String)>,
-    /// Paths of the host that commands may read in addition to the system folders.
+    /// Paths of the host that commands may read in addition to the system folders. Empty at level `namespaces`, where the template
+    /// has them.
     pub(crate) visible: Vec<String>,
     pub(crate) scratch: bool,
     pub(crate) egress: Egress,

@@ -56,7 +56,14 @@ enum Next {
 }
 
 /// Sets the sandbox up and serves it until the engine hangs up.
-pub(super) fn run(socket: &OwnedFd, open: &Open, inherited: Inherited) -> Result<(), Failure> {
+///
+/// `work` is the clone of the working directory's mount at level `namespaces`.
+pub(super) fn run(
+    socket: &OwnedFd,
+    open: &Open,
+    inherited: Inherited,
+    work: Option<OwnedFd>,
+) -> Result<(), Failure> {
     let children = sys::child_signals().step("signalfd")?;
     let mut way_out = None;
     match open.level {
@@ -67,7 +74,8 @@ pub(super) fn run(socket: &OwnedFd, open: &Open, inherited: Inherited) -> Result
             if open.egress == Egress::Proxy {
                 way_out = Some(egress::bind().step("bind the way out")?);
             }
-            rootfs::build(&open.limits, &open.visible)?;
+            let work = work.ok_or(Errno::PROTO).step("open the working directory")?;
+            rootfs::complete(&open.limits, &work)?;
         }
         Level::Landlock | Level::None => {
             identity::become_run_user(open.uid)?;

@@ -1,7 +1,7 @@
 //! The launcher: the engine's binary, executed again with one argument, in four kinds of processes.
 //!
-//! The *fork server* is the executed process: it inherits only its standard input from the engine, which is a socket, and forks
-//! an outer process for each sandbox. The *outer* process waits, and kills everything when the engine hangs up its socket. The
+//! The *fork server* is the executed process: it inherits only its standard input from the engine, which is a socket. It has the
+//! template of the file system built, once, and forks an outer process for each sandbox. The *outer* process waits, and kills everything when the engine hangs up its socket. The
 //! *init* process is the first one of the sandbox: it builds the confinement, takes commands from the socket and reaps. Each
 //! command is a child of init. All are single-threaded, so that forking is safe and cheap.
 
@@ -26,6 +26,7 @@ mod sessions;
 mod sockets;
 mod state;
 mod stopped;
+mod template;
 mod watch;
 mod watches;
 
@@ -89,13 +90,13 @@ pub fn launcher_main() {
 }
 
 fn launch() -> ExitCode {
-    let socket = match take_socket().and_then(server::serve) {
-        Ok(Some(socket)) => socket,
+    let (socket, template) = match take_socket().and_then(server::serve) {
+        Ok(Some(launch)) => launch,
         Ok(None) => return ExitCode::SUCCESS,
         // The engine sees it end.
         Err(_no_sandbox_yet) => return ExitCode::FAILURE,
     };
-    match outer::run(&socket) {
+    match outer::run(&socket, template) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             report(&socket, &failure);

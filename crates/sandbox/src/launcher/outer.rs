@@ -10,10 +10,10 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
+    fs::{Mode, OFlags, open as open_file, openat},
     io::Errno,
     process::{
-        Pid, PidfdFlags, Signal, WaitOptions, fchdir, getpid, kill_process, pidfd_open, set_child_subreaper,
-        waitpid,
+        Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, set_child_subreaper, waitpid,
     },
     thread::{UnshareFlags, set_name},
 };
@@ -24,6 +24,7 @@ use super::{
     identity, init, priority,
     procs::{self, Process},
     state::Inherited,
+    template::Template,
 };
 use crate::{
     sys,
@@ -34,7 +35,7 @@ use crate::{
 /// Pause between two attempts to raise the sessions of dying processes.
 const PAUSE: Duration = Duration::from_millis(10);
 
-pub(super) fn run(socket: &OwnedFd) -> Result<(), Failure> {
+pub(super) fn run(socket: &OwnedFd, template: Option<Template>) -> Result<(), Failure> {
     let _only_a_name = set_name(c"sortie-sandbox");
     let Some((request, fds)) = wire::receive::<Request>(socket.as_fd()).step("receive")? else {
         return Ok(());
@@ -55,20 +56,22 @@ pub(super) fn run(socket: &OwnedFd) -> Result<(), Failure> {
         // "0" is the writing process.
         File::from(cgroup).write_all(b"0").step("join cgroup")?;
     }
-    if open.level == Level::Namespaces {
-        enter_namespaces(&open, &inherited)?;
+    let work = if open.level == Level::Namespaces {
+        let template = template.ok_or(Errno::PROTO).step("template")?;
+        Some(enter_namespaces(&open, &inherited, template)?)
     } else {
         // Orphans are reparented to us, so that we can end them.
         set_child_subreaper(Some(getpid())).step("subreaper")?;
-    }
+        None
+    };
     let Some(init) = sys::fork().step("fork")? else {
-        let ended = init::run(socket, &open, inherited);
+        let ended = init::run(socket, &open, inherited, work);
         if let Err(failure) = ended {
             super::report(socket, &failure);
         }
         sys::exit_now(0);
     };
-    drop(inherited);
+    drop((inherited, work));
     wait_for(init, socket.as_fd(), open.level)?;
     if open.level != Level::Namespaces {
         ending::end_all_descendants(Duration::MAX);
@@ -76,34 +79,44 @@ pub(super) fn run(socket: &OwnedFd) -> Result<(), Failure> {
     Ok(())
 }
 
-fn enter_namespaces(open: &Open, inherited: &Inherited) -> Result<(), Failure> {
+/// Enters the run's namespaces; returns a clone of the working directory's mount, which its first process attaches.
+fn enter_namespaces(open: &Open, inherited: &Inherited, template: Template) -> Result<OwnedFd, Failure> {
+    // The template's `/proc` shows no process.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let itself = open_file("/proc/self", flags, Mode::empty()).step("open /proc/self")?;
+    let work = template.enter(&inherited.workdir)?;
+    // Nothing of a run may lead out of its namespaces.
+    drop(template);
     let (uid, gid) = identity::become_run_user(open.uid)?;
-    // The kernel carries the current directory over into the new mount namespace; neither a path nor a descriptor would lead
-    // there.
-    fchdir(&inherited.workdir).step("enter the working directory")?;
-    unshare_all().step("unshare")?;
-    fs::write("/proc/self/setgroups", "deny").step("setgroups")?;
-    fs::write("/proc/self/uid_map", format!("{INSIDE} {uid} 1")).step("uid_map")?;
-    fs::write("/proc/self/gid_map", format!("{INSIDE} {gid} 1")).step("gid_map")
-}
-
-/// User and group of every command inside.
-pub(super) const INSIDE: u32 = 1_000;
-
-#[expect(
-    unsafe_code,
-    reason = "unshare may close descriptors, which this set of flags does not"
-)]
-fn unshare_all() -> Result<(), Errno> {
-    let flags = UnshareFlags::NEWUSER
+    let namespaces = UnshareFlags::NEWUSER
         | UnshareFlags::NEWNS
         | UnshareFlags::NEWPID
         | UnshareFlags::NEWNET
         | UnshareFlags::NEWIPC
         | UnshareFlags::NEWUTS
         | UnshareFlags::NEWCGROUP;
-    // SAFETY: `CLONE_FILES` is not among the flags.
-    unsafe { rustix::thread::unshare_unsafe(flags) }
+    unshare(namespaces).step("unshare")?;
+    let write = |name: &str, content: &str| {
+        let file = openat(&itself, name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).step(name)?;
+        File::from(file).write_all(content.as_bytes()).step(name)
+    };
+    write("setgroups", "deny")?;
+    write("uid_map", &format!("{INSIDE} {uid} 1"))?;
+    write("gid_map", &format!("{INSIDE} {gid} 1"))?;
+    Ok(work)
+}
+
+/// User and group of every command inside.
+pub(super) const INSIDE: u32 = 1_000;
+
+/// Enters new namespaces.
+#[expect(
+    unsafe_code,
+    reason = "unshare may close descriptors, which no namespace does"
+)]
+pub(super) fn unshare(namespaces: UnshareFlags) -> Result<(), Errno> {
+    // SAFETY: without this flag the descriptors stay those of all threads.
+    unsafe { rustix::thread::unshare_unsafe(namespaces.difference(UnshareFlags::FILES)) }
 }
 
 /// Returns the processes below init.

@@ -1,12 +1,14 @@
 //! The file system of a sandbox: system folders read-only, a generated `/etc`, a small `/dev`, a covered `/proc`, the working
 //! directory and `/tmp`; nothing else of the host.
 //!
-//! Sources are cloned first, while the host's tree is visible; the new root is then built in place and becomes the root, and the
-//! old one is released.
+//! The [template](super::template) has the part that is equal for all runs. Its sources are cloned first, while the host's tree is
+//! visible; the new root is then built in place and becomes the root, and the old one is released. A run adds its own part to its
+//! copy of the template.
 
 use std::{
     ffi::CStr,
-    fs, io,
+    fs::{self, Permissions},
+    io,
     os::{
         fd::{AsFd, OwnedFd},
         unix::fs::symlink,
@@ -78,8 +80,13 @@ const COVERED_FOLDERS: &[&str] = &["pressure"];
 const INOTIFY: [(&str, &str); 2] = [("max_inotify_instances", "16"), ("max_inotify_watches", "32768")];
 const READ_ONLY: &[&str] = &["acpi", "bus", "driver", "fs", "irq", "scsi", "sys"];
 
-/// A piece of the host: a clone of a mount, or a link to recreate.
+/// A piece of the host: a clone of a mount, or a file or link to recreate.
 enum Piece {
+    File {
+        at: PathBuf,
+        content: Vec<u8>,
+        permissions: Permissions,
+    },
     Mount {
         at: PathBuf,
         clone: OwnedFd,
@@ -91,12 +98,14 @@ enum Piece {
     },
 }
 
-/// Builds the root around the current directory, which becomes `/work`, and enters it.
-pub(super) fn build(limits: &Limits, visible: &[String]) -> Result<(), Failure> {
+/// Size up to which a single file is copied into the template, in bytes: a separate mount would cost every run more.
+const MOST_COPIED_BYTES: u64 = 256 << 10;
+const FLAGS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
+
+/// Builds the template in this mount namespace, and enters it. Nothing of the host's tree is left in the namespace.
+pub(super) fn build_template(visible: &[String]) -> Result<(), Failure> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).step("mount private")?;
-    let work = clone_of(".").step("open the working directory")?;
-    protect(&work, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV).step("protect the working directory")?;
     let pieces = collect(visible)?;
     let devices = DEVICES
         .into_iter()
@@ -108,19 +117,19 @@ pub(super) fn build(limits: &Limits, visible: &[String]) -> Result<(), Failure> 
         .collect::<Result<Vec<_>, Errno>>()
         .step("open devices")?;
 
-    let flags = MountFlags::NOSUID | MountFlags::NODEV;
     // Any folder will do; this one exists everywhere, and its content was cloned.
     mount(
         "tmpfs",
         "/usr",
         "tmpfs",
-        flags,
-        c"size=256k,nr_inodes=16384,mode=755",
+        FLAGS,
+        c"size=64m,nr_inodes=16384,mode=755",
     )
     .step("mount root")?;
     chdir("/usr").step("enter root")?;
-    folders(&["work", "etc", "tmp", "dev", "proc", "run", "var", "home"])?;
-    symlink("../tmp", "var/tmp").step("link")?;
+    folders(&[
+        "work", "etc", "tmp", "dev", "dev/pts", "dev/shm", "proc", "run", "var", "home",
+    ])?;
     for piece in pieces {
         put(piece)?;
     }
@@ -132,24 +141,71 @@ pub(super) fn build(limits: &Limits, visible: &[String]) -> Result<(), Failure> 
         ("etc/resolv.conf", ""),
         ("etc/nsswitch.conf", NAME_SERVICES),
     ])?;
-    attach(&work, Path::new("work"))?;
+    for (name, clone) in &devices {
+        let at = Path::new("dev").join(name);
+        fs::write(&at, "").step("make device")?;
+        attach(clone, &at)?;
+    }
+    for (to, at) in [
+        ("../tmp", "var/tmp"),
+        ("pts/ptmx", "dev/ptmx"),
+        ("/proc/self/fd", "dev/fd"),
+        ("/proc/self/fd/0", "dev/stdin"),
+        ("/proc/self/fd/1", "dev/stdout"),
+        ("/proc/self/fd/2", "dev/stderr"),
+    ] {
+        symlink(to, at).step("link")?;
+    }
+    // The kernel lets a run mount its `/proc` only where another one is visible. This one shows no process.
+    mount("proc", "proc", "proc", FLAGS | MountFlags::NOEXEC, c"").step("mount proc")?;
+    mount_remount(".", MountFlags::BIND | MountFlags::RDONLY | FLAGS, c"").step("protect root")?;
+    pivot_root(".", ".").step("pivot_root")?;
+    unmount(".", UnmountFlags::DETACH).step("let the old root go")
+}
+
+/// Clones the mount of a run's working directory.
+pub(super) fn clone_of_workdir(folder: &OwnedFd) -> Result<OwnedFd, Failure> {
+    let flags = CLONE | OpenTreeFlags::AT_EMPTY_PATH;
+    let clone = open_tree(folder, "", flags).step("open the working directory")?;
+    protect(&clone, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV)
+        .step("protect the working directory")?;
+    Ok(clone)
+}
+
+/// Adds a run's own part to its copy of the template, and enters the working directory.
+pub(super) fn complete(limits: &Limits, work: &OwnedFd) -> Result<(), Failure> {
+    attach(work, Path::new("/work"))?;
     let size = format!("size={},nr_inodes=65536,mode=1777\0", limits.tmp_bytes.max(4_096));
     let size = CStr::from_bytes_until_nul(size.as_bytes())
         .map_err(|_| Errno::INVAL)
         .step("mount tmp")?;
-    mount("tmpfs", "tmp", "tmpfs", flags, size).step("mount tmp")?;
-    build_dev(&devices)?;
+    mount("tmpfs", "/tmp", "tmpfs", FLAGS, size).step("mount tmp")?;
+    mount(
+        "devpts",
+        "/dev/pts",
+        "devpts",
+        MountFlags::NOSUID | MountFlags::NOEXEC,
+        c"newinstance,ptmxmode=0666,mode=620,max=64",
+    )
+    .step("mount devpts")?;
+    mount(
+        "tmpfs",
+        "/dev/shm",
+        "tmpfs",
+        FLAGS | MountFlags::NOEXEC,
+        c"size=16m,nr_inodes=4096,mode=1777",
+    )
+    .step("mount shm")?;
     build_proc()?;
-    mount_remount(".", MountFlags::BIND | MountFlags::RDONLY | flags, c"").step("protect root")?;
-    pivot_root(".", ".").step("pivot_root")?;
-    unmount(".", UnmountFlags::DETACH).step("let the old root go")?;
     chdir("/work").step("enter /work")
 }
 
+const CLONE: OpenTreeFlags = OpenTreeFlags::OPEN_TREE_CLONE
+    .union(OpenTreeFlags::OPEN_TREE_CLOEXEC)
+    .union(OpenTreeFlags::AT_RECURSIVE);
+
 fn clone_of(path: &str) -> Result<OwnedFd, Errno> {
-    let flags =
-        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-    open_tree(CWD, path, flags)
+    open_tree(CWD, path, CLONE)
 }
 
 /// Adds attributes to a clone and to everything mounted in it.
@@ -179,6 +235,19 @@ fn collect(visible: &[String]) -> Result<Vec<Piece>, Failure> {
         let Ok(metadata) = fs::metadata(path) else {
             continue;
         };
+        // A file that the engine may not read is mounted: the users of runs may have the right.
+        if metadata.is_file()
+            && metadata.len() <= MOST_COPIED_BYTES
+            && let Ok(content) = fs::read(path)
+        {
+            let permissions = metadata.permissions();
+            pieces.push(Piece::File {
+                at,
+                content,
+                permissions,
+            });
+            continue;
+        }
         let clone = clone_of(path).step(path)?;
         protect(
             &clone,
@@ -195,12 +264,20 @@ fn collect(visible: &[String]) -> Result<Vec<Piece>, Failure> {
 }
 
 fn put(piece: Piece) -> Result<(), Failure> {
+    let (Piece::File { at, .. } | Piece::Link { at, .. } | Piece::Mount { at, .. }) = &piece;
+    if let Some(parent) = at.parent() {
+        fs::create_dir_all(parent).step("make folders")?;
+    }
     match piece {
         Piece::Link { at, to } => symlink(to, at).step("link"),
+        Piece::File {
+            at,
+            content,
+            permissions,
+        } => fs::write(&at, content)
+            .and_then(|()| fs::set_permissions(&at, permissions))
+            .step("make files"),
         Piece::Mount { at, clone, is_dir } => {
-            if let Some(parent) = at.parent() {
-                fs::create_dir_all(parent).step("make folders")?;
-            }
             if is_dir {
                 fs::create_dir_all(&at)
             } else {
@@ -228,63 +305,25 @@ fn files(contents: &[(&str, &str)]) -> Result<(), Failure> {
         .try_for_each(|(path, content)| fs::write(path, content).step("make files"))
 }
 
-fn build_dev(devices: &[(&str, OwnedFd)]) -> Result<(), Failure> {
-    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
-    mount("tmpfs", "dev", "tmpfs", flags, c"size=64k,nr_inodes=64,mode=755").step("mount dev")?;
-    for (name, clone) in devices {
-        let at = Path::new("dev").join(name);
-        fs::write(&at, "").step("make device")?;
-        attach(clone, &at)?;
-    }
-    folders(&["dev/pts", "dev/shm"])?;
-    mount(
-        "devpts",
-        "dev/pts",
-        "devpts",
-        flags,
-        c"newinstance,ptmxmode=0666,mode=620,max=64",
-    )
-    .step("mount devpts")?;
-    let shm = flags | MountFlags::NODEV;
-    mount(
-        "tmpfs",
-        "dev/shm",
-        "tmpfs",
-        shm,
-        c"size=16m,nr_inodes=4096,mode=1777",
-    )
-    .step("mount shm")?;
-    for (to, at) in [
-        ("pts/ptmx", "dev/ptmx"),
-        ("/proc/self/fd", "dev/fd"),
-        ("/proc/self/fd/0", "dev/stdin"),
-        ("/proc/self/fd/1", "dev/stdout"),
-        ("/proc/self/fd/2", "dev/stderr"),
-    ] {
-        symlink(to, at).step("link")?;
-    }
-    mount_remount("dev", MountFlags::BIND | MountFlags::RDONLY | flags, c"").step("protect dev")
-}
-
 fn build_proc() -> Result<(), Failure> {
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("proc", "proc", "proc", flags, c"").step("mount proc")?;
-    fs::write("proc/sys/user/max_user_namespaces", "0").step("forbid nested user namespaces")?;
+    let flags = FLAGS | MountFlags::NOEXEC;
+    mount("proc", "/proc", "proc", flags, c"").step("mount proc")?;
+    fs::write("/proc/sys/user/max_user_namespaces", "0").step("forbid nested user namespaces")?;
     for (name, most) in INOTIFY {
         // A kernel without inotify needs no limit.
-        match fs::write(Path::new("proc/sys/user").join(name), most) {
+        match fs::write(Path::new("/proc/sys/user").join(name), most) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).step("bound inotify"),
             _ => {}
         }
     }
     for name in COVERED {
-        absent_is_fine(mount_bind("dev/null", Path::new("proc").join(name))).step("cover proc")?;
+        absent_is_fine(mount_bind("/dev/null", Path::new("/proc").join(name))).step("cover proc")?;
     }
     for name in COVERED_FOLDERS {
-        absent_is_fine(mount_bind("home", Path::new("proc").join(name))).step("cover proc")?;
+        absent_is_fine(mount_bind("/home", Path::new("/proc").join(name))).step("cover proc")?;
     }
     for name in READ_ONLY {
-        let at = Path::new("proc").join(name);
+        let at = Path::new("/proc").join(name);
         if absent_is_fine(mount_bind(&at, &at).map(|()| true)).step("protect proc")? {
             mount_remount(&at, MountFlags::BIND | MountFlags::RDONLY | flags, c"").step("protect proc")?;
         }

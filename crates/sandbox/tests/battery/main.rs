@@ -24,6 +24,7 @@ mod memory;
 mod neighbours;
 mod piped;
 mod released;
+mod root;
 mod starve;
 mod workplace;
 
@@ -167,6 +168,8 @@ battery! {
     workplace::what_may_hold_credentials_stays_hidden,
     workplace::paths_of_the_operator_are_shown_read_only,
     workplace::runtimes_live_within_the_memory_that_they_are_told_of,
+    root::a_run_does_not_change_the_root_of_another,
+    root::a_run_has_few_mounts_and_no_other_of_the_host,
     neighbours::two_runs_see_nothing_of_each_other,
     neighbours::a_hundred_sandboxes_at_once,
 }
