@@ -189,6 +189,18 @@ pub trait Sink: Send + Sync {
     /// A piece of the text that the model is writing in turn `step`. It is not recorded; the complete text follows as a
     /// `message`. After a `retry` the text restarts.
     fn message_delta(&self, _step: u32, _text: &str) {}
+
+    /// A call of this model begins in turn `step`. It is not recorded; the end of the call is, as `model_call`.
+    fn model_started(&self, _step: u32, _model: &str) {}
+
+    /// Whether a client follows the output of commands while they run.
+    fn wants_output(&self) -> bool {
+        false
+    }
+
+    /// A piece of the output of the running command, without credentials. Its tool call is the one that was started last. It is
+    /// not recorded; the output follows with the end of the call.
+    fn command_output(&self, _text: &str) {}
 }
 
 /// Runs the agent to its end: the turn loop.

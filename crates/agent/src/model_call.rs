@@ -315,6 +315,7 @@ impl Caller<'_> {
         let span = spans::model_call(self.owner, self.model.info(), step, limit.max_tokens);
         let called = match purpose {
             Purpose::Work | Purpose::Answer => {
+                self.sink.model_started(step, &self.model.info().id);
                 let call = self.model.call(request, &held).instrument(span.clone());
                 self.meter.while_funded(call).await?
             }

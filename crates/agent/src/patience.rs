@@ -176,6 +176,7 @@ mod tests {
             at_timeout: AtTimeout::Kill,
             keep_bytes: 0,
             store_bytes: 0,
+            watch: None,
         };
         let finished = workspace.exec(None, command).await.unwrap();
         assert_eq!(finished.exit, ExitKind::Code(0));

@@ -66,6 +66,7 @@ pub async fn list_programs(mut workspace: Workspace) -> Result<Environment, Stri
         at_timeout: AtTimeout::Kill,
         keep_bytes: OUTPUT_BYTES,
         store_bytes: 0,
+        watch: None,
     };
     let finished = workspace.exec(None, command).await;
     let closed = workspace.close().await;

@@ -73,6 +73,12 @@ impl Redactor {
         !self.shared.any.load(Ordering::Acquire)
     }
 
+    /// Whether a secret has several lines.
+    pub(crate) fn has_line_breaks(&self) -> bool {
+        let known = self.shared.known.read();
+        known.secrets.iter().any(|secret| secret.trim().contains('\n'))
+    }
+
     /// The text without them.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.search() {

@@ -270,6 +270,18 @@ impl Sink for RedactingSink<'_> {
         self.sink.usage_clamped(model);
     }
 
+    fn model_started(&self, step: u32, model: &str) {
+        self.sink.model_started(step, model);
+    }
+
+    fn wants_output(&self) -> bool {
+        self.sink.wants_output()
+    }
+
+    fn command_output(&self, text: &str) {
+        self.sink.command_output(text);
+    }
+
     fn message_delta(&self, step: u32, text: &str) {
         let mut writing = self.writing();
         if writing.step != step {

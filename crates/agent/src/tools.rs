@@ -6,6 +6,7 @@ mod glob;
 mod ignored;
 mod jobs;
 mod list_files;
+mod live_output;
 mod read_file;
 mod search_files;
 mod shell;

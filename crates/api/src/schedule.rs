@@ -337,6 +337,10 @@ pub struct UnknownFireOutcome;
 /// Outcome of an occurrence of a schedule, or of many in a row that were missed at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Fire {
+    /// ID of the schedule; only in the history of all schedules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub schedule_id: Option<ScheduleId>,
     /// Scheduled time of the occurrence, without jitter; for a manual trigger, its time.
     pub instant: Timestamp,
     /// Trigger of the occurrence.
@@ -364,7 +368,7 @@ pub struct Fire {
     pub recorded_at: Timestamp,
 }
 
-/// Page of a schedule's history, newest first.
+/// Page of the history of one schedule or of all, newest first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FirePage {
     /// The occurrences.

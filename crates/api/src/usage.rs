@@ -263,7 +263,7 @@ impl UsageRow {
     }
 }
 
-/// Answer of `GET /v1/admin/usage`.
+/// Answer of `GET /v1/usage` and `GET /v1/admin/usage`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Usage {
     /// The first day.

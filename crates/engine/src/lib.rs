@@ -43,7 +43,10 @@ pub use operations::{
 };
 pub use runs::{
     create::CancelMode,
-    hub::{Batch, Deltas, LargeEvent, LargeMessage, Message, Passed, PassedEnd, TextDelta},
+    hub::{
+        Batch, Delta, Deltas, LargeEvent, LargeMessage, Message, ModelStart, OutputDelta, Passed, PassedEnd,
+        RunChange, TextDelta,
+    },
     workflows::{SavedDefinition, StoredWorkflow},
 };
 pub use schedules::ListedSchedule;

@@ -43,6 +43,7 @@ fn nothing() -> Command {
         at_timeout: AtTimeout::Kill,
         keep_bytes: 1_024,
         store_bytes: 0,
+        watch: None,
     }
 }
 

@@ -35,6 +35,7 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
             at_timeout: AtTimeout::Kill,
             keep_bytes: 1_024,
             store_bytes: 0,
+            watch: None,
         };
         let finished = sandbox.exec(command).await?;
         say(&format!("ready {:?}\n", finished.exit));

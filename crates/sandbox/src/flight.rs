@@ -25,7 +25,7 @@ use crate::{
     piped::PipedProcess,
     socket::Socket,
     spill::Spill,
-    types::{AtTimeout, Error, Released, StreamOutput},
+    types::{AtTimeout, Error, OutputWatch, Released, StreamOutput},
     wire::{Broken, Reply, Request, Status},
 };
 
@@ -41,6 +41,7 @@ pub(crate) struct Job {
     pub(crate) at_timeout: AtTimeout,
     pub(crate) keep: usize,
     pub(crate) store: u64,
+    pub(crate) watch: Option<OutputWatch>,
 }
 
 /// The outcome of a job.
@@ -90,8 +91,8 @@ impl<'a> Flight<'a> {
     /// Runs the job until it ends or is released. Output that has to be stored goes to the file system of `folder`.
     pub(crate) async fn run(mut self, job: Job, folder: &OwnedFd) -> Result<Landed, Error> {
         let setup = |error: io::Error| Error::of_setup(&error, error.to_string());
-        let (mut stdout, out_writer) = Stream::new(&job, folder).map_err(setup)?;
-        let (mut stderr, err_writer) = Stream::new(&job, folder).map_err(setup)?;
+        let (mut stdout, out_writer) = Stream::new(&job, false, folder).map_err(setup)?;
+        let (mut stderr, err_writer) = Stream::new(&job, true, folder).map_err(setup)?;
         let id = self.id;
         let timer = Timer {
             due: Instant::now().checked_add(job.timeout),
@@ -257,10 +258,12 @@ struct Stream {
     spill: Spill,
     piece: Vec<u8>,
     open: bool,
+    is_stderr: bool,
+    watch: Option<OutputWatch>,
 }
 
 impl Stream {
-    fn new(job: &Job, folder: &OwnedFd) -> io::Result<(Self, OwnedFd)> {
+    fn new(job: &Job, is_stderr: bool, folder: &OwnedFd) -> io::Result<(Self, OwnedFd)> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
         Ok((
             Self {
@@ -269,6 +272,8 @@ impl Stream {
                 spill: Spill::new(folder, job.keep, job.store)?,
                 piece: Vec::with_capacity(PIECE),
                 open: true,
+                is_stderr,
+                watch: job.watch.clone(),
             },
             writer,
         ))
@@ -290,6 +295,9 @@ impl Stream {
         self.piece.clear();
         match receiver.read_buf(&mut self.piece).await {
             Ok(1..) => {
+                if let Some(watch) = &self.watch {
+                    watch.send(self.is_stderr, self.capture.total_bytes(), &self.piece);
+                }
                 self.capture.push(&self.piece);
                 self.spill.push(&self.piece);
             }
@@ -311,6 +319,9 @@ impl Stream {
             match read(&pipe, self.piece.as_mut_slice()) {
                 Ok(length @ 1..) => {
                     let piece = self.piece.get(..length).unwrap_or_default();
+                    if let Some(watch) = &self.watch {
+                        watch.send(self.is_stderr, self.capture.total_bytes(), piece);
+                    }
                     self.capture.push(piece);
                     self.spill.push(piece);
                     left = left.saturating_sub(length);

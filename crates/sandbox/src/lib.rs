@@ -39,7 +39,8 @@ pub use output::Capture;
 pub use path::{InvalidPath, RelPath};
 pub use types::{
     AtTimeout, Backend, Capabilities, Command, Egress, Enforcement, Error, ExitKind, Finished, Level, Limits,
-    Piped, Process, ProcessEnd, Released, Sandbox, Spec, StreamOutput, Tenancy, Usage,
+    OutputPiece, OutputWatch, Piped, Process, ProcessEnd, Released, Sandbox, Spec, StreamOutput, Tenancy,
+    Usage,
 };
 pub use visible::check_readable;
 pub use workdir::{CommandPaths, Entry, EntryKind, FileError, Workdir};

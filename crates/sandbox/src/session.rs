@@ -274,6 +274,7 @@ impl Session {
             at_timeout: AtTimeout::Kill,
             keep: 16 << 10,
             store: 0,
+            watch: None,
         })
         .await
     }
@@ -323,6 +324,7 @@ impl Sandbox for Session {
             at_timeout: command.at_timeout,
             keep: command.keep_bytes,
             store: command.store_bytes,
+            watch: command.watch,
         }))
     }
 

@@ -6,7 +6,10 @@ use std::{fmt, fs::File, io, net::TcpListener, time::Duration};
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::mpsc,
+};
 
 pub use crate::level::Level;
 use crate::workdir::Workdir;
@@ -135,6 +138,45 @@ pub struct Command {
     pub keep_bytes: usize,
     /// Maximum size of the stored beginning of a stream that is longer than `keep_bytes`, in bytes.
     pub store_bytes: u64,
+    /// Receiver of the output while the command runs.
+    pub watch: Option<OutputWatch>,
+}
+
+/// Piece of the output of a running command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputPiece {
+    /// Whether the command has written it to standard error.
+    pub is_stderr: bool,
+    /// Position of the first byte in the stream, from 0.
+    pub position: u64,
+    /// Raw bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Sender of the output of a running command. It never waits: pieces for which the receiver has no room are lost.
+#[derive(Clone, Debug)]
+pub struct OutputWatch(mpsc::Sender<OutputPiece>);
+
+impl OutputWatch {
+    /// Number of pieces, of at most 64 KiB each, for which the receiver has room.
+    const PIECES: usize = 4;
+
+    /// Creates a sender and its receiver.
+    pub fn new() -> (Self, mpsc::Receiver<OutputPiece>) {
+        let (sender, receiver) = mpsc::channel(Self::PIECES);
+        (Self(sender), receiver)
+    }
+
+    /// Sends a piece, if there is room.
+    pub(crate) fn send(&self, is_stderr: bool, position: u64, bytes: &[u8]) {
+        if let Ok(room) = self.0.try_reserve() {
+            room.send(OutputPiece {
+                is_stderr,
+                position,
+                bytes: bytes.to_vec(),
+            });
+        }
+    }
 }
 
 /// Action at the timeout of a command.

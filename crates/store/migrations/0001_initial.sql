@@ -354,6 +354,7 @@ CREATE INDEX schedule_waiting ON schedule (waiting_instant, id) WHERE waiting_in
 -- them, from `instant` to `last_instant`.
 CREATE TABLE fire (
     schedule_id {TEXT} NOT NULL,
+    org_id {TEXT} NOT NULL,
     instant BIGINT NOT NULL,
     occasion {TEXT} NOT NULL,
     last_instant BIGINT NOT NULL,
@@ -364,6 +365,7 @@ CREATE TABLE fire (
     recorded_at BIGINT NOT NULL,
     PRIMARY KEY (schedule_id, instant, occasion)
 ){CLUSTERED};
+CREATE INDEX fire_list ON fire (org_id, instant, schedule_id, occasion);
 
 -- Saved files, and the content that they and others refer to.
 

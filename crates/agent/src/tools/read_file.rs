@@ -188,6 +188,7 @@ async fn document(path: &RelPath, label: &str, context: Context<'_>) -> Result<T
         at_timeout: AtTimeout::Kill,
         keep_bytes: context.output_bytes,
         store_bytes: 0,
+        watch: None,
     };
     let ran = files.workspace.lock().await.exec(files.input_file, command).await;
     let finished = match ran {

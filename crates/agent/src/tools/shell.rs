@@ -9,10 +9,10 @@ use std::{fs::File, time::Duration};
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use sortie_sandbox::{AtTimeout, Command, Error, ExitKind, Finished, StreamOutput};
+use sortie_sandbox::{AtTimeout, Command, Error, ExitKind, Finished, OutputWatch, StreamOutput};
 use tokio::time::Instant;
 
-use super::{Context, Effect, Order, Tool, ToolError, arguments_of, jobs};
+use super::{Context, Effect, Order, Tool, ToolError, arguments_of, jobs, live_output::LiveOutput};
 use crate::{
     content::{CommandOutput, Extent, Kept, ToolContent, View, stream_text},
     model::{Kind, ToolDefinition},
@@ -122,6 +122,7 @@ async fn as_a_program(
         at_timeout: AtTimeout::Kill,
         keep_bytes: context.output_bytes,
         store_bytes: 0,
+        watch: None,
     };
     let finished = exec(command, context, workspace).await?;
     Ok(CommandOutput {
@@ -152,6 +153,7 @@ async fn as_a_model(
         at_timeout,
         keep_bytes: context.output_bytes.saturating_mul(KEPT_FOR_SHOWN),
         store_bytes: FILE_BYTES,
+        watch: None,
     };
     let began = Instant::now();
     let Finished {
@@ -247,7 +249,24 @@ async fn exec(
 ) -> Result<Finished, ToolError> {
     let input = context.files()?.input_file;
     loop {
-        let ran = workspace.exec(input, command.clone()).await;
+        let (watch, mut pieces) = OutputWatch::new();
+        command.watch = Some(watch);
+        let mut live = LiveOutput::new(context.sink, context.redactor);
+        let ran = {
+            let running = workspace.exec(input, command.clone());
+            tokio::pin!(running);
+            loop {
+                tokio::select! {
+                    biased;
+                    Some(piece) = pieces.recv() => live.take(&piece),
+                    ran = &mut running => break ran,
+                }
+            }
+        };
+        while let Ok(piece) = pieces.try_recv() {
+            live.take(&piece);
+        }
+        live.finish();
         match (ran, command.argv.first_mut()) {
             (Err(WorkspaceError::Sandbox(Error::NotExecutable(_))), Some(shell)) if shell == "bash" => {
                 workspace.use_sh();

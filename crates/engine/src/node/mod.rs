@@ -36,10 +36,11 @@ impl Takeover {
         if !ended.is_empty() {
             worker.callbacks.look();
         }
-        for (_, run) in ended {
+        for (org, run) in ended {
             tracing::warn!(run.id = %run, "ended a run that cannot be resumed as interrupted");
             worker.metrics.ended(RunStatus::Interrupted);
             worker.hub.ended(*run);
+            worker.hub.listed(*org);
         }
     }
 

@@ -33,6 +33,7 @@ use crate::{
     operations::{license::Licensing, watched::Watched},
     runs::{
         active::Active,
+        feed::Feeds,
         hub::Hub,
         run_log::Records,
         unretained::{MemoryDir, Unretained},
@@ -202,9 +203,11 @@ impl Setup {
             TimerBell::new(self.hints.clone()),
         );
         let measured = (metrics, &options.clock);
+        let polled = (options.polls, &options.clock);
+        let feeds = Feeds::new(&stores.database, polled, (&tasks.tracker, &tasks.closed));
         let worker = Arc::new(Worker {
             records: stores.records.clone(),
-            hub: Hub::measured(&stores.records, &self.hints, &tasks.closed, measured),
+            hub: Hub::measured(&stores.records, &self.hints, &tasks.closed, measured, feeds),
             clock: options.clock.clone(),
             models: Arc::new(Models::new(&options.models, &metrics.models)?),
             connections: stores.connections.clone(),

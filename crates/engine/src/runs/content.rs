@@ -11,7 +11,7 @@ use futures_util::stream::BoxStream;
 use sortie_api::{ErrorCode, OrgId, Refusal, Run, RunId};
 use sortie_store::{
     access::Caller,
-    runs::{ContentHolder, EventSelection, LargeText, ListedEvent, ListedRun, StoredDefinition},
+    runs::{ContentHolder, EventSelection, LargeText, ListedEvent, ListedRun, RunFilter, StoredDefinition},
 };
 
 use crate::{
@@ -88,6 +88,17 @@ impl Engine {
             }
             other => other,
         }
+    }
+
+    /// Streams each change of status and each settlement of the organization's runs that the filter admits, after a position. Begins
+    /// with a `reset` if this node does not know the position. Ends when the node stops.
+    pub fn follow_list(
+        &self,
+        org: OrgId,
+        filter: RunFilter,
+        after: Option<&str>,
+    ) -> Result<BoxStream<'static, Result<Arc<Batch>, Refusal>>, Refusal> {
+        self.0.work.hub.feeds().follow(org, filter, after)
     }
 
     /// Returns selected recorded events of a run, in order, at most `limit`. Large data is left out.

@@ -105,10 +105,13 @@ impl Engine {
 
     /// Records a run, and counts it in the metrics.
     async fn record_run(&self, run: NewRun) -> Result<Created, sortie_store::Error> {
-        let node = &self.0;
+        let (node, org) = (&self.0, run.org);
         let created = node.stores.database.create_run(run).await;
         match &created {
-            Ok(Created::New(_)) => node.metrics.accepted(Trigger::Api),
+            Ok(Created::New(_)) => {
+                node.metrics.accepted(Trigger::Api);
+                node.work.hub.listed(org);
+            }
             Ok(Created::Existing(_)) => {}
             Err(error) => node.metrics.refused(error),
         }
@@ -331,6 +334,7 @@ impl Engine {
                     self.0.stores.records.unretained.close(id, run.status)?;
                 }
                 self.0.work.hub.ended(id);
+                self.0.work.hub.listed(org);
                 self.0.work.due.look();
                 if run.zero_data_retention {
                     // The node that has the content sends the callback.

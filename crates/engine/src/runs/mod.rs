@@ -3,6 +3,7 @@
 pub(crate) mod active;
 pub(crate) mod content;
 pub(crate) mod create;
+pub(crate) mod feed;
 pub(crate) mod hub;
 pub(crate) mod intake;
 mod left;

@@ -80,6 +80,7 @@ impl Engine {
             Ok(run) => {
                 if run.is_some() {
                     self.0.metrics.accepted(Trigger::Schedule);
+                    self.0.work.hub.listed(row.org);
                     self.wake_dispatchers();
                 }
                 return Ok(());

@@ -20,7 +20,8 @@ use sortie_api::{
 use sortie_store::{
     access::Caller,
     schedules::{
-        FireRow, NextOccurrence, SaveSchedule, ScheduleRow, ScheduleSpec, ScheduleState, SealedCallback,
+        FireRow, NextOccurrence, SaveSchedule, ScheduleFireRow, ScheduleRow, ScheduleSpec, ScheduleState,
+        SealedCallback,
     },
 };
 
@@ -179,6 +180,7 @@ impl Engine {
         let run = self.store().trigger_schedule(id, run).await;
         let run = run.inspect_err(|error| self.0.metrics.refused(error))?;
         self.0.metrics.accepted(Trigger::Schedule);
+        self.0.work.hub.listed(caller.org);
         self.notify_dispatcher(run.id);
         Ok(run)
     }
@@ -193,6 +195,23 @@ impl Engine {
     ) -> Result<Vec<Fire>, Refusal> {
         let rows = self.store().list_fires(org, id, before, limit).await?;
         Ok(rows.into_iter().map(fire).collect())
+    }
+
+    /// Returns the outcomes of the occurrences of all schedules of an organization, from `since` on and before a position, the
+    /// latest first, at most `limit`. A position is a scheduled time, a schedule and an occasion.
+    pub async fn list_all_fires(
+        &self,
+        org: OrgId,
+        since: Timestamp,
+        before: (Timestamp, String, String),
+        limit: u32,
+    ) -> Result<Vec<Fire>, Refusal> {
+        let rows = self.store().list_all_fires(org, since, before, limit).await?;
+        let of = |row: ScheduleFireRow| Fire {
+            schedule_id: Some(row.schedule),
+            ..fire(row.fire)
+        };
+        Ok(rows.into_iter().map(of).collect())
     }
 
     /// Returns the next `count` occurrences of a schedule's timetable, even while it is paused or disabled.
@@ -355,6 +374,7 @@ fn record(row: ScheduleRow) -> Result<Schedule, Refusal> {
 fn fire(row: FireRow) -> Fire {
     let is_one = row.instants == 1;
     Fire {
+        schedule_id: None,
         instant: row.instant,
         trigger: if row.occasion.is_empty() {
             FireTrigger::Timetable

@@ -75,6 +75,7 @@ impl Worker {
             self.metrics.dispatched(claim.created_at, self.clock.now());
             log.written(std::slice::from_ref(event));
             self.hub.publish(run, std::slice::from_ref(event));
+            self.hub.listed(claim.org);
         }
         let mut attempt = Attempt {
             worker: &self,

@@ -85,6 +85,7 @@ impl Attempt<'_> {
             }
             Err(error) => return Err(error),
         }
+        self.worker.hub.listed(self.claim.org);
         if let Some(host) = &self.claim.callback_host {
             self.worker.callbacks.due(self.claim.org, host);
         }
@@ -113,6 +114,7 @@ impl Attempt<'_> {
             self.worker.hub.ended(run);
         }
         let settled = settled?;
+        self.worker.hub.listed(self.claim.org);
         traces::ended(RunStatus::Cancelled);
         // The end was counted when the run was cancelled.
         let metrics = &self.worker.metrics;

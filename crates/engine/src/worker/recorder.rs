@@ -8,7 +8,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
 use sortie_agent::{BudgetSpec, Sink, Stopped, journal::Entry};
-use sortie_api::{Micros, RunId, RunStatus, RunUsage, event::EventType};
+use sortie_api::{Micros, OrgId, RunId, RunStatus, RunUsage, event::EventType};
 use sortie_store::{
     Error,
     runs::{Append, EventRow, Fence, Journal, NewEntries, NewEvent},
@@ -18,7 +18,10 @@ use tokio::{sync::Notify, time::Instant};
 use super::{spent::Spent, writes::until_stored};
 use crate::{
     kit::metrics::Metrics,
-    runs::{hub::Hub, run_log::RunLog},
+    runs::{
+        hub::{Delta, Hub, ModelStart, OutputDelta, TextDelta},
+        run_log::RunLog,
+    },
 };
 use sortie_base::Clock;
 
@@ -66,6 +69,8 @@ struct Pending {
     usage: RunUsage,
     /// Current turn of the agent.
     step: u32,
+    /// Tool call that was started last.
+    call: String,
     /// Whether the first write of the attempt is stored.
     is_opened: bool,
     state: State,
@@ -147,6 +152,8 @@ pub(crate) struct CancelledRest {
 
 /// The first write of an attempt.
 pub(crate) struct Opening {
+    /// Organization of the run.
+    pub(crate) org: OrgId,
     /// Status of the run before this write. A run that is `starting` becomes `running`.
     pub(crate) status: RunStatus,
     pub(crate) events: Vec<NewEvent>,
@@ -342,6 +349,7 @@ impl Recorder {
         let rows = numbered(&fence, &opening.events);
         let start = || self.log.start(fence, opening.events.clone());
         until_stored(self.log.store(), fence, (rows.len(), RunStatus::Running), start).await?;
+        self.hub.listed(opening.org);
         Ok(self.published(fence, &rows))
     }
 
@@ -412,6 +420,9 @@ impl Recorder {
     async fn record_event(&self, event: EventType) -> Result<(), Stopped> {
         let totals = Totals::of(&event);
         self.metrics.happened(&event);
+        if let EventType::ToolStart { id, .. } = &event {
+            self.pending().call.clone_from(id);
+        }
         let event = NewEvent::new(&event, self.clock.now()).map_err(|_| Stopped)?;
         let item = Item::Event(event, totals);
         if !totals.is_call() {
@@ -526,7 +537,34 @@ impl Sink for Recorder {
     }
 
     fn message_delta(&self, step: u32, text: &str) {
-        self.hub.delta(self.run, step, text);
+        self.hub.delta(self.run, || {
+            Delta::Text(TextDelta {
+                text: text.to_owned(),
+                step,
+            })
+        });
+    }
+
+    fn model_started(&self, step: u32, model: &str) {
+        self.hub.delta(self.run, || {
+            Delta::ModelStart(ModelStart {
+                model: model.to_owned(),
+                step,
+            })
+        });
+    }
+
+    fn wants_output(&self) -> bool {
+        self.hub.wants_deltas(self.run)
+    }
+
+    fn command_output(&self, text: &str) {
+        self.hub.delta(self.run, || {
+            Delta::Output(OutputDelta {
+                id: self.pending().call.clone(),
+                text: text.to_owned(),
+            })
+        });
     }
 
     fn spent(&self, cost: Micros, at: Instant) {

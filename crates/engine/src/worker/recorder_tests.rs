@@ -54,6 +54,7 @@ impl Rig {
     fn keep(&self) -> impl Future<Output = Result<Fence, Error>> {
         let status = NewEvent::new(&EventType::status(RunStatus::Running), Clock::system().now());
         let opening = Opening {
+            org: self.held.claim.org,
             status: RunStatus::Starting,
             events: vec![status.unwrap()],
         };

@@ -87,7 +87,8 @@ impl Attempt<'_> {
             mode: self.worker.options.mode,
             shell: shell == Shell::Allowed,
         })?);
-        Ok(Opening { status, events })
+        let org = self.claim.org;
+        Ok(Opening { org, status, events })
     }
 
     /// Stops every process of the run. Its status becomes terminal after that.

@@ -14,17 +14,17 @@ use crate::rig::{Stream, bootstrapped, start};
 /// Prompt of a run that waits until the end of its test.
 const WAITING: &str = "```wait 600000\n```";
 
-struct Rig {
-    engine: Engine,
-    caller: Caller,
+pub(crate) struct Rig {
+    pub(crate) engine: Engine,
+    pub(crate) caller: Caller,
     /// Store of another program on the database. Writes through it send no hint to any node.
-    outside: Store,
+    pub(crate) outside: Store,
     database: TestDatabase,
     dir: TempDir,
 }
 
 /// Settings of an engine that renews its lease, sweeps and compares so rarely that no test depends on it.
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options {
         heartbeat: Duration::from_hours(1),
         lease: Duration::from_hours(2),
@@ -34,7 +34,7 @@ fn options() -> Options {
 }
 
 /// Settings of an engine that practically never polls: it learns of changes from hints alone.
-fn told() -> Options {
+pub(crate) fn told() -> Options {
     let never = Duration::from_hours(1);
     Options {
         polls: Polls {
@@ -55,7 +55,7 @@ async fn engine(options: Options, store: Store, dir: &TempDir, name: &str) -> En
 }
 
 /// Waits for `event` and returns its output. Fails if it takes too long.
-async fn comes<T>(event: impl Future<Output = T>) -> T {
+pub(crate) async fn comes<T>(event: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, event).await.expect("it comes")
 }
 
@@ -65,7 +65,7 @@ async fn read_until(stream: &mut Stream, is_wanted: impl Fn(&str) -> bool) {
         let batch = batch.unwrap();
         let wanted = |message: &Message| match message {
             Message::Event(event) => is_wanted(&event.kind),
-            Message::Delta(_) | Message::Done(_) | Message::Large(_) | Message::Passed(_) => false,
+            _ => false,
         };
         if batch.messages().iter().any(wanted) {
             return;
@@ -86,7 +86,7 @@ async fn read_to_the_end(mut stream: Stream) {
 }
 
 impl Rig {
-    async fn on(database: TestDatabase, options: Options) -> Self {
+    pub(crate) async fn on(database: TestDatabase, options: Options) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(database.url()).await.unwrap();
         let outside = if database.url().starts_with("sqlite:") {
@@ -106,7 +106,7 @@ impl Rig {
     }
 
     /// Starts another engine on the database. Returns it once each of the two gets the hints of the other.
-    async fn beside(&self, options: Options) -> Engine {
+    pub(crate) async fn beside(&self, options: Options) -> Engine {
         let store = Store::open(self.database.url()).await.unwrap();
         let other = engine(options, store, &self.dir, "b").await;
         // The second engine polls when it begins to listen, and when the first one does. If three cancels reach its readers, at
@@ -124,11 +124,11 @@ impl Rig {
         other
     }
 
-    fn org(&self) -> OrgId {
+    pub(crate) fn org(&self) -> OrgId {
         self.caller.org
     }
 
-    async fn create(&self, prompt: &str) -> Run {
+    pub(crate) async fn create(&self, prompt: &str) -> Run {
         let request = serde_json::from_value(crate::rig::prompt(prompt)).unwrap();
         let created = self.engine.create_run(&self.caller, request, None).await.unwrap();
         let Created::New(run) = created else {
@@ -146,7 +146,7 @@ impl Rig {
     }
 
     /// Starts a run that waits, and returns it once it is active.
-    async fn at_work(&self) -> Run {
+    pub(crate) async fn at_work(&self) -> Run {
         let run = self.create(WAITING).await;
         let stream = self
             .engine
@@ -157,7 +157,7 @@ impl Rig {
     }
 
     /// Waits until the worker of a cancelled run has stopped. The worker then reports the cost of the run.
-    async fn until_stopped(&self, run: RunId) {
+    pub(crate) async fn until_stopped(&self, run: RunId) {
         let look = async || {
             let run = self.outside.get_run(self.org(), run).await?;
             assert_eq!(run.status, RunStatus::Cancelled);
@@ -169,7 +169,7 @@ impl Rig {
     }
 }
 
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     Clock::system().now()
 }
 

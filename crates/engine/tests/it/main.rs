@@ -9,6 +9,7 @@
 mod artifacts;
 mod cluster;
 mod engine;
+mod feeds;
 mod files;
 mod resume;
 mod rig;

@@ -164,8 +164,10 @@ pub(crate) fn events_and_done(batch: &Batch) -> (Vec<(i64, String)>, Option<Run>
             Message::Event(event) => events.push((event.seq, event.kind.clone())),
             // The streams of these tests do not ask for live text.
             Message::Delta(_) => {}
-            Message::Large(_) | Message::Passed(_) => unreachable!("these events are small: {message:?}"),
             Message::Done(run) => done = Some(serde_json::from_str(run.get()).unwrap()),
+            Message::Large(_) | Message::Passed(_) | Message::Change(_) => {
+                unreachable!("these events are small: {message:?}")
+            }
         }
     }
     (events, done)

@@ -309,6 +309,7 @@ impl Run {
             at_timeout: AtTimeout::Kill,
             keep_bytes: 64 << 10,
             store_bytes: 0,
+            watch: None,
         };
         self.sandbox.exec(command).await.unwrap()
     }
@@ -332,6 +333,7 @@ pub(crate) fn sh(script: &str, timeout: Duration) -> Command {
         at_timeout: AtTimeout::Kill,
         keep_bytes: 64 << 10,
         store_bytes: 0,
+        watch: None,
     }
 }
 

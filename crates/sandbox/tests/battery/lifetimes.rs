@@ -363,6 +363,7 @@ pub(crate) fn ends_are_told_apart(bed: &Bed) -> Section<'_> {
                 at_timeout: AtTimeout::Kill,
                 keep_bytes: 100,
                 store_bytes: 0,
+                watch: None,
             };
             let error = run.sandbox.exec(command).await.unwrap_err();
             assert!(matches!(error, Error::NotExecutable(_)), "{error:?}");
@@ -403,6 +404,7 @@ pub(crate) fn arguments_and_environment_of_any_size(bed: &Bed) -> Section<'_> {
             at_timeout: AtTimeout::Kill,
             keep_bytes: 1_000,
             store_bytes: 0,
+            watch: None,
         };
         let finished = sandbox.exec(command(argv.clone())).await.unwrap();
         assert_eq!(out(&finished), "5 100000 100000\n");

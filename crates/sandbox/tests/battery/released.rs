@@ -252,6 +252,7 @@ pub(crate) fn a_long_stream_is_stored_from_its_beginning(bed: &Bed) -> Section<'
         let command = |script| Command {
             keep_bytes: 1_000,
             store_bytes: 1 << 20,
+            watch: None,
             ..sh(script, 60 * SECOND)
         };
         let stored = |finished: Finished| {

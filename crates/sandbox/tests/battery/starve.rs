@@ -230,6 +230,7 @@ pub(crate) fn the_engine_and_the_watch_come_before_commands(bed: &Bed) -> Sectio
             at_timeout: AtTimeout::Release,
             keep_bytes: 1_024,
             store_bytes: 0,
+            watch: None,
         };
         let _job = run.sandbox.exec(released).await.unwrap();
         let command = wait_for_one(&marker);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use sortie_api::{OrgId, Refusal, Run, RunId};
-use sortie_engine::{LargeEvent, LargeMessage, Message};
+use sortie_engine::{Delta, LargeEvent, LargeMessage, Message, RunChange};
 use sortie_store::runs::{LargeText, ListedEvent};
 
 use super::{listing::Entry, runs::with_output};
@@ -33,11 +33,20 @@ pub(super) fn encode(messages: &[Message]) -> Bytes {
             ),
             // A delta has no id, so that `Last-Event-ID` keeps its meaning.
             Message::Delta(delta) => {
-                // A text and a number always serialize.
-                let data = sortie_api::json::to_line(delta).unwrap_or_default();
-                write!(out, "event: message_delta\ndata: {data}\n\n")
+                let (kind, data) = match delta {
+                    Delta::ModelStart(start) => ("message_start", sortie_api::json::to_line(start)),
+                    Delta::Text(delta) => ("message_delta", sortie_api::json::to_line(delta)),
+                    Delta::Output(delta) => ("tool_output", sortie_api::json::to_line(delta)),
+                };
+                // Texts and numbers always serialize.
+                let data = data.unwrap_or_default();
+                write!(out, "event: {kind}\ndata: {data}\n\n")
             }
             Message::Done(run) => write!(out, "event: done\ndata: {run}\n\n"),
+            Message::Change(RunChange { position, run }) => {
+                let (kind, data) = run.as_ref().map_or(("reset", "{}"), |run| ("run", run.get()));
+                write!(out, "id: {position}\nevent: {kind}\ndata: {data}\n\n")
+            }
             // Such a message is always the only one in its batch. [`encode_large`] encodes a large message. A piece of another
             // node's stream is passed on unchanged.
             Message::Large(_) | Message::Passed(_) => Ok(()),
@@ -106,7 +115,7 @@ mod tests {
     use http_body_util::BodyExt as _;
     use serde_json::value::RawValue;
     use sortie_api::Timestamp;
-    use sortie_engine::{Batch, TextDelta};
+    use sortie_engine::{Batch, ModelStart, OutputDelta, TextDelta};
     use sortie_store::runs::EventRow;
 
     use super::{
@@ -114,6 +123,13 @@ mod tests {
         *,
     };
     use crate::{kit::BodyBudget, metrics::HttpMetrics};
+
+    fn delta(text: &str, step: u32) -> Message {
+        Message::Delta(Delta::Text(TextDelta {
+            text: text.to_owned(),
+            step,
+        }))
+    }
 
     fn encoded(message: Message) -> String {
         String::from_utf8(encode(&[message]).to_vec()).unwrap()
@@ -136,14 +152,42 @@ mod tests {
 
     #[test]
     fn a_piece_of_text_has_no_id_and_stays_on_one_line() {
-        let delta = TextDelta {
-            text: "line\nfeed".to_owned(),
+        assert_eq!(
+            encoded(delta("line\nfeed", 2)),
+            "event: message_delta\ndata: {\"text\":\"line\\nfeed\",\"step\":2}\n\n"
+        );
+        let start = ModelStart {
+            model: "runbook".to_owned(),
             step: 2,
         };
         assert_eq!(
-            encoded(Message::Delta(delta)),
-            "event: message_delta\ndata: {\"text\":\"line\\nfeed\",\"step\":2}\n\n"
+            encoded(Message::Delta(Delta::ModelStart(start))),
+            "event: message_start\ndata: {\"model\":\"runbook\",\"step\":2}\n\n"
         );
+        let output = OutputDelta {
+            id: "call_1".to_owned(),
+            text: "line\n".to_owned(),
+        };
+        assert_eq!(
+            encoded(Message::Delta(Delta::Output(output))),
+            "event: tool_output\ndata: {\"id\":\"call_1\",\"text\":\"line\\n\"}\n\n"
+        );
+    }
+
+    #[test]
+    fn a_change_of_the_list_has_its_position_as_id() {
+        let change = |run: Option<&str>| {
+            let run = run.map(|run| RawValue::from_string(run.to_owned()).unwrap().into());
+            encoded(Message::Change(RunChange {
+                position: "a-1".to_owned(),
+                run,
+            }))
+        };
+        assert_eq!(
+            change(Some("{\"id\":1}")),
+            "id: a-1\nevent: run\ndata: {\"id\":1}\n\n"
+        );
+        assert_eq!(change(None), "id: a-1\nevent: reset\ndata: {}\n\n");
     }
 
     #[test]
@@ -157,13 +201,7 @@ mod tests {
 
     #[test]
     fn messages_follow_one_another_in_their_order_each_behind_a_blank_line() {
-        let delta = |text: &str| {
-            Message::Delta(TextDelta {
-                text: text.to_owned(),
-                step: 1,
-            })
-        };
-        let (a, b) = (delta("a"), delta("b"));
+        let (a, b) = (delta("a", 1), delta("b", 1));
         let alone = [&a, &b, &b].map(|message| encoded(message.clone()));
         assert_eq!(encode(&[a, b.clone(), b]), alone.concat());
         assert_eq!(encode(&[]), "");
@@ -186,14 +224,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_quiet_stream_has_a_heartbeat_before_its_next_message() {
-        let delta = |text: &str| {
-            Message::Delta(TextDelta {
-                text: text.to_owned(),
-                step: 1,
-            })
-        };
         let run = RawValue::from_string("{}".to_owned()).unwrap();
-        let messages = [delta("a"), delta("b"), Message::Done(run.into())];
+        let messages = [delta("a", 1), delta("b", 1), Message::Done(run.into())];
         let batches = stream::iter(messages.clone())
             .enumerate()
             .then(async |(index, message)| {
@@ -221,11 +253,7 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_follows_a_failure() {
-        let delta = Message::Delta(TextDelta {
-            text: "late".to_owned(),
-            step: 1,
-        });
-        let late = Arc::new(Batch::new(vec![delta]));
+        let late = Arc::new(Batch::new(vec![delta("late", 1)]));
         let mut body = body(stream::iter([Err(Refusal::internal("disk")), Ok(late)]));
         assert!(body.frame().await.unwrap().is_err());
         assert!(body.frame().await.is_none());

@@ -13,9 +13,16 @@ use std::{
     time::Duration,
 };
 
-use axum::body::HttpBody;
+use axum::{
+    body::{Body, HttpBody},
+    response::Response,
+};
 use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt as _, StreamExt as _, stream::BoxStream};
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{CACHE_CONTROL, CONTENT_TYPE},
+};
 use hyper::body::Frame as Chunk;
 use sortie_api::{OrgId, Refusal};
 use sortie_engine::{Batch, LargeMessage, PassedEnd};
@@ -31,8 +38,21 @@ use crate::{
 const OPENING: Bytes = Bytes::from_static(b": connected\nretry: 2000\n");
 const HEARTBEAT: Bytes = Bytes::from_static(b": heartbeat\n");
 
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
 /// Size up to which batches are joined into a chunk.
 const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Whether a header with media types, such as `Accept`, names this one.
+pub(super) fn names(headers: &HeaderMap, header: HeaderName, kind: &str) -> bool {
+    headers
+        .get_all(header)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|range| range.split(';').next())
+        .any(|range| range.trim().eq_ignore_ascii_case(kind))
+}
 
 /// Reasons for the end of a stream beside the end of the run.
 #[derive(Default)]
@@ -43,11 +63,11 @@ pub(super) struct Ends {
     pub(super) credential: Option<Watched>,
 }
 
-/// Messages of a run, and the texts of the large ones.
+/// Messages of a run or of a feed, and the texts of the large ones.
 pub(super) struct Messages {
     pub(super) batches: BoxStream<'static, Result<Arc<Batch>, Refusal>>,
     pub(super) texts: LargeTexts,
-    /// Organization of the run.
+    /// Organization of the runs.
     pub(super) org: OrgId,
 }
 
@@ -92,6 +112,16 @@ impl EventStream {
             state: State::Opening,
             _open: open,
         }
+    }
+
+    /// Makes the answer that has this body.
+    pub(super) fn respond(self) -> Response {
+        let mut response = Response::new(Body::new(self));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+        response
     }
 
     /// Everything that is ready now, as one chunk; empty when nothing is.

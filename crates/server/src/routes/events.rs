@@ -8,11 +8,7 @@ use axum::{
     extract::{FromRequestParts, State},
     response::Response,
 };
-use http::{
-    HeaderMap, HeaderName, HeaderValue,
-    header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE},
-    request::Parts,
-};
+use http::{HeaderMap, HeaderName, header::ACCEPT, request::Parts};
 use sortie_api::{ErrorCode, Event, OrgId, Refusal, RunId, event::kind};
 use sortie_engine::{Deltas, Hop};
 use sortie_store::{
@@ -27,7 +23,7 @@ use utoipa::{
 
 use super::{
     event_encoder::event_entry,
-    event_stream::{Ends, EventStream, Messages},
+    event_stream::{Ends, EventStream, Messages, names},
     listing::{Form as ListForm, Listing},
 };
 use crate::{
@@ -37,12 +33,12 @@ use crate::{
     },
 };
 
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+/// Header in which a client sends the last message that it got.
+pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Parameter in which replacements of the browser's `EventSource` send the last event: a header of theirs would need a
 /// preflight request.
-const LAST_EVENT_PARAMETER: &str = "lastEventId";
+pub(super) const LAST_EVENT_PARAMETER: &str = "lastEventId";
 
 /// Events in one JSON answer, at most.
 const MOST_EVENTS: u32 = 1_000;
@@ -113,15 +109,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Reading {
 
 /// JSON only for who asks for it and not for a stream: `*/*` is a stream.
 fn wanted(headers: &HeaderMap) -> Form {
-    let names = |kind: &str| {
-        headers
-            .get_all(ACCEPT)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','))
-            .filter_map(|range| range.split(';').next())
-            .any(|range| range.trim().eq_ignore_ascii_case(kind))
-    };
+    let names = |kind| names(headers, ACCEPT, kind);
     if names("application/json") && !names("text/event-stream") {
         Form::Json
     } else {
@@ -208,7 +196,7 @@ impl FromQuery for EventsQuery {
     params(
         ("id" = RunId, Path, description = "The run's id.", example = "run_01kafs6w1cefkstv6qr1ptb0mp"),
         ("Last-Event-ID" = Option<i64>, Header, minimum = 0, nullable = false, description = "Resume after this event.", example = 3),
-        ("deltas" = Option<bool>, Query, nullable = false, description = "Also send the text that the model is writing, as `message_delta` messages `{text, step}` without an id. They are not recorded; the whole text follows as `message`, and after a `retry` the text restarts.", example = true),
+        ("deltas" = Option<bool>, Query, nullable = false, description = "Also send live messages without an id, which are not recorded: `message_start` `{model, step}` when a model call begins, `message_delta` `{text, step}` with text that the model is writing (the whole text follows as `message`, and after a `retry` the text restarts), and `tool_output` `{id, text}` with output of a running command, of which a slow client misses some.", example = true),
         ("lastEventId" = Option<i64>, Query, minimum = 0, nullable = false, description = "Event to resume after, for replacements of `EventSource` that send no header. `Last-Event-ID` comes before it.", example = 3),
         ("after" = Option<i64>, Query, minimum = 0, nullable = false, description = "Only events after this one; `Last-Event-ID` and `lastEventId` come before it.", example = 0),
         ("before" = Option<i64>, Query, minimum = 1, nullable = false, description = "Only events before this one, and of these the last; as JSON only. `last_event_id` of the run plus 1 gives the newest.", example = 9),
@@ -260,13 +248,7 @@ pub(crate) async fn follow_run(
                 texts: app.texts.clone(),
                 org: who.org,
             };
-            let stream = EventStream::new(messages, ends, app.heartbeat, app.http.stream());
-            let mut response = Response::new(Body::new(stream));
-            let headers = response.headers_mut();
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-            headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
-            Ok(response)
+            Ok(EventStream::new(messages, ends, app.heartbeat, app.http.stream()).respond())
         }
     }
 }

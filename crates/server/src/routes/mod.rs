@@ -33,6 +33,7 @@ mod operations;
 mod organization;
 mod person_sessions;
 mod resource_metadata;
+mod run_feed;
 mod run_filter;
 mod runs;
 mod schedules;
@@ -81,6 +82,7 @@ operations! {
     Member schedules::update_schedule;
     Member schedules::delete_schedule;
     Member schedules::trigger_schedule;
+    Member fires::list_all_fires;
     Member fires::list_fires;
     Member fires::preview_schedule;
     Member connections::list_connections;
@@ -98,6 +100,7 @@ operations! {
     Member budgets::get_budget;
     Admin budgets::put_budget;
     Admin budgets::delete_budget;
+    Member usage::get_member_usage;
     Public models::list_models;
     Admin keys::create_key, self_hosted "keys are managed in the organization API";
     Admin keys::list_keys, self_hosted "keys are managed in the organization API";

@@ -19,13 +19,15 @@ use sortie_store::{
 };
 
 use super::{
+    events::LAST_EVENT_PARAMETER,
     listing::{Entry, Form, Listing},
+    run_feed::{FeedHeaders, FeedMessage, FeedQuery, follow_list, refuse_position},
     run_filter::parts,
 };
 use crate::{
     app::App,
     kit::{
-        ApiError, ApiResult, FromQuery, Json, JsonBody, LargeTexts, Member, Once, PIECE_BYTES, PageQuery,
+        ApiError, ApiResult, FromQuery, Json, JsonBody, LargeTexts, Member, Once, Opener, PIECE_BYTES, PageQuery,
         Pairs, Path, Query, TextForm,
     },
 };
@@ -104,6 +106,7 @@ pub(crate) async fn create_run(
 pub(crate) struct ListQuery {
     page: PageQuery,
     filter: RunFilter,
+    last_event: Option<String>,
 }
 
 impl FromQuery for ListQuery {
@@ -111,6 +114,7 @@ impl FromQuery for ListQuery {
         Ok(Self {
             page: PageQuery::from_query(pairs)?,
             filter: RunFilter::from_query(pairs)?,
+            last_event: pairs.text(LAST_EVENT_PARAMETER)?,
         })
     }
 }
@@ -132,9 +136,17 @@ pub(crate) enum RunList {
 /// Lists runs, newest first. Without `limit` and `cursor` the answer is an array of the 100 newest matching runs; with
 /// either it is a page. A page can have fewer than `limit` entries although more follow: continue until `next_cursor` is
 /// empty.
+///
+/// With `Accept: text/event-stream` the answer is the feed of the list: a message `run` with the run, without its output, whenever
+/// a run that matches is created, changes its status or is settled, at most four times a second for each run. A run that stops
+/// matching is not reported: leave `status`, `error` and `min_cost_micros` out to see that. A feed begins with a message `reset`,
+/// unless it continues at the position of `Last-Event-ID`. After each `reset`, load the list: changes before it were missed. A
+/// lost connection between nodes delays a message by a second at most. The feed closes when its credential ends.
 #[utoipa::path(
     get, path = "/v1/runs", tag = "runs",
     params(
+        ("Last-Event-ID" = Option<String>, Header, nullable = false, description = "Position in the feed to continue at."),
+        ("lastEventId" = Option<String>, Query, nullable = false, description = "Position in the feed to continue at, for replacements of `EventSource` that send no header. `Last-Event-ID` comes before it."),
         ("limit" = Option<i32>, Query, minimum = 1, maximum = 100, nullable = false, description = "Runs on a page. Turns on pagination.", example = 20),
         ("cursor" = Option<String>, Query, nullable = false, min_length = 1, description = "`next_cursor` of the page before; valid only with the same filters."),
         ("status" = Option<Vec<RunStatus>>, Query, style = Form, explode = false, nullable = false, description = "Only runs with one of these statuses, separated by commas.", example = json!(["running"])),
@@ -150,21 +162,37 @@ pub(crate) enum RunList {
         ("q" = Option<String>, Query, nullable = false, min_length = 1, max_length = 200, description = "Only runs with this text in the first 2,000 characters of description and prompt together, without regard to case. Each page looks at 5,000 runs at most. Runs with zero data retention are never found.", example = "sales"),
         ("ids" = Option<Vec<RunId>>, Query, style = Form, explode = false, nullable = false, max_items = 100, description = "Only these runs: at most 100 ids, separated by commas."),
     ),
-    responses((status = 200, description = "The runs: an array, or a page when `limit` or `cursor` is sent.", body = RunList, example = json!({
-        "items": [{
-            "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "succeeded", "output": "north: 12",
-            "created_at": "2026-11-20T21:30:00.000Z", "started_at": "2026-11-20T21:30:00.004Z",
-            "finished_at": "2026-11-20T21:30:02.310Z", "max_cost_micros": 200_000, "cost_micros": 1_250,
-            "billing_pending": false, "zero_data_retention": false, "timeout_seconds": 300, "last_event_id": 1
-        }],
-        "next_cursor": ""
-    }))),
+    responses((status = 200, description = "The runs: an array, or a page when `limit` or `cursor` is sent. Or the feed.", content(
+        (RunList = "application/json", example = json!({
+            "items": [{
+                "id": "run_01kafs6w1cefkstv6qr1ptb0mp", "status": "succeeded", "output": "north: 12",
+                "created_at": "2026-11-20T21:30:00.000Z", "started_at": "2026-11-20T21:30:00.004Z",
+                "finished_at": "2026-11-20T21:30:02.310Z", "max_cost_micros": 200_000, "cost_micros": 1_250,
+                "billing_pending": false, "zero_data_retention": false, "timeout_seconds": 300, "last_event_id": 1
+            }],
+            "next_cursor": ""
+        })),
+        (FeedMessage = "text/event-stream", example = json!({
+            "id": "8f1c0a5be2d94c37-1", "event": "reset", "data": "{}"
+        })),
+    ))),
 )]
 pub(crate) async fn list_runs(
     State(app): State<Arc<App>>,
     who: Member,
     Query(query): Query<ListQuery>,
+    headers: FeedHeaders,
+    opener: Opener,
 ) -> ApiResult<Response> {
+    if headers.wants_feed {
+        let query = FeedQuery {
+            filter: query.filter,
+            is_page: query.page.is_sent(),
+            last_event: query.last_event,
+        };
+        return follow_list(&app, who.org, headers, query, opener);
+    }
+    refuse_position(query.last_event.as_deref())?;
     let cursors = app.cursors.list(parts(who.org, &query.filter));
     let (before, limit) = (query.page.before(&cursors)?, query.page.limit());
     let form = if query.page.is_sent() {

@@ -1,4 +1,4 @@
-//! `GET /v1/admin/usage`: cost and usage of runs, by day and by origin.
+//! `GET /v1/usage` and `GET /v1/admin/usage`: cost and usage of runs, by day and by origin.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use sortie_engine::{AskedUsage, Engine};
 
 use crate::{
     app::App,
-    kit::{Admin, ApiResult, FromQuery, Pairs, PieceWriter, Pieces, Query},
+    kit::{Admin, ApiResult, FromQuery, Member, Pairs, PieceWriter, Pieces, Query},
 };
 
 /// Rows that are summed up in one query. An answer holds no more of them: each query sums up the runs anew.
@@ -69,8 +69,46 @@ pub(crate) async fn get_usage(
     who: Admin,
     Query(query): Query<UsageQuery>,
 ) -> ApiResult<Response> {
+    usage_of(&app, who.org, query).await
+}
+
+/// Get usage as a member
+///
+/// Returns the same as `GET /v1/admin/usage`, for every member of the organization.
+#[utoipa::path(
+    get, path = "/v1/usage", tag = "organization",
+    params(
+        ("from" = Option<Day>, Query, nullable = false, description = "The first day. Default: 29 days before the last one."),
+        ("to" = Option<Day>, Query, nullable = false, description = "The last day, at most 365 days after the first. Default: today."),
+        ("by" = Option<String>, Query, nullable = false, pattern = "^(day|workflow|model|key)(,(day|workflow|model|key)){0,3}$",
+            description = "Dimensions to group by: one or more of `day`, `workflow`, `model`, `key`, separated by commas. Default: `day`.",
+            example = "day"),
+    ),
+    responses((status = 200, description = "The sums.", body = Usage, example = json!({
+        "from": "2026-11-01", "to": "2026-11-30", "by": ["day"],
+        "rows": [{
+            "day": "2026-11-20", "runs": 3, "succeeded": 2, "cost_micros": 1_250, "usage": {
+                "input_tokens": 1_200, "output_tokens": 340, "cache_read_tokens": 0, "cache_write_tokens": 0,
+                "model_calls": 4, "tool_calls": 7
+            }
+        }],
+        "totals": {"runs": 3, "succeeded": 2, "cost_micros": 1_250, "usage": {
+            "input_tokens": 1_200, "output_tokens": 340, "cache_read_tokens": 0, "cache_write_tokens": 0,
+            "model_calls": 4, "tool_calls": 7
+        }}
+    }))),
+)]
+pub(crate) async fn get_member_usage(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Query(query): Query<UsageQuery>,
+) -> ApiResult<Response> {
+    usage_of(&app, who.org, query).await
+}
+
+async fn usage_of(app: &App, org: OrgId, query: UsageQuery) -> ApiResult<Response> {
     let asked = app.engine.asked_usage((query.from, query.to), query.by)?;
-    let (engine, org) = (app.engine.clone(), who.org);
+    let engine = app.engine.clone();
     let answer = Pieces::written(|out| write_usage(out, engine, org, asked));
     answer.respond(&app.bodies).await
 }

@@ -3,7 +3,10 @@
 //! The run of a test stays queued, so that its streams do not end for another reason.
 
 use futures_util::future::join_all;
-use sortie_testkit::client::{EventStream, Next};
+use sortie_testkit::{
+    client::{EventStream, Next},
+    sse::{Item, Message},
+};
 
 use crate::{
     access::key,
@@ -16,6 +19,7 @@ crate::settings::everywhere! {
     a_stream_ends_with_the_credential_that_opened_it,
     a_suspension_ends_the_streams_of_every_credential,
     a_stream_ends_with_the_time_of_its_access_token,
+    a_feed_of_the_list_ends_with_its_session,
 }
 
 /// Six seconds plus a margin for a busy machine.
@@ -159,5 +163,40 @@ async fn a_stream_ends_with_the_time_of_its_access_token() {
     rig.clock.set(AT + Duration::from_hours(1));
     ended("access token", token).await;
     queued.done(kept).await;
+    rig.end().await;
+}
+
+/// The next message of a feed, or `None` at its end.
+async fn message(feed: &mut EventStream) -> Option<Message> {
+    loop {
+        match feed.item().await.unwrap()? {
+            Item::Message(message) => return Some(message),
+            Item::Comment(_) | Item::Retry(_) => {}
+        }
+    }
+}
+
+async fn a_feed_of_the_list_ends_with_its_session() {
+    let rig = Rig::start_idle().await;
+    let path = format!("/engine/{}/v1/runs", rig.ours);
+    let session = Client::new(rig.address, Some(rig.another_session(rig.owner.user).await));
+    let mut feeds = Vec::new();
+    for _ in 0..Setting::current().nodes() {
+        let asking = session.clone().with_header("accept", "text/event-stream");
+        let mut feed = asking.follow_at(&path, None).await.unwrap();
+        assert_eq!(message(&mut feed).await.unwrap().event, "reset");
+        feeds.push(feed);
+    }
+    let queued = Queued::of(&rig).await;
+    for feed in &mut feeds {
+        let message = message(feed).await.unwrap();
+        assert_eq!(message.event, "run");
+        assert!(message.data.contains(&queued.run), "{}", message.data);
+    }
+    session.post("/v1/auth/logout", &Value::Null).must(204).await;
+    for feed in &mut feeds {
+        assert_eq!(tokio::time::timeout(WITHIN, message(feed)).await.ok(), Some(None));
+    }
+    queued.done(Vec::new()).await;
     rig.end().await;
 }

@@ -317,6 +317,12 @@ async fn usage_is_told_apart_by_what_is_asked() {
             .all(|row| row["model"] == "runbook" && row.get("day").is_none()),
         "{usage}"
     );
+    assert_eq!(
+        rig.member.get("/v1/usage?by=model,key").must_json(200).await,
+        usage
+    );
+    let strange = rig.stranger.get("/v1/usage").must_json(200).await;
+    assert_eq!(strange["totals"]["runs"], 1);
     let of_mine = rows.iter().find(|row| row["key_id"] == mine).unwrap();
     assert_eq!(of_mine["runs"], 2);
     let early = ask("?from=2001-01-01&to=2001-12-31").await;

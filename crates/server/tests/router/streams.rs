@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use sortie_api::Mode;
+use sortie_api::{Mode, Run};
 use sortie_base::Clock;
 use sortie_server::Options;
 use sortie_testkit::{
     PATIENCE,
     client::{EventStream, Next},
-    sse::Item,
+    sse::{Item, Message},
 };
 
 use crate::prelude::*;
@@ -106,4 +106,83 @@ async fn a_stream_ends_at_the_time_of_its_key() {
     assert!(is_cut(open(&rig.admin.with_key(&key), &run).await).await);
     assert!(Clock::system().now() >= until);
     rig.admin.cancel(&run).await.unwrap();
+}
+
+/// The feed of the list of runs, at its first message.
+async fn open_feed(client: &Client, query: &str) -> (EventStream, String) {
+    let client = client.clone().with_header("accept", "text/event-stream");
+    let mut feed = client.follow_at(&format!("/v1/runs{query}"), None).await.unwrap();
+    let message = message(&mut feed).await.expect("the feed is open");
+    assert_eq!((message.event.as_str(), message.data.as_str()), ("reset", "{}"));
+    (feed, message.id.unwrap())
+}
+
+async fn message(feed: &mut EventStream) -> Option<Message> {
+    loop {
+        match feed.item().await.unwrap()? {
+            Item::Message(message) => return Some(message),
+            Item::Comment(_) | Item::Retry(_) => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_feed_of_the_list_has_runs_without_output_and_continues_at_its_position() {
+    let rig = Rig::start().await;
+    let (mut feed, position) = open_feed(&rig.member, "?tag=wanted&status=succeeded").await;
+    for header in ["content-type", "cache-control", "x-accel-buffering"] {
+        let value = feed.headers[header].to_str().unwrap();
+        assert!(
+            ["text/event-stream", "no-store", "no"].contains(&value),
+            "{header}: {value}"
+        );
+    }
+    rig.member.complete(&plain("another")).await.unwrap();
+    rig.stranger
+        .complete(&plain("of another organization"))
+        .await
+        .unwrap();
+    let mut request = plain("hello");
+    request["tags"] = json!(["wanted"]);
+    let (_, run) = rig.member.complete(&request).await.unwrap();
+    let first = message(&mut feed).await.unwrap();
+    assert_eq!(first.event, "run");
+    let sent: Run = serde_json::from_str(&first.data).unwrap();
+    assert_eq!(sent, Run { output: None, ..run });
+
+    let again = rig.member.clone().with_header("accept", "text/event-stream");
+    let by_header = again.clone().with_header("last-event-id", &position);
+    let mut by_header = by_header
+        .follow_at("/v1/runs?tag=wanted&status=succeeded", None)
+        .await
+        .unwrap();
+    let path = format!("/v1/runs?tag=wanted&status=succeeded&lastEventId={position}");
+    let mut by_parameter = again.follow_at(&path, None).await.unwrap();
+    for feed in [&mut by_header, &mut by_parameter] {
+        assert_eq!(message(feed).await.unwrap(), first);
+    }
+    for (client, query, rule) in [
+        (&again, "?limit=1", "limit and cursor: not with Accept"),
+        (&again, "?status=no", "status: must be one of"),
+        (&rig.member, "?lastEventId=1", "lastEventId: only with Accept"),
+    ] {
+        let refused = client.get(&format!("/v1/runs{query}")).await.unwrap();
+        let error = refused.refused("invalid_request").unwrap().error;
+        assert!(error.starts_with(rule), "{query}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_feed_ends_with_its_key_and_with_the_node() {
+    let rig = Rig::start().await;
+    let deleted = rig.new_key("deleted").await;
+    let (mut ended, _) = open_feed(&deleted.client, "").await;
+    let (mut kept, _) = open_feed(&rig.member, "").await;
+    let path = format!("/v1/admin/keys/{}", deleted.id);
+    rig.admin.delete(&path).must(204).await;
+    assert_eq!(message(&mut ended).await, None);
+    let run = rig.member.create(&waiting()).await.unwrap().id.to_string();
+    assert!(message(&mut kept).await.unwrap().data.contains(&run));
+    rig.stop.cancel();
+    while message(&mut kept).await.is_some() {}
 }

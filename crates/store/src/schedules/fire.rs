@@ -34,6 +34,17 @@ row! {
     }
 }
 
+row! {
+    /// Outcome of an occurrence of one of several schedules.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ScheduleFireRow {
+        /// Schedule of the occurrence.
+        pub schedule: ScheduleId = "schedule_id",
+        /// Outcome of the occurrence.
+        pub fire: FireRow,
+    }
+}
+
 /// Occurrences of a schedule that were processed.
 #[derive(Clone, Debug)]
 pub struct Fires {
@@ -96,7 +107,12 @@ fn record(tx: &mut dyn Tx, fires: &Fires) -> Result<Option<Run>> {
             .exactly(1, Error::Corrupt("a waiting occurrence has no row".to_owned())),
         );
     }
-    statements.extend(fires.rows.iter().map(|row| insert(fires.schedule, row)));
+    statements.extend(
+        fires
+            .rows
+            .iter()
+            .map(|row| insert((fires.org, fires.schedule), row)),
+    );
     statements.extend(fires.audit.as_ref().map(audit::record));
     tx.batch(&statements)?;
     let run = fires.run.as_ref().map(|run| create_new(tx, run)).transpose()?;
@@ -106,9 +122,10 @@ fn record(tx: &mut dyn Tx, fires: &Fires) -> Result<Option<Run>> {
     Ok(run)
 }
 
-fn insert(schedule: ScheduleId, row: &FireRow) -> Stmt<'_> {
+fn insert((org, schedule): (OrgId, ScheduleId), row: &FireRow) -> Stmt<'_> {
     insert!("fire", {
         "schedule_id": schedule,
+        "org_id": org,
         "instant": row.instant,
         "occasion": row.occasion.as_str(),
         "last_instant": row.last_instant,
@@ -138,7 +155,7 @@ fn trigger(tx: &mut dyn Tx, schedule: ScheduleId, run: &NewRun) -> Result<Run> {
             vals![run.org, schedule, run.created_at, run.id],
         )
         .exactly(1, Error::NotFound),
-        insert(schedule, &row),
+        insert((run.org, schedule), &row),
     ])?;
     create_new(tx, run)
 }

@@ -12,7 +12,7 @@ mod read;
 mod replaced;
 mod save;
 
-pub use fire::{FireRow, Fires};
+pub use fire::{FireRow, Fires, ScheduleFireRow};
 pub use read::Due;
 pub use replaced::ReplacedRun;
 pub use save::SaveSchedule;

@@ -2,7 +2,7 @@
 
 use sortie_api::{OrgId, RunId, RunStatus, ScheduleId, Timestamp};
 
-use super::{FireRow, ListedSchedule, ScheduleRow, StoredSchedule};
+use super::{FireRow, ListedSchedule, ScheduleFireRow, ScheduleRow, StoredSchedule};
 use crate::{
     Error, Found, Result, Store,
     db::{ReadRow, Row, Stmt, Tx, batch, filled, readable, row, select, vals},
@@ -105,6 +105,33 @@ impl Store {
         self.db
             .read(move |tx| fires(tx, (org, id), before.as_ref(), limit))
             .await
+    }
+
+    /// Returns at most `limit` outcomes of the occurrences of all schedules of an organization, from `since` on and before a
+    /// position, latest first. A position is a scheduled time, a schedule and an occasion.
+    pub async fn list_all_fires(
+        &self,
+        org: OrgId,
+        since: Timestamp,
+        before: (Timestamp, String, String),
+        limit: u32,
+    ) -> Result<Vec<ScheduleFireRow>> {
+        let (at, schedule, occasion) = before;
+        let rows = self
+            .db
+            .read(move |tx| {
+                tx.query_all(
+                    select!(
+                        ScheduleFireRow,
+                        " FROM fire WHERE org_id = $1 AND instant >= $2 \
+                         AND (instant, schedule_id, occasion) < ($3, $4, $5) \
+                         ORDER BY instant DESC, schedule_id DESC, occasion DESC LIMIT $6"
+                    ),
+                    vals![org, since, at, schedule.as_str(), occasion.as_str(), limit],
+                )
+            })
+            .await?;
+        rows.iter().map(ScheduleFireRow::read).collect()
     }
 
     /// System: returns at most `limit` schedules of all organizations with a next occurrence that is due at `at`, after a

@@ -334,6 +334,8 @@ async fn use_schedules(fixture: &Fixture, org: OrgId) {
     let input = LargeText::ScheduleInput(row.id, row.updated_at);
     store.large_text(org, input).await.ok();
     store.list_fires(org, row.id, None, 5).await.unwrap();
+    let before = (fixture.now(), String::new(), String::new());
+    store.list_all_fires(org, fixture.now(), before, 5).await.unwrap();
     store.schedules_with_fires(None, fixture.now(), 5).await.unwrap();
     store
         .delete_expired_fires(row.id, fixture.now(), 5)

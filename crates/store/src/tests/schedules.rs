@@ -193,6 +193,39 @@ both! {
         assert!(fires.is_sorted_by_key(|fire| std::cmp::Reverse(fire.instant)));
     }
 
+    async fn the_history_of_all_schedules_is_read_by_time_and_page_by_page(fixture: &Fixture, org: OrgId, other: OrgId) {
+        let store = &fixture.store;
+        let mut expected = Vec::new();
+        for org in [org, org, other] {
+            let mut row = fixture.schedule(org).await;
+            for _ in 0..3 {
+                let fires = fixture.start_next(&row);
+                expected.push((org, fires.rows[0].instant, row.id));
+                store.record_fires(fires).await.unwrap();
+                row = fixture.row(&row).await;
+            }
+        }
+        expected.sort_unstable_by_key(|(_, instant, schedule)| std::cmp::Reverse((*instant, *schedule)));
+        expected.retain(|(of, _, _)| *of == org);
+        let all: Vec<_> = expected.iter().map(|(_, instant, schedule)| (*instant, *schedule)).collect();
+        let (earliest, latest) = (all[5].0, all[0].0);
+        let read = async |since: Timestamp, until: Timestamp| {
+            let mut found = Vec::new();
+            let mut before = (until, String::new(), String::new());
+            loop {
+                let page = store.list_all_fires(org, since, before, 2).await.unwrap();
+                let Some(last) = page.last() else { return found };
+                before = (last.fire.instant, last.schedule.to_string(), last.fire.occasion.clone());
+                found.extend(page.iter().map(|row| (row.fire.instant, row.schedule)));
+            }
+        };
+        assert_eq!(read(earliest, latest + Duration::from_micros(1)).await, all);
+        let within = |(at, _): &&(Timestamp, ScheduleId)| *at > earliest && *at < latest;
+        let inner: Vec<_> = all.iter().filter(within).copied().collect();
+        assert!((2..=4).contains(&inner.len()), "{all:?}");
+        assert_eq!(read(earliest + Duration::from_micros(1), latest).await, inner);
+    }
+
     async fn what_is_due_is_found_in_order_and_page_by_page(fixture: &Fixture, org: OrgId, other: OrgId) {
         let (first, second) = (fixture.schedule(org).await, fixture.schedule(other).await);
         let store = &fixture.store;

@@ -111,6 +111,9 @@ impl Engine {
                 node.cluster.wake.watch.notify_one();
             }
         }
+        for org in batch.changed {
+            node.work.hub.feeds().signal(org);
+        }
         for topic in batch.topics {
             self.wake_for(topic);
         }
@@ -126,7 +129,10 @@ impl Engine {
             Topic::Callbacks => node.work.due.look_here(),
             Topic::Schedules => node.work.timer.ring_here(),
             Topic::Nodes => node.cluster.wake.nodes.notify_one(),
-            Topic::Runs => node.cluster.wake.watch.notify_one(),
+            Topic::Runs => {
+                node.cluster.wake.watch.notify_one();
+                node.work.hub.feeds().signal_all();
+            }
             Topic::Everything => self.wake_all(),
         }
     }

@@ -20,7 +20,7 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
-use sortie_api::RunId;
+use sortie_api::{OrgId, RunId};
 use sortie_store::nodes::LONGEST_HINT;
 use tokio::{sync::Notify, time::Instant};
 
@@ -30,7 +30,7 @@ use crate::kit::options::Serves;
 /// Minimum time between two batches.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// Most runs that one batch names. A batch about more of them names none and has [`Topic::Runs`].
+/// Most runs and organizations that one batch names. A batch about more of them names none and has [`Topic::Runs`].
 const RUNS: usize = 200;
 
 /// Sender of hints to other nodes. Cheap to clone.
@@ -75,6 +75,9 @@ struct HintBatch {
     /// Runs that were ended by something other than their worker.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     ended: BTreeSet<RunId>,
+    /// Organizations with runs that were created, changed their status or were settled.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    changed: BTreeSet<OrgId>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     topics: BTreeSet<Topic>,
 }
@@ -104,13 +107,14 @@ enum Topic {
 
 impl HintBatch {
     fn is_empty(&self) -> bool {
-        self.events.is_empty() && self.ended.is_empty() && self.topics.is_empty()
+        self.events.is_empty() && self.ended.is_empty() && self.changed.is_empty() && self.topics.is_empty()
     }
 
-    /// Replaces the names of runs by a topic.
+    /// Replaces the names of runs and organizations by a topic.
     fn generalize(&mut self, topic: Topic) {
         self.events.clear();
         self.ended.clear();
+        self.changed.clear();
         self.topics.insert(topic);
     }
 
@@ -150,7 +154,7 @@ impl HintSender {
         {
             let mut next = self.next();
             put(&mut next);
-            if next.events.len() + next.ended.len() > RUNS {
+            if next.events.len() + next.ended.len() + next.changed.len() > RUNS {
                 next.generalize(Topic::Runs);
             }
         }
@@ -178,6 +182,15 @@ impl HintSender {
         self.add(|next| {
             if next.names_all() {
                 next.ended.insert(run);
+            }
+        });
+    }
+
+    /// Hints that the list of an organization's runs has changed.
+    pub(crate) fn changed(&self, org: OrgId) {
+        self.add(|next| {
+            if next.names_all() {
+                next.changed.insert(org);
             }
         });
     }

@@ -22,14 +22,26 @@ pub(super) const BATCH_BYTES: usize = 64 * 1024;
 pub enum Message {
     /// A recorded event.
     Event(EventRow),
-    /// A piece of the text that the model is writing. It is not recorded and has no position.
-    Delta(TextDelta),
+    /// A live message. It is not recorded and has no position.
+    Delta(Delta),
     /// The run in its terminal status, as JSON. The stream ends after it.
     Done(Arc<RawValue>),
     /// A message with a large text, which each follower reads separately. It is alone in its batch.
     Large(LargeMessage),
     /// A piece of the stream of another node. It is alone in its batch.
     Passed(Passed),
+    /// A message of a feed of the list of runs.
+    Change(RunChange),
+}
+
+/// Message of a feed of the list of runs.
+#[derive(Clone, Debug)]
+pub struct RunChange {
+    /// Position from which a reader continues after the message.
+    pub position: String,
+    /// Run as a list has it, as JSON without its output. `None` for a `reset`: changes were missed, or the position of the reader
+    /// is unknown, so it has to load the list again.
+    pub run: Option<Arc<RawValue>>,
 }
 
 /// Piece of the event stream that another node sends, in the form in which a client gets it.
@@ -75,6 +87,35 @@ pub struct LargeEvent {
     pub created_at: Timestamp,
 }
 
+/// Live message about a run.
+#[derive(Clone, Debug)]
+pub enum Delta {
+    /// A call of a model begins.
+    ModelStart(ModelStart),
+    /// A piece of the text that the model is writing.
+    Text(TextDelta),
+    /// A piece of the output of a running command.
+    Output(OutputDelta),
+}
+
+/// Begin of a call of a model.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ModelStart {
+    /// Model that is called.
+    pub model: String,
+    /// Step of the run, from 1.
+    pub step: u32,
+}
+
+/// A piece of the output of a running command.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OutputDelta {
+    /// ID of the tool call.
+    pub id: String,
+    /// The text.
+    pub text: String,
+}
+
 /// A piece of the text that a model is writing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TextDelta {
@@ -113,10 +154,13 @@ impl Message {
     pub fn content_bytes(&self) -> usize {
         match self {
             Self::Event(event) => event.data.len(),
-            Self::Delta(delta) => delta.text.len(),
+            Self::Delta(Delta::ModelStart(start)) => start.model.len(),
+            Self::Delta(Delta::Text(delta)) => delta.text.len(),
+            Self::Delta(Delta::Output(delta)) => delta.text.len(),
             Self::Done(run) => run.get().len(),
             Self::Large(_) => 0,
             Self::Passed(passed) => passed.bytes.len(),
+            Self::Change(change) => change.run.as_ref().map_or(0, |run| run.get().len()),
         }
     }
 }
@@ -218,7 +262,7 @@ impl Batch {
     }
 
     /// Memory that the batch uses once it is encoded, in bytes. It then holds the content twice.
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         2 * self.encoded_bytes()
     }
 }
@@ -243,10 +287,10 @@ mod tests {
 
     #[test]
     fn a_batch_is_encoded_once_for_all_followers() {
-        let batch = Batch::new(vec![Message::Delta(TextDelta {
+        let batch = Batch::new(vec![Message::Delta(Delta::Text(TextDelta {
             text: "a".to_owned(),
             step: 1,
-        })]);
+        }))]);
         let first = batch.encoded(|_| Bytes::from_static(b"first"));
         let second = batch.encoded(|_| panic!("it is encoded already"));
         assert_eq!(first.as_ptr(), second.as_ptr());

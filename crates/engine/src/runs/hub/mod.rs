@@ -23,19 +23,27 @@ use sortie_store::runs::{EventRow, ListedEvent, ListedRun};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-pub use self::batch::{Batch, LargeEvent, LargeMessage, Message, Passed, PassedEnd, TextDelta};
+pub use self::batch::{
+    Batch, Delta, LargeEvent, LargeMessage, Message, ModelStart, OutputDelta, Passed, PassedEnd, RunChange,
+    TextDelta,
+};
 use self::{
     batch::INLINE_BYTES,
     reader::Reader,
     tail::{Chunk, Tail},
 };
-use crate::{cluster::hints::HintSender, kit::metrics::Metrics, runs::run_log::Records};
+use crate::{
+    cluster::hints::HintSender,
+    kit::metrics::Metrics,
+    runs::{feed::Feeds, run_log::Records},
+};
 use sortie_base::Clock;
 
-/// Live text of the model in a reader's stream, in addition to the recorded events.
+/// Live messages in a reader's stream, in addition to the recorded events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deltas {
-    /// The text comes as `message_delta` messages without an id, from the node that works on the run.
+    /// The begin of each model call, the text that the model writes and the output of commands come as messages without an id,
+    /// from the node that works on the run.
     Live,
     /// The stream has recorded events alone.
     Off,
@@ -49,6 +57,7 @@ pub(crate) struct Hub {
     stop: CancellationToken,
     metrics: Arc<Metrics>,
     clock: Clock,
+    feeds: Feeds,
 }
 
 /// A run with a reader on this node.
@@ -57,12 +66,12 @@ struct Live {
     changed: watch::Sender<()>,
     /// Locked by the reader that reads the newest events from the store.
     reading: tokio::sync::Mutex<()>,
-    /// Live text of the model. The channel has room for [`DELTAS`] pieces and takes 8 KiB. It is created for the first reader
+    /// Live messages. The channel has room for [`DELTAS`] of them and takes 8 KiB. It is created for the first reader
     /// with [`Deltas::Live`], because most runs have no such reader.
     deltas: OnceLock<broadcast::Sender<Arc<Batch>>>,
 }
 
-/// Number of pieces of live text that a reader may lag. It misses older ones.
+/// Number of live messages that a reader may lag. It misses older ones. The longest ones have 4 KiB.
 const DELTAS: usize = 256;
 
 impl Live {
@@ -97,6 +106,7 @@ impl Hub {
         hints: &HintSender,
         stop: &CancellationToken,
         (metrics, clock): (&Arc<Metrics>, &Clock),
+        feeds: Feeds,
     ) -> Self {
         Self {
             records: records.clone(),
@@ -105,13 +115,17 @@ impl Hub {
             stop: stop.clone(),
             metrics: Arc::clone(metrics),
             clock: clock.clone(),
+            feeds,
         }
     }
 
     /// Creates a hub with unused metrics.
     #[cfg(test)]
     pub(crate) fn new(records: Records, hints: HintSender, stop: CancellationToken) -> Self {
+        let tracker = tokio_util::task::TaskTracker::new();
+        let polls = (crate::kit::options::Polls::default(), &Clock::system());
         Self {
+            feeds: Feeds::new(&records.store, polls, (&tracker, &stop)),
             records,
             hints,
             live: Arc::default(),
@@ -119,6 +133,17 @@ impl Hub {
             metrics: Arc::default(),
             clock: Clock::system(),
         }
+    }
+
+    /// Returns the feeds of the lists of runs.
+    pub(crate) fn feeds(&self) -> &Feeds {
+        &self.feeds
+    }
+
+    /// Signals to the feeds of every node that a run of the organization has changed its status or was settled.
+    pub(crate) fn listed(&self, org: OrgId) {
+        self.hints.changed(org);
+        self.feeds.signal(org);
     }
 
     fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, Weak<Live>>> {
@@ -162,19 +187,25 @@ impl Hub {
         Ok(())
     }
 
-    /// Publishes a piece of live text of a run's model. Costs nothing if no reader wants it.
-    pub(crate) fn delta(&self, run: RunId, step: u32, text: &str) {
+    /// Publishes a live message about a run. Costs nothing if no reader wants it.
+    pub(crate) fn delta(&self, run: RunId, make: impl FnOnce() -> Delta) {
         if let Some(live) = self.followed(run)
             && let Some(deltas) = live.deltas.get()
             && deltas.receiver_count() > 0
         {
-            let delta = Message::Delta(TextDelta {
-                text: text.to_owned(),
-                step,
-            });
             // An error means that the last reader has just gone.
-            let _nobody = deltas.send(Arc::new(Batch::new(vec![delta])));
+            let _nobody = deltas.send(Arc::new(Batch::new(vec![Message::Delta(make())])));
         }
+    }
+
+    /// Whether a reader on this node wants live messages about the run.
+    pub(crate) fn wants_deltas(&self, run: RunId) -> bool {
+        let live = self.followed(run);
+        live.is_some_and(|live| {
+            live.deltas
+                .get()
+                .is_some_and(|deltas| deltas.receiver_count() > 0)
+        })
     }
 
     /// Notifies readers that the store has events of a run up to `last`, written by another node.
@@ -315,11 +346,18 @@ mod tests {
         )
     }
 
+    fn text(step: u32, text: &str) -> Delta {
+        Delta::Text(TextDelta {
+            text: text.to_owned(),
+            step,
+        })
+    }
+
     /// The first message of a batch: the kind of an event, or the text and the step of a piece of text.
     fn seen(batch: Option<Result<Arc<Batch>, Refusal>>) -> String {
         match batch.unwrap().unwrap().messages().first() {
             Some(Message::Event(event)) => event.kind.clone(),
-            Some(Message::Delta(delta)) => format!("{:?} in step {}", delta.text, delta.step),
+            Some(Message::Delta(Delta::Text(delta))) => format!("{:?} in step {}", delta.text, delta.step),
             other => panic!("{other:?}"),
         }
     }
@@ -328,9 +366,9 @@ mod tests {
     async fn pieces_of_text_come_live_to_who_wants_them() {
         let dir = tempfile::tempdir().unwrap();
         let (hub, org, run) = with_run(&dir).await;
-        hub.delta(run, 1, "nobody reads this");
+        hub.delta(run, || text(1, "nobody reads this"));
         let mut plain = hub.follow(org, run, 0, Deltas::Off).await.unwrap();
-        hub.delta(run, 1, "nobody wants this");
+        hub.delta(run, || text(1, "nobody wants this"));
         let live = hub.followed(run).unwrap();
         assert!(
             live.deltas.get().is_none(),
@@ -340,7 +378,7 @@ mod tests {
         for stream in [&mut wanting, &mut plain] {
             assert_eq!(seen(stream.next().await), "status");
         }
-        hub.delta(run, 2, "line\nfeed");
+        hub.delta(run, || text(2, "line\nfeed"));
         assert_eq!(seen(wanting.next().await), r#""line\nfeed" in step 2"#);
         assert!(futures_util::poll!(plain.next()).is_pending());
     }
@@ -421,7 +459,7 @@ mod tests {
                     last.clone_from(&event.kind);
                 }
                 Message::Done(run) => is_settled = Some(run.get().contains(r#""billing_pending":false"#)),
-                other @ (Message::Delta(_) | Message::Large(_) | Message::Passed(_)) => panic!("{other:?}"),
+                other => panic!("{other:?}"),
             }
         }
         (count, last, is_settled.unwrap())
@@ -506,7 +544,7 @@ mod tests {
         let (hub, org, run) = with_run(&dir).await;
         let mut slow = hub.follow(org, run, 1, Deltas::Live).await.unwrap();
         for at in 0..DELTAS + 10 {
-            hub.delta(run, 1, &at.to_string());
+            hub.delta(run, || text(1, &at.to_string()));
         }
         // The first receive only reports that this reader was too slow.
         let _missed = futures_util::poll!(slow.next());

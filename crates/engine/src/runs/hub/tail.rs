@@ -236,6 +236,7 @@ mod tests {
             Message::Large(LargeMessage::Event(event)) => event.seq,
             Message::Large(LargeMessage::Done(_))
             | Message::Delta(_)
+            | Message::Change(_)
             | Message::Done(_)
             | Message::Passed(_) => {
                 panic!("{message:?}")

@@ -172,13 +172,14 @@ impl Engine {
     /// Notifies readers and counts runs that ended because their content is gone.
     pub(crate) fn announce_abandoned(&self, ended: &[(OrgId, RunId)]) {
         let node = &self.0;
-        for (_, run) in ended {
+        for (org, run) in ended {
             tracing::warn!(run.id = %run, "ended a run with zero data retention as interrupted");
             if let Err(error) = node.stores.records.unretained.close(*run, RunStatus::Interrupted) {
                 tracing::error!(run.id = %run, %error, "notifying the readers of a run of its end failed");
             }
             node.metrics.ended(RunStatus::Interrupted);
             node.work.hub.ended(*run);
+            node.work.hub.listed(*org);
         }
     }
 }

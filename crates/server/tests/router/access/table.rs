@@ -83,6 +83,7 @@ pub(super) const CALLS: &[Call] = calls! {
     update_schedule: PATCH "/v1/schedules/{schedule}" r#"{"name":"x"}"# NotFound;
     delete_file: DELETE "/v1/files/ours.txt" NotFound;
     trigger_schedule: POST "/v1/schedules/{schedule}/trigger" NotFound;
+    list_all_fires: GET "/v1/fires";
     list_fires: GET "/v1/schedules/{schedule}/fires" NotFound;
     list_run_artifacts: GET "/v1/runs/{left}/artifacts" NotFound;
     preview_schedule: GET "/v1/schedules/{schedule}/next" NotFound;
@@ -108,6 +109,7 @@ pub(super) const CALLS: &[Call] = calls! {
     list_person_sessions: GET "/v1/admin/sessions";
     end_person_session: DELETE "/v1/admin/sessions/sess_01kafs6w1cefkstv6qr1ptb0mp" => 404;
     get_usage: GET "/v1/admin/usage?by=key";
+    get_member_usage: GET "/v1/usage";
     get_license: GET "/v1/admin/license";
     // The test database has two organizations, so these belong to the operator.
     put_license: PUT "/v1/admin/license" r#"{"token":"guess"}"# => 403;

@@ -3,6 +3,7 @@
 use sortie_testkit::{
     client::{Next, status_of},
     model::Turn,
+    sse::Item,
 };
 
 use crate::{kit::unsettled, prelude::*, runs::model::Scripted};
@@ -316,5 +317,49 @@ async fn an_array_has_at_most_1000_events() -> Checked {
             sent.len()
         );
     }
+    Ok(())
+}
+
+/// `docs/RUNS.md#follow`: with `deltas=true` a follower sees what a command prints while it runs, and when a model call begins.
+#[tokio::test]
+async fn the_output_of_a_command_and_the_begin_of_a_model_call_come_live() -> Checked {
+    let node = node(Database::Sqlite).await?;
+    let client = node.client()?;
+    // The command prints long enough for the follower to come, and a call of the model follows it.
+    let prompt = "```sh\nfor i in $(seq 40); do echo line; sleep 0.1; done\n```\n```wait 600000\n```";
+    let id = client
+        .create_id(&json!({"prompt": prompt, "timeout_seconds": 60}))
+        .await?;
+    let mut stream = client
+        .follow_at(&format!("/v1/runs/{id}/events?deltas=true"), None)
+        .await?;
+    let (mut printed, mut calls, mut ended) = (String::new(), Vec::new(), None);
+    loop {
+        let item = stream.item().await?.context("the stream ended")?;
+        let Item::Message(message) = item else { continue };
+        let data: Value = serde_json::from_str(&message.data)?;
+        match message.event.as_str() {
+            "tool_output" => {
+                ensure!(message.id.is_none() && ended.is_none(), "{message:?}");
+                printed += data["text"].as_str().context("a text")?;
+                calls.push(data["id"].clone());
+            }
+            "tool_end" => ended = Some(data["data"]["id"].clone()),
+            "message_start" if ended.is_some() => {
+                assert_eq!((message.id, &data["model"]), (None, &json!("runbook")));
+                break;
+            }
+            _ => {}
+        }
+    }
+    ensure!(
+        !printed.is_empty() && printed.lines().all(|line| line == "line"),
+        "{printed:?}"
+    );
+    assert!(
+        calls.iter().all(|call| Some(call) == ended.as_ref()),
+        "{calls:?} {ended:?}"
+    );
+    client.cancel(&id).await?;
     Ok(())
 }
