@@ -2,6 +2,7 @@
 
 mod call;
 mod content;
+mod feed;
 mod files;
 mod following;
 mod rate_limit;
@@ -20,6 +21,7 @@ use self::rate_limit::retry_after;
 pub(crate) use self::{
     call::{Call, delete, get, patch, post, post_json, put},
     content::Content,
+    feed::Change,
     files::{passing_name, refs},
     following::Followed,
     rate_limit::waits,

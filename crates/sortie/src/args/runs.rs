@@ -124,6 +124,9 @@ pub(crate) enum RunsCommand {
     List {
         #[command(flatten)]
         which: WhichRuns,
+        /// Keep the list up to date until you leave; with --json, print each run that changes on a line
+        #[arg(long)]
+        watch: bool,
         #[command(flatten)]
         list: ListArgs,
     },
@@ -177,6 +180,13 @@ pub(crate) enum RunsCommand {
 }
 
 impl WhichRuns {
+    /// Returns the filters that a run matches at all times or never.
+    pub(crate) fn lasting_filters(&self) -> Vec<(&'static str, String)> {
+        let mut filters = self.filters();
+        filters.retain(|(name, _)| *name != "status");
+        filters
+    }
+
     /// The filters as the API takes them.
     pub(crate) fn filters(&self) -> Vec<(&'static str, String)> {
         given([

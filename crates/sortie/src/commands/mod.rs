@@ -25,6 +25,7 @@ mod run;
 mod runs;
 mod schedules;
 mod serve;
+mod watch;
 mod workflows;
 
 use std::path::PathBuf;

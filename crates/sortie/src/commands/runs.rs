@@ -4,7 +4,7 @@ use std::iter::once;
 
 use sortie_api::{Run, RunDefinition, RunId, RunStatus, RunUsage};
 
-use super::{Context, artifacts, deliveries, export, replay, resume};
+use super::{Context, artifacts, deliveries, export, replay, resume, watch};
 use crate::{
     args::{EngineArgs, ListArgs, RunsCommand, WhichRuns},
     client::{get, post},
@@ -18,7 +18,14 @@ use crate::{
 
 pub(super) async fn execute(context: &Context, command: RunsCommand) -> Result<Exit> {
     match command {
-        RunsCommand::List { which, list: args } => list(context, &which, &args).await,
+        RunsCommand::List {
+            which,
+            watch: true,
+            list,
+        } => watch::watch(context, &which, &list).await,
+        RunsCommand::List {
+            which, list: args, ..
+        } => list(context, &which, &args).await,
         RunsCommand::Get { run, list } => show(context, run, &list).await,
         RunsCommand::Cancel { run, list } => cancel(context, run, &list).await,
         RunsCommand::Resume(args) => resume::resume(context, &args).await,

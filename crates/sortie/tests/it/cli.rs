@@ -1,6 +1,7 @@
 //! The command line: its output and its exit codes.
 
 mod interrupts;
+mod watch;
 
 use std::{
     fs,
