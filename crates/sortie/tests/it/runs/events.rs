@@ -333,8 +333,9 @@ async fn the_output_of_a_command_and_the_begin_of_a_model_call_come_live() -> Ch
     let mut stream = client
         .follow_at(&format!("/v1/runs/{id}/events?deltas=true"), None)
         .await?;
-    let (mut printed, mut calls, mut ended) = (String::new(), Vec::new(), None);
-    loop {
+    let (mut printed, mut calls, mut ended, mut has_begun) = (String::new(), Vec::new(), None, false);
+    // Recorded events come a little later than live messages.
+    while ended.is_none() || !has_begun {
         let item = stream.item().await?.context("the stream ended")?;
         let Item::Message(message) = item else { continue };
         let data: Value = serde_json::from_str(&message.data)?;
@@ -345,9 +346,9 @@ async fn the_output_of_a_command_and_the_begin_of_a_model_call_come_live() -> Ch
                 calls.push(data["id"].clone());
             }
             "tool_end" => ended = Some(data["data"]["id"].clone()),
-            "message_start" if ended.is_some() => {
+            "message_start" => {
                 assert_eq!((message.id, &data["model"]), (None, &json!("runbook")));
-                break;
+                has_begun = true;
             }
             _ => {}
         }
