@@ -1,24 +1,24 @@
 // Made by console/build.mjs.
 
 /// Name of this build in the addresses of its assets, `/console/a/<build>/`.
-pub(crate) const BUILD: &str = "b8f25dcac552";
+pub(crate) const BUILD: &str = "db38e58c2fd0";
 
 /// Name, media type, SHA-256 and content of each file. `index.html` is the page.
 #[rustfmt::skip]
 pub(crate) static ASSETS: &[(&str, &str, &str, &[u8])] = &[
     ("compare.js", "text/javascript; charset=utf-8", "862f2f7e6304bacd90879014972c3cd4fbdad0501aabf34792dcf84f6c04f107", include_bytes!("compare.js")),
-    ("console.css", "text/css; charset=utf-8", "e07aca3265db02078c2c62c9272e5a45c34743eef0c7d32dadf8b7ce5a3abc30", include_bytes!("console.css")),
+    ("console.css", "text/css; charset=utf-8", "199451a1cbeb32380749c1898e7e2e1ff5406837a82473bb4845288a9297e9d1", include_bytes!("console.css")),
     ("icon.svg", "image/svg+xml", "c5b841bf71b18cd7040ebe175af38c8f590fe718951073c8646125ecaedbbda5", include_bytes!("icon.svg")),
-    ("index.html", "text/html; charset=utf-8", "62bc934ccddd8dbc2b85159d513c1891d7ef18120503cef46f774082bf811e60", include_bytes!("index.html")),
+    ("index.html", "text/html; charset=utf-8", "06baef00a339a11c1b3f652e8a3bfbc5f9902850dc6985a328253043be3a1cb2", include_bytes!("index.html")),
     ("inter.woff2", "font/woff2", "a1ac312fa5dbf971a7435e65de97de4492d2616d56d373b61ca84cd6b9d247f1", include_bytes!("inter.woff2")),
     ("licences.txt", "text/plain; charset=utf-8", "70e3650d9debda6a3bb5b554ad070d8ac6453561f6c2653f08c842b7fc726101", include_bytes!("licences.txt")),
-    ("main.js", "text/javascript; charset=utf-8", "6dc27348f1b7f02f22c0e6de1eeeb3e5686340251857784f34aa302eb96a2059", include_bytes!("main.js")),
+    ("main.js", "text/javascript; charset=utf-8", "e30fa0c90b5a563cdbe8164b95ee3d45cc5d45fe06becc00c0abe9faef969f47", include_bytes!("main.js")),
     ("manage.js", "text/javascript; charset=utf-8", "14276f25c3e52d23b049fa651147756d0f51ba1b7f95798dea7a9f6176fa2a39", include_bytes!("manage.js")),
     ("markdown.js", "text/javascript; charset=utf-8", "26fadb9584b20616465e1a0ded54ffce30f11b75cec2d76cd33b679d9f5bb308", include_bytes!("markdown.js")),
     ("new.js", "text/javascript; charset=utf-8", "3901feeb50d370eb5f18e7c14137b5fa51c0869609aec99e29ba0c7854f7f992", include_bytes!("new.js")),
-    ("run.js", "text/javascript; charset=utf-8", "5a1abd10232207668c82d7f06b701d14297909c5fdd2cef1880fc2cab512c90e", include_bytes!("run.js")),
+    ("run.js", "text/javascript; charset=utf-8", "4720803a15e39a0cecd20538823102a5f41f916dc80248b9503b210e0a3525c7", include_bytes!("run.js")),
     ("shared-compare-main-manage-markdown-new-run.js", "text/javascript; charset=utf-8", "1c9db2cb1884b396eb90ed77b8a25a4884ae27003ab375a356d51f3d9e6f67c9", include_bytes!("shared-compare-main-manage-markdown-new-run.js")),
-    ("shared-compare-main-manage-new-run.js", "text/javascript; charset=utf-8", "877533fae765a7b4595a736ce62ed3d6d76b407836709f13e73704452b94dcdd", include_bytes!("shared-compare-main-manage-new-run.js")),
+    ("shared-compare-main-manage-new-run.js", "text/javascript; charset=utf-8", "74af5f9c505c247d6be9f80839f1c56ab169db063be01a226f87b5b598a89c25", include_bytes!("shared-compare-main-manage-new-run.js")),
     ("shared-compare-new-run.js", "text/javascript; charset=utf-8", "4bb4663904f5a996d757ccb2e3bfa996cd75a880ab78813da6e3d0c4b4ea54bd", include_bytes!("shared-compare-new-run.js")),
     ("shared-main-manage-new-run.js", "text/javascript; charset=utf-8", "371f88a6bbf42e6df9b39f9fc1e4d48f09b92118e46f027731ab92680228fc71", include_bytes!("shared-main-manage-new-run.js")),
     ("shared-main-manage-run.js", "text/javascript; charset=utf-8", "3bf89cc53b8e819604c6eae433e876d9add8788c26b5b632f241677507b8a2c4", include_bytes!("shared-main-manage-run.js")),

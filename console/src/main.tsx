@@ -1,7 +1,7 @@
 // Entry: signs in, then shows the page of the address in the frame.
 import { render, type FunctionComponent } from "preact";
 import { useEffect, useErrorBoundary, useState } from "preact/hooks";
-import { ApiError } from "./api/client.ts";
+import { ApiError, call } from "./api/client.ts";
 import { matchPath, path } from "./router.ts";
 import { session, start } from "./session.ts";
 import { Frame } from "./pages/frame.tsx";
@@ -11,9 +11,10 @@ import { SignIn, startError } from "./pages/sign-in.tsx";
 import { t } from "./text/en.ts";
 import { Button, ButtonLink, Empty, Skeleton } from "./ui/basics.tsx";
 import { Questions } from "./ui/dialog.tsx";
-import { Toasts } from "./ui/toast.tsx";
+import { toast, Toasts } from "./ui/toast.tsx";
 
 const RETRY_MS = 3000;
+const PRELOAD_MS = 1500;
 
 type Page = FunctionComponent<Record<string, string>>;
 type Area = () => Promise<Record<string, Page>>;
@@ -44,12 +45,19 @@ const PAGES: [pattern: string, area: Area, page: string][] = [
 
 const loaded = new Map<Area, Record<string, Page>>([[PAGES[0]![1], { RunsPage: RunsPage as Page }]]);
 
+/** Reloads the page, but not into the browser's own error page. */
+const reloadIfReachable = () =>
+  void call("GET /v1/console").then(
+    () => location.reload(),
+    (error: ApiError) => (error.status ? location.reload() : toast(error.message, "bad")),
+  );
+
 /** Shown where a page cannot be loaded, as after an update of the engine, or fails. */
 const Broken = ({ reason }: { reason: string }) => (
   <main class="page">
     <Empty isPage icon="warning" title={t.common.broken}>
       <p class="sub">{reason}</p>
-      <Button icon="replay" onClick={() => location.reload()}>
+      <Button icon="replay" onClick={reloadIfReachable}>
         {t.common.reload}
       </Button>
     </Empty>
@@ -127,5 +135,12 @@ function begin() {
   });
 }
 
+/** Loads the other pages once the first one is there: they open at once then, also while the engine is away for a moment. */
+function preload() {
+  // A page that cannot be loaded now is loaded when it is opened.
+  for (const area of [manage, run, create]) area().catch(() => undefined);
+}
+
 render(<Console />, document.body);
 begin();
+setTimeout(preload, PRELOAD_MS);

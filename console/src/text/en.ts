@@ -81,7 +81,7 @@ export const t = {
     retryIn: (seconds: number) => `Try again in ${seconds} s`,
     notFound: "This page does not exist",
     broken: "This page cannot be shown",
-    outdated: "The engine may have been updated since the page was opened. Reload it.",
+    outdated: "The engine cannot be reached, or was updated since the page was opened.",
     reload: "Reload",
     toRuns: "Go to runs",
     now: "now",

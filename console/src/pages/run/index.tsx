@@ -21,6 +21,7 @@ import { Events } from "./events.tsx";
 import { Files } from "./files.tsx";
 import { Chips, EndReason, Facts, Retention, Title } from "./head.tsx";
 import { readAndDelete, useRun, type RunState } from "./state.ts";
+import { StreamChip } from "./stream-chip.tsx";
 import { Tools } from "./tools.tsx";
 import { Transcript } from "./transcript.tsx";
 import { selectedEvent, TABS, tabOfQuery, type Tab } from "./view.ts";
@@ -110,6 +111,7 @@ export function RunPage({ id = "" }: { id?: string }) {
   const tab = chosen && tabs.includes(chosen) ? chosen : selectedEvent() !== undefined && hasEvents ? "trace" : first;
   const counts: Partial<Record<Tab, number>> = {
     events: fold.events.length,
+    tools: fold.toolCalls,
     files: artifacts.length + (request?.files?.length ?? 0),
   };
   const model =
@@ -121,6 +123,8 @@ export function RunPage({ id = "" }: { id?: string }) {
   return (
     <main class={`main-inner run tab-${tab}`} key="run">
       <Bar title={run.workflow ?? run.title ?? t.runs.adHoc} parent={runsPlace}>
+        {/* The trace has it next to its steps. */}
+        {tab !== "trace" && !isDone && <StreamChip state={state} />}
         <Button icon="compare" class="wide" keys="C" onClick={compare}>
           {runText.actions.compare}
         </Button>

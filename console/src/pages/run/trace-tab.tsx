@@ -3,10 +3,10 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { isFinal } from "../../model/events.ts";
 import { timeScale } from "../../model/scale.ts";
 import { eventsSince, isTop, nextFailure, rowsOf, spanOf } from "../../model/spans.ts";
-import { runText } from "../../text/run.ts";
 import { copyText } from "../../ui/basics.tsx";
 import { useKeys } from "../../ui/keys.ts";
 import { causeOf } from "./head.tsx";
+import { StreamChip } from "./stream-chip.tsx";
 import { Inspector, type InspectorTab } from "./inspector.tsx";
 import { RunMap } from "./map.tsx";
 import { type RunState } from "./state.ts";
@@ -15,18 +15,6 @@ import { filterOfQuery, select, selectedEvent, setRange } from "./view.ts";
 
 // The map of a run that works leaves room for what comes.
 const ROOM = 1.12;
-
-function StreamChip({ state }: { state: RunState }) {
-  const follow = state.follow.value;
-  const behind = state.behind.value;
-  const text = follow === "live" && behind !== undefined ? runText.behind(behind) : runText.states[follow];
-  return (
-    <span class={`chip state-${follow}`}>
-      <span class={`dot ${follow === "live" ? "pulse" : ""}`} />
-      {text}
-    </span>
-  );
-}
 
 /** The trace with its map and the details of the selected step. */
 export function TraceTab({
