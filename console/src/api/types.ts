@@ -55,7 +55,6 @@ interface OwnOperations {
     Hosted.ProviderPage,
     { id: string }
   >;
-  "GET /v1/usage": Operation<undefined, Schema.Usage>;
   /** The console always asks for pages. */
   "GET /v1/runs": Omit<Schema.Operations["GET /v1/runs"], "reply"> & { reply: Schema.RunPage };
 }
