@@ -127,6 +127,21 @@ export const invoicesDone = [
   [45_660, "status", { status: "succeeded" }],
 ];
 
+const SECOND_ANSWER = ANSWER.replace("1. Ask the supplier of **INV-2291** for its order number.\n2. Book", "1. Book").replace(
+  "no such order in the ERP",
+  "order 48420 of the same supplier, sums agree",
+).replace("one needs a person", "and the third has another number");
+
+/** The same run again, with a prompt that asks for one check of all orders. */
+export const invoicesAgain = [
+  ...invoices.slice(0, 16).map(([ms, ...rest]) => [Math.round(ms * 0.9), ...rest]),
+  [24_800, "model_call", call(3, 5100, 74_000, 17_400, "end_turn")],
+  [24_810, "message", { text: SECOND_ANSWER, step: 3 }],
+  ...invoicesDone.slice(-4, -2).map(([ms, ...rest]) => [ms - 20_800, ...rest]),
+  [25_440, "result", { output: SECOND_ANSWER }],
+  [25_460, "status", { status: "succeeded" }],
+];
+
 const begun = invoices.slice(0, 4);
 
 export const failed = [

@@ -1,15 +1,35 @@
-// Measures the runs list and a run of 10,000 events: node test/figures.mjs [ROUNDS]
+// Measures the runs list and a run of 10,000 events: node test/figures.mjs [ROUNDS] [--real]
+//
+// On fixed data, or with --real on an engine: target/debug/sortie, or SORTIE_BINARY.
 import { startServer } from "./server.mjs";
 import { launch, openPage } from "./browser.mjs";
+import { cookieOf, startWorld } from "./real/world.mjs";
 
-const rounds = Number(process.argv[2] ?? 7);
+const isReal = process.argv.includes("--real");
+const rounds = Number(process.argv[2] ?? 7) || 7;
+
+/** An engine with sixty runs and one of ten thousand events. */
+async function realServer() {
+  const { engine, close } = await startWorld();
+  const many = await engine.run({ prompt: "script:many", files: [{ path: "notes.txt", content: "notes\n" }] });
+  for (let count = 0; count < 60; count += 1) await engine.run({ prompt: "```answer\nok\n```", model: "runbook" });
+  const run = await engine.ended(many);
+  console.log(`a run of ${run.last_event_id} events`);
+  return { server: { origin: engine.origin, ids: { many } }, cookie: () => cookieOf(engine.origin, engine.key), close };
+}
+
+async function fixedServer() {
+  const server = await startServer();
+  return { server, close: server.close };
+}
+
 const figures = {};
 const note = (name, value) => (figures[name] ??= []).push(value);
 
-const server = await startServer();
+const { server, close, ...options } = await (isReal ? realServer() : fixedServer());
 const browser = await launch();
 for (let round = 0; round < rounds; round += 1) {
-  const list = await openPage(browser, server);
+  const list = await openPage(browser, server, options);
   await list.go("/runs");
   await list.page.locator("tbody tr").first().waitFor();
   note(
@@ -19,7 +39,7 @@ for (let round = 0; round < rounds; round += 1) {
   note("first rows of the list, ms", await list.page.evaluate(() => performance.now()));
   await list.context.close();
 
-  const { page, context, go } = await openPage(browser, server);
+  const { page, context, go } = await openPage(browser, server, options);
   await page.addInitScript(() => {
     const look = () => {
       const rows = document.querySelector(".rows")?.getAttribute("aria-rowcount");
@@ -57,7 +77,7 @@ for (let round = 0; round < rounds; round += 1) {
   await context.close();
 }
 await browser.close();
-server.close();
+await close();
 for (const [name, values] of Object.entries(figures)) {
   values.sort((a, b) => a - b);
   const text = (value) => (value < 100 ? value.toFixed(1) : Math.round(value));

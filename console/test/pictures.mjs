@@ -1,4 +1,5 @@
-// Takes a picture of each page on fixed data and checks it with axe: node test/pictures.mjs [FOLDER [PAGE]]
+// Takes a picture of each page on fixed data and checks it with axe: node test/pictures.mjs [FOLDER [PAGES [LOOKS]]],
+// where PAGES is a regular expression and LOOKS are such as "light-1440 dark-390".
 import { mkdirSync } from "node:fs";
 import { audit } from "./axe.mjs";
 import { startServer } from "./server.mjs";
@@ -44,7 +45,7 @@ const PAGES = [
   ["new", "/runs/new"],
   ["new-workflow", "/runs/new?workflow=invoice-triage"],
   ["new-replay", "/runs/new?from=@done"],
-  ["compare", "/runs/compare?a=@done&b=@live"],
+  ["compare", "/runs/compare?a=@done&b=@replay"],
   ["compare-choose", "/runs/compare?a=@done"],
   ["workflows", "/workflows"],
   ["workflow", "/workflows/invoice-triage"],
@@ -64,8 +65,7 @@ const PAGES = [
   ["not-found", "/nowhere"],
 ];
 
-const folder = process.argv[2] ?? ".build/pictures";
-const wanted = process.argv[3];
+const [folder = ".build/pictures", wanted, looks = "light-1440 dark-1440 light-390 dark-390"] = process.argv.slice(2);
 mkdirSync(folder, { recursive: true });
 const browser = await launch();
 let findings = 0;
@@ -77,7 +77,7 @@ const servers = {
 for (const width of [1440, 390]) {
   for (const scheme of ["light", "dark"]) {
     for (const [name, path, { isSignedIn = true, kind = "full", act } = {}] of PAGES) {
-      if (wanted && name !== wanted) continue;
+      if ((wanted && !new RegExp(`^(${wanted})$`).test(name)) || !looks.includes(`${scheme}-${width}`)) continue;
       const server = servers[kind];
       const { page, context, go, problems } = await openPage(browser, server, {
         width,

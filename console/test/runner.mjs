@@ -1,8 +1,12 @@
 // Runs journeys one after another, and fails on any violation of the content policy, any error of a page and any finding of
 // axe on the page where a journey ends.
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { audit } from "./axe.mjs";
 import { launch, openPage } from "./browser.mjs";
+
+/** Pictures of the pages of journeys that failed. */
+const PICTURES = join(import.meta.dirname, "../.build/failures");
 
 /** Journeys that run at once: each waits most of its time. */
 const AT_ONCE = 3;
@@ -39,6 +43,13 @@ export async function runJourneys(journeys, { world, options, wanted = "", atOnc
       failures += 1;
       const places = opened.filter(({ page }) => !page.isClosed()).map(({ page }) => page.url());
       console.log(`FAILED  ${name} (${Date.now() - started} ms)\n${error.stack}\n        at ${places.join(" ")}`);
+      for (const [index, { page }] of opened.entries()) {
+        const path = join(PICTURES, `${name.replace(/\W+/g, "-")}-${index}.png`);
+        await page.screenshot({ path }).then(
+          () => console.log(`        picture: ${path}`),
+          (failure) => console.log(`        no picture: ${failure.message}`),
+        );
+      }
     }
     for (const { context } of opened) await context.close();
     await close?.();

@@ -1,6 +1,6 @@
 // Development server: dist/ with the engine's headers, and an API of fixed data and scripted event streams.
 //
-//   node test/server.mjs [--port 8099]     signs in every key that begins with "stk_"
+//   node test/server.mjs [--port 8099]     signs in every key that begins with "sts_"
 import { createServer } from "node:http";
 import { serveFile } from "./server/files.mjs";
 import { ids } from "./server/ids.mjs";
@@ -163,7 +163,7 @@ export function startServer({
     if (path === "/console/sessions") {
       if (request.headers["x-sortie-console"] !== "1")
         return refuse(response, 403, "forbidden", "the header X-Sortie-Console is missing");
-      if (!body.key?.startsWith("stk_") && body.code !== "ABCD")
+      if (!body.key?.startsWith("sts_") && body.code !== "ABCD")
         return refuse(response, 401, "unauthorized", "this key is not valid, or has been revoked");
       response.setHeader("Set-Cookie", "sortie-dev=1; HttpOnly; SameSite=Strict; Path=/");
       return json(response, 201, {});
@@ -209,8 +209,8 @@ export function startServer({
     if (area === "files")
       return method === "POST" ? json(response, 201, data.files[0]) : json(response, 200, data.files);
     if (path === "/admin/keys" && method === "POST")
-      return json(response, 201, { ...body, id: "key_01kafs6w1cefkstv6qr1ptb9mp", key: "stk_4f9d0c2ab7e84c6f9a1e" });
-    if (path.endsWith("/rotate")) return json(response, 200, { ...data.keys[0], key: "stk_77aa0c2ab7e84c6f9a1e" });
+      return json(response, 201, { ...body, id: "key_01kafs6w1cefkstv6qr1ptb9mp", key: "sts_4f9d0c2ab7e84c6f9a1e" });
+    if (path.endsWith("/rotate")) return json(response, 200, { ...data.keys[0], key: "sts_77aa0c2ab7e84c6f9a1e" });
     if (path.startsWith("/admin/keys"))
       return method === "DELETE" ? json(response, 204) : json(response, 200, data.keys);
     if (path === "/usage" || path === "/admin/usage")
@@ -242,7 +242,7 @@ export function startServer({
   return new Promise((resolve) => {
     server.listen(port, "127.0.0.1", () => {
       const origin = `http://127.0.0.1:${server.address().port}`;
-      if (!isQuiet) console.log(`${origin}/console/ with any key that begins with stk_`);
+      if (!isQuiet) console.log(`${origin}/console/ with any key that begins with sts_`);
       resolve({
         origin,
         requests,

@@ -8,10 +8,10 @@ export default {
     await page.getByRole("button", { name: "New key" }).click();
     await page.getByLabel("Name").fill("deploy");
     await page.getByRole("button", { name: "Create" }).click();
-    await page.getByText("stk_4f9d0c2ab7e84c6f9a1e").waitFor();
+    await page.getByText("sts_4f9d0c2ab7e84c6f9a1e").waitFor();
     await page.keyboard.press("Escape");
     await page.getByRole("button", { name: "I have saved it" }).click();
-    await page.getByText("stk_4f9d0c2ab7e84c6f9a1e").waitFor({ state: "detached" });
+    await page.getByText("sts_4f9d0c2ab7e84c6f9a1e").waitFor({ state: "detached" });
   },
 
   async "authorizes a connection with the code of the provider's page"({ open }) {

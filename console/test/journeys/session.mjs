@@ -8,7 +8,7 @@ export default {
     await page.getByLabel("API key").fill("wrong");
     await page.getByRole("button", { name: "Sign in" }).click();
     await page.getByText("this key is not valid").waitFor();
-    await page.getByLabel("API key").fill("stk_valid");
+    await page.getByLabel("API key").fill("sts_valid");
     await page.getByRole("button", { name: "Sign in" }).click();
     await page.getByRole("heading", { name: "Runs" }).waitFor({ state: "attached" });
     await page.reload();
@@ -134,5 +134,17 @@ export default {
     await browserContext.setOffline(false);
     await page.getByRole("button", { name: "Try again" }).click();
     await page.getByText("price-watch").waitFor();
+  },
+
+  async "counts by the engine's clock where that of the browser is wrong"({ open, serve }) {
+    const server = await serve({ now: Date.now() + 3_600_000, isStill: true });
+    const { page, go } = await open({ server });
+    await go("/runs/@live");
+    await page.locator(".chip.state-live").waitFor();
+    await page
+      .locator(".facts dd")
+      .filter({ hasText: /^[4-7]\d\.\d s|^1 min/ })
+      .first()
+      .waitFor();
   },
 };

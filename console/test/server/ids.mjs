@@ -12,4 +12,5 @@ export const ids = {
   hostile: newId("run", "gg77"),
   queued: newId("run", "hh88"),
   flood: newId("run", "ii99"),
+  replay: newId("run", "jj00"),
 };

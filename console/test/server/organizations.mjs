@@ -11,7 +11,7 @@ export function organizations(method, path, body, data, response) {
   }
   if (method === "DELETE") return json(response, 204);
   if (area === "keys" && method === "POST")
-    return json(response, 201, { ...body, id, key: "stk_4f9d0c2ab7e84c6f9a1e" });
+    return json(response, 201, { ...body, id, key: "sts_4f9d0c2ab7e84c6f9a1e" });
   if (area === "keys") return json(response, 200, data.keys);
   if (area === "members") return json(response, 200, data.members);
   if (area === "invitations" && method === "POST") {

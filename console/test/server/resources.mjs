@@ -1,4 +1,5 @@
 // Everything but runs: models, workflows, schedules, connections, keys, budgets, usage.
+import { connections } from "./connections.mjs";
 import { ids } from "./ids.mjs";
 import { hosted } from "./organizations.mjs";
 
@@ -168,48 +169,7 @@ export function resources(now, request) {
       last_run_id: last === "failed" ? ids.failed : ids.done,
       ...more,
     })),
-    connections: [
-      {
-        name: "erp",
-        type: "http",
-        url: "https://erp.example.com/api",
-        auth: { type: "bearer" },
-        headers: [],
-        allowed_methods: ["GET"],
-        status: "ready",
-        description: "Orders and suppliers",
-        created_at: at(9e6),
-        updated_at: at(9e5),
-      },
-      {
-        name: "crm",
-        type: "mcp",
-        url: "https://mcp.crm.example.com/mcp",
-        auth: { type: "oauth" },
-        headers: [],
-        status: "needs_authorization",
-        error: "nobody has authorized it yet",
-        created_at: at(9e6),
-        updated_at: at(9e5),
-      },
-      {
-        name: "shop",
-        type: "http",
-        url: "https://shop.example.com/api",
-        auth: { type: "header" },
-        headers: ["X-Shop"],
-        status: "error",
-        error: "answered 403",
-        created_at: at(9e6),
-        updated_at: at(9e5),
-      },
-    ],
-    catalog: [
-      ["linear", "mcp", "https://mcp.linear.app/mcp", "oauth"],
-      ["notion", "mcp", "https://mcp.notion.com/mcp", "oauth"],
-      ["sentry", "mcp", "https://mcp.sentry.dev/mcp", "oauth"],
-      ["stripe", "mcp", "https://mcp.stripe.com", "bearer"],
-    ].map(([name, type, url, auth]) => ({ name, type, url, auth: { type: auth } })),
+    ...connections(at),
     keys: [
       { id: "key_01kafs6w1cefkstv6qr1ptb0mp", name: "ops", role: "admin", created_at: at(9e6), last_used_at: at(60) },
       {

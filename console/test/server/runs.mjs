@@ -1,5 +1,15 @@
 // Data of the development server: an installation with a few runs, as the engine would answer.
-import { ANSWER, failed, interrupted, invoices, invoicesDone, many, recorded, timedOut } from "../events.mjs";
+import {
+  ANSWER,
+  failed,
+  interrupted,
+  invoices,
+  invoicesAgain,
+  invoicesDone,
+  many,
+  recorded,
+  timedOut,
+} from "../events.mjs";
 import { ids, newId } from "./ids.mjs";
 import { resources } from "./resources.mjs";
 
@@ -74,6 +84,11 @@ const request = {
   timeout_seconds: 300,
   shell: true,
   tags: ["finance", "weekly"],
+};
+
+const replayed = {
+  ...request,
+  prompt: PROMPT.replace("list what differs in a table", "check together all orders that differ"),
 };
 
 export function world(now) {
@@ -159,6 +174,14 @@ export function world(now) {
       usage,
       artifacts: invoicesDone.filter(([, type]) => type === "artifact").map(([, , data]) => data),
     }),
+    run(ids.replay, "succeeded", 7200, 25.46, 159_000, {
+      ...triage,
+      title: "Match last week’s invoices with orders",
+      replay_of: ids.done,
+      output: invoicesAgain.at(-2)[2].output,
+      usage: { ...usage, input_tokens: 6800, output_tokens: 2140, cache_read_tokens: 21_400, model_calls: 3, tool_calls: 4 },
+      artifacts: invoicesAgain.filter(([, type]) => type === "artifact").map(([, , data]) => data),
+    }),
     run(ids.retention, "succeeded", 7600, 3, 4000, {
       zero_data_retention: true,
       output_available: true,
@@ -188,6 +211,7 @@ export function world(now) {
   const scripts = {
     [ids.live]: recorded(now - 46_000, invoices),
     [ids.done]: recorded(now - 7_300_000, invoicesDone),
+    [ids.replay]: recorded(now - 7_200_000, invoicesAgain),
     [ids.failed]: recorded(now - 200_000, failed),
     [ids.interrupted]: recorded(now - 2_400_000, interrupted),
     [ids.timedOut]: recorded(now - 720_000, timedOut),
@@ -201,14 +225,8 @@ export function world(now) {
     scripts,
     definitions: {
       default: { request, requires_credentials: [] },
-      [ids.live]: {
-        request: {
-          ...request,
-          model: "claude-sonnet-5-5",
-          prompt: PROMPT.replace("list what differs in a table", "check what differs together, one by one"),
-        },
-        requires_credentials: ["erp"],
-      },
+      [ids.replay]: { request: replayed, requires_credentials: [] },
+      [ids.live]: { request: replayed, requires_credentials: ["erp"] },
     },
     ...resources(now, request),
   };

@@ -1,0 +1,45 @@
+// Connections and known services of the development server.
+export const connections = (at) => ({
+  connections: [
+    {
+      name: "erp",
+      type: "http",
+      url: "https://erp.example.com/api",
+      auth: { type: "bearer" },
+      headers: [],
+      allowed_methods: ["GET"],
+      status: "ready",
+      description: "Orders and suppliers",
+      created_at: at(9e6),
+      updated_at: at(9e5),
+    },
+    {
+      name: "crm",
+      type: "mcp",
+      url: "https://mcp.crm.example.com/mcp",
+      auth: { type: "oauth" },
+      headers: [],
+      status: "needs_authorization",
+      error: "nobody has authorized it yet",
+      created_at: at(9e6),
+      updated_at: at(9e5),
+    },
+    {
+      name: "shop",
+      type: "http",
+      url: "https://shop.example.com/api",
+      auth: { type: "header" },
+      headers: ["X-Shop"],
+      status: "error",
+      error: "answered 403",
+      created_at: at(9e6),
+      updated_at: at(9e5),
+    },
+  ],
+  catalog: [
+    ["linear", "mcp", "https://mcp.linear.app/mcp", "oauth"],
+    ["notion", "mcp", "https://mcp.notion.com/mcp", "oauth"],
+    ["sentry", "mcp", "https://mcp.sentry.dev/mcp", "oauth"],
+    ["stripe", "mcp", "https://mcp.stripe.com", "bearer"],
+  ].map(([name, type, url, auth]) => ({ name, type, url, auth: { type: auth } })),
+});
