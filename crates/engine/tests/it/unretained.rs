@@ -33,6 +33,13 @@ impl Deref for Rig {
 
 const BEGINNING: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
+/// Refusal of events that no node has.
+fn forgotten() -> Refusal {
+    ErrorCode::Gone.because(
+        "the run has zero data retention: its events were kept while it worked and for five minutes afterwards",
+    )
+}
+
 impl Rig {
     async fn start() -> Self {
         Self::start_with(|_| {}).await
@@ -144,7 +151,7 @@ async fn events_are_there_for_five_minutes_and_the_output_for_an_hour() {
     assert!(rig.follow(read).await.is_ok());
     rig.pass(Duration::from_secs(1));
     for id in [read, unread] {
-        assert!(matches!(rig.follow(id).await, Err(refused) if refused.code == ErrorCode::Gone));
+        assert_eq!(rig.follow(id).await, Err(forgotten()));
         let events = rig
             .engine
             .list_events(rig.org, id, &sortie_store::runs::EventSelection::after(0), 10)
@@ -159,7 +166,7 @@ async fn events_are_there_for_five_minutes_and_the_output_for_an_hour() {
                 Hop::First,
             )
             .await;
-        assert!(matches!(&events, Err(refused) if refused.code == ErrorCode::Gone));
+        assert_eq!(events.err(), Some(forgotten()));
     }
     rig.pass(Duration::from_secs(3_600 - 5 * 60 - 1));
     let run = rig.get(read).await;
@@ -180,7 +187,7 @@ async fn events_are_there_for_five_minutes_and_the_output_for_an_hour() {
         (run.output, run.output_available, run.output_expires_at),
         (None, Some(false), None)
     );
-    assert!(matches!(rig.follow(unread).await, Err(refused) if refused.code == ErrorCode::Gone));
+    assert_eq!(rig.follow(unread).await, Err(forgotten()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -192,12 +199,18 @@ async fn what_another_node_passes_on_is_not_passed_on_again() {
     let other = elsewhere.id;
     rig.other_node(NodeId(77)).await;
     rig.engine.store().create_run(elsewhere).await.unwrap();
-    for hop in [Hop::First, Hop::Second] {
+    for (hop, text) in [
+        (
+            Hop::First,
+            "the node that has the content of this run cannot be asked from here, retry later",
+        ),
+        (
+            Hop::Second,
+            "the content of this run is on another node, retry later",
+        ),
+    ] {
         let answer = rig.engine.get_run(&rig.caller, other, Duration::ZERO, hop).await;
-        assert!(
-            matches!(&answer, Err(refused) if refused.code == ErrorCode::Unavailable),
-            "{answer:?}"
-        );
+        assert_eq!(answer.err(), Some(ErrorCode::Unavailable.because(text)));
     }
     assert_eq!(rig.get(id).await.output.as_deref(), Some("here"));
 }
@@ -369,11 +382,11 @@ async fn an_output_whose_node_is_lost_is_unavailable_and_not_called_gone() {
             .get_run(&rig.caller, id, Duration::ZERO, Hop::First)
             .await
     };
-    let answer = get().await;
-    assert!(
-        matches!(&answer, Err(refused) if refused.code == ErrorCode::Unavailable),
-        "{answer:?}"
+    let lost = ErrorCode::Unavailable.because(
+        "the node that holds the output of this run cannot be reached: the output is available once it comes back, and is \
+         deleted at output_expires_at",
     );
+    assert_eq!(get().await.err(), Some(lost.clone()));
     // Reading the run without its output works as before.
     let run = rig.engine.look_at_run(rig.org, id, Duration::ZERO).await.unwrap();
     assert_eq!(
@@ -381,7 +394,7 @@ async fn an_output_whose_node_is_lost_is_unavailable_and_not_called_gone() {
         (RunStatus::Succeeded, Some(true))
     );
     rig.pass(Duration::from_hours(1));
-    let is_answer = |answer: &Result<_, Refusal>| !matches!(&answer, Err(refused) if refused.code == ErrorCode::Unavailable);
+    let is_answer = |answer: &Result<_, Refusal>| answer.as_ref().err() != Some(&lost);
     let answer = until("an answer", async || Ok(get().await), is_answer).await;
     let run = answer.unwrap().unwrap().run;
     assert_eq!((run.output, run.output_available), (None, Some(false)));

@@ -205,10 +205,7 @@ async fn an_occurrence_beyond_the_allowance_of_the_license_is_skipped() {
         "{error}"
     );
     let triggered = rig.engine().trigger_schedule(&rig.caller, id).await;
-    assert!(
-        matches!(&triggered, Err(refused) if refused.code == ErrorCode::PaymentRequired),
-        "{triggered:?}"
-    );
+    assert_eq!(triggered.err(), Some(ErrorCode::PaymentRequired.because(error)));
     rig.go("2026-02-20T00:10:00Z").await;
     let told = rig.told(id).await;
     assert_eq!(
