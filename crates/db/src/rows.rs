@@ -379,9 +379,7 @@ macro_rules! text_columns {
 #[macro_export]
 macro_rules! insert {
     (text $parts:expr, $given:expr) => {{
-        const TEXT: &str = $parts;
-        const BYTES: [u8; $crate::texts::numbered_length(TEXT)] = $crate::texts::numbered_bytes(TEXT);
-        const SQL: &str = $crate::texts::text(&BYTES);
+        const SQL: &str = $crate::numbered!($parts, from 1);
         const GIVEN: usize = <[&str]>::len(&$given);
         const { assert!($crate::texts::highest_placeholder(SQL) == GIVEN, "a parameter lacks its placeholder") };
         SQL

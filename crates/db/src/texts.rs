@@ -87,32 +87,43 @@ pub const fn text(bytes: &[u8]) -> &str {
     }
 }
 
+/// Constant text with a placeholder for each `@`: `numbered!(TEXT, from 3)` numbers them `$3`, `$4` and so on.
+#[macro_export]
+macro_rules! numbered {
+    ($text:expr, from $first:expr) => {{
+        const TEXT: &str = $text;
+        const BYTES: [u8; $crate::texts::numbered_length(TEXT, $first)] =
+            $crate::texts::numbered_bytes(TEXT, $first);
+        const NUMBERED: &str = $crate::texts::text(&BYTES);
+        NUMBERED
+    }};
+}
+
 /// Length of `text` with a placeholder for each `@`.
-pub const fn numbered_length(text: &str) -> usize {
-    let (mut at, mut number, mut length) = (0, 0, text.len());
+pub const fn numbered_length(text: &str, first: u8) -> usize {
+    let (mut at, mut number, mut length) = (0, first, text.len());
     while at < text.len() {
         if is_at(text, at, "@") {
-            number += 1;
             assert!(number < 100, "a placeholder has at most two digits");
             length += if number < 10 { 1 } else { 2 };
+            number += 1;
         }
         at += 1;
     }
     length
 }
 
-/// Bytes of `text` with `$1` for the first `@`, `$2` for the second one, and so on.
+/// Bytes of `text` with the placeholder number `first` for the first `@`, the next one for the second, and so on.
 #[expect(
     clippy::indexing_slicing,
     reason = "called in constants alone, where a wrong index does not compile"
 )]
-pub const fn numbered_bytes<const LENGTH: usize>(text: &str) -> [u8; LENGTH] {
+pub const fn numbered_bytes<const LENGTH: usize>(text: &str, first: u8) -> [u8; LENGTH] {
     let mut bytes = [0; LENGTH];
-    let (mut at, mut end, mut number) = (0, 0, 0);
+    let (mut at, mut end, mut number) = (0, 0, first);
     while at < text.len() {
         let mut byte = text.as_bytes()[at];
         if is_at(text, at, "@") {
-            number += 1;
             bytes[end] = b'$';
             end += 1;
             if number >= 10 {
@@ -120,6 +131,7 @@ pub const fn numbered_bytes<const LENGTH: usize>(text: &str) -> [u8; LENGTH] {
                 end += 1;
             }
             byte = b'0' + number % 10;
+            number += 1;
         }
         bytes[end] = byte;
         end += 1;
@@ -170,7 +182,8 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_are_counted() {
+    fn placeholders_are_numbered_and_counted() {
+        assert_eq!(numbered!("@, @holds, @ + $1", from 9), "$9, @holds, $10 + $1");
         assert_eq!(highest_placeholder("a = $2 AND b = $12 + $1"), 12);
         assert_eq!(highest_placeholder("a"), 0);
     }

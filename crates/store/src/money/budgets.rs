@@ -81,11 +81,7 @@ row! {
 }
 
 /// Start of a query for [`BudgetRow`]. `$2` is the beginning of the day, `$3` that of the month.
-const SELECT_BUDGETS: &str = filled!(
-    select!(BudgetRow, " FROM budget b WHERE "),
-    "@day" = "$2",
-    "@month" = "$3"
-);
+const SELECT_BUDGETS: &str = select!(BudgetRow, " FROM budget b WHERE ");
 
 fn get(tx: &mut dyn Tx, org: OrgId, scope: &BudgetScope, at: Timestamp) -> Result<Budget> {
     let row: BudgetRow = tx.read_one(

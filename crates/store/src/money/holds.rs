@@ -14,7 +14,7 @@ use super::{allowance, credit, windows::over_budget};
 use crate::{
     Error, Result,
     db::{
-        Json, ReadRow, Row, Tx, filled,
+        Json, ReadRow, Row, Tx, Val, filled,
         known_budgets::KnownBudget,
         row, select,
         tail::{Room, Tail, WindowChange, WindowKey},
@@ -34,13 +34,27 @@ pub(crate) fn scopes(run: &NewRun) -> [Option<BudgetScope>; 4] {
     ]
 }
 
-/// Texts of the scopes, always four: the scope of the organization fills the missing ones.
-pub(crate) fn scope_texts(run: &NewRun) -> [String; 4] {
-    scopes(run).map(|scope| scope.unwrap_or(BudgetScope::Organization).to_string())
+/// Number of the [`params`].
+pub(crate) const PARAMS: u8 = 7;
+
+/// First parameters of the statements that find the budgets of a run: the organization, the beginning of the day, that of
+/// the month, and the four scopes. The scope of the organization fills the missing ones.
+pub(crate) fn params(run: &NewRun) -> Result<Vec<Val<'_>>> {
+    let mut params = vals![
+        run.org,
+        start(BudgetPeriod::Day, run.created_at)?,
+        start(BudgetPeriod::Month, run.created_at)?
+    ];
+    let texts = scopes(run).map(|scope| scope.unwrap_or(BudgetScope::Organization).to_string());
+    params.extend(texts.map(Val::from));
+    Ok(params)
 }
 
-/// Start of the window of a budget `b` at a time: `@day` is the beginning of its day, `@month` that of its month.
-const START: &str = "CASE b.period WHEN 'day' THEN CAST(@day AS BIGINT) ELSE CAST(@month AS BIGINT) END";
+/// Budgets `b` that apply to the run of [`params`].
+const OF_RUN: &str = " FROM budget b WHERE b.org_id = $1 AND b.scope IN ($4, $5, $6, $7)";
+
+/// Start of the window of a budget `b` at a time: `$2` is the beginning of its day, `$3` that of its month.
+const START: &str = "CASE b.period WHEN 'day' THEN CAST($2 AS BIGINT) ELSE CAST($3 AS BIGINT) END";
 
 /// `@column` of that window `w`. NULL if the window does not exist.
 pub(super) const OF_WINDOW: &str = constcat::concat!(
@@ -62,17 +76,8 @@ row! {
     }
 }
 
-/// Query for the budget of `@scope`, with the start of the window that a new run counts in. `$1` is the organization, `$2` the
-/// beginning of the day, `$3` that of the month. A scope that is NULL finds nothing.
-const SELECT_WINDOW: &str = filled!(
-    select!(
-        FoundBudget,
-        " FROM budget b WHERE b.org_id = $1 AND b.scope = @scope"
-    ),
-    "@column" = "w.starts_at",
-    "@day" = "$2",
-    "@month" = "$3"
-);
+/// Query for the budgets of a run, with `@column` of their windows.
+const SELECT_BUDGETS: &str = select!(FoundBudget, OF_RUN);
 
 /// Hold of a new run: the window that it counts in, and the limit there.
 pub(crate) struct Hold {
@@ -88,23 +93,8 @@ pub(crate) fn find(tx: &mut dyn Tx, run: &NewRun) -> Result<Vec<Hold>> {
     if let Some(known) = known {
         return Ok(known.into_iter().map(Hold::from).collect());
     }
-    let (day, month) = (
-        start(BudgetPeriod::Day, run.created_at)?,
-        start(BudgetPeriod::Month, run.created_at)?,
-    );
-    let [all, workflow, schedule, key] = scopes(run).map(|scope| scope.map(|scope| scope.to_string()));
-    let found: Vec<FoundBudget> = tx.read_all(
-        constcat::concat!(
-            filled!(SELECT_WINDOW, "@scope" = "$4"),
-            " UNION ALL ",
-            filled!(SELECT_WINDOW, "@scope" = "$5"),
-            " UNION ALL ",
-            filled!(SELECT_WINDOW, "@scope" = "$6"),
-            " UNION ALL ",
-            filled!(SELECT_WINDOW, "@scope" = "$7")
-        ),
-        vals![run.org, day, month, all, workflow, schedule, key],
-    )?;
+    let found: Vec<FoundBudget> =
+        tx.read_all(filled!(SELECT_BUDGETS, "@column" = "w.starts_at"), params(run)?)?;
     let holds: Vec<Hold> = found
         .into_iter()
         .map(|found| found.hold(run))
@@ -166,27 +156,25 @@ pub(crate) fn text(holds: &[Hold]) -> Result<Option<String>> {
         .map_err(|error| Error::Corrupt(error.to_string()))
 }
 
-/// Query for a JSON array with an array of `@columns` of every budget `b` that applies to a run, NULL without such budgets
-/// (an empty array on `SQLite`). The organization is `$2`, the four [`scope_texts`] start at `$23`.
-const BUDGETS: &str = "(SELECT CAST({JSON_ROWS}({JSON_ROW}(@columns)) AS TEXT) FROM budget b \
-    WHERE b.org_id = $2 AND b.scope IN ($25, $26, $27, $28))";
+/// Query for a JSON array with an array of `@columns` of every budget of a run, NULL without such budgets (an empty array
+/// on `SQLite`).
+const AS_JSON: &str = constcat::concat!(
+    "(SELECT CAST({JSON_ROWS}({JSON_ROW}(@columns)) AS TEXT)",
+    OF_RUN,
+    ")"
+);
 
-/// Value of `run.holds` in the statement that adds a run, which has the beginning of the day as `$23` and that of the month
-/// as `$24`.
+/// Value of `run.holds` in the statement that adds the run of [`params`].
 pub(crate) const SELECT_HOLDS: &str = filled!(
-    BUDGETS,
-    "@columns" = constcat::concat!("b.scope, b.since, ", START),
-    "@day" = "$23",
-    "@month" = "$24"
+    AS_JSON,
+    "@columns" = constcat::concat!("b.scope, b.since, ", START)
 );
 
 /// Column that this statement returns, for [`read_added`].
 pub(crate) const SELECT_ADDED: &str = filled!(
-    BUDGETS,
+    AS_JSON,
     "@columns" = FoundBudget::COLUMNS,
-    "@column" = "w.starts_at",
-    "@day" = "$23",
-    "@month" = "$24"
+    "@column" = "w.starts_at"
 );
 
 /// Reads the holds of a run from the row that the statement which has added it returned.
@@ -259,26 +247,9 @@ fn has_run(tx: &mut dyn Tx, run: &NewRun) -> Result<bool> {
 
 /// The refusal of a run that does not fit in its budgets.
 fn budget_refusal(tx: &mut dyn Tx, run: &NewRun) -> Result<Option<Error>> {
-    let [all, workflow, schedule, key] = scope_texts(run);
     let budgets: Vec<FoundBudget> = tx.read_all(
-        filled!(
-            select!(
-                FoundBudget,
-                " FROM budget b WHERE b.org_id = $1 AND b.scope IN ($4, $5, $6, $7)"
-            ),
-            "@column" = "w.held_micros + w.spent_micros",
-            "@day" = "$2",
-            "@month" = "$3"
-        ),
-        vals![
-            run.org,
-            start(BudgetPeriod::Day, run.created_at)?,
-            start(BudgetPeriod::Month, run.created_at)?,
-            all,
-            workflow,
-            schedule,
-            key
-        ],
+        filled!(SELECT_BUDGETS, "@column" = "w.held_micros + w.spent_micros"),
+        params(run)?,
     )?;
     let mut refused = Vec::new();
     for budget in budgets {

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use sortie_api::{BudgetPeriod, Micros, Run, RunId, RunStatus, RunUsage, Timestamp, TraceContext};
+use sortie_api::{Micros, Run, RunId, RunStatus, RunUsage, Timestamp, TraceContext};
 
 use super::{OF_ITS_NODE, RunRow, StoredRun, read::OF_KEY, status_event};
 use crate::{
     Error, Result, Store,
     db::{
-        IfReadable, Json, ReadRow, Stmt, Tx, Val, filled,
+        IfReadable, Json, ReadRow, Stmt, Tx, Val, filled, numbered,
         tail::{CreditChange, Tail},
         vals,
     },
@@ -161,34 +161,34 @@ fn named(run: &NewRun) -> Stmt<'_> {
     Stmt::new(OF_KEY, vals![run.org, run.idempotency_key.as_deref()])
 }
 
-/// Statement that adds a run, with the value `@holds` of `holds` and the end `@end`. The parameters up to `$22` are [`row`].
+/// Statement that adds a run, with the value `@holds` of `holds` and the end `@end`. The values are those of [`row`].
 const INSERT_RUN: &str = "INSERT INTO run (id, org_id, status, attempt, last_event, created_at, max_cost_micros, \
     cost_micros, billing_pending, timeout_seconds, idempotency_key, workflow, schedule_id, model, key_id, tags, \
     callback_host, zero_data_retention, surcharge_percent, traceparent, tracestate, started_by, reserved_micros, \
-    title, replay_of, holds) VALUES ($1, $2, $3, 0, CAST($20 AS BIGINT), $4, $5, 0, 1, $6, $7, $8, $9, $10, $11, $12, \
-    $13, $14, $15, $16, $17, $18, $19, $21, $22, @holds) \
+    title, replay_of, holds) VALUES (@, @, @, 0, CAST(@ AS BIGINT), @, @, 0, 1, @, @, @, @, @, @, @, @, @, @, @, @, @, @, \
+    @, @, @holds) \
     ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING@end";
 
 /// Statement that adds the row of a run which holds this. `tags` is a JSON array, `holds` the text of [`holds::text`].
 fn row_with<'a>(run: &'a NewRun, tags: Option<&'a str>, holds: Option<String>) -> Stmt<'a> {
-    let mut params = row(run, tags);
-    params.push(holds.into());
-    Stmt::new(filled!(INSERT_RUN, "@holds" = "$23", "@end" = ""), params)
+    let sql = numbered!(filled!(INSERT_RUN, "@holds" = "$1", "@end" = ""), from 2);
+    let mut params = vals![holds];
+    params.extend(row(run, tags));
+    Stmt::new(sql, params)
 }
 
 /// Statement that inserts the row of a run and reads its budgets. [`holds::read_added`] takes the result.
 fn row_with_found<'a>(run: &'a NewRun, tags: Option<&'a str>) -> Result<Stmt<'a>> {
-    let mut params = row(run, tags);
-    params.extend(vals![
-        holds::start(BudgetPeriod::Day, run.created_at)?,
-        holds::start(BudgetPeriod::Month, run.created_at)?
-    ]);
-    params.extend(holds::scope_texts(run).map(Val::from));
-    let sql = filled!(
-        INSERT_RUN,
-        "@holds" = holds::SELECT_HOLDS,
-        "@end" = constcat::concat!(" RETURNING ", holds::SELECT_ADDED)
+    let sql = numbered!(
+        filled!(
+            INSERT_RUN,
+            "@holds" = holds::SELECT_HOLDS,
+            "@end" = constcat::concat!(" RETURNING ", holds::SELECT_ADDED)
+        ),
+        from holds::PARAMS + 1
     );
+    let mut params = holds::params(run)?;
+    params.extend(row(run, tags));
     Ok(Stmt::new(sql, params))
 }
 
@@ -203,6 +203,7 @@ fn row<'a>(run: &'a NewRun, tags: Option<&'a str>) -> Vec<Val<'a>> {
         run.id,
         run.org,
         RunStatus::Queued,
+        events,
         run.created_at,
         run.max_cost,
         run.timeout_seconds,
@@ -219,7 +220,6 @@ fn row<'a>(run: &'a NewRun, tags: Option<&'a str>) -> Vec<Val<'a>> {
         run.trace.as_ref().and_then(TraceContext::tracestate),
         labels.by.map(|by| by.to_string()),
         reserved,
-        events,
         labels.title.as_deref(),
         labels.replay_of
     ]
