@@ -3,7 +3,6 @@
 //! A client makes one streamed call: it converts a [`Request`](sortie_agent::model::Request) to the provider's wire format and
 //! the provider's stream to one [`Reply`](sortie_agent::model::Reply). It neither retries nor charges: it reports if a retry
 //! makes sense, and the usage that the provider counted.
-//! it says what may be tried again and what the provider counted.
 
 mod answer;
 mod anthropic;
