@@ -2,6 +2,8 @@
 //!
 //! Only headers are read: nothing is decoded, so that a hostile picture costs no more than its bytes.
 
+use std::iter;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::content::Media;
@@ -71,7 +73,10 @@ impl Kind {
     pub(crate) fn is_whole(self, bytes: &[u8]) -> bool {
         match self {
             Self::Png => is_whole_png(bytes),
-            Self::Jpeg => bytes.windows(2).any(|marker| marker == b"\xff\xd9"),
+            Self::Jpeg => {
+                let mut from_data = jpeg_markers(bytes).skip_while(|(marker, _)| *marker != 0xda);
+                from_data.any(|(marker, _)| marker == 0xd9)
+            }
             Self::Gif => bytes.iter().rev().find(|byte| **byte != 0) == Some(&b';'),
             Self::Webp => little_32(bytes, 4).is_some_and(|size| u64::from(size) + 8 <= bytes.len() as u64),
             Self::Pdf => bytes.windows(5).any(|word| word == b"%%EOF"),
@@ -186,35 +191,37 @@ fn crc_32(bytes: &[u8]) -> u32 {
     !folded
 }
 
-/// Walks the segments to the frame header.
+/// Reads the first frame header. Fails if image data, or the end of the image, comes before it.
 fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
-    let mut at = 2;
-    loop {
-        if *bytes.get(at)? != 0xff {
-            return None;
-        }
-        let marker = *bytes.get(at + 1)?;
-        match marker {
-            // A fill byte.
-            0xff => at += 1,
-            // Markers without a length.
-            0x01 | 0xd0..=0xd7 => at += 2,
-            // Frame headers: C4, C8 and CC are tables.
-            0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf => {
-                let (height, width) = (big_16(bytes, at + 5)?, big_16(bytes, at + 7)?);
-                return Some((u32::from(width), u32::from(height)));
-            }
-            // Image data, or the end of the image, without a frame header before it.
-            0xd9 | 0xda => return None,
-            _ => {
-                let length = usize::from(big_16(bytes, at + 2)?);
-                if length < 2 {
-                    return None;
-                }
-                at += 2 + length;
-            }
-        }
-    }
+    let (_, at) = jpeg_markers(bytes)
+        .take_while(|(marker, _)| !matches!(marker, 0xd9 | 0xda))
+        // Frame headers: C4, C8 and CC are tables.
+        .find(|(marker, _)| matches!(marker, 0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf))?;
+    let (height, width) = (big_16(bytes, at + 3)?, big_16(bytes, at + 5)?);
+    Some((u32::from(width), u32::from(height)))
+}
+
+/// Markers of a JPEG up to its end, each with the position after it. The contents of segments are skipped: metadata may
+/// contain a thumbnail, which is a JPEG with an end. So are image data, and bytes that decoders ignore between segments.
+fn jpeg_markers(bytes: &[u8]) -> impl Iterator<Item = (u8, usize)> {
+    let mut next = Some(2);
+    iter::from_fn(move || {
+        let start = next?;
+        // No segment begins with FF FF (a fill byte), FF 00 (FF in image data), or a marker without a length.
+        let (before, marker) =
+            bytes
+                .get(start..)?
+                .windows(2)
+                .enumerate()
+                .find_map(|(at, pair)| match pair {
+                    [0xff, marker @ (0x02..=0xcf | 0xd8..=0xfe)] => Some((at, *marker)),
+                    _ => None,
+                })?;
+        let at = start + before + 2;
+        let length = big_16(bytes, at).filter(|length| *length >= 2 && marker != 0xd9);
+        next = length.map(|length| at + usize::from(length));
+        Some((marker, at))
+    })
 }
 
 fn webp(bytes: &[u8]) -> Option<(u32, u32)> {

@@ -100,7 +100,10 @@ fn a_picture_that_ends_early_or_is_broken_is_not_whole() {
         chunk(b"IEND", b""), b"more".to_vec(),
     }
     .concat();
-    let jpeg = [&jpeg_of(2, 1, b"")[..], b"\xff\xda\0\x02data\xff\xd9\0"].concat();
+    // A thumbnail in the metadata has an end as well. A picture may have several scans, with `FF` as two bytes.
+    let thumbnail = b"\xff\xd8\xff\xda\0\x02data\xff\xd9";
+    let scans = b"\xff\xda\0\x02da\xff\0\xff\xd0ta\xff\xc4\0\x03\0\xff\xda\0\x02data\xff\xd9\0";
+    let jpeg = [&jpeg_of(2, 1, thumbnail)[..], scans].concat();
     let gif = [&gif_of(2, 1)[..], b"\0\0\0data;\0"].concat();
     let mut webp = lossy(2, 1);
     let size = u32::try_from(webp.len() - 8).unwrap();
