@@ -36,12 +36,13 @@ pub use oauth::{
 pub use oidc::{IdentityProvider, OidcAnswer, OidcFlow, OidcRequest, OidcSignIn, OidcVisitor, RoleRule};
 pub use operator::{NewAccount, NewLink};
 pub use options::{Options, SignUp};
-pub use organizations::NewInvitationLink;
+pub use organizations::{InvitationStep, NewInvitationLink};
 pub use people::{
     account::{PersonExport, identity_id},
     login::LoggedIn,
     passwords::Proof,
     picture::PICTURE_BYTES,
+    rules::PASSWORD_BYTES,
     second_factor::EnrolledTotp,
     sessions::{Client, MOST_LISTED},
     sign_up::{RESET_PAGE, SignedUp, VERIFY_PAGE},

@@ -1,4 +1,4 @@
-//! Texts that a browser stores for the server. They are sealed: the browser can neither read nor change them, and each has one
+//! Texts that a browser or a mail stores for the server. They are sealed: the holder can neither read nor change them, and each has one
 //! purpose.
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use sortie_base::{SealContext, random};
 
-use crate::{Accounts, Result};
+use crate::{Accounts, Parts, Result};
 
 /// Table of the context that seals these texts. No row of the database uses it.
 const TABLE: &str = "page";
@@ -19,15 +19,11 @@ impl Accounts {
     /// passed.
     pub fn seal_text(
         &self,
-        (purpose, holder): (&str, &str),
+        purpose_and_holder: (&str, &str),
         text: &[u8],
         lifetime: Duration,
     ) -> Result<String> {
-        let until = self.0.options.clock.now() + lifetime;
-        let mut plain = until.as_micros().to_be_bytes().to_vec();
-        plain.extend_from_slice(text);
-        let sealed = self.0.sealer.seal(context(purpose, holder), &plain, random()?)?;
-        Ok(BASE64_URL_SAFE_NO_PAD.encode(sealed))
+        self.0.seal_text(purpose_and_holder, text, lifetime)
     }
 
     /// Opens a sealed text. Returns `None` if the text was changed, has expired, or was sealed for another purpose or holder.
@@ -37,6 +33,22 @@ impl Accounts {
         let (until, text) = plain.split_first_chunk::<TIME>()?;
         let now = self.0.options.clock.now().as_micros();
         (now < i64::from_be_bytes(*until)).then(|| text.to_vec())
+    }
+}
+
+impl Parts {
+    /// Seals a text as [`Accounts::seal_text`] does.
+    pub(crate) fn seal_text(
+        &self,
+        (purpose, holder): (&str, &str),
+        text: &[u8],
+        lifetime: Duration,
+    ) -> Result<String> {
+        let until = self.options.clock.now() + lifetime;
+        let mut plain = until.as_micros().to_be_bytes().to_vec();
+        plain.extend_from_slice(text);
+        let sealed = self.sealer.seal(context(purpose, holder), &plain, random()?)?;
+        Ok(BASE64_URL_SAFE_NO_PAD.encode(sealed))
     }
 }
 

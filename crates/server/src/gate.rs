@@ -37,7 +37,7 @@ use crate::{
     metrics::{HttpMetrics, METRICS, Refused},
     oauth::write_cross_origin,
     org::{EngineDoor, OrganizationDoor, STRIPE_WEBHOOK},
-    routes,
+    pages, routes,
     spans::{Spans, redacted_path},
 };
 
@@ -157,14 +157,11 @@ impl Gate {
             let _entered = spans.log.enter();
             if status == StatusCode::INTERNAL_SERVER_ERROR {
                 tracing::error!(method = %what.method, path = &*redacted_path(what.uri.path()), error = %chain, "request failed");
-                let error = format!("internal error, request id {}", id.as_str());
-                response = error_response(
-                    status,
-                    &ErrorBody {
-                        error,
-                        code: ErrorCode::Internal,
-                    },
-                );
+                response = if pages::is_html(&response) {
+                    pages::internal_error(id.as_str())
+                } else {
+                    internal_error(id.as_str())
+                };
             } else {
                 tracing::warn!(method = %what.method, path = &*redacted_path(what.uri.path()), %status, error = %chain, "refused a request");
             }
@@ -224,7 +221,11 @@ impl Gate {
             let (Counted::Subject(standing) | Counted::Network(standing)) = by;
             if !standing.admitted {
                 self.metrics.refused(by.into());
-                return rate_limited(standing.reset).into_response();
+                return if pages::wants_page(request.headers()) {
+                    pages::rate_limited(standing.reset)
+                } else {
+                    rate_limited(standing.reset).into_response()
+                };
             }
             if by_cookie
                 && let Some(cookie) = self.door.cookie()
@@ -383,6 +384,15 @@ impl Answers for Gate {
         }
         response
     }
+}
+
+/// Answer to an internal error, with the id of the request for the operator.
+fn internal_error(request_id: &str) -> Response {
+    let body = ErrorBody {
+        error: format!("internal error, request id {request_id}"),
+        code: ErrorCode::Internal,
+    };
+    error_response(StatusCode::INTERNAL_SERVER_ERROR, &body)
 }
 
 /// Passes a request to a router, which is always ready and never fails.

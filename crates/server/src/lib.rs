@@ -182,7 +182,12 @@ pub async fn serve(
         let gate = Gate::new(engine.clone(), door, shared, &options, http.clone(), seed()?);
         std::io::Result::Ok(Arc::new(gate))
     };
-    let router = routes::router(Arc::clone(&app));
+    // The start page of a hosted deployment is at the address of the organization API.
+    let start = oauth.map_or_else(
+        || pages::HOME.to_owned(),
+        |options| format!("{}{}", options.org_url, pages::HOME),
+    );
+    let router = routes::router(Arc::clone(&app), start);
     let organization = match organization {
         Some(side) => {
             let people = (side.accounts, side.billing);

@@ -1,11 +1,14 @@
 //! Lists of operations: the access table, the router and the description of an API are generated from one list.
 
+use std::sync::Arc;
+
 use axum::{
     Extension, Router,
     extract::Request,
     middleware::{self, Next},
+    response::{IntoResponse as _, Response},
 };
-use http::{Method, Uri};
+use http::{HeaderMap, Method, Uri};
 use sortie_api::{ErrorCode, Mode};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
@@ -13,6 +16,7 @@ use crate::{
     access::{Access, Modes},
     kit::{ApiError, method_not_allowed},
     metrics::note_route,
+    pages,
 };
 
 /// Generates the access table and the routes from a list of operations: the API and the state of its handlers, then the role and
@@ -81,22 +85,34 @@ pub(crate) fn route<S: Clone + Send + Sync + 'static>(
     (schemas, paths, handler)
 }
 
-/// Creates the router of a list: every route, and JSON answers for unknown routes and wrong methods.
-pub(crate) fn finished<S: Clone + Send + Sync + 'static>(table: OpenApiRouter<S>, state: S) -> Router {
+/// Creates the router of a list: every route, the files of the pages, and answers for unknown routes and wrong methods. `start`
+/// is the address of the start page, to which the page for an unknown route leads.
+pub(crate) fn finished<S: Clone + Send + Sync + 'static>(
+    table: OpenApiRouter<S>,
+    state: S,
+    start: impl Into<Arc<str>>,
+) -> Router {
+    let start = start.into();
     let (router, _document) = table.split_for_parts();
     router
+        .merge(pages::asset_routes())
         .route_layer(middleware::from_fn(note_route))
-        .fallback(unknown_route)
+        .fallback(move |method: Method, uri: Uri, headers: HeaderMap| {
+            std::future::ready(unknown_route(&method, &uri, &headers, &start))
+        })
         .method_not_allowed_fallback(wrong_method)
         .with_state(state)
 }
 
-async fn unknown_route(method: Method, uri: Uri) -> ApiError {
+/// Answers a request to an unknown route: a browser gets a page, every other client JSON.
+fn unknown_route(method: &Method, uri: &Uri, headers: &HeaderMap, start: &str) -> Response {
+    if pages::wants_page(headers) {
+        return pages::not_found(start);
+    }
     // The answer contains only the beginning of a path, because a client can make it very long.
     let path: String = uri.path().chars().take(100).collect();
-    ErrorCode::NotFound
-        .because(format!("no such route: {method} {path}"))
-        .into()
+    let refusal = ErrorCode::NotFound.because(format!("no such route: {method} {path}"));
+    ApiError::from(refusal).into_response()
 }
 
 async fn wrong_method() -> ApiError {

@@ -9,9 +9,10 @@ use sortie_api::{
 use sortie_base::random;
 use sortie_store::{
     access::{Actor, Caller},
-    people::{InvitationRow, Invited, NewInvitation, OwnOrganization},
+    people::{InvitationRow, Invited, NewInvitation, OwnOrganization, PersonRow},
 };
 
+use super::unverified;
 use crate::{Accounts, Result, email::EmailAddress, mail::Letter};
 
 /// Page that accepts an invitation.
@@ -28,6 +29,17 @@ pub struct NewInvitationLink {
     pub url: String,
     /// Outcome of the mail to the person.
     pub email_delivery: EmailDelivery,
+}
+
+/// Step that a person takes next with an invitation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InvitationStep {
+    /// The person can accept.
+    Accept,
+    /// The person has to verify the address first.
+    VerifyAddress,
+    /// The invitation is for another address.
+    OtherAddress,
 }
 
 impl Accounts {
@@ -116,6 +128,17 @@ impl Accounts {
             .await?)
     }
 
+    /// Returns the step that a person takes next with an invitation.
+    pub fn invitation_step(&self, invited: &Invited, person: &PersonRow) -> Result<InvitationStep> {
+        let is_for_person = EmailAddress::parse(&person.email)?.key == invited.email_key;
+        let is_verified = person.email_verified_at.is_some() || self.0.options.mail.is_none();
+        Ok(match (is_for_person, is_verified) {
+            (false, _) => InvitationStep::OtherAddress,
+            (true, false) => InvitationStep::VerifyAddress,
+            (true, true) => InvitationStep::Accept,
+        })
+    }
+
     /// Accepts an invitation for the person. Returns `Forbidden` if the address differs or, with mail configured, is not
     /// verified, and `NotFound` if the invitation is not open.
     pub async fn accept_invitation(
@@ -126,11 +149,14 @@ impl Accounts {
         let parts = &self.0;
         let invited = self.find_invitation(token).await?.ok_or(Refusal::not_found())?;
         let person = parts.store.account(user).await?.person;
-        if EmailAddress::parse(&person.email)?.key != invited.email_key {
-            let rule = "the invitation is for another email address";
-            return Err(ErrorCode::Forbidden.because(rule));
+        match self.invitation_step(&invited, &person)? {
+            InvitationStep::Accept => {}
+            InvitationStep::VerifyAddress => return Err(unverified()),
+            InvitationStep::OtherAddress => {
+                let rule = "the invitation is for another email address";
+                return Err(ErrorCode::Forbidden.because(rule));
+            }
         }
-        parts.require_verified(person.email_verified_at.is_some())?;
         if invited.suspended {
             return Err(ErrorCode::Forbidden.because("the organization is suspended"));
         }

@@ -12,7 +12,7 @@ use sortie_store::{
     people::{MemberRow, NewOrganization, OwnOrganization, SignedIn},
 };
 
-pub use invitations::NewInvitationLink;
+pub use invitations::{InvitationStep, NewInvitationLink};
 
 use crate::{Accounts, Parts, Proof, Result, mail::Letter, people::rules::checked_name};
 
@@ -182,11 +182,16 @@ impl Parts {
         if email_verified || self.options.mail.is_none() {
             return Ok(());
         }
-        Err(ErrorCode::Forbidden.because("verify your email address first"))
+        Err(unverified())
     }
 
     /// Address of a page with a token. The pages have no script, so the token is in the query; queries are never logged.
     pub(crate) fn page_with_token(&self, path: &str, token: &Secret) -> String {
         format!("{}{path}?token={}", self.options.org_url, token.expose())
     }
+}
+
+/// Refusal of a person with an unverified address.
+fn unverified() -> Refusal {
+    ErrorCode::Forbidden.because("verify your email address first")
 }

@@ -10,4 +10,6 @@ pub(crate) struct CheckedApplicant {
     pub(super) email: EmailAddress,
     pub(super) password: Credential,
     pub(super) name: String,
+    /// Path of the page that the person continues with after the verification.
+    pub(super) back: Option<String>,
 }

@@ -19,8 +19,9 @@ const AT_ONCE: usize = 4;
 /// Background job of a request.
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// Mail a password reset token to the account of an address.
-    Forgot(EmailAddress),
+    /// Mail a password reset token to the account of an address. The text is the path of the page that the person continues
+    /// with.
+    Forgot(EmailAddress, Option<String>),
     /// Create an account that has to verify its address first.
     SignUp(Box<CheckedApplicant>),
 }
@@ -82,7 +83,7 @@ impl Accounts {
 impl Parts {
     async fn run_job(&self, job: Job) {
         let (name, done) = match job {
-            Job::Forgot(email) => ("forgot_password", self.send_reset(&email).await),
+            Job::Forgot(email, back) => ("forgot_password", self.send_reset(&email, back.as_deref()).await),
             Job::SignUp(applicant) => ("sign_up", self.sign_up_by_mail(*applicant).await),
         };
         match done {

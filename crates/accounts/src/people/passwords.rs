@@ -32,14 +32,15 @@ pub struct Proof {
 
 impl Accounts {
     /// Sends a mail with a password reset token if the address has an account. Returns at once: neither the
-    /// outcome nor the time reveals whether it has one. Returns `Conflict` if mail is not configured.
-    pub fn forgot_password(&self, email: &str) -> Result<()> {
+    /// outcome nor the time reveals whether it has one. Returns `Conflict` if mail is not configured. `back` is the path of the
+    /// page that the person continues with.
+    pub fn forgot_password(&self, email: &str, back: Option<&str>) -> Result<()> {
         let email = EmailAddress::parse(email)?;
         if self.0.options.mail.is_none() {
             return Err(ErrorCode::Conflict
                 .because("this deployment sends no mail: ask the operator for a link that sets a password"));
         }
-        self.0.jobs.enqueue(Job::Forgot(email))
+        self.0.jobs.enqueue(Job::Forgot(email, back.map(str::to_owned)))
     }
 
     /// Sets a password with the token of a mail, and ends all sessions and grants of the person.
@@ -113,7 +114,7 @@ impl Parts {
     }
 
     /// Queues the mail of [`Accounts::forgot_password`].
-    pub(crate) async fn send_reset(&self, email: &EmailAddress) -> Result<()> {
+    pub(crate) async fn send_reset(&self, email: &EmailAddress, back: Option<&str>) -> Result<()> {
         self.mail_attempt(email).await?;
         let account = self.store.find_account(&email.key).await?;
         let Some(account) = account.filter(|of| of.disabled_at.is_none()) else {
@@ -126,7 +127,7 @@ impl Parts {
             expires_at,
         };
         let token = (Purpose::ResetPassword, RESET_WITHIN);
-        let sent = self.token_by_mail(person.id, &person.email, token, (RESET_PAGE, letter))?;
+        let sent = self.token_by_mail((person.id, &person.email), token, (RESET_PAGE, back), letter)?;
         if let Some(sent) = sent {
             self.store.keep_one_time(sent).await?;
             self.mail_queued();

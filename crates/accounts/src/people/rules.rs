@@ -7,8 +7,8 @@ use zxcvbn::{Score, zxcvbn};
 
 use crate::{Result, email::EmailAddress};
 
-/// Range of the length of a new password, in bytes.
-const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 12..=72;
+/// Range of the length of a new password, in bytes of UTF-8.
+pub const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 12..=72;
 
 /// Subject of attempts for an address. It does not reveal the address.
 pub(crate) fn subject_of(email: &EmailAddress) -> String {

@@ -9,7 +9,7 @@ use sortie_api::{
 use sortie_base::random;
 use sortie_store::{
     Error as StoreError,
-    people::{NewOneTime, NewPerson, OneTimeMail, Purpose},
+    people::{NewOneTime, NewPerson, OneTimeMail, PersonRow, Purpose},
 };
 
 use super::{applicant::CheckedApplicant, jobs::Job, login::LoggedIn, rules, sessions::Client};
@@ -28,6 +28,12 @@ const MAILS: u32 = 3;
 /// Lifetime of the token that verifies an address.
 const VERIFY_WITHIN: Duration = Duration::from_hours(72);
 
+/// Purpose of the sealed way back in the link of a mail. The holder is the token of the link.
+const WAY_BACK: &str = "return from a mail";
+/// Maximum length of a way back in the link of a mail, in bytes. Some mail programs cut longer links. Without a way back a
+/// person continues at the start page.
+const LONGEST_BACK: usize = 2_048;
+
 /// Path of the page that verifies an address.
 pub const VERIFY_PAGE: &str = "/verify-email";
 /// Path of the page that sets a password with a token.
@@ -44,9 +50,15 @@ pub enum SignedUp {
 
 impl Accounts {
     /// Signs a person up. Returns `Conflict` if the address is taken, and `Forbidden` if the sign-up rule excludes the
-    /// person. If addresses are verified first, the outcome does not reveal whether the address is taken.
-    pub async fn sign_up(&self, applicant: account::SignUp, client: &Client) -> Result<SignedUp> {
-        self.0.sign_up(applicant, client).await
+    /// person. If addresses are verified first, the outcome does not reveal whether the address is taken. `back` is the path
+    /// of the page that the person continues with after the verification.
+    pub async fn sign_up(
+        &self,
+        applicant: account::SignUp,
+        client: &Client,
+        back: Option<&str>,
+    ) -> Result<SignedUp> {
+        self.0.sign_up(applicant, client, back).await
     }
 
     /// Verifies the address of a person with the token of a mail.
@@ -59,18 +71,42 @@ impl Accounts {
             .await;
         verified.map(drop).map_err(spent)
     }
+
+    /// Finds the person to whom a mail with this token was sent. Returns `None` if the token is unknown, used or expired.
+    pub async fn person_of_mail(&self, token: &str, purpose: Purpose) -> Result<Option<PersonRow>> {
+        let Ok(hash) = mail_token(token) else {
+            return Ok(None);
+        };
+        let parts = &self.0;
+        let now = parts.options.clock.now();
+        let account = parts.store.account_of_token(hash, purpose, now).await?;
+        Ok(account.map(|account| account.person))
+    }
+
+    /// Finds the person with an email address.
+    pub async fn find_person(&self, email: &str) -> Result<Option<PersonRow>> {
+        let email = EmailAddress::parse(email)?;
+        let account = self.0.store.find_account(&email.key).await?;
+        Ok(account.map(|account| account.person))
+    }
+
+    /// Opens the way back in the link of a mail: the path of a page. Only the token of the same link opens it.
+    pub fn way_back(&self, token: &str, sealed: &str) -> Option<String> {
+        let path = self.open_text((WAY_BACK, token.trim()), sealed)?;
+        String::from_utf8(path).ok()
+    }
 }
 
 impl Accounts {
     /// Sends another mail that verifies the address of a person, and invalidates earlier ones. Returns `Conflict` if the address
-    /// is verified or mail is not configured.
-    pub async fn send_verification(&self, user: UserId) -> Result<()> {
+    /// is verified or mail is not configured. `back` is the path of the page that the person continues with.
+    pub async fn send_verification(&self, user: UserId, back: Option<&str>) -> Result<()> {
         let parts = &self.0;
         let person = parts.store.account(user).await?.person;
         if person.email_verified_at.is_some() {
             return Err(ErrorCode::Conflict.because("your email address is verified"));
         }
-        let verification = parts.verification(user, &person.name, &person.email)?;
+        let verification = parts.verification((user, &person.name, &person.email), back)?;
         let verification =
             verification.ok_or_else(|| ErrorCode::Conflict.because("this deployment sends no mail"))?;
         parts.mail_attempt(&EmailAddress::parse(&person.email)?).await?;
@@ -81,11 +117,17 @@ impl Accounts {
 }
 
 impl Parts {
-    async fn sign_up(&self, applicant: account::SignUp, client: &Client) -> Result<SignedUp> {
+    async fn sign_up(
+        &self,
+        applicant: account::SignUp,
+        client: &Client,
+        back: Option<&str>,
+    ) -> Result<SignedUp> {
         let checked = CheckedApplicant {
             email: EmailAddress::parse(&applicant.email)?,
             name: rules::name(&applicant.name)?,
             password: applicant.password,
+            back: back.map(str::to_owned),
         };
         rules::password_length("password", checked.password.expose())?;
         match self.options.sign_up {
@@ -106,6 +148,7 @@ impl Parts {
                 email,
                 password,
                 name,
+                ..
             } = &checked;
             let (password, person) = (password.clone(), [email.text.clone(), name.clone()]);
             self.slots
@@ -123,9 +166,10 @@ impl Parts {
 
     /// Creates the account and signs the person in. A taken address takes the same time.
     async fn sign_up_now(&self, applicant: CheckedApplicant, client: &Client) -> Result<LoggedIn> {
-        let email = applicant.email.clone();
+        let (email, back) = (applicant.email.clone(), applicant.back.clone());
         let person = self.new_person(applicant).await?;
-        let verification = self.verification(person.id, &person.name, &person.email)?;
+        let recipient = (person.id, person.name.as_str(), person.email.as_str());
+        let verification = self.verification(recipient, back.as_deref())?;
         let (session, token) = self.new_session(person.id, client)?;
         let id = person.id;
         let created = self.store.sign_up(person, Some(session), verification).await;
@@ -143,9 +187,10 @@ impl Parts {
 
     /// Creates the account of a person who verifies the address first, or notifies the owner of an existing one.
     pub(crate) async fn sign_up_by_mail(&self, applicant: CheckedApplicant) -> Result<()> {
-        let email = applicant.email.clone();
+        let (email, back) = (applicant.email.clone(), applicant.back.clone());
         let person = self.new_person(applicant).await?;
-        let verification = self.verification(person.id, &person.name, &person.email)?;
+        let recipient = (person.id, person.name.as_str(), person.email.as_str());
+        let verification = self.verification(recipient, back.as_deref())?;
         match self.store.sign_up(person, None, verification).await {
             Err(StoreError::Conflict(_)) => self.tell_of_account(&email).await?,
             done => done?,
@@ -183,6 +228,7 @@ impl Parts {
             email,
             password,
             name,
+            back: _,
         } = applicant;
         let hints = [email.text.clone(), name.clone()];
         let password = self.slots.hash_new("password", password, hints).await?;
@@ -198,27 +244,37 @@ impl Parts {
     }
 
     /// Creates the mail that verifies the address of a person. Returns `None` if mail is not configured.
-    fn verification(&self, user: UserId, name: &str, email: &str) -> Result<Option<OneTimeMail>> {
+    fn verification(
+        &self,
+        (user, name, email): (UserId, &str, &str),
+        back: Option<&str>,
+    ) -> Result<Option<OneTimeMail>> {
         let letter = |url, expires_at| Letter::VerifyEmail {
             name: name.to_owned(),
             url,
             expires_at,
         };
         let token = (Purpose::VerifyEmail, VERIFY_WITHIN);
-        self.token_by_mail(user, email, token, (VERIFY_PAGE, letter))
+        self.token_by_mail((user, email), token, (VERIFY_PAGE, back), letter)
     }
 
-    /// Creates a token, and the letter with a link that contains it. Returns `None` if mail is not configured.
+    /// Creates a token, and the letter with a link that contains it and the way back. Returns `None` if mail is not configured.
     pub(crate) fn token_by_mail(
         &self,
-        user: UserId,
-        email: &str,
+        (user, email): (UserId, &str),
         (purpose, length): (Purpose, Duration),
-        (page, letter): (&str, impl FnOnce(String, sortie_api::Timestamp) -> Letter),
+        (page, back): (&str, Option<&str>),
+        letter: impl FnOnce(String, sortie_api::Timestamp) -> Letter,
     ) -> Result<Option<OneTimeMail>> {
         let expires_at = self.options.clock.now() + length;
         let secret = Secret::new(MAIL_TOKEN, random()?);
-        let url = self.page_with_token(page, &secret);
+        let mut url = self.page_with_token(page, &secret);
+        if let Some(back) = back.filter(|back| back.len() <= LONGEST_BACK) {
+            // Bound to the token, so that the way back of one mail cannot be put into the link of another one.
+            let sealed = self.seal_text((WAY_BACK, secret.expose()), back.as_bytes(), length)?;
+            url.push_str("&return=");
+            url.push_str(&sealed);
+        }
         let token = NewOneTime {
             hash: secret.hash(),
             purpose,

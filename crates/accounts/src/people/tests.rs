@@ -67,7 +67,12 @@ fn token_of(letter: &serde_json::Value) -> &str {
 
 impl Rig {
     async fn sign_up(&self, name: &str) -> LoggedIn {
-        match self.accounts.sign_up(applicant(name), &client()).await.unwrap() {
+        match self
+            .accounts
+            .sign_up(applicant(name), &client(), None)
+            .await
+            .unwrap()
+        {
             SignedUp::LoggedIn(signed_in) => *signed_in,
             SignedUp::ByMail => panic!("there is no session"),
         }
@@ -121,7 +126,7 @@ async fn a_person_who_signs_up_is_signed_in_and_the_address_is_taken() {
     );
     assert_eq!(rig.session_of(&ann.token).await.unwrap().0, ann.person.id);
     let before = rig.hashes();
-    let again = rig.accounts.sign_up(applicant("ann"), &client()).await;
+    let again = rig.accounts.sign_up(applicant("ann"), &client(), None).await;
     assert!(
         matches!(&again, Err(refused) if refused.code == ErrorCode::Conflict),
         "{again:?}"
@@ -146,7 +151,7 @@ async fn a_sign_up_that_breaks_a_rule_costs_nothing() {
             name: name.to_owned(),
             invitation: None,
         };
-        let refused = rule(rig.accounts.sign_up(applicant, &client()).await);
+        let refused = rule(rig.accounts.sign_up(applicant, &client(), None).await);
         assert!(refused.starts_with(begins), "{refused}");
     }
     assert_eq!(rig.hashes(), 0);
@@ -154,22 +159,25 @@ async fn a_sign_up_that_breaks_a_rule_costs_nothing() {
         password: Credential::new("ann@example.com"),
         ..applicant("ann")
     };
-    assert!(rule(rig.accounts.sign_up(weak, &client()).await).starts_with("password: "));
+    assert!(rule(rig.accounts.sign_up(weak, &client(), None).await).starts_with("password: "));
     for name in ["a1", "a2", "a3", "a4"] {
         rig.sign_up(name).await;
     }
-    let sixth = rig.accounts.sign_up(applicant("a5"), &client()).await;
+    let sixth = rig.accounts.sign_up(applicant("a5"), &client(), None).await;
     assert!(
         matches!(&sixth, Err(refused) if refused.code == ErrorCode::RateLimited),
         "{sixth:?}"
     );
-    rig.accounts.sign_up(applicant("a5"), &from(1)).await.unwrap();
+    rig.accounts
+        .sign_up(applicant("a5"), &from(1), None)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
 async fn a_closed_sign_up_takes_nobody() {
     let rig = Rig::with(SignUp::Closed).await;
-    let refused = rig.accounts.sign_up(applicant("ann"), &client()).await;
+    let refused = rig.accounts.sign_up(applicant("ann"), &client(), None).await;
     assert!(
         matches!(&refused, Err(refused) if refused.code == ErrorCode::Forbidden),
         "{refused:?}"
@@ -199,7 +207,11 @@ async fn an_address_is_verified_by_the_token_of_the_mail_once() {
 async fn a_sign_up_by_mail_does_not_tell_whether_the_address_is_taken() {
     let rig = Rig::with_mail(SignUp::VerifyFirst).await;
     for _ in 0..2 {
-        let done = rig.accounts.sign_up(applicant("ann"), &client()).await.unwrap();
+        let done = rig
+            .accounts
+            .sign_up(applicant("ann"), &client(), None)
+            .await
+            .unwrap();
         assert!(matches!(done, SignedUp::ByMail));
         rig.accounts.run_waiting_jobs().await;
     }
@@ -215,7 +227,7 @@ async fn a_sign_up_by_mail_does_not_tell_whether_the_address_is_taken() {
         password: Credential::new("password1234"),
         ..applicant("ann")
     };
-    rule(rig.accounts.sign_up(weak, &client()).await);
+    rule(rig.accounts.sign_up(weak, &client(), None).await);
 
     let early = rig.log_in("ann", PASSWORD).await;
     assert!(
@@ -351,7 +363,7 @@ async fn a_forgotten_password_is_set_by_the_mail_and_everything_else_ends() {
     rig.mails().await;
     for name in ["ann", "nobody"] {
         rig.accounts
-            .forgot_password(&format!("{name}@example.com"))
+            .forgot_password(&format!("{name}@example.com"), None)
             .unwrap();
     }
     rig.accounts.run_waiting_jobs().await;
@@ -381,22 +393,22 @@ async fn a_hundred_resets_send_three_mails() {
     rig.sign_up("ann").await;
     rig.mails().await;
     for _ in 0..100 {
-        rig.accounts.forgot_password("ann@example.com").unwrap();
+        rig.accounts.forgot_password("ann@example.com", None).unwrap();
     }
     rig.accounts.run_waiting_jobs().await;
     assert_eq!(rig.mails().await.len(), 3);
     rig.pass(Duration::from_hours(28));
-    rig.accounts.forgot_password("ann@example.com").unwrap();
+    rig.accounts.forgot_password("ann@example.com", None).unwrap();
     rig.accounts.run_waiting_jobs().await;
     assert_eq!(rig.mails().await.len(), 1);
     let full = (0..2_000)
-        .map(|_| rig.accounts.forgot_password("ann@example.com"))
+        .map(|_| rig.accounts.forgot_password("ann@example.com", None))
         .find_map(Result::err);
     assert!(
         matches!(&full, Some(error) if error.code == ErrorCode::Unavailable),
         "{full:?}"
     );
-    let without = Rig::new().await.accounts.forgot_password("ann@example.com");
+    let without = Rig::new().await.accounts.forgot_password("ann@example.com", None);
     assert!(
         matches!(&without, Err(refused) if refused.code == ErrorCode::Conflict),
         "{without:?}"

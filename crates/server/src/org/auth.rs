@@ -50,7 +50,7 @@ fn login(accounts: &Accounts, status: StatusCode, signed_in: LoggedIn) -> Respon
     request_body(content = SignUp, description = "Address, password and name."),
     responses(
         (status = 201, description = "The person is signed in.", body = Login),
-        (status = 202, description = "A mail to the address says how to go on. The answer is the same where the address has an account."),
+        (status = 202, description = "A mail to the address says how to continue. The answer is the same where the address has an account."),
         (status = 403, description = "Sign-up is closed, or needs an invitation.", body = sortie_api::ErrorBody,
             example = json!({"error": "sign-up is closed: ask the operator for an account", "code": "forbidden"})),
         (status = 409, description = "The address has an account.", body = sortie_api::ErrorBody,
@@ -64,7 +64,11 @@ pub(crate) async fn sign_up(
     JsonBody(request, _room): JsonBody<SignUp>,
 ) -> ApiResult<Response> {
     Ok(
-        match app.accounts.sign_up(request, &client(&actor, &headers)).await? {
+        match app
+            .accounts
+            .sign_up(request, &client(&actor, &headers), None)
+            .await?
+        {
             SignedUp::LoggedIn(signed_in) => login(&app.accounts, StatusCode::CREATED, *signed_in),
             SignedUp::ByMail => StatusCode::ACCEPTED.into_response(),
         },
@@ -141,7 +145,7 @@ pub(crate) async fn resend_verification(
     State(app): State<Arc<OrgApp>>,
     who: Person,
 ) -> ApiResult<StatusCode> {
-    app.accounts.send_verification(who.user).await?;
+    app.accounts.send_verification(who.user, None).await?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -161,7 +165,7 @@ pub(crate) async fn forgot_password(
     State(app): State<Arc<OrgApp>>,
     JsonBody(request, _room): JsonBody<ForgotPassword>,
 ) -> ApiResult<StatusCode> {
-    app.accounts.forgot_password(&request.email)?;
+    app.accounts.forgot_password(&request.email, None)?;
     Ok(StatusCode::ACCEPTED)
 }
 

@@ -130,10 +130,15 @@ operations! {
 
 /// Makes the router of the pages of a self-hosted engine, where people sign in.
 pub(crate) fn pages_router(app: Arc<OrgApp>) -> Router {
-    finished(pages::engine_router().into(), app)
+    finished(pages::engine_router().into(), app, pages::HOME)
 }
 
 /// Makes the router: every route, and JSON answers for unknown routes and wrong methods.
 pub(crate) fn router(app: Arc<OrgApp>) -> Router {
-    finished(table(Mode::Hosted).merge(pages::router().into()), app).layer(middleware::from_fn(preflight))
+    finished(
+        table(Mode::Hosted).merge(pages::router().into()),
+        app,
+        pages::HOME,
+    )
+    .layer(middleware::from_fn(preflight))
 }

@@ -8,11 +8,14 @@ use http::StatusCode;
 use maud::{Markup, html};
 use sortie_api::TopupState;
 
-use super::forms::{PageError, PageResult, Visit, message};
+use super::{
+    errors::{PageError, PageResult},
+    forms::{HOME, Visit, main_link, message},
+};
 use crate::org::OrgApp;
 
 fn back() -> Markup {
-    html! { p { a href="/" { "Go on" } } }
+    main_link(HOME, "Continue")
 }
 
 /// Tells a customer who has paid whether the credits are available. Checks the payment now, so that the customer need not wait
@@ -25,16 +28,16 @@ pub(super) async fn paid(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
             PageError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "Thank you",
-                "We cannot look at the payment right now. The credits come by themselves when it has succeeded.",
+                "We cannot look at the payment right now. The credits are added when it has succeeded.",
             )
         })?,
         None => None,
     };
     let (title, text) = match state {
-        Some(TopupState::Paid) => ("Thank you", "The credits are there."),
+        Some(TopupState::Paid) => ("Thank you", "The credits are available."),
         Some(TopupState::Created | TopupState::Open | TopupState::Processing) => (
             "Thank you",
-            "The payment is on its way. The credits come by themselves when it has succeeded.",
+            "The payment is on its way. The credits are added when it has succeeded.",
         ),
         Some(TopupState::Expired | TopupState::Failed | TopupState::RequiresAction) => (
             "The payment has not succeeded",
@@ -55,7 +58,7 @@ pub(super) async fn paid(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
 
 /// Tells a customer who has cancelled that nothing was paid.
 pub(super) async fn cancelled() -> PageResult {
-    let body = html! { p.sub { "Nothing was paid. The page of the payment works for an hour." } (back()) };
+    let body = html! { p.sub { "Nothing was paid. The page of the payment works for an hour, so you can still pay there." } (back()) };
     Ok(message(StatusCode::OK, "Not paid", &body))
 }
 

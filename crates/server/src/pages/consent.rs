@@ -13,9 +13,11 @@ use sortie_api::{ErrorCode, Refusal};
 use sortie_store::people::OwnOrganization;
 
 use super::{
-    forms::{PageError, PageResult, Posted, Purpose, Visit, see_other},
+    errors::{PageError, PageResult},
+    forms::{Posted, Purpose, Visit, see_other},
     home::sign_out_form,
     layout::{Content, page},
+    organization, verification,
 };
 use crate::org::OrgApp;
 
@@ -25,12 +27,24 @@ const DECISION: Purpose = Purpose {
     open: Duration::from_mins(10),
 };
 
+/// Beginning of the address of the page, before the query of the application.
+const PAGE: &str = "/oauth/authorize?";
+
+/// Query of the application, where a way back leads to this page.
+pub(super) fn query_of(path: &str) -> Option<&str> {
+    path.strip_prefix(PAGE)
+}
+
+/// Name that an application gives itself, for a sentence.
+pub(super) fn shown_name(asked: &Authorization) -> String {
+    asked
+        .client_name()
+        .map_or_else(|| "an application".to_owned(), quoted)
+}
+
 /// Shows the requested access of an application.
 pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageResult {
-    let network = visit
-        .network
-        .map_or_else(String::new, |network| network.to_string());
-    let asked = match app.accounts.authorization(&visit.query, &network).await {
+    let asked = match app.accounts.authorization(&visit.query, &visit.network()).await {
         Ok(asked) => asked,
         Err(AuthorizationRefusal::Redirect(location)) => return see_other(&location),
         Err(AuthorizationRefusal::Page(rule)) => {
@@ -40,31 +54,41 @@ pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageRe
         }
         Err(AuthorizationRefusal::Other(error)) => return Err(error.into()),
     };
-    let path = format!("/oauth/authorize?{}", visit.query);
+    let path = format!("{PAGE}{}", visit.query);
     let person = match visit.signed_in(&app, &path)? {
         Ok(person) => person,
         Err(redirect) => return Ok(redirect),
     };
-    let account = app.accounts.store().account(person.user).await;
-    let email = account?.person.email;
+    let account = app.accounts.store().account(person.user).await?.person;
     let organizations = app.accounts.organizations_for(person.user, &asked).await?;
     let request = serde_json::to_string(&asked).map_err(Refusal::internal)?;
     let form = visit.form(&app, DECISION, &request)?;
-    let sign_out = sign_out_form(&app, &visit)?;
+    let sign_out = sign_out_form(&app, &visit, ("Not you? Sign out", "link"), &path)?;
+    let first_step = if !organizations.is_empty() {
+        html! {}
+    } else if verification::is_missing(&app, &account) {
+        verification::notice(&app, &visit, &account, &path)?
+    } else {
+        let is_member = !app.accounts.organizations(person.user).await?.is_empty();
+        let form = organization::form(&app, &visit, &path, "")?;
+        html! {
+            p.note {
+                @if is_member { "In none of your organizations does your role allow this. Ask an owner for the role, or create an organization." }
+                @else { "An application works in an organization, and you have none yet. Name your first one." }
+            }
+            (form)
+        }
+    };
     let shown = ConsentPage {
         asked: &asked,
-        email: &email,
+        email: &account.email,
         organizations: &organizations,
+        first_step: &first_step,
         form: &form.sealed,
         sign_out: &sign_out,
     };
     let content = Content {
-        title: format!(
-            "Allow {} to use Sortie?",
-            asked
-                .client_name()
-                .map_or_else(|| "an application".to_owned(), quoted)
-        ),
+        title: format!("Allow {} to use Sortie?", shown_name(&asked)),
         body: shown.markup()?,
         leads_to: Some(asked.policy_source()?),
     };
@@ -91,6 +115,8 @@ struct ConsentPage<'a> {
     asked: &'a Authorization,
     email: &'a str,
     organizations: &'a [OwnOrganization],
+    /// What a person without a suitable organization does first, or empty.
+    first_step: &'a Markup,
     form: &'a str,
     sign_out: &'a Markup,
 }
@@ -111,16 +137,17 @@ impl ConsentPage<'_> {
                 }
                 dt { "Sends you back to" }
                 dd {
-                    b.host { (host) }
+                    b.mono { (host) }
                     @if is_loopback { " " span.chip { "only on this computer" } }
                 }
                 dt { "Signed in as" }
                 dd { (self.email) }
             }
-            section.allows {
+            section.box {
                 h2 { "It may" }
                 ul { (allows(self.asked.scope())) }
             }
+            (self.first_step)
             form method="post" action="/oauth/authorize" {
                 input type="hidden" name="form" value=(self.form);
                 (self.choice())
@@ -143,9 +170,7 @@ impl ConsentPage<'_> {
     /// Choice of the organization.
     fn choice(&self) -> Markup {
         match self.organizations {
-            [] => html! {
-                p.error { "You have no organization in which your role allows this." }
-            },
+            [] => html! {},
             [only] => html! {
                 input type="hidden" name="organization" value=(only.id);
                 p { "In the organization " b { (only.name) } "." }

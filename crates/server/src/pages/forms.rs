@@ -13,39 +13,42 @@ use std::{
 use axum::{
     body::Body,
     extract::{FromRequest, FromRequestParts, Request},
-    response::{IntoResponse, Response},
+    response::Response,
 };
 use bytes::Bytes;
 use http::{
     HeaderValue, StatusCode,
-    header::{LOCATION, RETRY_AFTER, SET_COOKIE, USER_AGENT},
+    header::{LOCATION, SET_COOKIE, USER_AGENT},
     request::Parts,
 };
 use maud::{Markup, html};
 use sortie_accounts::{Accounts, Client};
-use sortie_api::{ErrorCode, Refusal, parameters::Parameters, secret::Secret};
+use sortie_api::{Refusal, parameters::Parameters, secret::Secret};
 use sortie_base::network;
 use sortie_store::{
     access::{Actor, By},
     people::{SessionKind, SignedIn},
 };
 
-use super::layout::{Content, page};
+use super::{
+    errors::{PageError, PageResult},
+    layout::{Content, page},
+};
 use crate::{
-    kit::{Credential, Fault, actor, is_form, small_body},
+    kit::{Credential, actor, is_form, small_body},
     org::OrgApp,
 };
 
 /// Maximum size of a form, in bytes.
 const FORM: usize = 16 * 1_024;
-/// Time for which the return path of a sign-in is valid.
-const RETURN: Duration = Duration::from_mins(10);
+/// Time for which the return path of a sign-in is valid: as long as its form may stay open.
+const RETURN: Duration = Duration::from_hours(1);
 /// Lifetime of the form cookie, in seconds.
 const FORM_COOKIE_SECONDS: u64 = 86_400;
 /// Prefix of the value of the form cookie.
 const FORM_COOKIE: &str = "stf_";
 /// Page for a person without a return path.
-pub(super) const HOME: &str = "/";
+pub(crate) const HOME: &str = "/";
 /// Purpose of sealed return paths.
 const RETURN_TO: (&str, &str) = ("return", "");
 
@@ -68,97 +71,6 @@ impl Purpose {
     }
 }
 
-/// Result of a page.
-pub(super) type PageResult<T = Response> = Result<T, PageError>;
-
-/// Page with an error, and its cause for the log.
-#[derive(Debug)]
-pub(super) struct PageError {
-    status: StatusCode,
-    title: &'static str,
-    text: String,
-    retry_after: Option<u64>,
-    fault: Option<String>,
-}
-
-impl PageError {
-    /// Creates an error with a text for the person.
-    pub(super) fn new(status: StatusCode, title: &'static str, text: impl Into<String>) -> Self {
-        Self {
-            status,
-            title,
-            text: text.into(),
-            retry_after: None,
-            fault: None,
-        }
-    }
-
-    /// Error for a form from another origin or browser, or one that was open for too long.
-    pub(super) fn stale() -> Self {
-        Self::new(
-            StatusCode::FORBIDDEN,
-            "This form is no longer valid",
-            "The form was open for too long, or came from another page. Go back, reload the page and try again.",
-        )
-    }
-}
-
-impl<E: Into<Refusal>> From<E> for PageError {
-    fn from(error: E) -> Self {
-        let refusal = error.into();
-        let (status, title) = match refusal.code {
-            ErrorCode::InvalidRequest => (StatusCode::BAD_REQUEST, "This does not work"),
-            ErrorCode::Unauthorized | ErrorCode::SecondFactorRequired | ErrorCode::Forbidden => {
-                (StatusCode::FORBIDDEN, "This is not allowed")
-            }
-            ErrorCode::PaymentRequired => (StatusCode::PAYMENT_REQUIRED, "This is not possible"),
-            ErrorCode::NotFound => (StatusCode::NOT_FOUND, "Not found"),
-            ErrorCode::PayloadTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "This is too large"),
-            ErrorCode::RateLimited => (StatusCode::TOO_MANY_REQUESTS, "Too many attempts"),
-            ErrorCode::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "Not available"),
-            ErrorCode::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "Internal error"),
-            ErrorCode::Conflict
-            | ErrorCode::MethodNotAllowed
-            | ErrorCode::Gone
-            | ErrorCode::PreconditionFailed
-            | ErrorCode::RangeNotSatisfiable => (StatusCode::CONFLICT, "This is not possible"),
-        };
-        let fault = status.is_server_error().then(|| refusal.to_string());
-        Self {
-            retry_after: refusal.retry_after.map(|wait| wait.as_secs()),
-            fault,
-            ..Self::new(status, title, sentence(&refusal.text))
-        }
-    }
-}
-
-impl IntoResponse for PageError {
-    fn into_response(self) -> Response {
-        let mut response = message(self.status, self.title, &html! { p.sub { (self.text) } });
-        if let Some(seconds) = self.retry_after {
-            response
-                .headers_mut()
-                .insert(RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        if let Some(fault) = self.fault {
-            response.extensions_mut().insert(Fault(fault.into()));
-        }
-        response
-    }
-}
-
-/// Converts the text of an error into a sentence. `FIELD: RULE` becomes a sentence about the field.
-pub(super) fn sentence(error: &str) -> String {
-    let is_name = |text: &str| text.bytes().all(|at| at.is_ascii_lowercase() || at == b'_');
-    let text = match error.split_once(": ") {
-        Some((field, rule)) if is_name(field) => format!("{} {rule}", field.replace('_', " ")),
-        Some(_) | None => error.to_owned(),
-    };
-    let mut rest = text.chars();
-    let first = rest.next().map(|first| first.to_uppercase().to_string());
-    first.unwrap_or_default() + rest.as_str()
-}
-
 /// Page with a message.
 pub(super) fn message(status: StatusCode, title: &str, body: &Markup) -> Response {
     let content = Content {
@@ -167,6 +79,17 @@ pub(super) fn message(status: StatusCode, title: &str, body: &Markup) -> Respons
         leads_to: None,
     };
     page(status, &content)
+}
+
+/// Returns a parameter of a query unless it is repeated.
+pub(super) fn parameter(query: &str, name: &str) -> Option<String> {
+    let value = Parameters::of(query.as_bytes()).one(name);
+    value.ok().flatten().map(Cow::into_owned)
+}
+
+/// Link that looks like a button and is the main action of a page.
+pub(super) fn main_link(address: &str, label: &str) -> Markup {
+    html! { a.btn.primary href=(address) { (label) } }
 }
 
 /// Redirect that a browser follows with GET.
@@ -185,8 +108,7 @@ pub(super) struct Visit {
     pub(super) person: Option<SignedIn>,
     /// Actor for the audit log.
     pub(super) actor: Actor,
-    /// Network that attempts are counted for.
-    pub(super) network: Option<IpAddr>,
+    network: Option<IpAddr>,
     agent: Option<String>,
     /// Query of the request.
     pub(super) query: String,
@@ -286,15 +208,22 @@ impl Visit {
 
     /// Returns a query parameter unless it is repeated.
     pub(super) fn parameter(&self, name: &str) -> Option<String> {
-        let value = Parameters::of(self.query.as_bytes()).one(name);
-        value.ok().flatten().map(Cow::into_owned)
+        parameter(&self.query, name)
     }
 
-    /// Opens the sealed return path of the query: a path with a query, on this origin.
-    pub(super) fn way_back(&self, app: &OrgApp) -> Option<String> {
-        let sealed = self.parameter("return")?;
-        let path = app.accounts.open_text(RETURN_TO, &sealed)?;
-        String::from_utf8(path).ok()
+    /// Network of the browser, as attempts are counted for it.
+    pub(super) fn network(&self) -> String {
+        self.network
+            .map_or_else(String::new, |network| network.to_string())
+    }
+
+    /// Opens the sealed return path of the query: a path with a query, on this origin. Without one a person continues at the
+    /// start page.
+    pub(super) fn way_back(&self, app: &OrgApp) -> String {
+        self.parameter("return")
+            .and_then(|sealed| app.accounts.open_text(RETURN_TO, &sealed))
+            .and_then(|path| String::from_utf8(path).ok())
+            .unwrap_or_else(|| HOME.to_owned())
     }
 }
 

@@ -1,14 +1,16 @@
-//! Home page of a signed-in person, and the sign-out.
+//! Start page of a signed-in person, and the sign-out.
 
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use http::{StatusCode, header::SET_COOKIE};
 use maud::{Markup, html};
+use sortie_api::Mode;
 
 use super::{
-    forms::{HOME, PageResult, Posted, Purpose, Visit, message, see_other},
-    layout::{Content, page},
+    errors::PageResult,
+    forms::{HOME, Posted, Purpose, Visit, main_link, message, see_other},
+    organization, verification,
 };
 use crate::org::OrgApp;
 
@@ -17,39 +19,46 @@ const SIGN_OUT: Purpose = Purpose::of("sign-out");
 
 /// Shows who is signed in.
 pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageResult {
-    let person = match visit.signed_in(&app, HOME)? {
-        Ok(person) => person,
+    let user = match visit.signed_in(&app, HOME)? {
+        Ok(person) => person.user,
         Err(redirect) => return Ok(redirect),
     };
-    let account = app.accounts.store().account(person.user).await;
-    let person = account?.person;
-    let is_unverified = person.email_verified_at.is_none() && app.accounts.options().mail.is_some();
-    let form = visit.form(&app, SIGN_OUT, "")?;
+    let person = app.accounts.store().account(user).await?.person;
+    let organizations = app.accounts.organizations(user).await?;
+    let needs_one = organizations.is_empty() && app.accounts.options().mode == Mode::Hosted;
     let body = html! {
         p.sub { "You are signed in on this device as " b { (person.email) } "." }
-        @if is_unverified {
-            p.note { "Verify this address: we sent a mail with a link to it." }
+        @if verification::is_missing(&app, &person) {
+            (verification::notice(&app, &visit, &person, HOME)?)
+        } @else if needs_one {
+            p.sub { "Runs, keys and credits belong to an organization. Name your first one." }
+            (organization::form(&app, &visit, HOME, "")?)
         }
-        form method="post" action="/sign-out" {
-            input type="hidden" name="form" value=(form.sealed);
-            button.btn type="submit" { "Sign out" }
+        @if !organizations.is_empty() {
+            dl.facts {
+                dt { "Your organizations" }
+                @for organization in &organizations {
+                    dd { (organization.name) " " span.dim { (organization.role.as_str()) } }
+                }
+            }
         }
+        (sign_out_form(&app, &visit, ("Sign out", "btn"), "")?)
     };
-    let content = Content {
-        title: "Signed in".to_owned(),
-        body,
-        leads_to: None,
-    };
-    Ok(form.attach(page(StatusCode::OK, &content)))
+    Ok(message(StatusCode::OK, "Signed in", &body))
 }
 
-/// Form that signs a person out who is not the one that a page is for.
-pub(super) fn sign_out_form(app: &OrgApp, visit: &Visit) -> PageResult<Markup> {
-    let form = visit.form(app, SIGN_OUT, "")?;
+/// Form that signs a person out. The person continues with `back`, or with the sign-in if it is empty.
+pub(super) fn sign_out_form(
+    app: &OrgApp,
+    visit: &Visit,
+    (label, class): (&str, &str),
+    back: &str,
+) -> PageResult<Markup> {
+    let form = visit.form(app, SIGN_OUT, back)?;
     Ok(html! {
-        form.aside method="post" action="/sign-out" {
+        form method="post" action="/sign-out" {
             input type="hidden" name="form" value=(form.sealed);
-            button.link type="submit" { "Not you? Sign out" }
+            button class=(class) type="submit" { (label) }
         }
     })
 }
@@ -60,13 +69,17 @@ pub(super) async fn sign_out(State(app): State<Arc<OrgApp>>, posted: Posted) -> 
     let Some(person) = visit.person else {
         return see_other("/sign-in");
     };
-    visit.opened(&app, SIGN_OUT, &fields)?;
+    let back = visit.opened(&app, SIGN_OUT, &fields)?;
     app.accounts.end_session(person.user, person.session).await?;
-    let body = html! {
-        p.sub { "Your session on this device has ended." }
-        p { a href="/sign-in" { "Sign in again" } }
+    let mut response = if back.is_empty() {
+        let body = html! {
+            p.sub { "Your session on this device has ended." }
+            (main_link("/sign-in", "Sign in again"))
+        };
+        message(StatusCode::OK, "Signed out", &body)
+    } else {
+        see_other(&back)?
     };
-    let mut response = message(StatusCode::OK, "Signed out", &body);
     if let Some(cookie) = app.cookie.set("", 0) {
         response.headers_mut().append(SET_COOKIE, cookie);
     }

@@ -1,6 +1,4 @@
-//! Layout of the pages: the document, its files, and the headers that each answer has.
-
-use std::sync::LazyLock;
+//! Layout of the pages: the document, and the headers that each answer has.
 
 use axum::{body::Body, response::Response};
 use http::{
@@ -11,28 +9,8 @@ use http::{
     },
 };
 use maud::{DOCTYPE, Markup, html};
-use sha2::{Digest as _, Sha256};
 
-/// File of the pages. The path changes with the content, so that a browser may keep the file.
-pub(super) struct Asset {
-    content: &'static str,
-    content_type: &'static str,
-    /// Path of the file.
-    pub(super) path: String,
-}
-
-/// Style sheet of all pages.
-pub(super) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
-    Asset::new(
-        include_str!("style.css"),
-        "style",
-        ("css", "text/css; charset=utf-8"),
-    )
-});
-
-/// Icon of all pages.
-pub(super) static ICON: LazyLock<Asset> =
-    LazyLock::new(|| Asset::new(include_str!("icon.svg"), "icon", ("svg", "image/svg+xml")));
+use super::assets;
 
 /// Headers of every page. A browser sends `Origin: null` with a form if the page has the referrer policy `no-referrer`, so
 /// the policy is the strictest one that keeps the origin: other sites get no referrer.
@@ -54,33 +32,6 @@ pub(super) struct Content {
     pub(super) leads_to: Option<String>,
 }
 
-impl Asset {
-    fn new(content: &'static str, name: &str, (extension, content_type): (&str, &'static str)) -> Self {
-        let hash = Sha256::digest(content.as_bytes());
-        let short = u64::from_be_bytes(hash.first_chunk().copied().unwrap_or_default());
-        Self {
-            content,
-            content_type,
-            path: format!("/pages/{name}-{short:016x}.{extension}"),
-        }
-    }
-
-    /// Answers with the file.
-    pub(super) fn answer(&self) -> Response {
-        let mut response = Response::new(Body::from(self.content));
-        for (name, value) in [
-            (CONTENT_TYPE, self.content_type),
-            (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-            (CACHE_CONTROL, "public, max-age=31536000, immutable"),
-        ] {
-            response
-                .headers_mut()
-                .insert(name, HeaderValue::from_static(value));
-        }
-        response
-    }
-}
-
 /// Renders a page.
 pub(super) fn page(status: StatusCode, content: &Content) -> Response {
     let policy = policy(content.leads_to.as_deref());
@@ -92,8 +43,8 @@ pub(super) fn page(status: StatusCode, content: &Content) -> Response {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (content.title) " · Sortie" }
-                link rel="icon" type=(ICON.content_type) href=(ICON.path);
-                link rel="stylesheet" href=(STYLE.path);
+                link rel="icon" type="image/svg+xml" href=(assets::path("icon.svg"));
+                link rel="stylesheet" href=(assets::path("style.css"));
             }
             body {
                 main.gate {
@@ -124,7 +75,7 @@ pub(super) fn page(status: StatusCode, content: &Content) -> Response {
 fn policy(leads_to: Option<&str>) -> String {
     let action = leads_to.map(|source| format!(" {source}")).unwrap_or_default();
     format!(
-        "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'{action}; frame-ancestors 'none'; \
+        "default-src 'none'; style-src 'self'; font-src 'self'; img-src 'self'; form-action 'self'{action}; frame-ancestors 'none'; \
          base-uri 'none'"
     )
 }

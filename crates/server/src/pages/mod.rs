@@ -5,19 +5,30 @@
 //! with a token that was made for this browser ([`forms`]). A way back through a sign-in is sealed, so that no link can send a
 //! person elsewhere.
 
+mod assets;
 mod checkout;
+mod connection;
 mod consent;
+mod destination;
+mod errors;
 mod forms;
 mod home;
 mod invitation;
 mod layout;
 mod oidc;
+mod organization;
 mod passwords;
 mod sign_in;
+mod verification;
 
 use std::sync::Arc;
 
 use axum::{Router, routing};
+
+pub(crate) use assets::router as asset_routes;
+pub(crate) use connection::{confirmation, failure as authorization_failure};
+pub(crate) use errors::{internal_error, is_html, not_found, rate_limited, wants_page};
+pub(crate) use forms::HOME;
 
 use crate::org::OrgApp;
 
@@ -39,12 +50,10 @@ macro_rules! pages {
             path: $path,
         }),+];
 
-        /// Routes of the pages and of their files.
+        /// Routes of the pages.
         pub(crate) fn $router() -> Router<Arc<OrgApp>> {
             Router::new()
                 $(.route($path, routing::$method($module::$handler)))+
-                .route(&layout::STYLE.path, routing::get(async || layout::STYLE.answer()))
-                .route(&layout::ICON.path, routing::get(async || layout::ICON.answer()))
         }
     };
 }
@@ -78,14 +87,16 @@ pages! {
     post "/sign-in/code" oidc::code;
     get "/sign-up" sign_in::show_sign_up;
     post "/sign-up" sign_in::sign_up;
-    get "/verify-email" passwords::show_verify;
-    post "/verify-email" passwords::verify;
+    get "/verify-email" verification::show;
+    post "/verify-email" verification::verify;
+    post "/verify-email/send" verification::resend;
     get "/forgot-password" passwords::show_forgot;
     post "/forgot-password" passwords::forgot;
     get "/reset-password" passwords::show_reset;
     post "/reset-password" passwords::reset;
     get "/invitations/accept" invitation::show;
     post "/invitations/accept" invitation::accept;
+    post "/organizations/new" organization::create;
     post "/sign-out" home::sign_out;
     get "/billing/paid" checkout::paid;
     get "/billing/cancelled" checkout::cancelled;

@@ -16,7 +16,8 @@ use sortie_accounts::{Accounts, OidcAnswer, OidcFlow, OidcSignIn, OidcVisitor};
 use sortie_api::{Credential, ErrorCode, Refusal};
 
 use super::{
-    forms::{HOME, PageError, PageResult, Posted, Purpose, Visit, message, see_other},
+    errors::{PageError, PageResult},
+    forms::{HOME, Posted, Purpose, Visit, main_link, message, see_other},
     invitation,
     layout::{Content, page},
     sign_in,
@@ -69,7 +70,7 @@ pub(super) fn buttons(accounts: &Accounts, back: &str) -> PageResult<Markup> {
     let links = links?;
     Ok(html! {
         @for (label, link) in links {
-            p { a.btn href=(link) { "Sign in with " (label) } }
+            a.btn href=(link) { "Sign in with " (label) }
         }
     })
 }
@@ -80,7 +81,7 @@ pub(super) async fn start(
     ProviderName(name): ProviderName,
     visit: Visit,
 ) -> PageResult {
-    let back = visit.way_back(&app).unwrap_or_else(|| HOME.to_owned());
+    let back = visit.way_back(&app);
     if visit.person.is_some() {
         return see_other(&back);
     }
@@ -88,8 +89,9 @@ pub(super) async fn start(
         return Err(PageError::new(
             StatusCode::BAD_REQUEST,
             "This address is too long",
-            "A sign-in cannot come back to it. Go to the sign-in page, sign in, and open the address again.",
-        ));
+            "A sign-in cannot come back to it. Sign in, and open the address again.",
+        )
+        .with_link("/sign-in", "Go to the sign-in page"));
     }
     let request = app.accounts.begin_oidc(&name, &back).await?;
     let state = visit.form(&app, STATE, &request.flow.to_text()?)?;
@@ -113,8 +115,9 @@ pub(super) async fn callback(
         return Err(PageError::new(
             StatusCode::FORBIDDEN,
             "This sign-in is no longer valid",
-            "It took too long, was begun in another browser, or has ended already. Go to the sign-in page and start again.",
-        ));
+            "It took too long, was begun in another browser, or has ended already. Start again.",
+        )
+        .with_link("/sign-in", "Go to the sign-in page"));
     };
     let [code, issuer, error] = ["code", "iss", "error"].map(|name| visit.parameter(name));
     let answer = OidcAnswer {
@@ -172,7 +175,7 @@ fn refused(app: &OrgApp, back: &str, error: Refusal) -> PageResult {
     let sign_in = Visit::link(&app.accounts, "/sign-in", back)?;
     let body = html! {
         p.sub { "Reason: " (error.text) "." }
-        p { a href=(sign_in) { "Go to the sign-in page" } }
+        (main_link(&sign_in, "Go to the sign-in page"))
     };
     Ok(message(StatusCode::FORBIDDEN, "You are not signed in", &body))
 }

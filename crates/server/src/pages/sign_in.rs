@@ -5,17 +5,20 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use http::{StatusCode, header::SET_COOKIE};
 use maud::{Markup, html};
-use sortie_accounts::{LoggedIn, SignUp, SignedUp};
+use sortie_accounts::{LoggedIn, PASSWORD_BYTES, SignUp, SignedUp};
 use sortie_api::{
     Credential, ErrorCode, Mode,
     account::{self, LogIn},
+    limits,
 };
 
 use super::{
-    forms::{HOME, PageError, PageResult, Posted, Purpose, Visit, message, see_other, sentence},
+    destination::Destination,
+    errors::{PageError, PageResult, sentence},
+    forms::{HOME, Posted, Purpose, Visit, message, see_other},
     invitation,
     layout::{Content, page},
-    oidc,
+    oidc, verification,
 };
 use crate::org::OrgApp;
 
@@ -33,11 +36,11 @@ struct Again<'a> {
 
 /// Shows the sign-in.
 pub(super) async fn show(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageResult {
-    let back = visit.way_back(&app).unwrap_or_else(|| HOME.to_owned());
+    let back = visit.way_back(&app);
     if visit.person.is_some() {
         return see_other(&back);
     }
-    sign_in_page(&app, &visit, &back, (StatusCode::OK, Again::default()))
+    sign_in_page(&app, &visit, &back, (StatusCode::OK, Again::default())).await
 }
 
 /// Signs a person in and redirects to the return path.
@@ -72,15 +75,21 @@ pub(super) async fn sign_in(State(app): State<Arc<OrgApp>>, posted: Posted) -> P
                 asks_code: true,
                 ..again(error)
             };
-            sign_in_page(&app, &visit, &back, (StatusCode::UNAUTHORIZED, again))
+            sign_in_page(&app, &visit, &back, (StatusCode::UNAUTHORIZED, again)).await
         }
         Err(error) if matches!(error.code, ErrorCode::Unauthorized | ErrorCode::InvalidRequest) => {
-            sign_in_page(
-                &app,
-                &visit,
-                &back,
-                (StatusCode::UNAUTHORIZED, again(&error.text)),
-            )
+            let again = again(&error.text);
+            sign_in_page(&app, &visit, &back, (StatusCode::UNAUTHORIZED, again)).await
+        }
+        Err(error) if error.code == ErrorCode::Forbidden => {
+            // The password is right, so the page may show that the account is not verified.
+            match app.accounts.find_person(&email).await? {
+                Some(person) if verification::is_missing(&app, &person) => {
+                    let status = StatusCode::FORBIDDEN;
+                    verification::required(&app, &visit, (&person, &back), status)
+                }
+                Some(_) | None => Err(error.into()),
+            }
         }
         Err(error) => Err(error.into()),
     }
@@ -88,15 +97,28 @@ pub(super) async fn sign_in(State(app): State<Arc<OrgApp>>, posted: Posted) -> P
 
 /// Shows the sign-up.
 pub(super) async fn show_sign_up(State(app): State<Arc<OrgApp>>, visit: Visit) -> PageResult {
-    let back = visit.way_back(&app).unwrap_or_else(|| HOME.to_owned());
+    let back = visit.way_back(&app);
     if visit.person.is_some() {
         return see_other(&back);
     }
-    if app.accounts.options().sign_up == SignUp::Closed {
-        let text = "Ask the operator of this service for an account.";
-        return Err(PageError::new(StatusCode::FORBIDDEN, "Sign-up is closed", text));
+    let destination = Destination::of(&app, &visit, &back).await?;
+    let refused = match app.accounts.options().sign_up {
+        SignUp::Open | SignUp::VerifyFirst => None,
+        SignUp::Invited => (!destination.is_invitation()).then_some((
+            "Sign-up needs an invitation",
+            "Ask for an invitation, and open the link in it.",
+        )),
+        SignUp::Closed => Some((
+            "Sign-up is closed",
+            "Ask the operator of this service for an account.",
+        )),
+    };
+    if let Some((title, text)) = refused {
+        let sign_in = Visit::link(&app.accounts, "/sign-in", &back)?;
+        let error = PageError::new(StatusCode::FORBIDDEN, title, text);
+        return Err(error.with_link(sign_in, "Go to the sign-in page"));
     }
-    sign_up_page(&app, &visit, &back, (StatusCode::OK, Again::default()))
+    sign_up_page(&app, &visit, &back, (StatusCode::OK, Again::default())).await
 }
 
 /// Signs a person up and redirects to the return path.
@@ -116,22 +138,32 @@ pub(super) async fn sign_up(State(app): State<Arc<OrgApp>>, posted: Posted) -> P
         name: name.clone().into_owned(),
         invitation: invitation::token_of(&back).map(Credential::new),
     };
-    match app.accounts.sign_up(applicant, &visit.client()).await {
+    let with_way_back = Some(back.as_str()).filter(|back| *back != HOME);
+    match app
+        .accounts
+        .sign_up(applicant, &visit.client(), with_way_back)
+        .await
+    {
         Ok(SignedUp::LoggedIn(person)) => signed_in(&app, &person, &back),
         Ok(SignedUp::ByMail) => {
             let body = html! {
-                p.sub { "A mail to " b { (email) } " says how to go on. You can close this page." }
+                p.sub { "We sent a mail to " b { (email) } ". Open the link in it to continue. You can close this page." }
             };
-            Ok(message(StatusCode::ACCEPTED, "Look into your mail", &body))
+            Ok(message(StatusCode::ACCEPTED, "Check your email", &body))
         }
-        Err(error) if matches!(error.code, ErrorCode::InvalidRequest | ErrorCode::Conflict) => {
+        Err(error)
+            if matches!(
+                error.code,
+                ErrorCode::InvalidRequest | ErrorCode::Conflict | ErrorCode::Forbidden
+            ) =>
+        {
             let again = Again {
                 name: &name,
                 email: &email,
                 error: Some(&error.text),
                 asks_code: false,
             };
-            sign_up_page(&app, &visit, &back, (StatusCode::BAD_REQUEST, again))
+            sign_up_page(&app, &visit, &back, (StatusCode::BAD_REQUEST, again)).await
         }
         Err(error) => Err(error.into()),
     }
@@ -151,38 +183,44 @@ pub(super) fn signed_in(app: &OrgApp, person: &LoggedIn, back: &str) -> PageResu
     Ok(response)
 }
 
-fn sign_in_page(
+async fn sign_in_page(
     app: &OrgApp,
     visit: &Visit,
     back: &str,
     (status, again): (StatusCode, Again<'_>),
 ) -> PageResult {
     let form = visit.form(app, SIGN_IN, back)?;
-    let with_way_back = Visit::link(&app.accounts, "/sign-up", back)?;
+    let destination = Destination::of(app, visit, back).await?;
     let providers = oidc::buttons(&app.accounts, back)?;
     let has_passwords = app.accounts.options().mode == Mode::Hosted;
+    let signs_up = match app.accounts.options().sign_up {
+        SignUp::Open | SignUp::VerifyFirst => has_passwords,
+        SignUp::Invited => has_passwords && destination.is_invitation(),
+        SignUp::Closed => false,
+    };
     let body = html! {
+        (destination.sentence())
         (reason(again.error))
         (providers)
         @if has_passwords {
-        form method="post" action="/sign-in" {
-            input type="hidden" name="form" value=(form.sealed);
-            (email(again.email))
-            (password("Password", "current-password"))
-            @if again.asks_code {
-                div {
-                    label.lab for="code" { "Code" }
-                    input.input #code name="code" autocomplete="one-time-code" autofocus;
+            form method="post" action="/sign-in" {
+                input type="hidden" name="form" value=(form.sealed);
+                (email(again.email_for(&destination)))
+                (password("Password", "current-password", None))
+                @if again.asks_code {
+                    div {
+                        label.lab for="code" { "Code" }
+                        input.input #code name="code" autocomplete="one-time-code" autofocus;
+                    }
                 }
+                button.btn.primary type="submit" { "Sign in" }
             }
-            button.btn.primary type="submit" { "Sign in" }
-        }
-        }
-        @if has_passwords && app.accounts.options().sign_up != SignUp::Closed {
-            p.dim { "No account yet? " a href=(with_way_back) { "Sign up" } }
-        }
-        @if has_passwords {
-            p.dim { a href="/forgot-password" { "Forgot the password?" } }
+            p.dim.foot {
+                @if signs_up {
+                    span { "No account yet? " a href=(Visit::link(&app.accounts, "/sign-up", back)?) { "Sign up" } }
+                }
+                a href=(Visit::link(&app.accounts, "/forgot-password", back)?) { "Forgot your password?" }
+            }
         }
     };
     let content = Content {
@@ -193,26 +231,28 @@ fn sign_in_page(
     Ok(form.attach(page(status, &content)))
 }
 
-fn sign_up_page(
+async fn sign_up_page(
     app: &OrgApp,
     visit: &Visit,
     back: &str,
     (status, again): (StatusCode, Again<'_>),
 ) -> PageResult {
     let form = visit.form(app, SIGN_UP, back)?;
+    let destination = Destination::of(app, visit, back).await?;
     let with_way_back = Visit::link(&app.accounts, "/sign-in", back)?;
     let providers = oidc::buttons(&app.accounts, back)?;
     let body = html! {
+        (destination.sentence())
         (reason(again.error))
         (providers)
         form method="post" action="/sign-up" {
             input type="hidden" name="form" value=(form.sealed);
             div {
                 label.lab for="name" { "Name" }
-                input.input #name name="name" value=(again.name) autocomplete="name" required;
+                input.input #name name="name" value=(again.name) autocomplete="name" maxlength=(limits::NAME_CHARS) required;
             }
-            (email(again.email))
-            (password("Password, 12 to 72 characters", "new-password"))
+            (email(again.email_for(&destination)))
+            (new_password("Password"))
             button.btn.primary type="submit" { "Sign up" }
         }
         p.dim { "Have an account? " a href=(with_way_back) { "Sign in" } }
@@ -223,6 +263,17 @@ fn sign_up_page(
         leads_to: None,
     };
     Ok(form.attach(page(status, &content)))
+}
+
+impl<'a> Again<'a> {
+    /// Value of the field of the address: the previous input, or the invited address.
+    fn email_for(self, destination: &'a Destination) -> &'a str {
+        if self.email.is_empty() {
+            destination.email()
+        } else {
+            self.email
+        }
+    }
 }
 
 /// Reason of a refusal.
@@ -244,12 +295,22 @@ pub(super) fn email(value: &str) -> Markup {
     }
 }
 
+/// Field of a new password, with the rule for its length.
+pub(super) fn new_password(label: &str) -> Markup {
+    let (least, most) = PASSWORD_BYTES.into_inner();
+    let hint =
+        format!("{least} to {most} bytes: one for a plain letter, digit or sign, more for others such as ü.");
+    password(label, "new-password", Some(&hint))
+}
+
 /// Field of a password.
-pub(super) fn password(label: &str, autocomplete: &str) -> Markup {
+fn password(label: &str, autocomplete: &str, hint: Option<&str>) -> Markup {
     html! {
         div {
             label.lab for="password" { (label) }
-            input.input #password type="password" name="password" autocomplete=(autocomplete) required;
+            input.input #password type="password" name="password" autocomplete=(autocomplete)
+                aria-describedby=[hint.map(|_| "password-hint")] required;
+            @if let Some(hint) = hint { p.hint #password-hint { (hint) } }
         }
     }
 }

@@ -1,42 +1,23 @@
 //! Pages and documents of OAuth that need no key: the callback of browsers, and the client metadata that authorization servers
 //! read. A callback is identified by a single-use state.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     Extension,
-    body::Body,
     extract::{RawQuery, State},
     response::{IntoResponse as _, Response},
 };
-use http::{
-    HeaderMap, HeaderName, HeaderValue, StatusCode,
-    header::{
-        ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
-        X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
-    },
-};
-use sortie_api::{ErrorCode, Refusal, file::is_deceptive};
-use sortie_engine::{AwaitingConfirmation, Callback};
+use http::{HeaderMap, StatusCode};
+use sortie_api::{ErrorCode, Refusal};
+use sortie_engine::Callback;
 use sortie_store::access::Actor;
 
 use crate::{
     app::App,
     kit::{ApiError, ApiResult, Json, Path},
+    pages,
 };
-
-/// A page runs nothing, loads nothing, is framed by nobody and tells nobody where it was.
-const PAGE_HEADERS: [(HeaderName, &str); 6] = [
-    (CONTENT_TYPE, "text/html; charset=utf-8"),
-    (
-        CONTENT_SECURITY_POLICY,
-        "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
-    (X_FRAME_OPTIONS, "DENY"),
-    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (REFERRER_POLICY, "no-referrer"),
-    (CACHE_CONTROL, "no-store"),
-];
 
 /// Return from an authorization server
 ///
@@ -116,11 +97,11 @@ async fn finish(
                 connection = awaiting.connection,
                 "issued the confirmation code of an authorization"
             );
-            confirmation_page(&awaiting)
+            pages::confirmation(&awaiting)
         }
-        Err(Refusal { code, text, .. }) if wants_page(headers) && has_page(code) => {
+        Err(Refusal { code, text, .. }) if pages::wants_page(headers) && has_page(code) => {
             let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            failure_page(status, &text)
+            pages::authorization_failure(status, &text)
         }
         Err(error) => ApiError::from(error).into_response(),
     }
@@ -132,103 +113,6 @@ fn has_page(code: ErrorCode) -> bool {
         code,
         ErrorCode::InvalidRequest | ErrorCode::Conflict | ErrorCode::Unavailable
     )
-}
-
-fn wants_page(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(ACCEPT)
-        .iter()
-        .any(|value| value.to_str().is_ok_and(|value| value.contains("text/html")))
-}
-
-/// Page for the person who has consented. The warning stands before the code, and every fact that an attacker may have
-/// chosen stands behind a label.
-fn confirmation_page(awaiting: &AwaitingConfirmation) -> Response {
-    let account = awaiting.account.as_deref();
-    let rows = [
-        ("Your account", account.or(Some("the server does not name it"))),
-        ("At", Some(&*awaiting.server)),
-        ("Permissions", awaiting.scope.as_deref()),
-        (
-            "Used by agents of the organization",
-            Some(&*awaiting.organization),
-        ),
-        ("On the Sortie server", Some(&*awaiting.engine)),
-        ("As the connection", Some(&*awaiting.connection)),
-        ("To call", awaiting.service.as_deref()),
-    ];
-    let rows: String = rows
-        .into_iter()
-        .filter_map(|(name, value)| {
-            let value = value.filter(|value| !value.is_empty())?;
-            Some(format!("<dt>{name}</dt>\n<dd>{}</dd>\n", escaped(value)))
-        })
-        .collect();
-    let body = format!(
-        "<p>You allowed Sortie to use an account of yours. Nothing uses it yet.</p>\n<dl>\n{rows}</dl>\n\
-         <h2>Did somebody send you here?</h2>\n\
-         <p>Then keep the code below to yourself and close this window. Whoever has the code can let those agents act as you. \
-         Without the code the access is never used, and it is deleted. You can also withdraw it in the settings of your \
-         account.</p>\n\
-         <h2>Did you start this, or do you want this organization to act as you?</h2>\n\
-         <p>Then enter this code where it was started, or give it to the administrator you know:</p>\n\
-         <p><strong><code>{code}</code></strong></p>\n\
-         <p>In a terminal: <code>sortie connections confirm {connection} {code}</code></p>\n\
-         <p>The code is good once, until {until}.</p>\n",
-        code = escaped(awaiting.code.expose()),
-        connection = escaped(&awaiting.connection),
-        until = awaiting.expires_at,
-    );
-    page(StatusCode::OK, "Confirm this access", &body)
-}
-
-fn failure_page(status: StatusCode, reason: &str) -> Response {
-    let body = format!(
-        "<p>{}</p>\n<p>Nothing was connected. You can close this window.</p>\n",
-        escaped(reason)
-    );
-    page(status, "Not authorized", &body)
-}
-
-/// A page; `body` is markup.
-fn page(status: StatusCode, title: &str, body: &str) -> Response {
-    let text = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title} - Sortie</title>\n</head>\n\
-         <body>\n<main>\n<h1>{title}</h1>\n{body}</main>\n</body>\n</html>\n"
-    );
-    let mut response = Response::new(Body::from(text));
-    *response.status_mut() = status;
-    for (name, value) in PAGE_HEADERS {
-        response
-            .headers_mut()
-            .insert(name, HeaderValue::from_static(value));
-    }
-    response
-}
-
-/// Text that is nothing but text on a page, and that a reader sees as it is.
-fn escaped(text: &str) -> Cow<'_, str> {
-    if !text.contains(['&', '<', '>', '"', '\'']) && !text.contains(is_deceptive) {
-        return Cow::Borrowed(text);
-    }
-    let entity = |character| match character {
-        '&' => Some("&amp;"),
-        '<' => Some("&lt;"),
-        '>' => Some("&gt;"),
-        '"' => Some("&quot;"),
-        '\'' => Some("&#39;"),
-        _ => None,
-    };
-    let mut safe = String::with_capacity(text.len() + 16);
-    for character in text.chars().filter(|character| !is_deceptive(*character)) {
-        match entity(character) {
-            Some(entity) => safe.push_str(entity),
-            None => safe.push(character),
-        }
-    }
-    Cow::Owned(safe)
 }
 
 /// Get the client metadata of a connection
@@ -259,50 +143,4 @@ pub(crate) async fn get_own_client_metadata(
         ErrorCode::NotFound.because("this engine has no https address that it could be known by")
     })?;
     Ok(Json(document))
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn no_text_becomes_markup(text in "\\PC{0,40}") {
-            let safe = escaped(&text);
-            prop_assert!(!safe.contains(['<', '>', '"', '\'']));
-            let back = safe.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&#39;", "'").replace("&amp;", "&");
-            prop_assert_eq!(back, text.replace(is_deceptive, ""));
-        }
-    }
-
-    #[tokio::test]
-    async fn the_page_names_who_asks_and_nothing_of_it_is_markup() {
-        let awaiting = AwaitingConfirmation {
-            connection: "crm".to_owned(),
-            organization: "<b>Acme\u{202e}\u{e0041}\u{3164} & Co</b>".to_owned(),
-            engine: "sortie.example.com".to_owned(),
-            service: Some("https://api.example.com".to_owned()),
-            server: "https://auth.example.com".to_owned(),
-            account: Some("<ann@example.com>".to_owned()),
-            scope: Some("read\" onload=\"x".to_owned()),
-            code: sortie_api::Credential::new("BCDF-GHJK"),
-            expires_at: sortie_api::Timestamp::from_micros(1_764_000_000_000_000),
-        };
-        let page = confirmation_page(&awaiting);
-        let body = axum::body::to_bytes(page.into_body(), 1 << 16).await.unwrap();
-        insta::assert_snapshot!(String::from_utf8(body.to_vec()).unwrap());
-    }
-
-    #[test]
-    fn a_browser_is_told_by_what_it_accepts() {
-        let asks = |accept: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(ACCEPT, HeaderValue::from_static(accept));
-            wants_page(&headers)
-        };
-        assert!(asks("text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"));
-        assert!(!asks("*/*") && !asks("application/json") && !wants_page(&HeaderMap::new()));
-    }
 }

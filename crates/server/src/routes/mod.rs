@@ -126,6 +126,6 @@ operations! {
 }
 
 /// Makes the router: every route, and JSON answers for unknown routes and wrong methods.
-pub(crate) fn router(app: Arc<App>) -> Router {
-    finished(table(app.engine.mode()), app).layer(middleware::from_fn(preflight))
+pub(crate) fn router(app: Arc<App>, start: impl Into<Arc<str>>) -> Router {
+    finished(table(app.engine.mode()), app, start).layer(middleware::from_fn(preflight))
 }

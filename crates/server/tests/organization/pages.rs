@@ -1,6 +1,7 @@
 //! The pages: their headers, the forms of a browser, and the return path of a sign-in.
 
 mod mailed;
+mod next_steps;
 
 use crate::{
     browser::encoded,
@@ -10,7 +11,7 @@ use crate::{
 
 crate::settings::everywhere! {
     every_page_forbids_frames_scripts_and_copies_also_as_an_error,
-    the_style_sheet_and_the_icon_are_kept_by_browsers,
+    the_files_of_the_pages_are_kept_by_browsers,
     a_person_signs_out_by_a_form_of_the_page_alone,
     a_form_in_another_encoding_is_refused,
     a_person_signs_up_and_in_and_comes_back_to_the_application,
@@ -68,22 +69,44 @@ async fn every_page_forbids_frames_scripts_and_copies_also_as_an_error() {
             };
             let place = format!("{} {} as {token:?}: {}", page.method, page.path, answer.status);
             assert_strict(&answer, &place);
+            if answer.status >= 400 {
+                assert_contains!(answer, "<a class=\"btn");
+            }
         }
     }
     rig.end().await;
 }
 
-async fn the_style_sheet_and_the_icon_are_kept_by_browsers() {
+async fn the_files_of_the_pages_are_kept_by_browsers() {
     let rig = Rig::start().await;
     let page = Browser::signed_in(&rig, &rig.member.token).get("/").await;
-    for (name, content_type) in [("style", "text/css; charset=utf-8"), ("icon", "image/svg+xml")] {
-        let path = link(&page, &format!("/pages/{name}-"));
-        let file = Client::new(rig.address, None).get(&path).await.unwrap();
-        let file = file.expect(200).unwrap();
-        assert_eq!(file.header("content-type").unwrap(), content_type);
-        assert_eq!(file.header("x-content-type-options").unwrap(), "nosniff");
-        assert!(file.header("cache-control").unwrap().contains("immutable"));
+    let icon = link(&page, "/pages/");
+    let (folder, _) = icon.rsplit_once('/').unwrap();
+    assert_contains!(page, &format!("{folder}/style.css"));
+    for address in [rig.address, rig.engine_address] {
+        for (name, content_type) in [
+            ("style.css", "text/css; charset=utf-8"),
+            ("inter.woff2", "font/woff2"),
+            ("icon.svg", "image/svg+xml"),
+        ] {
+            let path = format!("{folder}/{name}");
+            let file = Client::new(address, None).get(&path).await.unwrap();
+            let file = file.expect(200).unwrap();
+            assert_eq!(file.header("content-type").unwrap(), content_type);
+            assert_eq!(file.header("x-content-type-options").unwrap(), "nosniff");
+            assert!(file.header("cache-control").unwrap().contains("immutable"));
+        }
     }
+    let style = Client::new(rig.address, None)
+        .get(&format!("{folder}/style.css"))
+        .await
+        .unwrap();
+    let tokens = include_str!("../../../../console/src/style/tokens.css");
+    assert!(
+        style.text().starts_with(tokens),
+        "the colours are those of the console"
+    );
+    assert_contains!(style, "url(\"./inter.woff2\")");
     rig.end().await;
 }
 
@@ -171,7 +194,11 @@ async fn a_person_signs_up_and_in_and_comes_back_to_the_application() {
         "{sign_in_path}"
     );
     let page = browser.get(&sign_in_path).await;
-    let answer = sign_up(&browser, &link(&page, "/sign-up"), "newcomer").await;
+    assert_contains!(page, "To continue to <b>“App”</b>", "app.example.com");
+    let sign_up_path = link(&page, "/sign-up");
+    let page = browser.get(&sign_up_path).await;
+    assert_contains!(page, "To continue to <b>“App”</b>", "app.example.com");
+    let answer = sign_up(&browser, &sign_up_path, "newcomer").await;
     assert_eq!(
         (answer.status, answer.header("location").unwrap()),
         (303, path.as_str()),
@@ -180,8 +207,25 @@ async fn a_person_signs_up_and_in_and_comes_back_to_the_application() {
     );
     let session = browser.cookie("sortie").unwrap();
     assert!(session.starts_with("stu_"));
-    let consent = browser.get(&path).await.text();
-    assert!(consent.contains("newcomer@example.com") && consent.contains("You have no organization"));
+    let consent = browser.get(&path).await;
+    assert_contains!(consent, "newcomer@example.com", "Name your first one");
+    assert_lacks!(consent, "value=\"allow\"");
+    for (name, status) in [(" ", 400), ("Plum Works", 303)] {
+        let form = form_token(&browser.get(&path).await, "/organizations/new");
+        let created = browser
+            .post("/organizations/new", &[("form", &form), ("name", name)])
+            .await;
+        assert_eq!(created.status, status, "{}", created.text());
+        if status == 303 {
+            assert_eq!(created.header("location").unwrap(), path);
+        } else {
+            assert_contains!(created, "Name must be 1 to 200 characters");
+            form_token(&created, "/organizations/new");
+        }
+    }
+    let consent = browser.get(&path).await;
+    assert_contains!(consent, "Plum Works", "value=\"allow\"");
+    assert_lacks!(consent, "/organizations/new");
 
     let other = Browser::new(&rig);
     let refused = sign_in(&other, &sign_in_path, "newcomer@example.com", "a wrong password").await;

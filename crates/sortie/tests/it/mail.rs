@@ -1,6 +1,8 @@
 //! Mail of a whole node of a hosted deployment (`docs/HOSTED.md#mail`): mails to people, and the features that depend
 //! on them.
 
+mod pages;
+
 use sortie_testkit::{MailAnswer, MailSink, ReceivedMail};
 use tempfile::NamedTempFile;
 

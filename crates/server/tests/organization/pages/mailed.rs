@@ -22,18 +22,30 @@ crate::settings::everywhere! {
 }
 
 /// Servers with mail configured. The mail server is unreachable.
-async fn mailing() -> Rig {
-    Rig::start_with(|options| {
+pub(super) async fn mailing() -> Rig {
+    let rig = Rig::start_with(|options| {
         options.mail = Some(MailOptions {
             server: "smtp://127.0.0.1:1".parse().unwrap(),
             from: "sortie@accounts.example".parse().unwrap(),
         });
     })
-    .await
+    .await;
+    rig.meddle("UPDATE person SET email_verified_at = 1 WHERE email = 'owner@example.com'")
+        .await;
+    rig
+}
+
+/// Target of the main button of a page.
+pub(super) fn next(page: &Answer) -> String {
+    let text = page.text();
+    let (_, rest) = text
+        .split_once("<a class=\"btn primary\" href=\"")
+        .unwrap_or_else(|| panic!("no main button: {text}"));
+    rest.split('"').next().unwrap().replace("&amp;", "&")
 }
 
 /// Signs a person up at the page. Returns the browser with the session.
-async fn person(rig: &Rig, name: &str) -> Browser {
+pub(super) async fn person(rig: &Rig, name: &str) -> Browser {
     let browser = Browser::new(rig);
     let answer = sign_up(&browser, "/sign-up", name).await;
     assert_eq!(answer.status, 303, "{}", answer.text());
@@ -46,7 +58,7 @@ fn api(rig: &Rig, browser: &Browser) -> Client {
 }
 
 /// Person of a browser.
-async fn user_of(rig: &Rig, browser: &Browser) -> UserId {
+pub(super) async fn user_of(rig: &Rig, browser: &Browser) -> UserId {
     let me = api(rig, browser)
         .get("/v1/auth/me")
         .await
@@ -57,7 +69,7 @@ async fn user_of(rig: &Rig, browser: &Browser) -> UserId {
 }
 
 /// Token of a mail to a person.
-async fn mailed(rig: &Rig, user: UserId, purpose: Purpose, number: u8) -> String {
+pub(super) async fn mailed(rig: &Rig, user: UserId, purpose: Purpose, number: u8) -> String {
     let token = Secret::new(MAIL_TOKEN, [number; 32]);
     let kept = NewOneTime {
         hash: token.hash(),
@@ -74,7 +86,7 @@ async fn mailed(rig: &Rig, user: UserId, purpose: Purpose, number: u8) -> String
 }
 
 /// Checks the status and the heading of a page, and its headers.
-fn shows(answer: &Answer, status: u16, heading: &str) {
+pub(super) fn shows(answer: &Answer, status: u16, heading: &str) {
     let text = answer.text();
     assert_eq!(answer.status, status, "{text}");
     assert!(text.contains(&format!("<h1>{heading}</h1>")), "{heading}: {text}");
@@ -82,7 +94,7 @@ fn shows(answer: &Answer, status: u16, heading: &str) {
 }
 
 /// Opens a page and sends its form with further fields.
-async fn send(browser: &Browser, path: &str, action: &str, fields: &[(&str, &str)]) -> Answer {
+pub(super) async fn send(browser: &Browser, path: &str, action: &str, fields: &[(&str, &str)]) -> Answer {
     let page = browser.get(path).await;
     assert_strict(&page, path);
     let token = form_token(&page, action);
@@ -140,8 +152,7 @@ async fn an_address_is_verified_by_the_button_and_once() {
     let rig = mailing().await;
     let browser = person(&rig, "newcomer").await;
     let user = user_of(&rig, &browser).await;
-    let home = browser.get("/").await;
-    assert!(home.text().contains("Verify this address"), "{}", home.text());
+    assert_contains!(browser.get("/").await, "Verify your email address first");
     let token = mailed(&rig, user, Purpose::VerifyEmail, 1).await;
     let path = format!("/verify-email?token={token}");
     // This works without sign-in, and programs that open the links of mails change nothing.
@@ -149,20 +160,25 @@ async fn an_address_is_verified_by_the_button_and_once() {
     for _ in 0..2 {
         shows(&elsewhere.get(&path).await, 200, "Verify your email address");
     }
-    assert!(browser.get("/").await.text().contains("Verify this address"));
+    assert_contains!(browser.get("/").await, "Verify your email address first");
+    let form = form_token(&elsewhere.get(&path).await, "/verify-email");
     let verified = send(&elsewhere, &path, "/verify-email", &[]).await;
     shows(&verified, 200, "Address verified");
-    assert!(!browser.get("/").await.text().contains("Verify this address"));
-    let again = send(&elsewhere, &path, "/verify-email", &[]).await;
-    shows(&again, 400, "This link no longer works");
+    assert_lacks!(browser.get("/").await, "Verify your email address first");
+    let again = elsewhere.post("/verify-email", &[("form", &form)]).await;
+    for again in [again, elsewhere.get(&path).await] {
+        shows(&again, 400, "This link no longer works");
+        assert_eq!(link(&again, "/sign-in"), "/sign-in");
+    }
+    shows(&browser.get(&path).await, 200, "Address verified");
 
     let reset = mailed(&rig, user, Purpose::ResetPassword, 2).await;
     let late = mailed(&rig, user, Purpose::VerifyEmail, 3).await;
     rig.clock.set(rig.clock.now() + Duration::from_hours(1));
     for token in ["", "stm_x", &reset, &late] {
-        let path = format!("/verify-email?token={token}");
-        let refused = send(&Browser::new(&rig), &path, "/verify-email", &[]).await;
+        let refused = elsewhere.get(&format!("/verify-email?token={token}")).await;
         shows(&refused, 400, "This link no longer works");
+        assert_lacks!(refused, "action=\"/verify-email\"");
     }
     rig.end().await;
 }
@@ -174,7 +190,10 @@ async fn a_password_is_set_by_the_link_of_a_mail_and_once() {
     let token = mailed(&rig, user, Purpose::ResetPassword, 1).await;
     let path = format!("/reset-password?token={token}");
     let elsewhere = Browser::new(&rig);
-    shows(&elsewhere.get(&path).await, 200, "Set a new password");
+    let page = elsewhere.get(&path).await;
+    shows(&page, 200, "Set a new password");
+    assert_contains!(page, "newcomer@example.com", "12 to 72 bytes");
+    let form = form_token(&page, "/reset-password");
     for weak in ["short", "passwordpassword"] {
         let refused = send(&elsewhere, &path, "/reset-password", &[("password", weak)]).await;
         shows(&refused, 400, "Set a new password");
@@ -186,9 +205,14 @@ async fn a_password_is_set_by_the_link_of_a_mail_and_once() {
     shows(&set, 200, "The password is set");
     assert_eq!(elsewhere.cookie("sortie"), None, "nobody is signed in by a link");
     rig.soon(303, async || browser.get("/").await).await;
-    let again = send(&elsewhere, &path, "/reset-password", &[("password", PASSWORD)]).await;
-    shows(&again, 400, "This link no longer works");
-    assert_eq!(link(&again, "/forgot"), "/forgot-password");
+    let again = elsewhere
+        .post("/reset-password", &[("form", &form), ("password", PASSWORD)])
+        .await;
+    for again in [again, elsewhere.get(&path).await] {
+        shows(&again, 400, "This link no longer works");
+        assert_lacks!(again, "name=\"password\"");
+        assert_eq!(link(&again, "/forgot"), "/forgot-password");
+    }
     let email = "newcomer@example.com";
     let old = sign_in(&Browser::new(&rig), "/sign-in", email, PASSWORD).await;
     shows(&old, 401, "Sign in to Sortie");
@@ -198,21 +222,15 @@ async fn a_password_is_set_by_the_link_of_a_mail_and_once() {
     let late = mailed(&rig, user, Purpose::ResetPassword, 3).await;
     rig.clock.set(rig.clock.now() + Duration::from_hours(1));
     for token in ["", "stm_x", &verify, &late] {
-        let path = format!("/reset-password?token={token}");
-        let refused = send(
-            &Browser::new(&rig),
-            &path,
-            "/reset-password",
-            &[("password", PASSWORD)],
-        )
-        .await;
+        let refused = elsewhere.get(&format!("/reset-password?token={token}")).await;
         shows(&refused, 400, "This link no longer works");
+        assert_lacks!(refused, "name=\"password\"");
     }
     rig.end().await;
 }
 
 /// Invites an address into `ours`. Returns the path of the page.
-async fn invited(rig: &Rig, email: &str) -> String {
+pub(super) async fn invited(rig: &Rig, email: &str) -> String {
     let path = rig.path("/invitations");
     let body = json!({"email": email, "role": "member"});
     let made = rig.owner.post(&path, &body).must_json(201).await;
@@ -220,7 +238,7 @@ async fn invited(rig: &Rig, email: &str) -> String {
     url.strip_prefix(&rig.org_url).unwrap().to_owned()
 }
 
-const ACCEPT: &str = "/invitations/accept";
+pub(super) const ACCEPT: &str = "/invitations/accept";
 
 async fn an_invitation_is_accepted_by_its_person_alone() {
     let rig = Rig::start().await;
@@ -235,10 +253,22 @@ async fn an_invitation_is_accepted_by_its_person_alone() {
     let other = Browser::signed_in(&rig, &rig.admin.token);
     let page = other.get(&path).await;
     shows(&page, 200, "Join ours");
-    assert!(page.text().contains("admin@example.com"), "{}", page.text());
-    let refused = send(&other, &path, ACCEPT, &[]).await;
-    shows(&refused, 403, "This is not allowed");
-    assert!(refused.text().contains("for another email address"));
+    assert_contains!(
+        page,
+        "You are signed in as <b>admin@example.com</b>. Only <b>stranger@example.com</b> can accept."
+    );
+    assert_lacks!(page, "action=\"/invitations/accept\"");
+    let form = form_token(&page, "/sign-out");
+    let out = other.post("/sign-out", &[("form", &form)]).await;
+    assert_eq!(
+        (out.status, out.header("location").unwrap()),
+        (303, path.as_str()),
+        "{}",
+        out.text()
+    );
+    assert_eq!(other.cookie("sortie"), None);
+    assert_contains!(other.get(&path).await, "Sign up with this address");
+    other.set("sortie", &rig.owner.token);
 
     let stranger = Browser::signed_in(&rig, &rig.stranger.token);
     let page = stranger.get(&path).await;
@@ -253,6 +283,7 @@ async fn an_invitation_is_accepted_by_its_person_alone() {
     assert_eq!(foreign.status, 403, "{}", foreign.text());
     let accepted = stranger.post(ACCEPT, &[("form", &token)]).await;
     shows(&accepted, 200, "Welcome");
+    assert_eq!(next(&accepted), "/");
     let again = stranger.post(ACCEPT, &[("form", &token)]).await;
     shows(&again, 404, "This invitation is not open");
     shows(&stranger.get(&path).await, 404, "This invitation is not open");
@@ -284,21 +315,39 @@ async fn an_invitation_that_has_ended_is_not_shown() {
 
 async fn an_unverified_person_accepts_after_the_verification() {
     let rig = mailing().await;
-    // The owner has already verified the address.
-    let token = mailed(&rig, rig.owner.user, Purpose::VerifyEmail, 1).await;
-    let page = format!("/verify-email?token={token}");
-    send(&Browser::new(&rig), &page, "/verify-email", &[]).await;
     let path = invited(&rig, "newcomer@example.com").await;
     let browser = Browser::new(&rig);
     let page = browser.get(&path).await;
-    let back = sign_up(&browser, &link(&page, "/sign-up?return="), "newcomer").await;
+    let sign_up_path = link(&page, "/sign-up?return=");
+    for with_address in [&sign_up_path, &link(&page, "/sign-in?return=")] {
+        let page = browser.get(with_address).await;
+        assert_contains!(page, "To join <b>ours</b>", "value=\"newcomer@example.com\"");
+    }
+    let back = sign_up(&browser, &sign_up_path, "newcomer").await;
     assert_eq!(
         (back.status, back.header("location").unwrap()),
         (303, path.as_str())
     );
-    let refused = send(&browser, &path, ACCEPT, &[]).await;
-    shows(&refused, 403, "This is not allowed");
-    assert!(refused.text().contains("Verify your email address first"));
+    let page = browser.get(&path).await;
+    shows(&page, 200, "Join ours");
+    assert_contains!(page, "Verify your email address first", "newcomer@example.com");
+    assert_lacks!(page, "action=\"/invitations/accept\"");
+    assert_eq!(link(&page, "/invitations/"), path);
+    let form = form_token(&page, "/verify-email/send");
+    for _ in 0..3 {
+        let sent = browser.post("/verify-email/send", &[("form", &form)]).await;
+        shows(&sent, 202, "Check your email");
+        assert_contains!(sent, "newcomer@example.com");
+        assert_eq!(link(&sent, "/invitations/"), path);
+    }
+    assert_eq!(
+        rig.count("SELECT COUNT(*) AS v FROM mail WHERE kind = 'verify_email'")
+            .await,
+        4
+    );
+    let fourth = browser.post("/verify-email/send", &[("form", &form)]).await;
+    shows(&fourth, 429, "Too many attempts");
+    assert_eq!(link(&fourth, "/invitations/"), path);
     let user = user_of(&rig, &browser).await;
     let token = mailed(&rig, user, Purpose::VerifyEmail, 2).await;
     let verified = send(
@@ -309,6 +358,11 @@ async fn an_unverified_person_accepts_after_the_verification() {
     )
     .await;
     shows(&verified, 200, "Address verified");
+    let late = browser.post("/verify-email/send", &[("form", &form)]).await;
+    assert_eq!(
+        (late.status, late.header("location").unwrap()),
+        (303, path.as_str())
+    );
     shows(&send(&browser, &path, ACCEPT, &[]).await, 200, "Welcome");
     rig.end().await;
 }
