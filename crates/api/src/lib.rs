@@ -10,6 +10,7 @@ pub mod billing;
 pub mod budget;
 pub mod check;
 pub mod connection;
+pub mod console;
 mod credential;
 pub mod delivery;
 pub mod deployment;

@@ -28,10 +28,13 @@ pub const REFRESH_TOKEN: &str = "str_";
 pub const AUTHORIZATION_CODE: &str = "sta_";
 /// Prefix of the secret of an OAuth client.
 pub const CLIENT_SECRET: &str = "stc_";
-/// Prefix of a session token of a person.
+/// Prefix of a session token, of a person or of the console.
 pub const SESSION_TOKEN: &str = "stu_";
 /// Prefix of a token that a mail carries: it verifies an address or resets a password once.
 pub const MAIL_TOKEN: &str = "stm_";
+
+/// Prefix of a code that begins a session of the console once.
+pub const CONSOLE_CODE: &str = "stl_";
 
 /// A secret in clear. `Debug` shows the prefix only, and its memory is overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq)]

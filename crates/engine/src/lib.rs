@@ -26,6 +26,7 @@ use sortie_store::Store;
 pub use cluster::peers::{Hop, PEER_HEADER, Peer};
 pub use connections::{AwaitingConfirmation, Connections, Put};
 pub use credentials::{
+    console::ConsoleSignIn,
     keys::create_key_offline,
     master_keys::{check_key_text, check_master_keys},
 };

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    browsers::Browsers,
     kit::{ApiError, ApiResult, AtLeast, BodyBudget, CredentialWatch, Cursors, LargeTexts, TrustedProxies},
     metrics::{Exposition, HttpMetrics},
     routes::ResourceMetadata,
@@ -47,6 +48,8 @@ pub(crate) struct App {
     pub(crate) stop: CancellationToken,
     /// Accounts of the people who sign in at this self-hosted engine; absent without identity providers.
     pub(crate) people: Option<Accounts>,
+    /// Rules for browsers; absent without a console and a sign-in, and on hosted deployments.
+    pub(crate) browsers: Option<Arc<Browsers>>,
     /// Ends open streams with the credentials that opened them.
     pub(crate) watch: CredentialWatch,
 }

@@ -169,11 +169,13 @@ impl Description {
                 {"name": "budgets", "description": "Limit the cost of runs in a day or a month."},
                 {"name": "models", "description": "The models runs can use."},
                 {"name": "organization", "description": "The organization behind the key."},
+                {"name": "console", "description": "Sign a browser in at the web console."},
                 {"name": "administration", "description": administration(mode)},
                 {"name": "operations", "description": "Health and description of the engine."},
             ]),
             Self::Organization => json!([
                 {"name": "sign-in", "description": "Sign up, sign in and out, verify an address, reset a password."},
+                {"name": "console", "description": "The session of a browser at the web console."},
                 {"name": "account", "description": "The signed-in person: name, picture, password, sessions, second factor."},
                 {"name": "organizations", "description": "Organizations, their members and invitations."},
                 {"name": "keys", "description": "API keys of an organization."},

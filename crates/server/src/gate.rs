@@ -4,7 +4,7 @@
 //!
 //! A request with a valid credential is counted against the subject of the credential, every other request against the client's
 //! network. The credential is looked up first, so that guesses by other clients never block a valid one. The health routes and
-//! the metrics are not counted: a probe must not see a node as unhealthy because it polls too often. Webhooks of the payment
+//! the metrics are not counted: a probe must not see a node as unhealthy because it polls too often. Neither are the files of the console. Webhooks of the payment
 //! provider are counted only if they are refused.
 
 use std::{any::Any, net::IpAddr, panic::AssertUnwindSafe, sync::Arc, time::Instant};
@@ -28,10 +28,11 @@ use tracing::Instrument;
 
 use crate::{
     Options,
+    browsers::{Browsers, transport_of},
     connections::Answers,
     kit::{
         ApiError, BodyBudget, Challenges, Counting, Credential, CredentialThrottle, DeprecationHeaders,
-        Fault, LacksScope, Quota, RateLimits, RequestIds, SessionCookie, Standing, Token, TrustedProxies,
+        Fault, LacksScope, Quota, RateLimits, RequestIds, Standing, Token, Transport, TrustedProxies,
         UnreadBody, X_REQUEST_ID, bearer, error_response, hold, rate_limited,
     },
     metrics::{HttpMetrics, METRICS, Refused},
@@ -73,11 +74,11 @@ impl Door {
         }
     }
 
-    /// Cookie of the pages of this API; absent if it has no pages.
-    fn cookie(&self) -> Option<&SessionCookie> {
+    /// Rules for the browsers at this API; absent if it has no pages.
+    fn browsers(&self) -> Option<&Browsers> {
         match self {
-            Self::Engine(door) => door.sign_in.as_ref().map(|sign_in| &sign_in.cookie),
-            Self::Organization(door) => Some(&door.cookie),
+            Self::Engine(door) => door.browsers.as_deref(),
+            Self::Organization(door) => Some(&door.browsers),
         }
     }
 }
@@ -136,6 +137,10 @@ impl Gate {
             ..Actor::default()
         });
         request.extensions_mut().insert(Hop::First);
+        let transport = self.door.browsers().map_or(Transport::Plain, |browsers| {
+            browsers.transport(peer, request.headers())
+        });
+        request.extensions_mut().insert(transport);
         let what = Described::of(&request);
         let unread = UnreadBody::watch(&mut request);
         let sent = bearer(request.headers()).is_some();
@@ -201,6 +206,16 @@ impl Gate {
         mut request: Request<Body>,
         counted: &mut Option<Counted>,
     ) -> Response {
+        if let Some(console) = self
+            .door
+            .browsers()
+            .and_then(|browsers| browsers.console.as_ref())
+            && let Some(file) = console
+                .answer((request.method(), request.uri().path()), request.headers())
+                .await
+        {
+            return file;
+        }
         if let Some(peer) = self.peer(&request) {
             // The node that received the request has counted the client.
             request.extensions_mut().insert(Credential::Principal(peer));
@@ -208,7 +223,7 @@ impl Gate {
         } else if self.is_webhook(request.uri()) {
             return self.webhook(network, request, counted).await;
         } else if !matches!(request.uri().path(), routes::HEALTHZ | routes::READYZ | METRICS) {
-            let (sent, by_cookie) = self.sent(request.headers());
+            let (sent, by_cookie) = self.sent(&request);
             let sent = sent.map(Presented::from);
             let token = sent.map(Token::of);
             let credential = self.look_up(sent).await;
@@ -227,12 +242,10 @@ impl Gate {
                     rate_limited(standing.reset).into_response()
                 };
             }
-            if by_cookie
-                && let Some(cookie) = self.door.cookie()
-                && !is_safe(cookie, &request)
+            if let Some(browsers) = by_cookie
+                && let Err(refusal) = browsers.check(&request)
             {
-                let text = "Origin: a request with the cookie must come from a page of this address";
-                return ApiError::from(ErrorCode::Forbidden.because(text)).into_response();
+                return ApiError::from(refusal).into_response();
             }
             request.extensions_mut().insert(credential);
             if let Some(token) = token {
@@ -276,15 +289,16 @@ impl Gate {
         rate_limited(standing.reset).into_response()
     }
 
-    /// Returns the credential of a request, and true if it comes from the cookie of a browser. If the request has an
+    /// Returns the credential of a request, and the rules for browsers if it comes from the cookie. If the request has an
     /// `Authorization` header, its cookie is ignored.
-    fn sent<'a>(&self, headers: &'a HeaderMap) -> (Option<&'a str>, bool) {
-        match (bearer(headers), self.door.cookie()) {
-            (None, Some(cookie)) => {
-                let token = cookie.token(headers);
-                (token, token.is_some())
+    fn sent<'a>(&self, request: &'a Request<Body>) -> (Option<&'a str>, Option<&Browsers>) {
+        let headers = request.headers();
+        match (bearer(headers), self.door.browsers()) {
+            (None, Some(browsers)) => {
+                let token = browsers.cookie.token(headers, transport_of(request.extensions()));
+                (token, token.map(|_| browsers))
             }
-            (credential, _) => (credential, false),
+            (credential, _) => (credential, None),
         }
     }
 
@@ -305,6 +319,7 @@ impl Gate {
             user: None,
             suspended: false,
             scope: None,
+            session_key: None,
         })
     }
 
@@ -319,6 +334,11 @@ impl Gate {
                     return Ok(Some(person));
                 }
                 let found = self.engine.authenticate(credential).await?;
+                let has_console = door
+                    .browsers
+                    .as_ref()
+                    .is_some_and(|browsers| browsers.console.is_some());
+                let found = found.filter(|principal| has_console || principal.session_key.is_none());
                 Ok(found.map(Credential::Principal))
             }
         }
@@ -342,11 +362,6 @@ impl Gate {
             Err(failure) => Credential::Unchecked(failure),
         }
     }
-}
-
-/// Returns true if a request with the cookie changes nothing or comes from a page of this origin.
-fn is_safe(cookie: &SessionCookie, request: &Request<Body>) -> bool {
-    matches!(*request.method(), Method::GET | Method::HEAD) || cookie.is_own(request.headers())
 }
 
 /// Creates the counters of the rate limits of a server.

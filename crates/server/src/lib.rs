@@ -6,7 +6,9 @@
 
 mod access;
 mod app;
+mod browsers;
 mod connections;
+mod console;
 mod description;
 mod gate;
 mod kit;
@@ -23,18 +25,20 @@ use std::{fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use ipnet::IpNet;
 use sortie_accounts::Accounts;
-use sortie_api::limits;
+use sortie_api::{Mode, limits};
 use sortie_billing::Billing;
 use sortie_engine::{Descriptors, Engine};
 use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 
 pub use access::{Access, Api, Modes, RequiredRole};
+pub use browsers::ConsoleFiles;
 pub use kit::Deprecation;
 pub use pages::Page;
 
 use crate::{
     app::App,
+    browsers::Browsers,
     connections::Connections,
     description::Description,
     gate::{Door, Gate, rate_limits, share_limits},
@@ -55,6 +59,8 @@ pub struct Options {
     pub trusted_proxies: Vec<IpNet>,
     /// The address clients use, for the `servers` of the `OpenAPI` document.
     pub base_url: Option<String>,
+    /// Files of the console.
+    pub console: ConsoleFiles,
     /// Deprecation of `/v1`; absent while it is the current version.
     pub deprecation: Option<Deprecation>,
     /// Time for which a request waits for the database, which shares the rate limits of several nodes. After it the node admits
@@ -73,6 +79,7 @@ impl Default for Options {
             anonymous_requests_per_minute: limits::ANONYMOUS_REQUESTS_PER_MINUTE,
             trusted_proxies: Vec::new(),
             base_url: None,
+            console: ConsoleFiles::default(),
             deprecation: None,
             rate_limit_patience: Duration::from_secs(1),
             stall: Duration::from_secs(30),
@@ -160,10 +167,16 @@ pub async fn serve(
         Challenges::of_resource(options.resource_metadata_url())
     });
     let bodies = BodyBudget::default();
+    let proxies = TrustedProxies::new(options.trusted_proxies.clone());
+    let has_pages = options.console != ConsoleFiles::Disabled || people.is_some();
+    let browsers = (engine.mode() == Mode::SelfHosted && has_pages).then(|| {
+        let base_url = options.base_url.as_deref();
+        Arc::new(Browsers::of_engine(&engine, base_url, &proxies, &options.console))
+    });
     let app = Arc::new(App {
         engine: engine.clone(),
         bodies: bodies.clone(),
-        proxies: TrustedProxies::new(options.trusted_proxies.clone()),
+        proxies,
         texts: LargeTexts::new(engine.clone(), bodies),
         connection_reads: Arc::new(Semaphore::new(app::CONNECTION_READS)),
         cursors: Cursors::of(&engine),
@@ -174,6 +187,7 @@ pub async fn serve(
         stop: stop.clone(),
         people: people.clone(),
         heartbeat: options.heartbeat,
+        browsers: browsers.clone(),
         watch: CredentialWatch::new(engine.clone(), accounts.cloned(), stop.clone()),
     });
     let limits = Arc::new(rate_limits(&engine, &options));
@@ -191,14 +205,19 @@ pub async fn serve(
     let organization = match organization {
         Some(side) => {
             let people = (side.accounts, side.billing);
-            let api = organization_api(&app, people, router.clone())?;
+            let url = &people.0.options().org_url;
+            let browsers = Arc::new(Browsers::of_organizations(url, &options.console));
+            let api = organization_api(&app, people, browsers, router.clone())?;
             Some((side.listener, gate(api)?))
         }
         None => None,
     };
     let door = EngineDoor {
         challenges,
-        sign_in: people.map(|accounts| sign_in_door(&app, accounts)),
+        sign_in: people
+            .zip(browsers.clone())
+            .map(|(accounts, browsers)| sign_in_door(&app, accounts, browsers)),
+        browsers,
     };
     let door = Door::Engine(Box::new(door));
     let open = connections_of(&options, &http);
@@ -242,14 +261,18 @@ fn resource_metadata(options: &sortie_accounts::Options) -> serde_json::Result<R
 }
 
 /// Makes the state of the pages, and of the organization API with its `document`.
-fn org_app(app: &App, accounts: Accounts, billing: Option<Billing>, document: Bytes) -> OrgApp {
-    let url = &accounts.options().org_url;
+fn org_app(
+    app: &App,
+    (accounts, billing): (Accounts, Option<Billing>),
+    browsers: Arc<Browsers>,
+    document: Bytes,
+) -> OrgApp {
     OrgApp {
         engine: app.engine.clone(),
         bodies: app.bodies.clone(),
         proxies: app.proxies.clone(),
-        cookie: SessionCookie::of(url),
-        form_cookie: SessionCookie::of_forms(url),
+        browsers,
+        form_cookie: SessionCookie::of_forms(),
         cursors: app.cursors.clone(),
         document,
         accounts,
@@ -258,12 +281,11 @@ fn org_app(app: &App, accounts: Accounts, billing: Option<Billing>, document: By
 }
 
 /// Makes the sign-in of people at a self-hosted engine.
-fn sign_in_door(app: &App, accounts: Accounts) -> SignInDoor {
+fn sign_in_door(app: &App, accounts: Accounts, browsers: Arc<Browsers>) -> SignInDoor {
     // The pages have no separate document.
-    let org_app = org_app(app, accounts.clone(), None, Bytes::new());
+    let org_app = org_app(app, (accounts.clone(), None), browsers, Bytes::new());
     SignInDoor {
         accounts,
-        cookie: org_app.cookie.clone(),
         pages: org::pages_router(Arc::new(org_app)),
     }
 }
@@ -272,21 +294,21 @@ fn sign_in_door(app: &App, accounts: Accounts) -> SignInDoor {
 fn organization_api(
     app: &App,
     (accounts, billing): (Accounts, Option<Billing>),
+    browsers: Arc<Browsers>,
     engine_router: axum::Router,
 ) -> serde_json::Result<(Door, axum::Router)> {
     let document = Description::Organization.document(Some(&accounts.options().org_url));
     let org_app = org_app(
         app,
-        accounts.clone(),
-        billing,
+        (accounts.clone(), billing),
+        Arc::clone(&browsers),
         serde_json::to_vec(&document)?.into(),
     );
-    let cookie = org_app.cookie.clone();
     let router = org::router(Arc::new(org_app));
     let door = OrganizationDoor {
         accounts,
         engine: app.engine.clone(),
-        cookie,
+        browsers,
         engine_router,
     };
     Ok((Door::Organization(Box::new(door)), router))

@@ -14,7 +14,9 @@ use sortie_api::{
     event::{AnswerReason, ConnectionCall, ModelCall, Spent, ToolEnd},
 };
 
-const PUBLIC: [&str; 10] = [
+const PUBLIC: [&str; 12] = [
+    "get_console",
+    "begin_console_session",
     "list_models",
     "get_health",
     "get_readiness",

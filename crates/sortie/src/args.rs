@@ -24,7 +24,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use sortie_api::Role;
+use sortie_api::{Role, RunId};
 
 use self::runs::given;
 pub(crate) use self::{
@@ -81,6 +81,14 @@ pub(crate) enum Command {
     /// List, read and cancel runs
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Open the console in a browser, signed in with the role of the key
+    Console(ConsoleArgs),
+    /// Open the page of a run in a browser, signed in with the role of the key
+    Open {
+        run: RunId,
+        #[command(flatten)]
+        console: ConsoleArgs,
+    },
     /// Save, list and delete workflows: run definitions under a name
     #[command(subcommand)]
     Workflows(WorkflowsCommand),
@@ -182,6 +190,16 @@ pub(crate) struct EngineArgs {
         help = "The engine's address [env: SORTIE_URL] [default: the engine of the data folder]"
     )]
     pub(crate) url: Option<String>,
+}
+
+/// Console to open.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ConsoleArgs {
+    /// Print the address instead of opening it; it signs in once, within a minute
+    #[arg(long)]
+    pub(crate) print: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
 }
 
 /// A command that prints records.

@@ -112,7 +112,8 @@ impl Client {
         self.key.is_some()
     }
 
-    fn url(&self, path: &str) -> Result<Url> {
+    /// Returns an address of the engine.
+    pub(crate) fn url(&self, path: &str) -> Result<Url> {
         let joined = self.base.join(path);
         joined.map_err(|error| Failure::usage(format!("{}: {error}", self.base)))
     }

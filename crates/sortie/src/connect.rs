@@ -33,6 +33,8 @@ pub(crate) enum Need {
     Keep,
     /// To read or change records.
     Records,
+    /// To show its console after this command has exited.
+    Console,
 }
 
 /// Pause between checks of a data folder that is in use.
@@ -383,8 +385,8 @@ impl Home {
             Occupancy::Starting => Ok(None),
             Occupancy::Engine(running) => self.with(running),
             Occupancy::Free => {
-                if self.need == Need::Keep {
-                    return Err(no_engine_that_stays());
+                if matches!(self.need, Need::Keep | Need::Console) {
+                    return Err(self.no_engine_that_stays());
                 }
                 if self.need == Need::Records {
                     database_exists(&self.config, NAME_AN_ENGINE)?;
@@ -404,7 +406,9 @@ impl Home {
     fn with(&self, running: RunningEngine) -> Result<Option<(Client, EngineOwner)>> {
         let sharing = match (running.purpose, self.need) {
             (Purpose::Serve, _) | (Purpose::OneRun, Need::Records) => None,
-            (Purpose::OneRun | Purpose::OneCommand, Need::Keep) => return Err(no_engine_that_stays()),
+            (Purpose::OneRun | Purpose::OneCommand, Need::Keep | Need::Console) => {
+                return Err(self.no_engine_that_stays());
+            }
             (Purpose::OneCommand, Need::Work | Need::Records) => return Ok(None),
             (Purpose::OneRun, Need::Work) => {
                 let sharing = self.data_dir.share()?;
@@ -441,6 +445,15 @@ impl Home {
         }
     }
 
+    /// The folder has no engine that a command with this need can use.
+    fn no_engine_that_stays(&self) -> Failure {
+        let what = match self.need {
+            Need::Console => "the console",
+            Need::Work | Need::Keep | Need::Records => "--detach",
+        };
+        Failure::usage(format!("{what} needs an engine that stays: {NAME_AN_ENGINE}"))
+    }
+
     /// Starts an engine in this process, for this command.
     async fn own(&self, owner: Owner) -> Result<(Client, EngineOwner)> {
         if owner.is_new_folder() {
@@ -448,7 +461,7 @@ impl Home {
         }
         let purpose = match self.need {
             Need::Work | Need::Keep => Purpose::OneRun,
-            Need::Records => Purpose::OneCommand,
+            Need::Records | Need::Console => Purpose::OneCommand,
         };
         let listen = ([127, 0, 0, 1], 0).into();
         let node = Box::pin(Node::start(
@@ -473,10 +486,6 @@ impl Home {
         let client = Client::new(&node.url(), "engine", Some(key))?;
         Ok((client, EngineOwner::Own(Box::new(node))))
     }
-}
-
-fn no_engine_that_stays() -> Failure {
-    Failure::usage("--detach needs an engine that stays: start one with `sortie serve`, or name one by --url")
 }
 
 /// Refuses a command if no engine has created the `SQLite` database yet. `way_out` is the remedy.

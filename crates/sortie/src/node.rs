@@ -11,7 +11,7 @@ use sortie_api::{ErrorCode, Mode, Refusal, plain};
 use sortie_base::{Clock, spawn_lasting};
 use sortie_engine::{Engine, LicenseOptions, MasterKey, Serves, Traces, check_master_keys};
 use sortie_sandbox::{Backend, Capabilities};
-use sortie_server::Listeners;
+use sortie_server::{ConsoleFiles, Listeners};
 use sortie_store::{OpenOptions, Store};
 use tokio::{
     net::{TcpListener, TcpSocket},
@@ -128,7 +128,7 @@ impl Node {
             },
             owner,
         };
-        node.serve(listeners, config);
+        node.serve(listeners, config, purpose);
         node.owner.announce(&RunningEngine {
             url: node.url(),
             org_url: org_address.map(url_of),
@@ -138,8 +138,9 @@ impl Node {
         Ok(node)
     }
 
-    fn serve(&self, listeners: Listeners, config: &Config) {
+    fn serve(&self, listeners: Listeners, config: &Config, purpose: Purpose) {
         let options = sortie_server::Options {
+            console: console_files(config, purpose),
             requests_per_minute: config.rate_limit_per_minute,
             anonymous_requests_per_minute: config.anonymous_rate_limit_per_minute,
             trusted_proxies: config.trusted_proxies.clone(),
@@ -190,6 +191,17 @@ impl Node {
     /// Returns the address of the API, seen from this machine.
     pub(crate) fn url(&self) -> String {
         url_of(self.address)
+    }
+
+    /// Returns the address of the console, if it is enabled.
+    pub(crate) fn console(&self, config: &Config) -> Option<String> {
+        let hosted = config.hosted.as_ref().map(|hosted| hosted.org_url.clone());
+        let address = hosted
+            .or_else(|| advertised(config))
+            .unwrap_or_else(|| self.url());
+        config
+            .console
+            .then(|| format!("{}/console/", address.trim_end_matches('/')))
     }
 
     /// Returns the confinement of the runs' commands, or the reason why there is none.
@@ -292,6 +304,15 @@ fn node_address(config: &Config, listens: SocketAddr) -> Option<String> {
 /// Returns the address that clients use, if the configuration names one.
 fn advertised(config: &Config) -> Option<String> {
     config.advertise_url.as_ref().map(ToString::to_string)
+}
+
+/// Files of the console. An engine that does not stay has none.
+fn console_files(config: &Config, purpose: Purpose) -> ConsoleFiles {
+    match &config.console_dir {
+        _ if !config.console || purpose != Purpose::Serve => ConsoleFiles::Disabled,
+        Some(folder) => ConsoleFiles::Folder(folder.clone()),
+        None => ConsoleFiles::BuiltIn,
+    }
 }
 
 /// Returns the address of a listener, seen from this machine.

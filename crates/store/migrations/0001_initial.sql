@@ -41,6 +41,29 @@ CREATE UNIQUE INDEX api_key_hash ON api_key (hash);
 CREATE INDEX api_key_list ON api_key (org_id, created_at, id);
 CREATE UNIQUE INDEX api_key_previous_hash ON api_key (previous_hash) WHERE previous_hash IS NOT NULL;
 
+-- A sign-in at the console of a self-hosted engine by an API key. hash is the SHA-256 of the session's token, key_hash that of the
+-- key's secret: the session ends with it. seen_at is the start of the hour of the last use.
+CREATE TABLE console_session (
+    id {TEXT} NOT NULL PRIMARY KEY,
+    hash {BLOB} NOT NULL,
+    key_id {TEXT} NOT NULL,
+    key_hash {BLOB} NOT NULL,
+    created_at BIGINT NOT NULL,
+    seen_at BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL
+);
+CREATE UNIQUE INDEX console_session_hash ON console_session (hash);
+CREATE INDEX console_session_end ON console_session (expires_at);
+
+-- A code that begins a session of the console once. hash is its SHA-256.
+CREATE TABLE console_code (
+    hash {BLOB} NOT NULL PRIMARY KEY,
+    key_id {TEXT} NOT NULL,
+    key_hash {BLOB} NOT NULL,
+    expires_at BIGINT NOT NULL
+);
+CREATE INDEX console_code_end ON console_code (expires_at);
+
 -- A started process. ended_at is set when it was declared lost; the row goes when it holds no runs any more.
 CREATE TABLE node (
     id BIGINT NOT NULL PRIMARY KEY,

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use http::Method;
 use parking_lot::{Mutex, MutexGuard};
+use sortie_api::secret::SESSION_TOKEN;
 
 use crate::{Answer, Client};
 
@@ -78,6 +79,15 @@ impl Browser {
     /// Value of a cookie.
     pub fn cookie(&self, name: &str) -> Option<String> {
         self.cookies().get(name).cloned()
+    }
+
+    /// Name and value of the cookie of a session.
+    pub fn session(&self) -> Option<(String, String)> {
+        let cookies = self.cookies();
+        let mut sessions = cookies
+            .iter()
+            .filter(|(_, value)| value.starts_with(SESSION_TOKEN));
+        sessions.next().map(|(name, value)| (name.clone(), value.clone()))
     }
 
     /// Opens a page.

@@ -1,5 +1,6 @@
-//! Secrets: API keys, the master keys, and the values that the master keys seal.
+//! Secrets: API keys, sessions of the console, the master keys, and the values that the master keys seal.
 
+pub(crate) mod console;
 pub(crate) mod keys;
 pub(crate) mod master_keys;
 pub(crate) mod principals;

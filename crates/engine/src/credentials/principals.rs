@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use sortie_api::{
     KeyId, Mode, OrgId, OrganizationInfo, Refusal, Role, Timestamp,
-    secret::{ACCESS_TOKEN, HOSTED_KEY, Presented, SELF_HOSTED_KEY, Secret},
+    secret::{ACCESS_TOKEN, HOSTED_KEY, Presented, SELF_HOSTED_KEY, SESSION_TOKEN, Secret},
 };
 use sortie_store::{
     Store,
@@ -31,15 +31,15 @@ pub(crate) struct Principals {
     fresh: Duration,
     /// Prefix of the API keys of this deployment mode.
     prefix: &'static str,
-    /// Prefix of access tokens. Only a hosted deployment has them.
-    token_prefix: Option<&'static str>,
-    /// Hour of the last use of each key that this node has noted.
-    noted: Arc<Mutex<HashMap<KeyId, Timestamp>>>,
+    /// Prefix of the other credentials: access tokens of a hosted deployment, console sessions of a self-hosted engine.
+    token_prefix: &'static str,
+    /// Hour of the last use of each key and console session that this node has noted.
+    noted: Arc<Mutex<HashMap<By, Timestamp>>>,
     tasks: TaskTracker,
 }
 
-/// Maximum number of keys to remember; the memory is cleared when it is reached.
-const NOTED_KEYS: usize = 20_000;
+/// Maximum number of credentials to remember; the memory is cleared when it is reached.
+const NOTED: usize = 20_000;
 
 const HOUR_MICROS: i64 = 3_600_000_000;
 
@@ -101,8 +101,8 @@ impl Principals {
         tasks: TaskTracker,
     ) -> Self {
         let (prefix, token_prefix) = match mode {
-            Mode::Hosted => (HOSTED_KEY, Some(ACCESS_TOKEN)),
-            Mode::SelfHosted => (SELF_HOSTED_KEY, None),
+            Mode::Hosted => (HOSTED_KEY, ACCESS_TOKEN),
+            Mode::SelfHosted => (SELF_HOSTED_KEY, SESSION_TOKEN),
         };
         Self {
             store,
@@ -123,8 +123,7 @@ impl Principals {
     /// Finds the principal of a credential; see [`Engine::authenticate`].
     pub(crate) async fn authenticate(&self, credential: Presented<'_>) -> Result<Option<Principal>, Refusal> {
         // Checked before the cached look-ups: the look-up of a session is cached by the hash of a text that anyone can send.
-        let mut prefixes = [Some(self.prefix), self.token_prefix].into_iter().flatten();
-        if !prefixes.any(|prefix| credential.is(prefix)) {
+        if !credential.is(self.prefix) && !credential.is(self.token_prefix) {
             return Ok(None);
         }
         self.authenticate_hash(credential.hash()).await
@@ -153,6 +152,7 @@ impl Principals {
                 user: Some(person.user),
                 suspended: membership.suspended,
                 scope: None,
+                session_key: None,
             }))
         };
         self.look_up(hash, found).await
@@ -166,28 +166,37 @@ impl Principals {
     ) -> Result<Option<Principal>, Refusal> {
         let now = || self.clock.now();
         let found = self.store.look_up(hash, self.fresh, now, find).await?;
-        if let Some(key) = found.and_then(|principal| principal.by.key()) {
-            self.note_use(key);
+        if let Some(principal) = found {
+            self.note_use(&principal);
         }
         Ok(found)
     }
 
-    /// Notes the use of a key, once an hour, in a task: the request does not wait for it.
-    fn note_use(&self, key: KeyId) {
+    /// Notes the use of a key or of a console session, once an hour, in a task: the request does not wait for it.
+    fn note_use(&self, principal: &Principal) {
+        let (by, session_key) = (principal.by, principal.session_key);
+        if by.key().or(session_key).is_none() {
+            return;
+        }
         let now = self.clock.now().as_micros();
         let hour = Timestamp::from_micros(now - now.rem_euclid(HOUR_MICROS));
         let mut noted = self.noted.lock();
-        if noted.get(&key) == Some(&hour) {
+        if noted.get(&by) == Some(&hour) {
             return;
         }
-        if noted.len() >= NOTED_KEYS {
+        if noted.len() >= NOTED {
             noted.clear();
         }
-        noted.insert(key, hour);
+        noted.insert(by, hour);
         let store = self.store.clone();
         let note = async move {
-            if let Err(error) = store.note_key_use(key, hour).await {
-                tracing::debug!(key.id = %key, %error, "cannot note the use of a key");
+            let noted = match (by, session_key) {
+                (By::Key(key), _) => store.note_key_use(key, hour).await,
+                (By::Session(session), Some(key)) => store.note_console_use((session, key), hour).await,
+                _ => Ok(()),
+            };
+            if let Err(error) = noted {
+                tracing::debug!(%by, %error, "cannot note the use of a credential");
             }
         };
         drop(spawn_short(&self.tasks, note));

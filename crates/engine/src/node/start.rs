@@ -15,6 +15,7 @@ use crate::{
     Engine,
     callbacks::CallbackWorker,
     cluster::hints::{self, Channel},
+    credentials::console,
     kit::{
         models::NO_LANGUAGE_MODEL,
         options::{Options, Serves},
@@ -144,6 +145,10 @@ impl Engine {
         if node.options.mode == Mode::SelfHosted && store.is_shared() {
             let licensing = node.stores.licensing.clone();
             spawn_lasting(tracker, "license", licensing.keep_reading(closed.clone()));
+        }
+        if node.options.mode == Mode::SelfHosted {
+            let deleting = console::keep_deleting(store.clone(), clock.clone(), closed.clone());
+            spawn_lasting(tracker, "console", deleting);
         }
         let connections = node.stores.connections.clone();
         spawn_lasting(

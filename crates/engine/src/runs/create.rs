@@ -188,6 +188,7 @@ impl Engine {
             timeout_seconds: accepted.timeout_seconds,
             labels: Labels {
                 by: caller.actor.by,
+                session_key: caller.actor.session_key,
                 workflow: accepted.workflow,
                 schedule,
                 model: Some(accepted.model),

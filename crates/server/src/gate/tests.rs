@@ -53,6 +53,7 @@ async fn gate(dir: &tempfile::TempDir) -> Gate {
     let limits = Arc::new(rate_limits(&engine, &options));
     let door = (
         Door::Engine(Box::new(EngineDoor {
+            browsers: None,
             challenges: Challenges::none(),
             sign_in: None,
         })),

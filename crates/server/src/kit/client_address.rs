@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use sortie_api::check::{Check, Verdict};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// Maximum number of untrusted peers that are remembered with their ignored headers.
 const REMEMBERED: usize = 8;
@@ -58,6 +59,13 @@ impl TrustedProxies {
             client = address;
         }
         client
+    }
+
+    /// Returns true if `peer` is a trusted proxy and reports that the client uses https.
+    pub(crate) fn is_https(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
+        let proto = headers.get(X_FORWARDED_PROTO);
+        proto.is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"))
+            && self.trusts(peer.to_canonical())
     }
 
     /// Checks whether a peer that is not trusted forwards requests.

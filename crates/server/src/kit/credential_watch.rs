@@ -42,7 +42,7 @@ pub(crate) struct Opener(Option<Asked>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Asked {
     token: Token,
-    /// Organization in which a person uses the session; absent for keys and access tokens.
+    /// Organization in which a person uses the session; absent for keys, access tokens and console sessions.
     session_in: Option<OrgId>,
 }
 
@@ -54,9 +54,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Opener {
             return Ok(Self(None));
         };
         let token = parts.extensions.get::<Token>();
-        Ok(Self(token.map(|token| Asked {
-            token: *token,
-            session_in: matches!(principal.by, By::Session(_)).then_some(principal.org),
+        Ok(Self(token.map(|token| {
+            Asked {
+                token: *token,
+                session_in: (matches!(principal.by, By::Session(_)) && principal.session_key.is_none())
+                    .then_some(principal.org),
+            }
         })))
     }
 }

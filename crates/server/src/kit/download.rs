@@ -9,15 +9,19 @@ use axum::{body::Body, response::Response};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
     header::{
-        ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MATCH,
-        IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE,
-        X_CONTENT_TYPE_OPTIONS,
+        ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
+        CONTENT_TYPE, ETAG, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE,
+        LAST_MODIFIED, RANGE, X_CONTENT_TYPE_OPTIONS,
     },
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sortie_api::{ErrorCode, Refusal, Sha256, Timestamp};
 
 use super::range_not_satisfiable;
+
+/// Sites that may read the answer as a part of their pages.
+pub(crate) const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
+    HeaderName::from_static("cross-origin-resource-policy");
 
 /// Content that is offered for download.
 #[derive(Clone, Debug)]
@@ -72,9 +76,7 @@ impl Offered {
             return Err(ErrorCode::PreconditionFailed.because("If-Unmodified-Since: the content is newer"));
         }
         let has_it = if headers.contains_key(IF_NONE_MATCH) {
-            matches(headers, IF_NONE_MATCH, |tag| {
-                tag.strip_prefix("W/").unwrap_or(tag) == etag
-            })
+            has_tag(headers, &etag)
         } else {
             date(headers, IF_MODIFIED_SINCE).is_some_and(|since| modified <= since)
         };
@@ -122,6 +124,9 @@ impl Offered {
         set(CONTENT_TYPE, &self.content_type)?;
         set(CONTENT_DISPOSITION, &disposition(&self.name))?;
         set(X_CONTENT_TYPE_OPTIONS, "nosniff")?;
+        // The content comes from an agent: a browser that shows it gives it no origin, and no other site gets it.
+        set(CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'")?;
+        set(CROSS_ORIGIN_RESOURCE_POLICY, "same-origin")?;
         if let Wanted::Part(part) = wanted {
             let last = part.end.saturating_sub(1);
             set(
@@ -159,6 +164,13 @@ fn matches(headers: &HeaderMap, name: HeaderName, is_it: impl Fn(&str) -> bool) 
         .flat_map(|value| value.split(','))
         .map(str::trim)
         .any(|tag| tag == "*" || is_it(tag))
+}
+
+/// Whether the client has the content with this entity tag (`If-None-Match`).
+pub(crate) fn has_tag(headers: &HeaderMap, etag: &str) -> bool {
+    matches(headers, IF_NONE_MATCH, |tag| {
+        tag.strip_prefix("W/").unwrap_or(tag) == etag
+    })
 }
 
 fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {

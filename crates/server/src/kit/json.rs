@@ -21,7 +21,8 @@ use serde_json::error::Category;
 use sortie_api::{ErrorCode, Refusal, limits::BODY_BYTES, plain};
 
 use super::{
-    ApiError, ApiResult, BodyBudget, Uncounted, body_budget::Room, json_text, too_large, unread_body::drain,
+    ApiError, ApiResult, BodyBudget, Uncounted, body_budget::Room, is_of_type, json_text, too_large,
+    unread_body::drain,
 };
 
 /// Timeout for the body of a request.
@@ -95,11 +96,7 @@ pub(crate) fn shared_document(document: &Bytes) -> Response {
 
 /// Whether the content type is JSON.
 pub(crate) fn is_json(headers: &HeaderMap) -> bool {
-    headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.split(';').next())
-        .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+    is_of_type(headers, "application/json")
 }
 
 /// Refuses a compressed body.

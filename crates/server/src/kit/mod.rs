@@ -24,6 +24,7 @@ mod pieces;
 mod query;
 mod rate_limit;
 mod request_id;
+mod same_origin;
 mod small_body;
 mod unread_body;
 mod who;
@@ -31,13 +32,13 @@ mod who;
 pub(crate) use body_budget::{AnswerRoom, BodyBudget, crowded};
 pub(crate) use challenge::{Challenges, LacksScope};
 pub(crate) use client_address::TrustedProxies;
-pub(crate) use cookies::SessionCookie;
+pub(crate) use cookies::{SameSite, SessionCookie, Transport};
 pub(crate) use credential_throttle::{CredentialThrottle, Token};
 pub(crate) use credential_watch::{CredentialWatch, Opener, Watched};
 pub(crate) use cursor::{Cursors, ListCursors};
 pub use deprecation::Deprecation;
 pub(crate) use deprecation::DeprecationHeaders;
-pub(crate) use download::{Offered, Wanted};
+pub(crate) use download::{CROSS_ORIGIN_RESOURCE_POLICY, Offered, Wanted, has_tag};
 pub(crate) use error::{
     ApiError, ApiResult, Fault, error_response, method_not_allowed, range_not_satisfiable, rate_limited,
     too_large,
@@ -54,6 +55,7 @@ pub(crate) use pieces::{PIECE_BYTES, PieceWriter, Pieces};
 pub(crate) use query::{FromQuery, Pairs, Query, integer};
 pub(crate) use rate_limit::{Counting, Quota, RateLimits, Standing, WINDOW_SECONDS};
 pub(crate) use request_id::{RequestIds, X_REQUEST_ID};
-pub(crate) use small_body::{is_form, small_body};
+pub(crate) use same_origin::OwnOrigin;
+pub(crate) use small_body::{is_form, is_of_type, small_body};
 pub(crate) use unread_body::{LeavesBody, UnreadBody};
 pub(crate) use who::{Admin, AtLeast, Credential, Member, Owner, actor, bearer};

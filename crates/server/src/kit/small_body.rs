@@ -27,12 +27,14 @@ pub(crate) async fn small_body(body: Body, limit: usize) -> Result<Bytes, Refusa
 
 /// Whether the content type is a form.
 pub(crate) fn is_form(headers: &HeaderMap) -> bool {
+    is_of_type(headers, "application/x-www-form-urlencoded")
+}
+
+/// Whether the content type is this media type, with any parameters.
+pub(crate) fn is_of_type(headers: &HeaderMap, media_type: &str) -> bool {
     headers
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.split(';').next())
-        .is_some_and(|kind| {
-            kind.trim()
-                .eq_ignore_ascii_case("application/x-www-form-urlencoded")
-        })
+        .is_some_and(|kind| kind.trim().eq_ignore_ascii_case(media_type))
 }

@@ -121,7 +121,10 @@ impl<const ROLE: u8> AtLeast<ROLE> {
         }
         let caller = Caller {
             org: principal.org,
-            actor: actor(parts, Some(principal.by), principal.user),
+            actor: Actor {
+                session_key: principal.session_key,
+                ..actor(parts, Some(principal.by), principal.user)
+            },
         };
         Self::check(caller, principal.role, principal.suspended)
     }
@@ -213,6 +216,7 @@ mod tests {
             user: None,
             suspended: false,
             scope: None,
+            session_key: None,
         })
     }
 

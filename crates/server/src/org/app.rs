@@ -9,7 +9,10 @@ use sortie_api::{ErrorCode, Refusal};
 use sortie_billing::Billing;
 use sortie_engine::Engine;
 
-use crate::kit::{BodyBudget, Cursors, SessionCookie, TrustedProxies};
+use crate::{
+    browsers::Browsers,
+    kit::{BodyBudget, Cursors, SessionCookie, TrustedProxies},
+};
 
 /// The state of the router; handlers get it as `State<Arc<OrgApp>>`.
 pub(crate) struct OrgApp {
@@ -23,8 +26,8 @@ pub(crate) struct OrgApp {
     pub(crate) bodies: BodyBudget,
     /// Proxies whose word about the address of a client is believed.
     pub(crate) proxies: TrustedProxies,
-    /// The cookie of the pages.
-    pub(crate) cookie: SessionCookie,
+    /// The rules for browsers.
+    pub(crate) browsers: Arc<Browsers>,
     /// The cookie of forms before a sign-in.
     pub(crate) form_cookie: SessionCookie,
     /// Cursors of lists.

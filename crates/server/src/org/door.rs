@@ -1,5 +1,7 @@
 //! Credentials of the organization API, and access of a signed-in browser to the engine API.
 
+use std::sync::Arc;
+
 use axum::{
     Router,
     body::Body,
@@ -15,8 +17,9 @@ use sortie_engine::Engine;
 use sortie_store::people::SignedIn;
 
 use crate::{
+    browsers::Browsers,
     gate::pass,
-    kit::{ApiResult, Credential, SessionCookie},
+    kit::{ApiResult, Credential},
 };
 
 /// First segment of the paths that lead to the engine API: the organization and a path of the engine follow.
@@ -28,8 +31,8 @@ pub(crate) struct OrganizationDoor {
     pub(crate) accounts: Accounts,
     /// The node, which knows the API keys.
     pub(crate) engine: Engine,
-    /// The cookie of the pages.
-    pub(crate) cookie: SessionCookie,
+    /// Rules for browsers.
+    pub(crate) browsers: Arc<Browsers>,
     /// Router of the engine API.
     pub(crate) engine_router: Router,
 }

@@ -1,5 +1,7 @@
 //! Credentials of the engine API, and the sign-in of people at a self-hosted engine.
 
+use std::sync::Arc;
+
 use axum::{Router, body::Body, response::Response};
 use http::Request;
 use sortie_accounts::Accounts;
@@ -10,8 +12,9 @@ use sortie_store::{
 };
 
 use crate::{
+    browsers::Browsers,
     gate::pass,
-    kit::{Challenges, Credential, SessionCookie},
+    kit::{Challenges, Credential},
     pages,
 };
 
@@ -19,6 +22,8 @@ use crate::{
 pub(crate) struct EngineDoor {
     /// Challenges of the refusals.
     pub(crate) challenges: Challenges,
+    /// Rules for browsers; none without a console and a sign-in, and on hosted deployments.
+    pub(crate) browsers: Option<Arc<Browsers>>,
     /// Sign-in of people; none without identity providers, and on hosted deployments.
     pub(crate) sign_in: Option<SignInDoor>,
 }
@@ -27,8 +32,6 @@ pub(crate) struct EngineDoor {
 pub(crate) struct SignInDoor {
     /// The accounts.
     pub(crate) accounts: Accounts,
-    /// The cookie of the pages.
-    pub(crate) cookie: SessionCookie,
     /// Router of the pages.
     pub(crate) pages: Router,
 }
@@ -77,6 +80,7 @@ impl SignInDoor {
             user: Some(person.user),
             suspended: organization.suspended,
             scope: None,
+            session_key: None,
         }))
     }
 }

@@ -6,6 +6,7 @@ mod auth;
 mod auto_topup;
 mod avatar;
 mod billing;
+mod console;
 mod door;
 mod engine_door;
 mod identities;
@@ -59,6 +60,9 @@ operations! {
     SignedIn auth::resend_verification;
     Public auth::forgot_password;
     Public auth::reset_password;
+    Public console::get_org_console;
+    SignedIn console::get_org_console_session;
+    SignedIn console::end_org_console_session;
     SignedIn profile::get_user;
     SignedIn profile::update_user;
     SignedIn profile::delete_user;

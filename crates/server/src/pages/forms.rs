@@ -35,7 +35,8 @@ use super::{
     layout::{Content, page},
 };
 use crate::{
-    kit::{Credential, actor, is_form, small_body},
+    browsers::transport_of,
+    kit::{Credential, Transport, actor, is_form, small_body},
     org::OrgApp,
 };
 
@@ -113,6 +114,8 @@ pub(super) struct Visit {
     /// Query of the request.
     pub(super) query: String,
     form_cookie: Option<String>,
+    /// Transport of the request.
+    pub(super) transport: Transport,
 }
 
 /// Text of a form, and the cookie that the browser needs for it.
@@ -148,7 +151,9 @@ impl Visit {
             (None, Some(known)) => (known.clone(), None),
             (None, None) => {
                 let value = Secret::new(FORM_COOKIE, sortie_base::random()?);
-                let cookie = app.form_cookie.set(value.expose(), FORM_COOKIE_SECONDS);
+                let cookie = app
+                    .form_cookie
+                    .set(value.expose(), FORM_COOKIE_SECONDS, self.transport);
                 (value.expose().to_owned(), cookie)
             }
         };
@@ -243,7 +248,8 @@ impl FromRequestParts<Arc<OrgApp>> for Visit {
         let actor = actor(parts, by, person.map(|person| person.user));
         let agent = parts.headers.get(USER_AGENT);
         // This server did not set a cookie with any other form of value.
-        let form_cookie = app.form_cookie.token(&parts.headers);
+        let transport = transport_of(&parts.extensions);
+        let form_cookie = app.form_cookie.token(&parts.headers, transport);
         let form_cookie = form_cookie.filter(|value| Secret::parse(FORM_COOKIE, value).is_ok());
         Ok(Self {
             person,
@@ -251,6 +257,7 @@ impl FromRequestParts<Arc<OrgApp>> for Visit {
             agent: agent.and_then(|agent| agent.to_str().ok()).map(str::to_owned),
             query: parts.uri.query().unwrap_or_default().to_owned(),
             form_cookie: form_cookie.map(str::to_owned),
+            transport,
             actor,
         })
     }
@@ -274,7 +281,10 @@ impl FromRequest<Arc<OrgApp>> for Posted {
 
     async fn from_request(request: Request<Body>, app: &Arc<OrgApp>) -> PageResult<Self> {
         let (mut parts, body) = request.into_parts();
-        if !app.cookie.is_own(&parts.headers) || !is_form(&parts.headers) {
+        let is_own = app
+            .browsers
+            .is_own(&parts.headers, transport_of(&parts.extensions));
+        if !is_own || !is_form(&parts.headers) {
             return Err(PageError::stale());
         }
         let visit = Visit::from_request_parts(&mut parts, app).await?;

@@ -80,7 +80,7 @@ pub(super) async fn sign_out(State(app): State<Arc<OrgApp>>, posted: Posted) -> 
     } else {
         see_other(&back)?
     };
-    if let Some(cookie) = app.cookie.set("", 0) {
+    if let Some(cookie) = app.browsers.cookie.set("", 0, visit.transport) {
         response.headers_mut().append(SET_COOKIE, cookie);
     }
     Ok(response)

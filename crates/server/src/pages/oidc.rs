@@ -131,7 +131,7 @@ pub(super) async fn callback(
         invitation: invitation::token_of(&flow.back).map(Credential::new),
     };
     match app.accounts.finish_oidc(&flow, &answer, &visitor).await {
-        Ok(OidcSignIn::SignedIn(person)) => sign_in::signed_in(&app, &person, &flow.back),
+        Ok(OidcSignIn::SignedIn(person)) => sign_in::signed_in(&app, &visit, &person, &flow.back),
         Ok(OidcSignIn::SecondFactor(person)) => {
             let half = Half {
                 person,
@@ -158,7 +158,7 @@ pub(super) async fn code(State(app): State<Arc<OrgApp>>, posted: Posted) -> Page
         invitation: None,
     };
     match app.accounts.finish_oidc_code(&half.person, &code, &visitor).await {
-        Ok(person) => sign_in::signed_in(&app, &person, &half.back),
+        Ok(person) => sign_in::signed_in(&app, &visit, &person, &half.back),
         Err(error) if error.code == ErrorCode::SecondFactorRequired => {
             let error = "The code is wrong or was used already.";
             code_page(&app, &visit, &half, (StatusCode::UNAUTHORIZED, Some(error)))

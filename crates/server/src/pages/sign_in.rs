@@ -64,7 +64,7 @@ pub(super) async fn sign_in(State(app): State<Arc<OrgApp>>, posted: Posted) -> P
         ..Again::default()
     };
     match app.accounts.log_in(request, &visit.client()).await {
-        Ok(person) => signed_in(&app, &person, &back),
+        Ok(person) => signed_in(&app, &visit, &person, &back),
         Err(error) if error.code == ErrorCode::SecondFactorRequired => {
             let error = if code.is_some() {
                 "The code is wrong or was used already."
@@ -144,7 +144,7 @@ pub(super) async fn sign_up(State(app): State<Arc<OrgApp>>, posted: Posted) -> P
         .sign_up(applicant, &visit.client(), with_way_back)
         .await
     {
-        Ok(SignedUp::LoggedIn(person)) => signed_in(&app, &person, &back),
+        Ok(SignedUp::LoggedIn(person)) => signed_in(&app, &visit, &person, &back),
         Ok(SignedUp::ByMail) => {
             let body = html! {
                 p.sub { "We sent a mail to " b { (email) } ". Open the link in it to continue. You can close this page." }
@@ -170,12 +170,14 @@ pub(super) async fn sign_up(State(app): State<Arc<OrgApp>>, posted: Posted) -> P
 }
 
 /// Sets the cookie of a new session and redirects the browser.
-pub(super) fn signed_in(app: &OrgApp, person: &LoggedIn, back: &str) -> PageResult<Response> {
+pub(super) fn signed_in(app: &OrgApp, visit: &Visit, person: &LoggedIn, back: &str) -> PageResult<Response> {
     let mut response = see_other(back)?;
     let seconds = app.accounts.options().session_length().as_secs();
     let cookies = [
-        app.cookie.set(person.token.expose(), seconds),
-        app.form_cookie.set("", 0),
+        app.browsers
+            .cookie
+            .set(person.token.expose(), seconds, visit.transport),
+        app.form_cookie.set("", 0, visit.transport),
     ];
     for cookie in cookies.into_iter().flatten() {
         response.headers_mut().append(SET_COOKIE, cookie);

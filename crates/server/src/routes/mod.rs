@@ -16,6 +16,7 @@ mod budgets;
 mod checks;
 mod connections;
 mod connections_oauth;
+mod console;
 mod deliveries;
 mod event_encoder;
 mod event_stream;
@@ -41,6 +42,7 @@ mod usage;
 pub(crate) mod workflows;
 
 pub(crate) use checks::WantedChecks;
+pub(crate) use console::{SIGN_IN, console_info, signed_out, with_console};
 pub(crate) use keys::keys_of;
 pub(crate) use master_key::{SealedFrom, example_of_keys, example_of_missing_key, example_of_reseal};
 pub(crate) use operations::{Health, OK, Readiness};
@@ -102,6 +104,11 @@ operations! {
     Admin budgets::delete_budget;
     Member usage::get_member_usage;
     Public models::list_models;
+    Public console::get_console, self_hosted "the console is on the address of the organization API";
+    Public console::begin_console_session, self_hosted "people sign in at the address of the organization API";
+    Member console::get_console_session, self_hosted "people sign in at the address of the organization API";
+    Member console::end_console_session, self_hosted "people sign in at the address of the organization API";
+    Member console::create_console_code, self_hosted "people sign in at the address of the organization API";
     Admin keys::create_key, self_hosted "keys are managed in the organization API";
     Admin keys::list_keys, self_hosted "keys are managed in the organization API";
     Admin keys::delete_key, self_hosted "keys are managed in the organization API";

@@ -295,7 +295,7 @@ impl Resources {
     async fn compare(&self, kind: Kind) {
         let client = self.client(kind).await;
         for call in CALLS {
-            let answer = if call.operation == "log_out" {
+            let answer = if matches!(call.operation, "log_out" | "end_org_console_session") {
                 self.call(&self.another_session(&client).await, call)
                     .await
                     .unwrap()

@@ -44,6 +44,17 @@ impl Browser {
         self.0.cookie(name)
     }
 
+    /// Token of the session, if the browser is signed in.
+    pub(crate) fn session(&self) -> Option<String> {
+        self.0.session().map(|(_, token)| token)
+    }
+
+    /// Header with the cookie of the session.
+    pub(crate) fn session_cookie(&self) -> String {
+        let (name, token) = self.0.session().unwrap();
+        format!("{name}={token}")
+    }
+
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.0.get(path).await.unwrap()
     }

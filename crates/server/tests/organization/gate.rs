@@ -17,7 +17,9 @@ crate::settings::everywhere! {
 /// A client that sends the session as a browser does.
 fn browser(rig: &Rig, token: &str) -> Client {
     let cookie = HeaderValue::try_from(format!("sortie={token}")).unwrap();
-    Client::new(rig.address, None).with_header("cookie", cookie)
+    Client::new(rig.address, None)
+        .with_header("cookie", cookie)
+        .with_header("x-sortie-console", "1")
 }
 
 async fn no_two_requests_have_the_same_id() {

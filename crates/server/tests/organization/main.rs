@@ -12,6 +12,7 @@ mod access;
 mod accounts;
 mod avatars;
 mod browser;
+mod console;
 mod credits;
 mod deletion;
 mod ends;

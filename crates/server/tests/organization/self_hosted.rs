@@ -34,19 +34,31 @@ crate::settings::both_databases! {
 const START: &str = "/sign-in/oidc/idp";
 
 /// A self-hosted engine with an admin key.
-struct Rig {
-    address: SocketAddr,
-    url: String,
-    key: String,
+pub(crate) struct Rig {
+    engine: Engine,
+    pub(crate) address: SocketAddr,
+    pub(crate) url: String,
+    /// The admin key.
+    pub(crate) key: String,
+    pub(crate) clock: Clock,
+    _database: TestDatabase,
     stop: CancellationToken,
     serving: TaskTracker,
-    _database: TestDatabase,
     _dir: tempfile::TempDir,
 }
 
 impl Rig {
     /// Starts an engine with or without an identity provider.
-    async fn start(provider: Option<&ScriptedProvider>) -> Self {
+    pub(crate) async fn start(provider: Option<&ScriptedProvider>) -> Self {
+        Self::start_with(provider, Clock::system(), |_| {}).await
+    }
+
+    /// Starts an engine with a clock, and with changed settings of its server.
+    pub(crate) async fn start_with(
+        provider: Option<&ScriptedProvider>,
+        clock: Clock,
+        change: impl FnOnce(&mut Options),
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let database = Setting::current().database().await;
         let store = Store::open(database.url()).await.unwrap();
@@ -56,6 +68,7 @@ impl Rig {
         let options = sortie_engine::Options {
             data_dir: dir.path().to_owned(),
             shutdown_grace: Duration::from_millis(50),
+            clock: clock.clone(),
             ..sortie_engine::Options::default()
         };
         let no_sandbox = Err("this test has no sandbox.".to_owned());
@@ -81,51 +94,84 @@ impl Rig {
             people,
             ..Listeners::from(api)
         };
-        let options = Options {
-            requests_per_minute: 1_000_000,
-            anonymous_requests_per_minute: 1_000_000,
-            base_url: Some(url.clone()),
-            ..Options::default()
-        };
-        let (stop, serving) = (CancellationToken::new(), TaskTracker::new());
-        spawn_short(
-            &serving,
-            sortie_server::serve(listeners, engine, Arc::new(options), stop.clone()),
-        );
-        serving.close();
+        let (stop, serving) = serve(listeners, &engine, &url, change);
         Self {
+            engine,
             address,
             url,
             key: key.expose().to_owned(),
+            clock,
+            _database: database,
             stop,
             serving,
-            _database: database,
             _dir: dir,
         }
     }
 
-    fn browser(&self) -> Browser {
+    /// Serves the same engine with changed settings, on another port and without people.
+    pub(crate) async fn restarted(self, change: impl FnOnce(&mut Options)) -> Self {
+        self.stop.cancel();
+        self.serving.wait().await;
+        let api = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = api.local_addr().unwrap();
+        let url = format!("http://{address}");
+        let (stop, serving) = serve(Listeners::from(api), &self.engine, &url, change);
+        Self {
+            address,
+            url,
+            stop,
+            serving,
+            ..self
+        }
+    }
+
+    pub(crate) fn browser(&self) -> Browser {
         Browser::at(self.address, &self.url)
     }
 
-    fn client(&self, credential: Option<&str>) -> Client {
+    pub(crate) fn client(&self, credential: Option<&str>) -> Client {
         Client::new(self.address, credential.map(str::to_owned))
     }
 
     /// Client with the cookie of a browser, as a page of `origin` makes its requests.
     fn by_cookie(&self, browser: &Browser, origin: Option<&str>) -> Client {
-        let cookie = format!("sortie={}", browser.cookie("sortie").unwrap());
-        let client = self.client(None).with_header("cookie", cookie);
+        let client = self
+            .client(None)
+            .with_header("cookie", browser.session_cookie())
+            .with_header("x-sortie-console", "1");
         match origin {
             Some(origin) => client.with_header("origin", origin),
             None => client,
         }
     }
 
-    async fn end(self) {
+    pub(crate) async fn end(self) {
         self.stop.cancel();
         self.serving.wait().await;
     }
+}
+
+/// Serves an engine until the token is cancelled.
+fn serve(
+    listeners: Listeners,
+    engine: &Engine,
+    url: &str,
+    change: impl FnOnce(&mut Options),
+) -> (CancellationToken, TaskTracker) {
+    let mut options = Options {
+        requests_per_minute: 1_000_000,
+        anonymous_requests_per_minute: 1_000_000,
+        base_url: Some(url.to_owned()),
+        ..Options::default()
+    };
+    change(&mut options);
+    let (stop, serving) = (CancellationToken::new(), TaskTracker::new());
+    spawn_short(
+        &serving,
+        sortie_server::serve(listeners, engine.clone(), Arc::new(options), stop.clone()),
+    );
+    serving.close();
+    (stop, serving)
 }
 
 fn settings(provider: &ScriptedProvider) -> IdentityProvider {
@@ -146,7 +192,7 @@ fn settings(provider: &ScriptedProvider) -> IdentityProvider {
     }
 }
 
-async fn provider() -> ScriptedProvider {
+pub(crate) async fn provider() -> ScriptedProvider {
     let provider = ScriptedProvider::start(Clock::system().now().as_micros() / 1_000_000)
         .await
         .unwrap();
@@ -155,11 +201,11 @@ async fn provider() -> ScriptedProvider {
 }
 
 /// Assigns these groups to the next person who signs in.
-fn groups(provider: &ScriptedProvider, groups: Value) {
+pub(crate) fn groups(provider: &ScriptedProvider, groups: Value) {
     provider.script(|script| drop(script.claims.insert("groups".to_owned(), groups)));
 }
 
-async fn sign_in(browser: &Browser, provider: &ScriptedProvider) -> Answer {
+pub(crate) async fn sign_in(browser: &Browser, provider: &ScriptedProvider) -> Answer {
     let away = browser.get(START).await;
     let location = away.header("location").unwrap();
     assert_contains!(location, "scope=openid+email+profile+groups");
@@ -175,7 +221,7 @@ async fn a_stream_ends_with_the_session_that_opened_it() {
     let admin = rig.client(Some(&rig.key));
     let request = json!({"prompt": "```wait 3600000\n```", "shell": false});
     let run = admin.create(&request).await.unwrap().id.to_string();
-    let bearer = rig.client(Some(&browser.cookie("sortie").unwrap()));
+    let bearer = rig.client(Some(&browser.session().unwrap()));
     let mut streams = Vec::new();
     for client in [&bearer, &rig.by_cookie(&browser, None)] {
         streams.push(client.follow(&run, None).await.unwrap());
@@ -282,7 +328,7 @@ async fn a_person_works_with_the_engine_by_cookie_and_by_bearer() {
     let twelve_hours = cookies.any(|cookie| cookie.to_str().unwrap().contains("Max-Age=43200"));
     assert!(twelve_hours, "{:?}", answer.headers);
 
-    let token = browser.cookie("sortie").unwrap();
+    let token = browser.session().unwrap();
     let bearer = rig.client(Some(&token));
     let cookie = rig.by_cookie(&browser, None);
     for client in [&bearer, &cookie] {
@@ -333,10 +379,7 @@ async fn the_role_is_that_of_the_claim_at_each_sign_in() {
         groups(&provider, values);
         let browser = rig.browser();
         let status = sign_in(&browser, &provider).await.status;
-        (
-            status,
-            browser.cookie("sortie").map(|token| rig.client(Some(&token))),
-        )
+        (status, browser.session().map(|token| rig.client(Some(&token))))
     };
     let role = async |client: &Client| {
         let answer = client.get("/v1/me").await.unwrap();

@@ -7,6 +7,7 @@ mod budgets;
 mod call;
 mod config;
 mod connections;
+mod console;
 mod credits;
 mod deliveries;
 mod doctor;
@@ -60,6 +61,8 @@ pub(crate) async fn execute(cli: Cli, environment: Environment) -> Result<Exit> 
         Command::Serve(args) => serve::serve(&context, &args).await,
         Command::Run(args) => run::run(&context, *args).await,
         Command::Runs(command) => runs::execute(&context, command).await,
+        Command::Console(args) => console::open(&context, &args, "").await,
+        Command::Open { run, console } => console::open(&context, &console, &format!("runs/{run}")).await,
         Command::Workflows(command) => workflows::execute(&context, command).await,
         Command::Schedules(command) => schedules::execute(&context, command).await,
         Command::Connections(command) => connections::execute(&context, command).await,

@@ -36,6 +36,9 @@ pub(super) async fn serve(context: &Context, args: &ServeArgs) -> Result<Exit> {
     }
     log_sandbox(node.sandbox());
     tracing::info!(database = %config.database_url, data_dir = %config.data_dir.display(), "listening on {}", node.url());
+    if let Some(console) = node.console(&config) {
+        tracing::info!("the console is at {console}");
+    }
     let server_ended = node.server_ended();
     let outcome = tokio::select! {
         () = &mut told_to_stop => Ok(Exit::Success),

@@ -70,6 +70,8 @@ pub(crate) struct Settings {
     pub(crate) advertise_url: Option<BaseUrl>,
     pub(super) org_url: Option<BaseUrl>,
     pub(crate) node_url: Option<BaseUrl>,
+    pub(crate) console: bool,
+    pub(crate) console_dir: Option<PathBuf>,
     #[serde(deserialize_with = "sign_up")]
     pub(super) sign_up: SignUp,
     pub(super) smtp_url: Option<Credential>,

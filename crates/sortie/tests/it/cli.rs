@@ -1,5 +1,6 @@
 //! The command line: its output and its exit codes.
 
+mod console;
 mod interrupts;
 mod watch;
 

@@ -27,6 +27,8 @@ impl Deployment {
         let mail = Maildev::start()?;
         let options = NodeOptions::default()
             .env("SORTIE_SMTP_URL", &mail.smtp_url())
+            // The pages of this test work without the console, which needs scripts.
+            .env("SORTIE_CONSOLE", "false")
             .env("SORTIE_MAIL_FROM", "Sortie <sortie@accounts.example>");
         let node = HostedNode::start_with(env!("CARGO_BIN_EXE_sortie"), Database::Sqlite, options).await?;
         Ok(Self { node, mail, device })

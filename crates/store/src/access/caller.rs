@@ -14,6 +14,8 @@ pub struct Actor {
     pub by: Option<By>,
     /// Person of the credential. `None` for a key and for the operator.
     pub user: Option<UserId>,
+    /// API key of the console session. `None` for every other credential.
+    pub session_key: Option<KeyId>,
     /// Client address of the request.
     pub address: Option<IpAddr>,
     /// ID of the request.
@@ -32,9 +34,9 @@ pub struct Caller {
 }
 
 impl Actor {
-    /// Returns the API key of the request. `None` for every other subject.
+    /// Returns the API key of the request, or of its console session. `None` for every other subject.
     pub fn key(&self) -> Option<KeyId> {
-        self.by.and_then(By::key)
+        self.by.and_then(By::key).or(self.session_key)
     }
 
     /// Makes the audit entry of a change in `org` at `at`: `action` as `resource.verb`, `target` a name or an id. The ID of

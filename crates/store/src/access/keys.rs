@@ -129,11 +129,9 @@ impl Store {
 
     /// System: notes the hour in which a key is used, unless a later one is noted.
     pub async fn note_key_use(&self, id: KeyId, hour: Timestamp) -> Result<()> {
-        let sql = "UPDATE api_key SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)";
         self.db
-            .write(move |tx| tx.exec(sql, vals![id, hour]))
+            .write(move |tx| tx.batch(&[note_use(id, hour)]).map(drop))
             .await
-            .map(drop)
     }
 
     /// Deletes a key. `Conflict` for the last admin key that does not expire, unless a person owns the organization.
@@ -185,6 +183,13 @@ fn insert(key: &NewKey) -> Stmt<'_> {
         "created_at" = "CAST(@ AS BIGINT)": key.created_at,
         "expires_at" = "CAST(@ AS BIGINT)": key.expires_at,
     }, select " FROM organization WHERE id = @", key.org)
+}
+
+pub(super) fn note_use(id: KeyId, hour: Timestamp) -> Stmt<'static> {
+    Stmt::new(
+        "UPDATE api_key SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)",
+        vals![id, hour],
+    )
 }
 
 /// Returns a statement that refuses the command if the organization has no such key.

@@ -34,7 +34,7 @@ struct Kept {
 /// Result of a look-up: a credential of the engine, or the session of a person.
 #[derive(Clone, Copy, Debug)]
 pub enum Lookup {
-    /// Owner of an API key, of an access token, or of a session in an organization.
+    /// Owner of an API key, of an access token, of a console session, or of a session in an organization.
     Principal(Principal),
     /// Person with a session.
     SignedIn(SignedIn),
@@ -83,7 +83,7 @@ impl Lookup {
 /// Access that a command ends or changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ended {
-    /// Credentials of a subject.
+    /// Credentials of a subject, and the console sessions of a key.
     Of(By),
     /// Every credential of an organization.
     Organization(OrgId),
@@ -97,7 +97,9 @@ impl Ended {
     fn includes(self, lookup: &Lookup) -> bool {
         match (self, lookup) {
             (Self::Any, _) => true,
-            (Self::Of(by), Lookup::Principal(principal)) => principal.by == by,
+            (Self::Of(by), Lookup::Principal(principal)) => {
+                principal.by == by || principal.session_key.is_some_and(|key| by == By::Key(key))
+            }
             (Self::Of(by), Lookup::SignedIn(person)) => by == By::Session(person.session),
             (Self::Organization(org), Lookup::Principal(principal)) => principal.org == org,
             (Self::Organization(_), Lookup::SignedIn(_)) => false,

@@ -27,6 +27,8 @@ pub struct Principal {
     pub user: Option<UserId>,
     /// True while the operator has suspended the organization.
     pub suspended: bool,
+    /// API key of a console session. `None` for every other credential.
+    pub session_key: Option<KeyId>,
 }
 
 /// Subject of a credential or a change. Rate limits count its requests; the audit log and the signatures between nodes name
@@ -40,7 +42,7 @@ pub enum By {
     Key(KeyId),
     /// A person's permission for an OAuth client.
     Grant(GrantId),
-    /// A sign-in of a person.
+    /// A sign-in of a person, or with an API key at the console.
     Session(SessionId),
     /// A schedule that starts a run or is paused after failures.
     Schedule(ScheduleId),
@@ -111,11 +113,10 @@ impl FromStr for By {
     }
 }
 
-/// The subject of a stored credential: a key or a grant.
+/// The subject of a stored credential.
 impl Column<'_> for By {
     fn from_value(value: &Val<'static>) -> Option<Self> {
-        let key = parsed(value).map(Self::Key);
-        key.or_else(|| parsed(value).map(Self::Grant))
+        parsed(value)
     }
 }
 
@@ -125,11 +126,12 @@ row! {
         org: OrgId = "k.org_id",
         role: Role = "k.role",
         until: Option<Timestamp> = "k.expires_at",
-        /// End of a previous secret, or of the grant of an access token.
+        /// End of a previous secret, of the grant of an access token, or of the key of a console session.
         ends_at: Option<Timestamp> = "NULL",
         suspended: bool = IS_SUSPENDED,
         scope: Option<Role> = "NULL",
         user: Option<UserId> = "NULL",
+        session_key: Option<KeyId> = "NULL",
     }
 }
 
@@ -140,20 +142,27 @@ const BY_HASH: &str = select!(
      UNION ALL \
      SELECT k.id, k.org_id, k.role, k.expires_at, k.previous_until, ",
     IS_SUSPENDED,
-    ", NULL, NULL FROM api_key k JOIN organization o ON o.id = k.org_id WHERE k.previous_hash = $1 \
+    ", NULL, NULL, NULL FROM api_key k JOIN organization o ON o.id = k.org_id WHERE k.previous_hash = $1 \
      UNION ALL \
      SELECT g.id, g.org_id, m.role, t.expires_at, g.expires_at, ",
     IS_SUSPENDED,
-    ", g.scope, g.user_id \
+    ", g.scope, g.user_id, NULL \
      FROM oauth_token t JOIN oauth_grant g ON g.id = t.grant_id \
      JOIN membership m ON m.org_id = g.org_id AND m.user_id = g.user_id \
      JOIN organization o ON o.id = g.org_id JOIN person p ON p.id = g.user_id \
-     WHERE t.hash = $1 AND t.kind = 'access' AND p.disabled_at IS NULL",
+     WHERE t.hash = $1 AND t.kind = 'access' AND p.disabled_at IS NULL \
+     UNION ALL \
+     SELECT s.id, k.org_id, k.role, s.expires_at, CASE WHEN k.hash = s.key_hash THEN k.expires_at \
+     WHEN k.expires_at IS NULL OR k.previous_until < k.expires_at THEN k.previous_until ELSE k.expires_at END, ",
+    IS_SUSPENDED,
+    ", NULL, NULL, k.id FROM console_session s JOIN api_key k ON k.id = s.key_id \
+     JOIN organization o ON o.id = k.org_id \
+     WHERE s.hash = $1 AND (k.hash = s.key_hash OR k.previous_hash = s.key_hash)",
 );
 
 impl Store {
-    /// System: finds the principal of the credential with this SHA-256, an API key or an access token. The credential may
-    /// have expired: the caller compares [`Principal::until`] with its clock.
+    /// System: finds the principal of the credential with this SHA-256: an API key, an access token, or the token of a console
+    /// session. The credential may have expired: the caller compares [`Principal::until`] with its clock.
     ///
     /// An access token has the person's current role in the organization, limited by the token's scope. Returns `None` if
     /// the person has left the organization or is disabled, or if the grant has ended.
@@ -177,6 +186,7 @@ impl From<CredentialRow> for Principal {
             until: [row.until, row.ends_at].into_iter().flatten().min(),
             user: row.user,
             suspended: row.suspended,
+            session_key: row.session_key,
         }
     }
 }

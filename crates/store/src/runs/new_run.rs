@@ -75,6 +75,8 @@ impl<T: Into<Arc<str>>> From<T> for Definition {
 pub struct Labels {
     /// Subject that started the run. `None` if neither a credential nor a schedule did.
     pub by: Option<By>,
+    /// API key of the console session that started the run.
+    pub session_key: Option<KeyId>,
     /// Saved workflow that the run was started from.
     pub workflow: Option<String>,
     /// Schedule that started the run.
@@ -92,9 +94,9 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// The API key that started the run.
+    /// The API key that started the run with a request or with a console session: its budget holds for both.
     pub fn key(&self) -> Option<KeyId> {
-        self.by.and_then(By::key)
+        self.by.and_then(By::key).or(self.session_key)
     }
 }
 

@@ -70,6 +70,8 @@ const TABLES: &[&str] = &[
     "SELECT id, email, name, password, email_verified_at, totp, totp_since, totp_step, deleted_at, disabled_at FROM person ORDER BY id",
     "SELECT user_id, sha256 FROM avatar ORDER BY user_id",
     "SELECT id, hash, user_id, seen_at FROM session ORDER BY id",
+    "SELECT id, hash, key_id, key_hash, seen_at, expires_at FROM console_session ORDER BY id",
+    "SELECT hash, key_id, key_hash, expires_at FROM console_code ORDER BY hash",
     "SELECT hash, purpose, user_id, expires_at FROM one_time ORDER BY hash",
     "SELECT window_start, subject, count FROM attempt ORDER BY window_start, subject",
     "SELECT org_id, user_id, role FROM membership ORDER BY org_id, user_id",

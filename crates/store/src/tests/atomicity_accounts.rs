@@ -23,6 +23,23 @@ commands! {
         assert_eq!(fixture.store.list_keys(org, None, 1).await.unwrap()[0].last_used_at, Some(hour));
     }
 
+    async fn sign_ins_at_the_console_are_one_transaction_each(fixture: &Fixture, store: &Store, org: OrgId) {
+        let (first, key) = fixture.console_session(org).await;
+        let secret = crate::access::KeySecret { org, key: key.id, hash: key.hash };
+        let second = fixture.new_console_session();
+        proves(fixture, async || store.begin_console_session(second.clone(), secret).await).await;
+        let code = fixture.new_console_code(&key);
+        proves(fixture, async || store.keep_console_code(code).await).await;
+        let third = fixture.new_console_session();
+        proves(fixture, async || store.redeem_console_code(code.hash, third.clone()).await).await;
+        let later = third.created_at + std::time::Duration::from_hours(2);
+        proves(fixture, async || store.note_console_use((third.id, key.id), later).await).await;
+        proves(fixture, async || store.end_console_session(first.id).await).await;
+        store.keep_console_code(code).await.unwrap();
+        let ended = later + std::time::Duration::from_hours(1_000);
+        proves(fixture, async || store.delete_ended_console_rows(ended, 10).await).await;
+    }
+
     async fn sign_up_and_sign_in_are_one_transaction_each(fixture: &Fixture, store: &Store) {
         let person = fixture.new_person("ann");
         let first = fixture.new_session(person.id);

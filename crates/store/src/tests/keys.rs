@@ -11,7 +11,7 @@ both! {
         let other = sortie_api::OrgId::new(fixture.now(), [2; 10]);
         assert!(!fixture.store.bootstrap("home", fixture.new_key(other, Role::Admin), fixture.audit(org)).await.unwrap());
         let found = fixture.store.find_principal(key.hash).await.unwrap();
-        assert_eq!(found, Some(Principal { by: By::Key(key.id), org, role: Role::Admin, until: None, user: None, suspended: false, scope: None }));
+        assert_eq!(found, Some(Principal { by: By::Key(key.id), org, role: Role::Admin, until: None, user: None, suspended: false, scope: None, session_key: None }));
         assert_eq!(fixture.count("SELECT COUNT(*) FROM organization").await, 1);
         assert_eq!(fixture.count("SELECT COUNT(*) FROM api_key").await, 1);
     }
@@ -77,7 +77,7 @@ both! {
         let shown = fixture.store.rotate_key(org, rotation([1; 32]), fixture.audit(org)).await.unwrap();
         assert_eq!((shown.id, shown.created_at, shown.previous_until), (key.id, key.created_at, Some(until)));
         let found = async |hash| fixture.store.find_principal(hash).await.unwrap();
-        let principal = Principal { by: By::Key(key.id), org, role: Role::Member, until: None, user: None, suspended: false, scope: None };
+        let principal = Principal { by: By::Key(key.id), org, role: Role::Member, until: None, user: None, suspended: false, scope: None, session_key: None };
         assert_eq!(found([1; 32]).await, Some(principal));
         assert_eq!(found(key.hash).await, Some(Principal { until: Some(until), ..principal }));
         fixture.store.rotate_key(org, rotation([2; 32]), fixture.audit(org)).await.unwrap();

@@ -41,6 +41,7 @@ async fn look_up(fixture: &Fixture) {
         org,
         role: Role::Member,
         scope: None,
+        session_key: None,
         by,
         until: None,
         user,

@@ -17,6 +17,7 @@ mod checks;
 mod claim;
 mod commits;
 mod connections;
+mod console;
 mod create;
 mod credits;
 mod credits_model;

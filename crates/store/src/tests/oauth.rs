@@ -234,6 +234,7 @@ both! {
             until: Some(pair.tokens.access_until),
             user: Some(user),
             suspended: false,
+            session_key: None,
         };
         assert_eq!(fixture.principal(&pair).await, Some(expected));
         assert_eq!(fixture.store.find_principal(pair.tokens.refresh_hash).await.unwrap(), None);

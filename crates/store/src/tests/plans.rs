@@ -123,6 +123,7 @@ async fn use_all_resources(fixture: &Fixture, org: OrgId) {
     fixture.use_licenses().await;
     fixture.use_subscriptions().await;
     fixture.use_people().await;
+    fixture.use_console(org).await;
     fixture.use_organizations().await;
     fixture.use_avatars().await;
     fixture.use_mails().await;

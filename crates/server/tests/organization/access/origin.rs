@@ -20,7 +20,9 @@ const FOREIGN: [Option<&str>; 4] = [
 /// The browser of a person, with a page of this origin open.
 fn browser(resources: &Resources, token: &str, origin: Option<&str>) -> Client {
     let cookie = HeaderValue::try_from(format!("sortie={token}")).unwrap();
-    let client = Client::new(resources.rig.address, None).with_header("cookie", cookie);
+    let client = Client::new(resources.rig.address, None)
+        .with_header("cookie", cookie)
+        .with_header("x-sortie-console", "1");
     match origin {
         Some(origin) => client.with_header("origin", origin),
         None => client,

@@ -55,6 +55,9 @@ pub(super) const CALLS: &[Call] = calls! {
     resend_verification: POST "/v1/auth/resend-verification" => 409;
     forgot_password: POST "/v1/auth/forgot-password" r#"{"email":"x"}"# => 400;
     reset_password: POST "/v1/auth/reset-password" r#"{"token":"x","new_password":"seventeen purple elephants"}"# => 400;
+    get_org_console: GET "/v1/console";
+    get_org_console_session: GET "/v1/console/sessions/current";
+    end_org_console_session: DELETE "/v1/console/sessions/current";
     get_user: GET "/v1/auth/me";
     update_user: PATCH "/v1/auth/me" r#"{"name":"renamed"}"#;
     delete_user: DELETE "/v1/auth/me" r#"{"password":"x"}"# => 400;

@@ -57,6 +57,13 @@ pub(super) const CALLS: &[Call] = calls! {
     finish_own_authorization: GET "/v1/oauth/callback/0" => 400;
     get_own_client_metadata: GET "/v1/oauth/client-metadata/0" => 404;
     get_me: GET "/v1/me";
+    get_console: GET "/v1/console";
+    // It needs the headers of a page of the console.
+    begin_console_session: POST "/v1/console/sessions" r#"{"key":"x"}"# => 403;
+    // The callers have API keys and no session.
+    get_console_session: GET "/v1/console/sessions/current" => 404;
+    end_console_session: DELETE "/v1/console/sessions/current" => 404;
+    create_console_code: POST "/v1/console/codes";
     create_run: POST "/v1/runs" r#"{"prompt":"x","shell":false}"#;
     list_runs: GET "/v1/runs";
     get_run: GET "/v1/runs/{run}" NotFound;
