@@ -61,7 +61,7 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (CROSS_ORIGIN_RESOURCE_POLICY, "same-origin"),
     (
         HeaderName::from_static("permissions-policy"),
-        "clipboard-write=(self), accelerometer=(), bluetooth=(), camera=(), clipboard-read=(), display-capture=(), fullscreen=(), \
+        "clipboard-write=(self), accelerometer=(), camera=(), clipboard-read=(), display-capture=(), fullscreen=(), \
          geolocation=(), gyroscope=(), hid=(), magnetometer=(), microphone=(), midi=(), payment=(), \
          publickey-credentials-get=(), screen-wake-lock=(), serial=(), usb=(), xr-spatial-tracking=()",
     ),

@@ -27,8 +27,8 @@ use super::{
 use crate::{
     app::App,
     kit::{
-        ApiError, ApiResult, FromQuery, Json, JsonBody, LargeTexts, Member, Once, Opener, PIECE_BYTES, PageQuery,
-        Pairs, Path, Query, TextForm,
+        ApiError, ApiResult, FromQuery, Json, JsonBody, LargeTexts, Member, Once, Opener, PIECE_BYTES,
+        PageQuery, Pairs, Path, Query, TextForm,
     },
 };
 

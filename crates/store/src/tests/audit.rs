@@ -19,6 +19,7 @@ both! {
             address: Some("2001:db8::7".parse().unwrap()),
             request_id: Some("req-1".to_owned()),
             trace: None,
+            session_key: None,
         };
         let audit = Audit { actor, action: "key.create", target: key.id.to_string(), ..fixture.audit(org) };
         fixture.store.create_key(key.clone(), audit.clone()).await.unwrap();
