@@ -33,7 +33,7 @@ export default {
     const id = "run_01m811fq27ec1bm7gm628nzz99";
     server.change(id, { created_at: new Date().toISOString(), status: "queued", title: "Just started" });
     await page.getByText("Just started").waitFor();
-    assert.equal(await page.locator("tbody tr .name").first().textContent(), "Ad hocJust started");
+    assert.equal(await page.locator("tbody tr .name").first().textContent(), "Just startedAd hoc");
   },
 
   async "filters by the days that are dragged over in the chart"({ open }) {

@@ -47,7 +47,8 @@ function Row({ run, now, isCurrent, isSelected, longest, onSelect }: RowProps) {
   const row = useRef<HTMLTableRowElement>(null);
   useEffect(() => void (isCurrent && row.current?.scrollIntoView({ block: "nearest" })), [isCurrent]);
   const length = lengthOf(run, now);
-  const name = run.workflow ?? t.runs.adHoc;
+  const name = run.workflow ?? run.title ?? t.runs.adHoc;
+  const detail = run.workflow ? (run.title ?? run.id) : t.runs.adHoc;
   const isLive = run.status === "running" || run.status === "starting";
   const whole = (run.timeout_seconds ?? 0) * 1000 || longest;
   return (
@@ -74,7 +75,7 @@ function Row({ run, now, isCurrent, isSelected, longest, onSelect }: RowProps) {
       <td class="name-cell">
         <a class="name" href={href(`/runs/${run.id}`)}>
           <b>{name}</b>
-          <span class={run.error ? "bad" : ""}>{run.error ?? run.title ?? run.id}</span>
+          <span class={run.error ? "bad" : ""}>{run.error ?? detail}</span>
         </a>
       </td>
       <td class="opt">
@@ -164,7 +165,7 @@ export function RunsPage() {
   });
   useEffect(() => {
     const ended = runs?.find(({ finished_at }) => finished_at && Date.now() - Date.parse(finished_at) < TICK_MS);
-    if (ended) announce(`${ended.workflow ?? t.runs.adHoc}: ${t.status[ended.status]}`);
+    if (ended) announce(`${ended.workflow ?? ended.title ?? t.runs.adHoc}: ${t.status[ended.status]}`);
   }, [runs]);
 
   const shown = runs ?? [];
