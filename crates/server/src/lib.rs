@@ -196,11 +196,13 @@ pub async fn serve(
         let gate = Gate::new(engine.clone(), door, shared, &options, http.clone(), seed()?);
         std::io::Result::Ok(Arc::new(gate))
     };
-    // The start page of a hosted deployment is at the address of the organization API.
-    let start = oauth.map_or_else(
-        || pages::HOME.to_owned(),
-        |options| format!("{}{}", options.org_url, pages::HOME),
-    );
+    // The start page of a hosted deployment is at the address of the organization API. An engine without the console and
+    // without a sign-in has none.
+    let start = match oauth {
+        Some(options) => Some(format!("{}{}", options.org_url, pages::HOME)),
+        None if people.is_some() || browsers.console.is_some() => Some(pages::HOME.to_owned()),
+        None => None,
+    };
     let router = routes::router(Arc::clone(&app), start);
     let organization = match organization {
         Some(side) => {

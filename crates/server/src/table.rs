@@ -86,27 +86,27 @@ pub(crate) fn route<S: Clone + Send + Sync + 'static>(
 }
 
 /// Creates the router of a list: every route, the files of the pages, and answers for unknown routes and wrong methods. `start`
-/// is the address of the start page, to which the page for an unknown route leads.
+/// is the address of the start page, to which the page for an unknown route leads. Without it browsers get JSON as well.
 pub(crate) fn finished<S: Clone + Send + Sync + 'static>(
     table: OpenApiRouter<S>,
     state: S,
-    start: impl Into<Arc<str>>,
+    start: Option<String>,
 ) -> Router {
-    let start = start.into();
+    let start: Option<Arc<str>> = start.map(Arc::from);
     let (router, _document) = table.split_for_parts();
     router
         .merge(pages::asset_routes())
         .route_layer(middleware::from_fn(note_route))
         .fallback(move |method: Method, uri: Uri, headers: HeaderMap| {
-            std::future::ready(unknown_route(&method, &uri, &headers, &start))
+            std::future::ready(unknown_route(&method, &uri, &headers, start.as_deref()))
         })
         .method_not_allowed_fallback(wrong_method)
         .with_state(state)
 }
 
 /// Answers a request to an unknown route: a browser gets a page, every other client JSON.
-fn unknown_route(method: &Method, uri: &Uri, headers: &HeaderMap, start: &str) -> Response {
-    if pages::wants_page(headers) {
+fn unknown_route(method: &Method, uri: &Uri, headers: &HeaderMap, start: Option<&str>) -> Response {
+    if let Some(start) = start.filter(|_| pages::wants_page(headers)) {
         return pages::not_found(start);
     }
     // The answer contains only the beginning of a path, because a client can make it very long.

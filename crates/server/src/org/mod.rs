@@ -134,7 +134,7 @@ operations! {
 
 /// Makes the router of the pages of a self-hosted engine, where people sign in.
 pub(crate) fn pages_router(app: Arc<OrgApp>) -> Router {
-    finished(pages::engine_router().into(), app, pages::HOME)
+    finished(pages::engine_router().into(), app, Some(pages::HOME.to_owned()))
 }
 
 /// Makes the router: every route, and JSON answers for unknown routes and wrong methods.
@@ -142,7 +142,7 @@ pub(crate) fn router(app: Arc<OrgApp>) -> Router {
     finished(
         table(Mode::Hosted).merge(pages::router().into()),
         app,
-        pages::HOME,
+        Some(pages::HOME.to_owned()),
     )
     .layer(middleware::from_fn(preflight))
 }

@@ -133,6 +133,6 @@ operations! {
 }
 
 /// Makes the router: every route, and JSON answers for unknown routes and wrong methods.
-pub(crate) fn router(app: Arc<App>, start: impl Into<Arc<str>>) -> Router {
+pub(crate) fn router(app: Arc<App>, start: Option<String>) -> Router {
     finished(table(app.engine.mode()), app, start).layer(middleware::from_fn(preflight))
 }

@@ -369,7 +369,11 @@ async fn a_customer_who_comes_back_sees_the_credits() {
     assert!(early.text().contains("on its way"), "{}", early.text());
     shop.double.pay(&session, Card::Good).unwrap();
     let page = anybody.get(&back).must(200).await;
-    assert!(page.text().contains("The credits are there"), "{}", page.text());
+    assert!(
+        page.text().contains("The credits are available"),
+        "{}",
+        page.text()
+    );
     assert_eq!(shop.bought().await, 900, "without a webhook");
     let cancelled = anybody.get("/billing/cancelled").must(200).await;
     assert!(cancelled.text().contains("Nothing was paid"));

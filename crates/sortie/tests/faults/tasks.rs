@@ -41,7 +41,8 @@ const HOSTED: [&str; 25] = [
 ];
 
 /// Tasks and threads that exist only on a self-hosted node on PostgreSQL where people sign in.
-const SHARED: [&str; 6] = [
+const SHARED: [&str; 7] = [
+    "console",
     "hints",
     "license",
     "people",

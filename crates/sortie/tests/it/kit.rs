@@ -59,6 +59,7 @@ pub(crate) fn unsettled(run: &Run) -> Run {
         billing_pending: true,
         cost_micros: Micros::ZERO,
         usage: None,
+        last_event_id: 0,
         ..run.clone()
     }
 }

@@ -70,10 +70,10 @@ async fn every_operation_answers_without_a_key_as_the_document_says() -> Checked
         let security = operation.get("security").or_else(|| document.get("security"));
         let open = security.and_then(Value::as_array).is_none_or(Vec::is_empty);
         if open {
-            // The first two need the state of an authorization, the next one an engine with an https address, and the
-            // last two a hosted deployment.
+            // The first two need the state of an authorization and the third one a key, the next one an engine with an
+            // https address, and the last two a hosted deployment.
             let expected = match path.as_str() {
-                "/v1/oauth/callback" | "/v1/oauth/callback/{tag}" => 400,
+                "/v1/oauth/callback" | "/v1/oauth/callback/{tag}" | "/v1/console/sessions" => 400,
                 "/v1/oauth/client-metadata/{tag}" => 404,
                 path if path.starts_with("/.well-known/oauth-protected-resource") => 404,
                 _ => 200,

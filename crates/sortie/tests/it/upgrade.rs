@@ -38,11 +38,24 @@ async fn a_node_goes_on_with_what_the_version_before_has_left(database: Database
     schedules_fire(&client, &left).await
 }
 
+/// A list of keys without their last uses, which later requests move.
+fn without_uses(mut answer: Value) -> Value {
+    for entry in answer.as_array_mut().into_iter().flatten() {
+        if let Some(entry) = entry.as_object_mut() {
+            entry.remove("last_used_at");
+        }
+    }
+    answer
+}
+
 async fn answers_are_kept(client: &Client, left: &Left) -> Checked {
     ensure!(left.answers.len() > 30, "{} answers", left.answers.len());
     for (path, before) in &left.answers {
-        let now = get(client, path).await?.json()?;
-        ensure!(*before == now, "{path}: {before} is now {now}");
+        let (before, now) = (
+            without_uses(before.clone()),
+            without_uses(get(client, path).await?.json()?),
+        );
+        ensure!(before == now, "{path}: {before} is now {now}");
     }
     let artifact = format!("/v1/runs/{}/artifacts/report.md", left.name("artifact")?);
     assert_eq!(client.get(&artifact).expect(200).await?.body, "the report");

@@ -33,9 +33,14 @@ async fn a_workflow_is_saved_run_replaced_and_deleted(database: Database) -> Che
     let record = put(&client, "greet", &greeting()).json(201).await?;
     assert_eq!(got(&client, "/v1/workflows/greet").await?, record);
     assert_eq!(got(&client, "/v1/workflows").await?, json!([{"name": "greet"}]));
-    let summary =
-        json!([{"name": "greet", "description": "Greets.", "input_schema": greeting()["input_schema"]}]);
-    assert_eq!(got(&client, "/v1/workflows?detail=true").await?, summary);
+    let mut summaries = got(&client, "/v1/workflows?detail=true").await?;
+    let updated = summaries[0]["updated_at"].take();
+    ensure!(updated.is_string(), "{updated}");
+    let summary = json!([{
+        "name": "greet", "description": "Greets.", "input_schema": greeting()["input_schema"], "revision": 1,
+        "updated_at": null, "runs_30d": 0, "cost_30d_micros": 0,
+    }]);
+    assert_eq!(summaries, summary);
 
     for (request, answer) in rows! {
         json!({"workflow": "greet"}), "hello world\n";

@@ -14,7 +14,7 @@ both! {
         let events = vec![fixture.message("one"), fixture.message("two")];
         fixture.append(fence, events, micros(7)).await.unwrap();
         let at_work = fixture.get(org, id).await;
-        assert_eq!((at_work.cost_micros, at_work.usage), (micros(7), None));
+        assert_eq!((at_work.cost_micros, at_work.usage), (micros(7), Some(usage(1))));
         let finish = fixture.succeeded("the answer");
         let run = fixture.store.finish_run(after(fence, 2), finish.clone()).await.unwrap();
 

@@ -98,7 +98,7 @@ async fn a_mail_names_its_person_until_its_token_is_used_or_ends() {
     };
     assert_eq!(
         person(&token, Purpose::VerifyEmail).await.as_deref(),
-        Some("ann@example.com")
+        Some("ann@Example.com")
     );
     assert_eq!(
         person(&token, Purpose::ResetPassword).await,
