@@ -198,9 +198,12 @@ pub async fn serve(
     };
     // The start page of a hosted deployment is at the address of the organization API. An engine without the console and
     // without a sign-in has none.
+    let has_console = browsers
+        .as_ref()
+        .is_some_and(|browsers| browsers.console.is_some());
     let start = match oauth {
         Some(options) => Some(format!("{}{}", options.org_url, pages::HOME)),
-        None if people.is_some() || browsers.console.is_some() => Some(pages::HOME.to_owned()),
+        None if people.is_some() || has_console => Some(pages::HOME.to_owned()),
         None => None,
     };
     let router = routes::router(Arc::clone(&app), start);

@@ -115,7 +115,7 @@ struct ConsentPage<'a> {
     asked: &'a Authorization,
     email: &'a str,
     organizations: &'a [OwnOrganization],
-    /// What a person without a suitable organization does first, or empty.
+    /// First step of a person without a suitable organization, or empty.
     first_step: &'a Markup,
     form: &'a str,
     sign_out: &'a Markup,
