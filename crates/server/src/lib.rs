@@ -39,7 +39,7 @@ pub use pages::Page;
 use crate::{
     app::App,
     browsers::Browsers,
-    connections::Connections,
+    connections::{Answers, Connections},
     description::Description,
     gate::{Door, Gate, rate_limits, share_limits},
     kit::{BodyBudget, Challenges, CredentialWatch, Cursors, LargeTexts, SessionCookie, TrustedProxies},
@@ -168,11 +168,7 @@ pub async fn serve(
     });
     let bodies = BodyBudget::default();
     let proxies = TrustedProxies::new(options.trusted_proxies.clone());
-    let has_pages = options.console != ConsoleFiles::Disabled || people.is_some();
-    let browsers = (engine.mode() == Mode::SelfHosted && has_pages).then(|| {
-        let base_url = options.base_url.as_deref();
-        Arc::new(Browsers::of_engine(&engine, base_url, &proxies, &options.console))
-    });
+    let browsers = engine_browsers(&engine, &options, &proxies, people.is_some());
     let app = Arc::new(App {
         engine: engine.clone(),
         bodies: bodies.clone(),
@@ -196,16 +192,9 @@ pub async fn serve(
         let gate = Gate::new(engine.clone(), door, shared, &options, http.clone(), seed()?);
         std::io::Result::Ok(Arc::new(gate))
     };
-    // The start page of a hosted deployment is at the address of the organization API. An engine without the console and
-    // without a sign-in has none.
-    let has_console = browsers
-        .as_ref()
-        .is_some_and(|browsers| browsers.console.is_some());
-    let start = match oauth {
-        Some(options) => Some(format!("{}{}", options.org_url, pages::HOME)),
-        None if people.is_some() || has_console => Some(pages::HOME.to_owned()),
-        None => None,
-    };
+    // The start page of a hosted deployment is at the address of the organization API.
+    let start = oauth.map(|options| format!("{}{}", options.org_url, pages::HOME));
+    let start = start.or_else(|| browsers.as_ref().map(|_| pages::HOME.to_owned()));
     let router = routes::router(Arc::clone(&app), start);
     let organization = match organization {
         Some(side) => {
@@ -227,22 +216,40 @@ pub async fn serve(
     let door = Door::Engine(Box::new(door));
     let open = connections_of(&options, &http);
     let served = connections::serve(api, gate((door, router))?, open.clone(), stop.clone());
-    let organization_served = async {
-        if let Some((listener, gate)) = organization {
-            connections::serve(listener, gate, open.clone(), stop.clone()).await;
-        }
-    };
-    let measured = async {
-        if let Some(listener) = metrics {
-            connections::serve(listener, exposition, open.clone(), stop.clone()).await;
-        }
-    };
+    let organization_served = serve_if_any(organization, &open, &stop);
+    let measured = serve_if_any(metrics.map(|listener| (listener, exposition)), &open, &stop);
     tokio::select! {
         ((), (), ()) = async { tokio::join!(served, organization_served, measured) } => {}
         () = share_limits(&limits, &engine) => {}
         () = app.watch.run() => {}
     }
     Ok(())
+}
+
+/// Serves a listener with what answers its requests, if there is one.
+async fn serve_if_any<A: Answers>(
+    listener: Option<(TcpListener, Arc<A>)>,
+    open: &Connections,
+    stop: &CancellationToken,
+) {
+    if let Some((listener, answers)) = listener {
+        connections::serve(listener, answers, open.clone(), stop.clone()).await;
+    }
+}
+
+/// Makes the rules for browsers at the listener of a self-hosted engine. `None` if it has neither the console nor a sign-in of
+/// people, and on a hosted deployment.
+fn engine_browsers(
+    engine: &Engine,
+    options: &Options,
+    proxies: &TrustedProxies,
+    has_people: bool,
+) -> Option<Arc<Browsers>> {
+    let has_pages = options.console != ConsoleFiles::Disabled || has_people;
+    (engine.mode() == Mode::SelfHosted && has_pages).then(|| {
+        let base_url = options.base_url.as_deref();
+        Arc::new(Browsers::of_engine(engine, base_url, proxies, &options.console))
+    })
 }
 
 /// Creates the registry of the connections of all listeners.

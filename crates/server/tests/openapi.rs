@@ -243,7 +243,7 @@ fn events() -> Vec<EventType> {
         limit_micros: Micros::new(10).unwrap(),
     };
     let text = || "text".to_owned();
-    vec![
+    let calls = vec![
         EventType::Status {
             status: RunStatus::Failed,
             error: Some(text()),
@@ -302,6 +302,14 @@ fn events() -> Vec<EventType> {
             bytes: 1,
             duration_ms: 1,
         }),
+    ];
+    calls.into_iter().chain(turns()).collect()
+}
+
+/// An event of each type that is about a turn, or about the end of a run.
+fn turns() -> Vec<EventType> {
+    let text = || "text".to_owned();
+    vec![
         EventType::ContextCompacted {
             before_tokens: 2,
             after_tokens: 1,

@@ -63,10 +63,7 @@ pub(crate) async fn comes<T>(event: impl Future<Output = T>) -> T {
 async fn read_until(stream: &mut Stream, is_wanted: impl Fn(&str) -> bool) {
     while let Some(batch) = stream.next().await {
         let batch = batch.unwrap();
-        let wanted = |message: &Message| match message {
-            Message::Event(event) => is_wanted(&event.kind),
-            _ => false,
-        };
+        let wanted = |message: &Message| matches!(message, Message::Event(event) if is_wanted(&event.kind));
         if batch.messages().iter().any(wanted) {
             return;
         }

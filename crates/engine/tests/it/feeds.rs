@@ -113,10 +113,10 @@ async fn a_feed_ends_up_with_the_list(database: TestDatabase) {
             known.is_none_or(|known| place(known.status) <= place(run.status)),
             "{run:?}"
         );
-        if run.id != before.id {
-            *counts.entry(run.id).or_default() += 1;
-        } else {
+        if run.id == before.id {
             last.remove(&before.id);
+        } else {
+            *counts.entry(run.id).or_default() += 1;
         }
         if run.id == waiting && run.status == RunStatus::Running && !is_cancelled {
             is_cancelled = true;

@@ -28,7 +28,7 @@ pub(super) struct PageError {
     /// Address and label of the link.
     link: (Cow<'static, str>, &'static str),
     retry_after: Option<u64>,
-    fault: Option<String>,
+    fault: Option<Box<str>>,
 }
 
 impl PageError {
@@ -82,7 +82,7 @@ impl<E: Into<Refusal>> From<E> for PageError {
             | ErrorCode::PreconditionFailed
             | ErrorCode::RangeNotSatisfiable => (StatusCode::CONFLICT, "This is not possible"),
         };
-        let fault = status.is_server_error().then(|| refusal.to_string());
+        let fault = status.is_server_error().then(|| refusal.to_string().into());
         Self {
             retry_after: refusal.retry_after.map(|wait| wait.as_secs()),
             fault,

@@ -69,9 +69,9 @@ fn signed_out(app: &OrgApp, token: &str) -> PageResult<Markup> {
         Visit::link(&app.accounts, "/sign-in", &back)?,
         Visit::link(&app.accounts, "/sign-up", &back)?,
     );
-    let signs_up = options.sign_up != SignUp::Closed && options.mode == Mode::Hosted;
+    let is_open = options.sign_up != SignUp::Closed && options.mode == Mode::Hosted;
     Ok(html! {
-        @if signs_up {
+        @if is_open {
             p.sub { "Sign up with this address to accept, or sign in if it has an account." }
             (main_link(&sign_up, "Sign up"))
             a.btn href=(sign_in) { "Sign in" }

@@ -78,7 +78,7 @@ pub(crate) async fn list_workflows(
                     let rows = store
                         .workflow_summaries(org, after.unwrap_or_default(), limit)
                         .await?;
-                    let summaries = rows.into_iter().map(|row| summary(row, &usage));
+                    let summaries = rows.iter().map(|row| summary(row, &usage));
                     let summaries: Vec<WorkflowSummary> = summaries.collect::<Result<_, _>>()?;
                     entries(&summaries, |summary| summary.name.clone())
                 }
@@ -96,7 +96,7 @@ pub(crate) async fn list_workflows(
 }
 
 /// Makes the summary of a workflow in the list. `usage` is that of the last 30 days by the names of workflows.
-fn summary(row: SummaryRow, usage: &HashMap<String, UsageFigures>) -> Result<WorkflowSummary, Refusal> {
+fn summary(row: &SummaryRow, usage: &HashMap<String, UsageFigures>) -> Result<WorkflowSummary, Refusal> {
     let saved: WorkflowSummary = serde_json::from_str(&row.summary).map_err(|error| {
         Refusal::internal(format!(
             "the stored summary of a workflow cannot be read: {error}"

@@ -136,7 +136,7 @@ async fn a_key_is_exchanged_for_a_session_with_its_role() {
 
 async fn a_wrong_key_and_a_wrong_code_are_told_what_to_do() {
     let engine = Engine::start_with(None, Clock::system(), |options| {
-        options.anonymous_requests_per_minute = 8
+        options.anonymous_requests_per_minute = 8;
     })
     .await;
     let refused = async |body: Value| {
@@ -551,6 +551,30 @@ fn asset(page: &str, name: &str) -> String {
     format!("/console/a/{build}/{name}")
 }
 
+/// Checks the headers of every answer of the console.
+fn check_headers(answer: &Answer) {
+    let policy = answer.header("content-security-policy").unwrap();
+    for directive in [
+        "default-src 'none'",
+        "script-src 'self'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+        "frame-ancestors 'none'",
+    ] {
+        assert_contains!(policy, directive);
+    }
+    for (name, value) in rows! {
+        "x-content-type-options", "nosniff";
+        "referrer-policy", "no-referrer";
+        "x-frame-options", "DENY";
+        "cross-origin-opener-policy", "same-origin";
+        "cross-origin-resource-policy", "same-origin";
+    } {
+        assert_eq!(answer.header(name).unwrap(), value, "{name}");
+    }
+    assert_contains!(answer.header("permissions-policy").unwrap(), "camera=()");
+}
+
 /// Checks the files of the console on a listener.
 async fn check_files(address: std::net::SocketAddr) {
     let client = Client::new(address, None);
@@ -579,26 +603,7 @@ async fn check_files(address: std::net::SocketAddr) {
     let etag = plain.header("etag").unwrap().to_owned();
     assert_eq!(etag, format!("\"{}\"", hex(&Sha256::digest(&plain.body))));
     for answer in [&answer, &plain] {
-        let policy = answer.header("content-security-policy").unwrap();
-        for directive in [
-            "default-src 'none'",
-            "script-src 'self'",
-            "require-trusted-types-for 'script'",
-            "trusted-types 'none'",
-            "frame-ancestors 'none'",
-        ] {
-            assert_contains!(policy, directive);
-        }
-        for (name, value) in rows! {
-            "x-content-type-options", "nosniff";
-            "referrer-policy", "no-referrer";
-            "x-frame-options", "DENY";
-            "cross-origin-opener-policy", "same-origin";
-            "cross-origin-resource-policy", "same-origin";
-        } {
-            assert_eq!(answer.header(name).unwrap(), value, "{name}");
-        }
-        assert_contains!(answer.header("permissions-policy").unwrap(), "camera=()");
+        check_headers(answer);
     }
     let known = client.with_header("if-none-match", format!("\"x\", W/{etag}"));
     let same = known.get(&script).must(304).await;
@@ -667,7 +672,7 @@ async fn both_listeners_serve_the_files_of_the_console() {
 #[tokio::test]
 async fn the_files_of_the_console_are_not_counted_and_need_no_database() {
     let engine = Engine::start_with(None, Clock::system(), |options| {
-        options.anonymous_requests_per_minute = 1
+        options.anonymous_requests_per_minute = 1;
     })
     .await;
     let client = page(&engine).with_header("cookie", format!("sortie_00000000=stu_{}", "0".repeat(49)));
@@ -688,7 +693,7 @@ async fn a_folder_has_the_files_during_development() {
     std::fs::write(folder.path().join("secret.toml"), "x").unwrap();
     let path = folder.path().to_owned();
     let engine = Engine::start_with(None, Clock::system(), |options| {
-        options.console = ConsoleFiles::Folder(path)
+        options.console = ConsoleFiles::Folder(path);
     })
     .await;
     let client = engine.client(None);

@@ -28,7 +28,7 @@ pub(super) async fn watch(context: &Context, which: &WhichRuns, args: &ListArgs)
             };
             match change {
                 Change::Away(cause) => {
-                    terminal::note(&format!("the engine does not answer; trying again: {cause}"))
+                    terminal::note(&format!("the engine does not answer; trying again: {cause}"));
                 }
                 Change::Run(run) if args.render.is_json() => terminal::print_line(&run)?,
                 // A feed begins with a reset, so the list is shown at once.

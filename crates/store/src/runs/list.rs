@@ -225,7 +225,7 @@ fn of_statuses(tx: &mut dyn Tx, params: &[Val<'_>], filter: &RunFilter) -> Resul
         params.push(status.into());
         Stmt::new(sql, params)
     });
-    merged(tx, statements.collect(), filter.limit)
+    merged(tx, &statements.collect::<Vec<_>>(), filter.limit)
 }
 
 /// Lists runs by a walk over a bounded number of entries.
@@ -270,10 +270,10 @@ fn runs_of(rows: &[Row]) -> Result<Vec<ListedRun>> {
 }
 
 /// Returns the newest runs of several lists.
-pub(super) fn merged(tx: &mut dyn Tx, lists: Vec<Stmt<'_>>, limit: u32) -> Result<Vec<ListedRun>> {
+pub(super) fn merged(tx: &mut dyn Tx, lists: &[Stmt<'_>], limit: u32) -> Result<Vec<ListedRun>> {
     let mut runs = Vec::new();
     if !lists.is_empty() {
-        for answer in tx.batch(&lists)? {
+        for answer in tx.batch(lists)? {
             runs.extend(runs_of(&answer.rows)?);
         }
     }

@@ -289,7 +289,7 @@ pub(super) fn list(tx: &mut dyn Tx, org: OrgId, filter: &RunFilter) -> Result<Fo
         params.extend(sieve(filter)?);
     }
     let walks = walks.iter().map(|sql| Stmt::new(sql, params.clone()));
-    let items = merged(tx, walks.collect(), filter.limit)?;
+    let items = merged(tx, &walks.collect::<Vec<_>>(), filter.limit)?;
     let is_full = items.len() >= usize::try_from(filter.limit).unwrap_or(usize::MAX);
     Ok(Found {
         stopped_at: stopped_at.filter(|_| !is_full),

@@ -192,7 +192,7 @@ both! {
             fixture.store.keep_console_code(fixture.new_console_code(&key)).await.unwrap();
             let redeemed = join_all((0..4).map(|_| fixture.store.redeem_console_code(CODE, fixture.new_console_session()))).await;
             assert_eq!(redeemed.iter().filter(|redeemed| redeemed.is_ok()).count(), 1, "{redeemed:?}");
-            assert!(redeemed.iter().flat_map(|redeemed| redeemed.as_ref().err()).all(|error| *error == Error::NotFound), "{redeemed:?}");
+            assert!(redeemed.iter().filter_map(|redeemed| redeemed.as_ref().err()).all(|error| *error == Error::NotFound), "{redeemed:?}");
         }
         assert_eq!(fixture.count("SELECT COUNT(*) FROM console_session").await, 10);
     }

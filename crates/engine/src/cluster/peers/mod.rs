@@ -113,13 +113,14 @@ impl Peers {
         id: RunId,
         (selection, limit): (&EventSelection, u32),
     ) -> Result<BoxStream<'static, Result<Bytes, Refusal>>, Refusal> {
-        let mut target = format!("/v1/runs/{id}/events?after={}&limit={limit}", selection.after);
-        if selection.before < i64::MAX {
-            target += &format!("&before={}", selection.before);
-        }
-        if !selection.kinds.is_empty() {
-            target += &format!("&types={}", selection.kinds.join(","));
-        }
+        let before = (selection.before < i64::MAX).then(|| format!("&before={}", selection.before));
+        let types = (!selection.kinds.is_empty()).then(|| format!("&types={}", selection.kinds.join(",")));
+        let target = format!(
+            "/v1/runs/{id}/events?after={}&limit={limit}{}{}",
+            selection.after,
+            before.unwrap_or_default(),
+            types.unwrap_or_default()
+        );
         let request = self
             .request(holder, caller, &target)?
             .header(header::ACCEPT, "application/json");

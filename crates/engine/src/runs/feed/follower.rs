@@ -16,7 +16,7 @@ const APART: Duration = Duration::from_millis(255);
 const _: () = assert!(Polls::RUNS.as_millis() * 3 / 2 <= 800);
 
 /// Time for which an organization without readers is still followed, so that a client can reconnect at its position.
-const LINGER: Duration = Duration::from_secs(60);
+const LINGER: Duration = Duration::from_mins(1);
 
 /// Number of the newest runs that are compared.
 const NEWEST: u32 = 200;

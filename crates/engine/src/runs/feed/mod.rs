@@ -125,8 +125,8 @@ impl Feeds {
             signal: Notify::new(),
         });
         all.insert(org, Arc::downgrade(&followed));
-        let follower = Follower::new(self.clone(), Arc::clone(&followed));
-        spawn_lasting(&self.0.tracker, "feed", follower.run());
+        let work = Follower::new(self.clone(), Arc::clone(&followed)).run();
+        spawn_lasting(&self.0.tracker, "feed", work);
         Ok(followed)
     }
 

@@ -459,7 +459,9 @@ mod tests {
                     last.clone_from(&event.kind);
                 }
                 Message::Done(run) => is_settled = Some(run.get().contains(r#""billing_pending":false"#)),
-                other => panic!("{other:?}"),
+                Message::Delta(_) | Message::Large(_) | Message::Passed(_) | Message::Change(_) => {
+                    panic!("{message:?}")
+                }
             }
         }
         (count, last, is_settled.unwrap())

@@ -130,13 +130,13 @@ async fn a_new_password_leads_back_to_the_invitation() {
     let back = sealed_for(&rig, &token, &path);
     let mail = format!("/reset-password?token={token}&return={back}");
     let form = form_token(&elsewhere.get(&mail).await, "/reset-password");
-    let set = elsewhere
+    let changed = elsewhere
         .post("/reset-password", &[("form", &form), ("password", OTHER)])
         .await;
-    shows(&set, 200, "The password is set");
+    shows(&changed, 200, "The password is set");
     let signed_in = sign_in(
         &elsewhere,
-        &link(&set, "/sign-in?return="),
+        &link(&changed, "/sign-in?return="),
         "newcomer@example.com",
         OTHER,
     )
@@ -145,9 +145,9 @@ async fn a_new_password_leads_back_to_the_invitation() {
         (signed_in.status, signed_in.header("location").unwrap()),
         (303, path.as_str())
     );
-    let used = elsewhere.get(&mail).await;
-    shows(&used, 400, "This link no longer works");
-    link(&used, "/forgot-password?return=");
+    let again = elsewhere.get(&mail).await;
+    shows(&again, 400, "This link no longer works");
+    link(&again, "/forgot-password?return=");
     rig.end().await;
 }
 
