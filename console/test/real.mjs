@@ -10,7 +10,7 @@ import session from "./real/session.mjs";
 import { cookieOf, startWorld } from "./real/world.mjs";
 import { runJourneys } from "./runner.mjs";
 
-const TIMEOUT_MS = 20_000;
+const TIMEOUT_MS = 60_000;
 const wanted = process.argv[2];
 
 /** Runs journeys with an engine that they share. */

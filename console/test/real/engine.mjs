@@ -11,7 +11,7 @@ export const BINARY = process.env.SORTIE_BINARY ?? join(ROOT, "target/debug/sort
 const POSTGRES = process.env.SORTIE_TEST_POSTGRES_URL;
 const START_MS = 60_000;
 /** Requests a minute of a credential. */
-export const RATE_LIMIT = 2000;
+const RATE_LIMIT = 2000;
 
 /** A port that is free now. */
 export const freePort = () =>

@@ -1,7 +1,8 @@
 // Journeys 1, 17, 20, 22: sign-in, roles, refusals of foreign pages, and limits.
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
-import { RATE_LIMIT } from "./engine.mjs";
+import { startEngine } from "./engine.mjs";
+import { cookieOf } from "./world.mjs";
 
 export default {
   async "1 signs in by key, keeps the session, signs out"({ open, engine }) {
@@ -14,7 +15,7 @@ export default {
     await page.getByRole("alert").or(page.locator(".error")).first().waitFor();
     await page.getByLabel("API key").fill(engine.key);
     await page.getByRole("button", { name: "Sign in" }).click();
-    await page.getByRole("heading", { name: "Runs" }).waitFor({ state: "attached" });
+    await page.getByRole("heading", { name: "Runs", exact: true }).waitFor({ state: "attached" });
     await page.reload();
     await page.getByRole("link", { name: "New run" }).first().waitFor();
     assert.equal(await page.evaluate(() => document.cookie), "");
@@ -124,22 +125,29 @@ export default {
     await page.getByText("No budgets yet").or(page.locator(".budgets")).first().waitFor();
   },
 
-  async "22 shows the seconds that a limit asks to wait"({ open, engine }) {
-    const { page, go } = await open();
-    await go("/workflows");
-    await page.locator(".page .card").first().waitFor();
-    const limited = await page.evaluate(async (most) => {
-      for (let count = 0; count <= most; count += 20) {
-        const all = await Promise.all(Array.from({ length: 20 }, () => fetch("/v1/me")));
-        if (all.some(({ status }) => status === 429)) return true;
+  async "22 shows the seconds that a limit asks to wait"({ open }) {
+    const limit = 40;
+    const engine = await startEngine({ env: { SORTIE_RATE_LIMIT_PER_MINUTE: String(limit) } });
+    try {
+      const { page, go } = await open({ server: engine, cookie: () => cookieOf(engine.origin, engine.key) });
+      await go("/workflows");
+      await page.locator(".page .card").first().waitFor();
+      const wait = page.getByRole("button", { name: /Try again in \d+ s/ });
+      // The count begins anew with each minute of the clock, which may be between the requests and the page.
+      for (let turn = 0; turn < 3 && !(await wait.isVisible()); turn += 1) {
+        await page.evaluate(
+          (count) => Promise.all(Array.from({ length: count }, () => fetch("/v1/me").then(({ status }) => status))),
+          limit,
+        );
+        await page.getByRole("link", { name: turn % 2 ? "Workflows" : "Budgets" }).click();
+        await wait.or(page.locator(".page .card, .page .empty")).first().waitFor();
       }
-      return false;
-    }, RATE_LIMIT);
-    assert.ok(limited);
-    await page.getByRole("link", { name: "Budgets" }).click();
-    await page.getByRole("button", { name: /Try again in \d+ s/ }).waitFor();
-    // The key of the session has a limit of its own.
-    await engine.api("GET /v1/me");
+      await wait.waitFor();
+      // The key of the session has a limit of its own.
+      await engine.api("GET /v1/me");
+    } finally {
+      await engine.close();
+    }
   },
 
   async "22 answers a cursor of other filters with a sentence"({ open, engine }) {
