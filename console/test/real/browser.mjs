@@ -25,7 +25,7 @@ export default {
     for (const [href, rel] of links) assert.ok(/^https:/.test(href) && rel.includes("noopener"), href);
     await go(`/runs/${broken}`);
     await page.getByText("onerror=alert(1)").first().waitFor();
-    await go("/runs");
+    await go("/runs?status=failed");
     await page.getByText("onerror=alert(1)").first().waitFor();
     assert.equal(await page.locator("main :is(img, script, iframe)").count(), 0);
     assert.deepEqual(foreign, []);
