@@ -56,6 +56,8 @@ export function startServer({
   const requests = [];
   const feeds = new Set();
   let position = 0;
+  /** Asks the feeds of the list to read it anew. */
+  const reset = () => feeds.forEach((feed) => feed.write(sse("reset", {}, `feed-${(position += 1)}`)));
   /** Changes a run, and tells the feeds of the list. */
   const change = (id, fields) => {
     const run = Object.assign(
@@ -247,6 +249,7 @@ export function startServer({
         origin,
         requests,
         change,
+        reset,
         ids,
         data,
         cut: () => server.closeAllConnections(),

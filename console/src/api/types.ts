@@ -5,13 +5,6 @@ import type * as Schema from "./schema";
 export type * from "./organization.ts";
 export type * from "./schema";
 
-/** What a page may know before anybody signs in. */
-export interface ConsoleInfo {
-  version: string;
-  mode: "hosted" | "self-hosted";
-  sign_in_url?: string;
-}
-
 interface Operation<Body, Reply> {
   path: {};
   query: URLSearchParams | Record<string, string | number | boolean | undefined>;
@@ -23,9 +16,6 @@ type OfOrganization<Body, Reply, Path = {}> = Omit<Operation<Body, Reply>, "path
 
 /** Operations with types of this file instead of those of the document. */
 interface OwnOperations {
-  "GET /v1/console": Operation<undefined, ConsoleInfo>;
-  "POST /v1/console/sessions": Operation<{ key: string } | { code: string }, unknown>;
-  "DELETE /v1/console/sessions/current": Operation<undefined, void>;
   "GET /v1/organizations": Operation<undefined, Hosted.Organization[]>;
   "POST /v1/organizations": Operation<{ name: string }, Hosted.Organization>;
   "GET /v1/organizations/{org}/keys": OfOrganization<undefined, Schema.ApiKey[]>;

@@ -36,6 +36,27 @@ export default {
     assert.equal(await page.locator("tbody tr .name").first().textContent(), "Just startedAd hoc");
   },
 
+  async "keeps a change that comes while the list is read anew"({ open, server }) {
+    const { page, go } = await open();
+    await go("/runs");
+    await page.locator(".chip.state-live").waitFor();
+    await page.locator("tbody tr").nth(3).waitFor();
+    await page.route(/\/v1\/runs\?/, async (route) => {
+      if (route.request().headers().accept === "text/event-stream") return route.continue();
+      const response = await route.fetch();
+      server.change(server.ids.live, { cost_micros: 231_000 });
+      await page.getByText("$0.231").waitFor();
+      return route.fulfill({ response });
+    });
+    const answered = page.waitForResponse(
+      (response) => /\/v1\/runs\?/.test(response.url()) && !/event-stream/.test(response.headers()["content-type"]),
+    );
+    server.reset();
+    await (await answered).finished();
+    await page.evaluate(() => new Promise((done) => setTimeout(() => requestAnimationFrame(done))));
+    assert.equal(await page.getByText("$0.231").count(), 1);
+  },
+
   async "filters by the days that are dragged over in the chart"({ open }) {
     const { page, go } = await open();
     await go("/runs?workflow=price-watch");

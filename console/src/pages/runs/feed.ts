@@ -55,16 +55,27 @@ export function useRuns(filters: RunFilters): RunsList {
         next.value = page.next_cursor;
         error.value = undefined;
       });
-    const refresh = () =>
-      load({}, controller.signal)
-        .then(show)
+    // Changes since a list was asked for that has not been answered yet. The answer may be older than these.
+    let changes: Api.Run[] | undefined;
+    const refresh = () => {
+      const since: Api.Run[] = [];
+      changes = since;
+      return load({}, controller.signal)
+        .then((page) => {
+          // A later request has the newer answer.
+          if (changes === since) show({ ...page, items: merge(page.items, since, filters) });
+        })
         .catch((failure: unknown) => {
           if (failure instanceof ApiError) error.value = failure;
+        })
+        .finally(() => {
+          if (changes === since) changes = undefined;
         });
+    };
     const stop = follow({
       path: `/v1/runs?${feedQuery(asked.current)}`,
       onState: (now) => {
-        // Without a feed the list is read all the same.
+        // The list is also read if the engine cannot be followed.
         const isAway = now === "reconnecting" || now === "refused";
         if (isAway && (!runs.value || error.value)) void refresh();
         state.value = now;
@@ -73,6 +84,7 @@ export function useRuns(filters: RunFilters): RunsList {
         // The feed begins with a reset, unless it continues where it was. What is read after it has all that came before.
         if (messages.some(({ event }) => event === "reset")) void refresh();
         const changed = messages.filter(({ event }) => event === "run").map(({ data }) => JSON.parse(data) as Api.Run);
+        changes?.push(...changed);
         if (changed.length && runs.value) runs.value = merge(runs.value, changed, filters);
         return false;
       },
