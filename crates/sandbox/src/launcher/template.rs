@@ -1,8 +1,8 @@
 //! The part of the root file system that is equal for all runs, built once by the fork server.
 //!
-//! It lies in a mount namespace that holds nothing else, so a run's copy of that namespace costs the kernel one mount for each
-//! mount of the template, whatever the host has mounted. The namespace belongs to a user namespace below the engine's: in the copy
-//! that a run's user namespace gets, every mount is locked, and stays read-only.
+//! The template is the only content of its mount namespace. A run copies that namespace, so the kernel copies the mounts of the
+//! template and no mount of the host. The namespace belongs to a child of the engine's user namespace: in the copy that the user
+//! namespace of a run gets, every mount is locked and stays read-only.
 
 use std::{
     ffi::OsString,

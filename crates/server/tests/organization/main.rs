@@ -13,6 +13,7 @@ mod accounts;
 mod avatars;
 mod browser;
 mod console;
+mod console_files;
 mod credits;
 mod deletion;
 mod ends;

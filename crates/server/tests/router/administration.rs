@@ -38,7 +38,7 @@ const CONFIRM: &str = "confirm_authorization";
 
 /// Not in the table because it needs a signed-in person: see the tests of sign-in at a self-hosted engine.
 const END_SESSION: &str = "end_person_session";
-/// Not in the table because the key is in the body and it needs the headers of a page: see the tests of the console.
+/// A sign-in has its key in the body and needs the headers of a page, so the tests of the console check its audit entry.
 const SIGN_IN: &str = "begin_console_session";
 /// Not in the table because they need a signed token: `license.rs`.
 const LICENSE: [&str; 2] = ["put_license", "delete_license"];

@@ -1,7 +1,7 @@
 //! Feeds of the list of runs: each change of status and each settlement of the runs of an organization.
 //!
-//! One [`Follower`] for each organization with readers finds the changes and writes them to a bounded log, which every reader of
-//! the organization shares. A signal makes it read the store at once; without one it reads after the pause of a poll. It
+//! Each organization with readers has one [`Follower`]. It finds the changes and writes them to a bounded log that all readers of
+//! the organization share. A signal makes it read the store at once; without one it reads after the pause of a poll. It
 //! compares the states in the store with those it knows, so a lost signal only delays a change. A reader that is too slow, or
 //! that comes with an unknown position, gets a `reset`: it has to load the list again.
 
