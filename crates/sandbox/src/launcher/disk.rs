@@ -42,8 +42,6 @@ const STOP_INTERVALS: (Duration, Duration) = (Duration::from_millis(500), Durati
 const TOLERANCE: u64 = 16;
 /// Consecutive checks that missed something although nothing moved, after which the possibly hidden space counts.
 const BLIND: u32 = 2;
-/// Entries of a walk between two readings of the clock.
-const STEP: u32 = 256;
 /// Consecutive walks while the processes are stopped. A process that was inside of a system call finishes it first, and may
 /// remove or move an entry that a walk is about to enter. It does so once.
 const STANDING_WALKS: u32 = 8;
@@ -307,15 +305,9 @@ impl DiskWatch {
         used.passes(self.limit.max(self.baseline))
     }
 
-    /// Measures the folders and the deleted files. Calls `between` regularly.
+    /// Measures the folders and the deleted files. Calls `between` after each file.
     fn measure(&mut self, between: &mut dyn FnMut(&Self)) -> Survey {
-        let mut met = 0_u32;
-        let mut found = self.walk(self.most_entries(), &mut |_inode| {
-            met = met.wrapping_add(1);
-            if met.is_multiple_of(STEP) {
-                between(self);
-            }
-        });
+        let mut found = self.walk(self.most_entries(), &mut |_inode| between(self));
         between(self);
         let known = self.held.filter(|(_, read, free_then)| {
             // A deleted file only grows by space that the file system loses.

@@ -58,7 +58,8 @@ impl Stopped {
 /// A check of a run that has to end soon. It is late, or takes long, if the run leaves it no processor time, and the run must not
 /// profit from that. The run's processes are then stopped until the check is done.
 pub(super) struct PromptLook {
-    began: Instant,
+    /// The time from which the check takes long.
+    late: Instant,
     stopped: Option<Stopped>,
 }
 
@@ -69,15 +70,21 @@ impl PromptLook {
     /// Begins a check that was due this long ago. Stops the processes at once if it is late and `urgent`.
     pub(super) fn begin(overdue: Duration, urgent: impl FnOnce() -> bool) -> Self {
         Self {
-            began: Instant::now(),
+            late: Instant::now() + PROMPT,
             stopped: (overdue > PROMPT && urgent()).then(|| Stopped::stop(procs::living)),
         }
     }
 
-    /// Stops the processes if the check takes long and is `urgent`. Call it between the steps.
+    /// Stops the processes if the check takes long and is `urgent`. Call it between the steps: one that waits for a busy disk
+    /// may be long.
     pub(super) fn go_on(&mut self, urgent: impl FnOnce() -> bool) {
-        if self.stopped.is_none() && self.began.elapsed() > PROMPT && urgent() {
+        if self.stopped.is_some() || Instant::now() < self.late {
+            return;
+        }
+        if urgent() {
             self.stopped = Some(Stopped::stop(procs::living));
+        } else {
+            self.late = Instant::now() + ROUND;
         }
     }
 }
