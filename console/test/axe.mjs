@@ -8,8 +8,9 @@ const RULES = {
 
 const firstLine = ({ html, any, all }) => `${html.slice(0, 160)} ${[...any, ...all][0]?.message ?? ""}`;
 
-/** Findings of axe, and of a page that is wider than the screen, as texts. */
+/** Findings of axe, and of a page that is wider than the screen, as texts. Waits until the page has loaded. */
 export async function audit(page) {
+  await page.locator(".skeleton").first().waitFor({ state: "detached" });
   await page.evaluate(axe.source);
   const { violations } = await page.evaluate((rules) => globalThis.axe.run(document, rules), RULES);
   const excess = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);

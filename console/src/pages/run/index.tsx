@@ -85,10 +85,11 @@ export function RunPage({ id = "" }: { id?: string }) {
             <Empty isPage icon="search" title={runText.notFound}>
               <ButtonLink to="/runs">{t.common.toRuns}</ButtonLink>
             </Empty>
-          ) : error ? (
-            <ErrorBox error={error} retry={() => window.location.reload()} />
           ) : (
-            <Skeleton rows={10} />
+            <>
+              <h1 class="vh">{runText.title}</h1>
+              {error ? <ErrorBox error={error} retry={() => window.location.reload()} /> : <Skeleton rows={10} />}
+            </>
           )}
         </div>
       </main>
