@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::Method;
 use http_body_util::BodyExt;
 use serde_json::json;
-use sortie_api::{Budget, Run, key::CreatedKey};
+use sortie_api::{Budget, key::CreatedKey};
 use sortie_testkit::{Node, NodeOptions};
 use tokio::task::JoinSet;
 
@@ -22,6 +22,7 @@ use crate::{
     connection::Connection,
     load::{WARM_UP, per_second, request},
     report::Report,
+    run::Run,
 };
 
 /// Number of keys with a separate budget.

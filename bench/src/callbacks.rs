@@ -10,11 +10,10 @@ use axum::{Router, extract::State, routing::post};
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use serde_json::json;
-use sortie_api::Run;
 use sortie_testkit::serve::Serving;
 use tokio::{sync::watch, task::JoinSet};
 
-use crate::{Bench, connection::Connection, memory::some_with, report::Report};
+use crate::{Bench, connection::Connection, memory::some_with, report::Report, run::Run};
 
 /// Number of runs with a callback.
 const CALLBACKS: usize = 10_000;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::Method;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use sortie_api::{Run, RunStatus};
+use sortie_api::RunStatus;
 use sortie_testkit::{
     Node,
     processes::{Process, command_line, descendants, is_alive},
@@ -25,6 +25,7 @@ use crate::{
     load::{complete, contains, request},
     memory::start_waiting,
     report::Report,
+    run::Run,
     samples::{Millis, Samples},
 };
 

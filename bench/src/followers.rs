@@ -17,7 +17,6 @@ use rustix::{
     },
     process::{Resource, getrlimit},
 };
-use sortie_api::Run;
 use sortie_testkit::{Node, NodeOptions};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -31,6 +30,7 @@ use crate::{
     memory::{mebibytes, start_waiting},
     process::{highest, open_files, resident},
     report::{Limit, Report},
+    run::Run,
     samples::Samples,
 };
 

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http::Method;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use sortie_api::{Run, ScheduleId, Timestamp};
+use sortie_api::{ScheduleId, Timestamp};
 use sortie_testkit::{History, Node, NodeOptions};
 use tokio::task::JoinSet;
 
@@ -24,6 +24,7 @@ use crate::{
     connection::Connection,
     load::{complete, request},
     report::Report,
+    run::Run,
     samples::Samples,
 };
 

@@ -2,7 +2,6 @@
 
 use anyhow::{Context, Result};
 use http::Method;
-use sortie_api::Run;
 use sortie_testkit::{HostedNode, Node, NodeOptions};
 
 use crate::{
@@ -11,6 +10,7 @@ use crate::{
     load::{complete_for, create_on, per_second, request},
     people::{organization, sign_up, start_with},
     report::Report,
+    run::Run,
     samples::{Millis, Samples},
 };
 

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use http::Method;
 use http_body_util::BodyExt;
 use serde_json::json;
-use sortie_api::Run;
 use sortie_testkit::{Node, NodeOptions};
 use tokio::task::JoinSet;
 
@@ -16,6 +15,7 @@ use crate::{
     connection::Connection,
     process::{cpu, cpu_each},
     report::{Limit, Report},
+    run::Run,
     samples::{Millis, Samples},
 };
 

@@ -25,6 +25,7 @@ mod people;
 mod process;
 mod report;
 mod resume;
+mod run;
 mod samples;
 mod schedules;
 mod shares;

@@ -5,7 +5,6 @@ use std::time::Duration;
 use anyhow::Result;
 use bytes::Bytes;
 use http::Method;
-use sortie_api::{Run, RunPage};
 use sortie_testkit::{Node, NodeOptions};
 use tokio::{task::JoinSet, time::sleep};
 
@@ -15,6 +14,7 @@ use crate::{
     load::request,
     process::{private, resident},
     report::{Limit, Report},
+    run::{Run, RunPage},
     samples::{Millis, Samples},
 };
 

@@ -20,7 +20,6 @@ use futures_util::{StreamExt, stream};
 use http::{Method, header};
 use http_body_util::BodyExt;
 use serde_json::json;
-use sortie_api::Run;
 use sortie_testkit::{Node, NodeOptions, serve::Serving};
 use tempfile::NamedTempFile;
 use tokio::{task::JoinSet, time::sleep};
@@ -31,6 +30,7 @@ use crate::{
     load::{complete, complete_for, contains, per_second},
     process::{cpu, cpu_each, resident},
     report::Report,
+    run::Run,
     samples::{Millis, Samples},
 };
 

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use bytes::Bytes;
 use http::Method;
-use sortie_api::Run;
 use tokio::time::sleep;
 
 use crate::{
@@ -15,6 +14,7 @@ use crate::{
     memory::some_with,
     model::{ModelServer, calls, request},
     report::Report,
+    run::Run,
     samples::Millis,
 };
 
