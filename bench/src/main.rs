@@ -10,6 +10,7 @@ mod chart;
 mod cluster;
 mod command;
 mod connection;
+mod consoles;
 mod files;
 mod followers;
 mod history;
@@ -185,6 +186,7 @@ async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     files::measure(bench, report).await?;
     memory::waiting(bench, report).await?;
     followers::measure(bench, report).await?;
+    consoles::measure(bench, report).await?;
     mixed::measure(bench, report).await?;
     cluster::measure(bench, report).await?;
     shares::measure(bench, report).await?;
