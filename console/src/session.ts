@@ -1,6 +1,6 @@
 // Who is signed in, and the settings that the browser keeps.
 import { effect, signal } from "@preact/signals";
-import { ApiError, call, onSignedOut, organization, type Api } from "./api/client.ts";
+import { call, onSignedOut, organization, type Api } from "./api/client.ts";
 
 /** A setting that the browser keeps. */
 const stored = <Value extends string>(name: string, fallback: Value) => {
@@ -22,6 +22,9 @@ effect(() => void (session.value !== "checking" && (hadSession.value = session.v
 export const hasExpired = signal(false);
 export const me = signal<Api.OrganizationInfo | undefined>(undefined);
 
+/** What the deployment offers, once the engine has answered. */
+export const features = () => me.value?.features;
+
 export const isAdmin = () => me.value !== undefined && me.value.role !== "member";
 
 onSignedOut(() => {
@@ -31,14 +34,12 @@ onSignedOut(() => {
 });
 
 async function load() {
-  try {
-    me.value = await call("GET /v1/me");
-  } catch (error) {
-    // A hosted deployment has this operation only below an organization.
-    if (organization || !(error instanceof ApiError) || error.status !== 404) throw error;
+  // A hosted deployment says who is signed in only below an organization.
+  if (!organization && (await call("GET /v1/console")).mode === "hosted") {
     session.value = "choosing";
     return;
   }
+  me.value = await call("GET /v1/me");
   hasExpired.value = false;
   session.value = "signed-in";
 }

@@ -182,7 +182,10 @@ export function startServer({
     }
     if (area === "organizations") return organizations(method, path, body, data, response);
     if (isHosted && !ofOrganization) return refuse(response, 404, "not_found", "no such route");
-    if (path === "/me") return json(response, 200, data.me);
+    if (path === "/me") {
+      const hosted = isHosted && { features: { console: true, payments: true, mail: false, sign_up: "closed" } };
+      return json(response, 200, { ...data.me, ...hosted });
+    }
     if (path === "/models") return json(response, 200, data.models);
     if (area === "runs") return runs(method, path.slice("/runs".length), url.searchParams, request, response, body);
     if (path === "/workflows" && method === "GET")

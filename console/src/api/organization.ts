@@ -75,7 +75,6 @@ export interface Billing {
   purchase_limits: { min_amount_cents: number; max_amount_cents: number; min_threshold_cents: number };
   auto_topup: AutoTopup;
   payment_method: PaymentMethod | null;
-  stripe_configured: boolean;
 }
 
 export interface Payment {

@@ -18,6 +18,8 @@ export const hostedText = {
     invited: "Invitations",
     expires: (time: string) => `expires ${time}`,
     withdraw: "Withdraw",
+    noMail: "This deployment sends no mail: share the address that follows with the person.",
+    noSignUp: "Only people with an account can accept: the operator creates accounts.",
     sentTitle: "Invitation created",
     mailed: "The mail is on its way. You can share this address as well:",
     notMailed: "The mail could not be sent. Share this address privately:",

@@ -14,6 +14,7 @@ export const runText = {
   cancelTitle: "Cancel this run?",
   cancelExplain: "Its commands are stopped at once. What it did through connections is not undone.",
   keepRunning: "Keep running",
+  inTraces: "Open trace",
   replayOf: "replay of",
   facts: {
     duration: "Duration",

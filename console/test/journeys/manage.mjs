@@ -24,6 +24,18 @@ export default {
     await page.getByText("Authorized as dana@example.com").waitFor();
   },
 
+  async "names the workflows that use a connection, also before it is deleted"({ open, server }) {
+    const { page, go } = await open();
+    await go("/connections");
+    const card = page.getByRole("region", { name: "erp" });
+    await card.getByText("used by invoice-triage").waitFor();
+    assert.equal(await page.getByText("used by").count(), 1);
+    await card.getByRole("button", { name: "More actions: erp" }).click();
+    await page.getByRole("menuitem", { name: "Delete" }).click();
+    await page.getByRole("dialog").getByText("Used by invoice-triage: their runs are refused").waitFor();
+    assert.ok(!server.requests.some((request) => request.includes("/v1/workflows")));
+  },
+
   async "turns automatic purchases off and on again, and shows payments"({ open, serve }) {
     const server = await serve({ isHosted: true });
     const { page } = await open({ server });

@@ -17,6 +17,20 @@ export default {
     await page.locator(".say.live").filter({ hasText: "differences" }).waitFor();
   },
 
+  async "links to the trace of a run in the operator's tool"({ open, server }) {
+    const run = server.data.runs.find(({ id }) => id === server.ids.failed);
+    const trace = () => page.getByRole("link", { name: "Open trace" });
+    server.data.me.features.trace_url = "https://traces.example.com/{trace_id}?from={trace_id}";
+    const { page, go } = await open();
+    await go("/runs/@failed");
+    await page.getByRole("note").getByText("output.items[3].price: required").waitFor();
+    assert.equal(await trace().count(), 0);
+    run.trace_id = "4bf92f3577b34da6a3ce929d0e0e4736";
+    await page.reload();
+    await trace().waitFor();
+    assert.equal(await trace().getAttribute("href"), `https://traces.example.com/${run.trace_id}?from=${run.trace_id}`);
+  },
+
   async "cancels a run after a question"({ open }) {
     const { page, go } = await open();
     await go("/runs/@live");

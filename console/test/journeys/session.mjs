@@ -75,8 +75,11 @@ export default {
     await page.waitForURL(/console\/o\/org_new\/budgets$/);
     await page.getByText("price-watch").waitFor();
     assert.ok(server.requests.includes("GET /engine/org_new/v1/budgets"));
+    assert.ok(!server.requests.includes("GET /v1/me"));
     await page.getByRole("link", { name: "Members" }).click();
     await page.getByRole("button", { name: "Invite" }).click();
+    await page.getByRole("dialog").getByText("This deployment sends no mail").waitFor();
+    await page.getByRole("dialog").getByText("the operator creates accounts").waitFor();
     await page.getByLabel("Email address").fill("finn@example.com");
     await page.getByRole("dialog").getByRole("button", { name: "Invite" }).click();
     await page.getByText("token=sti_example").waitFor();

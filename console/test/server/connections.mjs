@@ -12,6 +12,7 @@ export const connections = (at) => ({
       description: "Orders and suppliers",
       created_at: at(9e6),
       updated_at: at(9e5),
+      used_by: ["invoice-triage"],
     },
     {
       name: "crm",
@@ -23,6 +24,7 @@ export const connections = (at) => ({
       error: "nobody has authorized it yet",
       created_at: at(9e6),
       updated_at: at(9e5),
+      used_by: [],
     },
     {
       name: "shop",
@@ -34,6 +36,7 @@ export const connections = (at) => ({
       error: "answered 403",
       created_at: at(9e6),
       updated_at: at(9e5),
+      used_by: [],
     },
   ],
   catalog: [

@@ -59,7 +59,6 @@ export const hosted = (at) => ({
     },
     payment_method: { brand: "visa", last4: "4242", exp_month: 8, exp_year: 2029, source: "checkout" },
     payment_method_sync: "synced",
-    stripe_configured: true,
     ledger: [
       { kind: "charge", amount_micros: -204_000, description: "run", created_at: at(7300), run_id: ids.done },
       { kind: "charge", amount_micros: -18_000, description: "run", created_at: at(7900), run_id: ids.failed },

@@ -43,7 +43,7 @@ export function resources(now, request) {
       key_id: "key_01kafs6w1cefkstv6qr1ptb0mp",
       key_name: "ops",
       version: "0.4.0",
-      features: ["console"],
+      features: { console: true, payments: false, mail: false },
     },
     models: {
       default_model: "claude-sonnet-5-5",
@@ -241,6 +241,7 @@ export function resources(now, request) {
         content_type: "text/csv",
         sha256: "a".repeat(64),
         created_at: at(9e5),
+        used_by: [],
       },
       {
         id: "file_01kafs6w1cefkstv6qr1ptb1mp",
@@ -249,6 +250,7 @@ export function resources(now, request) {
         content_type: "application/pdf",
         sha256: "b".repeat(64),
         created_at: at(9e5),
+        used_by: [],
       },
     ],
     attempts: [

@@ -35,7 +35,7 @@ pub use oauth::{
 };
 pub use oidc::{IdentityProvider, OidcAnswer, OidcFlow, OidcRequest, OidcSignIn, OidcVisitor, RoleRule};
 pub use operator::{NewAccount, NewLink};
-pub use options::{Options, SignUp};
+pub use options::Options;
 pub use organizations::{InvitationStep, NewInvitationLink};
 pub use people::{
     account::{PersonExport, identity_id},

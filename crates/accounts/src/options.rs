@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sortie_api::Mode;
+use sortie_api::{Mode, SignUpRule};
 use sortie_base::{Clock, LicenseSigner};
 use sortie_net::Outbound;
 
@@ -20,7 +20,7 @@ pub struct Options {
     /// Address of the engine API, without a final slash. It is the OAuth resource.
     pub engine_url: String,
     /// Rule for new accounts.
-    pub sign_up: SignUp,
+    pub sign_up: SignUpRule,
     /// Settings of the mail. `None` if no mail is sent.
     pub mail: Option<MailOptions>,
     /// Identity providers that people sign in with.
@@ -31,29 +31,4 @@ pub struct Options {
     pub license_signer: Option<Arc<LicenseSigner>>,
     /// Time for which the look-up of a session is cached.
     pub credential_lookup: Duration,
-}
-
-/// Rule for new accounts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SignUp {
-    /// Everybody may sign up and is signed in at once.
-    Open,
-    /// Everybody may sign up. The address is verified before the first session.
-    VerifyFirst,
-    /// People with an invitation may sign up.
-    Invited,
-    /// Sign-up is disabled: the operator creates accounts.
-    Closed,
-}
-
-impl SignUp {
-    /// The name in the configuration.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::VerifyFirst => "verify_first",
-            Self::Invited => "invited",
-            Self::Closed => "closed",
-        }
-    }
 }

@@ -10,7 +10,8 @@ use sortie_store::{
 };
 use sortie_testkit::template::copy_sqlite_template;
 
-use crate::{Accounts, Client, MailOptions, Options, SignUp};
+use crate::{Accounts, Client, MailOptions, Options};
+use sortie_api::SignUpRule;
 
 /// Accounts with a separate `SQLite` database.
 pub(crate) struct Rig {
@@ -22,16 +23,16 @@ pub(crate) struct Rig {
 impl Rig {
     /// Accounts with open sign-up.
     pub(crate) async fn new() -> Self {
-        Self::with(SignUp::Open).await
+        Self::with(SignUpRule::Open).await
     }
 
     /// Accounts with this sign-up rule, without mail. The clock is set to the start of an hour.
-    pub(crate) async fn with(sign_up: SignUp) -> Self {
+    pub(crate) async fn with(sign_up: SignUpRule) -> Self {
         Self::mailing(sign_up, None).await
     }
 
     /// Accounts with this sign-up rule. Mails stay in the outbox.
-    pub(crate) async fn with_mail(sign_up: SignUp) -> Self {
+    pub(crate) async fn with_mail(sign_up: SignUpRule) -> Self {
         let mail = MailOptions {
             server: "smtp://127.0.0.1:1".parse().expect("a server"),
             from: "sortie@example.com".parse().expect("a sender"),
@@ -40,7 +41,7 @@ impl Rig {
     }
 
     /// Accounts that send mail.
-    pub(crate) async fn mailing(sign_up: SignUp, mail: Option<MailOptions>) -> Self {
+    pub(crate) async fn mailing(sign_up: SignUpRule, mail: Option<MailOptions>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("sortie.db");
         let migrate = async |url: &str| Ok(Store::open(url).await.map(drop)?);

@@ -316,6 +316,9 @@ pub struct Connection {
     pub created_at: Timestamp,
     /// Time of the last change.
     pub updated_at: Timestamp,
+    /// Names of the workflows that name the connection, in order: at most the first 20.
+    #[schema(max_items = 20)]
+    pub used_by: Vec<String>,
 }
 
 /// The kind of a connection's authentication.

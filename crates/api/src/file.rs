@@ -29,6 +29,9 @@ pub struct File {
     pub sha256: Sha256,
     /// Time at which the file was saved.
     pub created_at: Timestamp,
+    /// Names of the workflows that name the file, by ID or by name, in order: at most the first 20.
+    #[schema(max_items = 20)]
+    pub used_by: Vec<String>,
 }
 
 /// Page of files, newest first.

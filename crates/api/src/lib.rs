@@ -65,7 +65,7 @@ pub use id::{
 pub use license::License;
 pub use mail::EmailDelivery;
 pub use money::Micros;
-pub use organization::{Mode, OrganizationInfo, Role};
+pub use organization::{Features, Mode, OrganizationInfo, Role, SignUpRule};
 pub use request::RunRequest;
 pub use run::{Artifact, CancelledRuns, Run, RunDefinition, RunPage, RunUsage};
 pub use schedule::{Fire, Schedule};

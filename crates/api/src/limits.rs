@@ -26,6 +26,8 @@ pub const CONNECTIONS: usize = 16;
 pub const SAVED_CONNECTIONS: u32 = 1_000;
 /// Saved workflows of one organization.
 pub const SAVED_WORKFLOWS: u32 = 1_000;
+/// Workflows that `used_by` of a connection or a file names.
+pub const USED_BY: usize = 20;
 /// A connection's `url`, `authorization_url` and `token_url`, in characters.
 pub const CONNECTION_URL_CHARS: usize = 2_048;
 /// Entries of a connection's `headers` and `env`.

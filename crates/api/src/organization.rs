@@ -42,6 +42,32 @@ pub enum Role {
     Owner,
 }
 
+/// Rule for new accounts of a hosted deployment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SignUpRule {
+    /// Everybody may sign up and is signed in at once.
+    Open,
+    /// Everybody may sign up. The address is verified before the first session.
+    VerifyFirst,
+    /// People with an invitation may sign up.
+    Invited,
+    /// Sign-up is disabled: the operator creates accounts.
+    Closed,
+}
+
+impl SignUpRule {
+    /// The name on the wire and in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::VerifyFirst => "verify_first",
+            Self::Invited => "invited",
+            Self::Closed => "closed",
+        }
+    }
+}
+
 /// A text that is not a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be one of member, admin, owner")]
@@ -102,4 +128,26 @@ pub struct OrganizationInfo {
     pub compute_micros_per_second: Micros,
     /// Budget of a run that names none, in micros.
     pub default_max_cost_micros: Micros,
+    /// Features of the deployment, as it is configured.
+    pub features: Features,
+}
+
+/// Features of a deployment, as it is configured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Features {
+    /// Whether the web console is enabled, at `/console/`.
+    pub console: bool,
+    /// Whether organizations can buy credits.
+    pub payments: bool,
+    /// Whether the deployment sends mail, such as invitations.
+    pub mail: bool,
+    /// Rule for new accounts of people. Absent on a self-hosted engine, where nobody signs up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub sign_up: Option<SignUpRule>,
+    /// Address of a trace in the operator's tracing tool: replace `{trace_id}` by the `trace_id` of a run. Absent if none is
+    /// configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "https://traces.example.com/trace/{trace_id}")]
+    pub trace_url: Option<String>,
 }

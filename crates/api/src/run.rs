@@ -99,6 +99,11 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(nullable = false)]
     pub tags: Vec<String>,
+    /// Trace that the run belongs to, as W3C Trace Context has it: 32 hexadecimal digits. Absent if the request that started the
+    /// run had no `traceparent` and the engine exports no traces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "4bf92f3577b34da6a3ce929d0e0e4736")]
+    pub trace_id: Option<String>,
     /// Tokens and calls that the run used so far; absent until it starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

@@ -6,6 +6,7 @@ use axum::extract::{FromRef, FromRequestParts};
 use bytes::Bytes;
 use http::request::Parts;
 use sortie_accounts::Accounts;
+use sortie_api::Features;
 use sortie_engine::Engine;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -48,6 +49,8 @@ pub(crate) struct App {
     pub(crate) stop: CancellationToken,
     /// Accounts of the people who sign in at this self-hosted engine; absent without identity providers.
     pub(crate) people: Option<Accounts>,
+    /// Features that clients are shown.
+    pub(crate) features: Features,
     /// Rules for browsers; absent without a console and a sign-in, and on hosted deployments.
     pub(crate) browsers: Option<Arc<Browsers>>,
     /// Ends open streams with the credentials that opened them.

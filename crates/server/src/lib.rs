@@ -25,7 +25,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use ipnet::IpNet;
 use sortie_accounts::Accounts;
-use sortie_api::{Mode, limits};
+use sortie_api::{Features, Mode, limits};
 use sortie_billing::Billing;
 use sortie_engine::{Descriptors, Engine};
 use tokio::{net::TcpListener, sync::Semaphore};
@@ -61,6 +61,8 @@ pub struct Options {
     pub base_url: Option<String>,
     /// Files of the console.
     pub console: ConsoleFiles,
+    /// Address of a trace in another tool, with `{trace_id}`.
+    pub trace_url: Option<String>,
     /// Deprecation of `/v1`; absent while it is the current version.
     pub deprecation: Option<Deprecation>,
     /// Time for which a request waits for the database, which shares the rate limits of several nodes. After it the node admits
@@ -80,6 +82,7 @@ impl Default for Options {
             trusted_proxies: Vec::new(),
             base_url: None,
             console: ConsoleFiles::default(),
+            trace_url: None,
             deprecation: None,
             rate_limit_patience: Duration::from_secs(1),
             stall: Duration::from_secs(30),
@@ -182,6 +185,7 @@ pub async fn serve(
         exposition: metrics.is_none().then(|| Arc::clone(&exposition)),
         stop: stop.clone(),
         people: people.clone(),
+        features: features(&options, organization.as_ref()),
         heartbeat: options.heartbeat,
         browsers: browsers.clone(),
         watch: CredentialWatch::new(engine.clone(), accounts.cloned(), stop.clone()),
@@ -224,6 +228,18 @@ pub async fn serve(
         () = app.watch.run() => {}
     }
     Ok(())
+}
+
+/// Returns the features that clients are shown. `organization` is the other listener of a hosted deployment.
+fn features(options: &Options, organization: Option<&OrganizationListener>) -> Features {
+    let accounts = organization.map(|side| side.accounts.options());
+    Features {
+        console: options.console != ConsoleFiles::Disabled,
+        payments: organization.is_some_and(|side| side.billing.is_some()),
+        mail: accounts.is_some_and(|accounts| accounts.mail.is_some()),
+        sign_up: accounts.map(|accounts| accounts.sign_up),
+        trace_url: options.trace_url.clone(),
+    }
 }
 
 /// Serves a listener with what answers its requests, if there is one.

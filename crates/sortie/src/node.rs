@@ -141,6 +141,7 @@ impl Node {
     fn serve(&self, listeners: Listeners, config: &Config, purpose: Purpose) {
         let options = sortie_server::Options {
             console: console_files(config, purpose),
+            trace_url: config.console_trace_url.clone(),
             requests_per_minute: config.rate_limit_per_minute,
             anonymous_requests_per_minute: config.anonymous_rate_limit_per_minute,
             trusted_proxies: config.trusted_proxies.clone(),

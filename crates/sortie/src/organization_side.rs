@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use sortie_accounts::{Accounts, SignUp};
+use sortie_accounts::Accounts;
 use sortie_api::Mode;
+use sortie_api::SignUpRule;
 use sortie_base::{CREDENTIAL_LOOKUP, Clock, Sealer};
 use sortie_billing::{Billing, Stripe, StripeError};
 use sortie_engine::MasterKey;
@@ -76,7 +77,7 @@ pub(crate) fn people(
         clock: clock.clone(),
         org_url: origin_of(&url),
         engine_url: url,
-        sign_up: SignUp::Closed,
+        sign_up: SignUpRule::Closed,
         mail: None,
         providers: config.sign_in.clone(),
         outbound: config.outbound.clone(),

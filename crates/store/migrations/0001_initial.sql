@@ -331,6 +331,17 @@ CREATE TABLE workflow (
     PRIMARY KEY (org_id, name)
 ){HOT};
 
+-- Saved connections and files that the definitions of workflows name. kind is `connection` or `file`; name is the name, or
+-- the ID of a file, as the definition has it. It may name nothing that exists.
+CREATE TABLE workflow_use (
+    org_id {TEXT} NOT NULL,
+    kind {TEXT} NOT NULL,
+    name {TEXT} NOT NULL,
+    workflow {TEXT} NOT NULL,
+    PRIMARY KEY (org_id, kind, name, workflow)
+){CLUSTERED};
+CREATE INDEX workflow_use_workflow ON workflow_use (org_id, workflow);
+
 -- Schedules, and what became of each of their instants.
 
 -- next_instant is the first instant of the timetable that nothing is recorded of yet, due_at when it is to be dealt with (later by

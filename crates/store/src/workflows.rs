@@ -1,14 +1,17 @@
 //! Saved workflows: named run definitions. This crate never parses their texts.
 //!
 //! A definition is replaced as a whole, under a lock on its organization. `revision` counts the changes:
-//! saving the same text again changes nothing and leaves no entry in the audit log.
+//! saving the same text again changes nothing and leaves no entry in the audit log. The connections and files that a
+//! definition names are rows of their own: their lists show the workflows that use them.
 
-use sortie_api::{OrgId, Timestamp};
+use std::collections::BTreeSet;
+
+use sortie_api::{OrgId, Timestamp, limits};
 
 use crate::{
     Error, Result, Store,
     access::{Audit, audit},
-    db::{Row, Stmt, Tx, batch, filled, row, select, vals},
+    db::{Json, Row, Stmt, Tx, batch, filled, row, select, vals},
     organizations::lock,
     runs::large::SHORT,
 };
@@ -52,6 +55,24 @@ row! {
     }
 }
 
+/// Column with the names of the first workflows, at most [`limits::USED_BY`], whose definitions name the `@kind` `@name` of
+/// the organization `@org`: a JSON array, in order. For [`first_users`].
+pub(crate) const USERS: &str = "(SELECT CAST({JSON_ROWS}(users.workflow) AS TEXT) FROM (SELECT u.workflow FROM workflow_use u \
+     WHERE u.org_id = @org AND u.kind = '@kind' AND u.name = @name \
+     ORDER BY u.org_id, u.kind, u.name, u.workflow LIMIT 20) users)";
+
+const _: () = assert!(limits::USED_BY == 20, "the limit of the query is another one");
+
+/// Reads columns with [`USERS`]: the first of all of these names, each once. PostgreSQL has NULL for no names.
+pub(crate) fn first_users<const N: usize>(columns: [Option<Json<Vec<String>>>; N]) -> Vec<String> {
+    let names = columns.into_iter().flatten().flat_map(|Json(names)| names);
+    names
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .take(limits::USED_BY)
+        .collect()
+}
+
 /// Query for a workflow by its name.
 const SELECT: &str = select!(WorkflowRow, " FROM workflow WHERE org_id = $1 AND name = $2");
 
@@ -64,6 +85,10 @@ pub struct PutWorkflow {
     pub summary: String,
     /// JSON of a `RunRequest`.
     pub definition: String,
+    /// Names of the saved connections in the definition, each once.
+    pub connections: Vec<String>,
+    /// IDs or names of the saved files in the definition, each once.
+    pub files: Vec<String>,
 }
 
 /// Result of saving a workflow.
@@ -178,11 +203,17 @@ fn put(tx: &mut dyn Tx, org: OrgId, new: &PutWorkflow, most: u32, entry: &Audit)
         updated_at: old.as_ref().map_or(entry.at, |old| old.updated_at),
     };
     let Some(old) = old else {
-        tx.batch(&[insert(org, new, most, entry), audit::record(entry)])?;
+        let mut statements = vec![insert(org, new, most, entry)];
+        statements.extend(uses(org, new)?);
+        statements.push(audit::record(entry));
+        tx.batch(&statements)?;
         return Ok(SavedWorkflow::Created(row));
     };
     if !old.is_same {
-        tx.batch(&[replace(org, new, entry), audit::record(entry)])?;
+        let mut statements = vec![replace(org, new, entry), forget_uses(org, &new.name)];
+        statements.extend(uses(org, new)?);
+        statements.push(audit::record(entry));
+        tx.batch(&statements)?;
         row.revision = row.revision.saturating_add(1);
         row.updated_at = entry.at;
     }
@@ -224,6 +255,30 @@ fn replace<'a>(org: OrgId, new: &'a PutWorkflow, entry: &Audit) -> Stmt<'a> {
     .exactly(1, Error::NotFound)
 }
 
+/// Returns the statements that record the connections and files of a definition.
+fn uses<'a>(org: OrgId, new: &'a PutWorkflow) -> Result<Vec<Stmt<'a>>> {
+    [("connection", &new.connections), ("file", &new.files)]
+        .into_iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(kind, names)| {
+            let names = serde_json::to_string(names).map_err(|error| Error::Corrupt(error.to_string()))?;
+            Ok(Stmt::new(
+                "INSERT INTO workflow_use (org_id, kind, name, workflow) \
+                 SELECT w.org_id, CAST($3 AS TEXT), t.value, w.name FROM workflow w, {JSON_EACH}($4) t \
+                 WHERE w.org_id = $1 AND w.name = $2",
+                vals![org, new.name.as_str(), kind, names],
+            ))
+        })
+        .collect()
+}
+
+fn forget_uses(org: OrgId, name: &str) -> Stmt<'_> {
+    Stmt::new(
+        "DELETE FROM workflow_use WHERE org_id = $1 AND workflow = $2",
+        vals![org, name],
+    )
+}
+
 fn delete(tx: &mut dyn Tx, org: OrgId, name: &str, entry: &Audit) -> Result<()> {
     tx.batch(&[
         lock(org),
@@ -238,6 +293,7 @@ fn delete(tx: &mut dyn Tx, org: OrgId, name: &str, entry: &Audit) -> Result<()> 
             vals![org, name],
         )
         .exactly(1, Error::Conflict("a schedule uses the workflow")),
+        forget_uses(org, name),
         audit::record(entry),
     ])
     .map(drop)

@@ -18,18 +18,16 @@ const LOOKS = { ready: ["ok", "check"], needs_authorization: ["warn", "warning"]
 
 function Card({
   connection,
-  users,
   onEdit,
   onAuthorize,
   onChanged,
 }: {
   connection: Api.Connection;
-  users: string[];
   onEdit: () => void;
   onAuthorize: () => void;
   onChanged: () => void;
 }) {
-  const { name, status, type, url, error, auth, allowed_methods: methods, description } = connection;
+  const { name, status, type, url, error, auth, allowed_methods: methods, description, used_by: users } = connection;
   const [result, setResult] = useState<string>();
   const [look, icon] = LOOKS[status];
   const test = () => {
@@ -44,7 +42,7 @@ function Card({
   const remove = () =>
     ask({
       title: texts.deleteTitle(name),
-      explain: texts.deleteExplain,
+      explain: users.length ? texts.deleteUsed(users) : texts.deleteExplain,
       confirm: t.common.delete,
       act: () => attempt(call("DELETE /v1/connections/{name}", { path: { name } }), onChanged),
     });
@@ -91,7 +89,7 @@ function Card({
               {texts.authorize}
             </Button>
           )}
-          <span class="dim t">{result ?? (users.length ? texts.usedBy(users.join(", ")) : "")}</span>
+          <span class="dim t">{result ?? (users.length ? texts.usedBy(users) : "")}</span>
         </div>
       </div>
     </section>
@@ -101,11 +99,6 @@ function Card({
 export function ConnectionsPage() {
   const connections = useResource("connections", (signal) => call("GET /v1/connections", { signal }));
   const catalogue = useResource("catalog", (signal) => call("GET /v1/connections/catalog", { signal }));
-  const workflows =
-    useResource("workflows", (signal) => call("GET /v1/workflows", { query: { detail: true }, signal })).data.value ??
-    [];
-  const usersOf = (name: string) =>
-    workflows.filter(({ connections: used }) => used?.includes(name)).map((workflow) => workflow.name);
   const [edited, setEdited] = useState<{ start: Start; isSaved: boolean }>();
   const [authorized, setAuthorized] = useState<string>();
   const names = new Set(connections.data.value?.map(({ name }) => name));
@@ -135,7 +128,6 @@ export function ConnectionsPage() {
                   <Card
                     key={connection.name}
                     connection={connection}
-                    users={usersOf(connection.name)}
                     onChanged={connections.reload}
                     onEdit={() => setEdited({ start: connection, isSaved: true })}
                     onAuthorize={() => setAuthorized(connection.name)}

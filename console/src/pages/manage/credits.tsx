@@ -5,6 +5,7 @@ import { useResource } from "../../api/resource.ts";
 import { money } from "../../model/money.ts";
 import { dateTime } from "../../model/time.ts";
 import { href } from "../../router.ts";
+import { features } from "../../session.ts";
 import { t } from "../../text/en.ts";
 import { hostedText } from "../../text/hosted.ts";
 import { Button, Chip, Loaded, Meter, Time } from "../../ui/basics.tsx";
@@ -114,10 +115,11 @@ export function CreditsPage() {
   );
   const [shown, setShown] = useState<"buy" | "payments">();
   const data = billing.data.value;
+  const hasPayments = features()?.payments;
   return (
     <main class="main-inner">
       <Bar title={texts.title}>
-        {data?.stripe_configured && (
+        {hasPayments && (
           <>
             <Button class="wide" onClick={() => setShown("payments")}>
               {texts.payments}
@@ -133,11 +135,11 @@ export function CreditsPage() {
         <Loaded data={data} error={billing.error.value} reload={billing.reload}>
           {(all) => (
             <>
-              <div class={all.stripe_configured ? "g2" : "grid"}>
+              <div class={hasPayments ? "g2" : "grid"}>
                 <Available billing={all} />
-                {all.stripe_configured && <AutomaticPurchase billing={all} onChanged={billing.reload} />}
+                {hasPayments && <AutomaticPurchase billing={all} onChanged={billing.reload} />}
               </div>
-              {!all.stripe_configured && <p class="dim">{texts.unavailable}</p>}
+              {hasPayments === false && <p class="dim">{texts.unavailable}</p>}
               <LedgerCard newest={all.ledger} />
             </>
           )}

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { call, organization, type Api } from "../../api/client.ts";
 import { useResource } from "../../api/resource.ts";
 import { until } from "../../model/time.ts";
-import { isAdmin } from "../../session.ts";
+import { features, isAdmin } from "../../session.ts";
 import { t } from "../../text/en.ts";
 import { hostedText } from "../../text/hosted.ts";
 import { Badge, Button, copyText, Loaded, Time } from "../../ui/basics.tsx";
@@ -40,6 +40,8 @@ function Invite({ onClose, onMade }: { onClose: () => void; onMade: (made: Api.C
             options={Object.entries(texts.roles).map(([value, label]) => ({ value, label }))}
             onChoose={(value) => setRole(value as Api.MemberRole)}
           />
+          {features()?.mail === false && <p class="sub">{texts.noMail}</p>}
+          {features()?.sign_up === "closed" && <p class="sub">{texts.noSignUp}</p>}
         </>
       )}
     </FormDialog>

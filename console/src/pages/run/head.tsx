@@ -7,6 +7,7 @@ import { longest } from "../../model/spans.ts";
 import { bytes, count, dateTime, duration, limit, percent } from "../../model/time.ts";
 import { visible } from "../../model/ansi.ts";
 import { setQuery } from "../../router.ts";
+import { features } from "../../session.ts";
 import { t } from "../../text/en.ts";
 import { runText } from "../../text/run.ts";
 import { Button, Chip, copyText, Meter, Status } from "../../ui/basics.tsx";
@@ -132,6 +133,7 @@ export function Retention({ run, onRead, isRead }: RetentionProps) {
 }
 
 export function Chips({ run }: { run: Api.Run }) {
+  const trace = run.trace_id && features()?.trace_url?.replaceAll("{trace_id}", run.trace_id);
   return (
     <div class="l2">
       <button type="button" class="chip mono" title={texts.actions.copyId} onClick={() => void copyText(run.id)}>
@@ -149,6 +151,12 @@ export function Chips({ run }: { run: Api.Run }) {
         <Chip icon="clock" to={`/runs?schedule=${run.schedule_id}`}>
           {run.schedule_id.slice(0, 14)}…
         </Chip>
+      )}
+      {trace && (
+        <a class="chip" href={trace} target="_blank" rel="noopener noreferrer">
+          <Icon name="link" />
+          {texts.inTraces}
+        </a>
       )}
       {run.replay_of && (
         <Chip icon="replay" to={`/runs/${run.replay_of}`}>

@@ -18,11 +18,12 @@ use super::{
     token::{Claims, Expected, SignedToken},
 };
 use crate::{
-    Accounts, Client, LoggedIn, Parts, Result, SignUp,
+    Accounts, Client, LoggedIn, Parts, Result,
     attempts::{HOUR, Limit},
     email::EmailAddress,
     people::{Method, SignInOutcome, rules},
 };
+use sortie_api::SignUpRule;
 
 /// Refused sign-ins per hour from one network, at all providers together.
 const OF_ONE_NETWORK: u32 = 100;
@@ -334,9 +335,9 @@ impl Parts {
     /// Checks that the sign-up rule admits the person.
     async fn may_sign_up(&self, email: &EmailAddress, invitation: Option<Credential>) -> Result<()> {
         match self.options.sign_up {
-            SignUp::Open | SignUp::VerifyFirst => Ok(()),
-            SignUp::Invited => self.check_invitation(email, invitation).await,
-            SignUp::Closed => Err(crate::people::sign_up::closed()),
+            SignUpRule::Open | SignUpRule::VerifyFirst => Ok(()),
+            SignUpRule::Invited => self.check_invitation(email, invitation).await,
+            SignUpRule::Closed => Err(crate::people::sign_up::closed()),
         }
     }
 

@@ -1,6 +1,8 @@
 use std::time::Duration;
 
-use sortie_api::{AuditEntry, EmailDelivery, ErrorCode, OrgId, Role, UserId, limits, operator::CreateUser};
+use sortie_api::{
+    AuditEntry, EmailDelivery, ErrorCode, OrgId, Role, SignUpRule, UserId, limits, operator::CreateUser,
+};
 use sortie_store::{
     access::{Actor, AuditFilter, By, Caller},
     people::OwnOrganization,
@@ -181,7 +183,7 @@ async fn an_invitation_works_for_its_address_until_it_ends() {
 
 #[tokio::test]
 async fn an_unverified_address_accepts_no_invitation_where_mail_is_sent() {
-    let rig = Rig::with_mail(crate::SignUp::Open).await;
+    let rig = Rig::with_mail(SignUpRule::Open).await;
     let (ann, _) = rig.signed_in("ann").await;
     let (bob, _) = rig.signed_in("bob").await;
     let org = organization(&rig, ann).await;

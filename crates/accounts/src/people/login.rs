@@ -18,10 +18,11 @@ use super::{
     sessions::Client,
 };
 use crate::{
-    Accounts, Parts, Result, SignUp,
+    Accounts, Parts, Result,
     attempts::{HOUR, Limit},
     email::EmailAddress,
 };
+use sortie_api::SignUpRule;
 
 /// Failed sign-ins per hour to one address from one network.
 const FROM_ONE_NETWORK: u32 = 10;
@@ -124,7 +125,7 @@ impl Parts {
     /// Checks everything except the password: a verified address if one is required, and the second factor.
     async fn prove(&self, account: &Account, request: &LogIn) -> Result<SignIn> {
         let person = &account.person;
-        if self.options.sign_up == SignUp::VerifyFirst
+        if self.options.sign_up == SignUpRule::VerifyFirst
             && self.options.mail.is_some()
             && person.email_verified_at.is_none()
         {

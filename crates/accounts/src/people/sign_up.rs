@@ -14,11 +14,12 @@ use sortie_store::{
 
 use super::{applicant::CheckedApplicant, jobs::Job, login::LoggedIn, rules, sessions::Client};
 use crate::{
-    Accounts, Parts, Result, SignUp,
+    Accounts, Parts, Result,
     attempts::{DAY, Limit},
     email::EmailAddress,
     mail::Letter,
 };
+use sortie_api::SignUpRule;
 
 /// Sign-ups per hour from one network.
 const FROM_ONE_NETWORK: u32 = 5;
@@ -131,18 +132,18 @@ impl Parts {
         };
         rules::password_length("password", checked.password.expose())?;
         match self.options.sign_up {
-            SignUp::Open | SignUp::VerifyFirst => {}
-            SignUp::Invited => {
+            SignUpRule::Open | SignUpRule::VerifyFirst => {}
+            SignUpRule::Invited => {
                 self.check_invitation(&checked.email, applicant.invitation)
                     .await?;
             }
-            SignUp::Closed => {
+            SignUpRule::Closed => {
                 return Err(closed());
             }
         }
         let network = client.network().to_string();
         self.attempt("sign up", &network, FROM_ONE_NETWORK).await?;
-        if self.options.sign_up == SignUp::VerifyFirst && self.options.mail.is_some() {
+        if self.options.sign_up == SignUpRule::VerifyFirst && self.options.mail.is_some() {
             // The strength is checked now, because the job cannot report it to the client.
             let CheckedApplicant {
                 email,

@@ -13,9 +13,10 @@ use totp_rs::{Builder, Secret};
 
 use super::{login::LoggedIn, passwords::Proof, sessions::Client, sign_up::SignedUp};
 use crate::{
-    Result, SignUp,
+    Result,
     rig::{Rig, client},
 };
+use sortie_api::SignUpRule;
 
 const PASSWORD: &str = "correct horse battery staple";
 const OTHER: &str = "seventeen purple elephants";
@@ -176,7 +177,7 @@ async fn a_sign_up_that_breaks_a_rule_costs_nothing() {
 
 #[tokio::test]
 async fn a_closed_sign_up_takes_nobody() {
-    let rig = Rig::with(SignUp::Closed).await;
+    let rig = Rig::with(SignUpRule::Closed).await;
     let refused = rig.accounts.sign_up(applicant("ann"), &client(), None).await;
     assert!(
         matches!(&refused, Err(refused) if refused.code == ErrorCode::Forbidden),
@@ -187,7 +188,7 @@ async fn a_closed_sign_up_takes_nobody() {
 
 #[tokio::test]
 async fn an_address_is_verified_by_the_token_of_the_mail_once() {
-    let rig = Rig::with_mail(SignUp::Open).await;
+    let rig = Rig::with_mail(SignUpRule::Open).await;
     let ann = rig.sign_up("ann").await;
     assert!(!rig.is_verified(&ann).await);
     let letter = rig.only_mail("verify_email").await;
@@ -205,7 +206,7 @@ async fn an_address_is_verified_by_the_token_of_the_mail_once() {
 
 #[tokio::test]
 async fn a_sign_up_by_mail_does_not_tell_whether_the_address_is_taken() {
-    let rig = Rig::with_mail(SignUp::VerifyFirst).await;
+    let rig = Rig::with_mail(SignUpRule::VerifyFirst).await;
     for _ in 0..2 {
         let done = rig
             .accounts
@@ -358,7 +359,7 @@ async fn a_weaker_hash_is_replaced_at_the_next_sign_in() {
 
 #[tokio::test]
 async fn a_forgotten_password_is_set_by_the_mail_and_everything_else_ends() {
-    let rig = Rig::with_mail(SignUp::Open).await;
+    let rig = Rig::with_mail(SignUpRule::Open).await;
     let ann = rig.sign_up("ann").await;
     rig.mails().await;
     for name in ["ann", "nobody"] {
@@ -389,7 +390,7 @@ async fn a_forgotten_password_is_set_by_the_mail_and_everything_else_ends() {
 
 #[tokio::test]
 async fn a_hundred_resets_send_three_mails() {
-    let rig = Rig::with_mail(SignUp::Open).await;
+    let rig = Rig::with_mail(SignUpRule::Open).await;
     rig.sign_up("ann").await;
     rig.mails().await;
     for _ in 0..100 {
@@ -520,7 +521,7 @@ async fn a_second_factor_is_asked_for_and_no_code_works_twice() {
 
 #[tokio::test]
 async fn a_second_factor_needs_a_verified_address_where_mail_is_sent() {
-    let rig = Rig::with_mail(SignUp::Open).await;
+    let rig = Rig::with_mail(SignUpRule::Open).await;
     let ann = rig.sign_up("ann").await.person.id;
     let verification = rig.mails().await;
     let forbidden = |error: Refusal| {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sortie_accounts::{Accounts, IdentityProvider, MailOptions, NewInvitationLink, Options, SignUp};
+use sortie_accounts::{Accounts, IdentityProvider, MailOptions, NewInvitationLink, Options};
+use sortie_api::SignUpRule;
 use sortie_api::{EmailDelivery, OrgId, Role, SessionId, UserId};
 use sortie_base::{CREDENTIAL_LOOKUP, Clock, MasterKey, Sealer, random};
 use sortie_store::{
@@ -49,7 +50,7 @@ impl Rig {
             clock: clock.clone(),
             org_url: "https://accounts.example".to_owned(),
             engine_url: "https://engine.example".to_owned(),
-            sign_up: SignUp::Open,
+            sign_up: SignUpRule::Open,
             mail,
             providers,
             outbound: sortie_net::Outbound::default(),

@@ -39,7 +39,7 @@ use sortie_sandbox::Backend;
 use sortie_store::{
     Store,
     access::Caller,
-    connections::{ConnectionRow, OldTokens, SaveConnection},
+    connections::{ConnectionRow, ListedConnection, OldTokens, SaveConnection},
 };
 use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
@@ -252,7 +252,9 @@ impl Connections {
 
     /// Returns a connection by its name.
     pub async fn get(&self, org: OrgId, name: &str) -> Result<Connection, Refusal> {
-        shown(&self.row(org, name).await?)
+        // No connection can have an invalid name.
+        check_name(name).map_err(|_| Refusal::not_found())?;
+        shown(self.0.store.listed_connection(org, name).await?)
     }
 
     /// Returns the organization's connections with names after `after` (an empty text: all), sorted by name, at most `limit`.
@@ -261,7 +263,7 @@ impl Connections {
             .store
             .list_connections(org, after, limit)
             .await?
-            .iter()
+            .into_iter()
             .map(shown)
             .collect()
     }
@@ -464,13 +466,18 @@ fn definition_of(row: &ConnectionRow) -> Result<ConnectionDefinition, Refusal> {
 }
 
 /// Converts a row into the connection that clients receive.
-fn shown(row: &ConnectionRow) -> Result<Connection, Refusal> {
-    let definition = definition_of(row)?;
+fn shown(
+    ListedConnection {
+        connection: row,
+        used_by,
+    }: ListedConnection,
+) -> Result<Connection, Refusal> {
+    let definition = definition_of(&row)?;
     let names = |values: Option<std::collections::BTreeMap<String, _>>| {
         values.into_iter().flatten().map(|(name, _)| name)
     };
     Ok(Connection {
-        name: row.name.clone(),
+        name: row.name,
         kind: definition.kind,
         auth: ShownAuth {
             kind: definition.auth_type(),
@@ -483,9 +490,10 @@ fn shown(row: &ConnectionRow) -> Result<Connection, Refusal> {
         allowed_tools: definition.allowed_tools,
         description: definition.description,
         status: row.status,
-        error: row.error.clone(),
+        error: row.error,
         created_at: row.created_at,
         updated_at: row.updated_at,
+        used_by,
     })
 }
 

@@ -9,7 +9,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use sortie_api::{
-    KeyId, Mode, OrgId, OrganizationInfo, Refusal, Role, Timestamp,
+    Features, KeyId, Mode, OrgId, OrganizationInfo, Refusal, Role, Timestamp,
     secret::{ACCESS_TOKEN, HOSTED_KEY, Presented, SELF_HOSTED_KEY, SESSION_TOKEN, Secret},
 };
 use sortie_store::{
@@ -71,12 +71,13 @@ impl Engine {
         self.0.options.mode
     }
 
-    /// Returns the facts that a caller sees about its credential and its organization.
+    /// Returns the facts that a caller sees about its credential, its organization, and the `features` of the server.
     pub async fn organization_info(
         &self,
         org: OrgId,
         role: Role,
         key: Option<KeyId>,
+        features: Features,
     ) -> Result<OrganizationInfo, Refusal> {
         let (organization_name, key_name) = self.store().names_of_credential(org, key).await?;
         Ok(OrganizationInfo {
@@ -89,6 +90,7 @@ impl Engine {
             mode: self.0.options.mode,
             compute_micros_per_second: self.0.options.compute_micros_per_second,
             default_max_cost_micros: self.0.options.default_max_cost,
+            features,
         })
     }
 }

@@ -111,45 +111,39 @@ impl Engine {
         content_type: Option<String>,
     ) -> Result<File, Refusal> {
         let at = self.0.options.clock.now();
-        let file = File {
+        let new = NewFile {
             id: FileId::new(at, random()?),
+            org: caller.org,
             content_type: content_type.unwrap_or_else(|| media_type(&name)),
             name,
+            blob,
             size: i64::try_from(size).map_err(Refusal::internal)?,
             sha256,
-            created_at: at,
-        };
-        let new = NewFile {
-            id: file.id,
-            org: caller.org,
-            name: file.name.clone(),
-            blob,
-            size: file.size,
-            sha256,
-            content_type: file.content_type.clone(),
             at,
             check_at: self.0.stores.contents.check_at(),
         };
         let audit = caller.audit(
             (self.0.options.clock.now(), random()?),
             "file.create",
-            file.id.to_string(),
+            new.id.to_string(),
         );
-        self.store().create_file(new, audit).await?;
-        Ok(file)
+        Ok(self.store().create_file(new, audit).await?)
     }
 
     /// Returns a file by its id or name.
     pub async fn get_file(&self, org: OrgId, file: &str) -> Result<File, Refusal> {
-        Ok(found(self.store(), org, file).await?.file)
+        Ok(match named_by(file)? {
+            FileKey::Id(id) => self.store().listed_file(org, id).await?,
+            FileKey::Name(name) => self.store().listed_file_named(org, name).await?,
+        })
     }
 
     /// Returns the description of a file's content.
     pub async fn stored_file(&self, org: OrgId, file: &str) -> Result<Stored, Refusal> {
-        let FileRow { file, blob } = found(self.store(), org, file).await?;
+        let file = found(self.store(), org, file).await?;
         Ok(Stored {
             org,
-            blob,
+            blob: file.blob,
             name: file.name,
             size: u64::try_from(file.size).map_err(Refusal::internal)?,
             sha256: file.sha256,
@@ -170,7 +164,7 @@ impl Engine {
     /// `InvalidRequest` for a name that breaks a rule, `Conflict` if the name is taken.
     pub async fn rename_file(&self, caller: &Caller, file: &str, name: &str) -> Result<File, Refusal> {
         named(name)?;
-        let there = found(self.store(), caller.org, file).await?.file;
+        let there = self.get_file(caller.org, file).await?;
         if there.name == name {
             return Ok(there);
         }
@@ -185,7 +179,7 @@ impl Engine {
 
     /// Deletes a file.
     pub async fn delete_file(&self, caller: &Caller, file: &str) -> Result<(), Refusal> {
-        let there = found(self.store(), caller.org, file).await?.file;
+        let there = found(self.store(), caller.org, file).await?;
         let audit = caller.audit(
             (self.0.options.clock.now(), random()?),
             "file.delete",
@@ -222,12 +216,26 @@ pub(crate) fn media_type(name: &str) -> String {
     guess.unwrap_or("application/octet-stream").to_owned()
 }
 
-/// Finds a file by its id or name. A text in the form of an id is taken as an id: no file can have such a name.
+/// Text that names a file in an address.
+enum FileKey<'a> {
+    Id(FileId),
+    Name(&'a str),
+}
+
+/// Reads the text that names a file. A text in the form of an id is taken as an id: no file can have such a name.
+fn named_by(file: &str) -> Result<FileKey<'_>, Refusal> {
+    match file.parse() {
+        Ok(id) => Ok(FileKey::Id(id)),
+        Err(_) if file.contains('\0') => Err(Refusal::not_found()),
+        Err(_) => Ok(FileKey::Name(file)),
+    }
+}
+
+/// Finds a file by its id or name.
 async fn found(store: &Store, org: OrgId, file: &str) -> Result<FileRow, Refusal> {
-    Ok(match file.parse::<FileId>() {
-        Ok(id) => store.get_file(org, id).await?,
-        Err(_) if file.contains('\0') => return Err(Refusal::not_found()),
-        Err(_) => store.file_named(org, file).await?,
+    Ok(match named_by(file)? {
+        FileKey::Id(id) => store.get_file(org, id).await?,
+        FileKey::Name(name) => store.file_named(org, name).await?,
     })
 }
 
@@ -259,10 +267,10 @@ pub(crate) async fn contents_of(
     for id in ids {
         let row = rows
             .iter()
-            .find(|row| row.file.id == *id)
+            .find(|row| row.id == *id)
             .ok_or_else(|| format!("the file {id} is gone"))?;
         let file = contents
-            .open_file(org, (row.file.sha256, row.blob))
+            .open_file(org, (row.sha256, row.blob))
             .await
             .map_err(|error| {
                 let reason = format!("the file {id} cannot be read: {error}");

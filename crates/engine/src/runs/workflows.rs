@@ -129,12 +129,14 @@ fn to_save(name: &str, definition: &RunRequest) -> Result<PutWorkflow, Refusal> 
         .filter_map(|file| file.file.clone());
     let connections = definition.connections.iter().flat_map(BTreeMap::values);
     let connections = connections.filter_map(|connection| connection.reference.clone());
+    let files: Vec<_> = files.collect::<BTreeSet<_>>().into_iter().collect();
+    let connections: Vec<_> = connections.collect::<BTreeSet<_>>().into_iter().collect();
     let summary = WorkflowSummary {
         name: name.to_owned(),
         description: definition.description.clone(),
         model: definition.model.clone(),
-        files: files.collect::<BTreeSet<_>>().into_iter().collect(),
-        connections: connections.collect::<BTreeSet<_>>().into_iter().collect(),
+        files: files.clone(),
+        connections: connections.clone(),
         revision: None,
         updated_at: None,
         runs_30d: None,
@@ -147,6 +149,8 @@ fn to_save(name: &str, definition: &RunRequest) -> Result<PutWorkflow, Refusal> 
         name: name.to_owned(),
         summary: serde_json::to_string(&summary).map_err(unwritable)?,
         definition: serde_json::to_string(definition).map_err(unwritable)?,
+        connections,
+        files,
     })
 }
 

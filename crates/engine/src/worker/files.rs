@@ -77,8 +77,8 @@ async fn sizes(
             return Some(file.content.as_ref().map_or(0, |content| content.len() as u64));
         }
         let id = ids.next()?;
-        let row = rows.iter().find(|row| row.file.id == *id)?;
-        u64::try_from(row.file.size).ok()
+        let row = rows.iter().find(|row| row.id == *id)?;
+        u64::try_from(row.size).ok()
     };
     let sizes: Vec<_> = files.iter().map(|(_, file)| file).map(size).collect();
     let paths = files.iter().map(|(_, file)| file.path.clone());

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use http::StatusCode;
 use maud::{Markup, html};
-use sortie_accounts::{InvitationStep, SignUp};
+use sortie_accounts::InvitationStep;
+use sortie_api::SignUpRule;
 use sortie_api::{ErrorCode, Mode};
 use sortie_store::people::Invited;
 
@@ -69,7 +70,7 @@ fn signed_out(app: &OrgApp, token: &str) -> PageResult<Markup> {
         Visit::link(&app.accounts, "/sign-in", &back)?,
         Visit::link(&app.accounts, "/sign-up", &back)?,
     );
-    let is_open = options.sign_up != SignUp::Closed && options.mode == Mode::Hosted;
+    let is_open = options.sign_up != SignUpRule::Closed && options.mode == Mode::Hosted;
     Ok(html! {
         @if is_open {
             p.sub { "Sign up with this address to accept, or sign in if it has an account." }

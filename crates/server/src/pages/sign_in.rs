@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use http::{StatusCode, header::SET_COOKIE};
 use maud::{Markup, html};
-use sortie_accounts::{LoggedIn, PASSWORD_BYTES, SignUp, SignedUp};
+use sortie_accounts::{LoggedIn, PASSWORD_BYTES, SignedUp};
+use sortie_api::SignUpRule;
 use sortie_api::{
     Credential, ErrorCode, Mode,
     account::{self, LogIn},
@@ -103,12 +104,12 @@ pub(super) async fn show_sign_up(State(app): State<Arc<OrgApp>>, visit: Visit) -
     }
     let destination = Destination::of(&app, &visit, &back).await?;
     let refused = match app.accounts.options().sign_up {
-        SignUp::Open | SignUp::VerifyFirst => None,
-        SignUp::Invited => (!destination.is_invitation()).then_some((
+        SignUpRule::Open | SignUpRule::VerifyFirst => None,
+        SignUpRule::Invited => (!destination.is_invitation()).then_some((
             "Sign-up needs an invitation",
             "Ask for an invitation, and open the link in it.",
         )),
-        SignUp::Closed => Some((
+        SignUpRule::Closed => Some((
             "Sign-up is closed",
             "Ask the operator of this service for an account.",
         )),
@@ -196,9 +197,9 @@ async fn sign_in_page(
     let providers = oidc::buttons(&app.accounts, back)?;
     let has_passwords = app.accounts.options().mode == Mode::Hosted;
     let signs_up = match app.accounts.options().sign_up {
-        SignUp::Open | SignUp::VerifyFirst => has_passwords,
-        SignUp::Invited => has_passwords && destination.is_invitation(),
-        SignUp::Closed => false,
+        SignUpRule::Open | SignUpRule::VerifyFirst => has_passwords,
+        SignUpRule::Invited => has_passwords && destination.is_invitation(),
+        SignUpRule::Closed => false,
     };
     let body = html! {
         (destination.sentence())

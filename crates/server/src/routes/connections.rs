@@ -29,7 +29,7 @@ use crate::{
     responses((status = 200, description = "The connections.", body = [Connection], example = json!([{
         "name": "crm", "type": "http", "url": "https://api.example.com/v1", "auth": {"type": "bearer"}, "headers": [],
         "allowed_methods": ["GET"], "status": "ready", "created_at": "2026-11-20T21:30:00.000Z",
-        "updated_at": "2026-11-20T21:30:00.000Z"
+        "updated_at": "2026-11-20T21:30:00.000Z", "used_by": ["daily-report"]
     }]))),
 )]
 pub(crate) async fn list_connections(State(app): State<Arc<App>>, who: Member) -> ApiResult<Response> {
@@ -63,7 +63,7 @@ pub(crate) async fn list_connections(State(app): State<Arc<App>>, who: Member) -
     responses((status = 200, description = "The connection.", body = Connection, example = json!({
         "name": "tracker", "type": "mcp", "url": "https://mcp.example.com/mcp", "auth": {"type": "oauth"}, "headers": [],
         "allowed_tools": ["search_issues"], "status": "needs_authorization", "created_at": "2026-11-20T21:30:00.000Z",
-        "updated_at": "2026-11-20T21:30:00.000Z"
+        "updated_at": "2026-11-20T21:30:00.000Z", "used_by": []
     }))),
 )]
 pub(crate) async fn get_connection(
@@ -108,12 +108,12 @@ pub(crate) async fn get_connection(
         ), example = json!({
             "name": "crm", "type": "http", "url": "https://api.example.com/v1", "auth": {"type": "bearer"}, "headers": [],
             "allowed_methods": ["GET"], "description": "Customers and orders.", "status": "ready",
-            "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
+            "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z", "used_by": []
         })),
         (status = 200, description = "The saved connection, which replaced an earlier one.", body = Connection, example = json!({
             "name": "crm", "type": "http", "url": "https://api.example.com/v2", "auth": {"type": "bearer"}, "headers": [],
             "allowed_methods": ["GET"], "description": "Customers and orders.", "status": "ready",
-            "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-21T08:00:00.000Z"
+            "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-21T08:00:00.000Z", "used_by": []
         })),
         (status = 409, description = "The organization has reached its limit of connections, or the node has no master key.", body = sortie_api::ErrorBody,
             example = json!({"error": "the organization has reached its limit of connections", "code": "conflict"})),

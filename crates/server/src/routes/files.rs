@@ -85,7 +85,8 @@ impl ToSchema for Content {}
             ("delete_file" = (operation_id = "delete_file", parameters(("file" = "$response.body#/id")))),
         ), example = json!({
             "id": "file_01kafs6w1cefkstv6qr1ptb0mp", "name": "orders.csv", "size": 18_204, "content_type": "text/csv",
-            "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "created_at": "2026-11-20T21:30:00.000Z"
+            "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "created_at": "2026-11-20T21:30:00.000Z",
+            "used_by": []
         })),
         (status = 409, description = "The name is taken, or the organization has too little room.", body = sortie_api::ErrorBody,
             example = json!({"error": "name: a file has it already", "code": "conflict"})),
@@ -216,7 +217,8 @@ pub(crate) enum FileList {
     responses((status = 200, description = "The files: an array, or a page when `limit` or `cursor` is sent.", body = FileList, example = json!({
         "items": [{
             "id": "file_01kafs6w1cefkstv6qr1ptb0mp", "name": "orders.csv", "size": 18_204, "content_type": "text/csv",
-            "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "created_at": "2026-11-20T21:30:00.000Z"
+            "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "created_at": "2026-11-20T21:30:00.000Z",
+            "used_by": ["daily-report"]
         }],
         "next_cursor": ""
     }))),
@@ -247,7 +249,8 @@ pub(crate) async fn list_files(
     params(("file" = String, Path, description = "The file's ID or name.", example = "orders.csv")),
     responses((status = 200, description = "The file.", body = File, example = json!({
         "id": "file_01kafs6w1cefkstv6qr1ptb0mp", "name": "orders.csv", "size": 18_204, "content_type": "text/csv",
-        "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "created_at": "2026-11-20T21:30:00.000Z"
+        "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "created_at": "2026-11-20T21:30:00.000Z",
+            "used_by": ["daily-report"]
     }))),
 )]
 pub(crate) async fn get_file(
@@ -344,7 +347,8 @@ pub(super) async fn send(
     responses(
         (status = 200, description = "The file under its new name.", body = File, example = json!({
             "id": "file_01kafs6w1cefkstv6qr1ptb0mp", "name": "orders-2026.csv", "size": 18_204, "content_type": "text/csv",
-            "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "created_at": "2026-11-20T21:30:00.000Z"
+            "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "created_at": "2026-11-20T21:30:00.000Z",
+            "used_by": ["daily-report"]
         })),
         (status = 409, description = "The name is taken.", body = sortie_api::ErrorBody,
             example = json!({"error": "name: a file has it already", "code": "conflict"})),

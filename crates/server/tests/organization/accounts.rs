@@ -1,6 +1,6 @@
 //! Sign-up, sign-in and the account of a person, over TCP.
 
-use sortie_accounts::SignUp;
+use sortie_api::SignUpRule;
 
 use crate::prelude::*;
 
@@ -140,7 +140,7 @@ async fn refused_sign_ins_are_equal_and_end_in_a_wait() {
 }
 
 async fn a_sign_up_that_is_closed_or_lacks_an_invitation_is_refused() {
-    for rule in [SignUp::Closed, SignUp::Invited] {
+    for rule in [SignUpRule::Closed, SignUpRule::Invited] {
         let rig = Rig::start_with(|options| options.sign_up = rule).await;
         let anybody = Client::new(rig.address, None);
         sign_up(&anybody, "ann@example.com")

@@ -3,8 +3,9 @@
 mod accounts;
 mod limits;
 
-use sortie_accounts::{IdentityProvider, SignUp};
+use sortie_accounts::IdentityProvider;
 use sortie_api::Credential;
+use sortie_api::SignUpRule;
 use sortie_testkit::{
     ScriptedProvider,
     identity::{CLIENT_ID, CLIENT_SECRET, Signature},
@@ -52,7 +53,7 @@ fn settings(name: &str, provider: &ScriptedProvider) -> IdentityProvider {
 }
 
 /// A server with a provider that signs in `new@corp.example`.
-async fn start_with(sign_up: SignUp) -> (Rig, ScriptedProvider) {
+async fn start_with(sign_up: SignUpRule) -> (Rig, ScriptedProvider) {
     let provider = ScriptedProvider::start(now()).await.unwrap();
     provider.person("s-1", "new@corp.example");
     let providers = vec![settings("idp", &provider)];
@@ -102,7 +103,7 @@ async fn sign_ins(rig: &Rig, outcome: &str) -> u64 {
 }
 
 async fn a_person_signs_up_and_in_at_a_provider_and_comes_back() {
-    let (rig, provider) = start_with(SignUp::Open).await;
+    let (rig, provider) = start_with(SignUpRule::Open).await;
     claim(&provider, "name", json!("New Person"));
     let browser = Browser::new(&rig);
     let back = rig
@@ -145,7 +146,7 @@ async fn a_person_signs_up_and_in_at_a_provider_and_comes_back() {
 }
 
 async fn the_request_has_a_challenge_and_a_nonce_and_the_state_tells_nothing() {
-    let (rig, provider) = start_with(SignUp::Open).await;
+    let (rig, provider) = start_with(SignUpRule::Open).await;
     let away = Browser::new(&rig).get(START).await;
     let query = query_of(away.header("location").unwrap());
     assert_eq!(query["redirect_uri"], format!("{}{START}/callback", rig.org_url));
@@ -171,7 +172,7 @@ async fn the_request_has_a_challenge_and_a_nonce_and_the_state_tells_nothing() {
 }
 
 async fn every_wrong_id_token_is_refused_and_nobody_is_signed_in() {
-    let (rig, provider) = start_with(SignUp::Open).await;
+    let (rig, provider) = start_with(SignUpRule::Open).await;
     let person = [
         ("sub", json!("s-1")),
         ("email", json!("new@corp.example")),
@@ -223,7 +224,7 @@ async fn every_wrong_id_token_is_refused_and_nobody_is_signed_in() {
 }
 
 async fn an_answer_counts_once_in_the_browser_that_asked_for_it() {
-    let (rig, provider) = start_with(SignUp::Open).await;
+    let (rig, provider) = start_with(SignUpRule::Open).await;
     let (browser, other) = (Browser::new(&rig), Browser::new(&rig));
     let callback = answered(&browser, &provider, START).await;
     other.get("/sign-in").await;
@@ -311,7 +312,7 @@ async fn the_answer_of_another_issuer_is_refused_before_the_code_is_sent() {
 }
 
 async fn an_address_counts_where_it_is_verified_and_its_domain_is_trusted() {
-    let (rig, provider) = start_with(SignUp::Open).await;
+    let (rig, provider) = start_with(SignUpRule::Open).await;
     script_userinfo(&provider, &json!({"sub": "s-1"}));
     for (name, value, reason) in rows! {
         "email_verified", json!(false), "has not verified your email address";
@@ -349,7 +350,7 @@ async fn an_address_counts_where_it_is_verified_and_its_domain_is_trusted() {
 }
 
 async fn a_proof_of_the_userinfo_endpoint_counts_for_its_own_address() {
-    let (rig, provider) = start_with(SignUp::Open).await;
+    let (rig, provider) = start_with(SignUpRule::Open).await;
     claim(&provider, "email_verified", Value::Null);
     let of = |email: &str| json!({"sub": "s-1", "email": email, "email_verified": true});
     script_userinfo(&provider, &of("else@corp.example"));
@@ -373,7 +374,7 @@ async fn change_person(rig: &Rig, change: &str, email: &str) {
 }
 
 async fn an_account_is_linked_where_nobody_else_can_have_made_it() {
-    let (rig, provider) = start_with(SignUp::Closed).await;
+    let (rig, provider) = start_with(SignUpRule::Closed).await;
     for name in ["owner", "admin", "member"] {
         let email = format!("{name}@example.com");
         change_person(
@@ -423,7 +424,7 @@ async fn an_account_is_linked_where_nobody_else_can_have_made_it() {
 }
 
 async fn a_sign_up_by_invitation_needs_the_invitation_of_the_address() {
-    let (rig, provider) = start_with(SignUp::Invited).await;
+    let (rig, provider) = start_with(SignUpRule::Invited).await;
     let invite = async |email: &str| {
         let path = rig.path("/invitations");
         let body = json!({"email": email, "role": "member"});
@@ -463,7 +464,7 @@ async fn a_sign_up_by_invitation_needs_the_invitation_of_the_address() {
 }
 
 async fn keys_are_fetched_again_for_an_unknown_one_and_metadata_after_an_hour() {
-    let (rig, provider) = start_with(SignUp::Open).await;
+    let (rig, provider) = start_with(SignUpRule::Open).await;
     let works = async || sign_in(&Browser::new(&rig), &provider, START).await.status == 303;
     assert!(works().await);
     assert_eq!(provider.requests(), ["metadata", "token", "keys"]);
@@ -483,7 +484,7 @@ async fn keys_are_fetched_again_for_an_unknown_one_and_metadata_after_an_hour() 
 }
 
 async fn a_provider_that_fails_is_named_and_asked_again_after_seconds() {
-    let (rig, provider) = start_with(SignUp::Open).await;
+    let (rig, provider) = start_with(SignUpRule::Open).await;
     let browser = Browser::new(&rig);
     provider.script(|script| script.fails = true);
     let answer = browser.get(START).await;
@@ -519,7 +520,7 @@ async fn a_provider_that_fails_is_named_and_asked_again_after_seconds() {
 }
 
 async fn the_secret_is_sent_in_the_form_where_the_provider_takes_no_header() {
-    let (rig, provider) = start_with(SignUp::Open).await;
+    let (rig, provider) = start_with(SignUpRule::Open).await;
     provider.script(|script| {
         let methods = json!(["client_secret_post"]);
         script

@@ -2,7 +2,8 @@
 
 use std::{net::SocketAddr, ops::Deref, path::Path, sync::Arc};
 
-use sortie_accounts::{Accounts, SignUp};
+use sortie_accounts::Accounts;
+use sortie_api::SignUpRule;
 use sortie_api::{
     AuditId, Credential, LedgerKind, Micros, Mode, OrgId, SessionId, Timestamp, UserId,
     secret::{SESSION_TOKEN, Secret},
@@ -321,7 +322,7 @@ fn accounts(
         clock: clock.clone(),
         org_url: org_url.to_owned(),
         engine_url: engine_url.to_owned(),
-        sign_up: SignUp::Open,
+        sign_up: SignUpRule::Open,
         mail: None,
         providers: Vec::new(),
         outbound: sortie_net::Outbound::default(),

@@ -2,7 +2,8 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use sortie_accounts::{Accounts, IdentityProvider, RoleRule, SignUp};
+use sortie_accounts::{Accounts, IdentityProvider, RoleRule};
+use sortie_api::SignUpRule;
 use sortie_api::{
     Credential, Mode,
     secret::{SELF_HOSTED_KEY, Secret},
@@ -81,7 +82,7 @@ impl Rig {
                 clock: Clock::system(),
                 org_url: url.clone(),
                 engine_url: url.clone(),
-                sign_up: SignUp::Closed,
+                sign_up: SignUpRule::Closed,
                 mail: None,
                 providers: vec![settings(provider)],
                 outbound: sortie_net::Outbound::default(),

@@ -412,7 +412,7 @@ mod tests {
                 listen: sink.address(),
                 org_url: "https://accounts.example".to_owned(),
                 engine_url: "https://engine.example".to_owned(),
-                sign_up: sortie_accounts::SignUp::Open,
+                sign_up: sortie_api::SignUpRule::Open,
                 mail: smtp_url.map(|url| sortie_accounts::MailOptions {
                     server: url.parse().unwrap(),
                     from: "sortie@example.com".parse().unwrap(),
@@ -448,7 +448,7 @@ mod tests {
                 listen: double.address(),
                 org_url: "https://accounts.example".to_owned(),
                 engine_url: "https://engine.example".to_owned(),
-                sign_up: sortie_accounts::SignUp::Open,
+                sign_up: sortie_api::SignUpRule::Open,
                 mail: None,
                 stripe: key.map(|key| sortie_billing::StripeSettings {
                     secret_key: sortie_api::Credential::new(key),

@@ -3,7 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use serde::Deserialize;
-use sortie_accounts::{InvalidSender, InvalidServer, MailOptions, MailServer, SignUp};
+use sortie_accounts::{InvalidSender, InvalidServer, MailOptions, MailServer};
+use sortie_api::SignUpRule;
 use sortie_api::{Credential, Mode, limits::PURCHASE_CENTS_MIN};
 use sortie_billing::{AutoTopupLimits, StripeSettings};
 use sortie_net::Outbound;
@@ -26,7 +27,7 @@ pub(crate) struct HostedSettings {
     /// Address of the engine API that clients use, without a slash at its end.
     pub(crate) engine_url: String,
     /// Rule for new accounts.
-    pub(crate) sign_up: SignUp,
+    pub(crate) sign_up: SignUpRule,
     /// Settings of the mail; `None` disables mail.
     pub(crate) mail: Option<MailOptions>,
     /// Settings of the payments; `None` disables purchases.
@@ -77,7 +78,7 @@ impl HostedSettings {
             return Ok(None);
         }
         let mail = mail(settings, layers, outbound)?;
-        if settings.sign_up == SignUp::VerifyFirst && mail.is_none() {
+        if settings.sign_up == SignUpRule::VerifyFirst && mail.is_none() {
             return Err(layers.wrong(
                 "sign_up",
                 "`verify_first` needs smtp_url, which sends the mail that verifies",
@@ -230,7 +231,7 @@ mod tests {
         assert_eq!(hosted.org_url, "https://accounts.example.com");
         assert_eq!(hosted.engine_url, "https://engine.example.com");
         assert_eq!(hosted.listen.to_string(), "127.0.0.1:8081");
-        assert_eq!(hosted.sign_up, SignUp::Open);
+        assert_eq!(hosted.sign_up, SignUpRule::Open);
         assert_eq!(config.compute_micros_per_second.get(), 30);
         assert_eq!(config.surcharge_percent, 20);
         assert_eq!(config.organization_concurrency, Some(20));
@@ -250,7 +251,7 @@ mod tests {
         assert_eq!(config.compute_micros_per_second, Micros::ZERO);
         let figures = (config.surcharge_percent, config.organization_concurrency);
         assert_eq!(figures, (5, Some(3)));
-        assert_eq!(config.hosted.as_ref().unwrap().sign_up, SignUp::Invited);
+        assert_eq!(config.hosted.as_ref().unwrap().sign_up, SignUpRule::Invited);
     }
 
     #[test]

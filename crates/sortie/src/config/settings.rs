@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration}
 
 use ipnet::IpNet;
 use serde::Deserialize;
-use sortie_accounts::SignUp;
+use sortie_api::SignUpRule;
 use sortie_api::{Credential, Micros, Mode, limits::MAX_COST_MICROS, usage::Day};
 use sortie_engine::MasterKey;
 use sortie_net::Reach;
@@ -20,8 +20,8 @@ use super::{
     sign_in::SignInSection,
     traces::TraceSection,
     values::{
-        BaseUrl, DatabaseUrl, days, is_node_name, level, master_keys, networks, seconds, sign_up, some_whole,
-        whole,
+        BaseUrl, DatabaseUrl, TRACE_URL_RULE, days, is_node_name, is_trace_url, level, master_keys, networks,
+        seconds, sign_up, some_whole, whole,
     },
     versions::ApiSection,
     web::WebSection,
@@ -72,8 +72,9 @@ pub(crate) struct Settings {
     pub(crate) node_url: Option<BaseUrl>,
     pub(crate) console: bool,
     pub(crate) console_dir: Option<PathBuf>,
+    pub(crate) console_trace_url: Option<String>,
     #[serde(deserialize_with = "sign_up")]
-    pub(super) sign_up: SignUp,
+    pub(super) sign_up: SignUpRule,
     pub(super) smtp_url: Option<Credential>,
     pub(super) mail_from: Option<String>,
     /// Keys that credentials are sealed with, the newest first; `None` for the key of the data folder.
@@ -231,6 +232,11 @@ impl Settings {
                 "node_name",
                 self.node_name.as_deref().is_none_or(is_node_name),
                 "must be 1 to 100 letters, digits, dots, dashes or underscores",
+            ),
+            (
+                "console_trace_url",
+                self.console_trace_url.as_deref().is_none_or(is_trace_url),
+                TRACE_URL_RULE,
             ),
             (
                 "license.machine_id",

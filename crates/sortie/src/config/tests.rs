@@ -337,6 +337,38 @@ fn every_rule_is_one_sentence_with_the_key_and_its_source() {
 }
 
 #[test]
+fn the_address_of_traces_has_a_place_for_the_id_after_its_host() {
+    for url in [
+        "https://traces.example.com/trace/{trace_id}",
+        "http://localhost:16686/trace/{trace_id}?from=sortie",
+        "https://traces.example.com/?id={trace_id}&again={trace_id}",
+        "https://traces.example.com/#/{trace_id}",
+    ] {
+        // The console may be disabled, as for a while.
+        let config = of_file(&format!("console = false\nconsole_trace_url = \"{url}\"")).unwrap();
+        assert_eq!(config.console_trace_url.as_deref(), Some(url));
+    }
+    assert_eq!(of_file("").unwrap().console_trace_url, None);
+    for url in [
+        "https://traces.example.com/",
+        "https://traces.example.com/{traceid}",
+        "traces.example.com/{trace_id}",
+        "ftp://traces.example.com/{trace_id}",
+        "javascript:alert('{trace_id}')",
+        "https://{trace_id}.example.com/",
+        "https://traces.example.com:{trace_id}/",
+        "{trace_id}://traces.example.com/",
+        "https://ann:hush@traces.example.com/{trace_id}",
+    ] {
+        assert_eq!(
+            refusal(&format!("console_trace_url = \"{url}\"")),
+            "console_trace_url (sortie.toml): must be an http:// or https:// address without user and password that has \
+             {trace_id} after the host, as in https://traces.example.com/trace/{trace_id}"
+        );
+    }
+}
+
+#[test]
 fn every_rule_of_the_sandbox_is_one_sentence_with_the_key_and_its_source() {
     are_refused(&rows! {
         "[sandbox]\nminimum = \"none\"",

@@ -4,8 +4,8 @@ use std::{fmt, net::IpAddr, path::Path, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de::Error as _};
-use sortie_accounts::SignUp;
 use sortie_api::Credential;
+use sortie_api::SignUpRule;
 use sortie_base::{InvalidLicenseKey, LicensePublicKey, LicenseSigner};
 use sortie_engine::MasterKey;
 use sortie_net::check_form;
@@ -270,8 +270,13 @@ pub(super) fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Level,
     one_of(deserializer, &levels.map(|level| (level.as_str(), level)))
 }
 
-pub(super) fn sign_up<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SignUp, D::Error> {
-    let rules = [SignUp::Open, SignUp::VerifyFirst, SignUp::Invited, SignUp::Closed];
+pub(super) fn sign_up<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SignUpRule, D::Error> {
+    let rules = [
+        SignUpRule::Open,
+        SignUpRule::VerifyFirst,
+        SignUpRule::Invited,
+        SignUpRule::Closed,
+    ];
     one_of(deserializer, &rules.map(|rule| (rule.as_str(), rule)))
 }
 
@@ -282,6 +287,24 @@ pub(super) fn some_backend<'de, D: Deserializer<'de>>(deserializer: D) -> Result
         ("searxng", Backend::Searxng),
     ];
     one_of(deserializer, &names).map(Some)
+}
+
+/// Rule of `console_trace_url`.
+pub(super) const TRACE_URL_RULE: &str = "must be an http:// or https:// address without user and password that has {trace_id} \
+     after the host, as in https://traces.example.com/trace/{trace_id}";
+
+/// Whether a text is the address of a trace in another tool, with `{trace_id}` in its path, query or fragment.
+pub(super) fn is_trace_url(text: &str) -> bool {
+    // A placeholder in the scheme, the host or the port makes another address of an ID of letters than of one of digits.
+    let with = |id: &str| Url::parse(&text.replace("{trace_id}", id)).ok();
+    let (letters, digits) = (with("aa"), with("11"));
+    let (Some(letters), Some(digits)) = (letters, digits) else {
+        return false;
+    };
+    text.contains("{trace_id}")
+        && check_form(&letters).is_ok()
+        && letters.authority() == digits.authority()
+        && letters.scheme() == digits.scheme()
 }
 
 /// Whether a text may name a node.

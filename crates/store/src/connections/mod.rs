@@ -12,9 +12,10 @@ use sortie_api::{ConnectionId, ConnectionStatus, OrgId, Timestamp};
 use crate::{
     Error, Result, Store,
     access::{Audit, audit::record},
-    db::{Stmt, Tx, row, select, vals},
+    db::{Json, Stmt, Tx, filled, row, select, vals},
     error::unless,
     organizations::lock,
+    workflows::{USERS, first_users},
 };
 
 row! {
@@ -47,6 +48,36 @@ row! {
         pub created_at: Timestamp = "created_at",
         /// Time of the last change of the definition.
         pub updated_at: Timestamp = "updated_at",
+    }
+}
+
+row! {
+    struct ListedConnectionRow {
+        connection: ConnectionRow,
+        users: Option<Json<Vec<String>>> = filled!(
+            USERS,
+            "@org" = "connection.org_id",
+            "@kind" = "connection",
+            "@name" = "connection.name"
+        ),
+    }
+}
+
+/// Saved connection with the workflows that use it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedConnection {
+    /// The connection.
+    pub connection: ConnectionRow,
+    /// Names of the first workflows, at most [`USED_BY`](sortie_api::limits::USED_BY), whose definitions name it; in order.
+    pub used_by: Vec<String>,
+}
+
+impl From<ListedConnectionRow> for ListedConnection {
+    fn from(row: ListedConnectionRow) -> Self {
+        Self {
+            connection: row.connection,
+            used_by: first_users([row.users]),
+        }
     }
 }
 
@@ -136,6 +167,23 @@ impl Store {
             .await
     }
 
+    /// Returns a connection by its name, with the workflows that use it.
+    pub async fn listed_connection(&self, org: OrgId, name: &str) -> Result<ListedConnection> {
+        let name = name.to_owned();
+        self.db
+            .read(move |tx| {
+                tx.read_one::<ListedConnectionRow>(
+                    select!(
+                        ListedConnectionRow,
+                        " FROM connection WHERE org_id = $1 AND name = $2"
+                    ),
+                    vals![org, name.as_str()],
+                )
+            })
+            .await
+            .map(Into::into)
+    }
+
     /// Returns a connection by its id.
     pub async fn connection_by_id(&self, org: OrgId, id: ConnectionId) -> Result<ConnectionRow> {
         self.db
@@ -149,24 +197,23 @@ impl Store {
     }
 
     /// Returns at most `limit` of the organization's connections with names after `after` (an empty text: all), ordered
-    /// by name.
+    /// by name, each with the workflows that use it.
     pub async fn list_connections(
         &self,
         org: OrgId,
         after: String,
         limit: u32,
-    ) -> Result<Vec<ConnectionRow>> {
-        self.db
-            .read(move |tx| {
-                tx.read_all(
-                    select!(
-                        ConnectionRow,
-                        " FROM connection WHERE org_id = $1 AND name > $2 ORDER BY org_id, name LIMIT $3"
-                    ),
-                    vals![org, after.as_str(), limit],
-                )
-            })
-            .await
+    ) -> Result<Vec<ListedConnection>> {
+        let rows = self.db.read(move |tx| {
+            tx.read_all::<ListedConnectionRow>(
+                select!(
+                    ListedConnectionRow,
+                    " FROM connection WHERE org_id = $1 AND name > $2 ORDER BY org_id, name LIMIT $3"
+                ),
+                vals![org, after.as_str(), limit],
+            )
+        });
+        Ok(rows.await?.into_iter().map(Into::into).collect())
     }
 
     /// Returns the named connections that exist, in no particular order.

@@ -9,32 +9,61 @@ use sortie_api::{BlobId, File, FileId, OrgId, Sha256, Timestamp};
 use crate::{
     Error, Result, Store,
     access::{Audit, audit},
-    db::{ReadRow, Stmt, Tx, batch, insert, row, select, vals},
+    db::{Json, ReadRow, Stmt, Tx, batch, filled, insert, row, select, vals},
     files::blobs::{count_again, defer_check, ids_of, json, uncount},
     organizations::lock,
+    workflows::{USERS, first_users},
 };
-
-row! {
-    struct ListedFile(File) {
-        id = "id",
-        name = "name",
-        size = "size",
-        content_type = "content_type",
-        sha256 = "sha256",
-        created_at = "created_at",
-    }
-}
 
 row! {
     /// File as it is stored.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct FileRow {
-        /// File as clients see it.
-        pub file: File as ListedFile,
+        /// Id of the file.
+        pub id: FileId = "id",
+        /// Name of the file, unique in the organization.
+        pub name: String = "name",
+        /// Size of the content in bytes.
+        pub size: i64 = "size",
+        /// Media type.
+        pub content_type: String = "content_type",
+        /// SHA-256 of the content.
+        pub sha256: Sha256 = "sha256",
+        /// Creation time.
+        pub created_at: Timestamp = "created_at",
         /// Blob with the content.
         pub blob: BlobId = "blob_id",
     }
 }
+
+/// Column for the workflows that name a file by `@name`.
+const FILE_USERS: &str = filled!(USERS, "@org" = "file.org_id", "@kind" = "file");
+
+row! {
+    struct ListedFile {
+        file: FileRow,
+        users_of_id: Option<Json<Vec<String>>> = filled!(FILE_USERS, "@name" = "file.id"),
+        users_of_name: Option<Json<Vec<String>>> = filled!(FILE_USERS, "@name" = "file.name"),
+    }
+}
+
+impl From<ListedFile> for File {
+    fn from(listed: ListedFile) -> Self {
+        let row = listed.file;
+        Self {
+            id: row.id,
+            name: row.name,
+            size: row.size,
+            content_type: row.content_type,
+            sha256: row.sha256,
+            created_at: row.created_at,
+            used_by: first_users([listed.users_of_id, listed.users_of_name]),
+        }
+    }
+}
+
+/// Query for the file `$2` of the organization `$1`, as clients see it.
+const SELECT_LISTED: &str = select!(ListedFile, " FROM file WHERE id = $2 AND org_id = $1");
 
 /// File to save. Its content is written already.
 #[derive(Clone, Debug)]
@@ -62,8 +91,8 @@ pub struct NewFile {
 const TAKEN: Error = Error::Conflict("name: a file has it already");
 
 impl Store {
-    /// Saves a file. `Conflict` if the name is taken; `Unavailable` if the content has become pending delete.
-    pub async fn create_file(&self, new: NewFile, audit: Audit) -> Result<()> {
+    /// Saves a file and returns it. `Conflict` if the name is taken; `Unavailable` if the content has become pending delete.
+    pub async fn create_file(&self, new: NewFile, audit: Audit) -> Result<File> {
         self.db.write(move |tx| create(tx, &new, &audit)).await
     }
 
@@ -77,6 +106,28 @@ impl Store {
                 )
             })
             .await
+    }
+
+    /// Returns a file by its id, as clients see it.
+    pub async fn listed_file(&self, org: OrgId, id: FileId) -> Result<File> {
+        let found = self
+            .db
+            .read(move |tx| tx.read_one::<ListedFile>(SELECT_LISTED, vals![org, id]));
+        found.await.map(Into::into)
+    }
+
+    /// Returns a file by its name, as clients see it.
+    pub async fn listed_file_named(&self, org: OrgId, name: &str) -> Result<File> {
+        let name = name.to_owned();
+        self.db
+            .read(move |tx| {
+                tx.read_one::<ListedFile>(
+                    select!(ListedFile, " FROM file WHERE org_id = $1 AND name = $2"),
+                    vals![org, name.as_str()],
+                )
+            })
+            .await
+            .map(Into::into)
     }
 
     /// Returns a file by its name.
@@ -142,7 +193,7 @@ impl Store {
                     ),
                     vals![org, at, id.as_str(), limit],
                 )?;
-                Ok(files.into_iter().map(|row| row.0).collect())
+                Ok(files.into_iter().map(Into::into).collect())
             })
             .await
     }
@@ -164,8 +215,8 @@ impl Store {
 }
 
 // If two commands use the same name, the second one sees the first.
-fn create(tx: &mut dyn Tx, new: &NewFile, audit: &Audit) -> Result<()> {
-    let [_, referred, _, _] = batch(
+fn create(tx: &mut dyn Tx, new: &NewFile, audit: &Audit) -> Result<File> {
+    let [_, referred, _, _, saved] = batch(
         tx,
         &[
             lock(new.org),
@@ -182,9 +233,11 @@ fn create(tx: &mut dyn Tx, new: &NewFile, audit: &Audit) -> Result<()> {
             }, " ON CONFLICT (org_id, name) DO NOTHING")
             .exactly(1, TAKEN),
             audit::record(audit),
+            Stmt::new(SELECT_LISTED, vals![new.org, new.id]),
         ],
     )?;
-    count_again(tx, &referred.rows)
+    count_again(tx, &referred.rows)?;
+    saved.one::<ListedFile>().map(Into::into)
 }
 
 fn rename(tx: &mut dyn Tx, (org, id): (OrgId, FileId), name: &str, audit: &Audit) -> Result<File> {
@@ -201,22 +254,19 @@ fn rename(tx: &mut dyn Tx, (org, id): (OrgId, FileId), name: &str, audit: &Audit
     if !taken.rows.is_empty() {
         return Err(TAKEN);
     }
-    let [renamed, _] = batch(
+    let [_, _, renamed] = batch(
         tx,
         &[
             Stmt::new(
-                constcat::concat!(
-                    "UPDATE file SET name = $3 WHERE id = $2 AND org_id = $1 RETURNING ",
-                    ListedFile::COLUMNS
-                ),
+                "UPDATE file SET name = $3 WHERE id = $2 AND org_id = $1",
                 vals![org, id, name],
             )
             .exactly(1, Error::NotFound),
             audit::record(audit),
+            Stmt::new(SELECT_LISTED, vals![org, id]),
         ],
     )?;
-    let ListedFile(file) = renamed.one()?;
-    Ok(file)
+    renamed.one::<ListedFile>().map(Into::into)
 }
 
 fn delete(tx: &mut dyn Tx, (org, id): (OrgId, FileId), check_at: Timestamp, audit: &Audit) -> Result<()> {

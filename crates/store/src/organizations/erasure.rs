@@ -21,8 +21,11 @@ const NOT_YET: Error = Error::Conflict("something of the organization is left");
 /// Position in a list of runs that are not settled.
 type Unsettled = (Timestamp, RunId);
 
-/// Statements that delete the settings of the organization `$1`, up to `$2` rows each.
-const SETTINGS: [&str; 7] = [
+/// Statements that delete the settings of the organization `$1`, up to `$2` rows each. The first one deletes the rows of the
+/// workflows that the second one deletes.
+const SETTINGS: [&str; 8] = [
+    "DELETE FROM workflow_use WHERE org_id = $1 \
+     AND workflow {IN}SELECT w.name FROM workflow w WHERE w.org_id = $1 ORDER BY w.org_id, w.name LIMIT $2{END}",
     "DELETE FROM workflow WHERE org_id = $1 \
      AND name {IN}SELECT w.name FROM workflow w WHERE w.org_id = $1 ORDER BY w.org_id, w.name LIMIT $2{END}",
     "DELETE FROM budget WHERE org_id = $1 \

@@ -329,6 +329,7 @@ fn new_run(run: &NewRun) -> Run {
         surcharge: Micros::ZERO,
         output_expires_at: None,
         output_read_at: None,
+        trace_id: run.trace.as_ref().map(|trace| trace.trace_id().to_owned()),
     };
     row.run(None, Vec::new())
 }

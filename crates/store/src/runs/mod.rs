@@ -84,6 +84,8 @@ row! {
         surcharge: Micros = "surcharge_micros",
         output_expires_at: Option<Timestamp> = "output_expires_at",
         output_read_at: Option<Timestamp> = "output_read_at",
+        // Set from a valid `traceparent`: version, trace, parent and flags, separated by hyphens.
+        trace_id: Option<String> = "SUBSTR(traceparent, 4, 32)",
     }
 }
 
@@ -132,6 +134,7 @@ impl RunRow {
             output_available: is_unretained.then_some(self.output_expires_at.is_some()),
             output_expires_at: self.output_expires_at,
             output_read_at: self.output_read_at,
+            trace_id: self.trace_id,
             artifacts,
         }
     }

@@ -91,7 +91,10 @@ both! {
         assert_eq!((found.definition, found.credentials), (b.definition.clone(), b.credentials.clone()));
         assert_eq!((found.created_at, found.updated_at, found.tokens, found.error), (b.at, b.at, None, None));
         let names = |rows: Vec<crate::connections::ConnectionRow>| rows.into_iter().map(|row| row.id).collect::<Vec<_>>();
-        let listed = async |after: &str, limit| names(store.list_connections(org, after.to_owned(), limit).await.unwrap());
+        let listed = async |after: &str, limit| {
+            let listed = store.list_connections(org, after.to_owned(), limit).await.unwrap();
+            names(listed.into_iter().map(|listed| listed.connection).collect())
+        };
         assert_eq!(listed("", 10).await, [a.id, b.id]);
         assert_eq!((listed("", 1).await, listed("a", 1).await), (vec![a.id], vec![b.id]));
         assert_eq!(listed("b", 10).await, []);

@@ -143,7 +143,10 @@ both! {
     async fn the_trace_of_a_run_goes_to_its_workers_and_to_its_callback(fixture: &Fixture, org: OrgId, node: NodeId) {
         let trace = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Some("a=1,b=2"));
         let run = NewRun { trace: trace.clone(), ..fixture.with_callback(org, "a:1") };
+        let id = run.id;
         fixture.store.create_run(run).await.unwrap();
+        let trace_id = fixture.store.get_run(org, id).await.unwrap().trace_id;
+        assert_eq!(trace_id.as_deref(), Some("4bf92f3577b34da6a3ce929d0e0e4736"));
         let claim = fixture.claim_one(node).await;
         assert_eq!(claim.trace, trace);
         fixture.start(claim.fence).await.unwrap();

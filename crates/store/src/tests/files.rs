@@ -53,6 +53,8 @@ impl Fixture {
         let file = self.file(org, "a", 1).await;
         store.get_file(org, file.id).await.unwrap();
         store.file_named(org, "a").await.unwrap();
+        store.listed_file(org, file.id).await.unwrap();
+        store.listed_file_named(org, "a").await.unwrap();
         store
             .find_files(org, &[file.id], &["a".to_owned()])
             .await
@@ -112,9 +114,9 @@ both! {
         let new = fixture.file(org, "a.csv", 1).await;
         fixture.file(other, "a.csv", 1).await;
         let found = store.get_file(org, new.id).await.unwrap();
-        assert_eq!((found.file.id, found.file.name.as_str(), found.blob), (new.id, "a.csv", new.blob));
-        assert_eq!((found.file.size, found.file.sha256, found.file.created_at), (7, new.sha256, new.at));
-        assert_eq!(found.file.content_type, "text/csv");
+        assert_eq!((found.id, found.name.as_str(), found.blob), (new.id, "a.csv", new.blob));
+        assert_eq!((found.size, found.sha256, found.created_at), (7, new.sha256, new.at));
+        assert_eq!(found.content_type, "text/csv");
         assert_eq!(store.file_named(org, "a.csv").await.unwrap(), found);
         assert_eq!(store.get_file(other, new.id).await.unwrap_err(), Error::NotFound);
 
@@ -141,7 +143,7 @@ both! {
         assert!(matches!(taken, Error::Conflict(_)));
         let taken = store.rename_file(org, b.id, "a", fixture.audit_of(org, "file.rename", "a file")).await.unwrap_err();
         assert!(matches!(taken, Error::Conflict(_)));
-        assert_eq!(store.get_file(org, b.id).await.unwrap().file.name, "b");
+        assert_eq!(store.get_file(org, b.id).await.unwrap().name, "b");
         assert_eq!(fixture.audit_entries().await, 2);
     }
 
@@ -159,7 +161,7 @@ both! {
                 store.rename_file(org, old.id, &name, fixture.audit_of(org, "file.rename", "a file")),
             )
             .await;
-            let outcomes = [created.0, created.1, renamed.map(drop)];
+            let outcomes = [created.0, created.1, renamed];
             let refused = outcomes.iter().filter(|outcome| matches!(outcome, Err(Error::Conflict(_)))).count();
             assert_eq!((refused, outcomes.iter().filter(|outcome| outcome.is_ok()).count()), (2, 1), "{outcomes:?}");
         }
@@ -183,7 +185,7 @@ both! {
         assert_eq!(listed, files.iter().rev().map(|file| file.id).collect::<Vec<_>>());
         let names = ["file 3".to_owned(), "gone".to_owned()];
         let found = store.find_files(org, &[files[1].id, foreign.id], &names).await.unwrap();
-        let mut found: Vec<_> = found.into_iter().map(|row| row.file.name).collect();
+        let mut found: Vec<_> = found.into_iter().map(|row| row.name).collect();
         found.sort();
         assert_eq!(found, ["file 1", "file 3"]);
     }

@@ -38,6 +38,7 @@ impl Fixture {
             .await
             .unwrap();
         self.schedule(org).await;
+        self.put_workflow_with(org, "uses", &["api"], &[]).await;
         self.budget(org, &BudgetScope::Organization, 10_000_000).await;
         self.entitle(org, 3).await;
         self.deployed(org, 'a').await.unwrap();

@@ -1,6 +1,7 @@
 //! Query plans: statements find their rows through an index, in the order of the answer.
 
 mod connections;
+mod workflows;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -114,7 +115,7 @@ async fn use_all_resources(fixture: &Fixture, org: OrgId) {
     use_unretained(fixture, org).await;
     list_everything(fixture, org).await;
     connections::use_connections(fixture, org).await;
-    use_workflows(fixture, org).await;
+    workflows::use_workflows(fixture, org).await;
     use_schedules(fixture, org).await;
     fixture.use_budgets().await;
     fixture.use_credits().await;
@@ -352,23 +353,6 @@ async fn use_schedules(fixture: &Fixture, org: OrgId) {
     store.delete_schedule(org, row.id, audit).await.unwrap();
 }
 
-async fn use_workflows(fixture: &Fixture, org: OrgId) {
-    for prompt in ["x", "y"] {
-        fixture.put_workflow(org, "a", prompt).await.unwrap();
-    }
-    fixture.store.get_workflow(org, "a").await.unwrap();
-    let row = fixture.store.workflow_record(org, "a").await.unwrap();
-    let definition = LargeText::Workflow("a".into(), row.revision, row.updated_at);
-    fixture.store.large_text(org, definition).await.unwrap();
-    fixture.store.workflow_names(org).await.unwrap();
-    fixture
-        .store
-        .workflow_summaries(org, "a".to_owned(), 10)
-        .await
-        .unwrap();
-    fixture.delete_workflow(org, "a").await.unwrap();
-}
-
 async fn list_deliveries(fixture: &Fixture, org: OrgId) {
     let retrying = vec![sortie_api::DeliveryState::Retrying];
     let receiver = Some("a:1".to_owned());
@@ -463,6 +447,7 @@ async fn no_statement_walks_or_sorts_a_table_that_grows_on_sqlite() {
         "made",
         "moved",
         "used",
+        "users",
         "soon",
         "json_each",
         "t VIRTUAL TABLE",
@@ -479,7 +464,7 @@ async fn no_statement_walks_or_sorts_a_table_that_grows_on_sqlite() {
         for step in query(&fixture, vec![explain]).await {
             let step = step.text(3).unwrap();
             // There are few nodes: `n` is each of them, `h` those that hold runs. `w` and `found` are the organizations
-            // found so far, `counted` and `soon` end at their limits, `made` and `used` are rows that a query of usage has
+            // found so far, `counted`, `soon` and `users` end at their limits, `made` and `used` are rows that a query of usage has
             // found, `moved` those of the payments of an organization. `json_each` and `t` are parameters. Only statements
             // on a list of run ids sort.
             let is_small = SMALL

@@ -1,3 +1,5 @@
+use sortie_api::limits;
+
 use super::prelude::*;
 use crate::workflows::{PutWorkflow, SavedWorkflow, SummaryRow, WorkflowRow};
 
@@ -16,7 +18,28 @@ impl Fixture {
             name: name.to_owned(),
             summary: format!(r#"{{"name":"{name}","description":"{prompt}"}}"#),
             definition: format!(r#"{{"prompt":"{prompt}"}}"#),
+            connections: Vec::new(),
+            files: Vec::new(),
         }
+    }
+
+    /// Saves a workflow that names these connections and files.
+    pub(super) async fn put_workflow_with(
+        &self,
+        org: OrgId,
+        name: &str,
+        connections: &[&str],
+        files: &[&str],
+    ) {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let new = PutWorkflow {
+            definition: format!("{connections:?} {files:?}"),
+            connections: owned(connections),
+            files: owned(files),
+            ..Self::new_workflow(name, "x")
+        };
+        let audit = self.audit_of(org, "workflow.put", name);
+        self.store.put_workflow(org, new, 100, audit).await.unwrap();
     }
 
     /// Saves a workflow, with a limit of ten for the organization.
@@ -179,5 +202,63 @@ both! {
         let nobody = OrgId::new(fixture.now(), [1; 10]);
         assert_eq!(fixture.put_workflow(nobody, "a", "x").await.unwrap_err(), Error::NotFound);
         assert_eq!((fixture.audited(org).await.len(), fixture.audited(nobody).await.len()), (11, 0));
+    }
+
+    async fn connections_and_files_list_the_workflows_that_name_them(fixture: &Fixture, org: OrgId, other: OrgId, store: &Store) {
+        for name in ["crm", "idle"] {
+            fixture.connection(org, name).await;
+        }
+        fixture.connection(other, "crm").await;
+        let file = fixture.file(org, "a.csv", 1).await;
+        let id = file.id.to_string();
+        fixture.put_workflow_with(org, "both", &["crm"], &["a.csv", &id]).await;
+        fixture.put_workflow_with(org, "by-id", &["missing"], &[&id]).await;
+        fixture.put_workflow_with(org, "by-name", &[], &["a.csv"]).await;
+        fixture.put_workflow_with(org, "also", &["crm", "idle"], &["crm"]).await;
+        fixture.put_workflow_with(other, "foreign", &["crm"], &["a.csv", &id]).await;
+        let of_connections = async || {
+            let listed = store.list_connections(org, String::new(), 10).await.unwrap();
+            for one in &listed {
+                assert_eq!(&store.listed_connection(org, &one.connection.name).await.unwrap(), one);
+            }
+            listed.into_iter().map(|listed| listed.used_by).collect::<Vec<_>>()
+        };
+        let of_file = async || {
+            let listed = store.list_files(org, None, 10).await.unwrap();
+            assert_eq!([store.listed_file(org, file.id).await.unwrap()].as_slice(), listed);
+            assert_eq!([store.listed_file_named(org, &listed[0].name).await.unwrap()].as_slice(), listed);
+            listed[0].used_by.clone()
+        };
+        assert_eq!(of_connections().await, [vec!["also", "both"], vec!["also"]]);
+        assert_eq!(of_file().await, ["both", "by-id", "by-name"]);
+        assert_eq!(store.list_connections(other, String::new(), 10).await.unwrap()[0].used_by, ["foreign"]);
+
+        // The current definitions count: one changed, one was deleted.
+        fixture.put_workflow_with(org, "also", &["idle"], &[]).await;
+        fixture.delete_workflow(org, "by-name").await.unwrap();
+        assert_eq!(of_connections().await, [vec!["both"], vec!["also"]]);
+        assert_eq!(of_file().await, ["both", "by-id"]);
+
+        // A name means the file that has it.
+        fixture.put_workflow_with(org, "by-new-name", &[], &["b.csv"]).await;
+        let renamed = store.rename_file(org, file.id, "b.csv", fixture.audit_of(org, "file.rename", "a file")).await.unwrap();
+        assert_eq!(renamed.used_by, ["both", "by-id", "by-new-name"]);
+        let named = fixture.new_file(org, "a.csv", 2).await;
+        let saved = store.create_file(named, fixture.audit_of(org, "file.create", "a file")).await.unwrap();
+        assert_eq!(saved.used_by, ["both"]);
+    }
+
+    async fn the_first_workflows_that_use_something_are_listed(fixture: &Fixture, org: OrgId, store: &Store) {
+        fixture.connection(org, "crm").await;
+        let file = fixture.file(org, "a.csv", 1).await;
+        let id = file.id.to_string();
+        let names: Vec<String> = (10..10 + 2 * limits::USED_BY).map(|number| format!("w{number}")).collect();
+        for (at, name) in names.iter().enumerate().rev() {
+            let named_by = if at % 2 == 0 { id.as_str() } else { "a.csv" };
+            fixture.put_workflow_with(org, name, &["crm"], &[named_by]).await;
+        }
+        let first = &names[..limits::USED_BY];
+        assert_eq!(store.listed_connection(org, "crm").await.unwrap().used_by, first);
+        assert_eq!(store.listed_file(org, file.id).await.unwrap().used_by, first);
     }
 }

@@ -209,7 +209,7 @@ async fn user_and_password_are_given_and_wrong_ones_told() {
     let sink = MailSink::start_for("sortie", "p:ss").await.unwrap();
     let address = sink.address();
     let right = Rig::mailing(
-        SignUp::Open,
+        SignUpRule::Open,
         Some(through(&format!("smtp://sortie:p%3Ass@{address}"))),
     )
     .await;
@@ -220,17 +220,17 @@ async fn user_and_password_are_given_and_wrong_ones_told() {
     mailer.stop().await;
 
     let wrong = Rig::mailing(
-        SignUp::Open,
+        SignUpRule::Open,
         Some(through(&format!("smtp://sortie:other@{address}"))),
     )
     .await;
     assert_eq!(wrong.greet().await, Err(NotSent::Credentials(Some(535))));
-    let without = Rig::mailing(SignUp::Open, Some(through(&sink.url()))).await;
+    let without = Rig::mailing(SignUpRule::Open, Some(through(&sink.url()))).await;
     assert_eq!(without.send_at_once().await, EmailDelivery::Failed);
     assert_eq!(without.left().await.len(), 1);
     let open = MailSink::start().await.unwrap();
     let no_auth = format!("smtp://sortie:p@{}", open.address());
-    let no_auth = Rig::mailing(SignUp::Open, Some(through(&no_auth))).await;
+    let no_auth = Rig::mailing(SignUpRule::Open, Some(through(&no_auth))).await;
     assert_eq!(no_auth.greet().await, Err(NotSent::Credentials(None)));
 }
 
@@ -256,14 +256,14 @@ async fn a_server_that_is_away_or_speaks_something_else_is_told() {
         let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         free.local_addr().unwrap()
     };
-    let away = Rig::mailing(SignUp::Open, Some(through(&format!("smtp://{port}")))).await;
+    let away = Rig::mailing(SignUpRule::Open, Some(through(&format!("smtp://{port}")))).await;
     let Err(NotSent::Connection(reason)) = away.greet().await else {
         panic!("nobody is there")
     };
     assert!(reason.contains("refused"), "{reason}");
     let sink = MailSink::start().await.unwrap();
     let no_tls = Rig::mailing(
-        SignUp::Open,
+        SignUpRule::Open,
         Some(through(&format!("smtps://{}", sink.address()))),
     )
     .await;

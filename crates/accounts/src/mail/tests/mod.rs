@@ -7,7 +7,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{ApiDeprecation, Letter, MailOptions};
-use crate::{Accounts, SignUp, rig::Rig};
+use crate::{Accounts, rig::Rig};
+use sortie_api::SignUpRule;
 
 mod delivery;
 mod deprecation;
@@ -27,7 +28,7 @@ fn through(url: &str) -> MailOptions {
 /// Accounts with a separate mail server.
 async fn with_sink() -> (Rig, MailSink) {
     let sink = MailSink::start().await.unwrap();
-    let rig = Rig::mailing(SignUp::Open, Some(through(&sink.url()))).await;
+    let rig = Rig::mailing(SignUpRule::Open, Some(through(&sink.url()))).await;
     (rig, sink)
 }
 

@@ -6,7 +6,7 @@ const PAGE: &str = "https://accounts.example/verify-email#token";
 
 #[tokio::test]
 async fn a_letter_is_sealed_for_its_row_and_ends_with_its_token() {
-    let rig = Rig::mailing(SignUp::Open, Some(through("smtp://127.0.0.1:1"))).await;
+    let rig = Rig::mailing(SignUpRule::Open, Some(through("smtp://127.0.0.1:1"))).await;
     let (parts, now) = (rig.accounts.parts(), rig.clock.now());
     let letter = verify(PAGE, now + HOUR);
     let mail = parts.letter("ann@example.com", &letter).unwrap().unwrap();
@@ -58,7 +58,7 @@ async fn without_a_mail_server_there_is_no_letter_and_no_mailer() {
 
 #[tokio::test]
 async fn a_letter_links_to_no_foreign_page() {
-    let rig = Rig::mailing(SignUp::Open, Some(through("smtp://127.0.0.1:1"))).await;
+    let rig = Rig::mailing(SignUpRule::Open, Some(through("smtp://127.0.0.1:1"))).await;
     for url in [
         "https://accounts.example.evil.example/#t",
         "http://accounts.example/#t",
@@ -77,7 +77,7 @@ async fn a_letter_links_to_no_foreign_page() {
 
 #[tokio::test]
 async fn an_address_that_no_mail_can_be_sent_to_is_refused_at_once() {
-    let rig = Rig::mailing(SignUp::Open, Some(through("smtp://127.0.0.1:1"))).await;
+    let rig = Rig::mailing(SignUpRule::Open, Some(through("smtp://127.0.0.1:1"))).await;
     for to in [
         "ann",
         "ann@example.com\r\nBcc: bob@example.com",

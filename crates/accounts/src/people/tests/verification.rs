@@ -6,7 +6,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_person_asks_three_times_a_day_for_another_verification_mail() {
-    let rig = Rig::with_mail(SignUp::Open).await;
+    let rig = Rig::with_mail(SignUpRule::Open).await;
     let ann = rig.sign_up("ann").await.person.id;
     let first = rig.mails().await;
     let ask = async || rig.accounts.send_verification(ann, None).await;
@@ -50,7 +50,7 @@ fn link_of(letter: &serde_json::Value) -> (String, Option<String>) {
 #[tokio::test]
 async fn a_mail_has_the_way_back_that_only_its_own_token_opens() {
     const BACK: &str = "/invitations/accept?token=sti_x";
-    let rig = Rig::with_mail(SignUp::VerifyFirst).await;
+    let rig = Rig::with_mail(SignUpRule::VerifyFirst).await;
     let back = Some(BACK);
     let signed_up = rig.accounts.sign_up(applicant("ann"), &client(), back).await;
     assert!(matches!(signed_up, Ok(SignedUp::ByMail)));
@@ -88,7 +88,7 @@ async fn a_mail_has_the_way_back_that_only_its_own_token_opens() {
 
 #[tokio::test]
 async fn a_mail_names_its_person_until_its_token_is_used_or_ends() {
-    let rig = Rig::with_mail(SignUp::Open).await;
+    let rig = Rig::with_mail(SignUpRule::Open).await;
     rig.sign_up("ann").await;
     let letter = rig.only_mail("verify_email").await;
     let (token, _) = link_of(&letter);

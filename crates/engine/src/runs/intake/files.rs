@@ -66,7 +66,6 @@ pub(super) async fn resolve(
         let Some(wanted) = &mut file.file else { continue };
         let saved = found
             .iter()
-            .map(|row| &row.file)
             .find(|saved| saved.id.to_string() == *wanted || saved.name == *wanted)
             .ok_or_else(|| broken(format_args!("files[{at}].file"), format!("no file {wanted:?}")))?;
         *wanted = saved.id.to_string();

@@ -1,6 +1,6 @@
 //! Accounts of people who sign in with an identity provider: without a password, and with a second factor.
 
-use sortie_accounts::SignUp;
+use sortie_api::SignUpRule;
 use sortie_api::secret::{OPERATOR_KEY, Secret};
 
 use super::{START, change_person, now, sign_in, sign_ins, start_with};
@@ -26,7 +26,7 @@ fn client(rig: &Rig, browser: &Browser) -> Client {
 }
 
 async fn a_person_unlinks_a_provider_and_the_operator_all_of_them() {
-    let (rig, provider) = start_with(SignUp::Open).await;
+    let (rig, provider) = start_with(SignUpRule::Open).await;
     let browser = Browser::new(&rig);
     assert_eq!(sign_in(&browser, &provider, START).await.status, 303);
     let client = self::client(&rig, &browser);
@@ -68,7 +68,7 @@ async fn a_person_unlinks_a_provider_and_the_operator_all_of_them() {
 }
 
 async fn a_person_without_a_password_proves_the_account_by_a_new_sign_in() {
-    let (rig, provider) = start_with(SignUp::Open).await;
+    let (rig, provider) = start_with(SignUpRule::Open).await;
     let browser = Browser::new(&rig);
     assert_eq!(sign_in(&browser, &provider, START).await.status, 303);
     let client = client(&rig, &browser);
@@ -119,7 +119,7 @@ async fn a_person_without_a_password_proves_the_account_by_a_new_sign_in() {
 }
 
 async fn a_second_factor_is_asked_for_after_the_provider() {
-    let (rig, provider) = start_with(SignUp::Open).await;
+    let (rig, provider) = start_with(SignUpRule::Open).await;
     let browser = Browser::new(&rig);
     assert_eq!(sign_in(&browser, &provider, START).await.status, 303);
     let client = client(&rig, &browser);
@@ -179,7 +179,7 @@ async fn a_second_factor_is_asked_for_after_the_provider() {
 }
 
 async fn an_address_that_the_provider_has_given_to_another_person_opens_no_account() {
-    let (rig, provider) = start_with(SignUp::Open).await;
+    let (rig, provider) = start_with(SignUpRule::Open).await;
     assert_eq!(sign_in(&Browser::new(&rig), &provider, START).await.status, 303);
     provider.person("s-2", "new@corp.example");
     let other = Browser::new(&rig);

@@ -1,6 +1,6 @@
 //! Limits of sign-ins at a provider, and a browser with two tabs.
 
-use sortie_accounts::SignUp;
+use sortie_api::SignUpRule;
 use sortie_testkit::identity::Signature;
 
 use super::{START, answered, sign_in, start_with};
@@ -13,7 +13,7 @@ crate::settings::everywhere! {
 }
 
 async fn a_network_is_refused_after_a_hundred_refused_answers() {
-    let (rig, provider) = start_with(SignUp::Open).await;
+    let (rig, provider) = start_with(SignUpRule::Open).await;
     let browser = Browser::new(&rig);
     provider.script(|script| script.signature = Signature::OtherKey);
     let callback = answered(&browser, &provider, START).await;
@@ -37,7 +37,7 @@ async fn a_network_is_refused_after_a_hundred_refused_answers() {
 }
 
 async fn a_way_back_that_is_too_long_for_a_provider_is_refused() {
-    let (rig, provider) = start_with(SignUp::Open).await;
+    let (rig, provider) = start_with(SignUpRule::Open).await;
     let start = async |length: usize| {
         let back = format!("/{}", "x".repeat(length - 1));
         let lifetime = Duration::from_mins(10);
@@ -59,7 +59,7 @@ async fn a_way_back_that_is_too_long_for_a_provider_is_refused() {
 }
 
 async fn a_second_tab_goes_on_as_the_person_who_has_signed_in() {
-    let (rig, provider) = start_with(SignUp::Open).await;
+    let (rig, provider) = start_with(SignUpRule::Open).await;
     let browser = Browser::new(&rig);
     let form = form_token(&browser.get("/sign-in").await, "/sign-in");
     let second = answered(&browser, &provider, START).await;

@@ -1,6 +1,6 @@
 //! Every page has a next step: the way back through a mail, another mail, and pages for unknown paths.
 
-use sortie_accounts::SignUp;
+use sortie_api::SignUpRule;
 use sortie_store::people::Purpose;
 
 use super::{
@@ -205,7 +205,7 @@ async fn an_organization_is_created_by_a_verified_person_alone() {
 }
 
 async fn a_sign_up_that_needs_an_invitation_says_so() {
-    let rig = Rig::start_with(|options| options.sign_up = SignUp::Invited).await;
+    let rig = Rig::start_with(|options| options.sign_up = SignUpRule::Invited).await;
     let browser = Browser::new(&rig);
     let page = browser.get("/sign-in").await;
     assert_lacks!(page, "href=\"/sign-up");

@@ -68,6 +68,7 @@ pub(super) async fn use_connections(fixture: &Fixture, org: OrgId) {
         .await
         .unwrap();
     store.get_connection(org, "a").await.unwrap();
+    store.listed_connection(org, "a").await.unwrap();
     store.connection_by_id(org, new.id).await.unwrap();
     store.list_connections(org, String::new(), 10).await.unwrap();
     store.connections_named(org, vec!["a".to_owned()]).await.unwrap();
