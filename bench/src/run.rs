@@ -1,10 +1,10 @@
-//! What the measurements read of a run.
+//! Fields of a run.
 
 use serde::Deserialize;
 use sortie_api::{RunId, RunStatus, Timestamp};
 
-/// The fields of a run that the measurements need, and no others: engines of earlier commits, whose runs lack newer fields, are
-/// measured by the same program.
+/// A run with only the fields that are measured: the same program measures engines of earlier commits, and their runs lack newer
+/// fields.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Run {
     pub(crate) id: RunId,

@@ -1,28 +1,28 @@
 // Made by console/build.mjs.
 
 /// Name of this build in the addresses of its assets, `/console/a/<build>/`.
-pub(crate) const BUILD: &str = "ac2b7f682536";
+pub(crate) const BUILD: &str = "f3110d3c04b7";
 
 /// Name, media type, SHA-256 and content of each file. `index.html` is the page.
 #[rustfmt::skip]
 pub(crate) static ASSETS: &[(&str, &str, &str, &[u8])] = &[
-    ("compare.js", "text/javascript; charset=utf-8", "862f2f7e6304bacd90879014972c3cd4fbdad0501aabf34792dcf84f6c04f107", include_bytes!("compare.js")),
+    ("compare.js", "text/javascript; charset=utf-8", "86b3f8e1d0f3e925e027f43c9e547f1727015f053e95472e07584415263f55c6", include_bytes!("compare.js")),
     ("console.css", "text/css; charset=utf-8", "199451a1cbeb32380749c1898e7e2e1ff5406837a82473bb4845288a9297e9d1", include_bytes!("console.css")),
     ("icon.svg", "image/svg+xml", "c5b841bf71b18cd7040ebe175af38c8f590fe718951073c8646125ecaedbbda5", include_bytes!("icon.svg")),
-    ("index.html", "text/html; charset=utf-8", "b0610f1e87b5b337bafe2b296523aa4b257fbc173c81b07759bc79bfacff877d", include_bytes!("index.html")),
+    ("index.html", "text/html; charset=utf-8", "904b9955c7e961c1550d5a5e89d10352e006318434102e12c2433148ce4b87ec", include_bytes!("index.html")),
     ("inter.woff2", "font/woff2", "a1ac312fa5dbf971a7435e65de97de4492d2616d56d373b61ca84cd6b9d247f1", include_bytes!("inter.woff2")),
     ("licences.txt", "text/plain; charset=utf-8", "70e3650d9debda6a3bb5b554ad070d8ac6453561f6c2653f08c842b7fc726101", include_bytes!("licences.txt")),
-    ("main.js", "text/javascript; charset=utf-8", "e30fa0c90b5a563cdbe8164b95ee3d45cc5d45fe06becc00c0abe9faef969f47", include_bytes!("main.js")),
-    ("manage.js", "text/javascript; charset=utf-8", "14276f25c3e52d23b049fa651147756d0f51ba1b7f95798dea7a9f6176fa2a39", include_bytes!("manage.js")),
+    ("main.js", "text/javascript; charset=utf-8", "68ef944c28c64bb6952e36b6a6646ee8c2bc943dd215029eaeedd9ee1cfdf5a3", include_bytes!("main.js")),
+    ("manage.js", "text/javascript; charset=utf-8", "09d81c465535826411994df31e7e81998a3901062a9b2db7f49e89463020ad5a", include_bytes!("manage.js")),
     ("markdown.js", "text/javascript; charset=utf-8", "26fadb9584b20616465e1a0ded54ffce30f11b75cec2d76cd33b679d9f5bb308", include_bytes!("markdown.js")),
-    ("new.js", "text/javascript; charset=utf-8", "3901feeb50d370eb5f18e7c14137b5fa51c0869609aec99e29ba0c7854f7f992", include_bytes!("new.js")),
-    ("run.js", "text/javascript; charset=utf-8", "4720803a15e39a0cecd20538823102a5f41f916dc80248b9503b210e0a3525c7", include_bytes!("run.js")),
+    ("new.js", "text/javascript; charset=utf-8", "ab68ba43b82800f4add6bd0117069e575a9ad5b4b7c548866b7c4db7a94690e0", include_bytes!("new.js")),
+    ("run.js", "text/javascript; charset=utf-8", "fd0addab19dc67bc57891992fc770aeb2ef3c396aec07a9cc042b6a25de1c5b8", include_bytes!("run.js")),
     ("shared-compare-main-manage-markdown-new-run.js", "text/javascript; charset=utf-8", "1c9db2cb1884b396eb90ed77b8a25a4884ae27003ab375a356d51f3d9e6f67c9", include_bytes!("shared-compare-main-manage-markdown-new-run.js")),
-    ("shared-compare-main-manage-new-run.js", "text/javascript; charset=utf-8", "74af5f9c505c247d6be9f80839f1c56ab169db063be01a226f87b5b598a89c25", include_bytes!("shared-compare-main-manage-new-run.js")),
-    ("shared-compare-new-run.js", "text/javascript; charset=utf-8", "4bb4663904f5a996d757ccb2e3bfa996cd75a880ab78813da6e3d0c4b4ea54bd", include_bytes!("shared-compare-new-run.js")),
-    ("shared-main-manage-new-run.js", "text/javascript; charset=utf-8", "371f88a6bbf42e6df9b39f9fc1e4d48f09b92118e46f027731ab92680228fc71", include_bytes!("shared-main-manage-new-run.js")),
-    ("shared-main-manage-run.js", "text/javascript; charset=utf-8", "06361147c9e86c5c9e7fabf5c7f6a60d37e0d0d60a94e45ac03804597b94d257", include_bytes!("shared-main-manage-run.js")),
+    ("shared-compare-main-manage-new-run.js", "text/javascript; charset=utf-8", "5be65f3f5ef2846aa1a87b388afefe8a49e97fd8d258105539a5598bc7219974", include_bytes!("shared-compare-main-manage-new-run.js")),
+    ("shared-compare-new-run.js", "text/javascript; charset=utf-8", "6e7622ec34d316c8c264c85e5a536f2fa8c10713347a5e52821c63d70cc130b5", include_bytes!("shared-compare-new-run.js")),
+    ("shared-main-manage-new-run.js", "text/javascript; charset=utf-8", "fa3d69d45d8d0228a5bdeb2f7421ce4a04fd5d4f506a6063e62cd3b7c093bb14", include_bytes!("shared-main-manage-new-run.js")),
+    ("shared-main-manage-run.js", "text/javascript; charset=utf-8", "6a4e6e976bf2bcca92fbe55f0e7912fc514a31be606c70643c95fce880411a13", include_bytes!("shared-main-manage-run.js")),
     ("shared-manage-new-run.js", "text/javascript; charset=utf-8", "7eb8a583e9d6b6108acd5ab45d1cb35cb3822121a792d893f05bcf6a4209fdcd", include_bytes!("shared-manage-new-run.js")),
-    ("shared-manage-new.js", "text/javascript; charset=utf-8", "20e2eec93e68ecdea923d323ed169806d92e90061b9a5370f6383e12303b165a", include_bytes!("shared-manage-new.js")),
-    ("shared-new-run.js", "text/javascript; charset=utf-8", "fd772bfa4d60b14047c3bdfa93b94f1a46fe990f963dcfc0822ee30df1c4ccea", include_bytes!("shared-new-run.js")),
+    ("shared-manage-new.js", "text/javascript; charset=utf-8", "11ce84c718248102b3f24d9b8a4f69bfe0be11dda4f4228e740993782b684a88", include_bytes!("shared-manage-new.js")),
+    ("shared-new-run.js", "text/javascript; charset=utf-8", "0304cc9be213c8ac4ccfdf8252443dfa65c6412b4b6aec007ea733f74f0b6f1f", include_bytes!("shared-new-run.js")),
 ];

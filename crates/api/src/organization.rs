@@ -141,7 +141,7 @@ pub struct Features {
     pub payments: bool,
     /// Whether the deployment sends mail, such as invitations.
     pub mail: bool,
-    /// Rule for new accounts of people. Absent on a self-hosted engine, where nobody signs up.
+    /// Rule for new accounts of people. Absent on a self-hosted engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub sign_up: Option<SignUpRule>,

@@ -55,8 +55,8 @@ row! {
     }
 }
 
-/// Column with the names of the first workflows, at most [`limits::USED_BY`], whose definitions name the `@kind` `@name` of
-/// the organization `@org`: a JSON array, in order. For [`first_users`].
+/// Column with the names of the workflows of the organization `@org` that use the `@kind` `@name`: the first
+/// [`limits::USED_BY`], as a JSON array in order. For [`first_users`].
 pub(crate) const USERS: &str = "(SELECT CAST({JSON_ROWS}(users.workflow) AS TEXT) FROM (SELECT u.workflow FROM workflow_use u \
      WHERE u.org_id = @org AND u.kind = '@kind' AND u.name = @name \
      ORDER BY u.org_id, u.kind, u.name, u.workflow LIMIT 20) users)";

@@ -64,8 +64,8 @@ async fn is_kept(bed: &Bed, way: &str, numbers: [u64; 3]) {
     };
     let mut tries = Vec::new();
     while tries.len() < 3 {
-        // A check reads inodes that the run's limit of memory drives out of the cache. These reads must not wait for what was
-        // written before the test, such as the output of a compiler: the test is about the processor.
+        // The memory limit evicts inodes, so the checks read them from the disk. These reads must not wait for earlier writes, such
+        // as those of a compiler: the test is about the processor.
         rustix::fs::sync();
         let Attack { exit, over, taken } = attack(bed, way, numbers).await;
         if exit == ExitKind::TimedOut && taken <= LIMIT {

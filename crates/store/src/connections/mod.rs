@@ -68,7 +68,7 @@ row! {
 pub struct ListedConnection {
     /// The connection.
     pub connection: ConnectionRow,
-    /// Names of the first workflows, at most [`USED_BY`](sortie_api::limits::USED_BY), whose definitions name it; in order.
+    /// Names of workflows that use the connection, in order: the first [`USED_BY`](sortie_api::limits::USED_BY).
     pub used_by: Vec<String>,
 }
 
