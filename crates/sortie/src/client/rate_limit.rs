@@ -105,7 +105,7 @@ mod tests {
         std::fs::write(&path, "all of it").unwrap();
         let file = format!(
             r#"{{"id":"file_01kafs6w1cefkstv6qr1ptb0mp","name":"notes","size":9,"content_type":"text/plain","sha256":"{}",
-            "created_at":"2026-11-20T21:30:00.000Z"}}"#,
+            "created_at":"2026-11-20T21:30:00.000Z","used_by":[]}}"#,
             "0".repeat(64)
         );
         let (asked, saved) = tokio::join!(

@@ -483,7 +483,7 @@ mod tests {
             "name": "crm", "type": "http", "url": "https://a.example/v1", "auth": {"type": "bearer"},
             "headers": ["X-Key"], "allowed_methods": ["GET", "POST"], "status": "error",
             "error": "the API answers HTTP 500\u{1b}[2J", "created_at": "2026-11-20T21:30:00.000Z",
-            "updated_at": "2026-11-20T21:31:00.000Z"
+            "updated_at": "2026-11-20T21:31:00.000Z", "used_by": []
         }))
         .unwrap();
         insta::assert_snapshot!(connection.text());

@@ -91,7 +91,9 @@ async fn a_missing_or_wrong_credential_is_unauthorized() -> Checked {
     }
     // The scheme is case-insensitive, as HTTP requires.
     let client = nobody.with_header("authorization", format!("bearer {key}"));
-    client.get("/v1/me").expect(200).await?;
+    let me = client.get("/v1/me").json(200).await?;
+    let features = json!({"console": true, "payments": false, "mail": false});
+    assert_eq!(me["features"], features);
     Ok(())
 }
 

@@ -19,7 +19,7 @@ async fn a_connection_is_saved_shown_replaced_and_deleted_and_its_credentials_ne
         json!({
             "name": "crm", "type": "http", "url": "https://api.example.com/v1", "auth": {"type": "basic"}, "headers": ["X-Key"],
             "allowed_methods": ["GET", "POST"], "description": "Customers.", "status": "ready",
-            "created_at": made["created_at"], "updated_at": made["updated_at"],
+            "created_at": made["created_at"], "updated_at": made["updated_at"], "used_by": [],
         })
     );
     assert_eq!(client.get("/v1/connections/crm").json(200).await?, made);
@@ -51,6 +51,17 @@ async fn a_connection_is_saved_shown_replaced_and_deleted_and_its_credentials_ne
     ensure!(
         replaced.get("allowed_methods").is_none() && replaced["headers"] == json!([]),
         "{replaced}"
+    );
+
+    let workflow = json!({"prompt": "x", "connections": {"customers": {"ref": "crm"}}});
+    client.put("/v1/workflows/report", &workflow).expect(201).await?;
+    let listed = client.get("/v1/connections").json(200).await?;
+    assert_eq!(listed[0]["used_by"], json!([]), "another");
+    assert_eq!(listed[1]["used_by"], json!(["report"]), "crm");
+    client.delete("/v1/workflows/report").expect(204).await?;
+    assert_eq!(
+        client.get("/v1/connections/crm").json(200).await?["used_by"],
+        json!([])
     );
 
     client.delete("/v1/connections/crm").expect(204).await?;
