@@ -44,7 +44,11 @@ pub(crate) async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     for _ in 0..CONSOLES {
         open_consoles.push(open(&node).await?);
     }
-    let idle = share_of_core(&node, async { Ok(sleep(LASTS).await) }).await?;
+    let idle = share_of_core(&node, async {
+        sleep(LASTS).await;
+        Ok(())
+    })
+    .await?;
     let held = resident(&node)?.saturating_sub(before);
     report.add("1,000 open consoles: memory of the node", mebibytes(held)?);
     report.add(

@@ -256,7 +256,7 @@ fn replace<'a>(org: OrgId, new: &'a PutWorkflow, entry: &Audit) -> Stmt<'a> {
 }
 
 /// Returns the statements that record the connections and files of a definition.
-fn uses<'a>(org: OrgId, new: &'a PutWorkflow) -> Result<Vec<Stmt<'a>>> {
+fn uses(org: OrgId, new: &PutWorkflow) -> Result<Vec<Stmt<'_>>> {
     [("connection", &new.connections), ("file", &new.files)]
         .into_iter()
         .filter(|(_, names)| !names.is_empty())
