@@ -1,7 +1,7 @@
 // Made by console/build.mjs.
 
 /// Name of this build in the addresses of its assets, `/console/a/<build>/`.
-pub(crate) const BUILD: &str = "f3110d3c04b7";
+pub(crate) const BUILD: &str = "5d5c6bb871be";
 
 /// Name, media type, SHA-256 and content of each file. `index.html` is the page.
 #[rustfmt::skip]
@@ -9,11 +9,11 @@ pub(crate) static ASSETS: &[(&str, &str, &str, &[u8])] = &[
     ("compare.js", "text/javascript; charset=utf-8", "86b3f8e1d0f3e925e027f43c9e547f1727015f053e95472e07584415263f55c6", include_bytes!("compare.js")),
     ("console.css", "text/css; charset=utf-8", "199451a1cbeb32380749c1898e7e2e1ff5406837a82473bb4845288a9297e9d1", include_bytes!("console.css")),
     ("icon.svg", "image/svg+xml", "c5b841bf71b18cd7040ebe175af38c8f590fe718951073c8646125ecaedbbda5", include_bytes!("icon.svg")),
-    ("index.html", "text/html; charset=utf-8", "904b9955c7e961c1550d5a5e89d10352e006318434102e12c2433148ce4b87ec", include_bytes!("index.html")),
+    ("index.html", "text/html; charset=utf-8", "be1867d5a9b3008ab46c46aa53ff163e8d055335996e03beee0411d5ae85a204", include_bytes!("index.html")),
     ("inter.woff2", "font/woff2", "a1ac312fa5dbf971a7435e65de97de4492d2616d56d373b61ca84cd6b9d247f1", include_bytes!("inter.woff2")),
     ("licences.txt", "text/plain; charset=utf-8", "70e3650d9debda6a3bb5b554ad070d8ac6453561f6c2653f08c842b7fc726101", include_bytes!("licences.txt")),
     ("main.js", "text/javascript; charset=utf-8", "68ef944c28c64bb6952e36b6a6646ee8c2bc943dd215029eaeedd9ee1cfdf5a3", include_bytes!("main.js")),
-    ("manage.js", "text/javascript; charset=utf-8", "09d81c465535826411994df31e7e81998a3901062a9b2db7f49e89463020ad5a", include_bytes!("manage.js")),
+    ("manage.js", "text/javascript; charset=utf-8", "bd63bd743d52d40801178187fc0eddf9aa4deb48e4938f75be1c91db160ae2e2", include_bytes!("manage.js")),
     ("markdown.js", "text/javascript; charset=utf-8", "26fadb9584b20616465e1a0ded54ffce30f11b75cec2d76cd33b679d9f5bb308", include_bytes!("markdown.js")),
     ("new.js", "text/javascript; charset=utf-8", "ab68ba43b82800f4add6bd0117069e575a9ad5b4b7c548866b7c4db7a94690e0", include_bytes!("new.js")),
     ("run.js", "text/javascript; charset=utf-8", "fd0addab19dc67bc57891992fc770aeb2ef3c396aec07a9cc042b6a25de1c5b8", include_bytes!("run.js")),

@@ -18,7 +18,7 @@ export const hostedText = {
     invited: "Invitations",
     expires: (time: string) => `expires ${time}`,
     withdraw: "Withdraw",
-    noMail: "This deployment sends no mail: share the address that follows with the person.",
+    noMail: "This deployment sends no mail. The next page has an address to share with the person.",
     noSignUp: "Only people with an account can accept: the operator creates accounts.",
     sentTitle: "Invitation created",
     mailed: "The mail is on its way. You can share this address as well:",

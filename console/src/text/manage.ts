@@ -1,12 +1,6 @@
 // Texts of the pages that manage workflows, schedules, connections and the rest.
 import { plural } from "./plural.ts";
 
-// The engine names the first users only.
-const MOST_USERS = 20;
-
-/** Names, with a sign that there may be more. */
-const listed = (names: string[]) => names.join(", ") + (names.length === MOST_USERS ? " …" : "");
-
 export const manageText = {
   workflows: {
     title: "Workflows",
@@ -122,10 +116,10 @@ export const manageText = {
     confirmed: (account: string) => `Authorized as ${account}`,
     authorized: "Authorized",
     waiting: (time: string) => `The link expires ${time}.`,
-    usedBy: (names: string[]) => `used by ${listed(names)}`,
+    usedBy: (names: string[]) => `used by ${names.join(", ")}`,
     deleteTitle: (name: string) => `Delete ${name}?`,
     deleteExplain: "Runs that name it are refused from then on.",
-    deleteUsed: (names: string[]) => `Used by ${listed(names)}: their runs are refused from then on.`,
+    deleteUsed: (names: string[]) => `Used by ${names.join(", ")}: their runs are refused from then on.`,
     secretKept: "Secrets are write-only: enter the credential again to change the connection.",
   },
   models: {
