@@ -16,6 +16,7 @@ const DOCUMENT = "../crates/server/tests/snapshots/openapi__the_document_is_the_
 // Largest sizes after gzip, in bytes: script and style of the first page, and of everything.
 const FIRST_PAGE = 45 * 1024;
 const EVERYTHING = 150 * 1024;
+const FONT = "inter.woff2";
 const TYPES = {
   css: "text/css; charset=utf-8",
   html: "text/html; charset=utf-8",
@@ -97,7 +98,7 @@ const page = (prefix, scripts) => `<!doctype html>
 <title>Sortie</title>
 <link rel="icon" href="${prefix}icon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="${prefix}console.css">
-<link rel="preload" href="${prefix}inter.woff2" as="font" type="font/woff2" crossorigin>
+<link rel="preload" href="${prefix}${FONT}" as="font" type="font/woff2" crossorigin>
 ${scripts.map((script) => `<link rel="modulepreload" href="${prefix}${script}">`).join("\n")}
 <script type="module" src="${prefix}main.js"></script>
 </head>
@@ -124,14 +125,18 @@ function licences(inputs) {
 
 /** The table of the files that the engine serves. The compiler refuses a file that is missing. */
 function table(files, version) {
+  const bytes = (name) => (name === FONT ? "FONT" : `include_bytes!("${name}")`);
   const rows = [...files]
     .sort(([a], [b]) => (a < b ? -1 : 1))
-    .map(([name, content]) => `    ("${name}", "${typeOf(name)}", "${sha256(content)}", include_bytes!("${name}")),`);
+    .map(([name, content]) => `    ("${name}", "${typeOf(name)}", "${sha256(content)}", ${bytes(name)}),`);
   return [
     "// Made by console/build.mjs.",
     "",
     "/// Name of this build in the addresses of its assets, `/console/a/<build>/`.",
     `pub(crate) const BUILD: &str = "${version}";`,
+    "",
+    "/// Font of the console, which the server-rendered pages also use.",
+    `pub(crate) static FONT: &[u8] = include_bytes!("${FONT}");`,
     "",
     "/// Name, media type, SHA-256 and content of each file. `index.html` is the page.",
     "#[rustfmt::skip]",
@@ -162,7 +167,7 @@ function write({ outputFiles, metafile }, folder) {
     );
     files.set(renamed[basename(path)] ?? basename(path), Buffer.from(content));
   }
-  for (const name of ["inter.woff2", "icon.svg"]) files.set(name, readFileSync(join("src/style", name)));
+  for (const name of [FONT, "icon.svg"]) files.set(name, readFileSync(join("src/style", name)));
   files.set("licences.txt", Buffer.from(licences(metafile.inputs)));
   const version = sha256(
     [...files]

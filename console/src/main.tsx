@@ -4,7 +4,7 @@ import { useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { ApiError, call } from "./api/client.ts";
 import { matchPath, path } from "./router.ts";
 import { session, start } from "./session.ts";
-import { Frame } from "./pages/frame.tsx";
+import { Bar, Frame } from "./pages/frame.tsx";
 import { OrganizationsPage } from "./pages/organizations.tsx";
 import { RunsPage } from "./pages/runs/index.tsx";
 import { SignIn, startError } from "./pages/sign-in.tsx";
@@ -87,10 +87,13 @@ function Content() {
   if (failure) return <Broken reason={String(failure)} />;
   if (!match) {
     return (
-      <main class="page">
-        <Empty isPage icon="search" title={t.common.notFound}>
-          <ButtonLink to="/runs">{t.common.toRuns}</ButtonLink>
-        </Empty>
+      <main class="main-inner">
+        <Bar title={t.common.notFoundTitle} />
+        <div class="page">
+          <Empty isPage icon="search" title={t.common.notFound}>
+            <ButtonLink to="/runs">{t.common.toRuns}</ButtonLink>
+          </Empty>
+        </div>
       </main>
     );
   }

@@ -12,8 +12,9 @@ const stored = <Value extends string>(name: string, fallback: Value) => {
 /** `choosing` is a person of a hosted deployment at an address without an organization. */
 type SessionState = "checking" | "signed-out" | "choosing" | "signed-in";
 
-// Whether the browser had a session when it was here last: its page is then shown before the engine has confirmed it.
-const hadSession = stored<"yes" | "no">("sortie.session", "no");
+// Whether the browser had a session at this organization when it was here last: its page is then shown before the engine has
+// confirmed it.
+const hadSession = stored<"yes" | "no">(organization ? `sortie.session.${organization}` : "sortie.session", "no");
 const hasCode = location.hash.includes("code=");
 
 export const session = signal<SessionState>(hadSession.value === "yes" && !hasCode ? "signed-in" : "checking");

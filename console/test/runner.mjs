@@ -1,4 +1,4 @@
-// Runs journeys one after another, and fails on any violation of the content policy, any error of a page and any finding of
+// Runs journeys, a few at once, and fails on any violation of the content policy, any error of a page and any finding of
 // axe on the page where a journey ends.
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -12,10 +12,10 @@ const PICTURES = join(import.meta.dirname, "../.build/failures");
 const AT_ONCE = 3;
 
 /**
- * `world` makes what one journey works with: its fields are given to the journey, `close` ends it. `options` are those of
- * every page. `wanted` is a part of the names of the journeys to run.
+ * `world` makes what the journey of a name works with: its fields are given to the journey, `close` ends it. `options` are
+ * those of every page. `wanted` is a part of the names of the journeys to run. Returns the number of failures.
  */
-export async function runJourneys(journeys, { world, options, wanted = "", atOnce = AT_ONCE }) {
+export async function runJourneys(journeys, { world, options, wanted = "" }) {
   const browser = await launch();
   const waiting = Object.entries(journeys).filter(([name]) => name.includes(wanted));
   let failures = 0;
@@ -23,7 +23,7 @@ export async function runJourneys(journeys, { world, options, wanted = "", atOnc
   const run = async (name, journey) => {
     const started = Date.now();
     const opened = [];
-    const { close, ...fields } = await world();
+    const { close, ...fields } = await world(name);
     const open = async ({ server = fields.server, ...more } = {}) => {
       const one = await openPage(browser, server, { ...options, ...more });
       one.page.setDefaultTimeout(options?.timeout ?? 10_000);
@@ -58,7 +58,7 @@ export async function runJourneys(journeys, { world, options, wanted = "", atOnc
   const work = async () => {
     for (let next = waiting.shift(); next; next = waiting.shift()) await run(...next);
   };
-  await Promise.all(Array.from({ length: atOnce }, work));
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
   await browser.close();
   return failures;
 }

@@ -76,12 +76,18 @@ export function textOf(type: FieldType, value: unknown): string {
   return typeof value === "string" && type !== "json" ? value : JSON.stringify(value, null, 2);
 }
 
-/** Messages of the engine by the field they are about: "input.week: required; timeout_seconds: must be …". */
+/**
+ * Messages of the engine by the field they are about: "input.week: required; timeout_seconds: must be …". A reason may have
+ * a semicolon itself.
+ */
 export function messagesByField(message: string): Map<string, string> {
   const byField = new Map<string, string>();
+  let last: string | undefined;
   for (const part of message.split("; ")) {
-    const [, path, reason] = /^([a-z_]+(?:[.[][^:\s]*)?): (.+)$/s.exec(part) ?? [];
-    if (path && reason && !byField.has(path)) byField.set(path, reason);
+    const [, path = last, reason = part] = /^([a-z_]+(?:[.[][^:\s]*)?): (.+)$/s.exec(part) ?? [];
+    last = path;
+    const before = path && byField.get(path);
+    if (path) byField.set(path, before ? `${before}; ${reason}` : reason);
   }
   return byField;
 }

@@ -80,6 +80,7 @@ export const t = {
     requestId: (id: string) => `request ${id}`,
     retryIn: (seconds: number) => `Try again in ${seconds} s`,
     notFound: "This page does not exist",
+    notFoundTitle: "Not found",
     broken: "This page cannot be shown",
     outdated: "The engine cannot be reached, or was updated since the page was opened.",
     reload: "Reload",

@@ -34,6 +34,6 @@ export function Code({ text, label, class: className = "" }: { text: string; lab
   );
 }
 
-export const Json = ({ value, label }: { value: unknown; label: string }) => (
-  <Code text={JSON.stringify(value, null, 2)} label={label} />
+export const Json = ({ value, ...code }: { value: unknown; label: string; class?: string }) => (
+  <Code text={JSON.stringify(value, null, 2)} {...code} />
 );

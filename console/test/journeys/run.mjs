@@ -117,7 +117,7 @@ export default {
     await go("/runs/@retention");
     await page.getByText("Zero data retention").waitFor();
     const reads = () => server.requests.filter((request) => request === `GET /v1/runs/${server.ids.retention}`).length;
-    await page.waitForTimeout(300);
+    await page.waitForLoadState("networkidle");
     assert.equal(reads(), 0);
     await page.getByRole("button", { name: "Read and delete" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Read and delete" }).click();
@@ -128,16 +128,18 @@ export default {
   async "shows hostile content as text"({ open }) {
     const { page, go, foreign } = await open();
     await go("/runs/@hostile");
-    await page.getByText("alert(1)").first().waitFor();
-    await page.waitForTimeout(300);
-    assert.equal(await page.locator("main :is(img, script, iframe, style)").count(), 0);
+    await page.locator("main .markdown td").first().waitFor();
     const links = await page.locator("main .markdown a").evaluateAll((all) => all.map(({ href, rel }) => [href, rel]));
     assert.ok(
       links.every(([href, rel]) => /^https:/.test(href) && rel.includes("noopener")),
       JSON.stringify(links),
     );
-    for (const tab of ["trace", "transcript", "events", "files"])
-      await go(`/runs/@hostile?tab=${tab}`).then(() => page.waitForTimeout(150));
+    for (const tab of ["answer", "trace", "transcript", "events", "files"]) {
+      await go(`/runs/@hostile?tab=${tab}`);
+      await page.locator(".panel").getByText(/alert\(1\)/).first().waitFor();
+      await page.waitForLoadState("networkidle");
+      assert.equal(await page.locator("main :is(img, script, iframe, style)").count(), 0, tab);
+    }
     assert.deepEqual(foreign, []);
   },
 

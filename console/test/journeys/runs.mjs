@@ -57,6 +57,33 @@ export default {
     assert.equal(await page.getByText("$0.231").count(), 1);
   },
 
+  async "shows each answer though the feed begins anew while it is read"({ open, server }) {
+    const { page, go } = await open();
+    await go("/runs");
+    await page.locator(".chip.state-live").waitFor();
+    await page.locator("tbody tr").nth(3).waitFor();
+    let release;
+    const held = new Promise((resolve) => (release = resolve));
+    let reads = 0;
+    await page.route(/\/v1\/runs\?/, async (route) => {
+      if (route.request().headers().accept === "text/event-stream") return route.continue();
+      const response = await route.fetch();
+      const read = (reads += 1);
+      if (read === 1) {
+        server.reset();
+        server.change(server.ids.live, { cost_micros: 231_000 });
+        await page.getByText("$0.231").waitFor();
+      } else await held;
+      const json = await response.json();
+      json.items[1].title = `Read ${read}`;
+      return route.fulfill({ response, json });
+    });
+    server.reset();
+    await page.getByText("Read 1").waitFor();
+    release();
+    await page.getByText("Read 2").waitFor();
+  },
+
   async "filters by the days that are dragged over in the chart"({ open }) {
     const { page, go } = await open();
     await go("/runs?workflow=price-watch");

@@ -96,6 +96,11 @@ export default {
     await page.getByRole("menuitem", { name: "Switch organization" }).click();
     await page.getByRole("link", { name: "Example Inc." }).click();
     await page.waitForURL(/console\/o\/org_new\/runs$/);
+    // The page that lists the organizations is no page of runs, not even at first.
+    assert.deepEqual(
+      server.requests.filter((request) => request.startsWith("GET /v1/runs")),
+      [],
+    );
   },
 
   async "shows a member no action of an admin"({ open, server }) {

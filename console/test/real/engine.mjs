@@ -103,7 +103,6 @@ export async function startEngine({ config = "", env = {} } = {}) {
 
   return {
     origin,
-    isRunning: () => child.exitCode === null && child.signalCode === null,
     port,
     key,
     folder,
@@ -114,6 +113,13 @@ export async function startEngine({ config = "", env = {} } = {}) {
     log: () => log,
     /** Starts a run and returns its ID. */
     run: async (request) => (await api("POST /v1/runs", request)).id,
+    /** Starts runs that answer at once, each with the prompt of its number. */
+    answers: (count, promptOf = () => "", more = {}) =>
+      Promise.all(
+        Array.from({ length: count }, (_, number) =>
+          api("POST /v1/runs", { prompt: `${promptOf(number)}\n\n\`\`\`answer\nok\n\`\`\``, model: "runbook", ...more }),
+        ),
+      ),
     /** Waits until a run is final. */
     ended: async (id) => {
       for (;;) {

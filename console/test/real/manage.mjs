@@ -1,5 +1,7 @@
 // Journeys 10, 11, 13, 14, 15: workflows, schedules, connections, budgets, keys.
 import assert from "node:assert/strict";
+import { audit } from "../axe.mjs";
+import { startProvider } from "./services.mjs";
 
 const SCHEMA = {
   type: "object",
@@ -34,7 +36,8 @@ export default {
     await page.getByLabel("Timetable").fill("0 7 * * MON-FRI");
     await page.getByLabel("City").fill("Bergen");
     await page.getByRole("button", { name: "Create" }).click();
-    await page.getByText("Monday to Friday").first().waitFor();
+    // The form shows the timetable in words as well.
+    await page.locator("tr").filter({ hasText: "forecast" }).getByText("Monday to Friday").waitFor();
     await go("/workflows/forecast");
     await page.getByRole("button", { name: "Delete" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
@@ -116,11 +119,58 @@ export default {
     await page.getByLabel("Limit").fill("$0.01");
     await audit();
     await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("dialog").waitFor({ state: "detached" });
     await page.getByText("small").first().waitFor();
     await go("/runs/new?workflow=small");
     await page.getByRole("button", { name: "Start" }).click();
     await page.getByText(/budget/i).first().waitFor();
     await page.getByRole("alert").waitFor();
+  },
+
+  async "13 authorizes a connection with the code of the page that consent leads to"({ open }) {
+    const provider = await startProvider();
+    try {
+      const { page, context, go, problems, audit: auditPage } = await open();
+      await go("/connections");
+      await page.getByRole("button", { name: "New connection" }).click();
+      const dialog = page.getByRole("dialog");
+      const fill = (label, text) => dialog.getByLabel(label, { exact: true }).first().fill(text);
+      await fill("Name", "tracker");
+      await fill("Address", `${provider.url}/api`);
+      await fill("Allowed methods", "BREW");
+      await page.getByRole("button", { name: "Save" }).click();
+      // No field has this name.
+      await dialog.getByRole("alert").getByText("allowed_methods[0]").waitFor();
+      await fill("Allowed methods", "GET");
+      await page.getByLabel("Authentication").selectOption("oauth");
+      await page.getByRole("button", { name: "Save" }).click();
+      await dialog.locator(".error").getByText("required for type http").waitFor();
+      await auditPage();
+      await fill("Authorization address", `${provider.url}/authorize`);
+      await fill("Token address", `${provider.url}/token`);
+      await fill("Client ID", "console");
+      await page.getByRole("button", { name: "Save" }).click();
+      const card = page.getByRole("region", { name: "tracker", exact: true });
+      // The next step opens by itself.
+      const opened = context.waitForEvent("page");
+      await page.getByRole("link", { name: "Open the provider" }).click();
+      const consent = await opened;
+      await consent.getByRole("link", { name: "Allow" }).click();
+      await consent.waitForURL(/oauth\/callback/);
+      problems.push(...(await audit(consent)));
+      const code = await consent.getByText(/^[A-Z]{4}-[A-Z]{4}$/).first().textContent();
+      await consent.close();
+      await page.getByLabel("Code").fill("BCDF-GHJK");
+      await page.getByRole("button", { name: "Confirm" }).click();
+      await dialog.locator(".error, [role=alert]").first().waitFor();
+      await page.getByLabel("Code").fill(code);
+      await page.getByRole("button", { name: "Confirm" }).click();
+      await card.getByText("Ready").waitFor();
+      await card.getByRole("button", { name: "Test" }).click();
+      await card.getByText(/200/).waitFor();
+    } finally {
+      provider.close();
+    }
   },
 
   async "15 makes, rotates and revokes keys, but not the last one of an admin"({ open, engine }) {

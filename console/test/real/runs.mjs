@@ -175,9 +175,7 @@ export default {
 /** Filters runs, follows the live list, and pages backwards. The address restores all. */
 export async function lists({ open, engine }, options) {
   const tag = `t${Date.now()}`;
-  for (const number of Array.from({ length: 60 }, (_, index) => index)) {
-    await engine.run({ prompt: `Run number ${number} of ${tag}.\n\n\`\`\`answer\nok\n\`\`\``, model: "runbook", tags: [tag] });
-  }
+  await engine.answers(60, (number) => `Run number ${number} of ${tag}.`, { tags: [tag] });
   const failed = await engine.run({ prompt: `Fails in ${tag}.\n\n\`\`\`sh\nexit 4\n\`\`\``, model: "runbook", tags: [tag] });
   await engine.ended(failed);
   const { page, go, audit } = await open(options);

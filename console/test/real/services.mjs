@@ -1,6 +1,7 @@
 // Services that an engine uses: an HTTP API for connections, a mail server that keeps what it takes, and the tests' double of
 // Stripe.
 import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { createServer as createHttpServer } from "node:http";
 import { createServer } from "node:net";
@@ -33,6 +34,39 @@ export async function startApi(token) {
     },
     close: () => server.closeAllConnections() ?? server.close(),
   };
+}
+
+/** An HTTP API, and the OAuth server that gives its tokens to the client `console`. */
+export async function startProvider() {
+  let url;
+  // Of the last consent: the code is the same each time.
+  let challenge;
+  const server = createHttpServer(async (request, response) => {
+    const { pathname, searchParams } = new URL(request.url, url);
+    let body = "";
+    for await (const chunk of request) body += chunk;
+    const answer = (status, value) => {
+      response.writeHead(status, { "Content-Type": "application/json" });
+      response.end(JSON.stringify(value));
+    };
+    if (pathname === "/authorize" && searchParams.get("client_id") === "console") {
+      challenge = searchParams.get("code_challenge");
+      const back = new URL(searchParams.get("redirect_uri"));
+      back.search = new URLSearchParams({ code: "granted", state: searchParams.get("state") });
+      response.writeHead(200, { "Content-Type": "text/html" });
+      return response.end(`<a href="${back.href.replace(/&/g, "&amp;")}">Allow</a>`);
+    }
+    if (pathname === "/token") {
+      const form = new URLSearchParams(body);
+      const proof = createHash("sha256").update(form.get("code_verifier") ?? "").digest("base64url");
+      if (form.get("code") !== "granted" || proof !== challenge) return answer(400, { error: "invalid_grant" });
+      return answer(200, { access_token: "given", token_type: "Bearer", expires_in: 3600 });
+    }
+    const isKnown = request.headers.authorization === "Bearer given";
+    answer(isKnown ? 200 : 401, isKnown ? { issues: [17] } : { error: "who are you?" });
+  });
+  url = `http://127.0.0.1:${await listening(server)}`;
+  return { url, close: () => server.closeAllConnections() ?? server.close() };
 }
 
 const decode = (text) =>

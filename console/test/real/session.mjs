@@ -151,7 +151,7 @@ export default {
   },
 
   async "22 answers a cursor of other filters with a sentence"({ open, engine }) {
-    for (let count = 0; count < 2; count += 1) await engine.run({ prompt: "```answer\nok\n```", model: "runbook" });
+    await engine.answers(60);
     const { next_cursor } = await engine.api("GET /v1/runs?limit=1");
     const { page, go } = await open();
     await page.route(/\/v1\/runs\?.*cursor=/, (route) => {
@@ -160,7 +160,6 @@ export default {
       url.searchParams.set("tag", "other");
       return route.continue({ url: url.href });
     });
-    for (let count = 0; count < 60; count += 1) await engine.run({ prompt: "```answer\nok\n```", model: "runbook" });
     await go("/runs");
     await page.getByRole("button", { name: "Older" }).click();
     await page.getByRole("alert").getByText("cursor").waitFor();

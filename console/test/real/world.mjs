@@ -17,10 +17,10 @@ export async function cookieOf(origin, key) {
   return { name, value };
 }
 
-export async function startWorld() {
+export async function startWorld({ env } = {}) {
   const model = await startModel(scripts);
   const orders = await startApi("secret");
-  const engine = await startEngine({ config: model.config });
+  const engine = await startEngine({ config: model.config, env });
   return {
     engine,
     orders,

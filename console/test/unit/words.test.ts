@@ -111,16 +111,17 @@ test("forms from schemas", () => {
   );
   assert.deepEqual([textOf("number", 3), textOf("json", { a: 1 }), textOf("text", "a")], ["3", '{\n  "a": 1\n}', "a"]);
   const messages = messagesByField(
-    'input.tolerance: less than 0; input.items[2].price: not of type "number"; timeout_seconds: must be at most 3600',
+    'input.tolerance: less than 0; input.items[2].price: not of type "number"; timeout_seconds: must be at least 1; a day at most',
   );
   assert.deepEqual(
     [...messages],
     [
       ["input.tolerance", "less than 0"],
       ["input.items[2].price", 'not of type "number"'],
-      ["timeout_seconds", "must be at most 3600"],
+      ["timeout_seconds", "must be at least 1; a day at most"],
     ],
   );
+  assert.equal(messagesByField("not JSON; line 1").size, 0);
 });
 
 test("requests as commands", () => {

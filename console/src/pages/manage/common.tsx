@@ -3,9 +3,9 @@ import { useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { ApiError } from "../../api/client.ts";
 import { t } from "../../text/en.ts";
-import { Button, ErrorBox } from "../../ui/basics.tsx";
+import { Button } from "../../ui/basics.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
-import { messagesByField } from "../../model/schema.ts";
+import { Refused, useMessages } from "../../ui/refused.tsx";
 import { toast } from "../../ui/toast.tsx";
 
 /** Waits for a request, and shows its failure. */
@@ -35,7 +35,7 @@ export function FormDialog({
 }: FormDialogProps) {
   const [error, setError] = useState<ApiError>();
   const [isBusy, setBusy] = useState(false);
-  const messages = error?.status === 400 ? messagesByField(error.message) : new Map<string, string>();
+  const messages = useMessages(error);
   const send = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
@@ -51,7 +51,7 @@ export function FormDialog({
   return (
     <Dialog title={title} onClose={onClose} class={className}>
       <form class="form" onSubmit={(event) => void send(event)}>
-        {error && messages.size === 0 && <ErrorBox error={error} />}
+        <Refused error={error} messages={messages} />
         {children(messages)}
         <footer>
           <Button onClick={onClose}>{t.common.cancel}</Button>

@@ -28,7 +28,12 @@ const SECRET_FIELDS: Record<Api.AuthType, [keyof Api.ConnectionAuth, string, boo
     ["name", texts.header, false],
     ["value", texts.value, true],
   ],
-  oauth: [],
+  oauth: [
+    ["authorization_url", texts.authorizationUrl, false],
+    ["token_url", texts.tokenUrl, false],
+    ["client_id", texts.clientId, false],
+    ["client_secret", texts.clientSecret, true],
+  ],
 };
 
 export function Editor({
@@ -116,10 +121,11 @@ export function Editor({
                 error={messages.get(`auth.${field}`)}
                 type={isSecret ? "password" : "text"}
                 value={(auth[field] as string | undefined) ?? ""}
-                onText={(text) => setAuth({ ...auth, [field]: text })}
+                onText={(text) => setAuth({ ...auth, [field]: text || undefined })}
               />
             ))}
           </div>
+          {auth.type === "oauth" && type === "mcp" && <p class="hint">{texts.oauthOfMcp}</p>}
           {type === "http" && (
             <TextField
               label={texts.methods}

@@ -1,13 +1,13 @@
 // The editor of a workflow: form and definition in step, and a test of its input schema.
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, call, type Api } from "../../api/client.ts";
-import { messagesByField } from "../../model/schema.ts";
 import { href, navigate } from "../../router.ts";
 import { t } from "../../text/en.ts";
 import { manageText } from "../../text/manage.ts";
-import { Button, ButtonLink, ErrorBox, Skeleton } from "../../ui/basics.tsx";
+import { Button, ButtonLink, Skeleton } from "../../ui/basics.tsx";
 import { ask } from "../../ui/dialog.tsx";
 import { TextArea, TextField } from "../../ui/form.tsx";
+import { Refused, useMessages } from "../../ui/refused.tsx";
 import { SchemaForm } from "../../ui/schema-form.tsx";
 import { toast } from "../../ui/toast.tsx";
 import { Bar, workflowsPlace } from "../frame.tsx";
@@ -26,7 +26,7 @@ export function WorkflowPage({ name: saved }: { name?: string }) {
   const [error, setError] = useState<ApiError>();
   const [isUploading, setUploading] = useState(false);
   const [input, setInput] = useState<unknown>();
-  const messages = error?.status === 400 ? messagesByField(error.message) : new Map<string, string>();
+  const messages = useMessages(error);
   useEffect(() => {
     if (!saved) return;
     call("GET /v1/workflows/{name}", { path: { name: saved } })
@@ -98,7 +98,7 @@ export function WorkflowPage({ name: saved }: { name?: string }) {
             <Skeleton rows={8} />
           ) : (
             <div class="form">
-              {error && messages.size === 0 && <ErrorBox error={error} />}
+              <Refused error={error} messages={messages} />
               {!saved && (
                 <TextField
                   label={texts.name}

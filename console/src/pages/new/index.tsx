@@ -2,7 +2,6 @@
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, call } from "../../api/client.ts";
 import { useResource } from "../../api/resource.ts";
-import { messagesByField } from "../../model/schema.ts";
 import { navigate, query } from "../../router.ts";
 import { t } from "../../text/en.ts";
 import { newText as texts } from "../../text/new.ts";
@@ -11,6 +10,7 @@ import { Menu } from "../../ui/dialog.tsx";
 import { Segments, TextArea, TextField } from "../../ui/form.tsx";
 import { Icon } from "../../ui/icon.tsx";
 import { useKeys } from "../../ui/keys.ts";
+import { Refused, useMessages } from "../../ui/refused.tsx";
 import { SchemaForm } from "../../ui/schema-form.tsx";
 import { Bar, runsPlace } from "../frame.tsx";
 import { copyAsCli, copyAsCurl, SaveWorkflow } from "../run/definition.tsx";
@@ -56,7 +56,7 @@ export function NewRunPage() {
   const [isBusy, setBusy] = useState(false);
   const [isUploading, setUploading] = useState(false);
   const [isSaving, setSaving] = useState(false);
-  const messages = error?.status === 400 ? messagesByField(error.message) : new Map<string, string>();
+  const messages = useMessages(error);
   const schema = request.input_schema ?? workflows.find(({ name }) => name === request.workflow)?.input_schema;
   const isReady = Boolean(request.prompt || request.workflow) && draft.isText && !isUploading && !isBusy;
 
@@ -86,15 +86,6 @@ export function NewRunPage() {
       : isReady
         ? undefined
         : texts.nothing;
-  const unplaced =
-    error &&
-    (error.status !== 400 ||
-      messages.size === 0 ||
-      ![...messages.keys()].every((field) =>
-        /^(prompt|workflow|input|files|model|max_cost_micros|timeout_seconds|tags|output_schema|callback)\b/.test(
-          field,
-        ),
-      ));
   return (
     <main class="main-inner">
       <Bar title={texts.title} parent={runsPlace}>
@@ -142,7 +133,7 @@ export function NewRunPage() {
           </header>
           <div class="form">
             {startError && <ErrorBox error={startError} />}
-            {error && unplaced && <ErrorBox error={error} />}
+            <Refused error={error} messages={messages} />
             <Source from={from} draft={draft} workflows={workflows} messages={messages} />
             {from !== "earlier" && (
               <>

@@ -93,7 +93,7 @@ export function Definition({
         </header>
         <div class="text">
           {credentials.length > 0 && <p class="hint">{texts.credentials(credentials.join(", "))}</p>}
-          <Json value={request} label={texts.title} />
+          <Json value={request} label={texts.title} class="tall" />
         </div>
       </section>
       {isSaving && <SaveWorkflow request={request} onClose={() => setSaving(false)} />}

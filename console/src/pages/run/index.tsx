@@ -1,5 +1,5 @@
 // The page of a run.
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { call, type ApiError } from "../../api/client.ts";
 import { loadModels } from "../../api/models.ts";
 import { useResource } from "../../api/resource.ts";
@@ -61,6 +61,26 @@ function useActions(state: RunState, request: Parameters<typeof copyAsCurl>[0] |
     { label: runText.actions.compare, icon: "compare", act: compare },
   ];
   return { cancel, compare, replay, more };
+}
+
+function Tabs({ id, tabs, tab, counts }: { id: string; tabs: Tab[]; tab: Tab; counts: Partial<Record<Tab, number>> }) {
+  const current = useRef<HTMLAnchorElement>(null);
+  // A phone has no room for all of them.
+  useEffect(() => current.current?.scrollIntoView({ block: "nearest", inline: "center" }), [tab]);
+  return (
+    <nav class="tabs run-tabs" aria-label={runText.tabsLabel}>
+      {tabs.map((one) => (
+        <a
+          key={one}
+          href={href(`/runs/${id}?tab=${one}`)}
+          {...(one === tab && { "aria-current": "page" as const, ref: current })}
+        >
+          {runText.tabs[one]}
+          {counts[one] ? <span class="n">{counts[one].toLocaleString("en-US")}</span> : null}
+        </a>
+      ))}
+    </nav>
+  );
 }
 
 export function RunPage({ id = "" }: { id?: string }) {
@@ -162,14 +182,7 @@ export function RunPage({ id = "" }: { id?: string }) {
         {state.error.value && <ErrorBox error={state.error.value} />}
         <Facts run={shown} fold={fold} now={now} />
       </header>
-      <nav class="tabs run-tabs" aria-label={runText.tabsLabel}>
-        {tabs.map((one) => (
-          <a key={one} href={href(`/runs/${id}?tab=${one}`)} aria-current={one === tab ? "page" : undefined}>
-            {runText.tabs[one]}
-            {counts[one] ? <span class="n">{counts[one].toLocaleString("en-US")}</span> : null}
-          </a>
-        ))}
-      </nav>
+      <Tabs id={id} tabs={tabs} tab={tab} counts={counts} />
       <div class="panel">
         {tab === "answer" && (
           <Answer

@@ -8,6 +8,8 @@ import { feedQuery, isListed, toApi, type RunFilters } from "../../model/filters
 import { inFlight } from "../frame.tsx";
 
 const PAGE = 50;
+/** A request that a broken network swallowed must not keep the list from being read again. */
+const LONGEST_LOAD_MS = 20_000;
 
 export interface RunsList {
   runs: Signal<Api.Run[] | undefined>;
@@ -57,20 +59,23 @@ export function useRuns(filters: RunFilters): RunsList {
       });
     // Changes since a list was asked for that has not been answered yet. The answer may be older than these.
     let changes: Api.Run[] | undefined;
-    const refresh = () => {
-      const since: Api.Run[] = [];
-      changes = since;
-      return load({}, controller.signal)
-        .then((page) => {
-          // A later request has the newer answer.
-          if (changes === since) show({ ...page, items: merge(page.items, since, filters) });
-        })
-        .catch((failure: unknown) => {
+    // Whether a reset came in the meantime: the list is read again then, and only after the answer, or a busy feed would
+    // keep each answer from being shown.
+    let isStale = false;
+    const refresh = async () => {
+      isStale = changes !== undefined;
+      if (isStale) return;
+      do {
+        isStale = false;
+        const since: Api.Run[] = (changes = []);
+        try {
+          const page = await load({}, AbortSignal.any([controller.signal, AbortSignal.timeout(LONGEST_LOAD_MS)]));
+          show({ ...page, items: merge(page.items, since, filters) });
+        } catch (failure) {
           if (failure instanceof ApiError) error.value = failure;
-        })
-        .finally(() => {
-          if (changes === since) changes = undefined;
-        });
+        }
+      } while (isStale && !controller.signal.aborted);
+      changes = undefined;
     };
     const stop = follow({
       path: `/v1/runs?${feedQuery(asked.current)}`,

@@ -8,7 +8,11 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
 use sortie_agent::{BudgetSpec, Sink, Stopped, journal::Entry};
-use sortie_api::{Micros, OrgId, RunId, RunStatus, RunUsage, event::EventType};
+use sortie_api::{
+    Micros, OrgId, RunId, RunStatus, RunUsage,
+    event::EventType,
+    live::{MessageDelta, MessageStart, ToolOutput},
+};
 use sortie_store::{
     Error,
     runs::{Append, EventRow, Fence, Journal, NewEntries, NewEvent},
@@ -19,7 +23,7 @@ use super::{spent::Spent, writes::until_stored};
 use crate::{
     kit::metrics::Metrics,
     runs::{
-        hub::{Delta, Hub, ModelStart, OutputDelta, TextDelta},
+        hub::{Delta, Hub},
         run_log::RunLog,
     },
 };
@@ -538,7 +542,7 @@ impl Sink for Recorder {
 
     fn message_delta(&self, step: u32, text: &str) {
         self.hub.delta(self.run, || {
-            Delta::Text(TextDelta {
+            Delta::Text(MessageDelta {
                 text: text.to_owned(),
                 step,
             })
@@ -547,7 +551,7 @@ impl Sink for Recorder {
 
     fn model_started(&self, step: u32, model: &str) {
         self.hub.delta(self.run, || {
-            Delta::ModelStart(ModelStart {
+            Delta::ModelStart(MessageStart {
                 model: model.to_owned(),
                 step,
             })
@@ -560,7 +564,7 @@ impl Sink for Recorder {
 
     fn command_output(&self, text: &str) {
         self.hub.delta(self.run, || {
-            Delta::Output(OutputDelta {
+            Delta::Output(ToolOutput {
                 id: self.pending().call.clone(),
                 text: text.to_owned(),
             })

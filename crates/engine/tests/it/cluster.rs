@@ -102,10 +102,15 @@ impl Rig {
         }
     }
 
+    /// Starts another engine on the database, without waiting for its hints.
+    pub(crate) async fn deaf(&self, options: Options, name: &str) -> Engine {
+        let store = Store::open(self.database.url()).await.unwrap();
+        engine(options, store, &self.dir, name).await
+    }
+
     /// Starts another engine on the database. Returns it once each of the two gets the hints of the other.
     pub(crate) async fn beside(&self, options: Options) -> Engine {
-        let store = Store::open(self.database.url()).await.unwrap();
-        let other = engine(options, store, &self.dir, "b").await;
+        let other = self.deaf(options, "b").await;
         // The second engine polls when it begins to listen, and when the first one does. If three cancels reach its readers, at
         // least one came through its own hint. A first engine that sends such a hint has received one of the second. Until then
         // cancels do not arrive.

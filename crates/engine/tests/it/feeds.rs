@@ -7,7 +7,7 @@ use std::{
 
 use futures_util::StreamExt as _;
 use sortie_api::{Run, RunId, RunStatus};
-use sortie_engine::{Engine, Message, RunChange};
+use sortie_engine::{Engine, Message, Options, RunChange};
 use sortie_store::runs::RunFilter;
 use sortie_testkit::postgres::TestDatabase;
 
@@ -18,6 +18,9 @@ use crate::{
 
 /// Minimum time between two messages about a run.
 const APART: Duration = Duration::from_millis(255);
+
+/// Largest number of changes at once that a feed reports.
+const MOST_CHANGES: usize = 100;
 
 /// A reader of a feed.
 struct Feed {
@@ -185,6 +188,34 @@ async fn a_feed_finds_by_a_poll_what_no_signal_names(database: TestDatabase) {
     rig.engine.shutdown().await;
 }
 
+/// More runs change at once than a feed reports one by one.
+async fn a_feed_begins_anew_after_each_flood_of_changes(database: TestDatabase) {
+    let one_worker = Options {
+        concurrency: 1,
+        ..told()
+    };
+    let rig = Rig::on(database, one_worker).await;
+    rig.at_work().await;
+    let mut floods = [Vec::new(), Vec::new()];
+    for runs in &mut floods {
+        for _ in 0..=MOST_CHANGES {
+            runs.push(rig.create("waits").await.id);
+        }
+    }
+    let mut feed = Feed::open(&rig, &rig.engine, all()).await;
+    // The second flood comes right after the reset for the first one, and nothing signals after it.
+    for runs in floods {
+        for run in runs {
+            rig.outside.cancel_run(rig.org(), run, now()).await.unwrap();
+        }
+        let last = rig.create("waits").await.id;
+        while let Some(run) = feed.next().await {
+            assert_ne!(run.id, last, "every change was reported");
+        }
+    }
+    rig.engine.shutdown().await;
+}
+
 /// Runs each test on both databases.
 macro_rules! on_both {
     ($($name:ident),+ $(,)?) => {$(
@@ -209,6 +240,7 @@ on_both! {
     a_feed_has_the_runs_that_its_filter_admits,
     a_feed_continues_at_its_position_and_begins_anew_at_another,
     a_feed_finds_by_a_poll_what_no_signal_names,
+    a_feed_begins_anew_after_each_flood_of_changes,
 }
 
 /// Neither node polls: the feed of one learns of the runs of the other from hints.
@@ -236,17 +268,29 @@ async fn a_feed_has_the_changes_of_another_node() {
     other.shutdown().await;
 }
 
-/// The change is written without a hint, and the node of the feed polls.
+/// Every hint is lost: the changes are written without one. Each of three nodes finds all of them by its own polls.
 #[tokio::test]
-async fn a_feed_on_another_node_needs_no_hint() {
+async fn the_feeds_of_three_nodes_need_no_hint() {
     let rig = Rig::on(TestDatabase::postgres().await.unwrap(), told()).await;
-    let other = rig.beside(options()).await;
-    let waiting = rig.at_work().await.id;
-    let mut feed = Feed::open(&rig, &other, all()).await;
-    rig.outside.cancel_run(rig.org(), waiting, now()).await.unwrap();
-    feed.until(waiting, RunStatus::Cancelled, true).await;
+    let runs = [rig.at_work().await.id, rig.at_work().await.id];
+    let (mut nodes, mut feeds) = (Vec::new(), Vec::new());
+    for name in ["b", "c", "d"] {
+        let node = rig.deaf(options(), name).await;
+        feeds.push(Feed::open(&rig, &node, all()).await);
+        nodes.push(node);
+    }
+    for run in runs {
+        rig.outside.cancel_run(rig.org(), run, now()).await.unwrap();
+        for feed in &mut feeds {
+            // Its worker may have reported the cost by then.
+            let is_it = |next: &Run| (next.id, next.status) == (run, RunStatus::Cancelled);
+            while !is_it(&feed.next().await.expect("no reset")) {}
+        }
+    }
     rig.engine.shutdown().await;
-    other.shutdown().await;
+    for node in nodes {
+        node.shutdown().await;
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::json;
 use sortie_api::{ErrorCode, Refusal, Run, RunId, RunStatus, Timestamp};
-use sortie_engine::{Clock, Hop, Options};
+use sortie_engine::{Clock, Hop, Message, Options, RunChange};
 use sortie_store::{
     nodes::{NewNode, NodeId},
     runs::NewRun,
@@ -222,6 +222,31 @@ async fn an_output_that_the_store_calls_gone_is_not_handed_out() {
     rig.engine.store().forget_outputs(vec![(id, None)]).await.unwrap();
     let run = rig.get(id).await;
     assert_eq!((run.output, run.output_available), (None, Some(false)));
+}
+
+/// A feed describes the run without any content, and the answer can still be read afterwards.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_feed_has_no_content_of_a_run_and_leaves_its_output_where_it_is() {
+    let rig = Rig::start().await;
+    let filter = sortie_store::runs::RunFilter::default();
+    let mut feed = rig.engine.follow_list(rig.org, filter, None).unwrap();
+    let reset = feed.next().await.unwrap().unwrap();
+    assert_eq!(reset.messages().len(), 1);
+    let id = rig.answered("a secret").await;
+    loop {
+        let batch = feed.next().await.unwrap().unwrap();
+        let [Message::Change(RunChange { run: Some(run), .. })] = batch.messages() else {
+            panic!("{batch:?}")
+        };
+        assert!(!run.get().contains("secret"), "{run}");
+        let run: Run = serde_json::from_str(run.get()).unwrap();
+        assert_eq!((run.id, run.title, run.output), (id, None, None));
+        if !run.billing_pending {
+            assert_eq!(run.output_available, Some(true));
+            break;
+        }
+    }
+    assert_eq!(rig.get(id).await.output.as_deref(), Some("a secret"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

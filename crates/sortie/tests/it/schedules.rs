@@ -5,6 +5,7 @@ use crate::prelude::*;
 both_databases![
     a_schedule_is_made_previewed_started_by_hand_changed_and_deleted,
     a_schedule_starts_its_workflow_when_its_minute_has_come,
+    the_history_of_all_schedules_comes_page_by_page,
 ];
 
 fn send(client: &Client, method: Method, path: &str, body: &Value) -> Pending {
@@ -155,6 +156,49 @@ async fn lists_come_page_by_page_and_a_cursor_is_of_its_list() -> Checked {
     ] {
         client.get(&wrong).refused("invalid_request").await?;
     }
+    Ok(())
+}
+
+async fn the_history_of_all_schedules_comes_page_by_page(database: Database) -> Checked {
+    let (_node, client) = started(database).await?;
+    let mut schedules = Vec::new();
+    for _ in 0..2 {
+        schedules.push(text(&schedule(&client, &json!({"enabled": false})).await?["id"]).to_owned());
+    }
+    let mut started = Vec::new();
+    for number in 0..5 {
+        let id = &schedules[number % 2];
+        let run = client.post_empty(&format!("/v1/schedules/{id}/trigger")).await?;
+        started.push((json!(id), run.expect(202)?.json()?["id"].clone()));
+    }
+    started.reverse();
+    let (mut found, mut instants, mut cursor) = (Vec::new(), Vec::new(), String::new());
+    loop {
+        let page = client
+            .get(&format!("/v1/fires?limit=2{cursor}"))
+            .json(200)
+            .await?;
+        for fire in page["items"].as_array().into_iter().flatten() {
+            found.push((fire["schedule_id"].clone(), fire["run_id"].clone()));
+            instants.push(text(&fire["instant"]).to_owned());
+        }
+        let next = text(&page["next_cursor"]);
+        if next.is_empty() {
+            break;
+        }
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(found, started);
+    // `since` takes its instant in, `until` leaves it out.
+    let (newest, oldest) = (&instants[0], &instants[4]);
+    let between = client
+        .get(&format!("/v1/fires?since={oldest}&until={newest}"))
+        .json(200)
+        .await?;
+    let expected = instants.iter().filter(|instant| *instant < newest).count();
+    assert_eq!(between["items"].as_array().map(Vec::len), Some(expected));
+    let other_times = format!("/v1/fires?since={oldest}{cursor}");
+    client.get(&other_times).refused("invalid_request").await?;
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use sortie_api::{ActorKind, GrantId, KeyId, OrgId, Role, ScheduleId, SessionId, Timestamp, UserId};
+use sortie_api::{ActorKind, GrantId, KeyId, OrgId, Role, RunId, ScheduleId, SessionId, Timestamp, UserId};
 
 use crate::{
     Result, Store,
@@ -44,6 +44,8 @@ pub enum By {
     Grant(GrantId),
     /// A sign-in of a person, or with an API key at the console.
     Session(SessionId),
+    /// A token for this run.
+    RunToken(RunId),
     /// A schedule that starts a run or is paused after failures.
     Schedule(ScheduleId),
     /// The operator of the installation.
@@ -60,6 +62,7 @@ impl By {
             Self::Key(_) => ActorKind::Key,
             Self::Grant(_) => ActorKind::Grant,
             Self::Session(_) => ActorKind::Session,
+            Self::RunToken(_) => ActorKind::RunToken,
             Self::Schedule(_) => ActorKind::Schedule,
             Self::Operator => ActorKind::Operator,
         }
@@ -71,6 +74,7 @@ impl By {
             Self::Key(id) => Some(id.to_string()),
             Self::Grant(id) => Some(id.to_string()),
             Self::Session(id) => Some(id.to_string()),
+            Self::RunToken(run) => Some(run.to_string()),
             Self::Schedule(id) => Some(id.to_string()),
             Self::Operator => None,
         }
@@ -80,7 +84,9 @@ impl By {
     pub const fn key(self) -> Option<KeyId> {
         match self {
             Self::Key(id) => Some(id),
-            Self::Grant(_) | Self::Session(_) | Self::Schedule(_) | Self::Operator => None,
+            Self::Grant(_) | Self::Session(_) | Self::RunToken(_) | Self::Schedule(_) | Self::Operator => {
+                None
+            }
         }
     }
 }
@@ -92,6 +98,7 @@ impl fmt::Display for By {
             Self::Key(id) => id.fmt(f),
             Self::Grant(id) => id.fmt(f),
             Self::Session(id) => id.fmt(f),
+            Self::RunToken(run) => run.fmt(f),
             Self::Schedule(id) => id.fmt(f),
             Self::Operator => f.write_str(OPERATOR),
         }
@@ -109,6 +116,7 @@ impl FromStr for By {
         let key = text.parse().map(Self::Key);
         key.or_else(|_| text.parse().map(Self::Grant))
             .or_else(|_| text.parse().map(Self::Session))
+            .or_else(|_| text.parse().map(Self::RunToken))
             .or_else(|_| text.parse().map(Self::Schedule))
     }
 }
@@ -160,7 +168,23 @@ const BY_HASH: &str = select!(
      WHERE s.hash = $1 AND (k.hash = s.key_hash OR k.previous_hash = s.key_hash)",
 );
 
+const KEY_BY_ID: &str = select!(
+    CredentialRow,
+    " FROM api_key k JOIN organization o ON o.id = k.org_id WHERE k.id = $1",
+);
+
 impl Store {
+    /// System: finds the principal of an API key by its ID, for the tokens that were made with the key. The key may have
+    /// expired: the caller compares [`Principal::until`] with its clock.
+    pub async fn find_key_principal(&self, key: KeyId) -> Result<Option<Principal>> {
+        self.db
+            .read(move |tx| {
+                let found: Option<CredentialRow> = tx.read_opt(KEY_BY_ID, vals![key])?;
+                Ok(found.map(Principal::from))
+            })
+            .await
+    }
+
     /// System: finds the principal of the credential with this SHA-256: an API key, an access token, or the token of a console
     /// session. The credential may have expired: the caller compares [`Principal::until`] with its clock.
     ///
@@ -202,6 +226,7 @@ mod tests {
             By::Key(KeyId::new(at, [1; 10])),
             By::Grant(GrantId::new(at, [1; 10])),
             By::Session(SessionId::new(at, [1; 10])),
+            By::RunToken(RunId::new(at, [1; 10])),
             By::Schedule(ScheduleId::new(at, [1; 10])),
             By::Operator,
         ];
@@ -213,7 +238,7 @@ mod tests {
         }
         let key = KeyId::new(at, [1; 10]);
         assert_eq!(By::Key(key).to_string(), key.to_string());
-        for other in ["", "Operator", "run_01kafs6w1cefkstv6qr1ptb0mp", "key_", "org_x"] {
+        for other in ["", "Operator", "user_01kafs6w1cefkstv6qr1ptb0mp", "key_", "org_x"] {
             assert!(other.parse::<By>().is_err(), "{other}");
         }
     }

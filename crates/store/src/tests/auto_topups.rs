@@ -282,6 +282,10 @@ both! {
         let id = store.begin_auto_topup(fixture.begins(org, later)).await.unwrap().unwrap().id;
         store.send_auto_topup(id).await.unwrap();
         let last = UnpaidAutoTopup { failures: Some(1), ..fixture.unpaid(org, id, AfterAutoTopup::Disabled) };
+        for failures in [0, 2] {
+            let stale = UnpaidAutoTopup { failures: Some(failures), ..last.clone() };
+            assert_eq!(store.end_unpaid_auto_topup(stale).await, Err(SETTINGS_CHANGED));
+        }
         assert_eq!(store.end_unpaid_auto_topup(last).await, Ok(true));
         assert_eq!((fixture.count(SETTINGS).await, fixture.count(BELOW).await), (0, 0));
         assert_eq!(store.auto_topup(org).await.unwrap(), (None, Some(TopupState::Failed)));

@@ -143,7 +143,7 @@ const UNNAMED: [(&str, &str); 2] = [
 
 /// Number of parameters of a statement.
 fn parameters(sql: &str) -> usize {
-    (1..30)
+    (1..100)
         .filter(|number| sql.contains(&format!("${number}")))
         .count()
 }
@@ -375,6 +375,20 @@ async fn schedules_read_their_runs_by_their_index(fixture: Fixture) {
     reads(&fixture, recent, &["run_schedule"]).await;
 }
 
+async fn the_feed_reads_its_indexes(fixture: Fixture) {
+    let (fixture, org) = misled(fixture).await;
+    let store = &fixture.store;
+    let expected = ["run_list", "queue_waiting", "queue_claimed"];
+    reads(&fixture, store.run_states(org, 5, 5), &expected).await;
+    within(&fixture, FEW, store.run_states(org, 5, 5)).await;
+    // Each run is found by its id.
+    let named = ["run_01hf7yat00e008000000100001", "run_01hf7yat00e008000000100002"];
+    let named: Vec<RunId> = named.iter().map(|id| id.parse().unwrap()).collect();
+    reads(&fixture, store.runs_of_feed(org, named.clone()), &[]).await;
+    let found = within(&fixture, FEW, store.runs_of_feed(org, named.clone())).await;
+    assert_eq!(found.iter().map(|run| run.id).collect::<Vec<_>>(), named);
+}
+
 async fn checks_and_the_erasure_read_their_indexes(fixture: Fixture) {
     let (fixture, org) = misled(fixture).await;
     let store = &fixture.store;
@@ -455,6 +469,7 @@ on_both![
     lists_by_tag_read_the_index_of_what_is_rarer,
     the_audit_log_is_read_by_its_indexes,
     schedules_read_their_runs_by_their_index,
+    the_feed_reads_its_indexes,
     counts_and_deletions_read_their_indexes,
     checks_and_the_erasure_read_their_indexes,
     a_rare_status_costs_no_walk,

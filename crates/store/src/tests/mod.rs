@@ -23,6 +23,7 @@ mod credits;
 mod credits_model;
 mod deliveries;
 mod examined;
+mod feed;
 mod files;
 mod fixture;
 mod groups;

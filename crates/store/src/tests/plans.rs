@@ -368,6 +368,9 @@ async fn list_deliveries(fixture: &Fixture, org: OrgId) {
 }
 
 async fn list_everything(fixture: &Fixture, org: OrgId) {
+    fixture.store.run_states(org, 10, 10).await.unwrap();
+    let known = vec![fixture.run_id()];
+    fixture.store.runs_of_feed(org, known).await.unwrap();
     list_deliveries(fixture, org).await;
     let schedule = Some(super::indexes::scheduled(fixture, org).await);
     let states = [
@@ -413,7 +416,7 @@ async fn list_everything(fixture: &Fixture, org: OrgId) {
 
 /// Number of parameters of a statement, which may not use all of them.
 fn parameters(sql: &str) -> usize {
-    (1..30)
+    (1..100)
         .rev()
         .find(|number| sql.contains(&format!("${number}")))
         .unwrap_or(0)

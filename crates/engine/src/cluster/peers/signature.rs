@@ -93,7 +93,7 @@ fn peer_key(key: &MasterKey) -> Hmac<Sha256> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use sortie_api::{GrantId, KeyId, ScheduleId, SessionId};
+    use sortie_api::{GrantId, KeyId, RunId, ScheduleId, SessionId};
 
     use super::*;
 
@@ -148,6 +148,7 @@ mod tests {
         for by in [
             By::Grant(GrantId::new(NOW, [3; 10])),
             By::Session(SessionId::new(NOW, [3; 10])),
+            By::RunToken(RunId::new(NOW, [3; 10])),
             By::Schedule(ScheduleId::new(NOW, [3; 10])),
             By::Operator,
         ] {

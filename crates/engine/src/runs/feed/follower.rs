@@ -24,11 +24,12 @@ const NEWEST: u32 = 200;
 /// Number of runs that are compared among those that wait, and among those that are claimed.
 const OPEN: u32 = 2_000;
 
-/// Most changes that one read may find. Readers have to load the list again after more of them.
-const CHANGES: usize = 500;
+/// Most changes that one read may find. Readers have to load the list again after more of them. The log has room for this
+/// many runs of a usual size, so a reader that keeps up misses none.
+const CHANGES: usize = 100;
 
 /// Minimum time between two resets, so that the readers of a very busy organization do not load lists all the time.
-const RESETS_APART: Duration = Duration::from_secs(2);
+const RESETS_APART: Duration = Duration::from_millis(600);
 
 pub(super) struct Follower {
     feeds: Feeds,
@@ -66,12 +67,18 @@ impl Follower {
             } else if last_reader.elapsed() >= LINGER && self.feeds.forget(&self.followed) {
                 return;
             }
-            let pause = poll_pause(self.feeds.0.polls.runs, clock.now());
+            let mut next = begun + poll_pause(self.feeds.0.polls.runs, clock.now());
+            // Nothing may signal again after the change that was missed.
+            if self.has_missed
+                && let Some(last) = self.last_reset
+            {
+                next = next.min(last + RESETS_APART);
+            }
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
                 () = self.followed.signal.notified() => {}
-                () = tokio::time::sleep_until(begun + pause) => {}
+                () = tokio::time::sleep_until(next) => {}
             }
             tokio::select! {
                 biased;

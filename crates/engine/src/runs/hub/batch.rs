@@ -3,9 +3,12 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use sortie_api::{Refusal, Run, RunId, RunStatus, Timestamp, event::kind};
+use sortie_api::{
+    Refusal, Run, RunId, RunStatus, Timestamp,
+    event::kind,
+    live::{MessageDelta, MessageStart, ToolOutput},
+};
 use sortie_store::runs::{EventRow, ListedEvent, ListedRun};
 
 /// Memory around the content of a message, in bytes.
@@ -91,38 +94,11 @@ pub struct LargeEvent {
 #[derive(Clone, Debug)]
 pub enum Delta {
     /// A call of a model begins.
-    ModelStart(ModelStart),
+    ModelStart(MessageStart),
     /// A piece of the text that the model is writing.
-    Text(TextDelta),
+    Text(MessageDelta),
     /// A piece of the output of a running command.
-    Output(OutputDelta),
-}
-
-/// Begin of a call of a model.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ModelStart {
-    /// Model that is called.
-    pub model: String,
-    /// Step of the run, from 1.
-    pub step: u32,
-}
-
-/// A piece of the output of a running command.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct OutputDelta {
-    /// ID of the tool call.
-    pub id: String,
-    /// The text.
-    pub text: String,
-}
-
-/// A piece of the text that a model is writing.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct TextDelta {
-    /// The text.
-    pub text: String,
-    /// Step of the run, from 1.
-    pub step: u32,
+    Output(ToolOutput),
 }
 
 impl Message {
@@ -269,7 +245,7 @@ impl Batch {
 
 /// Whether this is the last event of a run: its terminal `status`.
 pub(super) fn is_final(event: &ListedEvent) -> bool {
-    #[derive(Deserialize)]
+    #[derive(serde::Deserialize)]
     struct Data {
         status: RunStatus,
     }
@@ -287,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_encoded_once_for_all_followers() {
-        let batch = Batch::new(vec![Message::Delta(Delta::Text(TextDelta {
+        let batch = Batch::new(vec![Message::Delta(Delta::Text(MessageDelta {
             text: "a".to_owned(),
             step: 1,
         }))]);

@@ -23,10 +23,7 @@ use sortie_store::runs::{EventRow, ListedEvent, ListedRun};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-pub use self::batch::{
-    Batch, Delta, LargeEvent, LargeMessage, Message, ModelStart, OutputDelta, Passed, PassedEnd, RunChange,
-    TextDelta,
-};
+pub use self::batch::{Batch, Delta, LargeEvent, LargeMessage, Message, Passed, PassedEnd, RunChange};
 use self::{
     batch::INLINE_BYTES,
     reader::Reader,
@@ -306,7 +303,7 @@ impl Hub {
 
 #[cfg(test)]
 mod tests {
-    use sortie_api::{Micros, RunId, Timestamp};
+    use sortie_api::{Micros, RunId, Timestamp, live::MessageDelta};
     use sortie_store::runs::{Created, FinalCost, NewEvent, NewRun};
 
     use super::*;
@@ -347,7 +344,7 @@ mod tests {
     }
 
     fn text(step: u32, text: &str) -> Delta {
-        Delta::Text(TextDelta {
+        Delta::Text(MessageDelta {
             text: text.to_owned(),
             step,
         })
