@@ -29,6 +29,7 @@ use http::{
 use miniz_oxide::deflate::compress_to_vec;
 use sortie_api::{ErrorCode, Refusal};
 
+pub(crate) use self::assets::FONT;
 use self::assets::{ASSETS, BUILD};
 use crate::kit::{ApiError, CROSS_ORIGIN_RESOURCE_POLICY, Uncounted, has_tag, method_not_allowed};
 

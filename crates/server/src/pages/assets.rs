@@ -9,7 +9,7 @@ use http::{
 };
 use sha2::{Digest as _, Sha256};
 
-use crate::kit::Uncounted;
+use crate::{console::FONT, kit::Uncounted};
 
 /// Beginning of the paths of the files.
 const FOLDER: &str = "/pages/";
@@ -20,8 +20,6 @@ const STYLE: &str = concat!(
     include_str!("../../../../console/src/style/font.css"),
     include_str!("style.css"),
 );
-/// Font that the style sheet names by a path relative to its own.
-const FONT: &[u8] = include_bytes!("../../../../console/src/style/inter.woff2");
 const ICON: &str = include_str!("../../../../console/src/style/icon.svg");
 
 /// File of the pages.
@@ -37,6 +35,7 @@ static ASSETS: [Asset; 3] = [
         media_type: "text/css; charset=utf-8",
         content: STYLE.as_bytes(),
     },
+    // The style sheet names the font by a path relative to its own.
     Asset {
         name: "inter.woff2",
         media_type: "font/woff2",

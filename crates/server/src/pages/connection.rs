@@ -4,7 +4,7 @@
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header::REFERRER_POLICY};
 use maud::html;
-use sortie_api::file::is_deceptive;
+use sortie_api::{file::is_deceptive, limits};
 use sortie_engine::AwaitingConfirmation;
 
 use super::forms::message;
@@ -47,7 +47,7 @@ pub(crate) fn confirmation(awaiting: &AwaitingConfirmation) -> Response {
         p.sub { "Then enter this code where it was started, or give it to the administrator you know:" }
         p.code { strong { code { (code) } } }
         p.dim { "In a terminal: " code.mono { "sortie connections confirm " (connection) " " (code) } }
-        p.dim { "The code is good once, until " (awaiting.expires_at) "." }
+        p.dim { "The code works once, within " (limits::AUTHORIZATION_SECONDS / 60) " minutes." }
     };
     private(message(StatusCode::OK, "Confirm this access", &body))
 }

@@ -240,7 +240,11 @@ impl FromRequestParts<Arc<OrgApp>> for Visit {
             Some(Credential::Person(person)) => Some(*person),
             Some(Credential::Unchecked(failure)) => return Err(failure.clone().into()),
             Some(
-                Credential::Principal(_) | Credential::Operator | Credential::Missing | Credential::Invalid,
+                Credential::Principal(_)
+                | Credential::RunToken(..)
+                | Credential::Operator
+                | Credential::Missing
+                | Credential::Invalid,
             )
             | None => None,
         };

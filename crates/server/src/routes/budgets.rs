@@ -9,7 +9,7 @@ use sortie_api::{Budget, BudgetScope, ErrorCode, PutBudget, limits};
 use super::listing::{Form, Listing, entries};
 use crate::{
     app::App,
-    kit::{Admin, ApiResult, Json, JsonBody, Member, Path},
+    kit::{Admin, ApiResult, Json, JsonBody, Member, Path, Query},
 };
 
 /// List budgets
@@ -23,7 +23,11 @@ use crate::{
         "created_at": "2026-11-20T21:30:00.000Z", "updated_at": "2026-11-20T21:30:00.000Z"
     }]))),
 )]
-pub(crate) async fn list_budgets(State(app): State<Arc<App>>, who: Member) -> ApiResult<Response> {
+pub(crate) async fn list_budgets(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Query(()): Query<()>,
+) -> ApiResult<Response> {
     let (engine, org) = (app.engine.clone(), who.org);
     let list = Listing {
         stretch: 100,

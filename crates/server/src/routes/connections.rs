@@ -17,7 +17,7 @@ use sortie_engine::Put;
 use super::listing::{Form, Listing, entries};
 use crate::{
     app::App,
-    kit::{Admin, ApiResult, Json, JsonBody, Member, Path},
+    kit::{Admin, ApiResult, Json, JsonBody, Member, Path, Query},
 };
 
 /// List saved connections
@@ -32,7 +32,11 @@ use crate::{
         "updated_at": "2026-11-20T21:30:00.000Z", "used_by": ["daily-report"]
     }]))),
 )]
-pub(crate) async fn list_connections(State(app): State<Arc<App>>, who: Member) -> ApiResult<Response> {
+pub(crate) async fn list_connections(
+    State(app): State<Arc<App>>,
+    who: Member,
+    Query(()): Query<()>,
+) -> ApiResult<Response> {
     let bodies = app.bodies.clone();
     let connections = move |after: Option<String>, _| {
         let (app, org) = (Arc::clone(&app), who.org);
@@ -246,6 +250,7 @@ pub(crate) async fn confirm_authorization(
 pub(crate) async fn list_known_services(
     State(app): State<Arc<App>>,
     _who: Member,
+    Query(()): Query<()>,
 ) -> ApiResult<Json<Vec<KnownService>>> {
     Ok(Json(app.engine.connections().catalog()))
 }

@@ -86,6 +86,7 @@ pub(crate) async fn list_deliveries(
     State(app): State<Arc<App>>,
     who: Member,
     Path(id): Path<RunId>,
+    Query(()): Query<()>,
 ) -> ApiResult<Json<Vec<DeliveryAttempt>>> {
     Ok(Json(app.engine.list_deliveries(who.org, id).await?))
 }

@@ -13,7 +13,7 @@ use sortie_store::Store;
 use super::listing::{Form, Listing, entries};
 use crate::{
     app::App,
-    kit::{Admin, ApiResult, BodyBudget, JsonBody, Path, shown_once},
+    kit::{Admin, ApiResult, BodyBudget, JsonBody, Path, Query, shown_once},
 };
 
 /// List API keys
@@ -27,7 +27,11 @@ use crate::{
         "created_at": "2026-11-20T21:30:00.000Z", "expires_at": "2027-02-20T00:00:00.000Z"
     }]))),
 )]
-pub(crate) async fn list_keys(State(app): State<Arc<App>>, who: Admin) -> ApiResult<Response> {
+pub(crate) async fn list_keys(
+    State(app): State<Arc<App>>,
+    who: Admin,
+    Query(()): Query<()>,
+) -> ApiResult<Response> {
     keys_of(app.engine.store().clone(), who.org, &app.bodies).await
 }
 

@@ -8,7 +8,7 @@ use sortie_api::node::Node;
 use super::installation::InstallationAdmin;
 use crate::{
     app::App,
-    kit::{ApiResult, Json},
+    kit::{ApiResult, Json, Query},
 };
 
 /// List nodes
@@ -26,6 +26,7 @@ use crate::{
 pub(crate) async fn list_nodes(
     State(app): State<Arc<App>>,
     _who: InstallationAdmin,
+    Query(()): Query<()>,
 ) -> ApiResult<Json<Vec<Node>>> {
     Ok(Json(app.engine.list_nodes().await?))
 }

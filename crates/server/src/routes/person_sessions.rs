@@ -9,7 +9,7 @@ use sortie_store::people::MemberSession;
 
 use crate::{
     app::App,
-    kit::{Admin, ApiResult, Json, Path},
+    kit::{Admin, ApiResult, Json, Path, Query},
 };
 
 fn shown(of: MemberSession) -> PersonSession {
@@ -39,6 +39,7 @@ fn shown(of: MemberSession) -> PersonSession {
 pub(crate) async fn list_person_sessions(
     State(app): State<Arc<App>>,
     who: Admin,
+    Query(()): Query<()>,
 ) -> ApiResult<Json<Vec<PersonSession>>> {
     let Some(people) = &app.people else {
         return Ok(Json(Vec::new()));

@@ -113,6 +113,25 @@ async fn an_invalid_list_parameter_is_refused_by_name() {
 }
 
 #[tokio::test]
+async fn a_list_without_parameters_refuses_each() {
+    let rig = Rig::start().await;
+    let run = rig.member.create(&plain("hello")).await.unwrap().id;
+    for path in [
+        "/v1/budgets".to_owned(),
+        "/v1/connections".to_owned(),
+        "/v1/connections/catalog".to_owned(),
+        "/v1/admin/keys".to_owned(),
+        "/v1/admin/sessions".to_owned(),
+        format!("/v1/runs/{run}/artifacts"),
+        format!("/v1/runs/{run}/deliveries"),
+    ] {
+        let answer = rig.admin.get(&format!("{path}?limit=2")).await.unwrap();
+        let refusal = answer.refused("invalid_request").unwrap();
+        assert_eq!(refusal.error, "limit: no such parameter", "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_stream_opens_with_its_comment_and_resumes_where_it_broke_off() {
     let rig = Rig::start().await;
     let run = rig.member.create(&plain("hello")).await.unwrap().id.to_string();

@@ -80,9 +80,8 @@ async fn a_database_of_another_version_is_told_and_not_migrated(database: Databa
             .await?;
         rows[0]["newest"].as_i64().context("a number")
     };
-    let own = newest().await?;
     for (change, migration, verdict, words) in rows! {
-        format!("DELETE FROM migration WHERE version = {own}"), own - 1, "ok", "its tables are made at the first start";
+        "DELETE FROM migration".to_owned(), 0, "ok", "its tables are made at the first start";
         "INSERT INTO migration (version, name, checksum) VALUES (1000000, 'later', 'x')".to_owned(),
         1_000_000,
         "fault",
